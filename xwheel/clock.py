@@ -1,0 +1,103 @@
+"""Time as an argument: the only module that looks at the clock.
+
+All times are integer milliseconds since the epoch, UTC. A node's clock is its monotonic clock plus an offset,
+so a step of the machine's wall clock moves nothing by itself; :meth:`SystemClock.set_offset` moves it on purpose.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Where a loop gets its time from."""
+
+    def now_ms(self) -> int:
+        """Return the time that all nodes share, in epoch milliseconds."""
+        ...
+
+    def monotonic_ms(self) -> int:
+        """Return milliseconds from an arbitrary start; never steps back."""
+        ...
+
+    def wait(self, event: threading.Event, timeout_ms: int) -> bool:
+        """Wait until the event is set or the time is over; tell whether it is set."""
+        ...
+
+
+def wall_ms() -> int:
+    """Return the machine's wall clock in epoch milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+class SystemClock:
+    """The machine's monotonic clock plus an offset; starts as the wall clock."""
+
+    def __init__(self) -> None:
+        self._offset_ms = wall_ms() - self.monotonic_ms()
+
+    def now_ms(self) -> int:
+        """Return the shared time in epoch milliseconds."""
+        return self.monotonic_ms() + self._offset_ms
+
+    def monotonic_ms(self) -> int:
+        """Return the monotonic clock in milliseconds."""
+        return time.monotonic_ns() // 1_000_000
+
+    def wait(self, event: threading.Event, timeout_ms: int) -> bool:
+        """Wait for the event, at most ``timeout_ms``."""
+        return event.wait(max(0, timeout_ms) / 1000)
+
+    def set_offset(self, shared_ms: int, at_monotonic_ms: int) -> int:
+        """Say what the shared time was at a monotonic instant; return the change in milliseconds."""
+        offset_ms = shared_ms - at_monotonic_ms
+        change_ms = offset_ms - self._offset_ms
+        self._offset_ms = offset_ms
+        return change_ms
+
+    def drift_ms(self, shared_ms: int, at_monotonic_ms: int) -> int:
+        """Tell how far a sample of the shared time is ahead of this clock, in milliseconds."""
+        return shared_ms - at_monotonic_ms - self._offset_ms
+
+
+class OffsetFilter:
+    """Follows the database's clock: small drifts at once, steps only when seen three times in a row.
+
+    Args:
+        step_ms: A difference above this is a step (design: 500 ms).
+        confirmations: Samples in a row that must agree before a step is believed.
+    """
+
+    def __init__(self, clock: SystemClock, *, step_ms: int = 500, confirmations: int = 3) -> None:
+        self._clock = clock
+        self._step_ms = step_ms
+        self._confirmations = confirmations
+        self._suspicions: list[int] = []
+
+    def sample(self, shared_ms: int, sent_ms: int, received_ms: int) -> int | None:
+        """Take one sample of the shared clock.
+
+        Args:
+            shared_ms: What the database said.
+            sent_ms: Monotonic time before the question.
+            received_ms: Monotonic time after the answer.
+
+        Returns:
+            The size of a confirmed step in milliseconds, or None.
+        """
+        middle_ms = (sent_ms + received_ms) // 2
+        drift_ms = self._clock.drift_ms(shared_ms, middle_ms)
+        if abs(drift_ms) <= self._step_ms:
+            self._suspicions.clear()
+            # within the round trip the sample says nothing better than what we have
+            if abs(drift_ms) > max(5, received_ms - sent_ms):
+                self._clock.set_offset(shared_ms, middle_ms)
+            return None
+        agrees = not self._suspicions or abs(drift_ms - self._suspicions[-1]) <= self._step_ms
+        self._suspicions = [*self._suspicions, drift_ms] if agrees else [drift_ms]
+        if len(self._suspicions) < self._confirmations:
+            return None
+        self._suspicions.clear()
+        return self._clock.set_offset(shared_ms, middle_ms)

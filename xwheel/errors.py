@@ -1,0 +1,142 @@
+"""The errors that xwheel raises on purpose.
+
+Each error keeps its facts in attributes and says one sentence that holds the ids. HTTP answers are made from
+them by two tables: :mod:`xwheel.wire.contract` for XXL-JOB's envelope and :mod:`xwheel.api.errors` for the
+management API.
+"""
+
+from __future__ import annotations
+
+
+class XwheelError(Exception):
+    """Something xwheel refuses or cannot do."""
+
+
+class ConfigError(XwheelError):
+    """The configuration cannot be used; the process should not start."""
+
+
+class FieldError(XwheelError):
+    """A value that a caller gave is not acceptable.
+
+    Attributes:
+        field: Name of the field, as the caller spelled it.
+        reason: What is allowed, as a sentence part that follows the field's name.
+    """
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(f"{field}: {reason}")
+        self.field = field
+        self.reason = reason
+
+
+class ScheduleError(FieldError):
+    """A schedule that cannot be understood or can never fire."""
+
+
+class PluginError(XwheelError):
+    """A plugin cannot be used; the message names its distribution."""
+
+
+class DuplicateNameError(PluginError):
+    """Two plugins registered the same name."""
+
+
+class UnknownNameError(PluginError):
+    """No plugin registered this name.
+
+    Attributes:
+        kind: What was looked for, such as ``router``.
+        name: The name nobody registered.
+        known: The names that would have been found, sorted.
+    """
+
+    def __init__(self, kind: str, name: str, known: tuple[str, ...]) -> None:
+        super().__init__(f"no {kind} is called {name!r}; known: {', '.join(known) or 'none'}")
+        self.kind = kind
+        self.name = name
+        self.known = known
+
+
+class WireError(XwheelError):
+    """A message that does not follow XXL-JOB's contract."""
+
+
+class AuthError(WireError):
+    """The caller's token is missing or wrong."""
+
+
+class ExecutorUnreachableError(WireError):
+    """No complete answer came back.
+
+    Attributes:
+        address: Where the call went.
+        sent: False if it is certain that no byte of the request left (connection refused).
+    """
+
+    def __init__(self, address: str, reason: str, *, sent: bool) -> None:
+        super().__init__(f"{address}: {reason}")
+        self.address = address
+        self.sent = sent
+
+
+class ExecutorRefusedError(WireError):
+    """The peer answered, and the answer is no."""
+
+
+class RouteError(XwheelError):
+    """No address could be chosen for a run."""
+
+
+class StorageError(XwheelError):
+    """The database refused or the row is not there."""
+
+
+class NotFoundError(StorageError):
+    """The object does not exist.
+
+    Attributes:
+        kind: ``job``, ``run``, ``group`` and so on.
+        key: Its id or name.
+    """
+
+    def __init__(self, kind: str, key: int | str) -> None:
+        super().__init__(f"{kind} {key} does not exist")
+        self.kind = kind
+        self.key = key
+
+
+class ConflictError(StorageError):
+    """The object is not in the state, or at the revision, that the caller expects."""
+
+
+class LockError(StorageError):
+    """Somebody else holds what only one may hold."""
+
+
+class SchemaError(StorageError):
+    """The database's schema is not the one this version needs; the message names the command that mends it."""
+
+
+class ExecutorError(XwheelError):
+    """The executor cannot do what it was asked."""
+
+
+class HandlerNotFoundError(ExecutorError):
+    """No handler is registered under this name."""
+
+
+class JobBlockedError(ExecutorError):
+    """The block strategy or a full queue refuses another run of this job."""
+
+
+class JournalError(ExecutorError):
+    """The executor's journal cannot take more; nothing was accepted."""
+
+
+class JobTimeoutError(ExecutorError):
+    """Raised inside a handler that runs past its time limit."""
+
+
+class JobKilledError(ExecutorError):
+    """Raised inside a handler whose run was killed."""
