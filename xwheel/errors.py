@@ -42,7 +42,7 @@ class DuplicateNameError(PluginError):
     """Two plugins registered the same name."""
 
 
-class UnknownNameError(PluginError):
+class UnknownNameError(PluginError, KeyError):
     """No plugin registered this name.
 
     Attributes:
@@ -56,6 +56,9 @@ class UnknownNameError(PluginError):
         self.kind = kind
         self.name = name
         self.known = known
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # KeyError would quote it
 
 
 class WireError(XwheelError):

@@ -1,0 +1,253 @@
+"""Typed settings: default < TOML file < environment < command line < keyword.
+
+The environment is read by :func:`load_config` when a process starts, never at import. An unknown key is a
+:class:`~xwheel.errors.ConfigError` that names the nearest known one. Durations end in ``_ms`` or ``_s``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from xwheel.errors import ConfigError
+
+ENV_PREFIX: Final = "XWHEEL_"
+SPECIAL_ENV: Final = frozenset({"XWHEEL_CONFIG", "XWHEEL_NO_EXTENSIONS", "XWHEEL_REQUIRE_EXTENSIONS"})
+BAD_SECRETS: Final = frozenset(
+    {"default_token", "changeme", "secret", "token", "password", "123456", "admin"}
+)
+MIN_SECRET: Final = 16
+
+
+class Section(BaseModel):
+    """A group of settings; frozen, unknown keys refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DatabaseSection(Section):
+    """Where rows live."""
+
+    url: str = Field("sqlite:///xwheel.db", description="SQLAlchemy URL of the database.")
+    pool_size: int = Field(8, ge=1, le=256, description="Connections kept for readers and API threads.")
+
+
+class ApiSection(Section):
+    """Listeners of a scheduler node."""
+
+    host: str = Field("127.0.0.1", description="Bind address of the management API.")
+    port: int = Field(8080, ge=0, le=65535, description="Port of the management API; 0 takes a free one.")
+    threads: int = Field(8, ge=1, le=256, description="Worker threads of the management API.")
+    executor_host: str = Field("127.0.0.1", description="Bind address of the executor API (XXL-JOB's wire).")
+    executor_port: int = Field(
+        8081, ge=0, le=65535, description="Port of the executor API; 0 takes a free one."
+    )
+    executor_threads: int = Field(8, ge=1, le=256, description="Worker threads of the executor API.")
+    executor_token: SecretStr | None = Field(
+        None,
+        description="Token shared with executors. Without it the first start makes one and keeps it in the database.",
+    )
+    max_body_bytes: int = Field(
+        5 * 1024 * 1024, ge=1024, description="Larger request bodies are refused with 413."
+    )
+    port_file: Path | None = Field(None, description="Written with both ports as JSON once the node listens.")
+
+
+class ScheduleSection(Section):
+    """The schedule loop."""
+
+    pre_read_ms: int = Field(5000, ge=200, le=600_000, description="How far ahead fires are planned.")
+    claim_batch: int = Field(1000, ge=1, le=5000, description="Jobs claimed in one transaction.")
+    adopt_interval_ms: int = Field(
+        200, ge=10, le=10_000, description="How often planned rows nobody holds are adopted."
+    )
+    reconcile_interval_ms: int = Field(
+        5000, ge=100, le=600_000, description="How often rows of ours that no memory holds are looked for."
+    )
+    tick_ms: int = Field(20, ge=1, le=1000, description="Length of a ring tick.")
+    lease_s: int = Field(10, ge=2, le=600, description="How long a partition lease lasts without renewal.")
+    lease_renew_s: float = Field(3, gt=0, le=200, description="How often leases are renewed.")
+
+
+class TriggerSection(Section):
+    """Sending runs to executors."""
+
+    fast_pool: int = Field(200, ge=1, le=10_000, description="Sends in flight in the fast lane.")
+    slow_pool: int = Field(100, ge=1, le=10_000, description="Sends in flight in the slow lane.")
+    slow_threshold_ms: int = Field(500, ge=1, description="A send slower than this counts against its job.")
+    slow_count: int = Field(
+        10, ge=0, description="More slow sends than this within the window move the job to the slow lane."
+    )
+    slow_window_ms: int = Field(60_000, ge=1000, description="Length of that window.")
+    send_timeout_ms: int = Field(
+        3000, ge=100, le=10_000, description="Time limit of one call to an executor."
+    )
+    batch_bytes: int = Field(
+        1024 * 1024, ge=4096, description="Runs for one executor travel together up to this size."
+    )
+    waiting_limit: int = Field(
+        20_000, ge=100, description="Due runs kept in memory while they wait for a place; more stay rows."
+    )
+    check_after_s: int = Field(600, ge=1, description="Age at which an open run is checked.")
+    dead_after_s: int = Field(90, ge=1, description="An executor without a beat for this long is dead.")
+
+
+class ExecutorSection(Section):
+    """An executor process (the SDK)."""
+
+    app_name: str = Field("", description="Executor group to register in.")
+    admin_addresses: list[str] = Field(
+        default_factory=list, description="Scheduler base URLs, tried in order."
+    )
+    access_token: SecretStr | None = Field(None, description="Token shared with the scheduler.")
+    host: str = Field("127.0.0.1", description="Bind address of the executor.")
+    port: int = Field(9999, ge=0, le=65535, description="Port of the executor; 0 takes a free one.")
+    address: str = Field("", description="Advertised base URL; empty means found from host and port.")
+    data_dir: Path = Field(Path("xwheel-executor"), description="Journal, spool and run logs.")
+    threads: int = Field(8, ge=1, le=256, description="Threads that answer the scheduler.")
+    workers: int = Field(64, ge=1, le=10_000, description="Handlers that may run at once.")
+    queue_limit: int = Field(1000, ge=1, description="Waiting runs per job; more are refused.")
+    beat_s: float = Field(30, gt=0, le=300, description="Seconds between registry beats.")
+    log_retention_days: int = Field(
+        30, ge=0, description="Run logs older than this are deleted; 0 keeps all."
+    )
+    max_body_bytes: int = Field(5 * 1024 * 1024, ge=1024, description="Larger request bodies are refused.")
+
+
+class PluginsSection(Section):
+    """Which plugins load, and their options."""
+
+    disabled: list[str] = Field(default_factory=list, description="Entry-point names that are not loaded.")
+    options: dict[str, dict[str, Any]] = Field(
+        default_factory=dict, description="One table of options per plugin."
+    )
+
+
+class Config(BaseSettings):
+    """All settings of a process, checked and frozen."""
+
+    model_config = SettingsConfigDict(
+        extra="forbid", frozen=True, env_prefix=ENV_PREFIX, env_nested_delimiter="__"
+    )
+
+    database: DatabaseSection = DatabaseSection()
+    api: ApiSection = ApiSection()
+    schedule: ScheduleSection = ScheduleSection()
+    trigger: TriggerSection = TriggerSection()
+    executor: ExecutorSection = ExecutorSection()
+    plugins: PluginsSection = PluginsSection()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Take only what the constructor is given; :func:`load_config` merges the other sources itself."""
+        del settings_cls, env_settings, dotenv_settings, file_secret_settings
+        return (init_settings,)
+
+    def plugin(self, name: str) -> Mapping[str, Any]:
+        """Return the option table of a plugin; empty if there is none."""
+        return self.plugins.options.get(name, {})
+
+
+def load_config(path: Path | None = None, overrides: Mapping[str, Mapping[str, Any]] | None = None) -> Config:
+    """Merge all sources into a checked configuration.
+
+    Args:
+        path: TOML file; None takes ``XWHEEL_CONFIG`` if that is set.
+        overrides: Command-line values as ``{section: {key: value}}``; they win.
+
+    Raises:
+        ConfigError: The file cannot be read, a key is unknown or a value is not allowed.
+    """
+    if path is None and os.environ.get("XWHEEL_CONFIG"):
+        path = Path(os.environ["XWHEEL_CONFIG"])
+    merged: dict[str, Any] = _read_toml(path) if path else {}
+    for layer in (_read_environment(), overrides or {}):
+        for section, values in layer.items():
+            if isinstance(values, Mapping) and isinstance(merged.get(section, {}), dict):
+                merged[section] = {**merged.get(section, {}), **values}
+            else:
+                merged[section] = values
+    return build_config(merged)
+
+
+def build_config(values: Mapping[str, Any]) -> Config:
+    """Check nested values and return the configuration.
+
+    Raises:
+        ConfigError: A key is unknown or a value is not allowed; the message names it.
+    """
+    try:
+        return Config(**values)
+    except ValidationError as error:
+        raise ConfigError("; ".join(_explain(item) for item in error.errors())) from None
+
+
+def check_secret(name: str, secret: str) -> str:
+    """Return the secret if it may be used.
+
+    Raises:
+        ConfigError: It is empty, well known or too short.
+    """
+    if secret.strip().lower() in BAD_SECRETS or len(secret) < MIN_SECRET:
+        raise ConfigError(f"{name} must have at least {MIN_SECRET} characters and not be a well-known value")
+    if not secret.isascii() or not secret.isprintable() or " " in secret:
+        raise ConfigError(f"{name} must be printable ASCII without blanks, since it travels in a header")
+    return secret
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+
+
+def _read_environment() -> dict[str, Any]:
+    for name in os.environ:
+        if name.startswith(ENV_PREFIX) and name not in SPECIAL_ENV:
+            section = name.removeprefix(ENV_PREFIX).split("__")[0].lower()
+            if "__" not in name or section not in Config.model_fields:
+                raise ConfigError(f"environment variable {name} names no setting{_nearest(section, Config)}")
+    try:
+        return EnvSettingsSource(Config)()
+    except ValueError as error:
+        raise ConfigError(f"environment: {error}") from error
+
+
+def _explain(item: Any) -> str:
+    where = ".".join(str(part) for part in item["loc"])
+    if item["type"] == "extra_forbidden":
+        owner: type[BaseModel] = Config
+        for part in item["loc"][:-1]:
+            annotation = owner.model_fields[str(part)].annotation if str(part) in owner.model_fields else None
+            owner = (
+                annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else owner
+            )
+        return f"{where} is not a setting{_nearest(str(item['loc'][-1]), owner)}"
+    return f"{where}: {item['msg'][:1].lower()}{item['msg'][1:]}"
+
+
+def _nearest(word: str, owner: type[BaseModel]) -> str:
+    close = difflib.get_close_matches(word, owner.model_fields, n=1)
+    return f"; did you mean {close[0]}?" if close else f"; known: {', '.join(sorted(owner.model_fields))}"

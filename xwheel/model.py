@@ -1,0 +1,212 @@
+"""The words of the design as types: jobs, runs, groups, executors and the states of a run.
+
+All times are epoch milliseconds, UTC. All records are frozen; a change is a new row in the database.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+PARTITIONS: Final = 64
+"""Fixed share count; a job lives in partition ``id % 64``."""
+
+MAX_ID: Final = 2**53 - 1
+"""Ids fit 53 bits, so that JavaScript and Gson peers keep them exactly."""
+
+
+class RunState(StrEnum):
+    """Where a run stands; see the transition table below."""
+
+    PLANNED = "planned"
+    DISPATCHING = "dispatching"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    TIMED_OUT = "timed_out"
+    KILLED = "killed"
+    LOST = "lost"
+    SKIPPED = "skipped"
+    CANCELLED = "cancelled"
+    REFUSED = "refused"
+
+
+OPEN_STATES: Final = frozenset({RunState.PLANNED, RunState.DISPATCHING, RunState.RUNNING})
+FINAL_STATES: Final = frozenset(RunState) - OPEN_STATES
+OUTCOME_STATES: Final = frozenset(
+    {RunState.SUCCEEDED, RunState.FAILED, RunState.TIMED_OUT, RunState.KILLED},
+)
+"""Final states that an executor can report."""
+
+TRANSITIONS: Final[dict[RunState, frozenset[RunState]]] = {
+    RunState.PLANNED: frozenset(
+        {RunState.DISPATCHING, RunState.SKIPPED, RunState.CANCELLED, RunState.REFUSED},
+    ),
+    RunState.DISPATCHING: OUTCOME_STATES | {RunState.RUNNING, RunState.REFUSED, RunState.LOST},
+    RunState.RUNNING: OUTCOME_STATES | {RunState.LOST},
+    RunState.LOST: OUTCOME_STATES,
+}
+"""The only changes that happen. A state without an entry is final for good."""
+
+
+class Origin(StrEnum):
+    """Why a run exists; with ``origin_key`` and the shard index it makes the run unique within its job."""
+
+    SCHEDULE = "schedule"
+    API = "api"
+    RETRY = "retry"
+    CHILD = "child"
+    RECOVERY = "recovery"
+
+
+class MisfirePolicy(StrEnum):
+    """What happens to due times that passed longer ago than the job's threshold."""
+
+    SKIP = "skip"
+    FIRE_ONCE = "fire_once"
+    FIRE_ALL = "fire_all"
+
+
+class BlockStrategy(StrEnum):
+    """What an executor does with a run while another one of the same job is there; XXL-JOB's names."""
+
+    SERIAL_EXECUTION = "SERIAL_EXECUTION"
+    DISCARD_LATER = "DISCARD_LATER"
+    COVER_EARLY = "COVER_EARLY"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutorGroup:
+    """Executors that share an app name."""
+
+    id: int
+    app_name: str
+    title: str
+    created_ms: int
+    updated_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisteredExecutor:
+    """One executor process as the registry knows it.
+
+    Attributes:
+        address: Normalised base URL without trailing slash; the key of routing.
+        registered_as: The address as the executor spelled it.
+        kind: ``xwheel`` if it speaks our batch calls, otherwise ``foreign``.
+        generation: Wire generation, 1 to 4 (``reference: xxl-job-protocol``); decides ``/run`` or ``/trigger``.
+        instance: Journal identity of an xwheel executor, empty for foreign ones.
+        boot: Changes with each start of an xwheel executor, empty for foreign ones.
+        seen_ms: Last beat that the database knows.
+        suspect_until_ms: After a failed send: routed to only if nobody else is there, until this time.
+    """
+
+    id: int
+    group_id: int
+    address: str
+    registered_as: str
+    kind: str
+    generation: int
+    instance: str
+    boot: str
+    seen_ms: int
+    suspect_until_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What to run and when.
+
+    Attributes:
+        partition: ``id % PARTITIONS``.
+        anchor_ms: Where fixed rates count from.
+        start_ms: No fire before; None for no limit.
+        end_ms: No fire after; None for no limit.
+        misfire_threshold_ms: How late a due time may be and still fire as itself.
+        timeout_s: Run time limit in seconds, 0 for none.
+        max_retries: How many further attempts a failed run gets.
+        wait_for_executor_s: How long a run waits for an executor to appear, 0 to refuse at once.
+        next_fire_ms: Next due time not yet planned; None while stopped or exhausted.
+        awaits_root: Root run id whose end sets the next fire (fixed delay), or None.
+        revision: Rises with each edit, stop, start and delete.
+        schedule_error: Why the schedule was stopped by the scheduler, or empty.
+    """
+
+    id: int
+    group_id: int
+    partition: int
+    name: str
+    description: str
+    schedule_type: str
+    schedule_conf: str
+    timezone: str
+    anchor_ms: int
+    start_ms: int | None
+    end_ms: int | None
+    misfire_policy: MisfirePolicy
+    misfire_threshold_ms: int
+    route_strategy: str
+    block_strategy: str
+    glue_type: str
+    handler: str
+    param: str
+    timeout_s: int
+    max_retries: int
+    retry_delay_ms: int
+    wait_for_executor_s: int
+    enabled: bool
+    next_fire_ms: int | None
+    last_fire_ms: int | None
+    awaits_root: int | None
+    revision: int
+    schedule_error: str
+    created_ms: int
+    updated_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One planned execution of a job: one shard, one attempt.
+
+    Attributes:
+        origin_key: With job, origin and shard index unique: planned ms, failed run id, parent root id or own id.
+        root_id: Id of the first run of this fire; shards and retries share it.
+        attempt: 1 for the first, rising with each retry.
+        epoch: Epoch of the lease that holds the run while planned; 0 if nobody adopted it yet.
+        due_ms: When it should be sent.
+        planned_ms: The due time that the schedule named; differs from ``due_ms`` after a misfire or a retry.
+        created_ms: Immutable; travels as ``logDateTime`` and is part of the executor's journal key.
+        reason: Short word for how it ended up in its state, such as ``misfire`` or ``no_executor``; empty if plain.
+        skip_count: For skip rows: how many due times the row covers; 1001 means "at least 1000".
+    """
+
+    id: int
+    job_id: int
+    group_id: int
+    partition: int
+    origin: Origin
+    origin_key: int
+    shard_index: int
+    shard_total: int
+    root_id: int
+    attempt: int
+    retries_left: int
+    state: RunState
+    epoch: int
+    due_ms: int
+    planned_ms: int
+    created_ms: int
+    param: str | None
+    reason: str
+    address: str | None
+    instance: str | None
+    dispatched_ms: int | None
+    accepted_ms: int | None
+    finished_ms: int | None
+    check_ms: int | None
+    kill_requested: bool
+    result_code: int | None
+    message: str
+    skip_last_ms: int | None
+    skip_count: int

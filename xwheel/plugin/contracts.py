@@ -1,0 +1,147 @@
+"""What a plugin's objects must be able to do: one protocol per kind.
+
+Every object is registered once at start-up and called from several threads, so it must be thread-safe, do no I/O in
+its constructor and refuse options it does not know. :mod:`xwheel.testing` has a suite for each kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from xwheel.model import Job, RegisteredExecutor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleSpec:
+    """What a schedule type may look at.
+
+    Attributes:
+        conf: The job's ``schedule_conf``, as its author wrote it.
+        timezone: IANA name.
+        anchor_ms: Where fixed rates count from.
+    """
+
+    conf: str
+    timezone: str
+    anchor_ms: int
+
+
+class ScheduleType(Protocol):
+    """Answers when a job fires next.
+
+    Attributes:
+        name: What jobs call it in ``schedule_type``.
+    """
+
+    name: str
+
+    def check(self, spec: ScheduleSpec) -> None:
+        """Refuse a configuration that could never work.
+
+        Raises:
+            ScheduleError: Names the field and what is allowed.
+        """
+        ...
+
+    def next_ms(self, spec: ScheduleSpec, after_ms: int) -> int | None:
+        """Return the first due time strictly after ``after_ms``, or None if there is none.
+
+        Must be pure: the same arguments give the same answer, whatever the clock says.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteContext:
+    """What a router may look at.
+
+    Attributes:
+        job: The job, as it stands now.
+        executors: Live executors of the job's group, suspects last, sorted by address within each part.
+        beat: Ask an address whether it lives; blocks, so only routers that say ``asks = True`` may call it.
+        idle_beat: Ask an address whether the job is idle there; same rule.
+    """
+
+    job: Job
+    executors: Sequence[RegisteredExecutor]
+    beat: Callable[[str], bool]
+    idle_beat: Callable[[str], bool]
+
+
+class Router(Protocol):
+    """Chooses the executors of a run.
+
+    Attributes:
+        name: What jobs call it in ``route_strategy``.
+        asks: Whether it calls ``beat`` or ``idle_beat`` and so must work off the tick thread.
+    """
+
+    name: str
+    asks: bool
+
+    def route(self, context: RouteContext) -> Sequence[RegisteredExecutor]:
+        """Return who shall run it: one executor, or several for one shard each. ``executors`` is never empty."""
+        ...
+
+
+class RunContext(Protocol):
+    """The side of a run that a handler sees; :class:`xwheel.executor.JobContext` implements it."""
+
+    @property
+    def param(self) -> str:
+        """Parameter of this run."""
+        ...
+
+    def log(self, text: str) -> None:
+        """Write a line into the run's log."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GlueRequest:
+    """What a glue type builds a handler from: the part of a trigger that names the code.
+
+    Attributes:
+        job_id: Owner of the source.
+        handler: Handler name, for BEAN.
+        source: Source text, for script types.
+        updated_ms: Version of the source.
+    """
+
+    job_id: int
+    handler: str
+    source: str
+    updated_ms: int
+
+
+class HandlerLookup(Protocol):
+    """Where BEAN finds the functions that ``@job`` registered."""
+
+    def get(self, name: str) -> Callable[..., object]:
+        """Return the handler.
+
+        Raises:
+            HandlerNotFoundError: Nobody registered the name.
+        """
+        ...
+
+
+class GlueType(Protocol):
+    """Turns what a job row names into something an executor can call.
+
+    Attributes:
+        name: What jobs call it in ``glue_type``.
+    """
+
+    name: str
+
+    def build(self, request: GlueRequest, handlers: HandlerLookup) -> Callable[..., object]:
+        """Return what to call.
+
+        Raises:
+            HandlerNotFoundError: The name is not registered.
+            ExecutorError: The source cannot be used.
+        """
+        ...

@@ -1,0 +1,29 @@
+"""The hooks. Each is called once, at start-up, and registers named objects; none is on the way of a fire."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pluggy
+
+from xwheel.config import Config
+from xwheel.plugin.contracts import GlueType, Router, ScheduleType
+
+PROJECT = "xwheel"
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+
+@hookspec
+def xwheel_register_schedule_types(config: Config) -> Iterable[ScheduleType]:  # type: ignore[empty-body]
+    """Return schedule types; jobs name them in ``schedule_type``."""
+
+
+@hookspec
+def xwheel_register_routers(config: Config) -> Iterable[Router]:  # type: ignore[empty-body]
+    """Return routers; jobs name them in ``route_strategy``."""
+
+
+@hookspec
+def xwheel_register_glue_types(config: Config) -> Iterable[GlueType]:  # type: ignore[empty-body]
+    """Return glue types; jobs name them in ``glue_type``."""

@@ -1,0 +1,45 @@
+"""A read-only table from name to plugin object."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Generic, TypeVar
+
+from xwheel.errors import UnknownNameError
+
+T = TypeVar("T")
+
+
+class Registry(Mapping[str, T], Generic[T]):
+    """Objects of one kind by name; a look-up is one dict access.
+
+    Args:
+        kind: What the objects are, for messages: ``router``.
+        objects: The objects by name.
+        owners: Which distribution and entry point brought each name.
+    """
+
+    def __init__(self, kind: str, objects: Mapping[str, T], owners: Mapping[str, str]) -> None:
+        self.kind = kind
+        self._objects = dict(objects)
+        self.owners = dict(owners)
+
+    def __getitem__(self, name: str) -> T:
+        """Return the object.
+
+        Raises:
+            UnknownNameError: Nobody registered the name (a ``KeyError``, so ``get`` works).
+        """
+        try:
+            return self._objects[name]
+        except KeyError:
+            raise UnknownNameError(self.kind, name, tuple(sorted(self._objects))) from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._objects
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._objects)
+
+    def __len__(self) -> int:
+        return len(self._objects)
