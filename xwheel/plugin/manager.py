@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import Any, cast
 
 import pluggy
 
@@ -90,9 +90,8 @@ def _collect(
         owner = origin_of(implementation.plugin)
         arguments = {"config": config}
         try:
-            given: Iterable[Any] = implementation.function(
-                *(arguments[name] for name in implementation.argnames)
-            )
+            call = cast(Callable[..., Iterable[Any]], implementation.function)
+            given = call(*(arguments[name] for name in implementation.argnames))
             named = [(item.name, item) for item in given]
         except Exception as error:
             raise PluginError(f"{owner} fails in {hook.name}: {type(error).__name__}: {error}") from error

@@ -1,0 +1,52 @@
+"""Registered executors: the one source of truth for routing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, and_, delete, insert, select, update
+
+from xwheel.model import RegisteredExecutor
+from xwheel.storage.bulk import update_many
+from xwheel.storage.tables import executor
+
+
+def save_executor(conn: Connection, item: RegisteredExecutor) -> RegisteredExecutor:
+    """Write a registration: a new row, or the changed facts of the row with the same group and address."""
+    values = {
+        "group_id": item.group_id,
+        "address": item.address,
+        "registered_as": item.registered_as,
+        "kind": item.kind,
+        "generation": item.generation,
+        "instance": item.instance,
+        "boot": item.boot,
+        "seen_ms": item.seen_ms,
+    }
+    same = and_(executor.c.group_id == item.group_id, executor.c.address == item.address)
+    if conn.execute(update(executor).where(same).values(values)).rowcount == 0:
+        conn.execute(insert(executor).values(values))
+    row = conn.execute(select(executor).where(same)).one()
+    return RegisteredExecutor(**row._mapping, suspect_until_ms=item.suspect_until_ms)
+
+
+def delete_executor(conn: Connection, group_id: int, address: str) -> int:
+    """Take an executor out of the registry; return how many rows went."""
+    same = and_(executor.c.group_id == group_id, executor.c.address == address)
+    return conn.execute(delete(executor).where(same)).rowcount
+
+
+def list_executors(conn: Connection) -> list[RegisteredExecutor]:
+    """Return all executors, sorted by address within their group: the order that shards follow."""
+    query = select(executor).order_by(executor.c.group_id, executor.c.address)
+    return [RegisteredExecutor(**row._mapping, suspect_until_ms=0) for row in conn.execute(query)]
+
+
+def update_beats(conn: Connection, beats: Sequence[tuple[int, int]]) -> int:
+    """Write the last beats, ``(executor id, seen_ms)``, in one statement; return how many rows were there."""
+    return update_many(conn, executor, ("seen_ms",), beats)
+
+
+def sweep_executors(conn: Connection, before_ms: int) -> int:
+    """Delete executors not seen since; the test stands in the statement, so a beat just flushed wins."""
+    return conn.execute(delete(executor).where(executor.c.seen_ms < before_ms)).rowcount

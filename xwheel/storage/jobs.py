@@ -1,0 +1,120 @@
+"""Jobs: definition rows and the cursor of their next fire."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, insert, literal, select, union_all, update
+
+from xwheel.errors import NotFoundError
+from xwheel.model import PARTITIONS, Job, MisfirePolicy
+from xwheel.storage.bulk import update_many
+from xwheel.storage.tables import job
+
+JOB_COLUMNS = [column for column in job.c if column.name != "deleted_ms"]
+
+
+def insert_job(conn: Connection, values: Mapping[str, Any]) -> Job:
+    """Create a job; its partition follows from its id."""
+    result = conn.execute(insert(job).values(**values, partition=0))
+    assert result.inserted_primary_key is not None  # noqa: S101 - a single insert always has one
+    job_id = result.inserted_primary_key[0]
+    conn.execute(update(job).where(job.c.id == job_id).values(partition=job_id % PARTITIONS))
+    return get_job(conn, job_id)
+
+
+def get_job(conn: Connection, job_id: int, *, lock: bool = False) -> Job:
+    """Return a job that is not deleted.
+
+    Args:
+        conn: Connection.
+        job_id: Its id.
+        lock: Hold its row until the transaction ends.
+
+    Raises:
+        NotFoundError: It does not exist.
+    """
+    query = select(*JOB_COLUMNS).where(job.c.id == job_id, job.c.deleted_ms.is_(None))
+    row = conn.execute(query.with_for_update() if lock else query).one_or_none()
+    if row is None:
+        raise NotFoundError("job", job_id)
+    return _job(row)
+
+
+def list_jobs(
+    conn: Connection,
+    *,
+    group_id: int | None = None,
+    name: str | None = None,
+    after_id: int = 0,
+    limit: int = 100,
+) -> list[Job]:
+    """Return jobs by id, after a given one."""
+    query = select(*JOB_COLUMNS).where(job.c.id > after_id, job.c.deleted_ms.is_(None))
+    if group_id is not None:
+        query = query.where(job.c.group_id == group_id)
+    if name is not None:
+        query = query.where(job.c.name == name)
+    return [_job(row) for row in conn.execute(query.order_by(job.c.id).limit(limit))]
+
+
+def get_jobs(conn: Connection, ids: Collection[int]) -> dict[int, Job]:
+    """Return jobs by id, deleted ones too: their runs still need them."""
+    if not ids:
+        return {}
+    query = select(*JOB_COLUMNS).where(job.c.id.in_(sorted(ids)))
+    return {row.id: _job(row) for row in conn.execute(query)}
+
+
+def update_job(conn: Connection, job_id: int, values: Mapping[str, Any]) -> Job:
+    """Write changed columns of a job whose row is locked, and return it."""
+    conn.execute(update(job).where(job.c.id == job_id).values(**values))
+    return get_job(conn, job_id)
+
+
+def delete_job(conn: Connection, job_id: int, now_ms: int) -> None:
+    """Turn a job into a tombstone: its runs stay readable, it never fires again."""
+    values = {"deleted_ms": now_ms, "enabled": False, "next_fire_ms": None, "updated_ms": now_ms}
+    conn.execute(update(job).where(job.c.id == job_id).values(values))
+
+
+def find_due_jobs(conn: Connection, partitions: Sequence[int], horizon_ms: int, limit: int) -> list[int]:
+    """Return ids of jobs due until ``horizon_ms``, oldest first within each partition, without locking.
+
+    Each partition is its own index range with its own limit: a million overdue jobs cost no sort.
+    """
+    each = max(1, -(-limit // max(1, len(partitions))))
+    parts = []
+    for partition in partitions:
+        part = (
+            select(job.c.id)
+            .where(job.c.partition == literal(partition), job.c.next_fire_ms <= literal(horizon_ms))
+            .order_by(job.c.next_fire_ms)
+            .limit(literal(each))
+            .subquery()
+        )
+        parts.append(select(part.c.id))
+    return list(conn.execute(union_all(*parts)).scalars()) if parts else []
+
+
+def lock_due_jobs(conn: Connection, ids: Sequence[int], horizon_ms: int) -> list[Job]:
+    """Lock candidates in id order, read them again and return those still due: an edit in between wins."""
+    query = (
+        select(*JOB_COLUMNS)
+        .where(job.c.id.in_(sorted(ids)), job.c.next_fire_ms <= horizon_ms, job.c.enabled)
+        .order_by(job.c.id)
+        .with_for_update()
+    )
+    return [_job(row) for row in conn.execute(query)]
+
+
+def update_fires(conn: Connection, updates: Sequence[tuple[int, int | None, int | None, bool, str]]) -> int:
+    """Write the cursors of claimed jobs: ``(id, next_fire_ms, last_fire_ms, enabled, schedule_error)``."""
+    return update_many(conn, job, ("next_fire_ms", "last_fire_ms", "enabled", "schedule_error"), updates)
+
+
+def _job(row: Row[Any]) -> Job:
+    values = dict(row._mapping)
+    values["misfire_policy"] = MisfirePolicy(values["misfire_policy"])
+    return Job(**values)

@@ -1,0 +1,79 @@
+"""Bring a database's schema to this version, or say why a node must not start on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from alembic import command
+from alembic.config import Config as AlembicConfig
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, inspect
+
+from xwheel.errors import SchemaError
+from xwheel.storage.engine import Database
+
+MIGRATIONS: Final = Path(__file__).parent / "migrations"
+
+
+def head_revision() -> str:
+    """Return the schema revision that this version needs."""
+    head = ScriptDirectory(str(MIGRATIONS)).get_current_head()
+    assert head is not None, "the package ships at least one migration"  # noqa: S101
+    return head
+
+
+def current_revision(db: Database) -> str | None:
+    """Return the database's schema revision; None for an empty database."""
+    with db.read() as conn:
+        return MigrationContext.configure(conn).get_current_revision()
+
+
+def upgrade(db: Database, revision: str = "head") -> None:
+    """Bring the schema up to a revision, by default the newest; nothing happens if it is there."""
+    _run(db, lambda config: command.upgrade(config, revision))
+
+
+def downgrade(db: Database, revision: str) -> None:
+    """Bring the schema down to a revision; ``base`` removes all tables."""
+    _run(db, lambda config: command.downgrade(config, revision))
+
+
+def check_schema(db: Database) -> None:
+    """Make sure that the schema is the one this version needs.
+
+    Raises:
+        SchemaError: It is older, newer or foreign; the message names what mends it.
+    """
+    current, head = current_revision(db), head_revision()
+    if current == head:
+        return
+    if current is None:
+        with db.read() as conn:
+            tables = inspect(conn).get_table_names()
+        if tables:
+            raise SchemaError(
+                f"the database holds foreign tables ({', '.join(sorted(tables)[:3])}, ...): name an empty one"
+            )
+        raise SchemaError("the database is empty: run 'xwheel db upgrade'")
+    known = {script.revision for script in ScriptDirectory(str(MIGRATIONS)).walk_revisions()}
+    if current in known:
+        raise SchemaError(
+            f"the schema is at {current}, this version needs {head}: stop all nodes, run 'xwheel db upgrade'"
+        )
+    raise SchemaError(
+        f"the schema is at {current}, which this version does not know: install the newer xwheel"
+    )
+
+
+def _run(db: Database, action: object) -> None:
+    config = AlembicConfig()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+
+    def migrate(conn: Connection) -> None:
+        config.attributes["connection"] = conn
+        action(config)  # type: ignore[operator]
+
+    with db.write() as conn:
+        migrate(conn)

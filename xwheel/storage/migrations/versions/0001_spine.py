@@ -1,0 +1,186 @@
+"""The spine: groups, executors, jobs, runs, leases."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0001"
+down_revision = None
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Create the tables."""
+    op.create_table(
+        "api_token",
+        sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
+        sa.Column("name", sa.String(length=64), nullable=False),
+        sa.Column("digest", sa.LargeBinary(length=32), nullable=False),
+        sa.Column("created_ms", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("id"),
+        sa.UniqueConstraint("digest", name="uq_api_token_digest"),
+        sa.UniqueConstraint("name", name="uq_api_token_name"),
+        sqlite_autoincrement=True,
+    )
+    op.create_table(
+        "executor",
+        sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
+        sa.Column("group_id", sa.BigInteger(), nullable=False),
+        sa.Column("address", sa.String(length=255), nullable=False),
+        sa.Column("registered_as", sa.String(length=255), nullable=False),
+        sa.Column("kind", sa.String(length=16), nullable=False),
+        sa.Column("generation", sa.SmallInteger(), nullable=False),
+        sa.Column("instance", sa.String(length=64), nullable=False),
+        sa.Column("boot", sa.String(length=64), nullable=False),
+        sa.Column("seen_ms", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("id"),
+        sa.UniqueConstraint("group_id", "address", name="uq_executor_group_address"),
+        sqlite_autoincrement=True,
+    )
+    op.create_table(
+        "executor_group",
+        sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
+        sa.Column("app_name", sa.String(length=64), nullable=False),
+        sa.Column("title", sa.String(length=128), nullable=False),
+        sa.Column("created_ms", sa.BigInteger(), nullable=False),
+        sa.Column("updated_ms", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("id"),
+        sa.UniqueConstraint("app_name", name="uq_executor_group_app_name"),
+        sqlite_autoincrement=True,
+    )
+    op.create_table(
+        "job",
+        sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
+        sa.Column("group_id", sa.BigInteger(), nullable=False),
+        sa.Column("partition", sa.SmallInteger(), nullable=False),
+        sa.Column("name", sa.String(length=128), nullable=False),
+        sa.Column("description", sa.String(length=1024), nullable=False),
+        sa.Column("schedule_type", sa.String(length=32), nullable=False),
+        sa.Column("schedule_conf", sa.String(length=512), nullable=False),
+        sa.Column("timezone", sa.String(length=64), nullable=False),
+        sa.Column("anchor_ms", sa.BigInteger(), nullable=False),
+        sa.Column("start_ms", sa.BigInteger(), nullable=True),
+        sa.Column("end_ms", sa.BigInteger(), nullable=True),
+        sa.Column("misfire_policy", sa.String(length=16), nullable=False),
+        sa.Column("misfire_threshold_ms", sa.Integer(), nullable=False),
+        sa.Column("route_strategy", sa.String(length=64), nullable=False),
+        sa.Column("block_strategy", sa.String(length=64), nullable=False),
+        sa.Column("glue_type", sa.String(length=64), nullable=False),
+        sa.Column("handler", sa.String(length=255), nullable=False),
+        sa.Column("param", sa.Text(), nullable=False),
+        sa.Column("timeout_s", sa.Integer(), nullable=False),
+        sa.Column("max_retries", sa.Integer(), nullable=False),
+        sa.Column("retry_delay_ms", sa.Integer(), nullable=False),
+        sa.Column("wait_for_executor_s", sa.Integer(), nullable=False),
+        sa.Column("enabled", sa.Boolean(), nullable=False),
+        sa.Column("next_fire_ms", sa.BigInteger(), nullable=True),
+        sa.Column("last_fire_ms", sa.BigInteger(), nullable=True),
+        sa.Column("awaits_root", sa.BigInteger(), nullable=True),
+        sa.Column("revision", sa.BigInteger(), nullable=False),
+        sa.Column("schedule_error", sa.String(length=512), nullable=False),
+        sa.Column("created_ms", sa.BigInteger(), nullable=False),
+        sa.Column("updated_ms", sa.BigInteger(), nullable=False),
+        sa.Column("deleted_ms", sa.BigInteger(), nullable=True),
+        sa.PrimaryKeyConstraint("id"),
+        sqlite_autoincrement=True,
+    )
+    op.create_index("ix_job_due", "job", ["partition", "next_fire_ms"], unique=False)
+    op.create_index("ix_job_group", "job", ["group_id", "id"], unique=False)
+    op.create_table(
+        "node",
+        sa.Column("id", sa.String(length=64), nullable=False),
+        sa.Column("started_ms", sa.BigInteger(), nullable=False),
+        sa.Column("seen_ms", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("id"),
+    )
+    partitions = op.create_table(
+        "partition_lease",
+        sa.Column("partition", sa.SmallInteger(), autoincrement=False, nullable=False),
+        sa.Column("owner", sa.String(length=64), nullable=True),
+        sa.Column("epoch", sa.BigInteger(), nullable=False),
+        sa.Column("renewal", sa.BigInteger(), nullable=False),
+        sa.Column("until_ms", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("partition"),
+    )
+    op.create_table(
+        "run",
+        sa.Column(
+            "id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=False, nullable=False
+        ),
+        sa.Column("job_id", sa.BigInteger(), nullable=False),
+        sa.Column("group_id", sa.BigInteger(), nullable=False),
+        sa.Column("partition", sa.SmallInteger(), nullable=False),
+        sa.Column("origin", sa.String(length=16), nullable=False),
+        sa.Column("origin_key", sa.BigInteger(), nullable=False),
+        sa.Column("shard_index", sa.Integer(), nullable=False),
+        sa.Column("shard_total", sa.Integer(), nullable=False),
+        sa.Column("root_id", sa.BigInteger(), nullable=False),
+        sa.Column("attempt", sa.Integer(), nullable=False),
+        sa.Column("retries_left", sa.Integer(), nullable=False),
+        sa.Column("state", sa.String(length=16), nullable=False),
+        sa.Column("open_partition", sa.SmallInteger(), nullable=True),
+        sa.Column("epoch", sa.BigInteger(), nullable=False),
+        sa.Column("due_ms", sa.BigInteger(), nullable=False),
+        sa.Column("planned_ms", sa.BigInteger(), nullable=False),
+        sa.Column("created_ms", sa.BigInteger(), nullable=False),
+        sa.Column("param", sa.Text(), nullable=True),
+        sa.Column("reason", sa.String(length=64), nullable=False),
+        sa.Column("address", sa.String(length=255), nullable=True),
+        sa.Column("instance", sa.String(length=64), nullable=True),
+        sa.Column("dispatched_ms", sa.BigInteger(), nullable=True),
+        sa.Column("accepted_ms", sa.BigInteger(), nullable=True),
+        sa.Column("finished_ms", sa.BigInteger(), nullable=True),
+        sa.Column("check_ms", sa.BigInteger(), nullable=True),
+        sa.Column("kill_requested", sa.Boolean(), nullable=False),
+        sa.Column("result_code", sa.Integer(), nullable=True),
+        sa.Column("message", sa.Text(), nullable=False),
+        sa.Column("skip_last_ms", sa.BigInteger(), nullable=True),
+        sa.Column("skip_count", sa.Integer(), nullable=False),
+        sa.PrimaryKeyConstraint("id"),
+        sa.UniqueConstraint("job_id", "origin", "origin_key", "shard_index", name="uq_run_identity"),
+    )
+    op.create_index("ix_run_check", "run", ["check_ms"], unique=False)
+    op.create_index("ix_run_due", "run", ["due_ms"], unique=False)
+    op.create_index("ix_run_job", "run", ["job_id", "due_ms"], unique=False)
+    op.create_index("ix_run_queue", "run", ["open_partition", "epoch", "due_ms"], unique=False)
+    block = op.create_table(
+        "run_id_block",
+        sa.Column("name", sa.String(length=16), nullable=False),
+        sa.Column("next_id", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("name"),
+    )
+    op.create_table(
+        "setting",
+        sa.Column("name", sa.String(length=64), nullable=False),
+        sa.Column("value", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("name"),
+    )
+
+    _seed(partitions, block)
+
+
+def _seed(partitions: sa.Table, block: sa.Table) -> None:
+    """Write the rows whose absence a node takes for a broken database."""
+    op.bulk_insert(
+        partitions, [{"partition": number, "epoch": 0, "renewal": 0, "until_ms": 0} for number in range(64)]
+    )
+    op.bulk_insert(block, [{"name": "run", "next_id": 1}])
+
+
+def downgrade() -> None:
+    """Drop the tables, and with them all data."""
+    op.drop_table("setting")
+    op.drop_table("run_id_block")
+    op.drop_index("ix_run_queue", table_name="run")
+    op.drop_index("ix_run_job", table_name="run")
+    op.drop_index("ix_run_due", table_name="run")
+    op.drop_index("ix_run_check", table_name="run")
+    op.drop_table("run")
+    op.drop_table("partition_lease")
+    op.drop_table("node")
+    op.drop_index("ix_job_group", table_name="job")
+    op.drop_index("ix_job_due", table_name="job")
+    op.drop_table("job")
+    op.drop_table("executor_group")
+    op.drop_table("executor")
+    op.drop_table("api_token")

@@ -1,0 +1,273 @@
+"""Runs: the queue of planned work and the record of everything that happened.
+
+State changes are one guarded update on the previous state; callers that decide on what a row says lock it first,
+in id order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, Row, and_, insert, select, tuple_, update
+
+from xwheel.errors import NotFoundError
+from xwheel.model import Origin, Run, RunState
+from xwheel.storage.bulk import IN_LIMIT, chunks, update_many
+from xwheel.storage.tables import job, run
+
+RUN_COLUMNS = [column for column in run.c if column.name != "open_partition"]
+
+
+class QueuedRun(NamedTuple):
+    """What memory keeps of a planned run: enough to wait for it and to find it again."""
+
+    id: int
+    job_id: int
+    partition: int
+    epoch: int
+    due_ms: int
+
+
+class DueRun(NamedTuple):
+    """A planned run together with the revision of its job at the moment of reading."""
+
+    run: Run
+    job_revision: int
+
+
+class Fenced(NamedTuple):
+    """What the fence writes for one run: who gets it, and which shard of how many it is."""
+
+    id: int
+    address: str
+    instance: str
+    shard_total: int
+
+
+def insert_runs(conn: Connection, runs: Sequence[Run]) -> None:
+    """Insert runs as they are; a planned one enters the queue.
+
+    Raises:
+        IntegrityError: One of them exists already; the transaction must be given up.
+    """
+    if runs:
+        conn.execute(insert(run), [_values(item) for item in runs])
+
+
+def find_existing(conn: Connection, runs: Iterable[Run]) -> set[tuple[int, str, int, int]]:
+    """Return which identities, ``(job, origin, origin key, shard)``, have a row already."""
+    identity = tuple_(run.c.job_id, run.c.origin, run.c.origin_key, run.c.shard_index)
+    found: set[tuple[int, str, int, int]] = set()
+    keys = [identity_of(item) for item in runs]
+    for part in chunks(keys, 1000):
+        rows = conn.execute(
+            select(run.c.job_id, run.c.origin, run.c.origin_key, run.c.shard_index).where(identity.in_(part))
+        )
+        found.update((row.job_id, row.origin, row.origin_key, row.shard_index) for row in rows)
+    return found
+
+
+def identity_of(item: Run) -> tuple[int, str, int, int]:
+    """Return what makes a run unique."""
+    return (item.job_id, str(item.origin), item.origin_key, item.shard_index)
+
+
+def get_run(conn: Connection, run_id: int) -> Run:
+    """Return a run.
+
+    Raises:
+        NotFoundError: It does not exist.
+    """
+    row = conn.execute(select(*RUN_COLUMNS).where(run.c.id == run_id)).one_or_none()
+    if row is None:
+        raise NotFoundError("run", run_id)
+    return _run(row)
+
+
+def find_run(conn: Connection, identity: tuple[int, str, int, int]) -> Run | None:
+    """Return the run with this identity, or None."""
+    job_id, origin, origin_key, shard_index = identity
+    same = and_(
+        run.c.job_id == job_id,
+        run.c.origin == origin,
+        run.c.origin_key == origin_key,
+        run.c.shard_index == shard_index,
+    )
+    row = conn.execute(select(*RUN_COLUMNS).where(same)).one_or_none()
+    return None if row is None else _run(row)
+
+
+def list_runs(
+    conn: Connection,
+    *,
+    job_id: int | None = None,
+    state: RunState | None = None,
+    before: tuple[int, int] | None = None,
+    limit: int = 100,
+) -> list[Run]:
+    """Return runs, latest due time first.
+
+    Args:
+        conn: Connection.
+        job_id: Only runs of this job.
+        state: Only runs in this state.
+        before: Continue after the run with this ``(due_ms, id)``.
+        limit: How many at most.
+    """
+    query = select(*RUN_COLUMNS)
+    if job_id is not None:
+        query = query.where(run.c.job_id == job_id)
+    if state is not None:
+        query = query.where(run.c.state == state)
+    if before is not None:
+        query = query.where(tuple_(run.c.due_ms, run.c.id) < tuple_(*before))
+    query = query.order_by(run.c.due_ms.desc(), run.c.id.desc()).limit(limit)
+    return [_run(row) for row in conn.execute(query)]
+
+
+def find_unadopted(conn: Connection, partitions: Collection[int], horizon_ms: int, limit: int) -> list[int]:
+    """Return ids of planned rows that nobody holds, due until ``horizon_ms``."""
+    query = (
+        select(run.c.id)
+        .where(run.c.open_partition.in_(sorted(partitions)), run.c.epoch == 0, run.c.due_ms <= horizon_ms)
+        .limit(limit)
+    )
+    return list(conn.execute(query).scalars())
+
+
+def lock_unadopted(conn: Connection, ids: Sequence[int]) -> list[Run]:
+    """Lock rows that are still planned and held by nobody, in id order."""
+    query = select(*RUN_COLUMNS).where(
+        run.c.id.in_(sorted(ids)), run.c.state == RunState.PLANNED, run.c.epoch == 0
+    )
+    return [_run(row) for row in conn.execute(query.order_by(run.c.id).with_for_update())]
+
+
+def update_epochs(conn: Connection, rows: Sequence[tuple[int, int]]) -> int:
+    """Adopt locked rows: ``(id, epoch)``."""
+    return update_many(conn, run, ("epoch",), rows, state=RunState.PLANNED)
+
+
+def find_overdue(conn: Connection, epochs: Mapping[int, int], before_ms: int, limit: int) -> list[QueuedRun]:
+    """Return planned rows of our epochs that should have been sent before; memory may have lost them."""
+    query = (
+        select(run.c.id, run.c.job_id, run.c.partition, run.c.epoch, run.c.due_ms)
+        .where(run.c.open_partition.in_(sorted(epochs)), run.c.epoch > 0, run.c.due_ms <= before_ms)
+        .limit(limit)
+    )
+    rows = (QueuedRun(*row) for row in conn.execute(query))
+    return [row for row in rows if epochs.get(row.partition) == row.epoch]
+
+
+def load_due(conn: Connection, ids: Sequence[int]) -> list[DueRun]:
+    """Read planned runs with the current revision of their jobs; those that left the state are missing."""
+    found: list[DueRun] = []
+    for part in chunks(ids, IN_LIMIT):
+        query = (
+            select(*RUN_COLUMNS, job.c.revision)
+            .join(job, job.c.id == run.c.job_id)
+            .where(run.c.id.in_(list(part)), run.c.state == RunState.PLANNED)
+        )
+        found.extend(DueRun(_run(row[:-1]), row[-1]) for row in conn.execute(query))
+    return found
+
+
+def lock_planned(conn: Connection, ids: Sequence[int]) -> dict[int, tuple[int, int, int]]:
+    """Lock runs that are still planned; return id to ``(partition, epoch, revision of the job)``."""
+    query = (
+        select(run.c.id, run.c.partition, run.c.epoch, job.c.revision)
+        .join(job, job.c.id == run.c.job_id)
+        .where(run.c.id.in_(sorted(ids)), run.c.state == RunState.PLANNED)
+        .order_by(run.c.id)
+        .with_for_update(of=run)
+    )
+    return {row.id: (row.partition, row.epoch, row.revision) for row in conn.execute(query)}
+
+
+def update_fenced(conn: Connection, rows: Sequence[Fenced], *, now_ms: int, check_ms: int) -> int:
+    """Write who gets which run; the rows leave the queue and are dispatching from now on."""
+    columns = ("state", "open_partition", "address", "instance", "dispatched_ms", "check_ms", "shard_total")
+    values = [
+        (row.id, RunState.DISPATCHING, None, row.address, row.instance, now_ms, check_ms, row.shard_total)
+        for row in rows
+    ]
+    return update_many(conn, run, columns, values, state=RunState.PLANNED)
+
+
+def update_accepted(conn: Connection, ids: Sequence[int], *, now_ms: int, check_ms: int) -> int:
+    """Note that executors took runs; a callback that was faster stays the last word."""
+    changed = 0
+    for part in chunks(sorted(ids), IN_LIMIT):
+        query = update(run).where(run.c.id.in_(list(part)), run.c.state == RunState.DISPATCHING)
+        changed += conn.execute(
+            query.values(state=RunState.RUNNING, accepted_ms=now_ms, check_ms=check_ms)
+        ).rowcount
+    return changed
+
+
+def list_unanswered(conn: Connection, partitions: Collection[int], before_ms: int, limit: int) -> list[Run]:
+    """Return rows that are still dispatching although their send must be over."""
+    query = (
+        select(*RUN_COLUMNS)
+        .where(
+            run.c.check_ms <= before_ms,
+            run.c.state == RunState.DISPATCHING,
+            run.c.partition.in_(sorted(partitions)),
+        )
+        .order_by(run.c.check_ms)
+        .limit(limit)
+    )
+    return [_run(row) for row in conn.execute(query)]
+
+
+def update_checks(conn: Connection, rows: Sequence[tuple[int, int]]) -> int:
+    """Set when dispatching rows are looked at again: ``(id, check_ms)``."""
+    return update_many(conn, run, ("check_ms",), rows, state=RunState.DISPATCHING)
+
+
+def lock_runs(conn: Connection, ids: Sequence[int]) -> dict[int, Run]:
+    """Lock runs in id order, whatever their state; unknown ids are missing."""
+    query = select(*RUN_COLUMNS).where(run.c.id.in_(sorted(ids))).order_by(run.c.id).with_for_update()
+    return {row.id: _run(row) for row in conn.execute(query)}
+
+
+def update_finished(conn: Connection, rows: Sequence[tuple[Any, ...]]) -> int:
+    """Close locked rows: ``(id, state, reason, result_code, message, finished_ms)``; they leave the queue."""
+    columns = ("state", "reason", "result_code", "message", "finished_ms", "open_partition", "check_ms")
+    return update_many(conn, run, columns, [(*row, None, None) for row in rows])
+
+
+def lock_planned_of_job(conn: Connection, job_id: int, origins: Collection[Origin]) -> list[Run]:
+    """Lock the still planned runs of a job whose row is locked; an edit or stop cancels them."""
+    query = select(*RUN_COLUMNS).where(
+        run.c.job_id == job_id,
+        run.c.state == RunState.PLANNED,
+        run.c.origin.in_([str(origin) for origin in origins]),
+    )
+    return [_run(row) for row in conn.execute(query.order_by(run.c.id).with_for_update())]
+
+
+def cancel_runs(conn: Connection, ids: Sequence[int], *, reason: str, now_ms: int) -> int:
+    """Cancel planned runs and free their due times: the key becomes the negated id."""
+    columns = ("state", "reason", "finished_ms", "open_partition", "origin_key")
+    values = [(item, RunState.CANCELLED, reason, now_ms, None, -item) for item in ids]
+    return update_many(conn, run, columns, values, state=RunState.PLANNED)
+
+
+def _values(item: Run) -> dict[str, Any]:
+    values = dict(zip(_RUN_NAMES, _FIELDS(item), strict=True))
+    values["open_partition"] = item.partition if item.state is RunState.PLANNED else None
+    return values
+
+
+def _run(row: Row[Any] | Sequence[Any]) -> Run:
+    values = dict(zip(_RUN_NAMES, row, strict=False))
+    values["state"] = RunState(values["state"])
+    values["origin"] = Origin(values["origin"])
+    return Run(**values)
+
+
+_RUN_NAMES = tuple(column.name for column in RUN_COLUMNS)
+_FIELDS = attrgetter(*_RUN_NAMES)

@@ -1,0 +1,182 @@
+"""The tables. Plain names, integer milliseconds, and no foreign key to ``job`` or ``run``.
+
+A foreign key there would share-lock rows that a claim holds exclusively; consistency comes from the lock order
+partition, job, run instead.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    SmallInteger,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+metadata = MetaData()
+
+# SQLite numbers only rows of an INTEGER PRIMARY KEY by itself
+AutoId = BigInteger().with_variant(Integer, "sqlite")
+
+setting = Table(
+    "setting",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("value", Text, nullable=False),
+)
+
+api_token = Table(
+    "api_token",
+    metadata,
+    Column("id", AutoId, primary_key=True),
+    Column("name", String(64), nullable=False),
+    Column("digest", LargeBinary(32), nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    UniqueConstraint("name", name="uq_api_token_name"),
+    UniqueConstraint("digest", name="uq_api_token_digest"),
+    sqlite_autoincrement=True,
+)
+
+executor_group = Table(
+    "executor_group",
+    metadata,
+    Column("id", AutoId, primary_key=True),
+    Column("app_name", String(64), nullable=False),
+    Column("title", String(128), nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("updated_ms", BigInteger, nullable=False),
+    UniqueConstraint("app_name", name="uq_executor_group_app_name"),
+    sqlite_autoincrement=True,
+)
+
+executor = Table(
+    "executor",
+    metadata,
+    Column("id", AutoId, primary_key=True),
+    Column("group_id", BigInteger, nullable=False),
+    Column("address", String(255), nullable=False),
+    Column("registered_as", String(255), nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("generation", SmallInteger, nullable=False),
+    Column("instance", String(64), nullable=False),
+    Column("boot", String(64), nullable=False),
+    Column("seen_ms", BigInteger, nullable=False),
+    UniqueConstraint("group_id", "address", name="uq_executor_group_address"),
+    sqlite_autoincrement=True,
+)
+
+job = Table(
+    "job",
+    metadata,
+    Column("id", AutoId, primary_key=True),
+    Column("group_id", BigInteger, nullable=False),
+    Column("partition", SmallInteger, nullable=False),
+    Column("name", String(128), nullable=False),
+    Column("description", String(1024), nullable=False),
+    Column("schedule_type", String(32), nullable=False),
+    Column("schedule_conf", String(512), nullable=False),
+    Column("timezone", String(64), nullable=False),
+    Column("anchor_ms", BigInteger, nullable=False),
+    Column("start_ms", BigInteger),
+    Column("end_ms", BigInteger),
+    Column("misfire_policy", String(16), nullable=False),
+    Column("misfire_threshold_ms", Integer, nullable=False),
+    Column("route_strategy", String(64), nullable=False),
+    Column("block_strategy", String(64), nullable=False),
+    Column("glue_type", String(64), nullable=False),
+    Column("handler", String(255), nullable=False),
+    Column("param", Text, nullable=False),
+    Column("timeout_s", Integer, nullable=False),
+    Column("max_retries", Integer, nullable=False),
+    Column("retry_delay_ms", Integer, nullable=False),
+    Column("wait_for_executor_s", Integer, nullable=False),
+    Column("enabled", Boolean, nullable=False),
+    Column("next_fire_ms", BigInteger),
+    Column("last_fire_ms", BigInteger),
+    Column("awaits_root", BigInteger),
+    Column("revision", BigInteger, nullable=False),
+    Column("schedule_error", String(512), nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("updated_ms", BigInteger, nullable=False),
+    Column("deleted_ms", BigInteger),
+    # due jobs, partition by partition; stopped jobs have no next fire and drop out of the range
+    Index("ix_job_due", "partition", "next_fire_ms"),
+    Index("ix_job_group", "group_id", "id"),
+    sqlite_autoincrement=True,
+)
+
+run = Table(
+    "run",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False),
+    Column("job_id", BigInteger, nullable=False),
+    Column("group_id", BigInteger, nullable=False),
+    Column("partition", SmallInteger, nullable=False),
+    Column("origin", String(16), nullable=False),
+    Column("origin_key", BigInteger, nullable=False),
+    Column("shard_index", Integer, nullable=False),
+    Column("shard_total", Integer, nullable=False),
+    Column("root_id", BigInteger, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("retries_left", Integer, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("open_partition", SmallInteger),
+    Column("epoch", BigInteger, nullable=False),
+    Column("due_ms", BigInteger, nullable=False),
+    Column("planned_ms", BigInteger, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("param", Text),
+    Column("reason", String(64), nullable=False),
+    Column("address", String(255)),
+    Column("instance", String(64)),
+    Column("dispatched_ms", BigInteger),
+    Column("accepted_ms", BigInteger),
+    Column("finished_ms", BigInteger),
+    Column("check_ms", BigInteger),
+    Column("kill_requested", Boolean, nullable=False),
+    Column("result_code", Integer),
+    Column("message", Text, nullable=False),
+    Column("skip_last_ms", BigInteger),
+    Column("skip_count", Integer, nullable=False),
+    # a second plan of the same fire is refused here, whoever makes it
+    UniqueConstraint("job_id", "origin", "origin_key", "shard_index", name="uq_run_identity"),
+    # the run queue: null once no longer planned; epoch 0 is "nobody adopted it yet", so the poll reads only news
+    Index("ix_run_queue", "open_partition", "epoch", "due_ms"),
+    # open rows that are due for a question
+    Index("ix_run_check", "check_ms"),
+    Index("ix_run_job", "job_id", "due_ms"),
+    Index("ix_run_due", "due_ms"),
+)
+
+run_id_block = Table(
+    "run_id_block",
+    metadata,
+    Column("name", String(16), primary_key=True),
+    Column("next_id", BigInteger, nullable=False),
+)
+
+node = Table(
+    "node",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("started_ms", BigInteger, nullable=False),
+    Column("seen_ms", BigInteger, nullable=False),
+)
+
+partition_lease = Table(
+    "partition_lease",
+    metadata,
+    Column("partition", SmallInteger, primary_key=True, autoincrement=False),
+    Column("owner", String(64)),
+    Column("epoch", BigInteger, nullable=False),
+    Column("renewal", BigInteger, nullable=False),
+    Column("until_ms", BigInteger, nullable=False),
+)
