@@ -1,0 +1,109 @@
+"""The shared checks of the contract: tokens, URLs, addresses, error codes."""
+
+from __future__ import annotations
+
+import hmac
+
+import pytest
+
+from xwheel.errors import AuthError, HandlerNotFoundError, JobTimeoutError, WireError
+from xwheel.wire import contract
+
+TOKEN = "a-token-of-some-length"
+
+
+@pytest.mark.parametrize("given", [None, "", "wrong", TOKEN + "x", TOKEN[:-1], "\udce9\udce9", "ключ"])
+def test_a_wrong_token_is_refused(given: str | None) -> None:
+    with pytest.raises(AuthError):
+        contract.check_token(given, TOKEN)
+
+
+def test_any_of_several_tokens_passes() -> None:
+    contract.check_token(TOKEN, "the-token-before-rotation", TOKEN)
+
+
+def test_without_a_token_of_our_own_nobody_passes() -> None:
+    with pytest.raises(AuthError):
+        contract.check_token("", "")
+
+
+def test_tokens_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[bytes, bytes]] = []
+
+    def compare(left: bytes, right: bytes) -> bool:
+        seen.append((left, right))
+        return left == right
+
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+    contract.check_token(TOKEN, TOKEN, "other-token-of-ours")
+    assert seen == [(TOKEN.encode(), TOKEN.encode()), (TOKEN.encode(), b"other-token-of-ours")]
+
+
+@pytest.mark.parametrize("base", ["http://h:1", "http://h:1/", "http://h:1//"])
+@pytest.mark.parametrize("path", ["run", "/run"])
+def test_urls_have_exactly_one_slash(base: str, path: str) -> None:
+    assert contract.join_url(base, path) == "http://h:1/run"
+
+
+@pytest.mark.parametrize(
+    ("value", "canonical"),
+    [
+        ("http://10.0.0.1:9999/", "http://10.0.0.1:9999"),
+        ("http://10.0.0.1:9999", "http://10.0.0.1:9999"),
+        (" HTTP://Host.Example:9999// ", "http://host.example:9999"),
+        ("http://host", "http://host:80"),
+        ("https://host/", "https://host:443"),
+        ("http://host:8080/app/path/", "http://host:8080/app/path"),
+        ("http://[::1]:9999/", "http://[::1]:9999"),
+        ("http://my_container:9999/", "http://my_container:9999"),
+    ],
+)
+def test_addresses_have_one_spelling(value: str, canonical: str) -> None:
+    assert contract.normalise_address(value) == canonical
+    assert contract.normalise_address(canonical) == canonical
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        "   ",
+        "host:9999",
+        "ftp://host:1/",
+        "file:///etc/passwd",
+        "http://",
+        "http://user:pw@host:1/",
+        "http://user@host:1/",
+        "http://host:1/?q=1",
+        "http://host:1/#f",
+        "http://host:1/a\x00b",
+        "http://host:1/a b",
+        "http://ho\nst:1/",
+        "http://host:0/",
+        "http://host:65536/",
+        "http://host:port/",
+        "http://[::1/",
+        "http://[zz::1]:80/",
+        "http://host:1/a/../b",
+        "http://host:1/..",
+        "http://host\\evil:1/",
+        "http://" + "h" * 250 + ":1/",
+    ],
+)
+def test_impossible_addresses_are_refused_by_name(value: str) -> None:
+    with pytest.raises(WireError, match="^registryValue: "):
+        contract.normalise_address(value)
+
+
+def test_error_classes_have_codes() -> None:
+    assert contract.error_response(AuthError("x")).code == 500
+    assert contract.error_response(AuthError("x")).message == "The access token is wrong."
+    assert contract.error_response(JobTimeoutError("too long")).code == 502
+    missing = contract.error_response(HandlerNotFoundError("job handler [x] not found."))
+    assert (missing.code, missing.message) == (500, "job handler [x] not found.")
+
+
+def test_unexpected_errors_do_not_leak() -> None:
+    answer = contract.error_response(RuntimeError("password=hunter2"))
+    assert answer.code == 500
+    assert "hunter2" not in answer.message

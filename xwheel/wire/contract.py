@@ -1,0 +1,130 @@
+"""Paths, headers, codes and texts of the contract, and the few checks both sides share."""
+
+from __future__ import annotations
+
+import hmac
+import re
+from typing import Final
+from urllib.parse import urlsplit
+
+from xwheel.errors import (
+    AuthError,
+    ExecutorError,
+    FieldError,
+    JobTimeoutError,
+    WireError,
+    XwheelError,
+)
+from xwheel.wire.messages import Response
+
+TOKEN_HEADER: Final = "XXL-JOB-ACCESS-TOKEN"  # noqa: S105 -- the header's name
+APP_NAME_HEADER: Final = "XXL-JOB-APPNAME"
+TRACE_HEADER: Final = "traceparent"
+
+OK: Final = 200
+FAIL: Final = 500
+TIMEOUT: Final = 502
+"""Also "too many requests" in the management calls of the fourth generation."""
+
+REGISTRY: Final = "registry"
+REGISTRY_REMOVE: Final = "registryRemove"
+CALLBACK: Final = "callback"
+
+BEAT: Final = "/beat"
+IDLE_BEAT: Final = "/idleBeat"
+RUN: Final = "/run"
+TRIGGER: Final = "/trigger"
+KILL: Final = "/kill"
+LOG: Final = "/log"
+RUN_BATCH: Final = "/runBatch"
+RUN_STATE: Final = "/runState"
+
+MAX_URL: Final = 255
+MAX_MESSAGE: Final = 15_000
+"""Characters of an outcome's message; upstream truncates its column there."""
+
+TEXT_POST_ONLY: Final = "invalid request, HttpMethod not support."
+TEXT_NO_URI: Final = "invalid request, uri-mapping empty."
+TEXT_NOT_FOUND: Final = "invalid request, uri-mapping({}) not found."
+TEXT_TOKEN: Final = "The access token is wrong."  # noqa: S105 -- a message
+TEXT_BUSY: Final = "job thread is running or has trigger queue."
+TEXT_DISCARD: Final = "block strategy effect：Discard Later"
+TEXT_COVER: Final = "block strategy effect：Cover Early"
+TEXT_KILLED: Final = "scheduling center kill job."
+TEXT_NOTHING_TO_KILL: Final = "job thread already killed."
+TEXT_NO_LOG: Final = "readLog fail, logFile not exists"
+TEXT_G4_OBJECT: Final = "openapi invoke error"
+"""How a fourth-generation scheduler begins its answer to a body of the wrong shape."""
+
+_ERRORS: Final[tuple[tuple[type[Exception], int, str], ...]] = (
+    # first match wins; an empty text means the error's own sentence
+    (AuthError, FAIL, TEXT_TOKEN),
+    (JobTimeoutError, TIMEOUT, ""),
+    (WireError, FAIL, ""),
+    (FieldError, FAIL, ""),
+    (ExecutorError, FAIL, ""),
+    (XwheelError, FAIL, ""),
+    (Exception, FAIL, "internal error; the log of this process has it"),
+)
+
+_URL = re.compile(
+    r"(?P<scheme>https?)://(?P<host>\[[0-9a-f:.]+\]|[a-z0-9_]([a-z0-9._-]*[a-z0-9_])?)(:(?P<port>[0-9]{1,5}))?(?P<path>/[!-~]*)?",
+    re.IGNORECASE | re.ASCII,
+)
+
+
+def error_response(error: BaseException) -> Response:
+    """Return the envelope for a failure; only here do error classes become codes."""
+    for kind, code, text in _ERRORS:
+        if isinstance(error, kind):
+            return Response(code=code, message=text or str(error))
+    return Response(code=FAIL, message=type(error).__name__)
+
+
+def check_token(given: str | None, *expected: str) -> None:
+    """Let the caller pass if its token is one of ours; takes the same time wherever they differ.
+
+    Raises:
+        AuthError: The token is missing or wrong.
+    """
+    offered = (given or "").encode("utf-8", "surrogateescape")
+    # every expected token is compared, so that time does not tell which one came close
+    matches = [hmac.compare_digest(offered, token.encode()) for token in expected if token]
+    if not any(matches):
+        raise AuthError(TEXT_TOKEN)
+
+
+def join_url(base: str, path: str) -> str:
+    """Join with exactly one slash: Go executors answer ``//run`` with a redirect, which breaks the POST."""
+    return f"{base.rstrip('/')}/{path.lstrip('/')}"
+
+
+def normalise_address(value: str, field: str = "registryValue") -> str:
+    """Return the canonical spelling of a base URL: lower-case host, explicit port, no trailing slash.
+
+    Args:
+        value: As the peer spelled it.
+        field: What to call it in errors.
+
+    Raises:
+        WireError: Not an http(s) URL of at most 255 characters, or it has credentials, a query or a fragment.
+    """
+    text = value.strip()
+    if not text or len(text) > MAX_URL:
+        raise WireError(f"{field}: an http(s) URL of 1 to {MAX_URL} characters is needed")
+    match = _URL.fullmatch(text)
+    path = (match["path"] or "").rstrip("/") if match else ""
+    odd = any(mark in path for mark in "?#\\") or not {".", "..", ""}.isdisjoint(path.split("/")[1:])
+    if match is None or odd:
+        raise WireError(
+            f"{field}: must be http(s)://host[:port][/path] without credentials, query or fragment"
+        )
+    scheme = match["scheme"].lower()
+    port = int(match["port"]) if match["port"] else {"http": 80, "https": 443}[scheme]
+    try:
+        host = urlsplit(text).hostname  # also checks bracketed addresses
+    except ValueError:
+        host = None
+    if not host or not 1 <= port <= 65535:  # noqa: PLR2004
+        raise WireError(f"{field}: host or port is not possible")
+    return f"{scheme}://{match['host'].lower()}:{port}{path}"

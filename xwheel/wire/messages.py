@@ -1,0 +1,231 @@
+"""What travels between scheduler and executor, in our words; :mod:`xwheel.wire.codec` knows the wire's spelling.
+
+Fields after the comment ``xwheel`` are our additions. They travel in one extra object that other peers ignore, so
+they are empty whenever the peer is not xwheel.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from xwheel.model import BlockStrategy, RunState
+
+
+class Response(msgspec.Struct, frozen=True, kw_only=True):
+    """The envelope around every answer.
+
+    Attributes:
+        code: 200 for yes, anything else for no.
+        message: One sentence for people.
+        data: Payload, already decoded from JSON.
+        xwheel: Whether the answering side is xwheel and so understands our additions.
+    """
+
+    code: int
+    message: str = ""
+    data: object = None
+    xwheel: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """Whether the answer is yes."""
+        return self.code == 200  # noqa: PLR2004
+
+
+class TriggerRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Start one run.
+
+    Attributes:
+        run_id: XXL-JOB's log id.
+        created_ms: The run's immutable creation time (``logDateTime``); with the ids it is the journal key.
+        timeout_s: Run time limit in seconds, 0 for none.
+        planned_ms: The due time the schedule named, 0 if the peer does not say.
+        attempt: 1 for the first try.
+        instance: Executor instance the run is meant for; empty when the peer is not xwheel.
+        trace_parent: W3C ``traceparent`` to pass on, or empty.
+    """
+
+    job_id: int
+    run_id: int
+    created_ms: int
+    handler: str = ""
+    param: str = ""
+    block_strategy: BlockStrategy = BlockStrategy.SERIAL_EXECUTION
+    timeout_s: int = 0
+    glue_type: str = "BEAN"
+    glue_source: str = ""
+    glue_updated_ms: int = 0
+    shard_index: int = 0
+    shard_total: int = 1
+    # xwheel
+    planned_ms: int = 0
+    attempt: int = 1
+    instance: str = ""
+    trace_parent: str = ""
+
+
+class CallbackItem(msgspec.Struct, frozen=True, kw_only=True):
+    """The outcome of one run.
+
+    Attributes:
+        code: 200 ended well, 502 ran out of time, anything else failed.
+        state: The outcome in our words; derived from the code when the peer does not say.
+        reason: Short word such as ``not_started`` or ``interrupted``; empty if plain.
+        started_ms: When the handler began, 0 if unknown or never.
+        finished_ms: When it ended, 0 if unknown.
+    """
+
+    run_id: int
+    code: int
+    message: str = ""
+    created_ms: int = 0
+    # xwheel
+    job_id: int = 0
+    state: RunState = RunState.SUCCEEDED
+    reason: str = ""
+    started_ms: int = 0
+    finished_ms: int = 0
+
+
+class BadItem(msgspec.Struct, frozen=True, kw_only=True):
+    """One item of a list that could not be read; the others stand.
+
+    Attributes:
+        index: Position in the list, from 0.
+        run_id: The id, if at least that could be read, otherwise 0.
+        error: Names the field and what is allowed.
+    """
+
+    index: int
+    run_id: int
+    error: str
+
+
+class RegistryRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A beat of an executor, or its farewell.
+
+    Attributes:
+        group: ``EXECUTOR``; other values are accepted and feed no list.
+        address: Base URL exactly as the executor spelled it.
+        instance: Identity of the executor's journal.
+        boot: Changes with every start of the executor.
+        capacity: How many handlers may run at once, 0 if unknown.
+    """
+
+    group: str
+    app_name: str
+    address: str
+    # xwheel
+    instance: str = ""
+    boot: str = ""
+    version: str = ""
+    capacity: int = 0
+    labels: dict[str, str] = {}
+
+
+class IdleBeatRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Ask whether a job has neither a running nor a waiting run."""
+
+    job_id: int
+
+
+class KillRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """End the runs of a job; with ``run_id`` (xwheel) only that one."""
+
+    job_id: int
+    # xwheel
+    run_id: int = 0
+    created_ms: int = 0
+
+
+class LogRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Read a run's log from a line on; the first line is 1."""
+
+    run_id: int
+    created_ms: int
+    from_line: int = 1
+
+
+class LogData(msgspec.Struct, frozen=True, kw_only=True):
+    """A piece of a run's log.
+
+    Attributes:
+        from_line: Echo of the request.
+        to_line: Last line in ``content``; below ``from_line`` if there was nothing to read.
+        is_end: Whether nothing will follow.
+    """
+
+    from_line: int
+    to_line: int
+    content: str
+    is_end: bool
+
+
+class RunKey(msgspec.Struct, frozen=True):
+    """What makes a run unique on an executor, even after ids restart in a new database."""
+
+    run_id: int
+    job_id: int
+    created_ms: int
+
+
+class BatchRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Many runs for one xwheel executor (``/runBatch``)."""
+
+    instance: str
+    runs: list[TriggerRequest]
+
+
+class BatchAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to one run of a batch: 200 means accepted and on disk."""
+
+    run_id: int
+    code: int
+    message: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the run was accepted."""
+        return self.code == 200  # noqa: PLR2004
+
+
+class BatchReply(msgspec.Struct, frozen=True, kw_only=True):
+    """Answers in any order; a run that is missing has an unknown fate."""
+
+    instance: str
+    boot: str
+    answers: list[BatchAnswer]
+
+
+class ExecutionState(StrEnum):
+    """Where an xwheel executor's journal has a run."""
+
+    UNKNOWN = "unknown"
+    ACCEPTED = "accepted"
+    STARTED = "started"
+    FINISHED = "finished"
+
+
+class StateRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Ask an xwheel executor about runs (``/runState``)."""
+
+    instance: str
+    keys: list[RunKey]
+
+
+class StateAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What the journal knows about one run; ``outcome`` only when finished."""
+
+    run_id: int
+    state: ExecutionState
+    outcome: CallbackItem | None = None
+
+
+class StateReply(msgspec.Struct, frozen=True, kw_only=True):
+    """Answers to :class:`StateRequest`."""
+
+    instance: str
+    boot: str
+    answers: list[StateAnswer]
