@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from xwheel.errors import WireError
+from xwheel.model import MAX_ID
 from xwheel.wire.codec import MAX_INT, MAX_WORD, callback_item, read_callback, read_trigger, trigger_item
 from xwheel.wire.contract import MAX_MESSAGE
 from xwheel.wire.fields import (
@@ -167,4 +168,25 @@ def _read_state_answer(item: dict[str, Any]) -> StateAnswer:
         run_id=to_id("id", item.get("id")),
         state=state,
         outcome=read_callback(as_object("outcome", outcome)) if outcome else None,
+    )
+
+
+def refusals_payload(items: list[BadItem]) -> dict[str, Any]:
+    """Return what an xwheel scheduler answers to a callback whose items it refuses for good."""
+    return {"refused": [{"id": item.run_id, "index": item.index, "msg": item.error} for item in items]}
+
+
+def read_refusals(payload: object) -> list[BadItem]:
+    """Read which outcomes of a callback were refused for good; empty if none were or the peer is foreign."""
+    if not isinstance(payload, dict) or not isinstance(payload.get("refused"), list):
+        return []
+    good, _ = read_items(payload["refused"], _read_refusal, "id")
+    return good
+
+
+def _read_refusal(item: dict[str, Any]) -> BadItem:
+    return BadItem(
+        index=to_int("index", item.get("index"), 0, MAX_INT),
+        run_id=to_int("id", item.get("id"), 0, MAX_ID),
+        error=to_message(item.get("msg"), MAX_MESSAGE),
     )

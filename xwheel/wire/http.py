@@ -117,6 +117,7 @@ class HttpCall(msgspec.Struct, frozen=True, kw_only=True):
         key: Comes back in the result; anything.
         timeout_ms: Limit for the whole call.
         connect_timeout_ms: Limit for connecting.
+        app_name: The executor group, which fourth-generation executors insist on.
         repeatable: Whether the library may send it again by itself when a kept connection turns out to be dead.
             Say False for a run on a foreign executor, which would run it twice.
     """
@@ -126,6 +127,7 @@ class HttpCall(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes
     timeout_ms: int = 3000
     connect_timeout_ms: int = 3000
+    app_name: str = ""
     repeatable: bool = True
 
 
@@ -150,12 +152,13 @@ class HttpResult(msgspec.Struct, frozen=True, kw_only=True):
 class _Slot:
     """A curl handle with its buffer; kept and used again."""
 
-    __slots__ = ("buffer", "call", "curl")
+    __slots__ = ("app_name", "buffer", "call", "curl")
 
     def __init__(self, curl: pycurl.Curl) -> None:
         self.curl = curl
         self.buffer = BytesIO()
         self.call: HttpCall | None = None
+        self.app_name: str | None = None
 
 
 class MultiClient:
@@ -166,7 +169,7 @@ class MultiClient:
 
     Args:
         token: Value of the token header.
-        app_name: Value of the app name header.
+        app_name: Value of the app name header for calls that do not say.
         max_in_flight: Calls on the wire at once; more wait inside.
         max_answer: Larger answers end as an error, in bytes.
         headers: Further headers of every call.
@@ -181,8 +184,10 @@ class MultiClient:
         max_answer: int = MAX_ANSWER,
         headers: dict[str, str] | None = None,
     ) -> None:
-        every = {**headers_for(token, app_name), "Expect": "", "Accept": "", **(headers or {})}
-        self._headers = [f"{name}: {value}" if value else f"{name}:" for name, value in every.items()]
+        self._token = token
+        self._app_name = app_name
+        self._further = {"Expect": "", "Accept": "", **(headers or {})}
+        self._headers: dict[str, list[str]] = {}
         self._max_in_flight = max_in_flight
         self._max_answer = max_answer
         self._waiting: deque[HttpCall] = deque()
@@ -294,6 +299,9 @@ class MultiClient:
         slot.buffer.truncate()
         curl = slot.curl
         curl.setopt(pycurl.URL, call.url)
+        if slot.app_name != call.app_name:
+            curl.setopt(pycurl.HTTPHEADER, self._headers_for(call.app_name))
+            slot.app_name = call.app_name
         curl.setopt(pycurl.TIMEOUT_MS, call.timeout_ms)
         curl.setopt(pycurl.CONNECTTIMEOUT_MS, call.connect_timeout_ms)
         curl.setopt(pycurl.POSTFIELDSIZE, len(call.body))
@@ -304,10 +312,17 @@ class MultiClient:
             curl.setopt(pycurl.READFUNCTION, BytesIO(call.body).read)
         curl.setopt(pycurl.WRITEFUNCTION, slot.buffer.write)
 
+    def _headers_for(self, app_name: str) -> list[str]:
+        found = self._headers.get(app_name)
+        if found is None:
+            every = {**headers_for(self._token, app_name or self._app_name), **self._further}
+            found = [f"{name}: {value}" if value else f"{name}:" for name, value in every.items()]
+            self._headers[app_name] = found
+        return found
+
     def _new_handle(self) -> pycurl.Curl:
         curl = pycurl.Curl()
         curl.setopt(pycurl.POST, 1)
-        curl.setopt(pycurl.HTTPHEADER, self._headers)
         curl.setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
         curl.setopt(pycurl.FOLLOWLOCATION, 0)
         curl.setopt(pycurl.PROXY, "")

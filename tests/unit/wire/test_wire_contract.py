@@ -91,7 +91,7 @@ def test_addresses_have_one_spelling(value: str, canonical: str) -> None:
     ],
 )
 def test_impossible_addresses_are_refused_by_name(value: str) -> None:
-    with pytest.raises(WireError, match="^registryValue: "):
+    with pytest.raises(WireError, match=r"^registryValue: "):
         contract.normalise_address(value)
 
 

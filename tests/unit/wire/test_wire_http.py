@@ -1,0 +1,177 @@
+"""HTTP clients: whether a failed call may have reached the peer, reuse, bounds."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.peers import OK_ANSWER, Peer, answer, free_port
+from xwheel.errors import ExecutorRefusedError, ExecutorUnreachableError, WireError
+from xwheel.wire.http import HttpCall, HttpResult, MultiClient, post
+
+TOKEN = "a-token-of-some-length"
+
+
+@pytest.fixture
+def client() -> Iterator[MultiClient]:
+    client = MultiClient(token=TOKEN, app_name="demo", max_in_flight=4)
+    yield client
+    client.close()
+
+
+def collect(client: MultiClient, count: int) -> list[HttpResult]:
+    results: list[HttpResult] = []
+    for _ in range(200):
+        results += client.poll(100)
+        if len(results) >= count:
+            return results
+    raise AssertionError(f"only {len(results)} of {count} results")
+
+
+def call(url: str, key: object = 1, **options: object) -> HttpCall:
+    return HttpCall(key=key, url=url, body=b'{"jobId":1}', **options)  # type: ignore[arg-type]
+
+
+def test_an_answer_comes_back_and_headers_go_out(client: MultiClient) -> None:
+    with Peer(lambda *_: OK_ANSWER) as peer:
+        client.submit(call(peer.url + "/run", key=("run", 7), app_name="other"))
+        (result,) = collect(client, 1)
+    assert (result.key, result.status, result.body, result.error) == (("run", 7), 200, b'{"code":200}', "")
+    request = peer.requests[0].decode()
+    assert request.startswith("POST /run HTTP/1.1\r\n")
+    assert f"XXL-JOB-ACCESS-TOKEN: {TOKEN}\r\n" in request
+    assert "XXL-JOB-APPNAME: other\r\n" in request
+    assert "Expect:" not in request
+    assert request.endswith('{"jobId":1}')
+
+
+def test_connections_are_kept(client: MultiClient) -> None:
+    with Peer(lambda *_: OK_ANSWER) as peer:
+        for number in range(20):
+            client.submit(call(peer.url, key=number))
+            assert collect(client, 1)[0].key == number
+        assert peer.connections == 1
+
+
+def test_more_calls_than_places_wait(client: MultiClient) -> None:
+    with Peer(lambda *_: OK_ANSWER) as peer:
+        for number in range(50):
+            client.submit(call(peer.url, key=number))
+        assert client.in_flight == 50
+        assert sorted(result.key for result in collect(client, 50)) == list(range(50))  # type: ignore[type-var]
+        assert peer.connections <= 4
+    assert client.in_flight == 0
+
+
+@pytest.mark.parametrize("url", [f"http://127.0.0.1:{free_port()}/run", "http://no-such-host.invalid/run"])
+def test_no_connection_means_not_sent(client: MultiClient, url: str) -> None:
+    client.submit(call(url))
+    (result,) = collect(client, 1)
+    assert (result.status, result.sent) == (0, False)
+    assert result.error
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://127.0.0.1/x", "http://"])
+def test_only_http_is_spoken(client: MultiClient, url: str) -> None:
+    client.submit(call(url))
+    (result,) = collect(client, 1)
+    assert (result.status, result.sent) == (0, False)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_silence_after_the_request_means_it_may_have_arrived(client: MultiClient, first: int) -> None:
+    with Peer(lambda _, count: OK_ANSWER if count <= first else b"") as peer:
+        for _ in range(first):
+            client.submit(call(peer.url))
+            collect(client, 1)
+        client.submit(call(peer.url, timeout_ms=150))
+        (result,) = collect(client, 1)
+    assert (result.status, result.sent) == (0, True)
+    assert result.cost_ms >= 100
+
+
+def test_a_hangup_means_it_may_have_arrived(client: MultiClient) -> None:
+    with Peer(lambda *_: None) as peer:
+        client.submit(call(peer.url))
+        (result,) = collect(client, 1)
+    assert (result.status, result.sent) == (0, True)
+
+
+@pytest.mark.parametrize(("repeatable", "requests"), [(True, 3), (False, 2)])
+def test_only_repeatable_calls_are_repeated(client: MultiClient, repeatable: bool, requests: int) -> None:
+    # the peer reads the second request on the kept connection and hangs up
+    with Peer(lambda connection, count: None if (connection, count) == (1, 2) else OK_ANSWER) as peer:
+        client.submit(call(peer.url, repeatable=repeatable))
+        assert collect(client, 1)[0].status == 200
+        client.submit(call(peer.url, repeatable=repeatable))
+        (result,) = collect(client, 1)
+        assert len(peer.requests) == requests
+        assert result.sent
+        assert result.status == (200 if repeatable else 0)
+
+
+def test_redirects_are_not_followed(client: MultiClient) -> None:
+    with Peer(lambda *_: answer("301 Moved", extra="Location: http://127.0.0.1:1/\r\n")) as peer:
+        client.submit(call(peer.url))
+        assert collect(client, 1)[0].status == 301
+
+
+def test_large_answers_are_refused() -> None:
+    client = MultiClient(token=TOKEN, max_answer=1000)
+    try:
+        with Peer(lambda *_: answer("200 OK", b"x" * 2000)) as peer:
+            client.submit(call(peer.url))
+            (result,) = collect(client, 1)
+        assert (result.status, result.sent) == (0, True)
+    finally:
+        client.close()
+
+
+def test_submit_and_wake_end_a_wait(client: MultiClient) -> None:
+    with Peer(lambda *_: OK_ANSWER) as peer:
+        timer = threading.Timer(0.05, client.submit, [call(peer.url)])
+        timer.start()
+        found: list[HttpResult] = []
+        while not found:
+            found = client.poll(60_000)
+        timer.join()
+    client.wake()
+    assert client.poll(60_000) == []
+
+
+def test_a_failed_call_does_not_spoil_its_handle(client: MultiClient) -> None:
+    with Peer(lambda *_: OK_ANSWER) as peer:
+        client.submit(call(f"http://127.0.0.1:{free_port()}"))
+        assert collect(client, 1)[0].status == 0
+        client.submit(call(peer.url))
+        assert collect(client, 1)[0].body == b'{"code":200}'
+
+
+def test_post_returns_the_envelope_whatever_its_code() -> None:
+    body = b'{"code":500,"msg":"no","content":null}'
+    with Peer(lambda *_: answer("200 OK", body)) as peer:
+        found = post(peer.url + "/api/registry", b"{}", token=TOKEN, app_name="demo")
+    assert (found.code, found.message, found.ok, found.xwheel) == (500, "no", False, False)
+
+
+def test_post_tells_refusal_silence_and_absence_apart() -> None:
+    with Peer(lambda *_: answer("404 Not Found")) as peer, pytest.raises(ExecutorRefusedError, match="404"):
+        post(peer.url, b"{}", token=TOKEN)
+    with (
+        Peer(lambda *_: answer("502 Bad Gateway")) as peer,
+        pytest.raises(ExecutorUnreachableError) as gateway,
+    ):
+        post(peer.url, b"{}", token=TOKEN)
+    assert gateway.value.sent
+    with Peer(lambda *_: b"") as peer, pytest.raises(ExecutorUnreachableError) as silent:
+        post(peer.url, b"{}", token=TOKEN, timeout_s=0.1)
+    assert silent.value.sent
+    for url in (f"http://127.0.0.1:{free_port()}", "http://no-such-host.invalid"):
+        with pytest.raises(ExecutorUnreachableError) as absent:
+            post(url, b"{}", token=TOKEN)
+        assert not absent.value.sent
+        assert TOKEN not in str(absent.value)
+    with Peer(lambda *_: answer("200 OK", b"<html>")) as peer, pytest.raises(WireError, match="not JSON"):
+        post(peer.url, b"{}", token=TOKEN)
