@@ -88,8 +88,7 @@ class TimeRing:
         for run_id, due_ms in zip(ids, dues, strict=True):
             held[run_id] = due_ms
             tick = due_ms // tick_ms
-            if tick < first:
-                tick = first
+            tick = max(tick, first)
             slot = slots.get(tick)
             if slot is None:
                 slots[tick] = [run_id]

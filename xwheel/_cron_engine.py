@@ -1,0 +1,233 @@
+"""Find the next time of a parsed Quartz expression.
+
+The search runs on wall time: whole seconds that a clock in the zone shows, as one integer. A time of day is found
+by three small tables, a day by a table with a bit for each day of the year, and only a match is converted back to
+UTC. The last matching day is remembered, so that the next call on the same day touches the three tables only.
+"""
+
+from __future__ import annotations
+
+from xwheel._cron_days import (
+    FIRST_DAYS,
+    LENGTHS,
+    Month,
+    fixed_days,
+    is_leap,
+    weekday_of,
+    year_of,
+    year_table,
+)
+from xwheel._cron_quartz import FIRST_YEAR, LAST_YEAR, Fields
+from xwheel._cron_zone import Period, Zone
+
+_DAY = 86_400
+_NEVER = 1 << 62
+HORIZON_YEARS = 100  # Quartz looks this far ahead, though from the year in which it was started
+
+
+def _next_table(bits: int, size: int) -> tuple[int, ...]:
+    """Return, for each number up to and including ``size``, the first set bit from there on, or -1."""
+    table = [-1] * (size + 1)
+    for number in range(size - 1, -1, -1):
+        table[number] = number if bits >> number & 1 else table[number + 1]
+    return tuple(table)
+
+
+class Engine:
+    """The fire times of one expression in one zone.
+
+    Thread-safety:
+        May be shared. The remembered day is one attribute, replaced whole.
+    """
+
+    __slots__ = (
+        "_fields",
+        "_first",
+        "_hours",
+        "_midnight",
+        "_minutes",
+        "_period",
+        "_seconds",
+        "_year",
+        "_zone",
+    )
+
+    def __init__(self, fields: Fields, zone: Zone) -> None:
+        self._fields = fields
+        self._zone = zone
+        self._seconds = _next_table(fields.seconds, 60)
+        self._minutes = _next_table(fields.minutes, 60)
+        self._hours = _next_table(fields.hours, 24)
+        self._first = self._hours[0] * 3600 + self._minutes[0] * 60 + self._seconds[0]
+        self._midnight = _NEVER  # UTC second at which the remembered day starts
+        self._period = zone.period(0)
+        self._year = (0, 0, 0)  # first day, first day of the next, table of days
+
+    def next_ms(self, after_ms: int) -> int | None:
+        """Return the first fire strictly after an instant, in epoch milliseconds, or None.
+
+        Milliseconds are dropped: the answer is a whole second, and a later one than that of ``after_ms``.
+        """
+        second = after_ms // 1000 + 1
+        clock = second - self._midnight
+        if 0 <= clock < _DAY:
+            # the same as _clock(), inlined: this is the hot path
+            hour = clock // 3600
+            clock -= hour * 3600
+            if self._hours[hour] == hour:
+                minute = clock // 60
+                found = self._minutes[minute]
+                if found == minute:
+                    found = self._seconds[clock - minute * 60]
+                    if found >= 0:
+                        return (self._midnight + hour * 3600 + minute * 60 + found) * 1000
+                    found = self._minutes[minute + 1]
+                if found >= 0:
+                    return (self._midnight + hour * 3600 + found * 60 + self._seconds[0]) * 1000
+            hour = self._hours[hour + 1]
+            if hour >= 0:
+                return (self._midnight + hour * 3600 + self._minutes[0] * 60 + self._seconds[0]) * 1000
+        return self._search(second)
+
+    def _clock(self, clock: int) -> int:
+        """Return the first matching second of the day from ``clock`` on, or -1."""
+        hour, rest = divmod(clock, 3600)
+        if self._hours[hour] == hour:
+            minute, second = divmod(rest, 60)
+            found = self._minutes[minute]
+            if found == minute:
+                second = self._seconds[second]
+                if second >= 0:
+                    return hour * 3600 + minute * 60 + second
+                found = self._minutes[minute + 1]
+            if found >= 0:
+                return hour * 3600 + found * 60 + self._seconds[0]
+        hour = self._hours[hour + 1]
+        return -1 if hour < 0 else hour * 3600 + self._minutes[0] * 60 + self._seconds[0]
+
+    def _search(self, second: int) -> int | None:
+        """Return the first fire at or after a UTC second, in milliseconds."""
+        if not -_NEVER < second < FIRST_DAYS[-1] * _DAY:
+            return None
+        second = max(second, -_DAY)  # nothing fires before 1970
+        period = self._period
+        if not period.start <= second < period.end:
+            period = self._zone.period(second)
+        wall = max(second + period.offset, 0)
+        limit = min(year_of(wall // _DAY) + HORIZON_YEARS, LAST_YEAR)
+        jumps = self._fields.days.jumps
+        while True:
+            match = self._next_near(wall, limit) if jumps else self._next_wall(wall, limit)
+            if match < 0:
+                return None
+            if match >= period.own_end:
+                period = self._zone.owner(match)
+            if match - period.offset >= period.start:
+                break
+            wall = period.start + period.offset  # in a gap; go on where the clock went on
+        self._period = period
+        if not jumps:
+            self._remember(match // _DAY * _DAY, period)
+        return (match - period.offset) * 1000
+
+    def _remember(self, midnight: int, period: Period) -> None:
+        """Keep a matching day for the next call, if all of it lies in one period."""
+        start = midnight - period.offset
+        if start >= period.start and midnight + _DAY <= period.own_end:
+            self._midnight = start
+        else:
+            self._midnight = _NEVER
+
+    def _next_wall(self, wall: int, limit: int) -> int:
+        """Return the first matching wall second from ``wall`` on, or -1."""
+        day = wall // _DAY
+        first, end, table = self._year
+        if not first <= day < end:
+            first, end, table = self._turn_to(year_of(day))
+        rest = table >> day - first
+        if rest & 1:
+            clock = self._clock(wall - day * _DAY)
+            if clock >= 0:
+                return day * _DAY + clock
+            rest ^= 1
+        if rest:
+            day += (rest & -rest).bit_length() - 1
+            return day * _DAY + self._first
+        for year in range(year_of(first) + 1, limit + 1):
+            first, _, table = self._turn_to(year)
+            if table:
+                day = first + (table & -table).bit_length() - 1
+                return day * _DAY + self._first
+        return -1
+
+    def _turn_to(self, year: int) -> tuple[int, int, int]:
+        first, end = FIRST_DAYS[year - FIRST_YEAR : year - FIRST_YEAR + 2]
+        table = 0
+        if self._fields.years >> year - FIRST_YEAR & 1:
+            table = year_table(self._fields.days, is_leap(year), weekday_of(first))
+        self._year = first, end, table
+        return self._year
+
+    def _next_near(self, wall: int, limit: int) -> int:
+        """Return the next match of a rule with nearest weekdays, or -1; what Quartz does, not what one expects.
+
+        Quartz finds the time of day first, and keeps it when it moves to the nearest weekday; and from that day on
+        it no longer sees the day of the rule, if that lies before. So a day that was moved to later fires once.
+        """
+        day, clock = divmod(wall, _DAY)
+        clock = self._clock(clock)
+        if clock < 0:
+            day += 1
+            clock = self._first
+        year = year_of(day)
+        number, month = _month_of(day, year)
+        target = day - month.first + 1
+        while year <= limit:
+            if self._fields.days.months >> number & 1 and self._fields.years >> year - FIRST_YEAR & 1:
+                fixed = fixed_days(self._fields.days, month) >> target << target
+                found = _lowest(fixed)
+                moved = self._near(month, target)
+                if moved and not 0 < found < moved:
+                    return (month.first + moved - 1) * _DAY + clock
+                if found:
+                    return (month.first + found - 1) * _DAY + (clock if found == target else self._first)
+            first = month.first + month.length
+            number += 1
+            if number > 12:
+                year, number = year + 1, 1
+            length = LENGTHS[is_leap(year)][number - 1]
+            month = Month(first, length, weekday_of(first))
+            target, clock = 1, self._first
+        return -1
+
+    def _near(self, month: Month, target: int) -> int:
+        """Return the weekday nearest to the rule's first day from ``target`` on, or 0 if that one is over."""
+        rule = self._fields.days
+        bases = rule.near_days & (2 << month.length) - 2
+        for before in range(month.length):
+            if rule.near_ends >> before & 1:
+                bases |= 1 << month.length - before
+        base = _lowest(bases >> target << target)
+        if not base:
+            return 0
+        weekday = (month.weekday + base - 2) % 7 + 1
+        if weekday == 7:
+            moved = base + 2 if base == 1 else base - 1
+        elif weekday == 1:
+            moved = base - 2 if base == month.length else base + 1
+        else:
+            moved = base
+        return moved if moved >= target else 0
+
+
+def _lowest(bits: int) -> int:
+    return (bits & -bits).bit_length() - 1 if bits else 0
+
+
+def _month_of(day: int, year: int) -> tuple[int, Month]:
+    first = FIRST_DAYS[year - FIRST_YEAR] if year <= LAST_YEAR else FIRST_DAYS[-1]
+    for number, length in enumerate(LENGTHS[is_leap(year)], 1):
+        if day < first + length:
+            break
+        first += length
+    return number, Month(first, length, weekday_of(first))

@@ -1,0 +1,115 @@
+"""Time zones as a list of periods with one offset each.
+
+:mod:`zoneinfo` answers one instant at a time and keeps its transitions to itself. They are found once, by asking for
+every day of about a year and halving the day in which the offset changed; after that a conversion is integer
+arithmetic. All seconds count from 1970-01-01T00:00; wall seconds are those that a clock in the zone shows.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import NamedTuple
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from xwheel.errors import ScheduleError
+
+_DAY = 86_400
+_CHUNK = 388 * _DAY  # periods are looked for, and cut, in chunks of this length
+_REACH = 27 * 3600  # no zone has ever been further from another than this
+
+
+class Period(NamedTuple):
+    """A stretch of time with one offset from UTC.
+
+    Where a clock is set back, the same wall time is shown twice, and belongs to the later period: that is how
+    Java, and so Quartz, reads it. Where it is set forward, wall times are left out and belong to no period.
+
+    Attributes:
+        start: First second, UTC.
+        end: First second that is not in the period.
+        offset: Wall seconds less UTC seconds.
+        own_end: First wall second that belongs to a later period, or to none.
+    """
+
+    start: int
+    end: int
+    offset: int
+    own_end: int
+
+
+class Zone:
+    """The periods of one time zone, found when they are needed.
+
+    Thread-safety:
+        May be shared: what two threads find at the same time is equal.
+    """
+
+    def __init__(self, info: ZoneInfo) -> None:
+        self.info = info
+        self._chunks: dict[int, list[Period]] = {}
+
+    def offset(self, second: int) -> int:
+        """Return the offset from UTC at an instant, in seconds."""
+        delta = datetime.fromtimestamp(second, UTC).astimezone(self.info).utcoffset()
+        return 0 if delta is None else delta.days * _DAY + delta.seconds
+
+    def period(self, second: int) -> Period:
+        """Return the period that an instant lies in."""
+        number = second // _CHUNK
+        periods = self._chunks.get(number)
+        if periods is None:
+            periods = self._chunks[number] = self._find(number * _CHUNK)
+        for period in periods:
+            if second < period.end:
+                break
+        return period
+
+    def owner(self, wall: int) -> Period:
+        """Return the period that a wall time belongs to, or the one after the gap that it lies in."""
+        period = self.period(wall - _REACH)
+        while wall >= period.own_end:
+            period = self.period(period.end)
+        return period
+
+    def _find(self, start: int) -> list[Period]:
+        cuts = [(start, self.offset(start))]
+        for day in range(start, start + _CHUNK, _DAY):
+            after = self.offset(day + _DAY)
+            if after != cuts[-1][1]:
+                cuts.append((self._change(day, day + _DAY), after))
+        end = start + _CHUNK
+        if cuts[-1][0] != end:
+            cuts.append((end, cuts[-1][1]))
+        return [
+            Period(first, last, offset, last + min(offset, after))
+            for (first, offset), (last, after) in zip(cuts, cuts[1:], strict=False)
+        ]
+
+    def _change(self, low: int, high: int) -> int:
+        """Return the first second in (low, high] with the offset of ``high``."""
+        after = self.offset(high)
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self.offset(middle) == after:
+                high = middle
+            else:
+                low = middle
+        return high
+
+
+@lru_cache(maxsize=700)
+def find_zone(name: str) -> Zone:
+    """Return a time zone by its IANA name.
+
+    Raises:
+        ScheduleError: If there is none; the name is never read as a path.
+    """
+    try:
+        info = ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError, TypeError) as error:
+        # a folder such as "Europe" is an OSError, a NUL or a path outside the data is a ValueError
+        raise ScheduleError(
+            "timezone", f"takes an IANA name such as Asia/Shanghai, not {name[:60]!r}"
+        ) from error
+    return Zone(info)
