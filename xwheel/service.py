@@ -24,11 +24,18 @@ class Service:
         name: Thread name, ``xwheel-`` is put before it.
         step: Gets the shared time, returns how long to wait before the next call, in milliseconds.
         clock: Where time comes from.
+        bell: Set by whoever wants the next step at once; None for one of its own.
         stale_ms: Age above which the loop counts as unhealthy.
     """
 
     def __init__(
-        self, name: str, step: Callable[[int], int], clock: Clock, *, stale_ms: int = 10_000
+        self,
+        name: str,
+        step: Callable[[int], int],
+        clock: Clock,
+        *,
+        bell: threading.Event | None = None,
+        stale_ms: int = 10_000,
     ) -> None:
         self.name = name
         self.stale_ms = stale_ms
@@ -36,7 +43,7 @@ class Service:
         self.last_error = ""
         self._step = step
         self._clock = clock
-        self._wake = threading.Event()
+        self._wake = bell or threading.Event()
         self._stopping = False
         self._done_ms = clock.monotonic_ms()
         self._thread = threading.Thread(target=self._run, name=f"xwheel-{name}", daemon=True)

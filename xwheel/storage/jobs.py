@@ -59,11 +59,13 @@ def list_jobs(
     return [_job(row) for row in conn.execute(query.order_by(job.c.id).limit(limit))]
 
 
-def get_jobs(conn: Connection, ids: Collection[int]) -> dict[int, Job]:
-    """Return jobs by id, deleted ones too: their runs still need them."""
+def get_jobs(conn: Connection, ids: Collection[int], *, deleted: bool = True) -> dict[int, Job]:
+    """Return jobs by id; deleted ones too, unless told otherwise: their runs still need them."""
     if not ids:
         return {}
     query = select(*JOB_COLUMNS).where(job.c.id.in_(sorted(ids)))
+    if not deleted:
+        query = query.where(job.c.deleted_ms.is_(None))
     return {row.id: _job(row) for row in conn.execute(query)}
 
 

@@ -233,6 +233,12 @@ def lock_runs(conn: Connection, ids: Sequence[int]) -> dict[int, Run]:
     return {row.id: _run(row) for row in conn.execute(query)}
 
 
+def get_origins(conn: Connection, ids: Collection[int]) -> dict[int, Origin]:
+    """Return why runs existed."""
+    query = select(run.c.id, run.c.origin).where(run.c.id.in_(sorted(ids)))
+    return {row.id: Origin(row.origin) for row in conn.execute(query)}
+
+
 def update_finished(conn: Connection, rows: Sequence[tuple[Any, ...]]) -> int:
     """Close locked rows: ``(id, state, reason, result_code, message, finished_ms)``; they leave the queue."""
     columns = ("state", "reason", "result_code", "message", "finished_ms", "open_partition", "check_ms")

@@ -1,0 +1,146 @@
+"""Kill the process at every statement of claim, fence, answer and outcome: nothing is lost, nothing is doubled."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from sqlalchemy import event
+
+from tests.support.node import HandNode
+from tests.support.rows import NOW
+from xwheel.model import MisfirePolicy, RunState
+from xwheel.scheduler.complete import Verdict
+from xwheel.scheduler.ports import Outcome
+from xwheel.storage.engine import Database
+from xwheel.testing import ManualClock
+
+WAYS = 4  # shares of the statements, so that the shares can run side by side
+FEWEST = 60
+
+
+def prepare(db: Database) -> None:
+    node = HandNode(db, ManualClock(NOW))
+    node.group()
+    node.register("http://127.0.0.1:9001", "http://127.0.0.1:9002")
+    node.job(name="rate", schedule_conf="1", misfire_policy=MisfirePolicy.FIRE_ALL, end_ms=NOW + 4000)
+    node.job(name="shards", schedule_conf="2", route_strategy="SHARDING_BROADCAST", end_ms=NOW + 4000)
+    node.job(name="flaky", schedule_conf="4", max_retries=1, end_ms=NOW + 4000)
+    node.scheduler.lease.release()
+
+
+class Journal:
+    """The executor: what it has ever taken, kept in a file that outlives the node."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.taken = Counter(int(line) for line in path.read_text().split()) if path.exists() else Counter()
+
+    def take(self, run_id: int) -> None:
+        if run_id not in self.taken:
+            with self.path.open("a") as file:
+                file.write(f"{run_id}\n")
+        self.taken[run_id] = 1
+
+
+def drive(node: HandNode, journal: Journal, duration_ms: int, step_ms: int = 500) -> None:
+    """Run the node and play the executor: each id runs once, first attempts of the flaky job fail."""
+
+    def each() -> None:
+        for parcel in node.sent:
+            for shard in parcel.shards:
+                journal.take(shard.run.id)
+        for run in node.answer():
+            failed = run.job_id == 3 and run.attempt == 1
+            node.finish([run], RunState.FAILED if failed else RunState.SUCCEEDED)
+
+    node.run_for(duration_ms, step_ms=step_ms, each=each)
+
+
+def killed_at(path: Path, journal_path: Path, statement: int) -> bool:
+    """Run the scenario in a child that kills itself before its nth statement; tell whether it came that far."""
+    child = os.fork()
+    if child:
+        _, status = os.waitpid(child, 0)
+        assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0, "the child failed by itself"
+        return os.WIFSIGNALED(status)
+    try:
+        db = Database(f"sqlite:///{path}")
+        count = 0
+
+        def strike(*_: object) -> None:
+            nonlocal count
+            count += 1
+            if count == statement:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        event.listen(db.engine, "before_cursor_execute", strike)
+        event.listen(db.engine, "commit", strike)
+        node = HandNode(db, ManualClock(NOW))
+        drive(node, Journal(journal_path), 2000)
+    except BaseException:
+        os._exit(1)
+    os._exit(0)
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory, _schema_template: Path) -> Path:
+    path = tmp_path_factory.mktemp("crash") / "prepared.db"
+    path.write_bytes(_schema_template.read_bytes())
+    db = Database(f"sqlite:///{path}")
+    prepare(db)
+    with db.read() as conn:
+        conn.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+    db.close()
+    return path
+
+
+@pytest.mark.parametrize("first", range(1, WAYS + 1))
+def test_nothing_is_lost_and_nothing_is_doubled(prepared: Path, tmp_path: Path, first: int) -> None:
+    statement = first
+    while strike_and_check(prepared, tmp_path, statement):
+        statement += WAYS
+    assert statement > FEWEST, "the scenario must pass through claim, fence, answer and outcome"
+
+
+def strike_and_check(prepared: Path, tmp_path: Path, statement: int) -> bool:
+    """Kill one process at a statement and let the next one finish the work; False once nobody was killed."""
+    path, journal_path = tmp_path / f"{statement}.db", tmp_path / f"{statement}.journal"
+    path.write_bytes(prepared.read_bytes())
+    if not killed_at(path, journal_path, statement):
+        return False
+    db = Database(f"sqlite:///{path}")
+    clock = ManualClock(NOW + 2000)
+    node = HandNode(db, clock)
+    journal = Journal(journal_path)
+    # the executor delivers again what the dead node may or may not have written down
+    node.register("http://127.0.0.1:9001", "http://127.0.0.1:9002")
+    spooled = [run for run in node.runs() if run.id in journal.taken]
+    for run in spooled:
+        node.finish([run], RunState.FAILED if run.job_id == 3 and run.attempt == 1 else RunState.SUCCEEDED)
+    drive(node, journal, 14_000, step_ms=1000)
+
+    rows = node.runs()
+    expected = {
+        1: {(NOW + 1000 * n, 1, 0) for n in range(1, 5)},
+        2: {(NOW + 2000 * n, 1, shard) for n in (1, 2) for shard in (0, 1)},
+        3: {(NOW + 4000, 1, 0), (NOW + 4000, 2, 0)},
+    }
+    for job_id, due in expected.items():
+        mine = [run for run in rows if run.job_id == job_id]
+        assert Counter((run.planned_ms, run.attempt, run.shard_index) for run in mine) == Counter(due)
+    for run in rows:
+        wanted = RunState.FAILED if run.job_id == 3 and run.attempt == 1 else RunState.SUCCEEDED
+        assert run.state is wanted
+    assert Counter(run.id for run in rows) == journal.taken
+    (again,) = node.scheduler.completer.finish([_outcome(rows[0].id)]).values()
+    assert again is Verdict.REPEATED
+    db.close()
+    return True
+
+
+def _outcome(run_id: int) -> Outcome:
+    return Outcome(run_id=run_id, state=RunState.FAILED)

@@ -1,0 +1,129 @@
+"""A scheduler whose loops are stepped by hand, with a network that is a list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tests.support.rows import job_values, make_executor
+from xwheel.config import Config, build_config
+from xwheel.model import Job, RegisteredExecutor, Run, RunState
+from xwheel.plugin.manager import Plugins, load_plugins
+from xwheel.scheduler.ports import Answer, Delivery, Fate, Outcome, Parcel
+from xwheel.server import Scheduler
+from xwheel.storage import groups, jobs, runs
+from xwheel.storage.engine import Database
+from xwheel.testing import ManualClock
+
+PLUGINS: list[Plugins] = []
+
+
+def plugins() -> Plugins:
+    """Load the plugins once: they keep no state that tests could see."""
+    if not PLUGINS:
+        PLUGINS.append(load_plugins(build_config({})))
+    return PLUGINS[0]
+
+
+class HandNode:
+    """One node on a manual clock: ``tick`` steps every loop once, parcels pile up in ``sent``.
+
+    Nothing here runs in a thread. The lanes are replaced by a list; :meth:`answer` plays the executor.
+    """
+
+    def __init__(self, db: Database, clock: ManualClock, **settings: dict[str, Any]) -> None:
+        self.db = db
+        self.clock = clock
+        self.config: Config = build_config(settings)
+        self.scheduler = Scheduler(self.config, db, plugins(), "x" * 32, clock)
+        self.sent: list[Parcel] = []
+        self.in_lane: set[int] = set()
+        for lane in self.scheduler.lanes.values():
+            lane.send = self._send  # type: ignore[method-assign]
+            lane.is_sending = self.in_lane.__contains__  # type: ignore[method-assign,assignment]
+        self.scheduler.lease.acquire()
+        self.scheduler.registry.step(clock.now_ms())
+
+    def group(self, app_name: str = "demo") -> int:
+        return self.db.transaction(
+            lambda conn: (
+                groups.insert_group(conn, app_name=app_name, title=app_name, now_ms=self.clock.now_ms()).id
+            )
+        )
+
+    def register(self, *addresses: str, app_name: str = "demo", **facts: Any) -> list[RegisteredExecutor]:
+        made = [make_executor(address, seen_ms=self.clock.now_ms(), **facts) for address in addresses]
+        for item in made:
+            self.scheduler.registry.register(app_name, item, self.clock.now_ms())
+        return made
+
+    def job(self, *, enabled: bool = True, **changes: Any) -> Job:
+        values = job_values(**{"anchor_ms": self.clock.now_ms(), **changes})
+        return self.scheduler.manager.create(values, enabled=enabled)
+
+    def plan(self) -> None:
+        """Claim until nothing is left, then adopt."""
+        while self.scheduler.claiming.step(self.clock.now_ms()) == 0:
+            pass
+        self.adopt()
+
+    def adopt(self) -> None:
+        while self.scheduler.adopting.step(self.clock.now_ms()) == 0:
+            pass
+
+    def tick(self, by_ms: int = 0) -> None:
+        """Let time pass, then fire what is due."""
+        now_ms = self.clock.advance(by_ms)
+        self.scheduler.ring_loop.step(now_ms)
+
+    def run_for(
+        self, duration_ms: int, *, step_ms: int = 100, each: Callable[[], None] | None = None
+    ) -> None:
+        """Step every loop through a stretch of time."""
+        for _ in range(duration_ms // step_ms):
+            self.clock.advance(step_ms)
+            self.scheduler.lease.step(self.clock.now_ms())
+            self.plan()
+            self.tick()
+            if each is not None:
+                each()
+
+    def answer(self, fate: Fate = Fate.ACCEPTED, message: str = "") -> list[Run]:
+        """Let the executors answer everything that was sent, and write the answers; return the runs."""
+        parcels, self.sent[:] = list(self.sent), []
+        for parcel in parcels:
+            answers = [Answer(shard.run.id, fate, message) for shard in parcel.shards]
+            self.in_lane.difference_update(shard.run.id for shard in parcel.shards)
+            delivery = Delivery(
+                parcel=parcel,
+                answers=answers,
+                reached=fate is not Fate.REFUSED,
+                cost_ms=5,
+                at_ms=self.clock.now_ms(),
+            )
+            self.scheduler.answers.put([delivery])
+        while self.scheduler.answers.step(self.clock.now_ms()) == 0:
+            pass
+        return [shard.run for parcel in parcels for shard in parcel.shards]
+
+    def finish(self, items: Sequence[Run], state: RunState = RunState.SUCCEEDED) -> None:
+        """Let the executor report outcomes."""
+        self.scheduler.completer.finish([Outcome(run_id=run.id, state=state, code=200) for run in items])
+
+    def runs(self, job_id: int | None = None) -> list[Run]:
+        """All runs, earliest due first."""
+        with self.db.read() as conn:
+            found = runs.list_runs(conn, job_id=job_id, limit=100_000)
+        return sorted(found, key=lambda run: (run.due_ms, run.id))
+
+    def load(self, job_id: int) -> Job:
+        with self.db.read() as conn:
+            return jobs.get_job(conn, job_id)
+
+    def crash(self) -> None:
+        """Forget all memory and let the operating system take the lock, as ``kill -9`` does."""
+        self.scheduler.lease._file.release()
+
+    def _send(self, parcel: Parcel) -> None:
+        self.sent.append(parcel)
+        self.in_lane.update(shard.run.id for shard in parcel.shards)

@@ -1,0 +1,108 @@
+"""Rows for tests: complete records whose every field can be replaced."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from xwheel.model import Job, MisfirePolicy, Origin, RegisteredExecutor, Run, RunState
+
+NOW = 1_767_225_600_000  # 2026-01-01T00:00:00Z
+
+
+def make_job(**changes: Any) -> Job:
+    job = Job(
+        id=1,
+        group_id=1,
+        partition=1,
+        name="job",
+        description="",
+        schedule_type="FIX_RATE",
+        schedule_conf="1",
+        timezone="UTC",
+        anchor_ms=NOW,
+        start_ms=None,
+        end_ms=None,
+        misfire_policy=MisfirePolicy.SKIP,
+        misfire_threshold_ms=5000,
+        route_strategy="FIRST",
+        block_strategy="SERIAL_EXECUTION",
+        glue_type="BEAN",
+        handler="demo",
+        param="",
+        timeout_s=0,
+        max_retries=0,
+        retry_delay_ms=0,
+        wait_for_executor_s=0,
+        enabled=True,
+        next_fire_ms=NOW,
+        last_fire_ms=None,
+        awaits_root=None,
+        revision=1,
+        schedule_error="",
+        created_ms=NOW,
+        updated_ms=NOW,
+    )
+    return replace(job, **{"partition": changes.get("id", 1) % 64, **changes})
+
+
+def job_values(**changes: Any) -> dict[str, Any]:
+    """What :meth:`JobManager.create` wants."""
+    job = make_job(**changes)
+    names = (
+        "group_id name description schedule_type schedule_conf timezone anchor_ms start_ms end_ms misfire_policy "
+        "misfire_threshold_ms route_strategy block_strategy glue_type handler param timeout_s max_retries "
+        "retry_delay_ms wait_for_executor_s"
+    )
+    return {name: getattr(job, name) for name in names.split()}
+
+
+def make_run(run_id: int, **changes: Any) -> Run:
+    run = Run(
+        id=run_id,
+        job_id=1,
+        group_id=1,
+        partition=1,
+        origin=Origin.SCHEDULE,
+        origin_key=run_id,
+        shard_index=0,
+        shard_total=1,
+        root_id=run_id,
+        attempt=1,
+        retries_left=0,
+        state=RunState.PLANNED,
+        epoch=0,
+        due_ms=NOW,
+        planned_ms=NOW,
+        created_ms=NOW,
+        param=None,
+        reason="",
+        address=None,
+        instance=None,
+        dispatched_ms=None,
+        accepted_ms=None,
+        finished_ms=None,
+        check_ms=None,
+        kill_requested=False,
+        result_code=None,
+        message="",
+        skip_last_ms=None,
+        skip_count=0,
+    )
+    return replace(run, **changes)
+
+
+def make_executor(address: str = "http://127.0.0.1:9999", **changes: Any) -> RegisteredExecutor:
+    executor = RegisteredExecutor(
+        id=1,
+        group_id=1,
+        address=address,
+        registered_as=f"{address}/",
+        kind="xwheel",
+        generation=3,
+        instance="instance-1",
+        boot="boot-1",
+        seen_ms=NOW,
+        suspect_until_ms=0,
+    )
+    return replace(executor, **changes)

@@ -1,0 +1,236 @@
+"""A stop or an edit wins over what is planned already; whatever wants a run enters by the same door."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.node import HandNode
+from tests.support.rows import NOW, make_run
+from xwheel.errors import ConflictError, FieldError, NotFoundError, ScheduleError
+from xwheel.model import Origin, RunState
+from xwheel.scheduler.ports import Fate
+from xwheel.storage import runs
+from xwheel.storage.engine import Database
+from xwheel.testing import ManualClock
+
+
+@pytest.fixture
+def node(db: Database) -> HandNode:
+    node = HandNode(db, ManualClock(NOW))
+    node.group()
+    node.register("http://127.0.0.1:9001")
+    return node
+
+
+def sent(node: HandNode) -> list[tuple[int, int]]:
+    return [(shard.run.job_id, shard.run.planned_ms) for parcel in node.sent for shard in parcel.shards]
+
+
+def test_stopping_inside_the_window_prevents_the_planned_fire(node: HandNode) -> None:
+    job = node.job(schedule_conf="3")
+    node.plan()
+    assert [run.state for run in node.runs()] == [RunState.PLANNED]
+
+    node.scheduler.manager.stop(job.id)
+    node.run_for(10_000)
+
+    assert sent(node) == []
+    (run,) = node.runs()
+    assert (run.state, run.reason, run.origin_key) == (RunState.CANCELLED, "stopped", -run.id)
+    assert node.load(job.id).next_fire_ms is None
+
+
+def test_an_edit_yields_exactly_one_fire_under_the_new_definition(node: HandNode) -> None:
+    job = node.job(schedule_type="ONCE", schedule_conf="2026-01-01T00:00:03")
+    node.plan()
+
+    node.scheduler.manager.edit(job.id, {"schedule_conf": "2026-01-01T00:00:04"})
+    node.run_for(10_000)
+
+    assert sent(node) == [(job.id, NOW + 4000)]
+
+
+def test_stop_and_start_fires_the_same_time_once(node: HandNode) -> None:
+    job = node.job(schedule_type="ONCE", schedule_conf="2026-01-01T00:00:03")
+    node.plan()
+
+    node.scheduler.manager.stop(job.id)
+    node.scheduler.manager.start(job.id)
+    node.run_for(10_000)
+
+    assert sent(node) == [(job.id, NOW + 3000)]
+    assert sorted(run.state for run in node.runs()) == [RunState.CANCELLED, RunState.DISPATCHING]
+
+
+def test_an_edit_that_leaves_the_schedule_alone_cancels_nothing_and_is_sent(node: HandNode) -> None:
+    job = node.job(schedule_conf="3", param="old")
+    node.plan()
+    before = node.runs()
+
+    node.scheduler.manager.edit(job.id, {"param": "new", "timeout_s": 9})
+    node.run_for(3500)
+
+    assert [run.id for run in node.runs()][: len(before)] == [run.id for run in before]
+    (shard,) = node.sent[0].shards
+    assert (shard.job.param, shard.job.timeout_s) == ("new", 9)
+
+
+def test_an_edit_between_routing_and_fence_is_routed_again(node: HandNode) -> None:
+    job = node.job(schedule_conf="1", param="old")
+    node.plan()
+    place = node.scheduler.pool.acquire
+
+    def edit_first(lane: int, address: str, *, batch: bool) -> bool:
+        node.scheduler.pool.acquire = place  # type: ignore[method-assign]
+        node.scheduler.manager.edit(job.id, {"param": "new"})
+        return place(lane, address, batch=batch)
+
+    node.scheduler.pool.acquire = edit_first  # type: ignore[method-assign]
+    node.tick(1000)
+    assert node.sent == []
+    node.tick(20)
+
+    assert [shard.job.param for parcel in node.sent for shard in parcel.shards] == ["new"]
+    assert node.scheduler.pool.in_flight() == {0: 1, 1: 0}
+
+
+def test_a_deleted_job_never_fires_again_and_keeps_its_runs(node: HandNode) -> None:
+    job = node.job(schedule_conf="1")
+    node.run_for(1200)
+    node.finish(node.answer())
+
+    node.scheduler.manager.delete(job.id)
+    node.run_for(5000)
+
+    assert sent(node) == []
+    assert RunState.SUCCEEDED in {run.state for run in node.runs(job.id)}
+    with pytest.raises(NotFoundError):
+        node.scheduler.manager.start(job.id)
+
+
+def test_run_now_is_sent_within_300_ms_even_if_the_job_is_stopped(node: HandNode) -> None:
+    job = node.job(enabled=False, schedule_type="NONE", schedule_conf="", param="stored")
+
+    run = node.scheduler.manager.run_now(job.id, param="")
+    node.run_for(300)
+
+    (shard,) = node.sent[0].shards
+    assert (shard.run.id, shard.run.param, shard.run.origin) == (run.id, "", Origin.API)
+
+
+def test_run_now_with_the_same_key_is_the_same_run(node: HandNode) -> None:
+    job = node.job(enabled=False)
+    first = node.scheduler.manager.run_now(job.id, idempotency_key="order-7")
+    again = node.scheduler.manager.run_now(job.id, idempotency_key="order-7")
+    other = node.scheduler.manager.run_now(job.id, idempotency_key="order-8")
+
+    assert first.id == again.id != other.id
+
+
+def test_a_row_of_another_process_is_adopted_within_300_ms(node: HandNode, db: Database) -> None:
+    job = node.job(enabled=False)
+    node.run_for(1000)
+    other = Database(str(db.engine.url))
+    row = make_run(
+        777_000,
+        job_id=job.id,
+        partition=job.partition,
+        origin=Origin.API,
+        due_ms=node.clock.now_ms(),
+        root_id=777_000,
+    )
+    other.transaction(lambda conn: runs.insert_runs(conn, [row]))
+    other.close()
+
+    node.run_for(300)
+
+    assert [shard.run.id for parcel in node.sent for shard in parcel.shards] == [777_000]
+
+
+def test_a_retry_is_adopted_within_300_ms_and_waits_for_its_delay(node: HandNode) -> None:
+    job = node.job(enabled=False, max_retries=2, retry_delay_ms=1000)
+    node.scheduler.manager.run_now(job.id)
+    node.run_for(300)
+    node.finish(node.answer(), RunState.FAILED)
+    node.run_for(900)
+    assert node.sent == []
+    node.run_for(400)
+
+    (retry,) = node.answer()
+    assert (retry.origin, retry.attempt, retry.retries_left) == (Origin.RETRY, 2, 1)
+    first = min(node.runs(), key=lambda run: run.id)
+    assert (retry.origin_key, retry.root_id) == (first.id, first.id)
+
+
+def test_retries_of_scheduled_fires_end_with_a_stop_and_those_by_hand_do_not(node: HandNode) -> None:
+    job = node.job(schedule_conf="1", max_retries=1)
+    node.run_for(1100)
+    scheduled = node.answer()
+    node.scheduler.manager.stop(job.id)
+    by_hand = node.scheduler.manager.run_now(job.id)
+    node.run_for(300)
+    node.answer()
+
+    node.finish([*scheduled, by_hand], RunState.FAILED)
+
+    assert [run.origin_key for run in node.runs() if run.origin is Origin.RETRY] == [by_hand.id]
+
+
+def test_a_stale_revision_is_refused_and_writes_nothing(node: HandNode) -> None:
+    job = node.job()
+    node.scheduler.manager.edit(job.id, {"name": "second"}, revision=job.revision)
+    with pytest.raises(ConflictError, match="revision"):
+        node.scheduler.manager.edit(job.id, {"name": "third"}, revision=job.revision)
+    assert node.load(job.id).name == "second"
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"schedule_type": "MOON"}, "schedule_type"),
+        ({"schedule_conf": "0"}, "schedule_conf"),
+        ({"schedule_conf": "-5"}, "schedule_conf"),
+        ({"schedule_type": "CRON", "schedule_conf": "every day"}, "schedule_conf"),
+        ({"schedule_type": "CRON", "schedule_conf": "0 0 9 * * ?", "timezone": "Mars/Base"}, "timezone"),
+        ({"schedule_type": "ONCE", "schedule_conf": "tomorrow"}, "schedule_conf"),
+        ({"route_strategy": "NEAREST"}, "route_strategy"),
+        ({"glue_type": "GLUE_COBOL"}, "glue_type"),
+        ({"handler": " "}, "handler"),
+        ({"start_ms": NOW + 5, "end_ms": NOW + 5}, "end_ms"),
+    ],
+)
+def test_impossible_definitions_name_their_field(
+    node: HandNode, changes: dict[str, object], field: str
+) -> None:
+    with pytest.raises(FieldError) as caught:
+        node.job(**changes)
+    assert caught.value.field == field
+    assert node.runs() == []
+
+
+def test_a_job_that_would_never_fire_cannot_start(node: HandNode) -> None:
+    job = node.job(enabled=False, schedule_type="ONCE", schedule_conf="2020-01-01T00:00:00")
+    with pytest.raises(ScheduleError, match="never fire"):
+        node.scheduler.manager.start(job.id)
+    assert not node.load(job.id).enabled
+
+
+def test_no_executor_refuses_at_once_with_a_reason(node: HandNode) -> None:
+    node.scheduler.registry.remove("demo", "http://127.0.0.1:9001")
+    node.job(schedule_conf="1", end_ms=NOW + 1000)
+    node.run_for(1500)
+
+    (run,) = node.runs()
+    assert (run.state, run.reason) == (RunState.REFUSED, "no_executor")
+
+
+def test_a_refused_send_is_retried_and_its_address_comes_last(node: HandNode) -> None:
+    node.register("http://127.0.0.1:9002", instance="instance-2")
+    job = node.job(enabled=False, max_retries=1)
+    node.scheduler.manager.run_now(job.id)
+    node.run_for(300)
+    (first,) = node.answer(Fate.REFUSED, "connection refused")
+    node.run_for(300)
+
+    (retry,) = node.answer()
+    assert (first.address, retry.address) == ("http://127.0.0.1:9001", "http://127.0.0.1:9002")

@@ -1,0 +1,216 @@
+"""Every due time ends as one run or inside one skip row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import count
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.rows import NOW, make_job, make_run
+from xwheel.model import Job, MisfirePolicy, Origin, Run, RunState
+from xwheel.plugin import ScheduleSpec
+from xwheel.scheduler.plan import FIRE_ALL_PER_CLAIM, RUNS_PER_JOB, next_fire, plan, recheck
+from xwheel.scheduler.ports import Planned
+
+
+class Every:
+    """Fires at the anchor and each ``conf`` milliseconds after it."""
+
+    name = "EVERY"
+
+    def check(self, spec: ScheduleSpec) -> None:
+        int(spec.conf)
+
+    def next_ms(self, spec: ScheduleSpec, after_ms: int) -> int | None:
+        step = int(spec.conf)
+        return max(spec.anchor_ms, after_ms + step - (after_ms - spec.anchor_ms) % step)
+
+
+class Broken(Every):
+    name = "BROKEN"
+
+    def next_ms(self, spec: ScheduleSpec, after_ms: int) -> int | None:
+        raise RuntimeError("the moon is not up")
+
+
+TYPES = {"EVERY": Every(), "BROKEN": Broken()}
+
+
+def every(step_ms: int, **changes: object) -> Job:
+    return make_job(**{"schedule_type": "EVERY", "schedule_conf": str(step_ms), **changes})
+
+
+def plan_at(jobs: Iterable[Job], now_ms: int, **options: object) -> Planned:
+    ids = count(100)
+    options = {"epochs": dict.fromkeys(range(64), 7), "pre_read_ms": 5000, **options}
+    return plan(list(jobs), now_ms, types=TYPES, take_ids=lambda n: [next(ids) for _ in range(n)], **options)  # type: ignore[arg-type]
+
+
+def planned(runs: Iterable[Run]) -> list[int]:
+    return [run.planned_ms for run in runs if run.state is RunState.PLANNED]
+
+
+def skips(runs: Iterable[Run]) -> list[Run]:
+    return [run for run in runs if run.state is RunState.SKIPPED]
+
+
+def test_on_time_fires_until_the_horizon_are_planned_at_once() -> None:
+    result = plan_at([every(1000)], NOW)
+
+    assert planned(result.runs) == [NOW + 1000 * n for n in range(6)]
+    assert result.job_updates == [(1, NOW + 6000, NOW + 5000, True, "")]
+    assert {run.epoch for run in result.runs} == {7}
+    assert [run.root_id for run in result.runs] == [run.id for run in result.runs]
+    assert {run.origin_key for run in result.runs} == set(planned(result.runs))
+
+
+@pytest.mark.parametrize(("late_ms", "fires"), [(4999, True), (5000, True), (5001, False)])
+def test_a_due_time_is_misfired_only_beyond_its_threshold(late_ms: int, fires: bool) -> None:
+    result = plan_at([every(3_600_000)], NOW + late_ms)
+
+    assert planned(result.runs) == ([NOW] if fires else [])
+    assert [run.due_ms for run in result.runs] == [NOW]
+    assert len(skips(result.runs)) == (0 if fires else 1)
+
+
+def test_skip_covers_consecutive_misfires_with_one_row() -> None:
+    result = plan_at([every(1000)], NOW + 60_000)
+
+    (skip,) = skips(result.runs)
+    assert (skip.origin_key, skip.planned_ms, skip.skip_last_ms, skip.skip_count) == (
+        NOW,
+        NOW,
+        NOW + 54_000,
+        55,
+    )
+    assert skip.reason == "misfire"
+    assert planned(result.runs) == [NOW + 1000 * n for n in range(55, 66)]
+
+
+def test_fire_once_spares_the_last_misfire() -> None:
+    now = NOW + 60_000
+    result = plan_at([every(1000, misfire_policy=MisfirePolicy.FIRE_ONCE)], now, pre_read_ms=0)
+
+    misfired = [run for run in result.runs if run.reason == "misfire" and run.state is RunState.PLANNED]
+    (skip,) = skips(result.runs)
+    assert [(run.planned_ms, run.due_ms) for run in misfired] == [(NOW + 54_000, now)]
+    assert (skip.planned_ms, skip.skip_last_ms, skip.skip_count) == (NOW, NOW + 53_000, 54)
+
+
+def test_fire_all_plans_ten_a_claim_and_keeps_the_cursor() -> None:
+    job = every(1000, misfire_policy=MisfirePolicy.FIRE_ALL)
+    result = plan_at([job], NOW + 60_000)
+
+    assert planned(result.runs) == [NOW + 1000 * n for n in range(FIRE_ALL_PER_CLAIM)]
+    assert {run.due_ms for run in result.runs} == {NOW + 60_000}
+    assert result.job_updates[0][1] == NOW + 1000 * FIRE_ALL_PER_CLAIM
+    assert result.unfinished
+
+
+def test_more_than_a_thousand_skips_are_counted_as_at_least() -> None:
+    now = NOW + 10_000_000
+    result = plan_at([every(1000)], now, pre_read_ms=0)
+
+    (skip,) = skips(result.runs)
+    assert (skip.skip_count, skip.skip_last_ms) == (1001, now - 5001)
+    assert planned(result.runs)[0] == now - 5000
+
+
+def test_a_broken_schedule_stops_its_job_only() -> None:
+    result = plan_at(
+        [make_job(id=1, schedule_type="BROKEN"), every(10_000, id=2), make_job(id=3, schedule_type="GONE")],
+        NOW,
+    )
+
+    updates = {row[0]: row for row in result.job_updates}
+    assert updates[1] == (1, None, NOW, False, "the moon is not up")
+    assert updates[2] == (2, NOW + 10_000, NOW, True, "")
+    assert not updates[3][3]
+    assert "GONE" in updates[3][4]
+    # the fire whose turn it was is not lost with the schedule
+    assert sorted((run.job_id, run.planned_ms) for run in result.runs) == [(1, NOW), (2, NOW), (3, NOW)]
+
+
+def test_an_exhausted_job_stays_enabled_without_a_next_fire() -> None:
+    result = plan_at([every(1000, end_ms=NOW + 2500)], NOW)
+
+    assert planned(result.runs) == [NOW, NOW + 1000, NOW + 2000]
+    assert result.job_updates == [(1, None, NOW + 2000, True, "")]
+
+
+def test_jobs_beyond_the_batch_wait_for_the_next_claim() -> None:
+    result = plan_at([every(1000, id=number) for number in (1, 2, 3)], NOW, max_runs=12)
+
+    assert {run.job_id for run in result.runs} == {1, 2}
+    assert [row[0] for row in result.job_updates] == [1, 2]
+    assert result.unfinished
+
+
+def test_a_dense_job_is_cut_and_continues() -> None:
+    result = plan_at([every(1)], NOW)
+
+    assert len(result.runs) == RUNS_PER_JOB
+    assert result.unfinished
+    assert result.job_updates[0][1] == NOW + RUNS_PER_JOB
+
+
+@given(
+    step_ms=st.integers(1, 20_000),
+    late_ms=st.integers(0, 100_000),
+    pre_read_ms=st.integers(0, 20_000),
+    policy=st.sampled_from(MisfirePolicy),
+)
+def test_every_due_time_is_covered_exactly_once(
+    step_ms: int, late_ms: int, pre_read_ms: int, policy: MisfirePolicy
+) -> None:
+    now = NOW + late_ms
+    job: Job | None = every(step_ms, misfire_policy=policy)
+    rows: list[Run] = []
+    for _ in range(200):
+        assert job is not None
+        result = plan_at([job], now, pre_read_ms=pre_read_ms)
+        rows += result.runs
+        job = every(step_ms, misfire_policy=policy, next_fire_ms=result.job_updates[0][1])
+        if not result.unfinished:
+            break
+    assert job.next_fire_ms is not None
+    due = range(NOW, job.next_fire_ms, step_ms)
+    fired = planned(rows)
+    covered = sum(1 for run in rows if run.skip_count <= 1000 for _ in range(run.skip_count or 1))
+    assert len(fired) == len(set(fired))
+    assert set(fired) <= set(due)
+    assert job.next_fire_ms > now + pre_read_ms or result.unfinished
+    if all(run.skip_count <= 1000 for run in rows):
+        assert covered == len(due)
+    for run in skips(rows):
+        assert run.skip_last_ms is not None
+        assert not set(fired) & set(range(run.planned_ms, run.skip_last_ms + 1, step_ms))
+
+
+def test_start_and_end_bound_the_fires() -> None:
+    job = every(1000, start_ms=NOW + 5500, end_ms=NOW + 7000)
+
+    assert next_fire(job, NOW, TYPES) == NOW + 6000
+    assert next_fire(job, NOW + 6000, TYPES) == NOW + 7000
+    assert next_fire(job, NOW + 7000, TYPES) is None
+
+
+def test_recheck_applies_the_policy_to_rows_that_waited_too_long() -> None:
+    now = NOW + 60_000
+    policies = {1: MisfirePolicy.SKIP, 2: MisfirePolicy.FIRE_ONCE, 3: MisfirePolicy.FIRE_ALL}
+    jobs = {number: make_job(id=number, misfire_policy=policy) for number, policy in policies.items()}
+    runs = [
+        make_run(10 * number + place, job_id=number, due_ms=NOW + 1000 * place, planned_ms=NOW + 1000 * place)
+        for number in policies
+        for place in range(3)
+    ]
+    fresh = make_run(50, job_id=1, due_ms=now - 5000)
+    by_hand = make_run(60, job_id=1, origin=Origin.API)
+    orphan = make_run(70, job_id=99)
+
+    assert recheck([*runs, fresh, by_hand, orphan], jobs, now) == dict.fromkeys(
+        (10, 11, 12, 20, 21), "misfire"
+    )

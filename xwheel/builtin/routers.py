@@ -1,0 +1,96 @@
+"""Routers that need to ask nobody."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Sequence
+
+from xwheel.config import Config
+from xwheel.model import RegisteredExecutor
+from xwheel.plugin import RouteContext, Router, hookimpl
+
+COUNTED_JOBS = 100_000
+
+
+class First:
+    """The first executor by address."""
+
+    name = "FIRST"
+    asks = False
+
+    def route(self, context: RouteContext) -> Sequence[RegisteredExecutor]:
+        """Return the first one; executors whose last send failed come after all others."""
+        return context.executors[:1]
+
+
+class Last:
+    """The last executor by address."""
+
+    name = "LAST"
+    asks = False
+
+    def route(self, context: RouteContext) -> Sequence[RegisteredExecutor]:
+        """Return the last one that is not suspect."""
+        trusted = _trusted(context)
+        return trusted[-1:]
+
+
+class Random:
+    """Any executor, with equal chance."""
+
+    name = "RANDOM"
+    asks = False
+
+    def route(self, context: RouteContext) -> Sequence[RegisteredExecutor]:
+        """Return one at random."""
+        return [random.choice(_trusted(context))]  # noqa: S311 - spreads load, guards nothing
+
+
+class Round:
+    """Each executor in turn, counted for each job by itself.
+
+    The count lives in this node's memory, which is right because one node holds a job's partition. It starts at a
+    random place, so that many jobs do not begin with the same executor.
+    """
+
+    name = "ROUND"
+    asks = False
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: dict[int, int] = {}
+
+    def route(self, context: RouteContext) -> Sequence[RegisteredExecutor]:
+        """Return the next one."""
+        trusted = _trusted(context)
+        with self._lock:
+            if len(self._counts) > COUNTED_JOBS:
+                self._counts.clear()
+            count = self._counts.get(context.job.id, random.randrange(100)) + 1  # noqa: S311
+            self._counts[context.job.id] = count
+        return [trusted[count % len(trusted)]]
+
+
+class ShardingBroadcast:
+    """All executors, one shard each, in the order of their addresses."""
+
+    name = "SHARDING_BROADCAST"
+    asks = False
+
+    def route(self, context: RouteContext) -> Sequence[RegisteredExecutor]:
+        """Return them all; a suspect keeps its place, since shard numbers follow addresses."""
+        return sorted(context.executors, key=lambda item: item.address)
+
+
+def _trusted(context: RouteContext) -> Sequence[RegisteredExecutor]:
+    """Return the executors without a recent failed send, or all if there are only such."""
+    trusted = [item for item in context.executors if not item.suspect_until_ms]
+    return trusted or context.executors
+
+
+@hookimpl
+def xwheel_register_routers(config: Config) -> list[Router]:
+    """Register the routers."""
+    del config
+    return [First(), Last(), Random(), Round(), ShardingBroadcast()]

@@ -1,0 +1,111 @@
+"""Adopt planned rows that nobody holds: the one path for restart, run-now, retries and rows of other processes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from sqlalchemy import Connection
+
+from xwheel.model import Job, Run, RunState
+from xwheel.scheduler.ports import LeaseView
+from xwheel.storage import jobs, runs
+from xwheel.storage.engine import Database
+from xwheel.storage.runs import QueuedRun
+
+logger = logging.getLogger(__name__)
+
+BATCH = 1000
+OVERDUE_MS = 1000
+
+
+class AdoptLoop:
+    """Brings rows into memory, and looks for rows that memory lost.
+
+    Args:
+        db: The database.
+        lease: Our partitions.
+        enqueue: Gets adopted runs once they are committed.
+        is_held: Tells whether the ring or a lane has a run.
+        resend: Gets runs whose send ended without an answer.
+        recheck: The misfire rule for rows that waited: run id to reason, for those to skip.
+        pre_read_ms: Rows due later stay rows.
+        interval_ms: How often to look for rows nobody holds.
+        reconcile_ms: How often to look for rows that memory lost.
+    """
+
+    def __init__(
+        self,
+        db: Database,
+        lease: LeaseView,
+        enqueue: Callable[[Sequence[QueuedRun]], None],
+        is_held: Callable[[int], bool],
+        resend: Callable[[Sequence[Run], int], None],
+        recheck: Callable[[Sequence[Run], Mapping[int, Job], int], Mapping[int, str]],
+        *,
+        pre_read_ms: int,
+        interval_ms: int,
+        reconcile_ms: int,
+    ) -> None:
+        self.recovered = 0
+        self._db = db
+        self._lease = lease
+        self._enqueue = enqueue
+        self._is_held = is_held
+        self._resend = resend
+        self._recheck = recheck
+        self._pre_read_ms = pre_read_ms
+        self._interval_ms = interval_ms
+        self._reconcile_ms = reconcile_ms
+        self._reconcile_at_ms = 0
+
+    def step(self, now_ms: int) -> int:
+        """Adopt one batch; return how long to wait in milliseconds, 0 if there is more."""
+        if not self._lease.may_act():
+            return self._interval_ms
+        if now_ms >= self._reconcile_at_ms:
+            self._reconcile_at_ms = now_ms + self._reconcile_ms
+            self.reconcile(now_ms)
+        with self._db.read() as conn:
+            ids = runs.find_unadopted(conn, self._lease.epochs.keys(), now_ms + self._pre_read_ms, BATCH)
+        if not ids:
+            return self._interval_ms
+        self._enqueue(self._db.transaction(lambda conn: self._adopt(conn, ids, now_ms)))
+        return 0 if len(ids) >= BATCH else self._interval_ms
+
+    def reconcile(self, now_ms: int) -> None:
+        """Find planned rows of ours that no memory holds, and sends that nobody answered."""
+        epochs = dict(self._lease.epochs)
+        with self._db.read() as conn:
+            overdue = runs.find_overdue(conn, epochs, now_ms - OVERDUE_MS, BATCH * 10)
+            unanswered = runs.list_unanswered(conn, epochs.keys(), now_ms, BATCH)
+        missing = [run for run in overdue if not self._is_held(run.id)]
+        if missing:
+            self.recovered += len(missing)
+            logger.info(
+                "%d overdue runs were in no memory and are taken up again, first run %d",
+                len(missing),
+                missing[0].id,
+            )
+            self._enqueue(missing)
+        waiting = [run for run in unanswered if not self._is_held(run.id)]
+        if waiting:
+            self._resend(waiting, now_ms)
+
+    def _adopt(self, conn: Connection, ids: Sequence[int], now_ms: int) -> list[QueuedRun]:
+        epochs = self._lease.lock(conn)
+        found = [run for run in runs.lock_unadopted(conn, ids) if run.partition in epochs]
+        stale = [run for run in found if run.due_ms < now_ms - OVERDUE_MS]
+        skipped = (
+            self._recheck(stale, jobs.get_jobs(conn, {run.job_id for run in stale}), now_ms) if stale else {}
+        )
+        if skipped:
+            rows = [
+                (run_id, RunState.SKIPPED, reason, None, "", now_ms) for run_id, reason in skipped.items()
+            ]
+            runs.update_finished(conn, rows)
+        taken = [run for run in found if run.id not in skipped]
+        runs.update_epochs(conn, [(run.id, epochs[run.partition]) for run in taken])
+        return [
+            QueuedRun(run.id, run.job_id, run.partition, epochs[run.partition], run.due_ms) for run in taken
+        ]

@@ -1,0 +1,113 @@
+"""Write what sends came to, many at a time, and give their places back."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+
+from xwheel.model import RunState
+from xwheel.scheduler.ports import Delivery, Fate, Outcome, Places
+from xwheel.storage import runs
+from xwheel.storage.engine import Database
+
+logger = logging.getLogger(__name__)
+
+IDLE_MS = 1000
+
+
+class AnswerWriter:
+    """Turns deliveries into rows.
+
+    A place is given back only after its answers are written, so places also bound what waits here.
+
+    Args:
+        db: The database.
+        places: The trigger pool.
+        finish: Closes refused runs.
+        suspect: Told addresses that could not be reached.
+        wake: Ends this loop's wait.
+        placed: Told that places became free.
+        check_after_ms: Age at which an accepted run is asked about.
+    """
+
+    def __init__(
+        self,
+        db: Database,
+        places: Places,
+        finish: Callable[[Sequence[Outcome]], object],
+        suspect: Callable[[str, int], None],
+        wake: Callable[[], None],
+        placed: Callable[[], None],
+        *,
+        check_after_ms: int,
+    ) -> None:
+        self._db = db
+        self._places = places
+        self._finish = finish
+        self._suspect = suspect
+        self._wake = wake
+        self._placed = placed
+        self._check_after_ms = check_after_ms
+        self._inbox: deque[Delivery] = deque()
+
+    def put(self, deliveries: Iterable[Delivery]) -> None:
+        """Take what came back; from any thread."""
+        self._inbox.extend(deliveries)
+        self._wake()
+
+    def pending(self) -> int:
+        """Return how many deliveries wait to be written."""
+        return len(self._inbox)
+
+    def step(self, now_ms: int) -> int:
+        """Write everything that came back; return how long to wait in milliseconds."""
+        batch = [self._inbox.popleft() for _ in range(len(self._inbox))]
+        if not batch:
+            return IDLE_MS
+        try:
+            self._write(batch, now_ms)
+        finally:
+            for delivery in batch:
+                self._places.release(delivery.parcel.lane, delivery.parcel.executor.address)
+                job_ids = [shard.run.job_id for shard in delivery.parcel.shards]
+                self._places.record(job_ids, delivery.cost_ms, now_ms)
+            self._placed()
+        return 0
+
+    def _write(self, batch: Sequence[Delivery], now_ms: int) -> None:
+        accepted: list[int] = []
+        refused: list[Outcome] = []
+        for delivery in batch:
+            address = delivery.parcel.executor.address
+            is_foreign = delivery.parcel.executor.kind != "xwheel"
+            if not delivery.reached:
+                self._suspect(address, now_ms)
+            for answer in delivery.answers:
+                if answer.fate is Fate.ACCEPTED:
+                    accepted.append(answer.run_id)
+                elif answer.fate is Fate.REFUSED:
+                    message = f"{address}: {answer.message}"
+                    refused.append(
+                        Outcome(
+                            run_id=answer.run_id,
+                            state=RunState.REFUSED,
+                            reason="executor_refused",
+                            message=message,
+                        )
+                    )
+                else:
+                    logger.warning(
+                        "run %d: %s gave no clear answer: %s", answer.run_id, address, answer.message
+                    )
+                    if is_foreign and delivery.cost_ms:
+                        # never sent again under this id: it may run there, and only its callback can tell
+                        accepted.append(answer.run_id)
+        if accepted:
+            at_ms = max((delivery.at_ms for delivery in batch), default=now_ms) or now_ms
+            check_ms = at_ms + self._check_after_ms
+            self._db.transaction(
+                lambda conn: runs.update_accepted(conn, accepted, now_ms=at_ms, check_ms=check_ms)
+            )
+        if refused:
+            self._finish(refused)

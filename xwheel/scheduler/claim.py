@@ -1,0 +1,108 @@
+"""Claim due jobs: run rows and the jobs' next fire times are written in one transaction."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import IntegrityError
+
+from xwheel.model import Run, RunState
+from xwheel.scheduler.ports import LeaseView, Planned
+from xwheel.storage import jobs, runs
+from xwheel.storage.engine import Database
+from xwheel.storage.ids import RunIds
+from xwheel.storage.runs import QueuedRun
+
+logger = logging.getLogger(__name__)
+
+IDS_PER_CLAIM = 10_000
+LONGEST_WAIT_MS = 1000
+FULL_WAIT_MS = 0
+
+Planner = Callable[..., Planned]
+"""``plan(jobs, now_ms, pre_read_ms=…, take_ids=…, epochs=…)``: the pure decision, with the schedule types bound."""
+
+
+class ClaimLoop:
+    """Plans what falls due within the pre-read window.
+
+    Args:
+        db: The database.
+        lease: Our partitions.
+        run_ids: Source of run ids.
+        planner: The pure decision.
+        enqueue: Gets the planned runs once they are committed.
+        pre_read_ms: How far ahead fires are planned.
+        batch: Jobs in one transaction.
+    """
+
+    def __init__(
+        self,
+        db: Database,
+        lease: LeaseView,
+        run_ids: RunIds,
+        planner: Planner,
+        enqueue: Callable[[Sequence[QueuedRun]], None],
+        *,
+        pre_read_ms: int,
+        batch: int,
+    ) -> None:
+        self.duplicates = 0
+        self._db = db
+        self._lease = lease
+        self._run_ids = run_ids
+        self._planner = planner
+        self._enqueue = enqueue
+        self._pre_read_ms = pre_read_ms
+        self._batch = batch
+
+    def step(self, now_ms: int) -> int:
+        """Claim one batch; return how long to wait in milliseconds, 0 if there is more."""
+        if not self._lease.may_act():
+            return LONGEST_WAIT_MS
+        horizon_ms = now_ms + self._pre_read_ms
+        with self._db.read() as conn:
+            ids = jobs.find_due_jobs(conn, sorted(self._lease.epochs), horizon_ms, self._batch)
+        if not ids:
+            # half of the window is early enough, and a second keeps new jobs prompt
+            return min(LONGEST_WAIT_MS, self._pre_read_ms // 2)
+        self._run_ids.ensure(IDS_PER_CLAIM)
+        try:
+            plan = self._db.transaction(lambda conn: self._claim(conn, ids, now_ms, known=False))
+        except IntegrityError:
+            # somebody planned one of these fires before: a restored backup, or a cursor set back by hand
+            plan = self._db.transaction(lambda conn: self._claim(conn, ids, now_ms, known=True))
+        self._enqueue(
+            [
+                QueuedRun(run.id, run.job_id, run.partition, run.epoch, run.due_ms)
+                for run in plan.runs
+                if run.state is RunState.PLANNED
+            ]
+        )
+        more = plan.unfinished or len(ids) >= self._batch
+        return FULL_WAIT_MS if more else min(LONGEST_WAIT_MS, self._pre_read_ms // 2)
+
+    def _claim(self, conn: Connection, ids: Sequence[int], now_ms: int, *, known: bool) -> Planned:
+        epochs = self._lease.lock(conn)
+        due = [
+            job
+            for job in jobs.lock_due_jobs(conn, ids, now_ms + self._pre_read_ms)
+            if job.partition in epochs
+        ]
+        plan = self._planner(
+            due, now_ms, pre_read_ms=self._pre_read_ms, take_ids=self._run_ids.take, epochs=epochs
+        )
+        if known:
+            plan.runs = self._without_known(conn, plan.runs)
+        runs.insert_runs(conn, plan.runs)
+        jobs.update_fires(conn, plan.job_updates)
+        return plan
+
+    def _without_known(self, conn: Connection, planned: list[Run]) -> list[Run]:
+        existing = runs.find_existing(conn, planned)
+        fresh = [run for run in planned if runs.identity_of(run) not in existing]
+        self.duplicates += len(planned) - len(fresh)
+        logger.warning("%d fires were planned before and are not planned again", len(planned) - len(fresh))
+        return fresh

@@ -1,0 +1,110 @@
+"""The last gate before bytes leave: what is still planned under our lease becomes dispatching, in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from sqlalchemy import Connection
+
+from xwheel.model import RegisteredExecutor, Run, RunState
+from xwheel.scheduler.ports import LeaseView, Routed, Shard
+from xwheel.storage import runs
+from xwheel.storage.engine import Database
+
+
+class Fence:
+    """Writes who gets which run.
+
+    Stopped, edited and taken-over runs fall out here. A run for several executors becomes shard 0, and the other
+    shards are inserted beside it.
+
+    Args:
+        db: The database.
+        lease: Our partitions.
+        ensure_ids: Makes sure that so many run ids can be taken.
+        take_ids: Gives run ids.
+        answer_ms: How long after the fence a send must have ended.
+    """
+
+    def __init__(
+        self,
+        db: Database,
+        lease: LeaseView,
+        ensure_ids: Callable[[int], None],
+        take_ids: Callable[[int], list[int]],
+        *,
+        answer_ms: int,
+    ) -> None:
+        self._db = db
+        self._lease = lease
+        self._ensure_ids = ensure_ids
+        self._take_ids = take_ids
+        self._answer_ms = answer_ms
+
+    def pass_through(self, routed: Sequence[tuple[Routed, int]], now_ms: int) -> tuple[list[Shard], set[int]]:
+        """Fence runs that have a place.
+
+        Args:
+            routed: Runs with the revision of their job at the moment of reading.
+            now_ms: The shared time.
+
+        Returns:
+            The shards to send, and the ids of runs whose job changed meanwhile: they must be read and routed again.
+        """
+        if not routed:
+            return [], set()
+        self._ensure_ids(sum(len(item.executors) - 1 for item, _ in routed))
+        return self._db.transaction(lambda conn: self._fence(conn, routed, now_ms))
+
+    def _fence(
+        self, conn: Connection, routed: Sequence[tuple[Routed, int]], now_ms: int
+    ) -> tuple[list[Shard], set[int]]:
+        epochs = self._lease.lock(conn)
+        planned = runs.lock_planned(conn, [item.run.id for item, _ in routed])
+        shards: list[Shard] = []
+        changed: set[int] = set()
+        for item, revision in routed:
+            partition, epoch, current = planned.get(item.run.id, (-1, -1, -1))
+            if epochs.get(partition) != epoch:
+                continue  # no longer planned, or no longer ours
+            if current != revision:
+                changed.add(item.run.id)
+                continue
+            shards.extend(self._expand(item, now_ms))
+        fenced = [
+            runs.Fenced(shard.run.id, shard.executor.address, shard.executor.instance, shard.run.shard_total)
+            for shard in shards
+            if shard.run.id in planned
+        ]
+        runs.update_fenced(conn, fenced, now_ms=now_ms, check_ms=now_ms + self._answer_ms)
+        runs.insert_runs(conn, [shard.run for shard in shards if shard.run.id not in planned])
+        return shards, changed
+
+    def _expand(self, item: Routed, now_ms: int) -> list[Shard]:
+        """Return one dispatching row for each executor; a retried shard keeps its index and total."""
+        total = len(item.executors) if len(item.executors) > 1 else item.run.shard_total
+        ids = [item.run.id, *self._take_ids(len(item.executors) - 1)]
+        return [
+            Shard(
+                run=self._dispatching(item.run, ids[index], index, total, executor, now_ms),
+                job=item.job,
+                executor=executor,
+            )
+            for index, executor in enumerate(item.executors)
+        ]
+
+    def _dispatching(
+        self, run: Run, run_id: int, index: int, total: int, executor: RegisteredExecutor, now_ms: int
+    ) -> Run:
+        return replace(
+            run,
+            id=run_id,
+            shard_index=index or run.shard_index,
+            shard_total=total,
+            state=RunState.DISPATCHING,
+            address=executor.address,
+            instance=executor.instance,
+            dispatched_ms=now_ms,
+            check_ms=now_ms + self._answer_ms,
+        )

@@ -1,0 +1,114 @@
+"""Hold the partitions of this node, and know for how long it may act on them."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from xwheel.clock import Clock
+from xwheel.errors import LockError
+from xwheel.storage import partitions
+from xwheel.storage.engine import Database
+
+logger = logging.getLogger(__name__)
+
+
+class FileLock:
+    """An exclusive lock of the operating system that dies with its process."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._handle: int | None = None
+
+    def acquire(self) -> None:
+        """Take the lock.
+
+        Raises:
+            LockError: Another process has it.
+        """
+        handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(handle)
+            raise LockError(f"another process holds {self._path}: one scheduler per SQLite file") from error
+        self._handle = handle
+
+    def release(self) -> None:
+        """Give the lock back; nothing happens if it is not held."""
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+
+class SqliteLease:
+    """All partitions of a SQLite file: the operating system's lock says who the one scheduler is.
+
+    Args:
+        db: The database.
+        owner: Id of this node.
+        clock: Where time comes from.
+        lease_ms: How long a lease lasts.
+        renew_ms: How often it is renewed.
+    """
+
+    def __init__(self, db: Database, owner: str, clock: Clock, *, lease_ms: int, renew_ms: int) -> None:
+        self.owner = owner
+        self._db = db
+        self._clock = clock
+        self._lease_ms = lease_ms
+        self._renew_ms = renew_ms
+        self._epochs: dict[int, int] = {}
+        self._valid_until_ms = 0
+        self._file = FileLock(Path(f"{db.path}.lock"))
+
+    @property
+    def epochs(self) -> Mapping[int, int]:
+        """Partition to epoch."""
+        return self._epochs
+
+    def acquire(self) -> None:
+        """Take all partitions at once.
+
+        Raises:
+            LockError: Another scheduler has the file.
+        """
+        self._file.acquire()
+        sent_ms = self._clock.monotonic_ms()
+        until_ms = self._clock.now_ms() + self._lease_ms
+        self._epochs = self._db.transaction(
+            lambda conn: partitions.take_all_leases(conn, self.owner, until_ms),
+        )
+        self._valid_until_ms = sent_ms + self._lease_ms
+
+    def step(self, now_ms: int) -> int:
+        """Renew, counting from the moment the renewal was sent; return how long to wait in milliseconds."""
+        sent_ms = self._clock.monotonic_ms()
+        until_ms = now_ms + self._lease_ms
+        renewed = self._db.transaction(lambda conn: partitions.renew_leases(conn, self.owner, until_ms))
+        if renewed != len(self._epochs):
+            self._valid_until_ms = 0
+            raise LockError(f"node {self.owner} lost {len(self._epochs) - renewed} of its leases")
+        self._valid_until_ms = sent_ms + self._lease_ms
+        return self._renew_ms
+
+    def lock(self, conn: Connection) -> Mapping[int, int]:
+        """Lock our lease rows; return partition to epoch as the database has them."""
+        return partitions.lock_leases(conn, self.owner)
+
+    def may_act(self, margin_ms: int = 0) -> bool:
+        """Tell whether the lease outlasts ``margin_ms`` from now."""
+        return self._clock.monotonic_ms() + margin_ms < self._valid_until_ms
+
+    def release(self) -> None:
+        """Give all partitions and the file back."""
+        self._valid_until_ms = 0
+        try:
+            self._db.transaction(lambda conn: partitions.release_leases(conn, self.owner))
+        finally:
+            self._file.release()

@@ -1,0 +1,311 @@
+"""What people and scripts change: jobs are created, edited, started, stopped and run by hand here.
+
+An edit, stop or delete locks the job row, raises its revision and cancels its planned fires in one transaction, so
+that no fire of the old definition leaves afterwards. An edit that leaves the schedule alone cancels nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import IntegrityError
+
+from xwheel.clock import Clock
+from xwheel.errors import ConflictError, FieldError, ScheduleError
+from xwheel.model import Job, Origin, Run
+from xwheel.plugin import ScheduleSpec
+from xwheel.plugin.manager import Plugins
+from xwheel.storage import groups, jobs, runs
+from xwheel.storage.engine import Database
+from xwheel.storage.ids import RunIds
+
+SCHEDULE_FIELDS: Final = frozenset(
+    {"schedule_type", "schedule_conf", "timezone", "anchor_ms", "start_ms", "end_ms"},
+)
+KEY_BITS: Final = 62
+
+NextFire = Callable[[Job, int], "int | None"]
+NewRun = Callable[..., Run]
+
+
+class JobManager:
+    """Changes jobs and plans runs by hand.
+
+    Args:
+        db: The database.
+        clock: Where time comes from.
+        run_ids: Source of run ids.
+        plugins: What jobs may name.
+        next_fire: ``next_fire(job, after_ms)``, the pure calculation.
+        new_run: Makes a first attempt of a job.
+        wake: Told when something is to be claimed or adopted.
+    """
+
+    def __init__(
+        self,
+        db: Database,
+        clock: Clock,
+        run_ids: RunIds,
+        plugins: Plugins,
+        next_fire: NextFire,
+        new_run: NewRun,
+        wake: Callable[[], None],
+    ) -> None:
+        self._db = db
+        self._clock = clock
+        self._run_ids = run_ids
+        self._plugins = plugins
+        self._next_fire = next_fire
+        self._new_run = new_run
+        self._wake = wake
+
+    def create(self, values: Mapping[str, Any], *, enabled: bool = False) -> Job:
+        """Create a job, stopped unless told otherwise.
+
+        Args:
+            values: Every field of a job that its author sets.
+            enabled: Start it at once.
+
+        Raises:
+            FieldError: A field is not acceptable; ScheduleError for the schedule's fields.
+            NotFoundError: The group does not exist.
+        """
+        now_ms = self._clock.now_ms()
+        self._check(values)
+        row = {
+            **values,
+            "anchor_ms": values.get("anchor_ms") or now_ms,
+            "enabled": False,
+            "next_fire_ms": None,
+            "last_fire_ms": None,
+            "awaits_root": None,
+            "revision": 1,
+            "schedule_error": "",
+            "created_ms": now_ms,
+            "updated_ms": now_ms,
+        }
+
+        def work(conn: Connection) -> Job:
+            groups.get_group(conn, values["group_id"])
+            job = jobs.insert_job(conn, row)
+            return self._start(conn, job, now_ms) if enabled else job
+
+        job = self._db.transaction(work)
+        self._wake()
+        return job
+
+    def edit(self, job_id: int, changes: Mapping[str, Any], *, revision: int | None = None) -> Job:
+        """Change fields of a job.
+
+        Args:
+            job_id: The job.
+            changes: New values.
+            revision: The revision that the caller has seen; None to overwrite whatever is there.
+
+        Raises:
+            NotFoundError: The job does not exist.
+            ConflictError: The job is at another revision.
+            FieldError: A value is not acceptable.
+        """
+        now_ms = self._clock.now_ms()
+
+        def work(conn: Connection) -> Job:
+            job = self._lock(conn, job_id, revision)
+            merged = replace(job, **changes)
+            self._check({name: getattr(merged, name) for name in _CHECKED})
+            reschedules = any(getattr(job, name) != getattr(merged, name) for name in SCHEDULE_FIELDS)
+            values = {**changes, "revision": job.revision + 1, "updated_ms": now_ms}
+            if reschedules and "anchor_ms" not in changes:
+                values["anchor_ms"] = now_ms
+            saved = jobs.update_job(conn, job_id, values)
+            if not reschedules:
+                return saved
+            self._cancel_planned(conn, job_id, "edited", now_ms)
+            return self._start(conn, saved, now_ms) if job.enabled else saved
+
+        job = self._db.transaction(work)
+        self._wake()
+        return job
+
+    def start(self, job_id: int) -> Job:
+        """Let a job fire; nothing changes if it does already.
+
+        Raises:
+            NotFoundError: The job does not exist.
+            ScheduleError: It has no schedule or no further fire.
+        """
+        now_ms = self._clock.now_ms()
+
+        def work(conn: Connection) -> Job:
+            job = self._lock(conn, job_id, None)
+            return job if job.enabled else self._start(conn, job, now_ms)
+
+        job = self._db.transaction(work)
+        self._wake()
+        return job
+
+    def stop(self, job_id: int) -> Job:
+        """Stop a job and cancel its planned fires and retries; runs that were sent go on.
+
+        Raises:
+            NotFoundError: The job does not exist.
+        """
+        now_ms = self._clock.now_ms()
+
+        def work(conn: Connection) -> Job:
+            job = self._lock(conn, job_id, None)
+            self._cancel_planned(conn, job_id, "stopped", now_ms)
+            values = {
+                "enabled": False,
+                "next_fire_ms": None,
+                "revision": job.revision + 1,
+                "updated_ms": now_ms,
+            }
+            return jobs.update_job(conn, job_id, values)
+
+        return self._db.transaction(work)
+
+    def delete(self, job_id: int) -> None:
+        """Delete a job: what is planned is cancelled, its finished runs stay readable.
+
+        Raises:
+            NotFoundError: The job does not exist.
+        """
+        now_ms = self._clock.now_ms()
+
+        def work(conn: Connection) -> None:
+            job = self._lock(conn, job_id, None)
+            self._cancel_planned(conn, job_id, "deleted", now_ms, origins=tuple(Origin))
+            jobs.update_job(conn, job_id, {"revision": job.revision + 1})
+            jobs.delete_job(conn, job_id, now_ms)
+
+        self._db.transaction(work)
+
+    def run_now(self, job_id: int, *, param: str | None = None, idempotency_key: str | None = None) -> Run:
+        """Plan a run that is due at once, whether the job is started or not.
+
+        Args:
+            job_id: The job.
+            param: Replaces the job's parameter; an empty one counts.
+            idempotency_key: A second call with the same key returns the first call's run.
+
+        Raises:
+            NotFoundError: The job does not exist.
+        """
+        now_ms = self._clock.now_ms()
+        self._run_ids.ensure(1)
+        run_id = self._run_ids.take(1)[0]
+        origin_key = run_id if idempotency_key is None else _hash_key(idempotency_key)
+
+        def work(conn: Connection) -> Run:
+            job = jobs.get_job(conn, job_id)
+            run = self._new_run(
+                job,
+                origin=Origin.API,
+                origin_key=origin_key,
+                due_ms=now_ms,
+                planned_ms=now_ms,
+                now_ms=now_ms,
+                param=param,
+                run_id=run_id,
+            )
+            runs.insert_runs(conn, [run])
+            return run
+
+        try:
+            run = self._db.transaction(work)
+        except IntegrityError:
+            with self._db.read() as conn:
+                known = runs.find_run(conn, (job_id, Origin.API, origin_key, 0))
+            if known is None:
+                raise
+            return known
+        self._wake()
+        return run
+
+    def _lock(self, conn: Connection, job_id: int, revision: int | None) -> Job:
+        job = jobs.get_job(conn, job_id, lock=True)
+        if revision is not None and job.revision != revision:
+            raise ConflictError(f"job {job_id} is at revision {job.revision}, not {revision}: read it again")
+        return job
+
+    def _start(self, conn: Connection, job: Job, now_ms: int) -> Job:
+        """Enable a locked job from its next due time on."""
+        next_ms = self._next_fire(job, now_ms)
+        if next_ms is None:
+            raise ScheduleError(
+                "schedule_conf", f"job {job.id} would never fire: change its schedule before starting it"
+            )
+        values = {
+            "enabled": True,
+            "next_fire_ms": next_ms,
+            "schedule_error": "",
+            "revision": job.revision + 1,
+            "updated_ms": now_ms,
+        }
+        return jobs.update_job(conn, job.id, values)
+
+    def _cancel_planned(
+        self,
+        conn: Connection,
+        job_id: int,
+        reason: str,
+        now_ms: int,
+        origins: tuple[Origin, ...] = (Origin.SCHEDULE, Origin.RETRY),
+    ) -> None:
+        planned = runs.lock_planned_of_job(conn, job_id, origins)
+        runs.cancel_runs(conn, [run.id for run in planned], reason=reason, now_ms=now_ms)
+
+    def _check(self, values: Mapping[str, Any]) -> None:
+        """Refuse names nobody registered and schedules that cannot work.
+
+        Raises:
+            FieldError: Names the field and what is allowed.
+        """
+        for field, registry in (
+            ("schedule_type", self._plugins.schedule_types),
+            ("route_strategy", self._plugins.routers),
+            ("glue_type", self._plugins.glue_types),
+        ):
+            if values[field] not in registry:
+                raise FieldError(
+                    field, f"{values[field]!r} is not installed; known: {', '.join(sorted(registry))}"
+                )
+        if values["glue_type"] == "BEAN" and not values["handler"].strip():
+            raise FieldError("handler", "must name a handler")
+        start_ms, end_ms = values.get("start_ms"), values.get("end_ms")
+        if start_ms is not None and end_ms is not None and end_ms <= start_ms:
+            raise ScheduleError("end_ms", "must be later than start_ms")
+        spec = ScheduleSpec(
+            conf=values["schedule_conf"], timezone=values["timezone"], anchor_ms=values.get("anchor_ms") or 0
+        )
+        try:
+            self._plugins.schedule_types[values["schedule_type"]].check(spec)
+        except ScheduleError as error:
+            if error.field in SCHEDULE_FIELDS:
+                raise
+            # a part of the configuration, such as the hour of a cron expression
+            raise ScheduleError("schedule_conf", str(error)) from error
+
+
+_CHECKED: Final = (
+    "schedule_type",
+    "route_strategy",
+    "glue_type",
+    "handler",
+    "start_ms",
+    "end_ms",
+    "schedule_conf",
+    "timezone",
+    "anchor_ms",
+)
+
+
+def _hash_key(key: str) -> int:
+    """Return a positive 62-bit number for an idempotency key; ids and cancelled keys never meet it."""
+    digest = hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
+    return int.from_bytes(digest[:8], "big") >> (64 - KEY_BITS) | 1 << (KEY_BITS - 1)

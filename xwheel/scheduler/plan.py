@@ -1,0 +1,248 @@
+"""Decide which runs due jobs get: pure functions of rows and ``now_ms``.
+
+A due time is *on time* while it lies ahead, *late* while it is at most the job's misfire threshold old, and then
+*misfired*. Late ones still fire as themselves; what happens to misfired ones is the job's policy. Every due time ends
+as a run of its own or inside exactly one skip row.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from xwheel.model import Job, MisfirePolicy, Origin, Run, RunState
+from xwheel.plugin import ScheduleSpec, ScheduleType
+from xwheel.scheduler.ports import Planned
+
+logger = logging.getLogger(__name__)
+
+FIRE_ALL_PER_CLAIM = 10
+RUNS_PER_JOB = 1000
+SKIPS_COUNTED = 1000
+ERROR_LENGTH = 512
+
+ScheduleTypes = Mapping[str, ScheduleType]
+
+
+def next_fire(job: Job, after_ms: int, types: ScheduleTypes) -> int | None:
+    """Return the job's first due time strictly after an instant, inside its start and end.
+
+    Raises:
+        UnknownNameError: Its schedule type is not installed.
+        ScheduleError: Its configuration cannot be understood.
+    """
+    if job.start_ms is not None:
+        after_ms = max(after_ms, job.start_ms - 1)
+    due_ms = types[job.schedule_type].next_ms(spec_of(job), after_ms)
+    return None if due_ms is None or (job.end_ms is not None and due_ms > job.end_ms) else due_ms
+
+
+def spec_of(job: Job) -> ScheduleSpec:
+    """Return what a schedule type may look at."""
+    return ScheduleSpec(conf=job.schedule_conf, timezone=job.timezone, anchor_ms=job.anchor_ms)
+
+
+def plan(
+    jobs: Sequence[Job],
+    now_ms: int,
+    *,
+    pre_read_ms: int,
+    types: ScheduleTypes,
+    take_ids: Callable[[int], Sequence[int]],
+    epochs: Mapping[int, int],
+    max_runs: int = 5000,
+) -> Planned:
+    """Plan the fires of claimed jobs.
+
+    Args:
+        jobs: Jobs with a ``next_fire_ms``, as they stand in the locked rows.
+        now_ms: The shared time.
+        pre_read_ms: How far ahead to plan.
+        types: Schedule types by name.
+        take_ids: Gives that many unused run ids.
+        epochs: Partition to epoch; planned runs are born adopted.
+        max_runs: Jobs whose fires no longer fit wait for the next claim.
+
+    Returns:
+        The rows to write. A job whose schedule fails is stopped with the reason; the others go on.
+    """
+    result = Planned()
+    for job in jobs:
+        draft = _Draft(job, now_ms, types, epochs.get(job.partition, 0))
+        try:
+            draft.fill(now_ms + pre_read_ms)
+        except Exception as error:  # a schedule type is a plugin: whatever it raises stops this job only
+            logger.warning("job %d is stopped, its schedule fails: %s", job.id, error)
+            draft.fail(str(error) or type(error).__name__)
+        if result.runs and len(result.runs) + len(draft.runs) > max_runs:
+            result.unfinished = True
+            break
+        ids = take_ids(len(draft.runs))
+        result.runs.extend(
+            replace(run, id=new, root_id=new) for run, new in zip(draft.runs, ids, strict=True)
+        )
+        result.job_updates.append(draft.update())
+        result.unfinished |= draft.capped
+    return result
+
+
+class _Draft:
+    """The fires of one job while they are being worked out."""
+
+    def __init__(self, job: Job, now_ms: int, types: ScheduleTypes, epoch: int) -> None:
+        self.runs: list[Run] = []
+        self.capped = False
+        self._job = job
+        self._now_ms = now_ms
+        self._types = types
+        self._epoch = epoch
+        self._cursor = job.next_fire_ms
+        self._last_ms = job.last_fire_ms
+        self._error = ""
+
+    def fill(self, horizon_ms: int) -> None:
+        """Plan everything due until the horizon."""
+        oldest_ms = self._now_ms - self._job.misfire_threshold_ms
+        if self._cursor is not None and self._cursor < oldest_ms:
+            if self._job.misfire_policy is MisfirePolicy.FIRE_ALL:
+                self._fire_missed(oldest_ms)
+            else:
+                self._skip_missed(oldest_ms)
+        while self._cursor is not None and oldest_ms <= self._cursor <= horizon_ms:
+            if len(self.runs) >= RUNS_PER_JOB:
+                self.capped = True
+                return
+            self._fire(self._cursor, self._cursor, "")
+            self._advance(self._cursor)
+
+    def fail(self, reason: str) -> None:
+        """Stop the job, keeping what is planned already."""
+        self._cursor = None
+        self._error = reason[:ERROR_LENGTH]
+
+    def update(self) -> tuple[int, int | None, int | None, bool, str]:
+        """Return the cursor to write; an exhausted job stays enabled without a next fire, a broken one is stopped."""
+        return (self._job.id, self._cursor, self._last_ms, not self._error, self._error)
+
+    def _advance(self, after_ms: int) -> None:
+        self._last_ms = after_ms
+        self._cursor = None  # if the next line raises, the fire just planned must not come again
+        self._cursor = next_fire(self._job, after_ms, self._types)
+
+    def _fire_missed(self, oldest_ms: int) -> None:
+        while self._cursor is not None and self._cursor < oldest_ms:
+            if len(self.runs) >= FIRE_ALL_PER_CLAIM:
+                self.capped = True
+                return
+            self._fire(self._cursor, self._now_ms, "misfire")
+            self._advance(self._cursor)
+
+    def _skip_missed(self, oldest_ms: int) -> None:
+        """Cover missed due times with one skip row; FIRE_ONCE spares the last of them."""
+        missed: list[int] = []
+        while self._cursor is not None and self._cursor < oldest_ms:
+            missed.append(self._cursor)
+            if len(missed) > SKIPS_COUNTED:
+                self._advance(oldest_ms - 1)
+                self._last_ms = missed[-1]
+                break
+            self._advance(self._cursor)
+        uncounted = len(missed) > SKIPS_COUNTED
+        if self._job.misfire_policy is MisfirePolicy.FIRE_ONCE:
+            # with too many to count the last one is not known, so the first stays outside of the range
+            self._fire(missed.pop(0 if uncounted else -1), self._now_ms, "misfire")
+        if missed:
+            range_end = (oldest_ms - 1, SKIPS_COUNTED + 1) if uncounted else (missed[-1], len(missed))
+            self.runs.append(self._row(missed[0], missed[0], "misfire", skipped=range_end))
+
+    def _fire(self, planned_ms: int, due_ms: int, reason: str) -> None:
+        self.runs.append(self._row(planned_ms, due_ms, reason))
+
+    def _row(self, planned_ms: int, due_ms: int, reason: str, skipped: tuple[int, int] | None = None) -> Run:
+        return new_run(
+            self._job,
+            origin=Origin.SCHEDULE,
+            origin_key=planned_ms,
+            due_ms=due_ms,
+            planned_ms=planned_ms,
+            now_ms=self._now_ms,
+            epoch=self._epoch,
+            reason=reason,
+            skipped=skipped,
+        )
+
+
+def new_run(
+    job: Job,
+    *,
+    origin: Origin,
+    origin_key: int,
+    due_ms: int,
+    planned_ms: int,
+    now_ms: int,
+    epoch: int = 0,
+    reason: str = "",
+    param: str | None = None,
+    skipped: tuple[int, int] | None = None,
+    run_id: int = 0,
+) -> Run:
+    """Return a first attempt of a job, planned or, with ``skipped = (last_ms, count)``, as a skip row."""
+    return Run(
+        id=run_id,
+        job_id=job.id,
+        group_id=job.group_id,
+        partition=job.partition,
+        origin=origin,
+        origin_key=origin_key,
+        shard_index=0,
+        shard_total=1,
+        root_id=run_id,
+        attempt=1,
+        retries_left=job.max_retries,
+        state=RunState.SKIPPED if skipped else RunState.PLANNED,
+        epoch=0 if skipped else epoch,
+        due_ms=due_ms,
+        planned_ms=planned_ms,
+        created_ms=now_ms,
+        param=param,
+        reason=reason,
+        address=None,
+        instance=None,
+        dispatched_ms=None,
+        accepted_ms=None,
+        finished_ms=now_ms if skipped else None,
+        check_ms=None,
+        kill_requested=False,
+        result_code=None,
+        message="",
+        skip_last_ms=skipped[0] if skipped else None,
+        skip_count=skipped[1] if skipped else 0,
+    )
+
+
+def recheck(runs: Sequence[Run], jobs: Mapping[int, Job], now_ms: int) -> dict[int, str]:
+    """Apply the misfire rule again to planned rows that nobody held for a while, such as after a takeover.
+
+    Args:
+        runs: Planned runs, in any order.
+        jobs: Their jobs; a run whose job is missing is left alone.
+        now_ms: The shared time.
+
+    Returns:
+        Run id to reason, for runs to be skipped. Runs that a person, a retry or the fire-all policy asked for stay.
+    """
+    stale: dict[int, list[Run]] = {}
+    for run in runs:
+        job = jobs.get(run.job_id)
+        if job is None or run.origin is not Origin.SCHEDULE or job.misfire_policy is MisfirePolicy.FIRE_ALL:
+            continue
+        if run.due_ms < now_ms - job.misfire_threshold_ms:
+            stale.setdefault(job.id, []).append(run)
+    skipped: dict[int, str] = {}
+    for job_id, missed in stale.items():
+        missed.sort(key=lambda run: run.planned_ms)
+        if jobs[job_id].misfire_policy is MisfirePolicy.FIRE_ONCE:
+            missed.pop()
+        skipped.update((run.id, "misfire") for run in missed)
+    return skipped

@@ -1,0 +1,153 @@
+"""Who is alive: registrations are written at once, beats stay in memory and are flushed together."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+
+from xwheel.errors import NotFoundError
+from xwheel.model import RegisteredExecutor
+from xwheel.storage import executors, groups
+from xwheel.storage.engine import Database
+
+logger = logging.getLogger(__name__)
+
+FLUSH_MS = 30_000
+REFRESH_MS = 1000
+SUSPECT_MS = 30_000
+
+
+class ExecutorRegistry:
+    """The registry's rows and the beats that came since they were written.
+
+    Thread-safety: every method may be called from any thread; one lock guards the maps and is never held while the
+    database is asked.
+
+    Args:
+        db: The database.
+        dead_after_ms: An executor without a beat for this long, plus one flush, is dead.
+    """
+
+    def __init__(self, db: Database, *, dead_after_ms: int) -> None:
+        self._db = db
+        self._dead_after_ms = dead_after_ms
+        self._lock = threading.Lock()
+        self._rows: dict[tuple[int, str], RegisteredExecutor] = {}
+        self._beats: dict[tuple[int, str], int] = {}
+        self._suspects: dict[str, int] = {}
+        self._groups: dict[str, int] = {}
+        self._flush_at_ms = 0
+
+    def register(self, app_name: str, facts: RegisteredExecutor, now_ms: int) -> None:
+        """Take a registration or a beat; only news is written to the database at once.
+
+        Args:
+            app_name: Name of the executor's group.
+            facts: What the executor says of itself; id, group and times are filled in here.
+            now_ms: The shared time.
+
+        Raises:
+            NotFoundError: There is no such group.
+        """
+        group_id = self._group_id(app_name)
+        facts = replace(facts, group_id=group_id, seen_ms=now_ms)
+        key = (group_id, facts.address)
+        with self._lock:
+            known = self._rows.get(key)
+            if known is not None and _same(known, facts) and known.seen_ms > now_ms - self._dead_after_ms:
+                self._beats[key] = now_ms
+                return
+        saved = self._db.transaction(lambda conn: executors.save_executor(conn, facts))
+        with self._lock:
+            self._rows[key] = saved
+            self._suspects.pop(facts.address, None)
+        logger.info("executor %s of group %s registered (%s)", facts.address, app_name, facts.kind)
+
+    def remove(self, app_name: str, address: str) -> bool:
+        """Take an executor out at once; tell whether it was there.
+
+        Raises:
+            NotFoundError: There is no such group.
+        """
+        group_id = self._group_id(app_name)
+        gone = self._db.transaction(lambda conn: executors.delete_executor(conn, group_id, address))
+        with self._lock:
+            self._rows.pop((group_id, address), None)
+            self._beats.pop((group_id, address), None)
+        logger.info("executor %s of group %s left", address, app_name)
+        return gone > 0
+
+    def suspect(self, address: str, now_ms: int) -> None:
+        """Note that a send to this address failed: others come first for a while, until it beats anew."""
+        with self._lock:
+            self._suspects[address] = now_ms + SUSPECT_MS
+
+    def live(self, group_id: int, now_ms: int) -> list[RegisteredExecutor]:
+        """Return the live executors of a group, suspects last, sorted by address within each part."""
+        found = [item for item in self.all(now_ms) if item.group_id == group_id]
+        return sorted(found, key=lambda item: (item.suspect_until_ms > now_ms, item.address))
+
+    def all(self, now_ms: int) -> list[RegisteredExecutor]:
+        """Return all live executors."""
+        oldest_ms = now_ms - self._dead_after_ms
+        with self._lock:
+            return [
+                replace(row, seen_ms=seen_ms, suspect_until_ms=self._suspects.get(row.address, 0))
+                for key, row in self._rows.items()
+                if (seen_ms := max(row.seen_ms, self._beats.get(key, 0))) >= oldest_ms
+            ]
+
+    def find_instance(self, group_id: int, instance: str, now_ms: int) -> RegisteredExecutor | None:
+        """Return where an executor instance lives now, or None if it is gone."""
+        return next((item for item in self.live(group_id, now_ms) if item.instance == instance), None)
+
+    def step(self, now_ms: int) -> int:
+        """Flush beats when it is time, sweep the dead, and see what other processes wrote."""
+        if now_ms >= self._flush_at_ms:
+            self._flush_at_ms = now_ms + FLUSH_MS
+            self.flush(now_ms)
+        with self._db.read() as conn:
+            rows = {(item.group_id, item.address): item for item in executors.list_executors(conn)}
+            names = {group.app_name: group.id for group in groups.list_groups(conn, limit=100_000)}
+        with self._lock:
+            self._rows = rows
+            self._groups = names
+            self._beats = {key: seen_ms for key, seen_ms in self._beats.items() if key in rows}
+            self._suspects = {address: until for address, until in self._suspects.items() if until > now_ms}
+        return REFRESH_MS
+
+    def flush(self, now_ms: int) -> None:
+        """Write all beats in one statement and delete executors that are long dead."""
+        with self._lock:
+            beats = [
+                (self._rows[key].id, seen_ms) for key, seen_ms in self._beats.items() if key in self._rows
+            ]
+        oldest_ms = now_ms - self._dead_after_ms - FLUSH_MS
+        if beats:
+            self._db.transaction(lambda conn: executors.update_beats(conn, beats))
+        with self._lock:
+            has_dead = any(row.seen_ms < oldest_ms for row in self._rows.values())
+        if has_dead:
+            self._db.transaction(lambda conn: executors.sweep_executors(conn, oldest_ms))
+
+    def _group_id(self, app_name: str) -> int:
+        with self._lock:
+            known = self._groups.get(app_name)
+        if known is not None:
+            return known
+        with self._db.read() as conn:
+            group = groups.find_group(conn, app_name)
+        if group is None:
+            raise NotFoundError("group", app_name)
+        with self._lock:
+            self._groups[app_name] = group.id
+        return group.id
+
+
+def _same(known: RegisteredExecutor, facts: RegisteredExecutor) -> bool:
+    def identity(item: RegisteredExecutor) -> Sequence[object]:
+        return (item.registered_as, item.kind, item.generation, item.instance, item.boot)
+
+    return identity(known) == identity(facts)

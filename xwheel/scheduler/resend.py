@@ -1,0 +1,130 @@
+"""Ask again about sends that ended without an answer."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from sqlalchemy import Connection
+
+from xwheel.model import RegisteredExecutor, Run, RunState
+from xwheel.scheduler.ports import LeaseView, Outcome, Parcel, Places, Shard
+from xwheel.storage import jobs, runs
+from xwheel.storage.engine import Database
+
+logger = logging.getLogger(__name__)
+
+
+class Resender:
+    """Settles rows that are still dispatching although their send must be over, such as after a crash.
+
+    An xwheel executor is asked again with the same id, which its journal answers without a second run; once its
+    instance is gone, the run is lost. A foreign executor is never asked twice: the run counts as running.
+
+    Args:
+        db: The database.
+        lease: Our partitions.
+        find_instance: Where an executor instance lives now.
+        places: The trigger pool.
+        send: Takes a parcel that has a place.
+        finish: Closes runs whose executor is gone.
+        lane: The lane that such parcels take.
+        answer_ms: How long after a send it must have ended.
+        gone_ms: How long an instance may be missing before its runs are lost.
+        check_after_ms: Age at which a running foreign run is asked about.
+    """
+
+    def __init__(
+        self,
+        db: Database,
+        lease: LeaseView,
+        find_instance: Callable[[int, str, int], RegisteredExecutor | None],
+        places: Places,
+        send: Callable[[Parcel], None],
+        finish: Callable[[Sequence[Outcome]], object],
+        *,
+        lane: int,
+        answer_ms: int,
+        gone_ms: int,
+        check_after_ms: int,
+    ) -> None:
+        self.resent = 0
+        self._db = db
+        self._lease = lease
+        self._find_instance = find_instance
+        self._places = places
+        self._send = send
+        self._finish = finish
+        self._lane = lane
+        self._answer_ms = answer_ms
+        self._gone_ms = gone_ms
+        self._check_after_ms = check_after_ms
+
+    def settle(self, waiting: Sequence[Run], now_ms: int) -> None:
+        """Settle dispatching runs that no lane has."""
+        foreign = [run.id for run in waiting if not run.instance]
+        if foreign:
+            check_ms = now_ms + self._check_after_ms
+            self._db.transaction(
+                lambda conn: runs.update_accepted(conn, foreign, now_ms=now_ms, check_ms=check_ms)
+            )
+        lost: list[Outcome] = []
+        by_executor: dict[str, tuple[RegisteredExecutor, list[Run]]] = {}
+        for run in waiting:
+            if not run.instance:
+                continue
+            executor = self._find_instance(run.group_id, run.instance, now_ms)
+            if executor is not None:
+                by_executor.setdefault(executor.address, (executor, []))[1].append(run)
+            elif now_ms - (run.dispatched_ms or now_ms) > self._gone_ms:
+                text = f"executor instance {run.instance} at {run.address} is gone and never answered"
+                lost.append(Outcome(run_id=run.id, state=RunState.LOST, reason="instance_gone", message=text))
+        if lost:
+            self._finish(lost)
+        for executor, group in by_executor.values():
+            self._ask_again(executor, group, now_ms)
+
+    def _ask_again(self, executor: RegisteredExecutor, group: Sequence[Run], now_ms: int) -> None:
+        if not self._places.acquire(self._lane, executor.address, batch=True):
+            return  # the check stays due: the next look tries again
+        checks = [(run.id, now_ms + self._answer_ms) for run in group]
+        shards: list[Shard] = []
+        try:
+            shards = self._db.transaction(lambda conn: self._lock(conn, executor, group, checks))
+        finally:
+            if not shards:
+                self._places.release(self._lane, executor.address)
+        if shards:
+            self.resent += len(shards)
+            logger.info(
+                "%d runs without an answer go to %s again, first %d",
+                len(shards),
+                executor.address,
+                group[0].id,
+            )
+            self._send(Parcel(lane=self._lane, executor=executor, shards=shards, again=True))
+
+    def _lock(
+        self,
+        conn: Connection,
+        executor: RegisteredExecutor,
+        group: Sequence[Run],
+        checks: Sequence[tuple[int, int]],
+    ) -> list[Shard]:
+        """Put the next check off under our lease; return what is still without an answer."""
+        epochs = self._lease.lock(conn)
+        locked = runs.lock_runs(conn, [run.id for run in group])
+        open_ids = [
+            run.id for run in locked.values() if run.state is RunState.DISPATCHING and run.partition in epochs
+        ]
+        runs.update_checks(conn, [check for check in checks if check[0] in set(open_ids)])
+        owners = jobs.get_jobs(conn, {locked[run_id].job_id for run_id in open_ids})
+        return [
+            Shard(
+                run=replace(locked[run_id], address=executor.address),
+                job=owners[locked[run_id].job_id],
+                executor=executor,
+            )
+            for run_id in open_ids
+        ]

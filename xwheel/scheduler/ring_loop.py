@@ -1,0 +1,109 @@
+"""The tick thread: hold what is due soon, and hand it on when its time comes."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from xwheel.ring import TimeRing
+from xwheel.storage.runs import QueuedRun
+
+logger = logging.getLogger(__name__)
+
+FIRE_BATCH = 1000
+RETRY_PLACE_MS = 20
+
+Fire = Callable[[Sequence[int], int], "set[int]"]
+"""``fire(run_ids, now_ms)`` sends what it can and returns the ids that must wait for a place."""
+
+
+class RingLoop:
+    """Owns the ring; :meth:`enqueue` may be called from any thread, everything else from the tick thread.
+
+    Thread-safety: the inbox is a deque, whose appends and pops are atomic; ring, held runs and waiting line belong
+    to the tick thread. :meth:`is_held` only asks a dict and may be called from anywhere.
+
+    Args:
+        ring: The time ring.
+        fire: Route, place, fence and send a batch.
+        wake: Ends the tick thread's wait.
+        waiting_limit: Due runs kept in memory without a place; more stay rows and are found again by reconciling.
+    """
+
+    def __init__(
+        self, ring: TimeRing, fire: Fire, wake: Callable[[], None], *, tick_ms: int, waiting_limit: int
+    ) -> None:
+        self._ring = ring
+        self._fire = fire
+        self._wake = wake
+        self._tick_ms = tick_ms
+        self._waiting_limit = waiting_limit
+        self._inbox: deque[Sequence[QueuedRun]] = deque()
+        self._held: dict[int, QueuedRun] = {}
+        self._waiting: deque[int] = deque()
+        self.overflowed = 0
+
+    def enqueue(self, runs: Sequence[QueuedRun]) -> None:
+        """Take planned runs; from any thread."""
+        if runs:
+            self._inbox.append(runs)
+            self._wake()
+
+    def is_held(self, run_id: int) -> bool:
+        """Tell whether the ring or the waiting line has a run; from any thread."""
+        return run_id in self._held
+
+    def depth(self) -> tuple[int, int]:
+        """Return how many runs the ring holds and how many wait for a place."""
+        return len(self._ring), len(self._waiting)
+
+    def step(self, now_ms: int) -> int:
+        """Take what came in, fire what is due; return how long to wait in milliseconds."""
+        self._take_inbox()
+        self._waiting.extend(self._ring.advance(now_ms))
+        stuck: list[int] = []
+        while self._waiting:
+            batch = [self._waiting.popleft() for _ in range(min(FIRE_BATCH, len(self._waiting)))]
+            try:
+                left = self._fire(batch, now_ms)
+            except Exception:
+                # the rows say what became of them; reconciling brings back those still planned
+                for run_id in batch:
+                    self._held.pop(run_id, None)
+                raise
+            for run_id in batch:
+                if run_id not in left:
+                    self._held.pop(run_id, None)
+            stuck.extend(run_id for run_id in batch if run_id in left)
+            if len(left) == len(batch):
+                break  # no place anywhere: asking again in this tick would spin
+        self._waiting.extendleft(reversed(stuck))
+        self._drop_overflow()
+        return self._wait_ms(now_ms)
+
+    def drain(self) -> list[int]:
+        """Forget everything and return the ids; the rows stay planned for whoever comes next."""
+        ids = list(self._held)
+        self._ring.drain()
+        self._held.clear()
+        self._waiting.clear()
+        self._inbox.clear()
+        return ids
+
+    def _take_inbox(self) -> None:
+        while self._inbox:
+            fresh = [run for run in self._inbox.popleft() if run.id not in self._held]
+            self._held.update((run.id, run) for run in fresh)
+            self._ring.push_many([run.id for run in fresh], [run.due_ms for run in fresh])
+
+    def _drop_overflow(self) -> None:
+        while len(self._waiting) > self._waiting_limit:
+            self._held.pop(self._waiting.pop(), None)
+            self.overflowed += 1
+
+    def _wait_ms(self, now_ms: int) -> int:
+        if self._waiting:
+            return RETRY_PLACE_MS
+        due_ms = self._ring.next_due_ms()
+        return 1000 if due_ms is None else max(1, min(1000, due_ms - now_ms))

@@ -1,0 +1,289 @@
+"""One scheduler node: the composition root, the only module that imports every stage."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from xwheel import ring
+from xwheel.clock import Clock, OffsetFilter, SystemClock
+from xwheel.config import Config, check_secret
+from xwheel.errors import ConfigError
+from xwheel.model import Job, RegisteredExecutor
+from xwheel.plugin.manager import Plugins
+from xwheel.scheduler.adopt import AdoptLoop
+from xwheel.scheduler.answers import AnswerWriter
+from xwheel.scheduler.claim import ClaimLoop
+from xwheel.scheduler.complete import Completer
+from xwheel.scheduler.dispatch import Lane
+from xwheel.scheduler.fence import Fence
+from xwheel.scheduler.firing import Firing
+from xwheel.scheduler.lease import SqliteLease
+from xwheel.scheduler.manage import JobManager
+from xwheel.scheduler.plan import new_run, next_fire, plan, recheck
+from xwheel.scheduler.ports import Parcel
+from xwheel.scheduler.registry import ExecutorRegistry
+from xwheel.scheduler.resend import Resender
+from xwheel.scheduler.retry import decide_retry
+from xwheel.scheduler.ring_loop import RingLoop
+from xwheel.scheduler.route import route
+from xwheel.scheduler.timekeeper import Timekeeper
+from xwheel.scheduler.trigger_pool import TriggerPool
+from xwheel.service import Service
+from xwheel.storage import migrate, settings
+from xwheel.storage.engine import Database
+from xwheel.storage.ids import RunIds
+from xwheel.wire.http import MultiClient
+
+logger = logging.getLogger(__name__)
+
+ANSWER_GRACE_MS: Final = 2000
+EXECUTOR_TOKEN: Final = "executor_token"  # noqa: S105 - a name, not the secret
+DRAIN_S: Final = 15
+
+
+class Scheduler:
+    """The pipeline of a node, without its HTTP listeners.
+
+    Every loop is a :class:`~xwheel.service.Service`; what each of them owns stands in
+    ``docs/explanation/pipeline.md``.
+
+    Args:
+        config: The settings.
+        db: The database, at this version's schema.
+        plugins: What jobs may name.
+        executor_token: The token shared with executors.
+        clock: Where time comes from; None for the system's.
+    """
+
+    def __init__(
+        self, config: Config, db: Database, plugins: Plugins, executor_token: str, clock: Clock | None = None
+    ) -> None:
+        self.config = config
+        self.db = db
+        self.plugins = plugins
+        system = SystemClock()
+        self.clock: Clock = clock or system
+        schedule, trigger = config.schedule, config.trigger
+        check_after_ms = trigger.check_after_s * 1000
+        answer_ms = trigger.send_timeout_ms + ANSWER_GRACE_MS
+        bells = {
+            name: threading.Event() for name in ("adopting", "claiming", "leasing", "ticking", "writing")
+        }
+        self._bells = bells
+        self.run_ids = RunIds(db)
+        self.registry = ExecutorRegistry(db, dead_after_ms=trigger.dead_after_s * 1000)
+        self.lease = SqliteLease(
+            db,
+            secrets.token_hex(8),
+            self.clock,
+            lease_ms=schedule.lease_s * 1000,
+            renew_ms=round(schedule.lease_renew_s * 1000),
+        )
+        self.completer = Completer(db, self.run_ids, self.clock, decide_retry, bells["adopting"].set)
+        self.manager = JobManager(
+            db,
+            self.clock,
+            self.run_ids,
+            plugins,
+            partial(next_fire, types=plugins.schedule_types),
+            new_run,
+            self._wake_planning,
+        )
+        selector = ring.PoolSelector(trigger.slow_threshold_ms, trigger.slow_count, trigger.slow_window_ms)
+        self.pool = TriggerPool(trigger.fast_pool, trigger.slow_pool, selector)
+        self.answers = AnswerWriter(
+            db,
+            self.pool,
+            self.completer.finish,
+            self.registry.suspect,
+            bells["writing"].set,
+            bells["ticking"].set,
+            check_after_ms=check_after_ms,
+        )
+        self.lanes = {
+            lane: Lane(
+                MultiClient(token=executor_token, max_in_flight=size),
+                self.answers.put,
+                lambda: self.lease.may_act(trigger.send_timeout_ms),
+                timeout_ms=trigger.send_timeout_ms,
+            )
+            for lane, size in ((ring.FAST, trigger.fast_pool), (ring.SLOW, trigger.slow_pool))
+        }
+        fence = Fence(db, self.lease, self.run_ids.ensure, self.run_ids.take, answer_ms=answer_ms)
+        self.firing = Firing(
+            db,
+            self.registry.live,
+            self._route,
+            self.pool,
+            fence.pass_through,
+            self._send,
+            self.completer.finish,
+        )
+        self.ring_loop = RingLoop(
+            ring.TimeRing(self.clock.now_ms(), schedule.tick_ms),
+            self.firing.fire,
+            bells["ticking"].set,
+            tick_ms=schedule.tick_ms,
+            waiting_limit=trigger.waiting_limit,
+        )
+        self.claiming = ClaimLoop(
+            db,
+            self.lease,
+            self.run_ids,
+            partial(plan, types=plugins.schedule_types),
+            self.ring_loop.enqueue,
+            pre_read_ms=schedule.pre_read_ms,
+            batch=schedule.claim_batch,
+        )
+        self.resender = Resender(
+            db,
+            self.lease,
+            self.registry.find_instance,
+            self.pool,
+            self._send,
+            self.completer.finish,
+            lane=ring.FAST,
+            answer_ms=answer_ms,
+            gone_ms=trigger.dead_after_s * 1000,
+            check_after_ms=check_after_ms,
+        )
+        self.adopting = AdoptLoop(
+            db,
+            self.lease,
+            self.ring_loop.enqueue,
+            self._is_held,
+            self.resender.settle,
+            recheck,
+            pre_read_ms=schedule.pre_read_ms,
+            interval_ms=schedule.adopt_interval_ms,
+            reconcile_ms=schedule.reconcile_interval_ms,
+        )
+        self.timekeeper = Timekeeper(db, self.clock, OffsetFilter(system), lambda _: bells["leasing"].set())
+        self._ticking = Service("tick", self.ring_loop.step, self.clock, bell=bells["ticking"])
+        self._claiming = Service("claim", self.claiming.step, self.clock, bell=bells["claiming"])
+        self._adopting = Service("adopt", self.adopting.step, self.clock, bell=bells["adopting"])
+        self._writing = Service("answers", self.answers.step, self.clock, bell=bells["writing"])
+        self._leasing = Service("lease", self.lease.step, self.clock, bell=bells["leasing"])
+        self._registering = Service("registry", self.registry.step, self.clock)
+        self._timekeeping = Service("time", self.timekeeper.step, self.clock, stale_ms=30_000)
+        self._sending = [
+            Service(name, self.lanes[lane].step, self.clock)
+            for name, lane in (("fast", ring.FAST), ("slow", ring.SLOW))
+        ]
+
+    @property
+    def services(self) -> Sequence[Service]:
+        """All loops, in the order in which they start."""
+        return [
+            self._leasing,
+            self._registering,
+            self._timekeeping,
+            self._writing,
+            *self._sending,
+            self._ticking,
+            self._adopting,
+            self._claiming,
+        ]
+
+    def start(self) -> None:
+        """Take the leases and start all loops.
+
+        Raises:
+            LockError: Another scheduler has the database.
+        """
+        self.lease.acquire()
+        self.registry.step(self.clock.now_ms())
+        for service in self.services:
+            service.start()
+
+    def stop(self, timeout_s: float = DRAIN_S) -> bool:
+        """Plan and fence nothing more, let sends end, write their answers, release the leases.
+
+        Returns:
+            Whether everything ended in time; what did not is in the rows.
+        """
+        planning = [service.stop(timeout_s) for service in (self._claiming, self._adopting, self._ticking)]
+        self.ring_loop.drain()
+        deadline_ms = self.clock.monotonic_ms() + round(timeout_s * 1000)
+        pause = threading.Event()
+        while (
+            any(self.pool.in_flight().values()) or self.answers.pending()
+        ) and self.clock.monotonic_ms() < deadline_ms:
+            self.clock.wait(pause, 10)
+        for lane in self.lanes.values():
+            lane.wake()
+        ended = [
+            service.stop(timeout_s)
+            for service in (
+                *self._sending,
+                self._writing,
+                self._timekeeping,
+                self._registering,
+                self._leasing,
+            )
+        ]
+        for lane in self.lanes.values():
+            lane.close()
+        self.registry.flush(self.clock.now_ms())
+        self.lease.release()
+        return all([*planning, *ended])
+
+    def is_held(self, run_id: int) -> bool:
+        """Tell whether memory has a run: ring, waiting line or lane."""
+        return self._is_held(run_id)
+
+    def _is_held(self, run_id: int) -> bool:
+        return self.ring_loop.is_held(run_id) or any(lane.is_sending(run_id) for lane in self.lanes.values())
+
+    def _route(self, job: Job, executors: Sequence[RegisteredExecutor]) -> Sequence[RegisteredExecutor]:
+        def nobody(address: str) -> bool:
+            raise ConfigError(f"router {job.route_strategy} asks {address}, but declares that it does not")
+
+        return route(job, executors, self.plugins.routers, beat=nobody, idle_beat=nobody)
+
+    def _send(self, parcel: Parcel) -> None:
+        self.lanes[parcel.lane].send(parcel)
+
+    def _wake_planning(self) -> None:
+        self._bells["claiming"].set()
+        self._bells["adopting"].set()
+
+
+def open_database(config: Config, *, create: bool = True) -> Database:
+    """Open the database and make sure that its schema fits.
+
+    Args:
+        config: The settings.
+        create: Create the tables of an empty SQLite database.
+
+    Raises:
+        SchemaError: The schema is older, newer or foreign.
+    """
+    db = Database(config.database.url, pool_size=config.database.pool_size)
+    if create and db.backend == "sqlite" and migrate.current_revision(db) is None:
+        migrate.upgrade(db)
+    migrate.check_schema(db)
+    return db
+
+
+def executor_token(config: Config, db: Database, announce: Callable[[str], None]) -> str:
+    """Return the token shared with executors; the first start makes one, keeps it and announces it once.
+
+    Raises:
+        ConfigError: The configured one is well known or too short.
+    """
+    if config.api.executor_token is not None:
+        return check_secret("api.executor_token", config.api.executor_token.get_secret_value())
+    with db.read() as conn:
+        kept = settings.find_setting(conn, EXECUTOR_TOKEN)
+    if kept is not None:
+        return check_secret("the executor token in the database", kept)
+    made = secrets.token_urlsafe(32)
+    db.transaction(lambda conn: settings.insert_setting(conn, EXECUTOR_TOKEN, made))
+    announce(f"executor token (shown once): {made}")
+    return made
