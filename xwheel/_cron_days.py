@@ -13,6 +13,10 @@ from typing import NamedTuple
 
 from xwheel._cron_quartz import FIRST_YEAR, LAST_OF_MONTH, LAST_YEAR, DayRule
 
+SUNDAY, SATURDAY = 1, 7
+DECEMBER = 12
+MONTH_LENGTH = 31  # the longest
+
 LENGTHS = ((31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31), (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31))
 
 
@@ -60,11 +64,24 @@ def fixed_days(rule: DayRule, month: Month) -> int:
     """Return the days of the month that match without moving to a weekday, bit 1 to 31."""
     if rule.weekdays:
         return _weekdays(rule, month)
-    days = rule.days & (2 << month.length) - 2
-    for before in range(month.length):
-        if rule.ends >> before & 1:
-            days |= 1 << month.length - before
-    return days
+    return merge_ends(rule.days, rule.ends, month.length)
+
+
+def merge_ends(days: int, ends: int, length: int) -> int:
+    """Return days of the month together with days counted from its end, as a month of some length has them.
+
+    Quartz compares the two as if every month had 31 days. In a shorter one it therefore steps over a day counted
+    from the end if a plain day follows it closely: ``L-2,27`` in a February of 28 days means the 27th alone.
+    """
+    days &= (2 << length) - 2
+    found = days
+    for before in range(length):
+        if ends >> before & 1:
+            day = length - before
+            between = max(0, (1 << MONTH_LENGTH - before) - (2 << day))
+            if not days & between:
+                found |= 1 << day
+    return found
 
 
 def _weekdays(rule: DayRule, month: Month) -> int:

@@ -8,11 +8,15 @@ UTC. The last matching day is remembered, so that the next call on the same day 
 from __future__ import annotations
 
 from xwheel._cron_days import (
+    DECEMBER,
     FIRST_DAYS,
     LENGTHS,
+    SATURDAY,
+    SUNDAY,
     Month,
     fixed_days,
     is_leap,
+    merge_ends,
     weekday_of,
     year_of,
     year_table,
@@ -174,60 +178,58 @@ class Engine:
         Quartz finds the time of day first, and keeps it when it moves to the nearest weekday; and from that day on
         it no longer sees the day of the rule, if that lies before. So a day that was moved to later fires once.
         """
+        rule = self._fields.days
         day, clock = divmod(wall, _DAY)
         clock = self._clock(clock)
         if clock < 0:
-            day += 1
-            clock = self._first
+            day, clock = day + 1, self._first
         year = year_of(day)
         number, month = _month_of(day, year)
         target = day - month.first + 1
         while year <= limit:
-            if self._fields.days.months >> number & 1 and self._fields.years >> year - FIRST_YEAR & 1:
-                fixed = fixed_days(self._fields.days, month) >> target << target
-                found = _lowest(fixed)
-                moved = self._near(month, target)
-                if moved and not 0 < found < moved:
-                    return (month.first + moved - 1) * _DAY + clock
-                if found:
-                    return (month.first + found - 1) * _DAY + (clock if found == target else self._first)
-            first = month.first + month.length
-            number += 1
-            if number > 12:
-                year, number = year + 1, 1
-            length = LENGTHS[is_leap(year)][number - 1]
-            month = Month(first, length, weekday_of(first))
+            if rule.months >> number & 1 and self._fields.years >> year - FIRST_YEAR & 1:
+                while True:
+                    fixed = _lowest(fixed_days(rule, month) >> target << target)
+                    moved = self._near(month, target)
+                    if moved and (month.first + moved - 1) * _DAY + clock < wall:
+                        moved = 0
+                    if moved and not 0 < fixed < moved:
+                        return (month.first + moved - 1) * _DAY + clock
+                    if fixed in (0, target):
+                        break
+                    target, clock = fixed, self._first  # a plain day starts over, and may be moved back from
+                if fixed:
+                    return (month.first + fixed - 1) * _DAY + clock
+            year, number = (year, number + 1) if number < DECEMBER else (year + 1, 1)
+            month = _month(month.first + month.length, year, number)
             target, clock = 1, self._first
         return -1
 
     def _near(self, month: Month, target: int) -> int:
-        """Return the weekday nearest to the rule's first day from ``target`` on, or 0 if that one is over."""
+        """Return the weekday nearest to the rule's first day from ``target`` on, or 0 if there is none."""
         rule = self._fields.days
-        bases = rule.near_days & (2 << month.length) - 2
-        for before in range(month.length):
-            if rule.near_ends >> before & 1:
-                bases |= 1 << month.length - before
-        base = _lowest(bases >> target << target)
-        if not base:
-            return 0
+        base = _lowest(merge_ends(rule.near_days, rule.near_ends, month.length) >> target << target)
         weekday = (month.weekday + base - 2) % 7 + 1
-        if weekday == 7:
-            moved = base + 2 if base == 1 else base - 1
-        elif weekday == 1:
-            moved = base - 2 if base == month.length else base + 1
-        else:
-            moved = base
-        return moved if moved >= target else 0
+        if not base or SUNDAY < weekday < SATURDAY:
+            return base
+        if weekday == SATURDAY:
+            return base + 2 if base == 1 else base - 1
+        return base - 2 if base == month.length else base + 1
 
 
 def _lowest(bits: int) -> int:
     return (bits & -bits).bit_length() - 1 if bits else 0
 
 
+def _month(first: int, year: int, number: int) -> Month:
+    return Month(first, LENGTHS[is_leap(year)][number - 1], weekday_of(first))
+
+
 def _month_of(day: int, year: int) -> tuple[int, Month]:
-    first = FIRST_DAYS[year - FIRST_YEAR] if year <= LAST_YEAR else FIRST_DAYS[-1]
-    for number, length in enumerate(LENGTHS[is_leap(year)], 1):
-        if day < first + length:
-            break
-        first += length
-    return number, Month(first, length, weekday_of(first))
+    """Return the number of a day's month, and the month."""
+    number = 1
+    month = _month(FIRST_DAYS[min(year, LAST_YEAR) - FIRST_YEAR], year, number)
+    while day >= month.first + month.length and number < DECEMBER:
+        number += 1
+        month = _month(month.first + month.length, year, number)
+    return number, month

@@ -25,6 +25,8 @@ WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 _ALL = 99  # Quartz's inner mark for "every value", which its users can write too
 _NONE = 98  # its mark for "?"
 
+_MAX_DIGITS = 9  # beyond that Java has no int, and nothing fires
+
 _LAST = re.compile(r"L(?:-(\d*))?(W?)")
 _NUMBER = re.compile(r"(\d+)(?:-(\d+)(?:/(\d+))?|/(\d+))?")
 
@@ -115,7 +117,7 @@ class _Field:
         self.open = False  # a "?" was among the items
         items = [item for item in text.split(",") if item]
         if kind is _WEEKDAY:
-            self._check_list(text, items)
+            self._check_list(text)
         for item in items:
             self._read(item)
         found = self.bits or self.ends or self.near_days or self.near_ends or self.open
@@ -124,7 +126,7 @@ class _Field:
         ):  # "L" and far years are taken, and never match
             kind.refuse(text)
 
-    def _check_list(self, text: str, items: list[str]) -> None:
+    def _check_list(self, text: str) -> None:
         if "L" in text and "," in text:
             self.kind.refuse(text, "takes L only without a list")
         if text.count("#") > 1:
@@ -161,7 +163,7 @@ class _Field:
                 self.kind.refuse(item, "takes a whole number after /")
             self._add(item, value, None, self._step(match[4], item))
         elif match[2] is not None:
-            if rest[:1] == "/":
+            if match[3] is None and rest[:1] == "/":
                 self.kind.refuse(item, "takes a whole number after /")
             step = 1 if match[3] is None else self._int(match[3], item)
             self._add(item, value, self._int(match[2], item), step)
@@ -172,11 +174,11 @@ class _Field:
 
     def _read_mark(self, item: str, value: int, rest: str) -> None:
         if rest[0] == "W" and self.kind is _DAY:
-            if value > 31:
+            if value > self.kind.high:
                 self.kind.refuse(item)
             self.near_days |= 1 << value  # 0W is taken, and never matches
             return
-        if rest[0] == "W" or self.kind is not _WEEKDAY or not 1 <= value <= 7:
+        if rest[0] == "W" or self.kind is not _WEEKDAY or not _WEEKDAY.low <= value <= _WEEKDAY.high:
             self.kind.refuse(item)
         self.bits |= 1 << value
         self.nth = LAST_OF_MONTH if rest[0] == "L" else self._nth(item, rest[1:])
@@ -196,7 +198,7 @@ class _Field:
             self._add(item, _ALL, None, 1)  # what follows a star is not looked at
 
     def _read_open(self, item: str) -> None:
-        if self.kind not in (_DAY, _WEEKDAY) or len(item) > 2:
+        if self.kind not in (_DAY, _WEEKDAY) or len(item) > len("?x"):
             self.kind.refuse(item)
         self.open = True
 
@@ -204,7 +206,7 @@ class _Field:
         if item == "L-":
             self.kind.refuse(item, "takes 0 to 30 after L-")
         before = self._int(last[1] or "0", item)
-        if before > 30:
+        if before >= _DAY.high:
             self.kind.refuse(item, "takes 0 to 30 after L-")
         if last[2]:
             self.near_ends |= 1 << before
@@ -228,7 +230,7 @@ class _Field:
         return self.kind.names.index(name) + 1
 
     def _int(self, digits: str, item: str) -> int:
-        if len(digits.lstrip("+-0")) > 9:
+        if len(digits.lstrip("+-0")) > _MAX_DIGITS:
             self.kind.refuse(item)
         return int(digits)
 
@@ -283,7 +285,7 @@ def parse_quartz(expression: str) -> Fields:
     if not expression.isascii() or not expression.replace("\t", " ").isprintable():
         raise ScheduleError("expression", "takes printable ASCII characters, separated by spaces or tabs")
     texts = expression.upper().split()
-    if not 6 <= len(texts) <= 7:
+    if len(_KINDS) - len(texts) not in (0, 1):
         raise ScheduleError(
             "expression",
             "takes 6 or 7 fields (second, minute, hour, day of month, month, day of week and maybe year),"

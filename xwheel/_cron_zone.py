@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -83,7 +84,7 @@ class Zone:
             cuts.append((end, cuts[-1][1]))
         return [
             Period(first, last, offset, last + min(offset, after))
-            for (first, offset), (last, after) in zip(cuts, cuts[1:], strict=False)
+            for (first, offset), (last, after) in pairwise(cuts)
         ]
 
     def _change(self, low: int, high: int) -> int:

@@ -20,20 +20,22 @@ DIALECTS = ("quartz", "unix")
 
 
 class CronSchedule(Protocol):
-    """When to fire.
-
-    Attributes:
-        expression: The text, as it was given.
-        dialect: One of :data:`DIALECTS`.
-        timezone: IANA name of the zone whose clocks the expression means.
-    """
+    """When to fire."""
 
     @property
-    def expression(self) -> str: ...
+    def expression(self) -> str:
+        """The text, as it was given."""
+        ...
+
     @property
-    def dialect(self) -> str: ...
+    def dialect(self) -> str:
+        """One of :data:`DIALECTS`."""
+        ...
+
     @property
-    def timezone(self) -> str: ...
+    def timezone(self) -> str:
+        """IANA name of the zone whose clocks the expression means."""
+        ...
 
     def next_ms(self, after_ms: int) -> int | None:
         """Return the first fire strictly after an instant, in epoch milliseconds; None if there is none.
