@@ -63,9 +63,9 @@ class QuartzSchedule(Engine):
 
     def describe(self, language: str = "en") -> str:
         """Return the schedule in plain words, English (``en``) or Chinese (``zh``)."""
-        from xwheel._cron_words import describe  # noqa: PLC0415 - the library is only needed by people
+        from xwheel._cron_words import describe_quartz  # noqa: PLC0415 - the library is only needed by people
 
-        return describe(self.expression, self._fields, language)
+        return describe_quartz(self._fields, language)
 
     def __repr__(self) -> str:
         return f"QuartzSchedule({self.expression!r}, {self.timezone!r})"
