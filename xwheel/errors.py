@@ -113,6 +113,10 @@ class ConflictError(StorageError):
     """The object is not in the state, or at the revision, that the caller expects."""
 
 
+class DuplicateError(StorageError):
+    """A row with this identity exists already; the transaction must be given up."""
+
+
 class LockError(StorageError):
     """Somebody else holds what only one may hold."""
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
-from sqlalchemy import Connection
-
 from xwheel.model import Job, Run, RunState
 from xwheel.scheduler.ports import LeaseView
 from xwheel.storage import jobs, runs
-from xwheel.storage.engine import Database
+from xwheel.storage.engine import Connection, Database
 from xwheel.storage.runs import QueuedRun
 
 logger = logging.getLogger(__name__)

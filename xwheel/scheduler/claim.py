@@ -5,13 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from sqlalchemy import Connection
-from sqlalchemy.exc import IntegrityError
-
+from xwheel.errors import DuplicateError
 from xwheel.model import Run, RunState
 from xwheel.scheduler.ports import LeaseView, Planned
 from xwheel.storage import jobs, runs
-from xwheel.storage.engine import Database
+from xwheel.storage.engine import Connection, Database
 from xwheel.storage.ids import RunIds
 from xwheel.storage.runs import QueuedRun
 
@@ -71,7 +69,7 @@ class ClaimLoop:
         self._run_ids.ensure(IDS_PER_CLAIM)
         try:
             plan = self._db.transaction(lambda conn: self._claim(conn, ids, now_ms, known=False))
-        except IntegrityError:
+        except DuplicateError:
             # somebody planned one of these fires before: a restored backup, or a cursor set back by hand
             plan = self._db.transaction(lambda conn: self._claim(conn, ids, now_ms, known=True))
         self._enqueue(

@@ -7,14 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 
-from sqlalchemy import Connection
-
 from xwheel.clock import Clock
 from xwheel.model import TRANSITIONS, Job, Origin, Run, RunState
 from xwheel.scheduler.ports import Outcome
 from xwheel.storage import jobs, runs
 from xwheel.storage.bulk import chunks
-from xwheel.storage.engine import Database
+from xwheel.storage.engine import Connection, Database
 from xwheel.storage.ids import RunIds
 
 logger = logging.getLogger(__name__)

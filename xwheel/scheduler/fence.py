@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from sqlalchemy import Connection
-
 from xwheel.model import RegisteredExecutor, Run, RunState
 from xwheel.scheduler.ports import LeaseView, Routed, Shard
 from xwheel.storage import runs
-from xwheel.storage.engine import Database
+from xwheel.storage.engine import Connection, Database
 
 
 class Fence:

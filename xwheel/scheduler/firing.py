@@ -5,13 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
-from sqlalchemy import Connection
-
 from xwheel.errors import PluginError, RouteError
 from xwheel.model import Job, RegisteredExecutor, Run, RunState
 from xwheel.scheduler.ports import Outcome, Parcel, Places, Routed, Shard
 from xwheel.storage import jobs, runs
-from xwheel.storage.engine import Database
+from xwheel.storage.engine import Connection, Database
 
 logger = logging.getLogger(__name__)
 

@@ -8,12 +8,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from sqlalchemy import Connection
-
 from xwheel.clock import Clock
 from xwheel.errors import LockError
 from xwheel.storage import partitions
-from xwheel.storage.engine import Database
+from xwheel.storage.engine import Connection, Database
 
 logger = logging.getLogger(__name__)
 

@@ -11,16 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from sqlalchemy import Connection
-from sqlalchemy.exc import IntegrityError
-
 from xwheel.clock import Clock
-from xwheel.errors import ConflictError, FieldError, ScheduleError
+from xwheel.errors import ConflictError, DuplicateError, FieldError, ScheduleError
 from xwheel.model import Job, Origin, Run
 from xwheel.plugin import ScheduleSpec
 from xwheel.plugin.manager import Plugins
 from xwheel.storage import groups, jobs, runs
-from xwheel.storage.engine import Database
+from xwheel.storage.engine import Connection, Database
 from xwheel.storage.ids import RunIds
 
 SCHEDULE_FIELDS: Final = frozenset(
@@ -218,7 +215,7 @@ class JobManager:
 
         try:
             run = self._db.transaction(work)
-        except IntegrityError:
+        except DuplicateError:
             with self._db.read() as conn:
                 known = runs.find_run(conn, (job_id, Origin.API, origin_key, 0))
             if known is None:

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from sqlalchemy import Connection
-
 from xwheel.model import Job, RegisteredExecutor, Run, RunState
+from xwheel.storage.engine import Connection
 
 
 class LeaseView(Protocol):

@@ -6,12 +6,10 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from sqlalchemy import Connection
-
 from xwheel.model import RegisteredExecutor, Run, RunState
 from xwheel.scheduler.ports import LeaseView, Outcome, Parcel, Places, Shard
 from xwheel.storage import jobs, runs
-from xwheel.storage.engine import Database
+from xwheel.storage.engine import Connection, Database
 
 logger = logging.getLogger(__name__)
 

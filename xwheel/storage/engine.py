@@ -16,6 +16,8 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 
 from xwheel.errors import ConfigError, StorageError
 
+__all__ = ["Connection", "Database", "FairLock", "is_retryable"]
+
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")

@@ -11,8 +11,9 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, and_, insert, select, tuple_, update
+from sqlalchemy.exc import IntegrityError
 
-from xwheel.errors import NotFoundError
+from xwheel.errors import DuplicateError, NotFoundError
 from xwheel.model import Origin, Run, RunState
 from xwheel.storage.bulk import IN_LIMIT, chunks, update_many
 from xwheel.storage.tables import job, run
@@ -50,10 +51,16 @@ def insert_runs(conn: Connection, runs: Sequence[Run]) -> None:
     """Insert runs as they are; a planned one enters the queue.
 
     Raises:
-        IntegrityError: One of them exists already; the transaction must be given up.
+        DuplicateError: One of them exists already; the transaction must be given up.
     """
-    if runs:
+    if not runs:
+        return
+    try:
         conn.execute(insert(run), [_values(item) for item in runs])
+    except IntegrityError as error:
+        raise DuplicateError(
+            f"a run of job {runs[0].job_id} or of another one in the batch exists already"
+        ) from error
 
 
 def find_existing(conn: Connection, runs: Iterable[Run]) -> set[tuple[int, str, int, int]]:

@@ -1,0 +1,41 @@
+# The README's two commands, and the checks behind them. Everything works in .venv, which the first call makes.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+SOURCES := pyproject.toml setup.py xwheel/_ring.pyx $(wildcard plugins/*/pyproject.toml)
+JOBS ?= 2
+
+.PHONY: run test lint types bench fuzz clean
+
+run: $(READY)
+	$(BIN)/xwheel quickstart $(ARGS)
+
+test: $(READY) lint types
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
+	XWHEEL_NO_EXTENSIONS=1 $(BIN)/python -m pytest -q -n $(JOBS) tests/ring tests/unit/scheduler
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/cython-lint xwheel/_ring.pyx
+	$(BIN)/codespell xwheel tests docs benchmarks README.md changelog.d
+
+types: $(READY)
+	$(BIN)/mypy
+
+bench: $(READY)
+	for bench in ring cron executor pipeline; do $(BIN)/python -m benchmarks.$$bench $(ARGS) || exit 1; done
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info xwheel/_ring.c xwheel/_ring.cpp xwheel/*.so
+
+# the extension is built by the editable install; the stamp makes later calls start at once
+$(READY): $(SOURCES)
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "xwheel needs Python 3.11 or newer")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	XWHEEL_REQUIRE_EXTENSIONS=1 $(BIN)/python -m pip install --quiet --editable '.[dev]' \
+		$(foreach plugin,$(wildcard plugins/*/pyproject.toml),--editable ./$(dir $(plugin)))
+	touch $(READY)

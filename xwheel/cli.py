@@ -1,0 +1,172 @@
+"""The ``xwheel`` command. Commands import what they need when they run, so that ``--help`` is quick."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from xwheel.config import Config, load_config
+from xwheel.errors import ConfigError, LockError, PluginError, SchemaError, XwheelError
+
+EXIT_FAILED = 1
+EXIT_CONFIG = 2
+EXIT_LOCKED = 3
+EXIT_SCHEMA = 4
+
+LOG_FORMAT = "%(asctime)s %(levelname)s %(threadName)s %(name)s: %(message)s"
+
+app = typer.Typer(
+    help="xwheel: a distributed job scheduler that speaks XXL-JOB's wire protocol.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+database = typer.Typer(help="The database's schema.", no_args_is_help=True)
+app.add_typer(database, name="db")
+
+ConfigOption = Annotated[
+    Path | None, typer.Option("--config", "-c", help="TOML file with settings; default: $XWHEEL_CONFIG.")
+]
+UrlOption = Annotated[str | None, typer.Option("--database", help="SQLAlchemy URL; overrides the settings.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+
+
+@app.command()
+def quickstart(
+    seconds: Annotated[
+        int | None, typer.Option(min=5, max=86_400, help="End by itself after so many seconds of fires.")
+    ] = None,
+    as_json: JsonOption = False,
+    rate: Annotated[int, typer.Option(min=0, max=500, help="Further fires a second.")] = 0,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Keep everything here; default: a temporary folder.")
+    ] = None,
+    url: UrlOption = None,
+) -> None:
+    """Run one node and one executor with demonstration jobs, and count honestly what ran."""
+    from xwheel.quickstart.run import Options
+    from xwheel.quickstart.run import quickstart as run
+
+    logging.basicConfig(level=logging.WARNING, format=LOG_FORMAT)
+    options = Options(seconds=seconds, as_json=as_json, rate=rate, data_dir=data_dir, database=url)
+    raise typer.Exit(run(options))
+
+
+@app.command()
+def server(
+    config_path: ConfigOption = None,
+    url: UrlOption = None,
+    port: Annotated[int | None, typer.Option(help="Port of the management API.")] = None,
+    executor_port: Annotated[int | None, typer.Option(help="Port of the executor API.")] = None,
+) -> None:
+    """Run a scheduler node until SIGTERM or Ctrl-C, then drain."""
+    from xwheel.server import Node
+
+    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
+    config = _config(config_path, url, api={"port": port, "executor_port": executor_port})
+    node = Node(config, announce=typer.echo)
+    done = _signalled()
+    node.start()
+    done.wait()
+    raise typer.Exit(0 if node.stop() else EXIT_FAILED)
+
+
+@app.command()
+def executor(
+    target: Annotated[
+        str, typer.Argument(help="MODULE or MODULE:NAME that holds @job handlers or an Executor.")
+    ],
+    config_path: ConfigOption = None,
+) -> None:
+    """Run an executor with the handlers of a module until SIGTERM or Ctrl-C, then drain."""
+    from xwheel.executor import Executor, load_handlers
+
+    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
+    sys.path.insert(0, str(Path.cwd()))
+    found = load_handlers(target)
+    runner = found if isinstance(found, Executor) else Executor(load_config(config_path), handlers=[found])
+    runner.run_forever()
+
+
+@database.command("upgrade")
+def database_upgrade(config_path: ConfigOption = None, url: UrlOption = None) -> None:
+    """Bring the schema to the one this version needs."""
+    from xwheel.storage import migrate
+    from xwheel.storage.engine import Database
+
+    db = Database(_config(config_path, url).database.url)
+    before = migrate.current_revision(db)
+    migrate.upgrade(db)
+    typer.echo(f"schema: {before or 'empty'} -> {migrate.current_revision(db)}")
+
+
+@database.command("check")
+def database_check(config_path: ConfigOption = None, url: UrlOption = None) -> None:
+    """Say whether the schema is the one this version needs; exit with 4 if not."""
+    from xwheel.storage import migrate
+    from xwheel.storage.engine import Database
+
+    migrate.check_schema(Database(_config(config_path, url).database.url))
+    typer.echo(f"schema: {migrate.head_revision()}, as needed")
+
+
+@app.command()
+def plugins(config_path: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """List what can be chosen by name, and which distribution brought it."""
+    from xwheel.plugin.manager import load_plugins
+
+    loaded = load_plugins(load_config(config_path))
+    rows = [
+        {"kind": registry.kind, "name": name, "from": registry.owners[name]}
+        for registry in (loaded.schedule_types, loaded.routers, loaded.glue_types)
+        for name in sorted(registry)
+    ]
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    for row in rows:
+        typer.echo(f"{row['kind']:<14} {row['name']:<24} {row['from']}")
+
+
+def main() -> None:
+    """Run the command; what xwheel refuses becomes one line and an exit status of its own."""
+    try:
+        app()
+    except (ConfigError, PluginError) as error:
+        _fail(error, EXIT_CONFIG)
+    except LockError as error:
+        _fail(error, EXIT_LOCKED)
+    except SchemaError as error:
+        _fail(error, EXIT_SCHEMA)
+    except XwheelError as error:
+        _fail(error, EXIT_FAILED)
+
+
+def _fail(error: XwheelError, status: int) -> NoReturn:
+    typer.echo(f"xwheel: {error}", err=True)
+    raise SystemExit(status)
+
+
+def _config(path: Path | None, url: str | None, **sections: dict[str, Any]) -> Config:
+    """Load the settings, with what the command line gives on top."""
+    sections["database"] = {"url": url}
+    given = {
+        section: {name: value for name, value in values.items() if value is not None}
+        for section, values in sections.items()
+    }
+    return load_config(path, given)
+
+
+def _signalled() -> threading.Event:
+    """Return an event that SIGTERM and SIGINT set."""
+    done = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: done.set())
+    return done

@@ -1,0 +1,76 @@
+"""The live table of the demonstration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+COLOURS: Final = {
+    "succeeded": "green",
+    "failed": "red",
+    "running": "cyan",
+    "dispatching": "cyan",
+    "planned": "dim",
+}
+
+
+@dataclass(slots=True)
+class Board:
+    """What the table shows: the jobs, and the latest run of each that was sent."""
+
+    jobs: dict[int, Mapping[str, Any]] = field(default_factory=dict)
+    last: dict[int, Mapping[str, Any]] = field(default_factory=dict)
+
+    def update(self, jobs: Iterable[Mapping[str, Any]], runs: Iterable[Mapping[str, Any]]) -> None:
+        """Take a page of jobs and a page of runs."""
+        self.jobs.update((job["id"], job) for job in jobs)
+        for run in runs:
+            known = self.last.get(run["job_id"])
+            if run["dispatched_ms"] is None:
+                continue
+            if known is None or (run["due_ms"], run["id"]) >= (known["due_ms"], known["id"]):
+                self.last[run["job_id"]] = run
+
+    def table(self, now_ms: int, title: str) -> RenderableType:
+        """Draw the table."""
+        table = Table(title=title, title_justify="left", expand=True)
+        for name, justify in (
+            ("job", "left"),
+            ("next fire", "right"),
+            ("last run", "right"),
+            ("lateness", "right"),
+        ):
+            table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+        table.add_column("result", ratio=1, no_wrap=True)
+        for job in self.jobs.values():
+            run = self.last.get(job["id"])
+            table.add_row(
+                str(job["name"]),
+                _in(job["next_fire_ms"], now_ms),
+                _clock(run["dispatched_ms"]) if run else "",
+                f"{run['accepted_ms'] - run['due_ms']} ms" if run and run["accepted_ms"] else "",
+                _result(run),
+            )
+        return table
+
+
+def _in(at_ms: int | None, now_ms: int) -> str:
+    return "-" if at_ms is None else f"in {max(0, at_ms - now_ms) / 1000:.1f} s"
+
+
+def _clock(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%H:%M:%S")
+
+
+def _result(run: Mapping[str, Any] | None) -> Text:
+    if run is None:
+        return Text("")
+    # the first line only: a failure's message is a whole traceback
+    last_line = run["message"].strip().splitlines()[-1:] or [""]
+    return Text(f"{run['state']}  {last_line[0]}", style=COLOURS.get(run["state"], ""))
