@@ -1,0 +1,152 @@
+"""Both applications over a real database, with the collaborators that a node gives them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import falcon.testing
+import pytest
+
+from tests.support.rows import NOW, make_run
+from xwheel.api.app import executor_app, management_app
+from xwheel.api.health import HealthReport
+from xwheel.api.resource import ApiParts
+from xwheel.builtin import routers, schedule_types
+from xwheel.config import ApiSection, build_config
+from xwheel.model import Run, RunState
+from xwheel.plugin import Router, ScheduleType
+from xwheel.plugin.manager import Plugins
+from xwheel.plugin.registry import Registry
+from xwheel.scheduler.complete import Completer
+from xwheel.scheduler.manage import JobManager
+from xwheel.scheduler.plan import new_run, next_fire
+from xwheel.scheduler.registry import ExecutorRegistry
+from xwheel.scheduler.retry import decide_retry
+from xwheel.storage import groups, runs, settings
+from xwheel.storage.engine import Database
+from xwheel.storage.ids import RunIds
+from xwheel.storage.tables import metadata
+from xwheel.testing import ManualClock
+from xwheel.wire.contract import TOKEN_HEADER
+from xwheel.wire.messages import LogData
+
+EXECUTOR_TOKEN = "executor-token-of-the-tests"
+TOKEN = "management-token-of-the-tests"
+LIMIT = 64 * 1024
+
+
+def _no_log(run: Run, from_line: int) -> LogData:
+    raise AssertionError(f"nobody asked for the log of {run.id}")
+
+
+def shipped_plugins() -> Plugins:
+    """What the core ships, without a look at what is installed."""
+    config = build_config({})
+    types = schedule_types.xwheel_register_schedule_types(config)
+    ways = routers.xwheel_register_routers(config)
+    return Plugins(
+        schedule_types=Registry[ScheduleType]("schedule type", {item.name: item for item in types}, {}),
+        routers=Registry[Router]("router", {item.name: item for item in ways}, {}),
+        glue_types=Registry[Any]("glue type", {"BEAN": object()}, {}),
+    )
+
+
+@dataclass
+class Api:
+    """The two applications and what stands behind them."""
+
+    db: Database
+    clock: ManualClock
+    parts: ApiParts
+    management: falcon.testing.TestClient
+    executor: falcon.testing.TestClient
+    report: HealthReport = field(default_factory=HealthReport)
+    fetch_log: Callable[[Run, int], LogData] = _no_log
+
+    def call(self, method: str, path: str, body: object = None, **options: Any) -> falcon.testing.Result:
+        """Call the management API with the right token."""
+        headers = {"Authorization": f"Bearer {TOKEN}", **options.pop("headers", {})}
+        data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+        path = path if path.startswith("/") else f"/api/v1/{path}"
+        return self.management.simulate_request(method, path, body=data, headers=headers, **options)
+
+    def report_in(self, path: str, body: object, **options: Any) -> falcon.testing.Result:
+        """Call the executor API with the right token."""
+        headers = {TOKEN_HEADER: EXECUTOR_TOKEN, **options.pop("headers", {})}
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return self.executor.simulate_post(path, body=data, headers=headers, **options)
+
+    def group(self, app_name: str = "demo") -> int:
+        return self.db.transaction(
+            lambda conn: groups.insert_group(conn, app_name=app_name, title="", now_ms=NOW).id
+        )
+
+    def job(self, **fields: Any) -> dict[str, Any]:
+        """Create a job over the API, in a group of its own unless told otherwise."""
+        group_id = fields.pop("group_id", None) or self.group(f"group-{fields.get('name', 'job')}")
+        answer = self.call("POST", "jobs", {"group_id": group_id, "name": "job", "handler": "demo", **fields})
+        assert answer.status_code == 201, answer.text
+        made: dict[str, Any] = answer.json
+        return made
+
+    def runs(self, *made: Run) -> None:
+        self.db.transaction(lambda conn: runs.insert_runs(conn, made))
+
+    def running(self, *ids: int, **changes: Any) -> None:
+        """Insert runs that an executor has taken."""
+        self.runs(*(make_run(run_id, state=RunState.RUNNING, **changes) for run_id in ids))
+
+    def run(self, run_id: int) -> Run:
+        with self.db.read() as conn:
+            return runs.get_run(conn, run_id)
+
+    def rows(self) -> dict[str, list[tuple[Any, ...]]]:
+        """Everything that is in the database; run id blocks aside, since taking ids writes nothing a user sees."""
+        with self.db.read() as conn:
+            return {
+                table.name: [tuple(row) for row in conn.execute(table.select())]
+                for table in metadata.sorted_tables
+                if table.name != "run_id_block"
+            }
+
+
+@pytest.fixture
+def api(db: Database) -> Iterator[Api]:
+    clock = ManualClock(NOW)
+    run_ids = RunIds(db)
+    db.transaction(lambda conn: settings.insert_token(conn, "tests", TOKEN, NOW))
+    made: list[Api] = []
+    plugins = shipped_plugins()
+    parts = ApiParts(
+        db=db,
+        clock=clock,
+        config=ApiSection(max_body_bytes=LIMIT),
+        manager=JobManager(
+            db,
+            clock,
+            run_ids,
+            plugins,
+            partial(next_fire, types=plugins.schedule_types),
+            new_run,
+            lambda: None,
+        ),
+        registry=ExecutorRegistry(db, dead_after_ms=90_000),
+        completer=Completer(db, run_ids, clock, decide_retry, lambda: None),
+        executor_tokens=[EXECUTOR_TOKEN],
+        health=lambda: made[0].report,
+        fetch_log=lambda run, from_line: made[0].fetch_log(run, from_line),
+    )
+    made.append(
+        Api(
+            db,
+            clock,
+            parts,
+            falcon.testing.TestClient(management_app(parts)),
+            falcon.testing.TestClient(executor_app(parts)),
+        )
+    )
+    yield made[0]

@@ -1,0 +1,150 @@
+"""Who may call: a policy on every route, checked before its resource is entered."""
+
+from __future__ import annotations
+
+import hmac
+import threading
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any, Final
+
+import falcon
+
+from xwheel.clock import Clock
+from xwheel.errors import AuthError, ConfigError
+from xwheel.storage import settings
+from xwheel.storage.engine import Database
+
+MAX_TOKEN: Final = 512
+CACHE_MS: Final = 1000
+SCHEME: Final = "bearer"
+
+
+class Policy(StrEnum):
+    """Who may use a route."""
+
+    PUBLIC = "public"
+    TOKEN = "token"  # noqa: S105 -- a policy's name
+
+
+class TokenStore:
+    """The management tokens, by digest; a change in the database counts within a second.
+
+    Thread-safety: any thread may ask; one lock guards the copy, and one thread at a time reads the database.
+
+    Args:
+        db: The database.
+        clock: Where time comes from.
+    """
+
+    def __init__(self, db: Database, clock: Clock) -> None:
+        self._db = db
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._digests: dict[str, bytes] = {}
+        self._read_ms: int | None = None
+
+    def find(self, token: str) -> str | None:
+        """Return the name of a token, or None; every digest is compared, in constant time."""
+        digest = settings.digest_token(token)
+        matches = [name for name, known in self._known().items() if hmac.compare_digest(known, digest)]
+        return matches[0] if matches else None
+
+    def _known(self) -> dict[str, bytes]:
+        with self._lock:
+            now_ms = self._clock.monotonic_ms()
+            if self._read_ms is None or now_ms - self._read_ms >= CACHE_MS:
+                with self._db.read() as conn:
+                    self._digests = settings.list_token_digests(conn)
+                self._read_ms = now_ms
+            return self._digests
+
+
+class Gate:
+    """Middleware that lets a request through to its resource only as the resource's policy says.
+
+    Args:
+        tokens: The management tokens.
+    """
+
+    def __init__(self, tokens: TokenStore) -> None:
+        self._tokens = tokens
+
+    def require(self, req: falcon.Request, policy: Policy) -> None:
+        """Let the caller pass, or not; cookies are never looked at.
+
+        Raises:
+            AuthError: The token is missing or wrong.
+        """
+        if policy is Policy.PUBLIC:
+            return
+        scheme, _, token = (req.get_header("Authorization") or "").partition(" ")
+        token = token.strip()
+        if scheme.lower() != SCHEME or not 0 < len(token) <= MAX_TOKEN:
+            raise AuthError("Authorization: send 'Bearer' and a management token")
+        name = self._tokens.find(token)
+        if name is None:
+            raise AuthError("Authorization: this token is not known here")
+        req.context.caller = name
+
+    def process_resource(
+        self, req: falcon.Request, resp: falcon.Response, resource: object, params: dict[str, Any]
+    ) -> None:
+        """Check the policy of a matched route."""
+        del resp, params
+        self.require(req, policy_of(resource))
+
+    def process_response(
+        self, req: falcon.Request, resp: falcon.Response, resource: object, req_succeeded: bool
+    ) -> None:
+        """Keep answers out of caches and out of content sniffers."""
+        del req, resource, req_succeeded
+        resp.set_header("Cache-Control", "no-store")
+        resp.set_header("X-Content-Type-Options", "nosniff")
+
+
+def policy_of(target: object) -> Policy:
+    """Return the policy that a resource or sink declares.
+
+    Raises:
+        ConfigError: It declares none.
+    """
+    policy = getattr(target, "policy", None)
+    if not isinstance(policy, Policy):
+        raise ConfigError(f"{target!r} declares no policy: a route is either public or needs a token")
+    return policy
+
+
+class GuardedApp(falcon.App[falcon.Request, falcon.Response]):
+    """A Falcon application that refuses routes and sinks without a policy when they are added.
+
+    Args:
+        gate: Checks the policies.
+    """
+
+    def __init__(self, gate: Gate) -> None:
+        super().__init__(middleware=[gate])
+        self._gate = gate
+
+    def add_route(self, uri_template: str, resource: object, **kwargs: Any) -> None:
+        """Add a route whose resource has the attribute ``policy``.
+
+        Raises:
+            ConfigError: It has none.
+        """
+        policy_of(resource)
+        super().add_route(uri_template, resource, **kwargs)
+
+    def add_sink(self, sink: Callable[..., None], prefix: Any = r"/") -> None:
+        """Add a sink that has the attribute ``policy``; Falcon's middleware skips sinks, so it is checked here.
+
+        Raises:
+            ConfigError: It has none.
+        """
+        policy = policy_of(sink)
+
+        def guarded(req: falcon.Request, resp: falcon.Response, **params: str) -> None:
+            self._gate.require(req, policy)
+            sink(req, resp, **params)
+
+        super().add_sink(guarded, prefix)

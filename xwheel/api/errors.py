@@ -1,0 +1,178 @@
+"""Failures as RFC 9457 problem details: one table from error class to status, and the handlers that use it."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Final
+
+import falcon
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from xwheel.errors import (
+    AuthError,
+    ConflictError,
+    ExecutorUnreachableError,
+    FieldError,
+    NotFoundError,
+    PluginError,
+    StorageError,
+    WireError,
+    XwheelError,
+)
+
+logger = logging.getLogger(__name__)
+
+PROBLEM_TYPE: Final = "application/problem+json"
+TYPE_PREFIX: Final = "urn:xwheel:problem:"
+
+
+class BodyTooLargeError(XwheelError):
+    """The request's body is over the limit.
+
+    Attributes:
+        limit: Bytes that are allowed.
+    """
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"the request body may have at most {limit} bytes")
+        self.limit = limit
+
+
+class MalformedBodyError(XwheelError):
+    """The request's body is not JSON."""
+
+
+class BusyError(XwheelError):
+    """Too many calls of this kind are under way; the same call may succeed a moment later."""
+
+
+class InputError(FieldError):
+    """A field breaks its stated limit.
+
+    Attributes:
+        limit: The limit as data, such as ``{"max_length": 128}``; empty if there is none to state.
+    """
+
+    def __init__(self, field: str, reason: str, limit: Mapping[str, object] | None = None) -> None:
+        super().__init__(field, reason)
+        self.limit = dict(limit or {})
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """The body of every failure of the management API.
+
+    Attributes:
+        type: Stable name of the kind of failure; ``docs/reference/errors.md`` lists them.
+        field: The field, parameter or header at fault; ``body`` for the body as a whole.
+        limit: What the field may hold, as data.
+        incident: Number under which the log of the node has the details.
+    """
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    field: str | UnsetType = UNSET
+    limit: dict[str, object] | UnsetType = UNSET
+    incident: str | UnsetType = UNSET
+
+
+# first match wins, so a subclass stands before its base
+TABLE: Final[tuple[tuple[type[Exception], int, str, str], ...]] = (
+    (AuthError, 401, "unauthorized", "A valid token is needed"),
+    (BodyTooLargeError, 413, "body-too-large", "The body is too large"),
+    (MalformedBodyError, 400, "malformed-body", "The body is not JSON"),
+    (FieldError, 422, "invalid-field", "A field is not acceptable"),
+    (NotFoundError, 404, "not-found", "The object does not exist"),
+    (ConflictError, 409, "conflict", "The object is not in the expected state"),
+    (BusyError, 503, "busy", "Too many calls of this kind"),
+    (StorageError, 503, "storage", "The database cannot do this now"),
+    (ExecutorUnreachableError, 502, "executor-unreachable", "The executor cannot be asked"),
+    (WireError, 502, "executor-refused", "The executor gave no usable answer"),
+    (PluginError, 422, "invalid-field", "A name nobody registered"),
+)
+RETRY_AFTER_S: Final = "1"
+
+
+def problem_of(error: Exception) -> Problem | None:
+    """Return the problem of an error that the table knows; None for one that nobody expected."""
+    for kind, status, slug, title in TABLE:
+        if isinstance(error, kind):
+            # sent: the question may have arrived, the answer did not
+            late = isinstance(error, ExecutorUnreachableError) and error.sent
+            return Problem(
+                type=TYPE_PREFIX + slug,
+                title=title,
+                status=HTTPStatus.GATEWAY_TIMEOUT.value if late else status,
+                detail=str(error),
+                field=_field_of(error),
+                limit=_limit_of(error),
+            )
+    return None
+
+
+def _field_of(error: Exception) -> str | UnsetType:
+    if isinstance(error, FieldError):
+        return error.field
+    if isinstance(error, BodyTooLargeError | MalformedBodyError):
+        return "body"
+    return "Authorization" if isinstance(error, AuthError) else UNSET
+
+
+def _limit_of(error: Exception) -> dict[str, object] | UnsetType:
+    if isinstance(error, BodyTooLargeError):
+        return {"max_bytes": error.limit}
+    return error.limit if isinstance(error, InputError) and error.limit else UNSET
+
+
+def new_incident(req: falcon.Request, error: BaseException) -> str:
+    """Log an error that nobody expected, and return the number under which it was logged."""
+    incident = secrets.token_hex(8)
+    logger.error("incident %s: %s %r failed", incident, req.method, req.path, exc_info=error)
+    return incident
+
+
+def write_problem(resp: falcon.Response, problem: Problem) -> None:
+    """Make a problem the response."""
+    resp.status = problem.status
+    resp.content_type = PROBLEM_TYPE
+    resp.data = msgspec.json.encode(problem)
+
+
+def on_error(req: falcon.Request, resp: falcon.Response, error: Exception, params: object) -> None:
+    """Answer with the problem that the table names; an unexpected error tells the client only its incident."""
+    del params
+    problem = problem_of(error)
+    if problem is None:
+        problem = Problem(
+            type=TYPE_PREFIX + "internal",
+            title="Internal error",
+            status=500,
+            detail="xwheel failed; its log has the details under this incident",
+            incident=new_incident(req, error),
+        )
+    elif problem.status == HTTPStatus.UNAUTHORIZED:
+        resp.set_header("WWW-Authenticate", 'Bearer realm="xwheel"')
+    elif problem.status == HTTPStatus.SERVICE_UNAVAILABLE:
+        resp.set_header("Retry-After", RETRY_AFTER_S)
+    write_problem(resp, problem)
+
+
+def on_http_error(
+    req: falcon.Request, resp: falcon.Response, error: falcon.HTTPError, params: object
+) -> None:
+    """Give Falcon's own refusals, such as an unknown route or a wrong method, the same form."""
+    del params
+    status = HTTPStatus(error.status_code)
+    slug = {404: "unknown-route", 405: "method-not-allowed"}.get(status.value, "bad-request")
+    if error.headers:
+        resp.set_headers(dict(error.headers))
+    detail = error.description or f"{req.method} {req.path[:200]}: {status.phrase.lower()}"
+    write_problem(
+        resp,
+        Problem(type=TYPE_PREFIX + slug, title=status.phrase, status=status.value, detail=detail),
+    )

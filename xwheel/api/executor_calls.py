@@ -1,0 +1,208 @@
+"""XXL-JOB's executor API: registrations and outcomes, answered in its envelope."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+import falcon
+
+from xwheel.api.body import read_body
+from xwheel.api.errors import BodyTooLargeError, new_incident
+from xwheel.api.plaintext import to_plain
+from xwheel.api.resource import ApiParts
+from xwheel.errors import AuthError, NotFoundError, WireError, XwheelError
+from xwheel.model import RegisteredExecutor
+from xwheel.scheduler.complete import Verdict
+from xwheel.scheduler.ports import Outcome
+from xwheel.wire import codec, contract
+from xwheel.wire.batch_codec import refusals_payload
+from xwheel.wire.fields import encode
+from xwheel.wire.messages import BadItem, CallbackItem, RegistryRequest, Response
+
+logger = logging.getLogger(__name__)
+
+CONTEXT_PATH: Final = "xxl-job-admin"
+EXECUTORS: Final = "EXECUTOR"
+MAX_APP_NAME: Final = 64
+OBJECT_GENERATION: Final = 4
+ARRAY_GENERATION: Final = 3
+REPORTED: Final = 5
+"""Items that the message of an answer names; the data names all."""
+
+
+class ExecutorCalls:
+    """A Falcon sink for everything executors call; see the protocol's section 2.
+
+    Args:
+        parts: What it works with.
+    """
+
+    def __init__(self, parts: ApiParts) -> None:
+        self._parts = parts
+        self._calls: dict[str, Callable[[falcon.Request, bytes], Response]] = {
+            contract.REGISTRY: self._register,
+            contract.REGISTRY_REMOVE: self._remove,
+            contract.CALLBACK: self._take_outcomes,
+        }
+
+    def __call__(self, req: falcon.Request, resp: falcon.Response, **params: str) -> None:
+        """Answer one call; failures go to :func:`on_error`."""
+        del params
+        if req.method != "POST":
+            raise WireError(f"{req.method}: every call must be a POST")
+        try:
+            contract.check_token(req.get_header(contract.TOKEN_HEADER), *self._parts.executor_tokens)
+        except AuthError:
+            raise WireError(
+                f"{contract.TOKEN_HEADER}: missing or wrong; it must be the scheduler's executor token"
+            ) from None
+        call = self._calls.get(_uri_of(req.path))
+        if call is None:
+            raise WireError(f"{req.path[:100]}: no such call; known: {', '.join(sorted(self._calls))}")
+        write_envelope(resp, call(req, read_body(req, self._parts.config.max_body_bytes)))
+
+    def _register(self, req: falcon.Request, body: bytes) -> Response:
+        request = codec.decode_registry(body)
+        address = contract.normalise_address(request.address)
+        if request.group != EXECUTORS:
+            return Response(code=contract.OK)  # upstream stores such rows and never reads them
+        _check_words(request)
+        is_newest = req.get_header(contract.APP_NAME_HEADER) is not None
+        facts = RegisteredExecutor(
+            id=0,
+            group_id=0,
+            address=address,
+            registered_as=request.address.strip(),
+            kind="xwheel" if request.instance else "foreign",
+            # xwheel executors send the header too, for schedulers of the fourth generation; they know both paths
+            generation=OBJECT_GENERATION if is_newest else ARRAY_GENERATION,
+            instance=request.instance,
+            boot=request.boot,
+            seen_ms=0,
+            suspect_until_ms=0,
+        )
+        app_name = request.app_name.strip()
+        try:
+            self._parts.registry.register(app_name, facts, self._parts.clock.now_ms())
+        except NotFoundError as error:
+            raise _unknown_group(app_name) from error
+        return Response(code=contract.OK)
+
+    def _remove(self, req: falcon.Request, body: bytes) -> Response:
+        del req
+        request = codec.decode_registry(body)
+        address = contract.normalise_address(request.address)
+        if request.group == EXECUTORS:
+            _check_words(request)
+            app_name = request.app_name.strip()
+            try:
+                self._parts.registry.remove(app_name, address)
+            except NotFoundError as error:
+                raise _unknown_group(app_name) from error
+        return Response(code=contract.OK)
+
+    def _take_outcomes(self, req: falcon.Request, body: bytes) -> Response:
+        del req
+        items, bad = codec.decode_callbacks(body)
+        # committed before the reply: what raises here becomes code 500, and the executor keeps its spool
+        verdicts = self._parts.completer.finish([_outcome(item) for item in items])
+        if not bad and len(verdicts) == len(items) and set(verdicts.values()) <= {Verdict.FINISHED}:
+            return Response(code=contract.OK)
+        report = sorted([*bad, *_judge(items, bad, verdicts)], key=lambda entry: entry.index)
+        return _partly(report, len(items) + len(bad), is_xwheel=any(item.job_id for item in items))
+
+
+def on_error(req: falcon.Request, resp: falcon.Response, error: Exception, params: object) -> None:
+    """Answer a failure in the envelope, with HTTP status 200, or 413 for a body that is too large."""
+    del params
+    if isinstance(error, BodyTooLargeError):
+        resp.status = 413
+        response = Response(code=contract.FAIL, message=f"body: {error}")
+    elif isinstance(error, XwheelError):
+        response = contract.error_response(error)
+        logger.info("%s %r refused: %s", req.method, req.path[:100], error)
+    elif isinstance(error, falcon.HTTPError):
+        response = Response(code=contract.FAIL, message=error.description or error.title)
+    else:
+        incident = new_incident(req, error)
+        response = Response(
+            code=contract.FAIL, message=f"internal error; the scheduler's log has incident {incident}"
+        )
+    write_envelope(resp, response)
+
+
+def write_envelope(resp: falcon.Response, response: Response) -> None:
+    """Make an envelope the response; Python executors insist on the content type."""
+    resp.content_type = falcon.MEDIA_JSON
+    resp.data = codec.encode_response(response)
+
+
+def _uri_of(path: str) -> str:
+    """Return the call that a path names, or nothing; slashes may be doubled and trailing."""
+    parts = [part for part in path.split("/") if part]
+    if parts[:1] == [CONTEXT_PATH]:
+        del parts[0]
+    return parts[1] if len(parts) == 2 and parts[0] == "api" else ""  # noqa: PLR2004
+
+
+def _check_words(request: RegistryRequest) -> None:
+    words = {"registryKey": request.app_name, "instance": request.instance, "boot": request.boot}
+    for name, value in words.items():
+        if not value.isprintable():
+            raise WireError(f"{name}: must not contain control characters")
+    if len(request.app_name.strip()) > MAX_APP_NAME:
+        raise WireError(f"registryKey: must be text of at most {MAX_APP_NAME} characters")
+
+
+def _unknown_group(app_name: str) -> WireError:
+    return WireError(
+        f"registryKey: there is no executor group {app_name!r}; create it in the console or with "
+        "POST /api/v1/groups, the executor's next beat then succeeds"
+    )
+
+
+def _outcome(item: CallbackItem) -> Outcome:
+    return Outcome(
+        run_id=item.run_id,
+        state=item.state,
+        reason=item.reason if item.reason.isprintable() else "",
+        code=item.code,
+        message=item.message if item.job_id else to_plain(item.message),
+    )
+
+
+def _judge(
+    items: Sequence[CallbackItem], bad: Sequence[BadItem], verdicts: dict[int, Verdict]
+) -> Iterable[BadItem]:
+    """Say which readable items changed nothing, at their place in the request."""
+    unreadable = {entry.index for entry in bad}
+    places = (index for index in range(len(items) + len(bad)) if index not in unreadable)
+    seen: set[int] = set()
+    for index, item in zip(places, items, strict=False):
+        verdict = verdicts[item.run_id]
+        if item.run_id in seen:
+            yield BadItem(index=index, run_id=item.run_id, error="logId: occurs before in this request")
+        elif verdict is Verdict.UNKNOWN:
+            yield BadItem(index=index, run_id=item.run_id, error="logId: no run has this id")
+        elif verdict is Verdict.REPEATED:
+            yield BadItem(
+                index=index, run_id=item.run_id, error="logId: this run is not open, what was recorded stands"
+            )
+        seen.add(item.run_id)
+
+
+def _partly(report: Sequence[BadItem], total: int, *, is_xwheel: bool) -> Response:
+    """Accept a request and say which of its items changed nothing; the executor must not send them again."""
+    named = "; ".join(
+        f"item {entry.index} (logId {entry.run_id}): {entry.error}" for entry in report[:REPORTED]
+    )
+    more = f"; and {len(report) - REPORTED} more" if len(report) > REPORTED else ""
+    message = f"{len(report)} of {total} outcomes changed nothing: {named}{more}"
+    logger.warning("callback: %s", message)
+    if is_xwheel:
+        return Response(code=contract.OK, message=message, data=refusals_payload(list(report)))
+    # Java executors cannot parse an answer whose data is anything but text
+    rows = [{"logId": entry.run_id, "code": contract.FAIL, "msg": entry.error} for entry in report]
+    return Response(code=contract.OK, message=message, data=encode(rows).decode())

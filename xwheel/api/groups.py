@@ -1,0 +1,72 @@
+"""Executor groups, and who is alive in them."""
+
+from __future__ import annotations
+
+import falcon
+
+from xwheel.api.body import take_body, take_query
+from xwheel.api.messages import ExecutorView, GroupChange, GroupCreate, GroupView, Page, PageQuery
+from xwheel.api.resource import Resource, reply, view_of
+from xwheel.storage import groups
+
+
+class Groups(Resource):
+    """``/groups``."""
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """List groups by id."""
+        query = take_query(req, PageQuery)
+        with self._db.read() as conn:
+            found = groups.list_groups(conn, after_id=query.after, limit=query.limit + 1)
+        items = [view_of(GroupView, group) for group in found[: query.limit]]
+        reply(resp, Page(items=items, next=items[-1].id if len(found) > query.limit else None))
+
+    def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Create a group."""
+        body = take_body(req, GroupCreate, self._limit)
+        now_ms = self._parts.clock.now_ms()
+        group = self._db.transaction(
+            lambda conn: groups.insert_group(
+                conn, app_name=body.app_name, title=body.title or body.app_name, now_ms=now_ms
+            )
+        )
+        resp.location = f"/api/v1/groups/{group.id}"
+        reply(resp, view_of(GroupView, group), 201)
+
+
+class Group(Resource):
+    """``/groups/{group_id}``."""
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response, group_id: int) -> None:
+        """Return a group."""
+        del req
+        with self._db.read() as conn:
+            group = groups.get_group(conn, group_id)
+        reply(resp, view_of(GroupView, group))
+
+    def on_patch(self, req: falcon.Request, resp: falcon.Response, group_id: int) -> None:
+        """Change a group's title."""
+        body = take_body(req, GroupChange, self._limit)
+        now_ms = self._parts.clock.now_ms()
+        group = self._db.transaction(
+            lambda conn: groups.update_group(conn, group_id, title=body.title, now_ms=now_ms)
+        )
+        reply(resp, view_of(GroupView, group))
+
+    def on_delete(self, req: falcon.Request, resp: falcon.Response, group_id: int) -> None:
+        """Delete a group without jobs."""
+        del req
+        self._db.transaction(lambda conn: groups.delete_group(conn, group_id))
+        resp.status = 204
+
+
+class GroupExecutors(Resource):
+    """``/groups/{group_id}/executors``."""
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response, group_id: int) -> None:
+        """List the live executors of a group, suspects last."""
+        del req
+        with self._db.read() as conn:
+            groups.get_group(conn, group_id)
+        live = self._parts.registry.live(group_id, self._parts.clock.now_ms())
+        reply(resp, Page(items=[view_of(ExecutorView, executor) for executor in live]))

@@ -1,0 +1,107 @@
+"""``/healthz`` and ``/readyz``: public, and therefore short."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final
+
+import falcon
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from xwheel.api.auth import Policy
+from xwheel.clock import Clock
+from xwheel.storage import migrate
+from xwheel.storage.engine import Database
+
+logger = logging.getLogger(__name__)
+
+CACHE_MS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthReport:
+    """What a node knows of itself without asking the database.
+
+    Attributes:
+        stale_loops: Names of loops whose last good step is too long ago.
+        holds_leases: Whether the node holds the leases it should.
+    """
+
+    stale_loops: Sequence[str] = ()
+    holds_leases: bool = True
+
+
+class HealthView(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer: ``ok`` or ``failing``, and then what fails."""
+
+    status: str
+    failing: list[str] | UnsetType = UNSET
+
+
+class Healthz:
+    """Whether the process and its loops live; asks no database, so a slow one does not get the node killed.
+
+    Args:
+        report: What the node knows of itself.
+    """
+
+    policy = Policy.PUBLIC
+
+    def __init__(self, report: Callable[[], HealthReport]) -> None:
+        self._report = report
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Answer 200, or 503 with the names of the loops that stand still."""
+        del req
+        _answer(resp, list(self._report().stale_loops))
+
+
+class Readyz:
+    """Whether the node can work: it holds its leases, the database answers, the schema is right.
+
+    Args:
+        report: What the node knows of itself.
+        db: The database, asked at most once a second whoever calls.
+        clock: Where time comes from.
+    """
+
+    policy = Policy.PUBLIC
+
+    def __init__(self, report: Callable[[], HealthReport], db: Database, clock: Clock) -> None:
+        self._report = report
+        self._db = db
+        self._clock = clock
+        self._head = migrate.head_revision()
+        self._lock = threading.Lock()
+        self._failing: list[str] = []
+        self._asked_ms: int | None = None
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Answer 200, or 503 with what is missing: ``leases``, ``database`` or ``schema``."""
+        del req
+        leases = [] if self._report().holds_leases else ["leases"]
+        _answer(resp, leases + self._ask_database())
+
+    def _ask_database(self) -> list[str]:
+        with self._lock:
+            now_ms = self._clock.monotonic_ms()
+            if self._asked_ms is None or now_ms - self._asked_ms >= CACHE_MS:
+                try:
+                    right = migrate.current_revision(self._db) == self._head
+                    self._failing = [] if right else ["schema"]
+                except Exception:
+                    logger.warning("the database does not answer the readiness check", exc_info=True)
+                    self._failing = ["database"]
+                self._asked_ms = now_ms
+            return self._failing
+
+
+def _answer(resp: falcon.Response, failing: list[str]) -> None:
+    resp.status = HTTPStatus.SERVICE_UNAVAILABLE if failing else HTTPStatus.OK
+    view = HealthView(status="failing", failing=failing) if failing else HealthView(status="ok")
+    resp.data = msgspec.json.encode(view)

@@ -1,0 +1,94 @@
+"""What the resources of the management API share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import falcon
+import msgspec
+
+from xwheel.api.auth import Policy
+from xwheel.api.health import HealthReport
+from xwheel.clock import Clock
+from xwheel.config import ApiSection
+from xwheel.errors import FieldError, NotFoundError
+from xwheel.model import Run
+from xwheel.scheduler.complete import Completer
+from xwheel.scheduler.manage import JobManager
+from xwheel.scheduler.registry import ExecutorRegistry
+from xwheel.storage.engine import Database
+from xwheel.wire.messages import LogData
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiParts:
+    """What both applications work with.
+
+    Attributes:
+        config: Limits and threads.
+        executor_tokens: Tokens that executors may use; two while one is being replaced.
+        health: What the node knows of itself; must not wait for anything.
+        fetch_log: Reads a run's log from a line on at the executor that has it.
+    """
+
+    db: Database
+    clock: Clock
+    config: ApiSection
+    manager: JobManager
+    registry: ExecutorRegistry
+    completer: Completer
+    executor_tokens: Sequence[str]
+    health: Callable[[], HealthReport]
+    fetch_log: Callable[[Run, int], LogData]
+
+
+class Resource:
+    """A resource that needs a management token.
+
+    Args:
+        parts: What it works with.
+    """
+
+    policy = Policy.TOKEN
+
+    def __init__(self, parts: ApiParts) -> None:
+        self._parts = parts
+        self._db = parts.db
+        self._limit = parts.config.max_body_bytes
+
+
+def reply(resp: falcon.Response, view: msgspec.Struct, status: int = 200) -> None:
+    """Make a message the response."""
+    resp.status = status
+    resp.data = msgspec.json.encode(view)
+
+
+def view_of(kind: type[T], record: object) -> T:
+    """Return what clients see of a record: the fields that the view names."""
+    return msgspec.convert(record, kind, from_attributes=True)
+
+
+def changes_of(message: msgspec.Struct) -> dict[str, Any]:
+    """Return the fields of a message that the client gave or that have a default, as plain values."""
+    plain: dict[str, Any] = msgspec.to_builtins(message)
+    return plain
+
+
+@contextmanager
+def naming(field: str, kind: str) -> Iterator[None]:
+    """Blame a field of the body if the object that it refers to is not there.
+
+    Raises:
+        FieldError: Instead of the NotFoundError of an object of this kind.
+    """
+    try:
+        yield
+    except NotFoundError as error:
+        if error.kind != kind:
+            raise
+        raise FieldError(field, str(error)) from error
