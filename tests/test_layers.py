@@ -22,7 +22,7 @@ LAYERS = {
     3: {"storage", "builtin"},
     4: {"scheduler", "executor"},
     5: {"api", "console"},
-    6: {"server", "cli", "testing", "quickstart", "__main__"},
+    6: {"server", "node", "cli", "testing", "quickstart", "__main__"},
 }
 LAYER_OF = {room: layer for layer, rooms in LAYERS.items() for room in rooms}
 

@@ -67,7 +67,7 @@ def server(
     executor_port: Annotated[int | None, typer.Option(help="Port of the executor API.")] = None,
 ) -> None:
     """Run a scheduler node until SIGTERM or Ctrl-C, then drain."""
-    from xwheel.server import Node
+    from xwheel.node import Node
 
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
     config = _config(config_path, url, api={"port": port, "executor_port": executor_port})

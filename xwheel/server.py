@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
 from xwheel import ring
 from xwheel.clock import Clock, OffsetFilter, SystemClock
-from xwheel.config import Config, check_secret
-from xwheel.errors import ConfigError
+from xwheel.config import Config
+from xwheel.errors import RouteError
 from xwheel.model import Job, RegisteredExecutor
 from xwheel.plugin.manager import Plugins
 from xwheel.scheduler.adopt import AdoptLoop
@@ -34,7 +34,6 @@ from xwheel.scheduler.route import route
 from xwheel.scheduler.timekeeper import Timekeeper
 from xwheel.scheduler.trigger_pool import TriggerPool
 from xwheel.service import Service
-from xwheel.storage import migrate, settings
 from xwheel.storage.engine import Database
 from xwheel.storage.ids import RunIds
 from xwheel.wire.http import MultiClient
@@ -42,7 +41,6 @@ from xwheel.wire.http import MultiClient
 logger = logging.getLogger(__name__)
 
 ANSWER_GRACE_MS: Final = 2000
-EXECUTOR_TOKEN: Final = "executor_token"  # noqa: S105 - a name, not the secret
 DRAIN_S: Final = 15
 
 
@@ -233,16 +231,14 @@ class Scheduler:
         self.lease.release()
         return all([*planning, *ended])
 
-    def is_held(self, run_id: int) -> bool:
-        """Tell whether memory has a run: ring, waiting line or lane."""
-        return self._is_held(run_id)
-
     def _is_held(self, run_id: int) -> bool:
         return self.ring_loop.is_held(run_id) or any(lane.is_sending(run_id) for lane in self.lanes.values())
 
     def _route(self, job: Job, executors: Sequence[RegisteredExecutor]) -> Sequence[RegisteredExecutor]:
         def nobody(address: str) -> bool:
-            raise ConfigError(f"router {job.route_strategy} asks {address}, but declares that it does not")
+            raise RouteError(
+                f"router {job.route_strategy} asks {address}, which no router may do on the tick thread"
+            )
 
         return route(job, executors, self.plugins.routers, beat=nobody, idle_beat=nobody)
 
@@ -252,38 +248,3 @@ class Scheduler:
     def _wake_planning(self) -> None:
         self._bells["claiming"].set()
         self._bells["adopting"].set()
-
-
-def open_database(config: Config, *, create: bool = True) -> Database:
-    """Open the database and make sure that its schema fits.
-
-    Args:
-        config: The settings.
-        create: Create the tables of an empty SQLite database.
-
-    Raises:
-        SchemaError: The schema is older, newer or foreign.
-    """
-    db = Database(config.database.url, pool_size=config.database.pool_size)
-    if create and db.backend == "sqlite" and migrate.current_revision(db) is None:
-        migrate.upgrade(db)
-    migrate.check_schema(db)
-    return db
-
-
-def executor_token(config: Config, db: Database, announce: Callable[[str], None]) -> str:
-    """Return the token shared with executors; the first start makes one, keeps it and announces it once.
-
-    Raises:
-        ConfigError: The configured one is well known or too short.
-    """
-    if config.api.executor_token is not None:
-        return check_secret("api.executor_token", config.api.executor_token.get_secret_value())
-    with db.read() as conn:
-        kept = settings.find_setting(conn, EXECUTOR_TOKEN)
-    if kept is not None:
-        return check_secret("the executor token in the database", kept)
-    made = secrets.token_urlsafe(32)
-    db.transaction(lambda conn: settings.insert_setting(conn, EXECUTOR_TOKEN, made))
-    announce(f"executor token (shown once): {made}")
-    return made

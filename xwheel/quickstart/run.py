@@ -24,12 +24,12 @@ from rich.live import Live
 from xwheel.clock import SystemClock
 from xwheel.config import build_config
 from xwheel.errors import XwheelError
+from xwheel.node import open_database
 from xwheel.quickstart.handlers import EXECUTIONS_VARIABLE
 from xwheel.quickstart.jobs import APP_NAME, definition, demo_jobs
 from xwheel.quickstart.processes import Child, free_port
 from xwheel.quickstart.verify import SHOWN, Report, verify
 from xwheel.quickstart.view import Board
-from xwheel.server import open_database
 from xwheel.storage import migrate, settings
 from xwheel.storage.engine import Database
 from xwheel.wire.rest import RestClient

@@ -84,11 +84,11 @@ class RingLoop:
 
     def drain(self) -> list[int]:
         """Forget everything and return the ids; the rows stay planned for whoever comes next."""
+        self._take_inbox()
         ids = list(self._held)
         self._ring.drain()
         self._held.clear()
         self._waiting.clear()
-        self._inbox.clear()
         return ids
 
     def _take_inbox(self) -> None:

@@ -51,7 +51,7 @@ def check_schema(db: Database) -> None:
         return
     if current is None:
         with db.read() as conn:
-            tables = inspect(conn).get_table_names()
+            tables = set(inspect(conn).get_table_names()) - {"alembic_version"}
         if tables:
             raise SchemaError(
                 f"the database holds foreign tables ({', '.join(sorted(tables)[:3])}, ...): name an empty one"

@@ -41,6 +41,7 @@ class RestClient:
         body: Mapping[str, Any] | None = None,
         *,
         params: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> Any:
         """Make one call and return the decoded answer; None if it has no body.
 

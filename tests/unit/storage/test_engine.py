@@ -1,0 +1,165 @@
+"""Writers take turns, lost races are repeated, and the schema is what the node needs."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy.exc import OperationalError
+
+from tests.support.rows import make_run
+from xwheel.errors import ConfigError, DuplicateError, SchemaError, StorageError
+from xwheel.model import RunState
+from xwheel.storage import migrate, runs
+from xwheel.storage.bulk import update_many
+from xwheel.storage.engine import ATTEMPTS, Connection, Database, FairLock
+from xwheel.storage.ids import BLOCK, RunIds
+from xwheel.storage.tables import metadata, run
+
+
+def test_the_lock_serves_in_order_of_arrival() -> None:
+    lock, order, threads = FairLock(), [], []
+    with lock:
+        for number in range(5):
+            queued = len(lock._waiters)
+            thread = threading.Thread(target=lambda n=number: _enter(lock, order, n))
+            thread.start()
+            threads.append(thread)
+            while len(lock._waiters) == queued:
+                threading.Event().wait(0.001)
+        assert order == []
+    for thread in threads:
+        thread.join(5)
+    assert order == [0, 1, 2, 3, 4]
+
+
+def _enter(lock: FairLock, order: list[int], number: int) -> None:
+    with lock:
+        order.append(number)
+
+
+def test_a_lost_race_is_repeated_and_counted(db: Database) -> None:
+    tries: list[int] = []
+
+    def work(conn: Connection) -> str:
+        tries.append(1)
+        runs.insert_runs(conn, [make_run(len(tries))])
+        if len(tries) < 3:
+            raise OperationalError("UPDATE", {}, Exception("database is locked"))
+        return "done"
+
+    assert db.transaction(work) == "done"
+    assert db.deadlocks == 2
+    with db.read() as conn:
+        assert [item.id for item in runs.list_runs(conn)] == [3]
+
+
+def test_a_race_lost_too_often_is_an_error(db: Database) -> None:
+    def work(conn: Connection) -> None:
+        raise OperationalError("UPDATE", {}, Exception("database is locked"))
+
+    with pytest.raises(StorageError, match=f"{ATTEMPTS} times"):
+        db.transaction(work)
+
+
+def test_other_failures_are_not_repeated(db: Database) -> None:
+    db.transaction(lambda conn: runs.insert_runs(conn, [make_run(1)]))
+    with pytest.raises(DuplicateError):
+        db.transaction(lambda conn: runs.insert_runs(conn, [make_run(2), make_run(1)]))
+    assert db.deadlocks == 0
+    with db.read() as conn:
+        assert [item.id for item in runs.list_runs(conn)] == [1]
+
+
+def test_writers_of_two_processes_wait_for_each_other(db: Database) -> None:
+    other = Database(str(db.engine.url))
+    errors: list[BaseException] = []
+
+    def write(target: Database, first: int) -> None:
+        try:
+            for number in range(20):
+                target.transaction(lambda conn, n=first + number: runs.insert_runs(conn, [make_run(n)]))
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=write, args=item) for item in ((db, 100), (db, 200), (other, 300))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    other.close()
+    assert errors == []
+    with db.read() as conn:
+        assert len(runs.list_runs(conn)) == 60
+
+
+def test_sqlite_is_durable(db: Database) -> None:
+    with db.read() as conn:
+        assert conn.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+        assert conn.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "nonsense", "sqlite:///:memory:", "oracle+nothing://x/y"])
+def test_an_impossible_url_names_the_setting(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"database\.url"):
+        Database(url)
+
+
+def test_bulk_update_guards_the_previous_state(db: Database) -> None:
+    rows = [make_run(1), make_run(2, state=RunState.RUNNING), make_run(3)]
+    db.transaction(lambda conn: runs.insert_runs(conn, rows))
+    values = [(1, "a", None), (2, "b", None), (3, "c'; DROP TABLE run", True)]
+
+    changed = db.transaction(
+        lambda conn: update_many(conn, run, ("message", "open_partition"), values, state=RunState.PLANNED)
+    )
+
+    assert changed == 2
+    with db.read() as conn:
+        assert {item.id: item.message for item in runs.list_runs(conn)} == {
+            1: "a",
+            2: "",
+            3: "c'; DROP TABLE run",
+        }
+
+
+def test_run_ids_come_in_blocks_and_never_twice(db: Database) -> None:
+    first, second = RunIds(db), RunIds(db)
+    for source in (first, second):
+        source.ensure(BLOCK // 2)
+    taken = [*first.take(3), *second.take(3), *first.take(3)]
+    assert len(set(taken)) == 9
+    with pytest.raises(StorageError, match="ensured"):
+        first.take(BLOCK)
+
+
+def test_the_migrations_make_what_the_tables_say(db: Database) -> None:
+    with db.read() as conn:
+        assert compare_metadata(MigrationContext.configure(conn), metadata) == []
+
+
+def test_migrations_go_down_and_up_again(db: Database) -> None:
+    migrate.check_schema(db)
+    migrate.downgrade(db, "base")
+    with pytest.raises(SchemaError, match="xwheel db upgrade"):
+        migrate.check_schema(db)
+    migrate.upgrade(db)
+    migrate.check_schema(db)
+    with db.read() as conn:
+        assert conn.exec_driver_sql("SELECT count(*) FROM partition_lease").scalar() == 64
+
+
+def test_a_newer_and_a_foreign_schema_are_refused(db: Database, tmp_path: Path) -> None:
+    with db.write() as conn:
+        conn.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(SchemaError, match="newer xwheel"):
+        migrate.check_schema(db)
+    foreign = Database(f"sqlite:///{tmp_path / 'foreign.db'}")
+    with foreign.write() as conn:
+        conn.exec_driver_sql("CREATE TABLE cakes (id INTEGER)")
+    with pytest.raises(SchemaError, match="cakes"):
+        migrate.check_schema(foreign)
+    foreign.close()

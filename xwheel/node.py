@@ -1,0 +1,190 @@
+"""A scheduler process: the pipeline, its two listeners, and the secrets between them and the world."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from xwheel.api.app import executor_app, management_app
+from xwheel.api.health import HealthReport
+from xwheel.api.resource import ApiParts
+from xwheel.config import Config, check_secret
+from xwheel.errors import ConflictError
+from xwheel.listener import Listener
+from xwheel.model import Run
+from xwheel.plugin.manager import load_plugins
+from xwheel.server import Scheduler
+from xwheel.storage import migrate, settings
+from xwheel.storage.engine import Database
+from xwheel.wire import codec, contract
+from xwheel.wire.http import post
+from xwheel.wire.messages import LogData, LogRequest
+
+logger = logging.getLogger(__name__)
+
+EXECUTOR_TOKEN: Final = "executor_token"  # noqa: S105 - a name, not the secret
+FIRST_ADMIN: Final = "first"
+
+
+class Node:
+    """One scheduler process.
+
+    Args:
+        config: The settings.
+        announce: Told secrets that were made just now; they are never shown again.
+
+    Raises:
+        ConfigError: A setting cannot be used.
+        SchemaError: The database's schema is not this version's.
+        PluginError: A plugin cannot be loaded.
+    """
+
+    def __init__(self, config: Config, announce: Callable[[str], None]) -> None:
+        self._config = config
+        plugins = load_plugins(config)
+        self._db = open_database(config)
+        token = executor_token(config, self._db, announce)
+        self.scheduler = Scheduler(config, self._db, plugins, token)
+        ensure_management_token(self._db, self.scheduler.clock.now_ms(), announce)
+        parts = ApiParts(
+            db=self._db,
+            clock=self.scheduler.clock,
+            config=config.api,
+            manager=self.scheduler.manager,
+            registry=self.scheduler.registry,
+            completer=self.scheduler.completer,
+            executor_tokens=[token],
+            health=self.health,
+            fetch_log=LogFetcher(token, config.trigger.send_timeout_ms / 1000).fetch,
+        )
+        api = config.api
+        self.management = Listener(
+            "api",
+            management_app(parts),
+            host=api.host,
+            port=api.port,
+            threads=api.threads,
+            max_body_bytes=api.max_body_bytes,
+        )
+        self.executors = Listener(
+            "executor-api",
+            executor_app(parts),
+            host=api.executor_host,
+            port=api.executor_port,
+            threads=api.executor_threads,
+            max_body_bytes=api.max_body_bytes,
+        )
+
+    def start(self) -> None:
+        """Take the leases, start the loops, listen.
+
+        Raises:
+            LockError: Another scheduler has the database.
+        """
+        self.scheduler.start()
+        for listener in (self.executors, self.management):
+            listener.start()
+        logger.info("management API on %s:%d", self.management.host, self.management.port)
+        logger.info("executor API on %s:%d", self.executors.host, self.executors.port)
+        if self._config.api.port_file is not None:
+            write_ports(
+                self._config.api.port_file, api=self.management.port, executor_api=self.executors.port
+            )
+
+    def stop(self) -> bool:
+        """Drain the pipeline while callbacks are still taken, then stop listening; tell whether all ended in time."""
+        drained = self.scheduler.stop()
+        for listener in (self.management, self.executors):
+            listener.stop()
+        self._db.close()
+        logger.info("stopped, %s", "drained" if drained else "not everything ended in time")
+        return drained
+
+    def health(self) -> HealthReport:
+        """Return what the node knows of itself."""
+        stale = [service.name for service in self.scheduler.services if not service.is_healthy()]
+        return HealthReport(stale_loops=stale, holds_leases=self.scheduler.lease.may_act())
+
+
+class LogFetcher:
+    """Reads run logs at the executors that have them; addresses come from the run's row, never from a request.
+
+    Args:
+        token: The token shared with executors.
+        timeout_s: Time limit of a call in seconds.
+    """
+
+    def __init__(self, token: str, timeout_s: float) -> None:
+        self._token = token
+        self._timeout_s = timeout_s
+
+    def fetch(self, run: Run, from_line: int) -> LogData:
+        """Return a piece of a run's log.
+
+        Raises:
+            ConflictError: The run was never sent, so there is no log.
+            WireError: The executor cannot be reached or refuses.
+        """
+        if run.address is None:
+            raise ConflictError(f"run {run.id} was never sent to an executor, so it has no log")
+        request = LogRequest(run_id=run.id, created_ms=run.created_ms, from_line=from_line)
+        url = contract.join_url(run.address, contract.LOG)
+        response = post(url, codec.encode_log_request(request), token=self._token, timeout_s=self._timeout_s)
+        return codec.read_log_data(response.data)
+
+
+def write_ports(path: Path, **ports: int) -> None:
+    """Write the ports as JSON, all at once: a reader sees the whole file or none."""
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    draft.write_text(json.dumps(ports), encoding="utf-8")
+    draft.replace(path)
+
+
+def ensure_management_token(db: Database, now_ms: int, announce: Callable[[str], None]) -> None:
+    """Make the first management token if there is none, and announce it once."""
+    with db.read() as conn:
+        if settings.list_token_digests(conn):
+            return
+    made = secrets.token_urlsafe(32)
+    db.transaction(lambda conn: settings.insert_token(conn, FIRST_ADMIN, made, now_ms))
+    announce(f"management token (shown once): {made}")
+
+
+def open_database(config: Config, *, create: bool = True) -> Database:
+    """Open the database and make sure that its schema fits.
+
+    Args:
+        config: The settings.
+        create: Create the tables of an empty SQLite database.
+
+    Raises:
+        SchemaError: The schema is older, newer or foreign.
+    """
+    db = Database(config.database.url, pool_size=config.database.pool_size)
+    if create and db.backend == "sqlite" and migrate.current_revision(db) is None:
+        migrate.upgrade(db)
+    migrate.check_schema(db)
+    return db
+
+
+def executor_token(config: Config, db: Database, announce: Callable[[str], None]) -> str:
+    """Return the token shared with executors; the first start makes one, keeps it and announces it once.
+
+    Raises:
+        ConfigError: The configured one is well known or too short.
+    """
+    if config.api.executor_token is not None:
+        return check_secret("api.executor_token", config.api.executor_token.get_secret_value())
+    with db.read() as conn:
+        kept = settings.find_setting(conn, EXECUTOR_TOKEN)
+    if kept is not None:
+        return check_secret("the executor token in the database", kept)
+    made = secrets.token_urlsafe(32)
+    db.transaction(lambda conn: settings.insert_setting(conn, EXECUTOR_TOKEN, made))
+    announce(f"executor token (shown once): {made}")
+    return made
