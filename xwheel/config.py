@@ -119,6 +119,16 @@ class ExecutorSection(Section):
     threads: int = Field(8, ge=1, le=256, description="Threads that answer the scheduler.")
     workers: int = Field(64, ge=1, le=10_000, description="Handlers that may run at once.")
     queue_limit: int = Field(1000, ge=1, description="Waiting runs per job; more are refused.")
+    waiting_limit: int = Field(20_000, ge=1, description="Waiting runs of all jobs; more are refused.")
+    kill_grace_s: float = Field(
+        2, gt=0, le=600, description="Seconds between asking a handler to end and forcing it."
+    )
+    stop_timeout_s: float = Field(
+        30, ge=0, le=86_400, description="Seconds that accepted runs get to finish when the executor stops."
+    )
+    labels: dict[str, str] = Field(
+        default_factory=dict, description="Free labels that the scheduler shows and routers may use."
+    )
     beat_s: float = Field(30, gt=0, le=300, description="Seconds between registry beats.")
     log_retention_days: int = Field(
         30, ge=0, description="Run logs older than this are deleted; 0 keeps all."

@@ -1,0 +1,25 @@
+"""The glue type BEAN: the job names a function that the executor registered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from xwheel.config import Config
+from xwheel.plugin import GlueRequest, HandlerLookup, hookimpl
+
+
+class BeanGlue:
+    """Finds the handler by its name; the source is ignored."""
+
+    name = "BEAN"
+
+    def build(self, request: GlueRequest, handlers: HandlerLookup) -> Callable[..., object]:
+        """Return the function; raises :class:`~xwheel.errors.HandlerNotFoundError` if nobody registered it."""
+        return handlers.get(request.handler)
+
+
+@hookimpl
+def xwheel_register_glue_types(config: Config) -> Iterable[BeanGlue]:
+    """Register BEAN."""
+    del config
+    return [BeanGlue()]

@@ -1,0 +1,36 @@
+"""The executor SDK: mark functions with ``@job`` and run them for a scheduler.
+
+```python
+from xwheel.executor import Executor, JobContext, job
+
+@job("greet")
+def greet(ctx: JobContext) -> str:
+    ctx.log(f"hello {ctx.param}")
+    return "done"
+
+if __name__ == "__main__":
+    Executor(load_config(), handlers=[greet]).run_forever()
+```
+
+``Executor`` is loaded when it is first asked for, so that a process handler's child starts without it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xwheel.executor.context import JobContext, current_job
+from xwheel.executor.handlers import job, load_handlers
+
+if TYPE_CHECKING:
+    from xwheel.executor.executor import Executor
+
+__all__ = ["Executor", "JobContext", "current_job", "job", "load_handlers"]
+
+
+def __getattr__(name: str) -> object:
+    if name == "Executor":
+        from xwheel.executor.executor import Executor
+
+        return Executor
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

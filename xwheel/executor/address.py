@@ -1,0 +1,53 @@
+"""Finds the base URL under which schedulers can reach this executor."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from xwheel.errors import ConfigError, WireError
+from xwheel.wire.contract import normalise_address
+
+ANY_HOST = frozenset({"", "0.0.0.0", "::", "*"})  # noqa: S104 -- compared, not bound
+
+
+def advertised_address(configured: str, host: str, port: int, admin_addresses: Sequence[str]) -> str:
+    """Return the base URL to register, with the trailing slash that Java executors send.
+
+    Args:
+        configured: The setting; wins if it is not empty.
+        host: Bind address.
+        port: Bound port.
+        admin_addresses: Schedulers; which local address leads there is the best guess in containers, where the host
+            name often resolves to something that only the container knows.
+
+    Raises:
+        ConfigError: The configured address is no http(s) base URL.
+    """
+    if configured:
+        try:
+            return normalise_address(configured, "executor.address") + "/"
+        except WireError as error:
+            raise ConfigError(str(error)) from None
+    if host in ANY_HOST:
+        host = _address_towards(admin_addresses) or socket.gethostname()
+    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+
+
+def _address_towards(admin_addresses: Sequence[str]) -> str:
+    """Return the local address that the system would use to reach a scheduler; sends nothing."""
+    for address in admin_addresses:
+        parts = urlsplit(address)
+        try:
+            found = socket.getaddrinfo(parts.hostname, parts.port or 80, type=socket.SOCK_DGRAM)
+        except (OSError, ValueError):
+            continue
+        for family, kind, _, _, target in found:
+            try:
+                with socket.socket(family, kind) as probe:
+                    probe.connect(target)
+                    return str(probe.getsockname()[0])
+            except OSError:
+                continue
+    return ""

@@ -1,0 +1,105 @@
+"""Sends what handlers print and log to the log of their run, and everything else where it went before."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+import threading
+from typing import Final, TextIO
+
+from xwheel.executor.context import CURRENT
+
+
+class _Stream:
+    """Stands in for ``sys.stdout``: inside a run it writes to the run's log, elsewhere to the original."""
+
+    def __init__(self, original: TextIO) -> None:
+        self.original = original
+
+    def write(self, text: str) -> int:
+        """Write text; return its length."""
+        context = CURRENT.get(None)
+        if context is None:
+            return self.original.write(text)
+        context.sink.raw(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush the original; run logs flush themselves."""
+        self.original.flush()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.original, name)
+
+
+class _Handler(logging.Handler):
+    """Writes records of a run into its log; shows others on stderr if nobody else would."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+        self.alone = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one record."""
+        context = CURRENT.get(None)
+        try:
+            if context is not None:
+                context.sink.line(self.format(record))
+            elif self.alone and record.levelno >= logging.WARNING and logging.lastResort is not None:
+                logging.lastResort.handle(record)
+        except Exception:
+            self.handleError(record)
+
+
+class Capture:
+    """Takes over ``sys.stdout``, ``sys.stderr`` and the root logger while at least one executor runs.
+
+    Threads that a handler starts by itself have no current run, so what they print goes where it always went. If
+    nobody configured logging, the root level is INFO while the capture lasts.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._streams: dict[str, _Stream] = {}
+        self._handler = _Handler()
+        self._level: int | None = None
+
+    def install(self) -> None:
+        """Begin, unless another executor of this process began already."""
+        with self._lock:
+            self._users += 1
+            if self._users > 1:
+                return
+            for name in ("stdout", "stderr"):
+                stream = self._streams[name] = _Stream(getattr(sys, name))
+                setattr(sys, name, stream)
+            root = logging.getLogger()
+            self._handler.alone = not root.handlers
+            if self._handler.alone and root.level == logging.WARNING:
+                self._level = root.level
+                root.setLevel(logging.INFO)
+            root.addHandler(self._handler)
+
+    def remove(self) -> None:
+        """End, if the last executor of this process ended."""
+        with self._lock:
+            self._users -= 1
+            if self._users:
+                return
+            for name, stream in self._streams.items():
+                # somebody may have put another stream in front of ours meanwhile; then it stays
+                if getattr(sys, name) is stream:
+                    setattr(sys, name, stream.original)
+            root = logging.getLogger()
+            with contextlib.suppress(ValueError):
+                root.removeHandler(self._handler)
+            if self._level is not None:
+                root.setLevel(self._level)
+                self._level = None
+
+
+CAPTURE: Final = Capture()
+"""One for the process, since there is one ``sys.stdout``."""

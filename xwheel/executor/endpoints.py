@@ -1,0 +1,200 @@
+"""What the scheduler may ask an executor: one function per path, from bytes to an envelope, free of any framework."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from xwheel.errors import AuthError, ExecutorError, WireError, XwheelError
+from xwheel.executor.handlers import Handler, HandlerRegistry, handler_of
+from xwheel.executor.journal import Journal
+from xwheel.executor.run_log import RunLogs
+from xwheel.executor.worker import Workers
+from xwheel.plugin.contracts import GlueRequest, GlueType
+from xwheel.wire import contract
+from xwheel.wire.batch_codec import batch_payload, decode_batch, decode_states, state_payload
+from xwheel.wire.codec import (
+    decode_idle_beat,
+    decode_kill,
+    decode_log_request,
+    decode_trigger,
+    log_payload,
+)
+from xwheel.wire.contract import OK, check_token, error_response
+from xwheel.wire.messages import (
+    BatchAnswer,
+    BatchReply,
+    LogData,
+    Response,
+    StateReply,
+    TriggerRequest,
+)
+
+logger = logging.getLogger(__name__)
+
+SUCCESS: Final = Response(code=OK)
+
+
+class Endpoints:
+    """Answers calls; one object serves all threads.
+
+    Args:
+        token: What callers must show.
+        glue_types: Glue types by name.
+    """
+
+    def __init__(
+        self,
+        *,
+        token: str,
+        app_name: str,
+        workers: Workers,
+        journal: Journal,
+        logs: RunLogs,
+        handlers: HandlerRegistry,
+        glue_types: Mapping[str, GlueType],
+    ) -> None:
+        self._token = token
+        self._app_name = app_name
+        self._workers = workers
+        self._journal = journal
+        self._logs = logs
+        self._handlers = handlers
+        self._glue_types = glue_types
+        self._routes: Mapping[str, Callable[[bytes], Response]] = {
+            contract.BEAT: self._beat,
+            contract.IDLE_BEAT: self._idle_beat,
+            contract.RUN: self._run,
+            contract.TRIGGER: self._run,
+            contract.KILL: self._kill,
+            contract.LOG: self._log,
+            contract.RUN_BATCH: self._run_batch,
+            contract.RUN_STATE: self._run_state,
+        }
+
+    def answer(
+        self, method: str, path: str, token: str | None, app_name: str | None, read: Callable[[], bytes]
+    ) -> Response:
+        """Answer one call; never raises.
+
+        Args:
+            method: HTTP method.
+            path: Exact path.
+            token: Value of the token header.
+            app_name: Value of the app name header; if there is one it must be ours.
+            read: Reads the body; called only once the caller is known.
+        """
+        try:
+            if method != "POST":
+                raise WireError(contract.TEXT_POST_ONLY)
+            if path in ("", "/"):
+                raise WireError(contract.TEXT_NO_URI)
+            check_token(token, self._token)
+            if app_name and app_name != self._app_name:
+                raise AuthError(f"the call is for {app_name!r}")
+            route = self._routes.get(path)
+            if route is None:
+                raise WireError(contract.TEXT_NOT_FOUND.format(path[: contract.MAX_URL]))
+            return route(read())
+        except XwheelError as error:
+            return error_response(error)
+        except Exception as error:
+            logger.exception("call to %s", path)
+            return error_response(error)
+
+    def _beat(self, _body: bytes) -> Response:
+        return SUCCESS
+
+    def _idle_beat(self, body: bytes) -> Response:
+        if self._workers.lanes.has(decode_idle_beat(body).job_id):
+            raise ExecutorError(contract.TEXT_BUSY)
+        return SUCCESS
+
+    def _run(self, body: bytes) -> Response:
+        request = decode_trigger(body)
+        if request.instance:
+            self._check_instance(request.instance)
+        (problem,) = self._workers.accept([(request, self._build(request))])
+        return SUCCESS if problem is None else error_response(problem)
+
+    def _run_batch(self, body: bytes) -> Response:
+        instance, requests, bad = decode_batch(body)
+        self._check_instance(instance)
+        answers = [
+            BatchAnswer(run_id=item.run_id, code=contract.FAIL, message=item.error)
+            for item in bad
+            if item.run_id
+        ]
+        ready: list[tuple[TriggerRequest, Handler]] = []
+        for request in requests:
+            try:
+                if request.instance:
+                    self._check_instance(request.instance)
+                ready.append((request, self._build(request)))
+            except XwheelError as error:
+                answers.append(_batch_answer(request, error))
+        problems = self._workers.accept(ready)
+        answers += [_batch_answer(ready[index][0], problem) for index, problem in enumerate(problems)]
+        reply = BatchReply(instance=self._journal.instance, boot=self._journal.boot, answers=answers)
+        return Response(code=OK, data=batch_payload(reply))
+
+    def _run_state(self, body: bytes) -> Response:
+        request = decode_states(body)
+        self._check_instance(request.instance)
+        reply = StateReply(
+            instance=self._journal.instance,
+            boot=self._journal.boot,
+            answers=self._journal.lookup(request.keys),
+        )
+        return Response(code=OK, data=state_payload(reply))
+
+    def _kill(self, body: bytes) -> Response:
+        request = decode_kill(body)
+        if self._workers.kill(request.job_id, request.run_id):
+            return SUCCESS
+        return Response(code=OK, data=contract.TEXT_NOTHING_TO_KILL)
+
+    def _log(self, body: bytes) -> Response:
+        request = decode_log_request(body)
+        # asked before reading: a run that ends in between has its last lines in the file, and is only asked again
+        live = self._journal.is_open(request.run_id)
+        data = self._logs.read(request.run_id, request.created_ms, request.from_line, live=bool(live))
+        if data is None:
+            text = contract.TEXT_NO_LOG if live is None else ""
+            last = 0 if live is None else request.from_line - 1
+            data = LogData(from_line=request.from_line, to_line=last, content=text, is_end=not live)
+        return Response(code=OK, data=log_payload(data))
+
+    def _check_instance(self, instance: str) -> None:
+        if instance != self._journal.instance:
+            raise ExecutorError(
+                f"this is executor instance {self._journal.instance}, the call is for {instance or 'none'}"
+            )
+
+    def _build(self, request: TriggerRequest) -> Handler:
+        """Find what to call.
+
+        Raises:
+            ExecutorError: The glue type is unknown, or it cannot use the request.
+        """
+        glue = self._glue_types.get(request.glue_type) if request.glue_type in self._glue_types else None
+        if glue is None:
+            raise ExecutorError(f"glueType[{request.glue_type}] is not valid.")
+        function = glue.build(
+            GlueRequest(
+                job_id=request.job_id,
+                handler=request.handler,
+                source=request.glue_source,
+                updated_ms=request.glue_updated_ms,
+            ),
+            self._handlers,
+        )
+        return handler_of(function, request.handler)
+
+
+def _batch_answer(request: TriggerRequest, problem: XwheelError | None) -> BatchAnswer:
+    if problem is None:
+        return BatchAnswer(run_id=request.run_id, code=OK)
+    answer = error_response(problem)
+    return BatchAnswer(run_id=request.run_id, code=answer.code, message=answer.message)

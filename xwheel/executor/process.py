@@ -1,0 +1,165 @@
+"""Runs a handler in a process of its own, in a process group that ends with it.
+
+The child gets its work as one JSON line on standard input and keeps that pipe open: when the executor dies, even by
+``kill -9``, the pipe ends and the child kills its group. Standard output and error are the run's log file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from xwheel.clock import Clock
+from xwheel.executor.context import JobContext
+from xwheel.executor.execution import Execution
+from xwheel.wire.contract import FAIL
+from xwheel.wire.messages import CallbackItem, TriggerRequest
+
+logger = logging.getLogger(__name__)
+
+MAX_REPORT: Final = 64 * 1024
+"""What fits a pipe, so that the child can write its report before anybody reads."""
+
+BOOT: Final = (
+    "import sys, json; order = json.loads(sys.stdin.buffer.readline()); sys.path[:] = order['path'];"
+    " from xwheel.executor.child import main; main(order)"
+)
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """What the child is told.
+
+    Attributes:
+        path: The parent's ``sys.path``.
+        main: File of the parent's ``__main__``, if the handler lives there.
+        report: Descriptor that takes the report.
+    """
+
+    path: list[str]
+    module: str
+    name: str
+    main: str
+    request: TriggerRequest
+    started_ms: int
+    report: int
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What the child says at its end."""
+
+    code: int
+    message: str
+
+
+def run_in_process(execution: Execution, context: JobContext, clock: Clock) -> CallbackItem:
+    """Run a process handler, wait for its end and return its outcome.
+
+    Whatever the handler left in its process group is killed.
+    """
+    assert execution.log is not None  # noqa: S101 -- made together with the context
+    read_end, write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        try:
+            child = _spawn(execution, context, write_end)
+        finally:
+            os.close(write_end)
+        with child:
+            status = _wait(execution, child)
+        report = _read_report(read_end)
+    except (OSError, subprocess.SubprocessError) as error:
+        return execution.failed(error, clock.now_ms())
+    finally:
+        os.close(read_end)
+    if report is None:
+        return execution.outcome(FAIL, _describe_exit(status), clock.now_ms())
+    return execution.outcome(report.code, report.message, clock.now_ms())
+
+
+def _spawn(execution: Execution, context: JobContext, write_end: int) -> subprocess.Popen[bytes]:
+    log = execution.log
+    assert log is not None  # noqa: S101
+    function = execution.handler.function
+    module = function.__module__
+    main = getattr(sys.modules["__main__"], "__file__", "") if module == "__main__" else ""
+    order = Order(
+        path=sys.path,
+        module=module,
+        name=function.__qualname__,
+        main=os.path.abspath(main) if main else "",  # noqa: PTH100
+        request=execution.request,
+        started_ms=context.started_ms,
+        report=write_end,
+    )
+    output = log.fileno()
+    child = subprocess.Popen(  # noqa: S603 -- our own interpreter and a constant program
+        [sys.executable, "-c", BOOT],
+        stdin=subprocess.PIPE,
+        stdout=output,
+        stderr=output,
+        pass_fds=(write_end,),
+        start_new_session=True,
+        env=_environment(),
+    )
+    assert child.stdin is not None  # noqa: S101
+    try:
+        child.stdin.write(msgspec.json.encode(order) + b"\n")
+        child.stdin.flush()
+    except BrokenPipeError:
+        pass  # it died already; its exit status tells
+    return child
+
+
+def _wait(execution: Execution, child: subprocess.Popen[bytes]) -> int:
+    """Wait until the leader ends, kill what is left of its group, and return the leader's wait status."""
+    with execution.lock:
+        execution.force = _killer(child.pid)
+        ending = execution.ending
+    if ending is not None:  # the kill came before there was somebody to signal
+        execution.force(signal.SIGTERM)
+    # the zombie keeps its number, so the group cannot be somebody else's while we signal it
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    with execution.lock:
+        execution.force = None
+        _killer(child.pid)(signal.SIGKILL)
+    return child.wait()
+
+
+def _killer(group: int) -> Callable[[int], None]:
+    def kill(number: int) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, number)
+
+    return kill
+
+
+def _read_report(read_end: int) -> Report | None:
+    try:
+        data = os.read(read_end, MAX_REPORT)
+    except BlockingIOError:
+        return None
+    try:
+        return msgspec.json.decode(data, type=Report)
+    except msgspec.DecodeError:
+        return None
+
+
+def _describe_exit(status: int) -> str:
+    if status < 0:
+        with contextlib.suppress(ValueError):
+            return f"the handler's process was ended by {signal.Signals(-status).name}"
+    return f"the handler's process ended with status {status} and without a result"
+
+
+def _environment() -> dict[str, str]:
+    """Return our environment without xwheel's settings: there are secrets among them, and handlers have no use."""
+    return {
+        name: value for name, value in os.environ.items() if not (name.startswith("XWHEEL_") and "__" in name)
+    }

@@ -1,0 +1,203 @@
+"""Calls handlers: plain functions on pool threads, coroutines on one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import logging
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, cast
+
+from xwheel.clock import Clock
+from xwheel.errors import ExecutorError, JobKilledError, JobTimeoutError
+from xwheel.executor.context import CURRENT, JobContext
+from xwheel.executor.execution import Execution, describe_error
+from xwheel.executor.handlers import Handler, HandlerKind
+from xwheel.wire.messages import CallbackItem
+
+logger = logging.getLogger(__name__)
+
+STOP_S: Final = 5.0
+
+Ended = Callable[[Execution, CallbackItem], None]
+
+
+class Lifecycles:
+    """Calls ``init`` before a handler's first run and ``destroy`` at the end.
+
+    Thread-safety: ``prepare`` may be called by any thread; one thread initialises, the others wait for it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._ready: dict[str, Handler] = {}
+
+    def prepare(self, handler: Handler) -> None:
+        """Initialise the handler if that has not happened yet.
+
+        Raises:
+            ExecutorError: ``init`` failed; the next run tries again.
+        """
+        if handler.init is None or handler.name in self._ready:
+            return
+        with self._lock:
+            if handler.name in self._ready:
+                return
+            try:
+                _call_hook(handler.init)
+            except BaseException as error:
+                raise ExecutorError(
+                    f"init of handler {handler.name} failed: {describe_error(error)}"
+                ) from error
+            self._ready[handler.name] = handler
+
+    def close(self) -> None:
+        """Call ``destroy`` of every handler that was initialised or has no ``init``."""
+        for handler in self._ready.values():
+            if handler.destroy is None:
+                continue
+            try:
+                _call_hook(handler.destroy)
+            except BaseException:
+                logger.exception("destroy of handler %s failed", handler.name)
+
+    def note(self, handler: Handler) -> None:
+        """Remember that a handler without ``init`` ran, so that its ``destroy`` is due."""
+        if handler.init is None and handler.destroy is not None:
+            self._ready.setdefault(handler.name, handler)
+
+
+def _call_hook(hook: Callable[[], object]) -> None:
+    value = hook()
+    if inspect.iscoroutine(value):
+        asyncio.run(cast(Coroutine[Any, Any, object], value))
+
+
+def run_in_thread(
+    execution: Execution, context: JobContext, lifecycles: Lifecycles, clock: Clock
+) -> CallbackItem:
+    """Call a plain handler on this thread and return its outcome, whatever it raises."""
+    value: object = None
+    error: BaseException | None = None
+    token = CURRENT.set(context)
+    try:
+        try:
+            execution.arm()
+            lifecycles.prepare(execution.handler)
+            lifecycles.note(execution.handler)
+            function = execution.handler.function
+            value = function(context) if execution.handler.takes_context else function()
+        finally:
+            execution.disarm()
+    except BaseException as raised:
+        error = raised
+    error = _settle(execution) or error
+    CURRENT.reset(token)
+    if error is not None:
+        return execution.failed(error, clock.now_ms())
+    return execution.succeeded(value, clock.now_ms())
+
+
+def _settle(execution: Execution) -> BaseException | None:
+    """Make sure that no injected exception is still on its way: it may have struck inside ``disarm`` itself."""
+    late: BaseException | None = None
+    while True:
+        try:
+            execution.disarm()
+        except (JobKilledError, JobTimeoutError) as error:
+            late = error
+        else:
+            return late
+
+
+class AsyncRunner:
+    """One event loop on one thread, made with the first coroutine handler.
+
+    Thread-safety: every method may be called by any thread.
+    """
+
+    def __init__(self, lifecycles: Lifecycles, clock: Clock) -> None:
+        self._lifecycles = lifecycles
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self, execution: Execution, context: JobContext, ended: Ended) -> None:
+        """Run a coroutine handler; ``ended`` is called on the loop's thread."""
+        self._get_loop().call_soon_threadsafe(self._spawn, execution, context, ended)
+
+    def cancel(self, execution: Execution) -> None:
+        """Cancel its task, if it still runs."""
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nothing runs there
+                self._loop.call_soon_threadsafe(_cancel_task, execution)
+
+    def close(self) -> None:
+        """End the loop; tasks that are left are cancelled."""
+        with self._lock:
+            loop, thread, self._loop = self._loop, self._thread, None
+        if loop is None or thread is None:
+            return
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(STOP_S)
+
+    def _get_loop(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=_run_loop, args=(self._loop,), name="xwheel-async", daemon=True
+                )
+                self._thread.start()
+            return self._loop
+
+    def _spawn(self, execution: Execution, context: JobContext, ended: Ended) -> None:
+        token = CURRENT.set(context)  # the task copies the present context
+        execution.task = asyncio.ensure_future(self._guard(execution, context, ended))
+        CURRENT.reset(token)
+
+    async def _guard(self, execution: Execution, context: JobContext, ended: Ended) -> None:
+        """Turn whatever the coroutine does into an outcome; asyncio would let SystemExit end the loop."""
+        try:
+            if execution.ending is not None:
+                raise asyncio.CancelledError
+            if execution.handler.init is not None:
+                loop = asyncio.get_running_loop()
+                await loop.run_in_executor(None, self._lifecycles.prepare, execution.handler)
+            self._lifecycles.note(execution.handler)
+            function = cast(Callable[..., Coroutine[Any, Any, object]], execution.handler.function)
+            value = await (function(context) if execution.handler.takes_context else function())
+        except BaseException as error:
+            outcome = execution.failed(error, self._clock.now_ms())
+        else:
+            outcome = execution.succeeded(value, self._clock.now_ms())
+        execution.task = None
+        ended(execution, outcome)
+
+
+def _cancel_task(execution: Execution) -> None:
+    if execution.task is not None:
+        execution.task.cancel()
+
+
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+        left = asyncio.all_tasks(loop)
+        for task in left:
+            task.cancel()
+        if left:
+            loop.run_until_complete(asyncio.wait(left, timeout=STOP_S))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.run_until_complete(loop.shutdown_default_executor())
+    finally:
+        loop.close()
+
+
+def is_async(execution: Execution) -> bool:
+    """Tell whether the event loop runs it."""
+    return execution.handler.kind is HandlerKind.ASYNC

@@ -1,0 +1,273 @@
+"""Takes runs in, starts them in order, ends them, and hands their outcomes to the journal.
+
+The way of a run: admitted (it has its place in the queue) → on disk as accepted → waiting → on disk as started →
+running → ended, with its outcome on disk. Each write to disk is a callback from the journal's thread, so nobody
+waits in between and many runs share each write.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Final
+
+from xwheel.clock import Clock
+from xwheel.errors import ExecutorError, JobBlockedError, JournalError, XwheelError
+from xwheel.executor.execution import (
+    COVERED,
+    KILLED,
+    NOT_STARTED,
+    Ending,
+    Execution,
+    Stage,
+    timed_out,
+)
+from xwheel.executor.handlers import Handler, HandlerKind
+from xwheel.executor.journal import Journal, Verdict
+from xwheel.executor.lanes import Lanes, Limits, Next
+from xwheel.executor.pool import ThreadPool, Timers
+from xwheel.executor.process import run_in_process
+from xwheel.executor.run_log import RunLogs
+from xwheel.executor.runners import AsyncRunner, Lifecycles, run_in_thread
+from xwheel.wire.messages import CallbackItem, ExecutionState, RunKey, TriggerRequest
+
+logger = logging.getLogger(__name__)
+
+JOURNAL_WAIT_S: Final = 30.0
+MAX_TIMEOUT_S: Final = 10 * 365 * 86_400
+ABANDON_ROUND: Final = 2
+
+
+class Workers:
+    """Runs what the scheduler sends.
+
+    Thread-safety: every method may be called by any thread. Callbacks come from the journal's thread, the pool, the
+    timers and the event loop; the lock is the one of :class:`Lanes`.
+
+    Args:
+        may_start: Says why a run must not start now, or returns an empty string.
+        on_outcome: Called when a new outcome is on disk.
+    """
+
+    def __init__(
+        self,
+        *,
+        journal: Journal,
+        logs: RunLogs,
+        clock: Clock,
+        limits: Limits,
+        may_start: Callable[[TriggerRequest], str],
+        on_outcome: Callable[[], None],
+    ) -> None:
+        self.lanes = Lanes(limits)
+        self._journal = journal
+        self._logs = logs
+        self._clock = clock
+        self._grace_ms = limits.grace_ms
+        self._may_start = may_start
+        self._on_outcome = on_outcome
+        self._pool = ThreadPool("run")
+        self._timers = Timers(clock)
+        self._lifecycles = Lifecycles()
+        self._async = AsyncRunner(self._lifecycles, clock)
+
+    def accept(self, runs: Sequence[tuple[TriggerRequest, Handler]]) -> list[XwheelError | None]:
+        """Take runs in; on return those without an error are on disk. All share one write.
+
+        Returns:
+            For each run why it was refused, or None.
+
+        Raises:
+            JournalError: The journal does not answer; what became of the runs is unknown.
+        """
+        answers: list[XwheelError | None] = [None] * len(runs)
+        fresh: list[tuple[int, Execution]] = []
+        for index, (request, handler) in enumerate(runs):
+            found = self.lanes.admit(request, handler)
+            if isinstance(found, Execution):
+                fresh.append((index, found))
+            else:
+                answers[index] = found
+        written = threading.Event()
+
+        def done(verdicts: Sequence[Verdict], error: JournalError | None) -> None:
+            problems = self._admitted([execution for _, execution in fresh], verdicts, error)
+            for (index, _), problem in zip(fresh, problems, strict=True):
+                answers[index] = problem
+            written.set()
+
+        if fresh:
+            self._journal.accept([execution.key for _, execution in fresh], done)
+            if not written.wait(JOURNAL_WAIT_S):
+                raise JournalError(
+                    "the executor's journal does not answer; what became of the run is unknown"
+                )
+        return [self._unless_known(answer, runs[index][0]) for index, answer in enumerate(answers)]
+
+    def kill(self, job_id: int, run_id: int = 0) -> bool:
+        """End all runs of a job, or one of them; tell whether there was something to end."""
+        chosen = [e for e in self.lanes.of_job(job_id) if run_id in (0, e.key.run_id)]
+        for execution in chosen:
+            self._end(execution, KILLED)
+        return bool(chosen)
+
+    def end_all(self, ending: Ending) -> None:
+        """End what waits as not started, and what runs as told."""
+        for execution in self.lanes.all():
+            waits = execution.stage < Stage.STARTING
+            self._end(execution, NOT_STARTED if waits else ending)
+
+    def close(self) -> None:
+        """Let threads and the event loop end, and call ``destroy`` of the handlers."""
+        self._async.close()
+        self._pool.close()
+        self._lifecycles.close()
+
+    # -- taking in ------------------------------------------------------------------------------------------
+
+    def _admitted(
+        self, executions: Sequence[Execution], verdicts: Sequence[Verdict], error: JournalError | None
+    ) -> list[XwheelError | None]:
+        """Continue after the journal's answer; runs on its thread."""
+        problems: list[XwheelError | None] = []
+        for index, execution in enumerate(executions):
+            if error is not None or not verdicts[index].new:
+                self.lanes.withdraw(execution)
+                problems.append(error or _known_problem(verdicts[index], execution.key))
+                continue
+            problems.append(None)
+            for covered in self.lanes.confirm(execution):
+                self._end(covered, COVERED)
+            if execution.ending is not None:  # killed before it was on disk
+                self._finish(execution, execution.ended(execution.ending, self._clock.now_ms()))
+        self._start({execution.key.job_id for execution in executions})
+        return problems
+
+    def _unless_known(self, answer: XwheelError | None, request: TriggerRequest) -> XwheelError | None:
+        """Drop a refusal if the journal knows the run: it was accepted before, whatever would refuse it now."""
+        if not isinstance(answer, JobBlockedError):
+            return answer
+        key = RunKey(request.run_id, request.job_id, request.created_ms)
+        found = self._journal.lookup([key])[0]
+        never = found.outcome is not None and found.outcome.reason == NOT_STARTED.reason
+        return answer if found.state is ExecutionState.UNKNOWN or never else None
+
+    # -- starting -------------------------------------------------------------------------------------------
+
+    def _start(self, jobs: Iterable[int]) -> None:
+        """Start what may start: heads of queues while there are places."""
+        starting = []
+        while taken := self.lanes.take(jobs):
+            jobs = []
+            for execution in taken:
+                why = self._may_start(execution.request)
+                if why:
+                    self._close(execution, execution.ended(NOT_STARTED, self._clock.now_ms(), f": {why}"))
+                    jobs.append(execution.key.job_id)
+                else:
+                    starting.append(execution)
+        if starting:
+            self._journal.start([execution.key for execution in starting], partial(self._launch, starting))
+
+    def _launch(self, executions: Sequence[Execution]) -> None:
+        """Call the handlers; their start is on disk. Runs on the journal's thread."""
+        for execution in executions:
+            self._pool.submit(partial(self._work, execution))
+
+    def _work(self, execution: Execution) -> None:
+        """Run one execution on a thread of the pool."""
+        log = self._logs.open(execution.key.run_id, execution.key.created_ms)
+        context = execution.begin(log, self._clock.now_ms())
+        ending = self.lanes.begin(execution)
+        if ending is not None:
+            self._finish(execution, execution.ended(ending, self._clock.now_ms()))
+            return
+        if execution.request.timeout_s:
+            limit = timed_out(min(execution.request.timeout_s, MAX_TIMEOUT_S))
+            delay_ms = min(execution.request.timeout_s, MAX_TIMEOUT_S) * 1000
+            execution.timer = self._timers.after(delay_ms, partial(self._end, execution, limit))
+        kind = execution.handler.kind
+        if kind is HandlerKind.ASYNC:
+            self._async.start(execution, context, self._finish)
+            return
+        try:
+            if kind is HandlerKind.PROCESS:
+                outcome = run_in_process(execution, context, self._clock)
+            else:
+                outcome = run_in_thread(execution, context, self._lifecycles, self._clock)
+        except BaseException as error:  # a mistake of ours must not keep the job's queue shut
+            logger.exception("run %d of job %d", execution.key.run_id, execution.key.job_id)
+            outcome = execution.failed(error, self._clock.now_ms())
+        self._finish(execution, outcome)
+
+    # -- ending ---------------------------------------------------------------------------------------------
+
+    def _end(self, execution: Execution, ending: Ending) -> None:
+        """Make a run end; the first reason counts."""
+        step = self.lanes.doom(execution, ending)
+        if step is Next.REPORT:
+            self._finish(execution, execution.ended(ending, self._clock.now_ms()))
+        elif step is Next.PUSH:
+            if execution.context is not None:
+                execution.context.cancel(ending.error)
+            self._push(execution, ending, 0)
+
+    def _push(self, execution: Execution, ending: Ending, round_number: int) -> None:
+        """Ask a running handler to end, each round harder, until it does."""
+        if execution.stage is Stage.ENDED:
+            return
+        kind = execution.handler.kind
+        if kind is HandlerKind.ASYNC:
+            self._async.cancel(execution)
+        elif kind is HandlerKind.PROCESS:
+            with execution.lock:
+                if execution.force is not None:
+                    execution.force(signal.SIGTERM if round_number == 0 else signal.SIGKILL)
+        elif round_number > 0:
+            execution.inject(ending.error)
+        if round_number == ABANDON_ROUND and kind is not HandlerKind.PROCESS:
+            self._abandon(execution, ending)
+        self._timers.after(self._grace_ms, partial(self._push, execution, ending, round_number + 1))
+
+    def _abandon(self, execution: Execution, ending: Ending) -> None:
+        """Report a run whose handler will not end. Its job waits for it; its place goes to other jobs."""
+        if not self.lanes.abandon(execution):
+            return
+        logger.warning(
+            "run %d of job %d ignores that it was ended (%s); later runs of the job wait for it",
+            execution.key.run_id,
+            execution.key.job_id,
+            ending.reason,
+        )
+        note = "; the handler ignores it and still runs"
+        self._report(execution, execution.ended(ending, self._clock.now_ms(), note))
+        self._start(())
+
+    def _finish(self, execution: Execution, outcome: CallbackItem) -> None:
+        """Take a run's outcome and let the next run have its place."""
+        self._close(execution, outcome)
+        self._start((execution.key.job_id,))
+
+    def _close(self, execution: Execution, outcome: CallbackItem) -> None:
+        self.lanes.end(execution)
+        if execution.timer >= 0:
+            self._timers.drop(execution.timer)
+        if execution.log is not None:
+            execution.log.close()
+        self._report(execution, outcome)
+        self.lanes.leave(execution)
+
+    def _report(self, execution: Execution, outcome: CallbackItem) -> None:
+        if self.lanes.first_report(execution):
+            self._journal.finish([outcome], self._on_outcome)
+
+
+def _known_problem(verdict: Verdict, key: RunKey) -> ExecutorError | None:
+    if not verdict.never_started:
+        return None
+    return ExecutorError(
+        f"run {key.run_id} was accepted before a restart and not started; it will not be run"
+    )
