@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -39,8 +39,19 @@ TOKEN = "management-token-of-the-tests"
 LIMIT = 64 * 1024
 
 
-def _no_log(run: Run, from_line: int) -> LogData:
-    raise AssertionError(f"nobody asked for the log of {run.id}")
+class Asked:
+    """What the applications ask the node for, with answers that tests choose."""
+
+    def __init__(self) -> None:
+        self.report = HealthReport()
+        self.logs: Callable[[Run, int], LogData] | None = None
+
+    def health(self) -> HealthReport:
+        return self.report
+
+    def log(self, run: Run, from_line: int) -> LogData:
+        assert self.logs is not None, f"nobody should ask for the log of {run.id}"
+        return self.logs(run, from_line)
 
 
 def shipped_plugins() -> Plugins:
@@ -62,10 +73,9 @@ class Api:
     db: Database
     clock: ManualClock
     parts: ApiParts
+    asked: Asked
     management: falcon.testing.TestClient
     executor: falcon.testing.TestClient
-    report: HealthReport = field(default_factory=HealthReport)
-    fetch_log: Callable[[Run, int], LogData] = _no_log
 
     def call(self, method: str, path: str, body: object = None, **options: Any) -> falcon.testing.Result:
         """Call the management API with the right token."""
@@ -115,12 +125,12 @@ class Api:
 
 
 @pytest.fixture
-def api(db: Database) -> Iterator[Api]:
+def api(db: Database) -> Api:
     clock = ManualClock(NOW)
     run_ids = RunIds(db)
-    db.transaction(lambda conn: settings.insert_token(conn, "tests", TOKEN, NOW))
-    made: list[Api] = []
     plugins = shipped_plugins()
+    db.transaction(lambda conn: settings.insert_token(conn, "tests", TOKEN, NOW))
+    asked = Asked()
     parts = ApiParts(
         db=db,
         clock=clock,
@@ -137,16 +147,14 @@ def api(db: Database) -> Iterator[Api]:
         registry=ExecutorRegistry(db, dead_after_ms=90_000),
         completer=Completer(db, run_ids, clock, decide_retry, lambda: None),
         executor_tokens=[EXECUTOR_TOKEN],
-        health=lambda: made[0].report,
-        fetch_log=lambda run, from_line: made[0].fetch_log(run, from_line),
+        health=asked.health,
+        fetch_log=asked.log,
     )
-    made.append(
-        Api(
-            db,
-            clock,
-            parts,
-            falcon.testing.TestClient(management_app(parts)),
-            falcon.testing.TestClient(executor_app(parts)),
-        )
+    return Api(
+        db,
+        clock,
+        parts,
+        asked,
+        falcon.testing.TestClient(management_app(parts)),
+        falcon.testing.TestClient(executor_app(parts)),
     )
-    yield made[0]

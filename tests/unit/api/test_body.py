@@ -1,0 +1,183 @@
+"""Every field of every message, at its limits and one step beyond; the values come from the definitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from xwheel.api import messages
+from xwheel.api.body import FieldRule, read_fields, rules_of
+from xwheel.api.errors import InputError
+from xwheel.storage import tables
+
+INPUTS = [
+    kind for kind in vars(messages).values() if isinstance(kind, type) and issubclass(kind, messages.Input)
+]
+SAMPLES: dict[type[messages.Input], dict[str, Any]] = {
+    messages.GroupCreate: {"app_name": "demo"},
+    messages.GroupChange: {"title": "Demo"},
+    messages.JobCreate: {"group_id": 1, "name": "job"},
+}
+CURSOR = "after"  # its text has a form of its own, tested below
+
+
+def rules() -> Iterator[tuple[type[messages.Input], str, FieldRule]]:
+    for kind in INPUTS:
+        for name, rule in rules_of(kind).items():
+            yield kind, name, rule
+
+
+def values_at(rule: FieldRule) -> tuple[list[object], list[object]]:
+    """Return values at the limit, and values just outside it."""
+    limit: dict[str, Any] = rule.limit
+    if "min" in limit:
+        return [limit["min"], limit["max"]], [limit["min"] - 1, limit["max"] + 1]
+    if "max_length" in limit:
+        low, high = limit["min_length"], limit["max_length"]
+        return ["x" * low, "x" * high], (["x" * (low - 1)] if low else []) + ["x" * (high + 1)]
+    if "one_of" in limit:
+        return list(limit["one_of"]), ["nobody", limit["one_of"][0].swapcase(), ""]
+    return [True, False], []
+
+
+GOOD = [
+    (kind, name, value)
+    for kind, name, rule in rules()
+    for value in values_at(rule)[0]
+    if (kind, name) != (messages.RunQuery, CURSOR)
+]
+BAD = [(kind, name, value) for kind, name, rule in rules() for value in values_at(rule)[1]]
+WRONG = [
+    (kind, name, value)
+    for kind, name, rule in rules()
+    for value in (1.5, [], {}, ["x"], "true" if not rule.limit else True, "5" if "min" in rule.limit else 5)
+]
+
+
+def short(value: object) -> str:
+    return f"{type(value).__name__}-{str(value)[:12]}"
+
+
+def fields_of(kind: type[messages.Input], name: str, value: object) -> dict[str, Any]:
+    return {**SAMPLES.get(kind, {}), name: value}
+
+
+def test_there_are_limits_to_test() -> None:
+    assert len(INPUTS) == 11
+    assert len(GOOD) > 100
+    assert len(BAD) > 80
+
+
+@pytest.mark.parametrize(("kind", "name", "value"), GOOD, ids=short)
+def test_a_value_at_the_limit_is_taken(kind: type[messages.Input], name: str, value: object) -> None:
+    message = read_fields(kind, fields_of(kind, name, value))
+    assert msgspec.to_builtins(message)[name] == value
+
+
+@pytest.mark.parametrize(("kind", "name", "value"), [*BAD, *WRONG], ids=short)
+def test_a_value_beyond_the_limit_or_of_another_type_is_refused(
+    kind: type[messages.Input], name: str, value: object
+) -> None:
+    with pytest.raises(InputError) as caught:
+        read_fields(kind, fields_of(kind, name, value))
+    assert caught.value.field == name
+    assert caught.value.reason == f"must be {rules_of(kind)[name].words}"
+    assert caught.value.limit == rules_of(kind)[name].limit
+
+
+@pytest.mark.parametrize("kind", INPUTS)
+def test_an_unknown_field_is_refused_with_the_nearest_known_one(kind: type[messages.Input]) -> None:
+    for name in rules_of(kind):
+        with pytest.raises(InputError, match="did you mean") as caught:
+            read_fields(kind, fields_of(kind, f"{name}z", 1))
+        assert caught.value.field == f"{name}z"
+    with pytest.raises(InputError, match="known"):
+        read_fields(kind, {"§": 1})
+
+
+@pytest.mark.parametrize("kind", INPUTS)
+def test_null_is_taken_only_where_it_is_said(kind: type[messages.Input]) -> None:
+    for name, rule in rules_of(kind).items():
+        if rule.words.endswith("or null"):
+            assert getattr(read_fields(kind, fields_of(kind, name, None)), name) is None
+        else:
+            with pytest.raises(InputError) as caught:
+                read_fields(kind, fields_of(kind, name, None))
+            assert caught.value.field == name
+
+
+@pytest.mark.parametrize("kind", SAMPLES)
+def test_a_missing_required_field_is_named(kind: type[messages.Input]) -> None:
+    for name in SAMPLES[kind]:
+        with pytest.raises(InputError, match="is required") as caught:
+            read_fields(kind, {key: value for key, value in SAMPLES[kind].items() if key != name})
+        assert caught.value.field == name
+
+
+def test_nul_is_refused_in_every_text() -> None:
+    texts = [(kind, name) for kind, name, rule in rules() if "max_length" in rule.limit]
+    assert len(texts) > 20
+    for kind, name in texts:
+        with pytest.raises(InputError) as caught:
+            read_fields(kind, fields_of(kind, name, "a\x00b"))
+        assert caught.value.field == name
+
+
+@pytest.mark.parametrize("name", ["-demo", "_demo", "de mo", "demo\n", "dé", "a/b", "a:b", " demo"])
+def test_an_app_name_has_only_safe_characters(name: str) -> None:
+    with pytest.raises(InputError, match="letters, digits"):
+        read_fields(messages.GroupCreate, {"app_name": name})
+
+
+@pytest.mark.parametrize("name", ["   ", "\n", "\t"])
+def test_a_job_name_is_not_blank(name: str) -> None:
+    with pytest.raises(InputError, match="not only blanks"):
+        read_fields(messages.JobCreate, {"group_id": 1, "name": name})
+
+
+@pytest.mark.parametrize("cursor", ["0-0", "1767225600000-1", "9999999999999999-9999999999999999"])
+def test_a_cursor_is_a_due_time_and_an_id(cursor: str) -> None:
+    assert read_fields(messages.RunQuery, {"after": cursor}).after == cursor
+
+
+@pytest.mark.parametrize(
+    "cursor", ["-1", "1-", "1-2-3", "1-2\n", "a-b", "--1", "99999999999999999-1", "１-２"]
+)
+def test_another_cursor_is_refused(cursor: str) -> None:
+    with pytest.raises(InputError, match="value of next"):
+        read_fields(messages.RunQuery, {"after": cursor})
+
+
+def test_numbers_in_a_query_are_text() -> None:
+    query = read_fields(messages.PageQuery, {"after": "7", "limit": "9"}, strict=False)
+    assert (query.after, query.limit) == (7, 9)
+
+
+def test_a_change_has_the_limits_of_a_creation() -> None:
+    create, change = rules_of(messages.JobCreate), rules_of(messages.JobChange)
+    assert set(change) == set(create) - {"group_id", "enabled"} | {"revision"}
+    assert {name: change[name].limit for name in change if name in create} == {
+        name: create[name].limit for name in create if name in change
+    }
+
+
+def test_texts_fit_their_columns() -> None:
+    for table, kind in ((tables.job, messages.JobCreate), (tables.executor_group, messages.GroupCreate)):
+        checked = 0
+        for name, rule in rules_of(kind).items():
+            length = getattr(table.c[name].type, "length", None)
+            if length is not None and "max_length" in rule.limit:
+                assert rule.limit["max_length"] == length, name
+                checked += 1
+        assert checked >= 2
+
+
+def test_a_field_without_a_limit_cannot_be_written() -> None:
+    class Loose(messages.Input, frozen=True, kw_only=True):
+        text: float
+
+    with pytest.raises(TypeError, match="no limit"):
+        rules_of(Loose)
