@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import falcon
@@ -110,8 +110,10 @@ class ExecutorCalls:
         verdicts = self._parts.completer.finish([_outcome(item) for item in items])
         if not bad and len(verdicts) == len(items) and set(verdicts.values()) <= {Verdict.FINISHED}:
             return Response(code=contract.OK)
-        report = sorted([*bad, *_judge(items, bad, verdicts)], key=lambda entry: entry.index)
-        return _partly(report, len(items) + len(bad), is_xwheel=any(item.job_id for item in items))
+        unknown, settled = _judge(items, bad, verdicts)
+        return _partly(
+            [*bad, *unknown], settled, len(items) + len(bad), is_xwheel=any(item.job_id for item in items)
+        )
 
 
 def on_error(req: falcon.Request, resp: falcon.Response, error: Exception, params: object) -> None:
@@ -174,35 +176,43 @@ def _outcome(item: CallbackItem) -> Outcome:
 
 
 def _judge(
-    items: Sequence[CallbackItem], bad: Sequence[BadItem], verdicts: dict[int, Verdict]
-) -> Iterable[BadItem]:
-    """Say which readable items changed nothing, at their place in the request."""
+    items: Sequence[CallbackItem], bad: Sequence[BadItem], verdicts: Mapping[int, Verdict]
+) -> tuple[list[BadItem], list[BadItem]]:
+    """Return which readable items name no run, and which came too late, at their places in the request."""
     unreadable = {entry.index for entry in bad}
     places = (index for index in range(len(items) + len(bad)) if index not in unreadable)
+    unknown: list[BadItem] = []
+    settled: list[BadItem] = []
     seen: set[int] = set()
     for index, item in zip(places, items, strict=False):
         verdict = verdicts[item.run_id]
         if item.run_id in seen:
-            yield BadItem(index=index, run_id=item.run_id, error="logId: occurs before in this request")
-        elif verdict is Verdict.UNKNOWN:
-            yield BadItem(index=index, run_id=item.run_id, error="logId: no run has this id")
-        elif verdict is Verdict.REPEATED:
-            yield BadItem(
-                index=index, run_id=item.run_id, error="logId: this run is not open, what was recorded stands"
+            settled.append(
+                BadItem(index=index, run_id=item.run_id, error="logId: occurs before in this request")
             )
+        elif verdict is Verdict.UNKNOWN:
+            unknown.append(BadItem(index=index, run_id=item.run_id, error="logId: no run has this id"))
+        elif verdict is Verdict.REPEATED:
+            error = "logId: this run awaits no outcome, what is recorded stands"
+            settled.append(BadItem(index=index, run_id=item.run_id, error=error))
         seen.add(item.run_id)
+    return unknown, settled
 
 
-def _partly(report: Sequence[BadItem], total: int, *, is_xwheel: bool) -> Response:
+def _partly(
+    refused: Sequence[BadItem], settled: Sequence[BadItem], total: int, *, is_xwheel: bool
+) -> Response:
     """Accept a request and say which of its items changed nothing; the executor must not send them again."""
+    report = sorted([*refused, *settled], key=lambda entry: entry.index)
     named = "; ".join(
         f"item {entry.index} (logId {entry.run_id}): {entry.error}" for entry in report[:REPORTED]
     )
     more = f"; and {len(report) - REPORTED} more" if len(report) > REPORTED else ""
     message = f"{len(report)} of {total} outcomes changed nothing: {named}{more}"
-    logger.warning("callback: %s", message)
+    logger.log(logging.WARNING if refused else logging.INFO, "callback: %s", message)
     if is_xwheel:
-        return Response(code=contract.OK, message=message, data=refusals_payload(list(report)))
+        # a repeated outcome is no news to an executor whose first reply was lost: only refusals are data
+        return Response(code=contract.OK, message=message, data=refusals_payload(list(refused)))
     # Java executors cannot parse an answer whose data is anything but text
     rows = [{"logId": entry.run_id, "code": contract.FAIL, "msg": entry.error} for entry in report]
     return Response(code=contract.OK, message=message, data=encode(rows).decode())

@@ -14,7 +14,7 @@ from xwheel.scheduler.complete import Completer
 from xwheel.wire.batch_codec import read_refusals
 from xwheel.wire.codec import encode_callbacks, encode_registry
 from xwheel.wire.contract import APP_NAME_HEADER
-from xwheel.wire.messages import CallbackItem, RegistryRequest, Response
+from xwheel.wire.messages import CallbackItem, RegistryRequest
 
 ADDRESS = "http://10.0.0.1:9999/"
 
@@ -281,9 +281,13 @@ def test_an_xwheel_executor_gets_the_refused_items_as_data(api: Api) -> None:
     api.running(7)
     items = [CallbackItem(run_id=6, job_id=1, code=200), CallbackItem(run_id=7, job_id=1, code=200)]
     answer = api.report_in("/api/callback", encode_callbacks(items))
-    (refused,) = read_refusals(Response(code=200, data=answer.json["data"]).data)
+    (refused,) = read_refusals(answer.json["data"])
     assert (refused.index, refused.run_id) == (0, 6)
     assert api.run(7).state is RunState.SUCCEEDED
+    # the same again, as after a lost reply: told, but not as a refusal
+    again = api.report_in("/api/callback", encode_callbacks(items[1:])).json
+    assert (again["code"], read_refusals(again["data"])) == (200, [])
+    assert "logId 7" in again["msg"]
 
 
 def test_an_outcome_corrects_a_lost_run(api: Api) -> None:
