@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
+from waitress import wasyncore
 from waitress.server import create_server
 
 from xwheel.errors import ConfigError
@@ -55,8 +57,18 @@ class Listener:
         self._thread.start()
 
     def stop(self, timeout_s: float = 5) -> None:
-        """Stop listening and let running requests end."""
-        self._server.trigger.pull_trigger(self._server.close)
-        if self._thread.ident is not None:
-            self._thread.join(timeout_s)
-        self._server.task_dispatcher.shutdown()
+        """Take no more connections, let running requests end and their answers leave, then close all connections."""
+        server = self._server
+        server.accepting = False
+        server.task_dispatcher.shutdown(cancel_pending=False, timeout=timeout_s)
+        if self._thread.ident is None:
+            server.close()
+            return
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline and any(
+            channel.total_outbufs_len for channel in list(server.active_channels.values())
+        ):
+            time.sleep(0.005)
+        # on the server's own thread: its loop ends once no socket is left
+        server.trigger.pull_trigger(lambda: wasyncore.close_all(server._map))
+        self._thread.join(timeout_s)

@@ -102,8 +102,7 @@ class _Demonstration:
             )
             client = RestClient(api_url, token)
             try:
-                for child in (node, executor):
-                    child.start()
+                node.start()
                 return self._conduct(client, node, executor)
             except XwheelError as error:
                 self._console.print(f"[red]quickstart failed:[/red] {error}", markup=True)
@@ -147,7 +146,7 @@ class _Demonstration:
 
     def _conduct(self, client: RestClient, node: Child, executor: Child) -> int:
         children = (node, executor)
-        group_id = self._until_ready(client, children)
+        group_id = self._until_ready(client, node, executor)
         plan = self._create_jobs(client, group_id)
         if not self._watch(client, children, plan):
             self._console.print("interrupted: draining")
@@ -161,17 +160,18 @@ class _Demonstration:
         self._tell(report, {child.name: child.restarts for child in children})
         return 0 if report.ok else 1
 
-    def _until_ready(self, client: RestClient, children: tuple[Child, ...]) -> int:
-        """Wait for node and executor; return the id of the executor's group."""
+    def _until_ready(self, client: RestClient, node: Child, executor: Child) -> int:
+        """Wait for the node, start the executor, wait for its registration; return the id of its group."""
         deadline = time.monotonic() + READY_S
         group_id = 0
-        while not self._interrupted.wait(0.1):
-            for child in children:
+        while not self._interrupted.wait(0.05):
+            for child in (node, executor):
                 child.revive()
             try:
                 if not group_id:
                     client.call("GET", "/readyz")
                     group_id = self._group(client)
+                    executor.start()
                 if client.call("GET", f"/api/v1/groups/{group_id}/executors")["items"]:
                     return group_id
             except XwheelError as error:

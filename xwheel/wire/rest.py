@@ -76,7 +76,7 @@ def _error(status: int, content: bytes, what: str) -> Exception:
         problem = {}
     detail = str(problem.get("detail") or problem.get("title") or f"HTTP status {status}")
     if status == UNPROCESSABLE and problem.get("field"):
-        return FieldError(str(problem["field"]), detail)
+        return FieldError(str(problem["field"]), detail.removeprefix(f"{problem['field']}: "))
     if status == NOT_FOUND:
         return NotFoundError("object", detail)
     if status == CONFLICT:

@@ -1,0 +1,170 @@
+"""The demonstration tells the truth: it survives the node's death, and it fails when a single count is off."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xwheel.model import RunState
+from xwheel.quickstart.run import EXECUTIONS_FILE, PLAN_FILE
+from xwheel.quickstart.verify import Report, verify
+from xwheel.storage import runs
+from xwheel.storage.engine import Database
+
+SECONDS = 10
+RATE = 40
+
+
+@dataclass(frozen=True)
+class Finished:
+    folder: Path
+    status: int
+    summary: dict[str, Any]
+    errors: str
+
+
+def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "xwheel", "quickstart", "--data-dir", str(folder), *arguments]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("XWHEEL_")}
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
+
+
+def child_of(parent: int, word: str) -> int | None:
+    """Return the process id of a child whose command line holds a word."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+            if int(fields[1]) == parent and word in (entry / "cmdline").read_text().split("\0"):
+                return int(entry.name)
+        except (OSError, IndexError):
+            continue
+    return None
+
+
+def wait_for(check: Any, limit_s: float = 60) -> Any:
+    deadline = time.monotonic() + limit_s
+    while not (found := check()):
+        assert time.monotonic() < deadline, "it took too long"
+        time.sleep(0.02)
+    return found
+
+
+def has_lines(path: Path, count: int) -> bool:
+    return path.exists() and path.read_bytes().count(b"\n") >= count
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    """A busy demonstration whose node is killed twice while runs are on their way."""
+    folder = tmp_path_factory.mktemp("quickstart")
+    process = start(folder, "--seconds", str(SECONDS), "--rate", str(RATE), "--json")
+    for lines in (RATE, 4 * RATE):
+        wait_for(lambda n=lines: has_lines(folder / EXECUTIONS_FILE, n))
+        os.kill(wait_for(lambda: child_of(process.pid, "server")), signal.SIGKILL)
+    output, errors = process.communicate(timeout=150)
+    return Finished(folder, process.returncode, json.loads(output.splitlines()[-1]), errors)
+
+
+def test_no_fire_is_lost_or_doubled_when_the_node_is_killed(killed: Finished) -> None:
+    assert killed.summary["restarts"] == {"node": 2, "executor": 0}
+    assert killed.summary["mismatches"] == []
+    assert killed.status == 0, killed.errors
+    assert killed.summary["expected"] == killed.summary["rows"] == killed.summary["executions"]
+    assert killed.summary["expected"] > RATE * SECONDS
+
+
+def check(folder: Path) -> Report:
+    db = Database(f"sqlite:///{folder / 'xwheel.db'}")
+    try:
+        return verify(db, json.loads((folder / PLAN_FILE).read_text()), folder / EXECUTIONS_FILE)
+    finally:
+        db.close()
+
+
+@pytest.fixture
+def copy(killed: Finished, tmp_path: Path) -> Path:
+    folder = tmp_path / "copy"
+    shutil.copytree(killed.folder, folder)
+    assert check(folder).ok
+    return folder
+
+
+def test_a_deleted_row_is_noticed(copy: Path) -> None:
+    db = Database(f"sqlite:///{copy / 'xwheel.db'}")
+    with db.write() as conn:
+        conn.exec_driver_sql("DELETE FROM run WHERE id = (SELECT max(id) FROM run WHERE state = 'succeeded')")
+    db.close()
+
+    report = check(copy)
+
+    assert not report.ok
+    assert any("1 expected, 0 found" in line for line in report.mismatches)
+    assert any("has no row" in line for line in report.mismatches)
+
+
+def test_a_doubled_row_is_noticed(copy: Path) -> None:
+    db = Database(f"sqlite:///{copy / 'xwheel.db'}")
+    with db.write() as conn:
+        first = runs.list_runs(conn, state=RunState.SUCCEEDED, limit=1)[0]
+        runs.insert_runs(conn, [replace(first, id=2**52, origin_key=-(2**52))])
+    db.close()
+
+    report = check(copy)
+
+    assert not report.ok
+    assert any("1 expected, 2 found" in line for line in report.mismatches)
+
+
+def test_a_dropped_execution_is_noticed(copy: Path) -> None:
+    path = copy / EXECUTIONS_FILE
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[1:]))
+
+    report = check(copy)
+
+    assert not report.ok
+    assert any(line.startswith("executions:") for line in report.mismatches)
+
+
+def test_a_doubled_execution_is_noticed(copy: Path) -> None:
+    path = copy / EXECUTIONS_FILE
+    path.write_text(path.read_text() + path.read_text().splitlines(keepends=True)[0])
+
+    assert any("was executed 2 times" in line for line in check(copy).mismatches)
+
+
+def test_secrets_are_shown_once_and_stay_private(killed: Finished) -> None:
+    for word in ("management token", "executor token"):
+        assert killed.errors.count(word) == 1
+    assert (killed.folder / "xwheel.toml").stat().st_mode & 0o077 == 0
+    token = next(line.split()[2] for line in killed.errors.splitlines() if line.startswith("executor token"))
+    for log in ("node.log", "executor.log"):
+        assert token not in (killed.folder / log).read_text()
+
+
+def test_an_interrupt_drains_and_ends_with_0(tmp_path: Path) -> None:
+    process = start(tmp_path / "data")
+    try:
+        wait_for(lambda: has_lines(tmp_path / "data" / EXECUTIONS_FILE, 3))
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 0, errors
+    assert "exit statuses" not in output
+    db = Database(f"sqlite:///{tmp_path / 'data' / 'xwheel.db'}")
+    with db.read() as conn:
+        states = {run.state for run in runs.list_runs(conn, limit=1000)}
+    db.close()
+    assert not states & {RunState.DISPATCHING, RunState.RUNNING}
