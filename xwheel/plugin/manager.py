@@ -75,7 +75,8 @@ def _register_all(manager: pluggy.PluginManager, config: Config) -> dict[str, st
         try:
             manager.register(entry.load(), name=entry.name)
         except Exception as error:
-            raise PluginError(f"{origin} cannot be loaded: {type(error).__name__}: {error}") from error
+            reason = " ".join(str(error).split())
+            raise PluginError(f"{origin} cannot be loaded: {type(error).__name__}: {reason}") from error
         origins[entry.name] = origin
     return origins
 

@@ -1,0 +1,103 @@
+"""Loops are repeated whatever they raise; clocks follow and step only on proof."""
+
+from __future__ import annotations
+
+import threading
+
+from xwheel.clock import OffsetFilter, SystemClock
+from xwheel.service import FIRST_PAUSE_MS, LONGEST_PAUSE_MS, Service
+from xwheel.testing import ManualClock
+
+
+class PausingClock(ManualClock):
+    """Writes down every wait and lets the time pass at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: list[int] = []
+
+    def wait(self, event: threading.Event, timeout_ms: int) -> bool:
+        self.waits.append(timeout_ms)
+        return super().wait(event, timeout_ms)
+
+
+def test_a_failing_step_is_repeated_with_growing_pauses() -> None:
+    clock, calls, done = PausingClock(), [], threading.Event()
+
+    def step(now_ms: int) -> int:
+        calls.append(now_ms)
+        if len(calls) < 9:
+            raise ValueError("no")
+        done.set()
+        service._stopping = True
+        return 7
+
+    service = Service("test", step, clock)
+    service.start()
+    assert done.wait(5)
+    assert service.stop()
+
+    pauses = [min(FIRST_PAUSE_MS * 2**n, LONGEST_PAUSE_MS) for n in range(8)]
+    assert clock.waits[:8] == pauses
+    assert service.failures == 8
+    assert service.last_error == "ValueError: no"
+
+
+def test_health_follows_the_last_good_step() -> None:
+    clock, gate, stepped = ManualClock(), threading.Event(), threading.Semaphore(0)
+
+    def step(now_ms: int) -> int:
+        stepped.release()
+        gate.wait(5)
+        return 0
+
+    service = Service("test", step, clock, stale_ms=1000)
+    assert not service.is_healthy()
+    service.start()
+    stepped.acquire(timeout=5)
+    assert service.is_healthy()
+    clock.advance(1001)
+    assert not service.is_healthy()
+    service._stopping = True
+    gate.set()
+    assert service.stop()
+    assert not service.is_healthy()
+
+
+def test_a_bell_ends_the_wait() -> None:
+    bell, stepped = threading.Event(), threading.Semaphore(0)
+    clock = SystemClock()
+
+    def step(now_ms: int) -> int:
+        stepped.release()
+        return 60_000
+
+    service = Service("test", step, clock, bell=bell)
+    service.start()
+    for _ in range(3):
+        assert stepped.acquire(timeout=5)
+        bell.set()
+    assert service.stop()
+
+
+def test_a_small_drift_is_followed_and_a_step_needs_three_witnesses() -> None:
+    clock = SystemClock()
+    offset = OffsetFilter(clock)
+    base = clock.now_ms() - clock.monotonic_ms()
+
+    def sample(drift_ms: int) -> int | None:
+        at = clock.monotonic_ms()
+        return offset.sample(at + base + drift_ms, at, at)
+
+    assert sample(200) is None
+    assert clock.drift_ms(base + 200, 0) == 0
+    assert [sample(90_000), sample(90_010), sample(200), sample(90_000), sample(90_020)] == [None] * 5
+    assert abs((sample(90_010) or 0) - 89_810) <= 1
+    assert clock.drift_ms(base + 90_010, 0) == 0
+
+
+def test_samples_within_the_round_trip_change_nothing() -> None:
+    clock = SystemClock()
+    base = clock.now_ms() - clock.monotonic_ms()
+    assert OffsetFilter(clock).sample(base + 1000 + 40, 900, 1100) is None
+    assert clock.drift_ms(base, 0) == 0
