@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -10,6 +14,8 @@ from typing import Any
 from tests.support.admins import APP_NAME, TOKEN, FakeAdmin
 from xwheel.builtin.glue_bean import BeanGlue
 from xwheel.executor import Executor
+
+ROOT = Path(__file__).parent.parent.parent
 
 
 def make_executor(admin: FakeAdmin, data_dir: Path, handlers: list[object], **settings: Any) -> Executor:
@@ -38,3 +44,71 @@ def executor_of(
         yield executor
     finally:
         executor.stop()
+
+
+class ExecutorProcess:
+    """An executor in a process of its own; see :mod:`tests.support.executor_app`."""
+
+    def __init__(self, admin: FakeAdmin, data_dir: Path, **settings: Any) -> None:
+        self.data_dir = data_dir
+        self._admin = admin
+        data_dir.mkdir(parents=True, exist_ok=True)
+        known = len(admin.registered)
+        options = [f"{name}={value}" for name, value in settings.items()]
+        self.log = (data_dir / "process.log").open("ab")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.executor_app", admin.url, str(data_dir), *options],
+            cwd=ROOT,
+            env={**os.environ, "EXECUTOR_APP_FOLDER": str(data_dir)},
+            stdin=subprocess.DEVNULL,
+            stdout=self.log,
+            stderr=self.log,
+        )
+        beat = admin.wait_for(lambda: admin.registered[known:])[0]
+        self.address: str = beat["registryValue"]
+        self.instance: str = beat["xwheel"]["instance"]
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        self.process.kill()
+        self.process.wait(10)
+        self.log.close()
+
+    def terminate(self, timeout_s: float = 30) -> int:
+        """Ask it to end and return its status."""
+        self.process.terminate()
+        status = self.process.wait(timeout_s)
+        self.log.close()
+        return status
+
+    def executed(self, word: str = "start") -> list[int]:
+        """Return the ids of runs whose handler wrote this word."""
+        path = self.data_dir / "executed"
+        lines = path.read_text().split("\n") if path.exists() else []
+        return [int(line.split()[1]) for line in lines if line.startswith(word)]
+
+    def __enter__(self) -> ExecutorProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.kill()
+        self.log.close()
+
+
+def is_alive(pid: int) -> bool:
+    """Tell whether a process exists and is no zombie."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state not in ("Z", "X")
+
+
+def wait_until(done: Callable[[], Any], deadline_s: float = 10) -> Any:
+    """Poll until something is true; return it."""
+    end = time.monotonic() + deadline_s
+    while not (found := done()):
+        assert time.monotonic() < end, f"not within {deadline_s} s"
+        time.sleep(0.01)
+    return found

@@ -225,6 +225,8 @@ class _Parts:
         closed = {reason: count for reason, count in self.journal.recovered.items() if count}
         if closed:
             logger.warning("the last executor here left runs open; reported as failed: %s", closed)
+        # it warns for every request that waits a moment for a thread
+        logging.getLogger("waitress.queue").setLevel(logging.ERROR)
         CAPTURE.install()
         self._delivery.start()
         self._housekeeping.start()
@@ -240,8 +242,8 @@ class _Parts:
         finished = self._workers.lanes.wait_empty(timeout_s)
         if not finished:
             self._workers.end_all(STOPPED)
-            # asked once, forced after one grace, given up after two
-            self._workers.lanes.wait_empty(3 * self._settings.kill_grace_s + 1)
+            # asked at once, forced after one grace, given up after three
+            self._workers.lanes.wait_empty(4 * self._settings.kill_grace_s + 1)
         delivered = self._flush()
         self.listener.stop()
         for service in (self._beating, self._delivery, self._housekeeping):

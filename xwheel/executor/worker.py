@@ -38,7 +38,8 @@ logger = logging.getLogger(__name__)
 
 JOURNAL_WAIT_S: Final = 30.0
 MAX_TIMEOUT_S: Final = 10 * 365 * 86_400
-ABANDON_ROUND: Final = 2
+ABANDON_ROUND: Final = 3
+"""Graces after which a handler that will not end is reported; threads were interrupted twice by then."""
 
 
 class Workers:

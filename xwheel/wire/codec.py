@@ -234,7 +234,7 @@ def decode_log_request(body: bytes) -> LogRequest:
     return LogRequest(
         run_id=to_id("logId", item.get("logId")),
         created_ms=_time(item),
-        from_line=max(1, _int(item, "fromLineNum", MAX_INT, default=1)),
+        from_line=max(1, _int(item, "fromLineNum", MAX_INT, default=1, low=-MAX_INT)),
     )
 
 

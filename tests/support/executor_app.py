@@ -1,0 +1,103 @@
+"""An executor process for tests that kill it: ``python -m tests.support.executor_app ADMIN_URL DATA_DIR [key=value]``.
+
+Handlers append ``start <id>`` and ``end <id>`` to the file ``executed`` in the data directory, so that a test can count
+what really ran, whatever the executor says.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.support.admins import APP_NAME, TOKEN
+from xwheel.builtin.glue_bean import BeanGlue
+from xwheel.executor import Executor, JobContext, job
+
+FOLDER = Path(os.environ.get("EXECUTOR_APP_FOLDER", "."))
+
+
+def note(word: str, run_id: int) -> None:
+    with (FOLDER / "executed").open("a") as file:
+        file.write(f"{word} {run_id}\n")
+
+
+@job("quick")
+def quick(ctx: JobContext) -> str:
+    note("start", ctx.run_id)
+    return "ok"
+
+
+@job("slow")
+def slow(ctx: JobContext) -> str:
+    note("start", ctx.run_id)
+    time.sleep(float(ctx.param or "60"))
+    note("end", ctx.run_id)
+    return "ok"
+
+
+@job("process", process=True)
+def in_process(ctx: JobContext) -> str:
+    note("start", ctx.run_id)
+    ctx.log("from the child")
+    print("printed by the child")
+    time.sleep(float(ctx.param or "0"))
+    return f"pid {os.getpid()}"
+
+
+@job("stubborn", process=True)
+def stubborn(ctx: JobContext) -> None:
+    """Ignore TERM, with a grandchild that ignores it too; both tell their ids."""
+    code = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+        " print('ready', flush=True); time.sleep(300)"
+    )
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    child.stdout.readline()
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    Path(ctx.param).write_text(f"{os.getpid()} {child.pid}")
+    time.sleep(300)
+
+
+@job("leaves-child", process=True)
+def leaves_child(ctx: JobContext) -> str:
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
+    return str(child.pid)
+
+
+@job("exits", process=True)
+def exits(ctx: JobContext) -> None:
+    os._exit(int(ctx.param))
+
+
+@job("raises", process=True)
+def raises(ctx: JobContext) -> None:
+    raise ValueError(ctx.param)
+
+
+HANDLERS = [quick, slow, in_process, stubborn, leaves_child, exits, raises]
+
+
+def main() -> None:
+    admin_url, data_dir, *options = sys.argv[1:]
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(threadName)s %(message)s")
+    executor = Executor(
+        handlers=HANDLERS,
+        glue_types={"BEAN": BeanGlue()},
+        app_name=APP_NAME,
+        admin_addresses=[admin_url],
+        access_token=TOKEN,
+        port=0,
+        data_dir=data_dir,
+        **{"kill_grace_s": 0.3, **dict(option.split("=", 1) for option in options)},
+    )
+    sys.exit(0 if executor.run_forever() else 1)
+
+
+if __name__ == "__main__":
+    main()
