@@ -16,13 +16,13 @@ PACKAGE = ROOT / "xwheel"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS = {
-    0: {"__init__", "errors", "model", "clock", "cron", "ring", "_ring", "_ring_py", "_cron"},
+    0: {"errors", "model", "clock", "cron", "ring", "_ring", "_ring_py", "_cron"},
     1: {"wire", "config", "service", "listener"},
     2: {"plugin"},
     3: {"storage", "builtin"},
     4: {"scheduler", "executor"},
     5: {"api", "console"},
-    6: {"server", "node", "cli", "testing", "quickstart", "__main__"},
+    6: {"__init__", "server", "node", "cli", "testing", "quickstart", "__main__"},
 }
 LAYER_OF = {room: layer for layer, rooms in LAYERS.items() for room in rooms}
 

@@ -10,3 +10,32 @@ follows from it, such as a retry, is planned in the same transaction. Memory is 
 """
 
 __version__ = "0.1.0"
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from xwheel.config import Config
+    from xwheel.errors import XwheelError
+    from xwheel.model import ExecutorGroup, Job, Run
+    from xwheel.plugin import RouteContext, hookimpl
+
+__all__ = ["Config", "ExecutorGroup", "Job", "RouteContext", "Run", "XwheelError", "__version__", "hookimpl"]
+
+_HOMES: Final = {
+    "Config": "xwheel.config",
+    "ExecutorGroup": "xwheel.model",
+    "Job": "xwheel.model",
+    "RouteContext": "xwheel.plugin",
+    "Run": "xwheel.model",
+    "XwheelError": "xwheel.errors",
+    "hookimpl": "xwheel.plugin",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name when it is first asked for, so that importing a part does not import everything."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_HOMES[name]), name)

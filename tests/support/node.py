@@ -124,6 +124,11 @@ class HandNode:
         """Forget all memory and let the operating system take the lock, as ``kill -9`` does."""
         self.scheduler.lease._file.release()
 
+    def successor(self) -> HandNode:
+        """Crash, and return the next node on the same database and clock."""
+        self.crash()
+        return HandNode(self.db, self.clock)
+
     def _send(self, parcel: Parcel) -> None:
         self.sent.append(parcel)
         self.in_lane.update(shard.run.id for shard in parcel.shards)

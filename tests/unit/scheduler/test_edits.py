@@ -11,15 +11,6 @@ from xwheel.model import Origin, RunState
 from xwheel.scheduler.ports import Fate
 from xwheel.storage import runs
 from xwheel.storage.engine import Database
-from xwheel.testing import ManualClock
-
-
-@pytest.fixture
-def node(db: Database) -> HandNode:
-    node = HandNode(db, ManualClock(NOW))
-    node.group()
-    node.register("http://127.0.0.1:9001")
-    return node
 
 
 def sent(node: HandNode) -> list[tuple[int, int]]:

@@ -5,31 +5,15 @@ from __future__ import annotations
 import pytest
 
 from tests.support.node import HandNode, plugins
-from tests.support.rows import NOW, make_executor, make_job, make_run
+from tests.support.rows import NOW, make_executor, make_job
 from xwheel import ring
-from xwheel.errors import LockError, NotFoundError, RouteError, UnknownNameError
-from xwheel.model import MisfirePolicy, Origin, RunState
-from xwheel.scheduler.complete import MESSAGE_LENGTH, Verdict
-from xwheel.scheduler.ports import Fate, Outcome
+from xwheel.errors import LockError, RouteError, UnknownNameError
+from xwheel.model import RunState
 from xwheel.scheduler.route import route
 from xwheel.scheduler.trigger_pool import TriggerPool
-from xwheel.storage import executors, partitions, runs
+from xwheel.storage import partitions
 from xwheel.storage.engine import Database
 from xwheel.testing import ManualClock
-
-
-@pytest.fixture
-def node(db: Database) -> HandNode:
-    node = HandNode(db, ManualClock(NOW))
-    node.group()
-    node.register("http://127.0.0.1:9001")
-    return node
-
-
-def successor(node: HandNode) -> HandNode:
-    node.crash()
-    return HandNode(node.db, node.clock)
-
 
 # lease
 
@@ -41,7 +25,7 @@ def test_one_scheduler_holds_a_sqlite_file(node: HandNode) -> None:
 
 def test_each_holder_gets_a_higher_epoch_for_every_partition(node: HandNode) -> None:
     before = dict(node.scheduler.lease.epochs)
-    after = dict(successor(node).scheduler.lease.epochs)
+    after = dict(node.successor().scheduler.lease.epochs)
     assert len(before) == 64
     assert after == {partition: epoch + 1 for partition, epoch in before.items()}
 
@@ -118,7 +102,7 @@ def test_a_retried_shard_keeps_its_index_and_total(node: HandNode) -> None:
 def test_what_an_old_epoch_planned_is_fenced_only_by_the_new_one(node: HandNode) -> None:
     node.job(schedule_conf="1")
     node.plan()
-    heir = successor(node)
+    heir = node.successor()
     heir.scheduler.registry.step(node.clock.now_ms())
     node.tick(1000)
     assert node.sent == []
@@ -229,265 +213,3 @@ def test_a_job_whose_router_is_gone_is_refused_with_its_name(node: HandNode) -> 
     (run,) = node.runs()
     assert (run.state, run.reason) == (RunState.REFUSED, "no_route")
     assert "GONE" in run.message
-
-
-# adopting and settling
-
-
-def test_a_successor_finishes_what_was_planned(node: HandNode) -> None:
-    node.job(schedule_conf="1", end_ms=NOW + 3000)
-    node.plan()
-    heir = successor(node)
-    heir.run_for(4000, each=lambda: heir.finish(heir.answer()))
-    assert [run.planned_ms for run in heir.runs()] == [NOW + 1000, NOW + 2000, NOW + 3000]
-    assert {run.state for run in heir.runs()} == {RunState.SUCCEEDED}
-
-
-def test_rows_that_waited_too_long_pass_the_misfire_rule(node: HandNode) -> None:
-    skip = node.job(schedule_conf="1", end_ms=NOW + 3000)
-    once = node.job(schedule_conf="1", end_ms=NOW + 3000, misfire_policy=MisfirePolicy.FIRE_ONCE)
-    node.plan()
-    node.clock.advance(60_000)
-    heir = successor(node)
-    heir.run_for(300)
-    heir.finish(heir.answer())
-    assert {(run.state, run.reason) for run in heir.runs(skip.id)} == {(RunState.SKIPPED, "misfire")}
-    assert [run.planned_ms for run in heir.runs(once.id) if run.state is RunState.SUCCEEDED] == [NOW + 3000]
-
-
-def test_a_run_that_memory_lost_is_found_by_reconciling(node: HandNode) -> None:
-    node.job(schedule_conf="1", end_ms=NOW + 1000)
-    node.plan()
-    node.scheduler.ring_loop.drain()
-    node.run_for(7000)
-    assert len(node.sent) == 1
-    assert node.scheduler.adopting.recovered == 1
-
-
-def test_a_held_run_is_not_taken_up_twice(node: HandNode) -> None:
-    node.scheduler.pool.acquire = lambda *_args, **_options: False  # type: ignore[method-assign]
-    node.job(schedule_conf="1", end_ms=NOW + 1000)
-    node.run_for(20_000)
-    assert node.scheduler.adopting.recovered == 0
-    assert node.scheduler.ring_loop.depth() == (0, 1)
-
-
-def test_more_waiting_than_memory_holds_stays_rows(db: Database) -> None:
-    node = HandNode(db, ManualClock(NOW), trigger={"waiting_limit": 100})
-    node.group()
-    node.register("http://127.0.0.1:9001")
-    acquire = node.scheduler.pool.acquire
-    node.scheduler.pool.acquire = lambda *_args, **_options: False  # type: ignore[method-assign]
-    job = node.job(enabled=False)
-    for _ in range(150):
-        node.scheduler.manager.run_now(job.id)
-    node.run_for(300)
-    assert node.scheduler.ring_loop.depth() == (0, 100)
-    assert node.scheduler.ring_loop.overflowed == 50
-    node.scheduler.pool.acquire = acquire  # type: ignore[method-assign]
-    node.run_for(6000)
-    assert sum(len(parcel.shards) for parcel in node.sent) == 150
-
-
-def test_an_unanswered_send_is_asked_again_with_the_same_id(node: HandNode) -> None:
-    job = node.job(enabled=False)
-    run = node.scheduler.manager.run_now(job.id)
-    node.run_for(300)
-    node.answer(Fate.UNKNOWN, "timed out")
-    assert node.runs()[0].state is RunState.DISPATCHING
-
-    node.run_for(11_000)
-
-    (parcel,) = node.sent
-    assert parcel.again
-    assert [shard.run.id for shard in parcel.shards] == [run.id]
-    node.answer()
-    assert node.runs()[0].state is RunState.RUNNING
-
-
-def test_an_instance_that_moved_is_asked_at_its_new_address(node: HandNode) -> None:
-    job = node.job(enabled=False)
-    node.scheduler.manager.run_now(job.id)
-    node.run_for(300)
-    node.answer(Fate.UNKNOWN)
-    node.scheduler.registry.remove("demo", "http://127.0.0.1:9001")
-    node.register("http://127.0.0.1:7777")
-    node.run_for(11_000)
-    assert node.sent[0].executor.address == "http://127.0.0.1:7777"
-
-
-def test_a_run_whose_instance_is_gone_is_lost_and_may_still_be_corrected(node: HandNode) -> None:
-    job = node.job(enabled=False)
-    run = node.scheduler.manager.run_now(job.id)
-    node.run_for(300)
-    node.answer(Fate.UNKNOWN)
-    node.scheduler.registry.remove("demo", "http://127.0.0.1:9001")
-    node.run_for(100_000, step_ms=1000)
-    assert (node.runs()[0].state, node.runs()[0].reason) == (RunState.LOST, "instance_gone")
-
-    node.finish([run])
-    assert node.runs()[0].state is RunState.SUCCEEDED
-
-
-def test_a_foreign_run_without_an_answer_counts_as_running_and_is_never_sent_again(db: Database) -> None:
-    node = HandNode(db, ManualClock(NOW))
-    node.group()
-    node.register("http://127.0.0.1:9001", kind="foreign", instance="", boot="")
-    job = node.job(enabled=False)
-    node.scheduler.manager.run_now(job.id)
-    node.run_for(300)
-    node.answer(Fate.UNKNOWN)
-    assert node.runs()[0].state is RunState.RUNNING
-    node.run_for(30_000, step_ms=1000)
-    assert node.sent == []
-
-
-def test_a_foreign_run_cut_off_by_a_crash_counts_as_running(db: Database) -> None:
-    node = HandNode(db, ManualClock(NOW))
-    node.group()
-    node.register("http://127.0.0.1:9001", kind="foreign", instance="", boot="")
-    node.scheduler.manager.run_now(node.job(enabled=False).id)
-    node.run_for(300)
-    heir = successor(node)
-    heir.run_for(11_000, step_ms=500)
-    assert heir.sent == []
-    assert heir.runs()[0].state is RunState.RUNNING
-
-
-def test_a_fire_planned_twice_by_a_cursor_set_back_runs_once(node: HandNode) -> None:
-    job = node.job(schedule_conf="1", end_ms=NOW + 2000)
-    node.run_for(2500)
-    with node.db.write() as conn:
-        conn.exec_driver_sql(f"UPDATE job SET next_fire_ms = {NOW + 1000} WHERE id = {job.id}")
-    node.run_for(2500)
-    assert [run.planned_ms for run in node.runs()] == [NOW + 1000, NOW + 2000]
-    assert node.scheduler.claiming.duplicates == 2
-
-
-# completion
-
-
-def test_outcomes_are_told_apart(node: HandNode) -> None:
-    job = node.job(enabled=False)
-    first, second = (node.scheduler.manager.run_now(job.id) for _ in range(2))
-    node.run_for(300)
-    node.answer()
-    finish = node.scheduler.completer.finish
-    outcomes = [
-        Outcome(run_id=second.id, state=RunState.FAILED, code=500, message="x" * 20_000),
-        Outcome(run_id=first.id, state=RunState.SUCCEEDED, code=200),
-        Outcome(run_id=first.id, state=RunState.FAILED, code=500),
-        Outcome(run_id=999_999, state=RunState.SUCCEEDED),
-    ]
-    assert finish(outcomes) == {
-        first.id: Verdict.FINISHED,
-        second.id: Verdict.FINISHED,
-        999_999: Verdict.UNKNOWN,
-    }
-    assert set(finish(outcomes[:3]).values()) == {Verdict.REPEATED}
-    rows = {run.id: run for run in node.runs()}
-    assert rows[first.id].state is RunState.SUCCEEDED
-    assert len(rows[second.id].message) == MESSAGE_LENGTH
-
-
-def test_a_callback_may_beat_the_reply(node: HandNode) -> None:
-    job = node.job(enabled=False)
-    run = node.scheduler.manager.run_now(job.id)
-    node.run_for(300)
-    node.finish([run])
-    node.answer()
-    (row,) = node.runs()
-    assert (row.state, row.accepted_ms) == (RunState.SUCCEEDED, None)
-
-
-def test_a_planned_run_takes_no_outcome(node: HandNode) -> None:
-    job = node.job(enabled=False)
-    run = node.scheduler.manager.run_now(job.id)
-    verdicts = node.scheduler.completer.finish([Outcome(run_id=run.id, state=RunState.SUCCEEDED)])
-    assert verdicts == {run.id: Verdict.REPEATED}
-
-
-def test_a_late_outcome_withdraws_the_retry_of_a_lost_run(node: HandNode) -> None:
-    job = node.job(enabled=False)
-    rows = [
-        make_run(500, job_id=job.id, partition=job.partition, state=RunState.LOST, finished_ms=NOW),
-        make_run(
-            501,
-            job_id=job.id,
-            partition=job.partition,
-            origin=Origin.RETRY,
-            origin_key=500,
-            due_ms=NOW + 90_000,
-            attempt=2,
-        ),
-    ]
-    node.db.transaction(lambda conn: runs.insert_runs(conn, rows))
-    node.finish([rows[0]])
-    states = {run.id: (run.state, run.reason) for run in node.runs()}
-    assert states == {500: (RunState.SUCCEEDED, ""), 501: (RunState.CANCELLED, "late_outcome")}
-
-
-def test_more_than_five_hundred_outcomes_are_closed(node: HandNode) -> None:
-    rows = [make_run(number, state=RunState.RUNNING) for number in range(1, 1202)]
-    node.db.transaction(lambda conn: runs.insert_runs(conn, rows))
-    node.finish(rows)
-    assert {run.state for run in node.runs()} == {RunState.SUCCEEDED}
-
-
-# registry
-
-
-def test_beats_stay_in_memory_until_they_are_flushed(node: HandNode) -> None:
-    registry = node.scheduler.registry
-    registry.step(node.clock.now_ms())
-    node.clock.advance(20_000)
-    node.register("http://127.0.0.1:9001")
-    assert _seen(node) == NOW
-    node.clock.advance(10_000)
-    registry.step(node.clock.now_ms())
-    assert _seen(node) == NOW + 20_000
-
-
-def test_an_executor_without_a_beat_dies_and_is_swept(node: HandNode) -> None:
-    registry = node.scheduler.registry
-    node.clock.advance(90_000)
-    assert len(registry.live(1, node.clock.now_ms())) == 1
-    node.clock.advance(1)
-    assert registry.live(1, node.clock.now_ms()) == []
-    node.clock.advance(40_000)
-    registry.step(node.clock.now_ms())
-    with node.db.read() as conn:
-        assert executors.list_executors(conn) == []
-    node.register("http://127.0.0.1:9001")
-    assert len(registry.live(1, node.clock.now_ms())) == 1
-
-
-def test_a_leave_takes_effect_at_once(node: HandNode) -> None:
-    assert node.scheduler.registry.remove("demo", "http://127.0.0.1:9001")
-    assert not node.scheduler.registry.remove("demo", "http://127.0.0.1:9001")
-    assert node.scheduler.registry.live(1, node.clock.now_ms()) == []
-
-
-def test_a_new_boot_is_written_at_once(node: HandNode) -> None:
-    node.register("http://127.0.0.1:9001", boot="boot-2")
-    with node.db.read() as conn:
-        assert [item.boot for item in executors.list_executors(conn)] == ["boot-2"]
-
-
-def test_an_unknown_group_is_refused(node: HandNode) -> None:
-    with pytest.raises(NotFoundError, match="nowhere"):
-        node.register("http://127.0.0.1:9001", app_name="nowhere")
-
-
-def _seen(node: HandNode) -> int:
-    with node.db.read() as conn:
-        return executors.list_executors(conn)[0].seen_ms
-
-
-def test_draining_leaves_everything_to_the_rows(node: HandNode) -> None:
-    node.job(schedule_conf="1", end_ms=NOW + 3000)
-    node.plan()
-    assert len(node.scheduler.ring_loop.drain()) == 3
-    heir = successor(node)
-    heir.run_for(4000)
-    assert len({shard.run.id for parcel in heir.sent for shard in parcel.shards}) == 3

@@ -1,0 +1,39 @@
+"""What others may rely on; a change here is a change for them."""
+
+from __future__ import annotations
+
+import xwheel
+import xwheel.executor
+import xwheel.plugin
+
+PUBLIC = {
+    xwheel: {
+        "Config",
+        "ExecutorGroup",
+        "Job",
+        "RouteContext",
+        "Run",
+        "XwheelError",
+        "__version__",
+        "hookimpl",
+    },
+    xwheel.executor: {"Executor", "JobContext", "current_job", "job", "load_handlers"},
+    xwheel.plugin: {
+        "GlueRequest",
+        "GlueType",
+        "HandlerLookup",
+        "RouteContext",
+        "Router",
+        "RunContext",
+        "ScheduleSpec",
+        "ScheduleType",
+        "hookimpl",
+    },
+}
+
+
+def test_the_public_names_are_these_and_no_others() -> None:
+    for module, names in PUBLIC.items():
+        assert set(module.__all__) == names
+        for name in names:
+            assert getattr(module, name) is not None

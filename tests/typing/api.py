@@ -1,0 +1,64 @@
+"""A user's file: mypy --strict must accept it as it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xwheel import Config, Job, RouteContext, Run, XwheelError, __version__, hookimpl
+from xwheel.executor import Executor, JobContext, current_job, job
+from xwheel.model import RegisteredExecutor
+from xwheel.plugin import Router, ScheduleSpec, ScheduleType
+from xwheel.testing import ManualClock
+
+
+@job("greet", parallel=2)
+def greet(ctx: JobContext) -> str:
+    ctx.log(f"hello {ctx.param} {ctx.shard_index}/{ctx.shard_total}")
+    return str(current_job().run_id)
+
+
+@job("fetch")
+async def fetch(ctx: JobContext) -> None:
+    ctx.set_result({"planned": ctx.planned_ms, "attempt": ctx.attempt})
+
+
+class Newest:
+    name = "NEWEST"
+    asks = False
+
+    def route(self, context: RouteContext) -> Sequence[RegisteredExecutor]:
+        return [max(context.executors, key=lambda item: item.seen_ms)]
+
+
+class Weekly:
+    name = "WEEKLY"
+
+    def check(self, spec: ScheduleSpec) -> None:
+        int(spec.conf)
+
+    def next_ms(self, spec: ScheduleSpec, after_ms: int) -> int | None:
+        return after_ms + 7 * 86_400_000
+
+
+@hookimpl
+def xwheel_register_routers(config: Config) -> list[Router]:
+    config.plugin("newest")
+    return [Newest()]
+
+
+@hookimpl
+def xwheel_register_schedule_types(config: Config) -> list[ScheduleType]:
+    return [Weekly()]
+
+
+def describe(item: Job, run: Run) -> str:
+    try:
+        return f"{__version__} {item.name} {run.state.value} {ManualClock().now_ms()}"
+    except XwheelError as error:
+        return str(error)
+
+
+def start() -> None:
+    executor = Executor(handlers=[greet, fetch], app_name="demo", port=0)
+    executor.start()
+    executor.stop()

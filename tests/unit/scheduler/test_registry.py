@@ -1,0 +1,57 @@
+"""Who is alive: beats in memory, registrations and farewells at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.node import HandNode
+from tests.support.rows import NOW
+from xwheel.errors import NotFoundError
+from xwheel.storage import executors
+
+
+def test_beats_stay_in_memory_until_they_are_flushed(node: HandNode) -> None:
+    registry = node.scheduler.registry
+    registry.step(node.clock.now_ms())
+    node.clock.advance(20_000)
+    node.register("http://127.0.0.1:9001")
+    assert _seen(node) == NOW
+    node.clock.advance(10_000)
+    registry.step(node.clock.now_ms())
+    assert _seen(node) == NOW + 20_000
+
+
+def test_an_executor_without_a_beat_dies_and_is_swept(node: HandNode) -> None:
+    registry = node.scheduler.registry
+    node.clock.advance(90_000)
+    assert len(registry.live(1, node.clock.now_ms())) == 1
+    node.clock.advance(1)
+    assert registry.live(1, node.clock.now_ms()) == []
+    node.clock.advance(40_000)
+    registry.step(node.clock.now_ms())
+    with node.db.read() as conn:
+        assert executors.list_executors(conn) == []
+    node.register("http://127.0.0.1:9001")
+    assert len(registry.live(1, node.clock.now_ms())) == 1
+
+
+def test_a_leave_takes_effect_at_once(node: HandNode) -> None:
+    assert node.scheduler.registry.remove("demo", "http://127.0.0.1:9001")
+    assert not node.scheduler.registry.remove("demo", "http://127.0.0.1:9001")
+    assert node.scheduler.registry.live(1, node.clock.now_ms()) == []
+
+
+def test_a_new_boot_is_written_at_once(node: HandNode) -> None:
+    node.register("http://127.0.0.1:9001", boot="boot-2")
+    with node.db.read() as conn:
+        assert [item.boot for item in executors.list_executors(conn)] == ["boot-2"]
+
+
+def test_an_unknown_group_is_refused(node: HandNode) -> None:
+    with pytest.raises(NotFoundError, match="nowhere"):
+        node.register("http://127.0.0.1:9001", app_name="nowhere")
+
+
+def _seen(node: HandNode) -> int:
+    with node.db.read() as conn:
+        return executors.list_executors(conn)[0].seen_ms
