@@ -2,22 +2,23 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
 """The time ring and the pool selector, compiled; :mod:`xwheel._ring_py` is the same in Python.
 
-A slot is a vector of (id, due) pairs in the order of their pushes. One open-addressing table (linear probing,
-Knuth's multiplicative hash, deletion by shifting back) knows the due time that counts for each id. Cancelling or
-moving an id only touches the table; the pair that is left in a slot is stale, and is dropped when its slot is
-visited, or by a sweep once stale pairs outnumber living ones. Batch calls ask the processor for table lines
-ahead of their use: random ids miss every cache, and that wait is most of the work.
+Entries are (id, due) pairs in C vectors, in the order of their pushes: one vector for each slot of the revolution
+under way, and one for each of the next revolutions, which is dealt out to the slots when its turn comes. So a pair
+is touched at most twice, however far ahead it lies. One open-addressing table (linear probing, multiplicative hash,
+deletion by shifting back: Knuth, vol. 3, 6.4) knows the due time that counts for each id. Cancelling or moving an
+id only touches the table; the pair left in a vector is stale, and is dropped when its tick comes, or by a sweep
+once stale pairs outnumber living ones. Batch calls ask the processor for table lines ahead of their use: random ids
+miss every cache, and that wait is most of the work.
 """
 
 from cpython.array cimport array, clone
 from cpython.list cimport PyList_New, PyList_SET_ITEM
-from cpython.long cimport PyLong_AsLongLong, PyLong_FromLongLong
-from cpython.mem cimport PyMem_Calloc, PyMem_Free
+from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_Check, PyLong_FromLongLong
+from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree, PyMem_RawMalloc
 from cpython.ref cimport Py_INCREF, PyObject
-from cpython.sequence cimport PySequence_Fast
-from libc.stdint cimport INT64_MAX, int64_t, uint64_t
-from libcpp.algorithm cimport stable_sort
 from cython.operator cimport dereference
+from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
+from libcpp.algorithm cimport stable_sort
 from libcpp.unordered_map cimport unordered_map
 from libcpp.vector cimport vector
 
@@ -32,6 +33,16 @@ cdef extern from *:
     #else
     #define XW_PREFETCH(address) ((void)0)
     #endif
+    #if defined(__linux__)
+    #include <sys/mman.h>
+    // a large table is read all over: with 2 MiB pages the address translation stays in the processor's cache
+    static inline void xw_huge_pages(void *from, size_t size) {
+        uintptr_t start = ((uintptr_t)from + 4095) & ~(uintptr_t)4095;
+        if (size >= (4u << 20)) (void)madvise((void *)start, size - 8192, MADV_HUGEPAGE);
+    }
+    #else
+    static inline void xw_huge_pages(void *, size_t) {}
+    #endif
     struct XwEntry {
         int64_t id;
         int64_t due;
@@ -42,14 +53,19 @@ cdef extern from *:
         int64_t id
         int64_t due
     void prefetch "XW_PREFETCH" (const void *address) noexcept nogil
+    void huge_pages "xw_huge_pages" (void *start, size_t size) noexcept nogil
     PyObject **PySequence_Fast_ITEMS(object seq)
     Py_ssize_t PySequence_Fast_GET_SIZE(object seq)
 
 
 cdef enum:
-    AHEAD = 12  # table lines asked for in advance; 8 to 24 measure the same
+    AHEAD = 16  # table lines asked for in advance; 8 to 32 measure the same
     SPARE = 4096  # stale pairs that are never worth a sweep
+    FAR_BITS = 8  # 256 revolutions have a vector of their own; what lies further waits for its turn in one of them
     FIRST_BITS = 6
+    ROOMY = 1024  # an empty vector with more room than this gives it back
+    FEW = 24
+    BATCH = 1024  # from here on, room is counted out before pushing
 
 FAST = 0
 SLOW = 1
@@ -62,34 +78,49 @@ cdef inline int64_t _floor(int64_t number, int64_t by) noexcept nogil:
     return number // by - (1 if number % by < 0 else 0)
 
 
-cdef inline int64_t _modulo(int64_t number, int64_t by) noexcept nogil:
-    cdef int64_t rest = number % by
-    return rest + by if rest < 0 else rest
+cdef class _Column:
+    """Integers of a caller as C data: a buffer of 64-bit integers as it is, or a copy of any other sequence."""
 
+    cdef const int64_t *data
+    cdef Py_ssize_t size
+    cdef const int64_t[::1] _view
+    cdef int64_t *_copy
 
-cdef int _read(object values, vector[int64_t] &into) except -1:
-    """Copy a sequence of Python ints, or a buffer of 64-bit integers, into a C vector."""
-    cdef const int64_t[::1] view
-    cdef PyObject **items
-    cdef Py_ssize_t i, n
-    if not isinstance(values, (list, tuple)):
-        try:
-            view = values
-        except (TypeError, ValueError):
-            values = list(values)
-        else:
-            n = view.shape[0]
-            into.resize(n)
-            for i in range(n):
-                into[i] = view[i]
-            return 0
-    fast = PySequence_Fast(values, "a sequence of integers is needed")
-    n = PySequence_Fast_GET_SIZE(fast)
-    into.resize(n)
-    items = PySequence_Fast_ITEMS(fast)
-    for i in range(n):
-        into[i] = PyLong_AsLongLong(<object>items[i])
-    return 0
+    def __cinit__(self, values):
+        if not isinstance(values, (list, tuple)):
+            try:
+                self._view = values
+            except (TypeError, ValueError):
+                values = list(values)
+            else:
+                self.size = self._view.shape[0]
+                self.data = &self._view[0] if self.size else NULL
+                return
+        self._read(values)
+
+    def __dealloc__(self):
+        PyMem_RawFree(self._copy)
+
+    cdef int _read(self, object values) except -1:
+        cdef PyObject **items = PySequence_Fast_ITEMS(values)
+        cdef Py_ssize_t i, n = PySequence_Fast_GET_SIZE(values)
+        cdef int overflow = 0
+        self._copy = <int64_t *>PyMem_RawMalloc(max(n, 1) * sizeof(int64_t))
+        if self._copy == NULL:
+            raise MemoryError("no memory for a batch")
+        huge_pages(self._copy, n * sizeof(int64_t))
+        for i in range(n):
+            if i + AHEAD < n:
+                prefetch(items[i + AHEAD])
+            if not PyLong_Check(<object>items[i]):  # nothing below runs code that could change the list
+                raise TypeError(f"ids and due times are integers, not {type(<object>items[i]).__name__}")
+            # unlike PyLong_AsLongLong, this one has a short way for numbers above 30 bits
+            self._copy[i] = PyLong_AsLongLongAndOverflow(<object>items[i], &overflow)
+            if overflow != 0:
+                raise OverflowError("ids and due times are signed 64-bit integers")
+        self.data = self._copy
+        self.size = n
+        return 0
 
 
 cdef class TimeRing:
@@ -98,8 +129,8 @@ cdef class TimeRing:
     Args:
         start_ms: Where time stands now, in epoch milliseconds.
         tick_ms: Width of a slot in milliseconds.
-        slots: Number of slots. One revolution is ``tick_ms * slots``; entries may lie further ahead, but are
-            looked at once per revolution.
+        slots: Number of slots; rounded up to a power of two. One revolution is ``tick_ms * slots``; entries may
+            lie any number of revolutions ahead.
         limit: Most entries that may be held; None for no limit.
 
     Raises:
@@ -109,51 +140,72 @@ cdef class TimeRing:
         None of its own. One thread owns the ring, or one lock guards every call; no call waits for anything.
     """
 
-    cdef vector[vector[Entry]] _slots
-    cdef vector[int64_t] _earliest  # per slot: no pair in it is due before this
-    cdef vector[Entry] _out  # what the advance under way has found
+    cdef vector[vector[Entry]] _slots  # the slots, then the revolutions ahead
+    cdef vector[int64_t] _earliest  # for each of these: no pair in it is due before this
+    cdef vector[Entry] _batch
+    cdef vector[int64_t] _ids  # what the advance under way has found
+    cdef vector[uint32_t] _counts
     cdef Entry *_table
     cdef uint64_t _mask
-    cdef int _shift
+    cdef int _shift, _bits
     cdef Py_ssize_t _count, _stored, _limit
-    cdef int64_t _tick_ms, _now, _tick
+    cdef int64_t _tick_ms, _now, _tick, _base_tick, _base_ms
 
     def __cinit__(self, int64_t start_ms, int64_t tick_ms=20, Py_ssize_t slots=4096, limit=None):
         if tick_ms < 1 or slots < 1 or (limit is not None and limit < 1):
             raise ValueError("tick_ms, slots and limit must be at least 1")
-        self._slots.resize(slots)
-        self._earliest.assign(slots, INT64_MAX)
+        self._bits = (slots - 1).bit_length()
+        self._slots.resize((1 << self._bits) + (1 << FAR_BITS))
+        self._earliest.assign(self._slots.size(), INT64_MAX)
         self._limit = -1 if limit is None else limit
         self._tick_ms = tick_ms
         self._now = start_ms
-        self._tick = _floor(start_ms, tick_ms)
+        self._tick = self._base_tick = _floor(start_ms, tick_ms)
+        self._base_ms = self._base_tick * tick_ms
         self._new_table(FIRST_BITS)
 
     def __dealloc__(self):
-        PyMem_Free(self._table)
+        PyMem_RawFree(self._table)
 
     cdef int _new_table(self, int bits) except -1:
-        cdef Entry *table = <Entry *>PyMem_Calloc(<size_t>1 << bits, sizeof(Entry))
+        # the system's allocator hands out fresh zero pages, where Python's writes every byte
+        cdef Entry *table = <Entry *>PyMem_RawCalloc(<size_t>1 << bits, sizeof(Entry))
         if table == NULL:
             raise MemoryError("no memory for the ring's table")
+        huge_pages(table, sizeof(Entry) << bits)
         self._table = table
         self._mask = (<uint64_t>1 << bits) - 1
         self._shift = 64 - bits
         return 0
 
+    cdef inline int64_t _tick_of(self, int64_t due) noexcept nogil:
+        # a 32-bit division takes a third of the time, and reaches seven weeks past the start
+        cdef uint64_t delta = <uint64_t>due - <uint64_t>self._base_ms
+        if delta >> 32 == 0 and self._tick_ms >> 32 == 0:
+            return self._base_tick + <uint32_t>delta // <uint32_t>self._tick_ms
+        return _floor(due, self._tick_ms)
+
+    cdef inline uint32_t _place(self, int64_t due) noexcept nogil:
+        """Return which vector a pair belongs in now."""
+        cdef int64_t tick = max(self._tick_of(due), self._tick)
+        cdef int64_t lap = tick >> self._bits
+        if lap == self._tick >> self._bits:
+            return tick & ((1 << self._bits) - 1)
+        return (1 << self._bits) + (lap & ((1 << FAR_BITS) - 1))
+
     cdef inline uint64_t _home(self, int64_t key) noexcept nogil:
         return (<uint64_t>key * <uint64_t>0x9E3779B97F4A7C15) >> self._shift
 
     cdef inline Entry *_find(self, int64_t key) noexcept nogil:
-        """Return the id's place in the table, or the empty place where it would be."""
+        """Return the id's line in the table, or the empty line where it would be."""
         cdef uint64_t at = self._home(key)
         while self._table[at].id != key and self._table[at].id != 0:
             at = (at + 1) & self._mask
         return &self._table[at]
 
-    cdef inline void _erase(self, Entry *place) noexcept nogil:
-        """Empty a place and shift back what was pushed on by it (Knuth, vol. 3, 6.4, algorithm R)."""
-        cdef uint64_t hole = place - self._table
+    cdef inline void _erase(self, Entry *line) noexcept nogil:
+        """Empty a line and shift back what had to go past it."""
+        cdef uint64_t hole = line - self._table
         cdef uint64_t at = hole
         while True:
             at = (at + 1) & self._mask
@@ -178,38 +230,45 @@ cdef class TimeRing:
         for i in range(size):
             if old[i].id != 0:
                 self._find(old[i].id)[0] = old[i]
-        PyMem_Free(old)
+        PyMem_RawFree(old)
+        return 0
+
+    cdef int _make_room(self, const int64_t *dues, Py_ssize_t n) except -1:
+        """Let each vector grow once for a batch, and not a pair at a time."""
+        cdef Py_ssize_t i
+        cdef size_t place, need
+        self._counts.assign(self._slots.size(), 0)
+        for i in range(n):
+            self._counts[self._place(dues[i])] += 1
+        for place in range(self._slots.size()):
+            need = self._slots[place].size() + self._counts[place]
+            if need > self._slots[place].capacity():
+                if self._slots[place].size() > 0:  # many small batches must not copy it each time
+                    need = max(need, self._slots[place].size() * 2)
+                self._slots[place].reserve(need)
         return 0
 
     cdef int _put(self, int64_t key, int64_t due) except -1:
         """Hold an id, or move it; room in the table is there. Return 0 if the limit is reached."""
-        cdef Entry *place = self._find(key)
+        cdef Entry *line = self._find(key)
         cdef Entry entry
-        cdef int64_t slot
-        if place.id == 0:
+        cdef uint32_t place
+        if line.id == 0:
             if self._count == self._limit:
                 return 0
             self._count += 1
         entry.id = key
         entry.due = due
-        place[0] = entry
-        slot = _modulo(max(_floor(due, self._tick_ms), self._tick), self._slots.size())
-        self._slots[slot].push_back(entry)
+        line[0] = entry
+        place = self._place(due)
+        self._slots[place].push_back(entry)
         self._stored += 1
-        if due < self._earliest[slot]:
-            self._earliest[slot] = due
+        if due < self._earliest[place]:
+            self._earliest[place] = due
         return 1
 
     def push(self, int64_t run_id, int64_t due_ms):
-        """Hold an id until its due time; an id that is held already is moved.
-
-        Args:
-            run_id: A positive integer below 2**63.
-            due_ms: When it is due, in epoch milliseconds; the past means the next :meth:`advance`.
-
-        Returns:
-            False if the limit is reached and nothing was taken.
-        """
+        """Hold an id (above 0) until its due time; False if the limit is reached. A held id is moved."""
         if run_id < 1:
             raise ValueError(f"run_id must be at least 1, not {run_id}")
         self._reserve(1)
@@ -218,33 +277,25 @@ cdef class TimeRing:
         return taken
 
     def push_many(self, ids, dues):
-        """Push pairs in order, up to the limit.
+        """Push pairs in order, up to the limit; return how many were taken: the first ones.
 
-        Args:
-            ids: Positive integers: a list, a tuple or a contiguous buffer of signed 64-bit integers.
-            dues: As many due times, in epoch milliseconds.
-
-        Returns:
-            How many were taken; they are the first ones.
-
-        Raises:
-            ValueError: If lengths differ or an id is not positive; nothing is taken then.
+        Lists and tuples of ints do, and contiguous buffers of signed 64-bit integers are read where they lie.
+        A wrong length or id is a ValueError, and nothing is taken.
         """
-        cdef vector[int64_t] keys, times
-        cdef Py_ssize_t i, n
-        _read(ids, keys)
-        _read(dues, times)
-        n = keys.size()
-        if <Py_ssize_t>times.size() != n:
-            raise ValueError(f"{n} ids but {times.size()} due times")
+        cdef _Column keys = _Column(ids), times = _Column(dues)
+        cdef Py_ssize_t i, n = keys.size
+        if times.size != n:
+            raise ValueError(f"{n} ids but {times.size} due times")
         for i in range(n):
-            if keys[i] < 1:
-                raise ValueError(f"run_id must be at least 1, not {keys[i]}")
+            if keys.data[i] < 1:
+                raise ValueError(f"run_id must be at least 1, not {keys.data[i]}")
         self._reserve(n if self._limit < 0 else min(n, self._limit - self._count))
+        if n >= BATCH:
+            self._make_room(times.data, n)
         for i in range(n):
             if i + AHEAD < n:
-                prefetch(&self._table[self._home(keys[i + AHEAD])])
-            if self._put(keys[i], times[i]) == 0:
+                prefetch(&self._table[self._home(keys.data[i + AHEAD])])
+            if self._put(keys.data[i], times.data[i]) == 0:
                 n = i
                 break
         self._sweep_if_stale()
@@ -252,140 +303,173 @@ cdef class TimeRing:
 
     def cancel(self, int64_t run_id):
         """Forget an id; tell whether it was held."""
-        cdef Entry *place
-        if run_id < 1:
-            return False
-        place = self._find(run_id)
-        if place.id == 0:
-            return False
-        self._erase(place)
-        self._sweep_if_stale()
-        return True
+        return self.cancel_many((run_id,)) == 1
 
     def cancel_many(self, ids):
         """Forget ids; return how many of them were held."""
-        cdef vector[int64_t] keys
-        cdef Py_ssize_t i, n, before = self._count
-        cdef Entry *place
-        _read(ids, keys)
-        n = keys.size()
-        for i in range(n):
-            if i + AHEAD < n:
-                prefetch(&self._table[self._home(keys[i + AHEAD])])
-            if keys[i] > 0:
-                place = self._find(keys[i])
-                if place.id != 0:
-                    self._erase(place)
+        cdef _Column keys = _Column(ids)
+        cdef Py_ssize_t i, before = self._count
+        cdef Entry *line
+        for i in range(keys.size):
+            if i + AHEAD < keys.size:
+                prefetch(&self._table[self._home(keys.data[i + AHEAD])])
+            if keys.data[i] > 0:
+                line = self._find(keys.data[i])
+                if line.id != 0:
+                    self._erase(line)
         self._sweep_if_stale()
         return before - self._count
 
     cdef int _sweep_if_stale(self) except -1:
         """Drop stale pairs once they outnumber the living: constant work for each push and cancel."""
-        cdef size_t i
-        if self._stored - self._count > self._count + SPARE:
-            for i in range(self._slots.size()):
-                self._sweep(i)
+        cdef size_t place, i, kept
+        cdef Entry *line
+        cdef Entry *pairs
+        if self._stored - self._count <= self._count + SPARE:
+            return 0
+        self._stored = 0
+        for place in range(self._slots.size()):
+            pairs = self._slots[place].data()
+            kept = 0
+            self._earliest[place] = INT64_MAX
+            for i in range(self._slots[place].size()):
+                line = self._find(pairs[i].id)
+                if line.id != 0 and line.due == pairs[i].due:
+                    self._earliest[place] = min(self._earliest[place], pairs[i].due)
+                    pairs[kept] = pairs[i]
+                    kept += 1
+            self._slots[place].resize(kept)
+            self._slots[place].shrink_to_fit()
+            self._stored += kept
         return 0
 
-    cdef int _sweep(self, size_t slot) except -1:
-        cdef vector[Entry] *pairs = &self._slots[slot]
-        cdef Entry *place
+    cdef int _take(self, size_t place, int64_t now) except -1:
+        """Move what is due from a vector to ``_batch``; the rest keeps its order."""
+        cdef vector[Entry] *pairs = &self._slots[place]
         cdef size_t i, kept = 0, n = pairs.size()
-        cdef int64_t earliest = INT64_MAX
         cdef Entry *data = pairs.data()
-        for i in range(n):
-            place = self._find(data[i].id)
-            if place.id != 0 and place.due == data[i].due:
-                earliest = min(earliest, data[i].due)
-                data[kept] = data[i]
-                kept += 1
-        pairs.resize(kept)
-        pairs.shrink_to_fit()
-        self._stored -= n - kept
-        self._earliest[slot] = earliest
-        return 0
-
-    cdef int _visit(self, size_t slot, int64_t now) except -1:
-        """Move what is due from a slot to the end of ``_out``; the rest keeps its order."""
-        cdef vector[Entry] *pairs = &self._slots[slot]
-        cdef size_t i, kept = 0, n = pairs.size()
-        cdef int64_t earliest = INT64_MAX
-        cdef Entry *data = pairs.data()
+        self._earliest[place] = INT64_MAX
         for i in range(n):
             if data[i].due <= now:
-                self._out.push_back(data[i])
+                self._batch.push_back(data[i])
             else:
-                if data[i].due < earliest:
-                    earliest = data[i].due
+                self._earliest[place] = min(self._earliest[place], data[i].due)
                 data[kept] = data[i]
                 kept += 1
         pairs.resize(kept)
+        if kept == 0 and pairs.capacity() > ROOMY:
+            pairs.shrink_to_fit()
         self._stored -= n - kept
-        self._earliest[slot] = earliest
         return 0
 
-    cdef int _settle(self, size_t first) except -1:
-        """Take from the table what was gathered in ``_out`` from ``first`` on; order it by due time.
+    cdef int _deal(self, int64_t lap) except -1:
+        """Bring the pairs of the revolution that begins to their slots; time must stand in it already."""
+        cdef size_t far = (1 << self._bits) + (lap & ((1 << FAR_BITS) - 1))
+        cdef vector[Entry] pairs
+        cdef size_t i, place
+        pairs.swap(self._slots[far])
+        self._earliest[far] = INT64_MAX
+        for i in range(pairs.size()):
+            place = self._place(pairs[i].due)
+            self._slots[place].push_back(pairs[i])
+            self._earliest[place] = min(self._earliest[place], pairs[i].due)
+        return 0
+
+    cdef int _settle(self) except -1:
+        """Take the pairs in ``_batch`` from the table, drop the stale ones, put the others in order of due time.
 
         From the back, since of two equal pairs the later one counts: the id was cancelled and pushed again.
         The living pack themselves at the end, in their order.
         """
-        cdef size_t n = self._out.size()
+        cdef size_t n = self._batch.size()
         cdef size_t i = n, free = n
-        cdef Entry *data = self._out.data()
-        cdef Entry *place
-        while i > first:
+        cdef Entry *data = self._batch.data()
+        cdef Entry *line
+        while i > 0:
             i -= 1
-            if i >= first + AHEAD:
+            if i >= AHEAD:
                 prefetch(&self._table[self._home(data[i - AHEAD].id)])
-            place = self._find(data[i].id)
-            if place.id != 0 and place.due == data[i].due:
-                self._erase(place)
+            line = self._find(data[i].id)
+            if line.id != 0 and line.due == data[i].due:
+                self._erase(line)
                 free -= 1
                 data[free] = data[i]
-        if free > first:
-            self._out.erase(self._out.begin() + first, self._out.begin() + free)
-        if self._out.size() > first + 1:
-            stable_sort(self._out.begin() + first, self._out.end())
+        self._batch.erase(self._batch.begin(), self._batch.begin() + free)
+        if n - free <= FEW:
+            self._sort_few(self._batch.data(), n - free)
+        else:
+            stable_sort(self._batch.begin(), self._batch.end())
         return 0
 
+    cdef inline void _sort_few(self, Entry *pairs, size_t n) noexcept nogil:
+        """Sort by insertion: the library's stable sort asks for memory first."""
+        cdef size_t i, at
+        cdef Entry entry
+        for i in range(1, n):
+            entry = pairs[i]
+            at = i
+            while at > 0 and pairs[at - 1].due > entry.due:
+                pairs[at] = pairs[at - 1]
+                at -= 1
+            pairs[at] = entry
+
+    cdef inline void _expect(self, size_t place) noexcept nogil:
+        """Ask for what the next ticks will need."""
+        cdef size_t i, mask = (1 << self._bits) - 1
+        cdef vector[Entry] *pairs = &self._slots[(place + 4) & mask]
+        for i in range(min(pairs.size(), <size_t>AHEAD)):
+            prefetch(&self._table[self._home(pairs[0][i].id)])
+        prefetch(self._slots[(place + 8) & mask].data())
+
     cdef int _collect(self, int64_t now) except -1:
-        """Fill ``_out`` with what is due, in order, and let time stand at ``now``."""
-        cdef int64_t tick, last = _floor(now, self._tick_ms)
-        cdef int64_t slots = self._slots.size()
-        cdef int64_t slot
-        cdef size_t first
-        cdef bint lapped = last - self._tick >= slots
-        self._out.clear()
+        """Fill ``_ids`` with what is due, in order, and let time stand at ``now``."""
+        cdef int64_t last = _floor(now, self._tick_ms)
+        cdef size_t place, i
+        self._ids.clear()
         if now < self._now:
             return 0
-        for tick in range(self._tick, self._tick + slots if lapped else last + 1):
-            slot = _modulo(tick, slots)
-            if self._earliest[slot] <= now:
-                first = self._out.size()
-                self._visit(slot, now)
-                if not lapped:
-                    self._settle(first)
-        if lapped:  # one slot gives pairs of several laps, so they are put in order together
-            self._settle(0)
         self._now = now
-        self._tick = last
+        if last - self._tick >= 1 << self._bits:  # a stall: all slots, and what else has come due
+            self._batch.clear()
+            for place in range(self._slots.size()):
+                if self._earliest[place] <= now:
+                    self._take(place, now)
+            self._tick = last
+            self._deal(last >> self._bits)
+            self._emit()
+            return 0
+        while True:
+            place = self._tick & ((1 << self._bits) - 1)
+            if self._earliest[place] <= now:
+                self._batch.clear()
+                self._take(place, now)
+                self._expect(place)
+                self._emit()
+            if self._tick == last:
+                return 0
+            self._tick += 1
+            if self._tick & ((1 << self._bits) - 1) == 0:
+                self._deal(self._tick >> self._bits)
+
+    cdef int _emit(self) except -1:
+        cdef size_t i, n
+        self._settle()
+        n = self._ids.size()
+        self._ids.resize(n + self._batch.size())
+        for i in range(self._batch.size()):
+            self._ids[n + i] = self._batch[i].id
         return 0
 
     def advance(self, int64_t now_ms):
-        """Let time pass and take out what is due.
+        """Let time pass; return the ids due at or before ``now_ms``, by due time, then in order of their pushes.
 
-        Args:
-            now_ms: The time now, in epoch milliseconds. Before the last time given, nothing happens.
-
-        Returns:
-            Ids due at or before ``now_ms``, in order of due time, then of their pushes.
+        Before the last time given, nothing happens.
         """
         cdef size_t i
         self._collect(now_ms)
-        ids = PyList_New(self._out.size())
-        for i in range(self._out.size()):
-            value = PyLong_FromLongLong(self._out[i].id)
+        ids = PyList_New(self._ids.size())
+        for i in range(self._ids.size()):
+            value = PyLong_FromLongLong(self._ids[i])
             Py_INCREF(value)
             PyList_SET_ITEM(ids, i, value)
         return ids
@@ -395,13 +479,13 @@ cdef class TimeRing:
         cdef size_t i
         cdef array ids
         self._collect(now_ms)
-        ids = clone(_template, self._out.size(), False)
-        for i in range(self._out.size()):
-            ids.data.as_longlongs[i] = self._out[i].id
+        ids = clone(_template, self._ids.size(), False)
+        for i in range(self._ids.size()):
+            ids.data.as_longlongs[i] = self._ids[i]
         return ids
 
     def next_due_ms(self):
-        """Return a time before which nothing is due, in epoch milliseconds, or None if nothing is held.
+        """Return a time before which nothing is due, or None if nothing is held.
 
         It is the earliest due time, or earlier where a cancelled or moved entry stood there.
         """
@@ -414,13 +498,13 @@ cdef class TimeRing:
         return earliest
 
     def drain(self):
-        """Take everything out: (due time in epoch milliseconds, id), in order; for the stop."""
+        """Take everything out: (due time, id) in order; for the stop."""
         cdef size_t i
-        self._out.clear()
+        self._batch.clear()
         for i in range(self._slots.size()):
-            self._visit(i, INT64_MAX)
-        self._settle(0)
-        return [(self._out[i].due, self._out[i].id) for i in range(self._out.size())]
+            self._take(i, INT64_MAX)
+        self._settle()
+        return [(self._batch[i].due, self._batch[i].id) for i in range(self._batch.size())]
 
     def __len__(self):
         return self._count
@@ -465,13 +549,7 @@ cdef class PoolSelector:
         return SLOW if it != self._slow.end() and dereference(it).second > self._count else FAST
 
     def record(self, int64_t job_id, int64_t cost_ms, int64_t now_ms):
-        """Count a finished send.
-
-        Args:
-            job_id: Whose send it was.
-            cost_ms: How long it took, in milliseconds.
-            now_ms: When it finished, in epoch milliseconds.
-        """
+        """Count a send of a job that took ``cost_ms`` and finished at ``now_ms``."""
         cdef int64_t window = _floor(now_ms, self._window_ms)
         if window != self._window:
             self._window = window

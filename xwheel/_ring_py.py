@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from operator import itemgetter
 
 FAST = 0
 SLOW = 1
@@ -73,30 +74,26 @@ class TimeRing:
             raise ValueError(f"{len(ids)} ids but {len(dues)} due times")
         if not ids:
             return 0
-        if min(ids) < 1:
+        if array("q", ids) and min(ids) < 1:  # an array refuses what is no integer, or is too large
             raise ValueError(f"run_id must be at least 1, not {min(ids)}")
-        if max(ids) >= _BOUND or max(dues) >= _BOUND or min(dues) < -_BOUND:
-            raise OverflowError("ids and due times are signed 64-bit integers")
-        return self._put_many(ids, dues)
-
-    def _put_many(self, ids: Sequence[int], dues: Sequence[int]) -> int:
-        held, slots, tick_ms, first = self._dues, self._slots, self._tick_ms, self._tick
-        taken = len(ids)
-        if len(held) + taken > self._limit:
+        if array("q", dues) and len(self._dues) + len(ids) > self._limit:
             taken = self._room(ids)
             ids, dues = ids[:taken], dues[:taken]
+        self._put_many(ids, dues)
+        return len(ids)
+
+    def _put_many(self, ids: Sequence[int], dues: Sequence[int]) -> None:
+        held, slots, tick_ms, first = self._dues, self._slots, self._tick_ms, self._tick
+        late = first * tick_ms
         for run_id, due_ms in zip(ids, dues, strict=True):
             held[run_id] = due_ms
-            tick = due_ms // tick_ms
-            tick = max(tick, first)
-            slot = slots.get(tick)
-            if slot is None:
+            tick = due_ms // tick_ms if due_ms >= late else first
+            try:
+                slots[tick].append(run_id)
+            except KeyError:
                 slots[tick] = [run_id]
-            else:
-                slot.append(run_id)
-        self._stored += taken
+        self._stored += len(ids)
         self._sweep_if_stale()
-        return taken
 
     def _room(self, ids: Sequence[int]) -> int:
         """Return how many of these ids fit; those held already take no room."""
@@ -144,27 +141,36 @@ class TimeRing:
 
         From the back, since of two equal ids the later one counts: it was cancelled or moved, and pushed again.
         """
-        due: list[tuple[int, int]] = []
-        rest: list[int] = []
         slot = self._slots.pop(tick)
         self._stored -= len(slot)
-        dues = self._dues
-        for run_id in reversed(slot):
-            due_ms = dues.get(run_id)
+        end_ms = min(now_ms + 1, (tick + 1) * self._tick_ms)
+        due: list[tuple[int, int]] = []
+        rest: list[int] = []
+        pop = self._dues.pop
+        slot.reverse()
+        for run_id in slot:
+            due_ms = pop(run_id, None)
             if due_ms is None:
                 continue
-            if due_ms <= now_ms:
-                del dues[run_id]
+            if due_ms < end_ms:
                 due.append((due_ms, run_id))
-            elif due_ms // self._tick_ms == tick:
+            else:
                 rest.append(run_id)
+                self._dues[run_id] = due_ms
         if rest:
-            rest.reverse()
-            self._slots[tick] = rest
-            self._stored += len(rest)
+            self._keep(tick, rest)
+        # sorting backwards what stands backwards, and turning it round, keeps ties in the order of their pushes
+        due.sort(key=_due_of, reverse=True)
         due.reverse()
-        due.sort(key=_due_of)
         return [run_id for _, run_id in due]
+
+    def _keep(self, tick: int, rest: list[int]) -> None:
+        """Put back what is not due yet, last one first; ids that were moved to another tick are not needed here."""
+        kept = [run_id for run_id in dict.fromkeys(rest) if self._dues[run_id] // self._tick_ms == tick]
+        if kept:
+            kept.reverse()
+            self._slots[tick] = kept
+            self._stored += len(kept)
 
     def advance(self, now_ms: int) -> list[int]:
         """Let time pass and take out what is due.
@@ -182,9 +188,10 @@ class TimeRing:
             ticks = [tick for tick in range(self._tick, last + 1) if tick in self._slots]
         else:
             ticks = sorted(tick for tick in self._slots if tick <= last)
-        ids: list[int] = []
-        for tick in ticks:
-            ids += self._take(tick, now_ms)
+        if len(ticks) == 1:
+            ids = self._take(ticks[0], now_ms)
+        else:
+            ids = [run_id for tick in ticks for run_id in self._take(tick, now_ms)]
         self._now = now_ms
         self._tick = last
         return ids
@@ -201,7 +208,8 @@ class TimeRing:
         if not self._dues:
             return None
         tick = min(self._slots)
-        dues = [due for due in map(self._dues.get, self._slots[tick]) if due is not None]
+        end_ms = (tick + 1) * self._tick_ms
+        dues = [due for due in map(self._dues.get, self._slots[tick]) if due is not None and due < end_ms]
         return min(dues, default=tick * self._tick_ms)
 
     def drain(self) -> list[tuple[int, int]]:
@@ -222,8 +230,7 @@ class TimeRing:
         return run_id in self._dues
 
 
-def _due_of(pair: tuple[int, int]) -> int:
-    return pair[0]
+_due_of = itemgetter(0)
 
 
 class PoolSelector:
