@@ -14,12 +14,12 @@ from xwheel.api.app import executor_app, management_app
 from xwheel.api.health import HealthReport
 from xwheel.api.resource import ApiParts
 from xwheel.config import Config, check_secret
-from xwheel.errors import ConflictError
+from xwheel.errors import ExecutorRefusedError, NotFoundError
 from xwheel.listener import Listener
 from xwheel.model import Run
 from xwheel.plugin.manager import load_plugins
 from xwheel.server import Scheduler
-from xwheel.storage import migrate, settings
+from xwheel.storage import groups, migrate, settings
 from xwheel.storage.engine import Database
 from xwheel.wire import codec, contract
 from xwheel.wire.http import post
@@ -29,6 +29,8 @@ logger = logging.getLogger(__name__)
 
 EXECUTOR_TOKEN: Final = "executor_token"  # noqa: S105 - a name, not the secret
 FIRST_ADMIN: Final = "first"
+# the applications refuse what is too long with a JSON answer; the listener only bounds what it buffers
+LISTENER_SLACK: Final = 4
 
 
 class Node:
@@ -60,7 +62,7 @@ class Node:
             completer=self.scheduler.completer,
             executor_tokens=[token],
             health=self.health,
-            fetch_log=LogFetcher(token, config.trigger.send_timeout_ms / 1000).fetch,
+            fetch_log=LogFetcher(self._db, token, config.trigger.send_timeout_ms / 1000).fetch,
         )
         api = config.api
         self.management = Listener(
@@ -69,7 +71,7 @@ class Node:
             host=api.host,
             port=api.port,
             threads=api.threads,
-            max_body_bytes=api.max_body_bytes,
+            max_body_bytes=LISTENER_SLACK * api.max_body_bytes,
         )
         self.executors = Listener(
             "executor-api",
@@ -77,7 +79,7 @@ class Node:
             host=api.executor_host,
             port=api.executor_port,
             threads=api.executor_threads,
-            max_body_bytes=api.max_body_bytes,
+            max_body_bytes=LISTENER_SLACK * api.max_body_bytes,
         )
 
     def start(self) -> None:
@@ -115,11 +117,13 @@ class LogFetcher:
     """Reads run logs at the executors that have them; addresses come from the run's row, never from a request.
 
     Args:
+        db: The database.
         token: The token shared with executors.
         timeout_s: Time limit of a call in seconds.
     """
 
-    def __init__(self, token: str, timeout_s: float) -> None:
+    def __init__(self, db: Database, token: str, timeout_s: float) -> None:
+        self._db = db
         self._token = token
         self._timeout_s = timeout_s
 
@@ -127,14 +131,24 @@ class LogFetcher:
         """Return a piece of a run's log.
 
         Raises:
-            ConflictError: The run was never sent, so there is no log.
+            NotFoundError: The run was never sent, so there is no log.
             WireError: The executor cannot be reached or refuses.
         """
         if run.address is None:
-            raise ConflictError(f"run {run.id} was never sent to an executor, so it has no log")
+            raise NotFoundError("log of run", run.id)
         request = LogRequest(run_id=run.id, created_ms=run.created_ms, from_line=from_line)
         url = contract.join_url(run.address, contract.LOG)
-        response = post(url, codec.encode_log_request(request), token=self._token, timeout_s=self._timeout_s)
+        with self._db.read() as conn:
+            app_name = groups.get_group(conn, run.group_id).app_name
+        response = post(
+            url,
+            codec.encode_log_request(request),
+            token=self._token,
+            app_name=app_name,
+            timeout_s=self._timeout_s,
+        )
+        if not response.ok:
+            raise ExecutorRefusedError(f"{run.address} has no log of run {run.id}: {response.message}")
         return codec.read_log_data(response.data)
 
 

@@ -108,6 +108,7 @@ class Scheduler:
                 MultiClient(token=executor_token, max_in_flight=size),
                 self.answers.put,
                 lambda: self.lease.may_act(trigger.send_timeout_ms),
+                self.registry.app_name,
                 timeout_ms=trigger.send_timeout_ms,
             )
             for lane, size in ((ring.FAST, trigger.fast_pool), (ring.SLOW, trigger.slow_pool))

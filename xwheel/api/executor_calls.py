@@ -172,6 +172,8 @@ def _outcome(item: CallbackItem) -> Outcome:
         reason=item.reason if item.reason.isprintable() else "",
         code=item.code,
         message=item.message if item.job_id else to_plain(item.message),
+        # foreign executors send their own start time here; ours repeat what the trigger said
+        created_ms=item.created_ms if item.job_id else 0,
     )
 
 

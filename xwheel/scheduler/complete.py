@@ -85,7 +85,7 @@ class Completer:
         closing: list[tuple[Run, Outcome]] = []
         for outcome in outcomes:
             run = known.get(outcome.run_id)
-            if run is None:
+            if run is None or outcome.created_ms not in (0, run.created_ms):
                 verdicts[outcome.run_id] = Verdict.UNKNOWN
             elif outcome.state not in TRANSITIONS.get(run.state, frozenset()):
                 verdicts[outcome.run_id] = Verdict.REPEATED

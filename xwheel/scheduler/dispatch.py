@@ -28,6 +28,7 @@ class Lane:
         client: The lane's connections.
         deliver: Gets what came back.
         may_send: Tells whether our lease outlasts a send.
+        app_name: Name of a group; fourth-generation executors insist on it.
         timeout_ms: Time limit of a send.
     """
 
@@ -36,12 +37,14 @@ class Lane:
         client: MultiClient,
         deliver: Callable[[Sequence[Delivery]], None],
         may_send: Callable[[], bool],
+        app_name: Callable[[int], str],
         *,
         timeout_ms: int,
     ) -> None:
         self._client = client
         self._deliver = deliver
         self._may_send = may_send
+        self._app_name = app_name
         self._timeout_ms = timeout_ms
         self._sending: set[int] = set()
 
@@ -63,7 +66,14 @@ class Lane:
         # a journal makes a repeated send harmless; a foreign executor would run it twice
         repeatable = parcel.executor.kind == "xwheel"
         self._client.submit(
-            HttpCall(key=parcel, url=url, body=body, timeout_ms=self._timeout_ms, repeatable=repeatable)
+            HttpCall(
+                key=parcel,
+                url=url,
+                body=body,
+                timeout_ms=self._timeout_ms,
+                repeatable=repeatable,
+                app_name=self._app_name(parcel.executor.group_id),
+            )
         )
 
     def is_sending(self, run_id: int) -> bool:

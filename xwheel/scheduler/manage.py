@@ -116,7 +116,10 @@ class JobManager:
             self._check({name: getattr(merged, name) for name in _CHECKED})
             reschedules = any(getattr(job, name) != getattr(merged, name) for name in SCHEDULE_FIELDS)
             values = {**changes, "revision": job.revision + 1, "updated_ms": now_ms}
-            if reschedules and "anchor_ms" not in changes:
+            is_other_schedule = any(
+                getattr(job, name) != getattr(merged, name) for name in ("schedule_type", "schedule_conf")
+            )
+            if is_other_schedule and "anchor_ms" not in changes:
                 values["anchor_ms"] = now_ms
             saved = jobs.update_job(conn, job_id, values)
             if not reschedules:

@@ -116,6 +116,8 @@ class Outcome:
         reason: Short word for the cause, such as ``no_executor``; empty if the state says it all.
         code: Result code on the wire, or None.
         message: What the handler or the scheduler said.
+        created_ms: When the run was created, as the reporter was told; 0 if it does not say. Ids restart in a new
+            database, this does not.
     """
 
     run_id: int
@@ -123,6 +125,7 @@ class Outcome:
     reason: str = ""
     code: int | None = None
     message: str = ""
+    created_ms: int = 0
 
 
 class Fate(StrEnum):

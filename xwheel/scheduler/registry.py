@@ -99,6 +99,11 @@ class ExecutorRegistry:
                 if (seen_ms := max(row.seen_ms, self._beats.get(key, 0))) >= oldest_ms
             ]
 
+    def app_name(self, group_id: int) -> str:
+        """Return the app name of a group, or an empty text if it is not known yet."""
+        with self._lock:
+            return next((name for name, known in self._groups.items() if known == group_id), "")
+
     def find_instance(self, group_id: int, instance: str, now_ms: int) -> RegisteredExecutor | None:
         """Return where an executor instance lives now, or None if it is gone."""
         return next((item for item in self.live(group_id, now_ms) if item.instance == instance), None)

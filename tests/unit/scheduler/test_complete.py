@@ -75,3 +75,14 @@ def test_more_than_five_hundred_outcomes_are_closed(node: HandNode) -> None:
     node.db.transaction(lambda conn: runs.insert_runs(conn, rows))
     node.finish(rows)
     assert {run.state for run in node.runs()} == {RunState.SUCCEEDED}
+
+
+def test_an_outcome_of_another_databases_run_closes_nothing(node: HandNode) -> None:
+    job = node.job(enabled=False)
+    run = node.scheduler.manager.run_now(job.id)
+    node.run_for(300)
+    node.answer()
+    stranger = Outcome(run_id=run.id, state=RunState.FAILED, created_ms=run.created_ms - 1)
+    assert node.scheduler.completer.finish([stranger]) == {run.id: Verdict.UNKNOWN}
+    own = Outcome(run_id=run.id, state=RunState.SUCCEEDED, created_ms=run.created_ms)
+    assert node.scheduler.completer.finish([own]) == {run.id: Verdict.FINISHED}
