@@ -9,10 +9,16 @@ from __future__ import annotations
 
 import argparse
 import gc
+import importlib.util
 import json
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
+
+if importlib.util.find_spec("xwheel") is None:  # a checkout that is not installed
+    sys.path.insert(0, str(Path(__file__).parents[1]))
 
 
 class Report:

@@ -17,8 +17,6 @@ from array import array
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-
 from _report import Report, timed
 
 from xwheel import _ring, _ring_py
@@ -55,9 +53,7 @@ class PlainRing:
         out = []
         pop = self.ticks.pop
         for tick in range(self.tick, now_ms // TICK_MS):
-            for run_id in self.slots.pop(tick, ()):
-                if pop(run_id, None) is not None:
-                    out.append(run_id)
+            out += [run_id for run_id in self.slots.pop(tick, ()) if pop(run_id, None) is not None]
         self.tick = now_ms // TICK_MS
         return out
 

@@ -270,6 +270,9 @@ class _Field:
     def _add_range(self, value: int, end: int, step: int) -> None:
         if value < self.kind.low:
             value += -(-(self.kind.low - value) // step) * step
+        if step == 1 and value <= end:
+            self.bits |= (2 << end) - (1 << value)
+            return
         for number in range(value, end + 1, step):
             self.bits |= 1 << number
 
