@@ -31,21 +31,23 @@ def advertised_address(configured: str, host: str, port: int, admin_addresses: S
         except WireError as error:
             raise ConfigError(str(error)) from None
     if host in ANY_HOST:
-        host = _address_towards(admin_addresses) or socket.gethostname()
+        family = socket.AF_UNSPEC if host == "::" else socket.AF_INET
+        host = _address_towards(admin_addresses, family) or socket.gethostname()
     return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
 
 
-def _address_towards(admin_addresses: Sequence[str]) -> str:
+def _address_towards(admin_addresses: Sequence[str], family: socket.AddressFamily) -> str:
     """Return the local address that the system would use to reach a scheduler; sends nothing."""
     for address in admin_addresses:
-        parts = urlsplit(address)
         try:
-            found = socket.getaddrinfo(parts.hostname, parts.port or 80, type=socket.SOCK_DGRAM)
+            parts = urlsplit(address)
+            host, port = parts.hostname, parts.port or 80
+            found = socket.getaddrinfo(host, port, family, socket.SOCK_DGRAM) if host else []
         except (OSError, ValueError):
             continue
-        for family, kind, _, _, target in found:
+        for kind, type_, _, _, target in found:
             try:
-                with socket.socket(family, kind) as probe:
+                with socket.socket(kind, type_) as probe:
                     probe.connect(target)
                     return str(probe.getsockname()[0])
             except OSError:

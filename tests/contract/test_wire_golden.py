@@ -1,0 +1,261 @@
+"""Every message of every generation, as the protocol reference spells it, against our records."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xwheel.errors import WireError
+from xwheel.model import BlockStrategy, RunState
+from xwheel.wire import batch_codec, codec
+from xwheel.wire.messages import (
+    BatchAnswer,
+    BatchReply,
+    BatchRequest,
+    CallbackItem,
+    ExecutionState,
+    IdleBeatRequest,
+    KillRequest,
+    LogData,
+    LogRequest,
+    RegistryRequest,
+    Response,
+    RunKey,
+    StateAnswer,
+    StateReply,
+    StateRequest,
+    TriggerRequest,
+)
+
+DATA = Path(__file__).parent / "data" / "wire"
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+RUN = TriggerRequest(
+    job_id=7,
+    run_id=1234567890123,
+    created_ms=1790000000123,
+    handler="demoJobHandler",
+    param="a=1&b=<2>",
+    block_strategy=BlockStrategy.DISCARD_LATER,
+    timeout_s=30,
+    glue_updated_ms=1780000000000,
+    shard_index=2,
+    shard_total=5,
+)
+ABSENT = TriggerRequest(job_id=7, run_id=12, created_ms=1790000000123, handler="demoJobHandler")
+XWHEEL_RUN = TriggerRequest(
+    job_id=7,
+    run_id=12,
+    created_ms=1790000000123,
+    handler="demoJobHandler",
+    param="p",
+    planned_ms=1790000000000,
+    attempt=2,
+    instance="f00d",
+    trace_parent=TRACE,
+)
+KILLED = CallbackItem(
+    run_id=11,
+    created_ms=1790000000123,
+    code=500,
+    message="scheduling center kill job.",
+    job_id=7,
+    state=RunState.KILLED,
+    reason="killed",
+    started_ms=1790000000200,
+    finished_ms=1790000000300,
+)
+BEAT = RegistryRequest(group="EXECUTOR", app_name="demo-app", address="http://10.0.0.5:9999/")
+XWHEEL_BEAT = RegistryRequest(
+    group="EXECUTOR",
+    app_name="demo-app",
+    address="http://10.0.0.5:9999/",
+    instance="f00d",
+    boot="beef",
+    version="0.1.0",
+    capacity=64,
+    labels={"zone": "a"},
+)
+LOG = LogData(from_line=5, to_line=6, content="five\nsix\n", is_end=False)
+BATCH_REPLY = BatchReply(
+    instance="f00d",
+    boot="beef",
+    answers=[
+        BatchAnswer(run_id=12, code=200),
+        BatchAnswer(run_id=13, code=500, message="job handler [x] not found."),
+    ],
+)
+STATE_REPLY = StateReply(
+    instance="f00d",
+    boot="beef",
+    answers=[
+        StateAnswer(run_id=12, state=ExecutionState.STARTED),
+        StateAnswer(run_id=11, state=ExecutionState.FINISHED, outcome=KILLED),
+    ],
+)
+
+
+def golden(name: str) -> bytes:
+    return (DATA / f"{name}.json").read_bytes()
+
+
+def done(run_id: int, code: int, message: str, created_ms: int, state: RunState) -> CallbackItem:
+    return CallbackItem(run_id=run_id, code=code, message=message, created_ms=created_ms, state=state)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("run.g1-g3", RUN), ("run.absent-params", ABSENT), ("run.xwheel", XWHEEL_RUN)]
+)
+def test_triggers_are_read(name: str, expected: TriggerRequest) -> None:
+    assert codec.decode_trigger(golden(name)) == expected
+
+
+@pytest.mark.parametrize(("name", "request_"), [("run.g1-g3", RUN), ("run.xwheel", XWHEEL_RUN)])
+def test_triggers_are_spelled(name: str, request_: TriggerRequest) -> None:
+    assert json.loads(codec.encode_trigger(request_)) == json.loads(golden(name))
+
+
+OK = RunState.SUCCEEDED
+CALLBACKS: dict[str, list[CallbackItem]] = {
+    "g1": [
+        done(11, 200, "", 1790000000123, OK),
+        done(12, 502, "job execute timeout ", 1790000000124, RunState.TIMED_OUT),
+    ],
+    "g2-g3": [
+        done(11, 200, "done", 1790000000123, OK),
+        done(12, 500, "java.lang.RuntimeException: no", 1790000000124, RunState.FAILED),
+    ],
+    "g4": [done(11, 200, "done", 1790000000123, OK)],
+    "go": [done(11, 500, "job handler panic", 1790000000123, RunState.FAILED)],
+    "pyxxl": [done(11, 200, '{"rows":[1,2.5,null]}', 1790000000123, OK)],
+    "single": [done(11, 200, "", 1790000000123, OK)],
+    "xwheel": [KILLED],
+}
+
+
+@pytest.mark.parametrize("name", CALLBACKS)
+def test_callbacks_are_read(name: str) -> None:
+    assert codec.decode_callbacks(golden(f"callback.{name}")) == (CALLBACKS[name], [])
+
+
+def test_a_bad_outcome_fails_alone() -> None:
+    good, bad = codec.decode_callbacks(golden("callback.some-bad"))
+    assert [(item.run_id, item.code, item.message) for item in good] == [(11, 200, ""), (14, 404, "7")]
+    assert [(item.index, item.run_id, item.error.split(":")[0]) for item in bad] == [
+        (1, 12, "handleCode"),
+        (2, 0, "logId"),
+        (3, 0, "item 3"),
+        (4, 13, "handleCode"),
+    ]
+
+
+def test_callbacks_are_spelled_in_both_styles() -> None:
+    items = json.loads(golden("callback.xwheel"))
+    assert json.loads(codec.encode_callbacks([KILLED], generation=1)) == items
+    assert json.loads(codec.encode_callbacks([KILLED], generation=3)) == items
+    assert json.loads(codec.encode_callbacks([KILLED], generation=4)) == {"callbackList": items}
+
+
+def test_long_messages_are_cut() -> None:
+    (item,) = json.loads(codec.encode_callbacks([CallbackItem(run_id=1, code=500, message="x" * 20_000)]))
+    assert len(item["handleMsg"]) == 15_000
+    assert item["handleMsg"].endswith(" … (20000 characters)")
+    body = json.dumps([{"logId": 1, "handleCode": 500, "handleMsg": "y" * 20_000}]).encode()
+    assert len(codec.decode_callbacks(body)[0][0].message) == 15_000
+
+
+def test_registry() -> None:
+    assert codec.decode_registry(golden("registry.java")) == BEAT
+    assert codec.decode_registry(golden("registry.xwheel")) == XWHEEL_BEAT
+    assert json.loads(codec.encode_registry(XWHEEL_BEAT)) == json.loads(golden("registry.xwheel"))
+
+
+@pytest.mark.parametrize("field", ["registryGroup", "registryKey", "registryValue"])
+@pytest.mark.parametrize("value", [None, "", "  ", 256 * "x", {}, []])
+def test_blank_or_long_registry_fields_are_named(field: str, value: Any) -> None:
+    message = {**json.loads(golden("registry.java")), field: value}
+    with pytest.raises(WireError, match=f"^{field}: "):
+        codec.decode_registry(json.dumps(message).encode())
+
+
+def test_kill_and_idle_beat() -> None:
+    assert codec.decode_kill(golden("kill")) == KillRequest(job_id=7)
+    assert codec.decode_idle_beat(golden("kill")) == IdleBeatRequest(job_id=7)
+    assert json.loads(codec.encode_idle_beat(IdleBeatRequest(job_id=7))) == {"jobId": 7}
+    one = KillRequest(job_id=7, run_id=12, created_ms=1790000000123)
+    assert codec.decode_kill(golden("kill.xwheel")) == one
+    assert json.loads(codec.encode_kill(one)) == json.loads(golden("kill.xwheel"))
+    assert json.loads(codec.encode_kill(KillRequest(job_id=7))) == {"jobId": 7}
+
+
+def test_log_requests() -> None:
+    expected = LogRequest(run_id=12, created_ms=1790000000000, from_line=5)
+    for name in ("log.g1-g3", "log.g4", "log.sent"):
+        assert codec.decode_log_request(golden(name)) == expected
+    assert json.loads(codec.encode_log_request(expected)) == json.loads(golden("log.sent"))
+
+
+@pytest.mark.parametrize("name", ["log-g2", "log-g3", "log-console", "log-sent"])
+def test_logs_are_read_from_either_key(name: str) -> None:
+    answer = codec.decode_response(golden(f"reply.{name}"))
+    assert codec.read_log_data(answer.data) == LOG
+
+
+def test_our_answers_suit_everybody() -> None:
+    answer = Response(code=200, data=codec.log_payload(LOG))
+    assert json.loads(codec.encode_response(answer)) == json.loads(golden("reply.log-sent"))
+    refused = json.loads(codec.encode_response(Response(code=500)))
+    assert (refused["msg"], refused["success"]) == ("Fail", False)
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "message", "data"),
+    [
+        ("admin-g1", 200, "", None),
+        ("admin-g3", 200, "Success", None),
+        ("executor-g1-g2", 200, "", None),
+        ("executor-g3", 200, "Success", None),
+        ("refused", 500, "block strategy effect：Discard Later", None),
+        ("go-run", 500, "There are tasks running", None),
+        ("kill-idle-g3", 200, "Success", "job thread already killed."),
+    ],
+)
+def test_replies_are_read(name: str, code: int, message: str, data: object) -> None:
+    expected = Response(code=code, message=message, data=data)
+    assert codec.decode_response(golden(f"reply.{name}")) == expected
+
+
+def test_batches() -> None:
+    request = BatchRequest(instance="f00d", runs=[XWHEEL_RUN])
+    assert json.loads(batch_codec.encode_batch(request)) == json.loads(golden("run_batch"))
+    assert batch_codec.decode_batch(golden("run_batch")) == ("f00d", [XWHEEL_RUN], [])
+    reply = json.loads(golden("run_batch.reply"))
+    assert batch_codec.batch_payload(BATCH_REPLY) == reply
+    assert batch_codec.read_batch_reply(reply) == BATCH_REPLY
+    reply["runs"][1]["code"] = "what"
+    assert [item.run_id for item in batch_codec.read_batch_reply(reply).answers] == [12]
+
+
+def test_states() -> None:
+    request = StateRequest(instance="f00d", keys=[RunKey(12, 7, 1790000000123)])
+    assert json.loads(batch_codec.encode_states(request)) == json.loads(golden("run_state"))
+    assert batch_codec.decode_states(golden("run_state")) == request
+    reply = json.loads(golden("run_state.reply"))
+    assert batch_codec.state_payload(STATE_REPLY) == reply
+    assert batch_codec.read_state_reply(reply) == STATE_REPLY
+
+
+def test_refusals() -> None:
+    bad = codec.decode_callbacks(golden("callback.some-bad"))[1]
+    assert batch_codec.read_refusals(batch_codec.refusals_payload(bad)) == bad
+    for foreign in (None, "text", {}, {"refused": "all"}, {"refused": [1]}):
+        assert batch_codec.read_refusals(foreign) == []
+
+
+def test_every_golden_file_is_used() -> None:
+    text = Path(__file__).read_text()
+    for path in DATA.glob("*.json"):
+        assert path.stem in text or path.stem.partition(".")[2] in text, path

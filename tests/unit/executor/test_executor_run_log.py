@@ -1,0 +1,156 @@
+"""Run logs: exact lines while they grow, odd characters, bounds and retention."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from xwheel.clock import SystemClock
+from xwheel.executor import run_log
+from xwheel.executor.run_log import RunLogs
+
+CREATED_MS = 1_790_000_000_000
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Iterator[RunLogs]:
+    logs = RunLogs(tmp_path, SystemClock())
+    yield logs
+    logs.close()
+
+
+def read(
+    logs: RunLogs, from_line: int = 1, *, live: bool = False, created_ms: int = CREATED_MS
+) -> tuple[int, int, str, bool]:
+    data = logs.read(1, created_ms, from_line, live=live)
+    assert data is not None
+    return data.from_line, data.to_line, data.content, data.is_end
+
+
+def test_a_silent_run_has_no_file(logs: RunLogs, tmp_path: Path) -> None:
+    logs.open(1, CREATED_MS).close()
+    assert list(tmp_path.iterdir()) == []
+    assert logs.read(1, CREATED_MS, 1, live=False) is None
+
+
+def test_lines_have_their_time_and_raw_text_has_not(logs: RunLogs) -> None:
+    log = logs.open(1, CREATED_MS)
+    log.raw("no end")
+    log.line("stamped")
+    log.line("")
+    log.raw("a\nb")
+    log.close()
+    lines = read(logs)[2].split("\n")
+    assert lines[0] == "no end"
+    assert lines[1][4:5] == "-"
+    assert lines[1].endswith(" stamped")
+    assert lines[3:] == ["a", "b"]
+    assert read(logs)[:2] == (1, 5)
+
+
+def test_unfinished_lines_wait_while_the_run_is_live(logs: RunLogs) -> None:
+    log = logs.open(1, CREATED_MS)
+    log.raw("one\ntw")
+    log.flush()
+    assert read(logs, live=True) == (1, 1, "one\n", False)
+    assert read(logs, 2, live=True) == (2, 1, "", False)
+    log.raw("o\nthree")
+    log.flush()
+    assert read(logs, 2, live=True) == (2, 2, "two\n", False)
+    log.close()
+    assert read(logs, 3) == (3, 3, "three", True)
+    assert read(logs, 9) == (9, 8, "", True)
+
+
+def test_pages_are_exact_while_the_log_grows(logs: RunLogs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_log, "PAGE_BYTES", 2000)
+    monkeypatch.setattr(run_log, "CHUNK", 700)
+    chance = random.Random(1)
+    lines = [f"{number} {'é' * chance.randrange(60)}\n" for number in range(3000)]
+    log = logs.open(1, CREATED_MS)
+
+    def write() -> None:
+        for line in lines:
+            log.raw(line)
+            if chance.random() < 0.05:
+                log.flush()
+        log.close()
+
+    log.raw("")
+    writer = threading.Thread(target=write)
+    writer.start()
+    found: list[str] = []
+    ended = False
+    while not ended:
+        live = writer.is_alive()
+        data = logs.read(1, CREATED_MS, len(found) + 1, live=live)
+        if data is None:
+            continue
+        page = data.content.splitlines(keepends=True)
+        assert data.to_line == data.from_line + len(page) - 1
+        found += page
+        ended = data.is_end
+    writer.join()
+    assert found == lines
+    assert read(logs, 1500)[2].startswith(lines[1499])
+
+
+def test_odd_bytes_and_long_lines(logs: RunLogs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_log, "PAGE_BYTES", 100)
+    log = logs.open(1, CREATED_MS)
+    log.raw("a\udce9b\n")
+    log.raw("x" * 1000 + "\n")
+    log.raw("last\n")
+    log.close()
+    assert read(logs, 1)[:3] == (1, 1, "a?b\n")
+    first, last, content, _ = read(logs, 2)
+    assert (first, last) == (2, 2)
+    assert content.endswith(" … (a line of 1001 bytes)\n")
+    assert read(logs, 3) == (3, 3, "last\n", True)
+
+
+def test_logs_have_a_limit(logs: RunLogs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_log, "MAX_LOG", 1000)
+    log = logs.open(1, CREATED_MS)
+    for _ in range(50):
+        log.raw("x" * 99 + "\n")
+    log.close()
+    content = read(logs)[2]
+    assert content.endswith("\n… the log reached 1000 characters; the rest is dropped\n")
+    assert len(content) < 1300
+
+
+def test_a_disk_without_room_loses_lines_and_not_the_run(
+    logs: RunLogs, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = logs.open(1, CREATED_MS)
+    (tmp_path / log.path.parent.name).write_text("in the way")
+    log.line("lost")
+    log.flush()
+    log.close()
+    assert "lines are lost" in caplog.text
+
+
+@pytest.mark.parametrize("shift_ms", [-1, 0, 1])
+def test_rounded_times_find_the_file(logs: RunLogs, shift_ms: int) -> None:
+    midnight_ms = CREATED_MS - CREATED_MS % 86_400_000
+    log = logs.open(1, midnight_ms + shift_ms)
+    log.raw("here\n")
+    log.close()
+    assert read(logs, created_ms=midnight_ms)[2] == "here\n"
+
+
+def test_old_days_are_swept(logs: RunLogs, tmp_path: Path) -> None:
+    for run_id, day in ((1, 0), (2, 29), (3, 31), (4, 400)):
+        log = logs.open(run_id, CREATED_MS - day * 86_400_000)
+        log.raw("x\n")
+        log.close()
+    (tmp_path / "something-else").mkdir()
+    assert len(logs.sweep(CREATED_MS, 30)) == 2
+    assert logs.sweep(CREATED_MS, 0) == []
+    assert len(list(tmp_path.iterdir())) == 3
+    assert logs.read(2, CREATED_MS - 29 * 86_400_000, 1, live=False) is not None
