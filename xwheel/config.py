@@ -115,6 +115,9 @@ class ExecutorSection(Section):
     host: str = Field("127.0.0.1", description="Bind address of the executor.")
     port: int = Field(9999, ge=0, le=65535, description="Port of the executor; 0 takes a free one.")
     address: str = Field("", description="Advertised base URL; empty means found from host and port.")
+    listen: bool = Field(
+        True, description="Listen on a port of its own; false if mounted as a WSGI application."
+    )
     data_dir: Path = Field(Path("xwheel-executor"), description="Journal, spool and run logs.")
     threads: int = Field(8, ge=1, le=256, description="Threads that answer the scheduler.")
     workers: int = Field(64, ge=1, le=10_000, description="Handlers that may run at once.")

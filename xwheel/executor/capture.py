@@ -20,7 +20,7 @@ class _Stream:
     def write(self, text: str) -> int:
         """Write text; return its length."""
         context = CURRENT.get(None)
-        if context is None:
+        if context is None or CAPTURE.forked:
             return self.original.write(text)
         context.sink.raw(text)
         return len(text)
@@ -45,7 +45,7 @@ class _Handler(logging.Handler):
         """Write one record."""
         context = CURRENT.get(None)
         try:
-            if context is not None:
+            if context is not None and not CAPTURE.forked:
                 context.sink.line(self.format(record))
             elif self.alone and record.levelno >= logging.WARNING and logging.lastResort is not None:
                 logging.lastResort.handle(record)
@@ -58,9 +58,13 @@ class Capture:
 
     Threads that a handler starts by itself have no current run, so what they print goes where it always went. If
     nobody configured logging, the root level is INFO while the capture lasts.
+
+    Attributes:
+        forked: Set in forked children: they have copies of the logs' buffers, but nobody who flushes them.
     """
 
     def __init__(self) -> None:
+        self.forked = False
         self._lock = threading.Lock()
         self._users = 0
         self._streams: dict[str, _Stream] = {}

@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
+import msgspec
+
 from xwheel.errors import AuthError, ExecutorError, WireError, XwheelError
 from xwheel.executor.handlers import Handler, HandlerRegistry, handler_of
 from xwheel.executor.journal import Journal
@@ -74,15 +76,14 @@ class Endpoints:
         }
 
     def answer(
-        self, method: str, path: str, token: str | None, app_name: str | None, read: Callable[[], bytes]
+        self, method: str, path: str, header: Callable[[str], str | None], read: Callable[[], bytes]
     ) -> Response:
         """Answer one call; never raises.
 
         Args:
             method: HTTP method.
             path: Exact path.
-            token: Value of the token header.
-            app_name: Value of the app name header; if there is one it must be ours.
+            header: Returns a header's value.
             read: Reads the body; called only once the caller is known.
         """
         try:
@@ -90,12 +91,15 @@ class Endpoints:
                 raise WireError(contract.TEXT_POST_ONLY)
             if path in ("", "/"):
                 raise WireError(contract.TEXT_NO_URI)
-            check_token(token, self._token)
+            check_token(header(contract.TOKEN_HEADER), self._token)
+            app_name = header(contract.APP_NAME_HEADER)
             if app_name and app_name != self._app_name:
                 raise AuthError(f"the call is for {app_name!r}")
             route = self._routes.get(path)
             if route is None:
                 raise WireError(contract.TEXT_NOT_FOUND.format(path[: contract.MAX_URL]))
+            if route == self._run:
+                return self._run(read(), header(contract.TRACE_HEADER) or "")
             return route(read())
         except XwheelError as error:
             return error_response(error)
@@ -111,8 +115,10 @@ class Endpoints:
             raise ExecutorError(contract.TEXT_BUSY)
         return SUCCESS
 
-    def _run(self, body: bytes) -> Response:
+    def _run(self, body: bytes, trace_parent: str = "") -> Response:
         request = decode_trigger(body)
+        if trace_parent and not request.trace_parent:
+            request = msgspec.structs.replace(request, trace_parent=trace_parent[: contract.MAX_URL])
         if request.instance:
             self._check_instance(request.instance)
         (problem,) = self._workers.accept([(request, self._build(request))])

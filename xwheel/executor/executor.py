@@ -1,41 +1,29 @@
-"""The composition root of an executor process: builds the parts, starts them, and ends them in order."""
+"""The executor as applications see it: settings, handlers, start and stop."""
 
 from __future__ import annotations
 
+import atexit
 import logging
+import os
 import signal
 import threading
-from collections.abc import Iterable, Mapping
+import weakref
+from collections.abc import Callable, Iterable, Mapping
 from types import FrameType
 from typing import Any, Final
 
-from xwheel import __version__
 from xwheel.clock import Clock, SystemClock
 from xwheel.config import Config, ExecutorSection, build_config, check_secret
-from xwheel.errors import ConfigError
-from xwheel.executor.address import advertised_address
-from xwheel.executor.admin_client import AdminClient, Beats
-from xwheel.executor.callback import Courier
+from xwheel.errors import ConfigError, LockError
 from xwheel.executor.capture import CAPTURE
-from xwheel.executor.endpoints import Endpoints
-from xwheel.executor.execution import STOPPED
 from xwheel.executor.handlers import HandlerRegistry
-from xwheel.executor.journal import Journal
-from xwheel.executor.lanes import Limits
-from xwheel.executor.run_log import RunLogs
-from xwheel.executor.server import make_app
-from xwheel.executor.worker import Workers
-from xwheel.listener import Listener
+from xwheel.executor.parts import Parts
 from xwheel.plugin.contracts import GlueType
 from xwheel.plugin.manager import load_plugins
-from xwheel.service import Service
-from xwheel.wire.messages import RegistryRequest
 
 logger = logging.getLogger(__name__)
 
-FLUSH_S: Final = 5.0
-HOUSEKEEPING_MS: Final = 3_600_000
-POLL_S: Final = 0.05
+CONTEND_S: Final = 1.0
 
 
 class Executor:
@@ -71,13 +59,16 @@ class Executor:
         self._handlers = HandlerRegistry(handlers)
         self._glue_types = glue_types
         self._clock = clock or SystemClock()
-        self._parts: _Parts | None = None
+        self._parts: Parts | None = None
         self._lock = threading.Lock()
+        self._retired = threading.Event()
+        _INSTANCES.add(self)
 
     @property
     def port(self) -> int:
-        """The port it listens on."""
-        return self._running.listener.port
+        """The port it listens on; 0 without a listener of its own."""
+        listener = self._running.listener
+        return listener.port if listener else 0
 
     @property
     def address(self) -> str:
@@ -108,8 +99,30 @@ class Executor:
             glue_types = self._glue_types
             if glue_types is None:
                 glue_types = load_plugins(self._config).glue_types
-            self._parts = _Parts(self._settings, self._token, self._handlers, glue_types, self._clock)
+            self._parts = Parts(self._settings, self._token, self._handlers, glue_types, self._clock)
         self._parts.start()
+
+    def start_when_free(self) -> None:
+        """Start as soon as no other process serves this data directory; returns at once.
+
+        For servers that fork: call it in every worker (gunicorn: ``post_fork``, uWSGI: ``postfork``). One of them
+        serves; when it dies, another one takes over within a second or two. The worker's normal exit stops the
+        executor.
+        """
+        self._retired.clear()
+        atexit.register(self.stop)
+        threading.Thread(target=self._contend, name="xwheel-executor-contend", daemon=True).start()
+
+    def wsgi_app(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        """Answer one call as a WSGI application, for an executor without a port of its own (``listen = false``).
+
+        Mount it in a web application that runs in one process, and set ``address`` to where it is mounted.
+        """
+        parts = self._parts
+        if parts is None:
+            start_response("503 Service Unavailable", [("Content-Type", "text/plain"), ("Retry-After", "1")])
+            return [b"the executor is not running in this process"]
+        return parts.app(environ, start_response)
 
     def stop(self, timeout_s: float | None = None) -> bool:
         """Leave the registry, let accepted runs finish, deliver their outcomes, and end.
@@ -122,6 +135,7 @@ class Executor:
             Whether every run finished by itself and every outcome was delivered. Outcomes that were not stay in the
             journal for the next start.
         """
+        self._retired.set()
         with self._lock:
             parts, self._parts = self._parts, None
         if parts is None:
@@ -155,131 +169,43 @@ class Executor:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
+    def _contend(self) -> None:
+        while not self._retired.is_set():
+            try:
+                self.start()
+            except LockError:
+                self._retired.wait(CONTEND_S)
+            except Exception:
+                logger.exception("the executor cannot start")
+                return
+            else:
+                return
+
+    def _forget_parent(self) -> None:
+        """Let go of what a fork copied: the parent's threads are not here, and its lock must end with the parent."""
+        parts, self._parts = self._parts, None
+        self._lock = threading.Lock()
+        if parts is not None:
+            parts.disown()
+
     @property
-    def _running(self) -> _Parts:
+    def _running(self) -> Parts:
         if self._parts is None:
             raise ConfigError("the executor is not running")
         return self._parts
 
 
-class _Parts:
-    """Everything that exists while an executor runs."""
+_INSTANCES: Final[weakref.WeakSet[Executor]] = weakref.WeakSet()
 
-    def __init__(
-        self,
-        settings: ExecutorSection,
-        token: str,
-        handlers: HandlerRegistry,
-        glue_types: Mapping[str, GlueType],
-        clock: Clock,
-    ) -> None:
-        self._settings = settings
-        self.journal = Journal(settings.data_dir, clock)
-        self._logs = RunLogs(settings.data_dir / "logs", clock)
-        client = AdminClient(settings.admin_addresses, token=token, app_name=settings.app_name)
-        self.beats = Beats(client, self._registration, clock, beat_ms=int(settings.beat_s * 1000))
-        self._courier = Courier(client, self.journal, clock)
-        self._beating = Service("executor-beat", self.beats.step, clock)
-        self._delivery = Service("executor-callback", self._courier.step, clock)
-        self._housekeeping = Service("executor-housekeeping", self._clean, clock)
-        self._workers = Workers(
-            journal=self.journal,
-            logs=self._logs,
-            clock=clock,
-            limits=Limits(
-                places=settings.workers,
-                lane=settings.queue_limit,
-                waiting=settings.waiting_limit,
-                grace_ms=int(settings.kill_grace_s * 1000),
-            ),
-            may_start=self.beats.may_start,
-            on_outcome=self._delivery.wake,
-        )
-        endpoints = Endpoints(
-            token=token,
-            app_name=settings.app_name,
-            workers=self._workers,
-            journal=self.journal,
-            logs=self._logs,
-            handlers=handlers,
-            glue_types=glue_types,
-        )
-        try:
-            self.listener = Listener(
-                "executor",
-                make_app(endpoints, max_body_bytes=settings.max_body_bytes),
-                host=settings.host,
-                port=settings.port,
-                threads=settings.threads,
-                max_body_bytes=settings.max_body_bytes,
-            )
-            self.address = advertised_address(
-                settings.address, settings.host, self.listener.port, settings.admin_addresses
-            )
-        except BaseException:
-            self._logs.close()
-            self.journal.close()
-            raise
 
-    def start(self) -> None:
-        closed = {reason: count for reason, count in self.journal.recovered.items() if count}
-        if closed:
-            logger.warning("the last executor here left runs open; reported as failed: %s", closed)
-        # it warns for every request that waits a moment for a thread
-        logging.getLogger("waitress.queue").setLevel(logging.ERROR)
-        CAPTURE.install()
-        self._delivery.start()
-        self._housekeeping.start()
-        self.listener.start()
-        self._beating.start()
-        logger.info(
-            "executor %s of %s listens at %s", self.journal.instance, self._settings.app_name, self.address
-        )
+def _after_fork() -> None:
+    for executor in list(_INSTANCES):
+        if executor._parts is not None:
+            CAPTURE.forked = True
+        executor._forget_parent()
 
-    def stop(self, timeout_s: float) -> bool:
-        self._workers.lanes.close("the executor is stopping and takes no more runs")
-        self.beats.leave()
-        finished = self._workers.lanes.wait_empty(timeout_s)
-        if not finished:
-            self._workers.end_all(STOPPED)
-            # asked at once, forced after one grace, given up after three
-            self._workers.lanes.wait_empty(4 * self._settings.kill_grace_s + 1)
-        delivered = self._flush()
-        self.listener.stop()
-        for service in (self._beating, self._delivery, self._housekeeping):
-            service.stop()
-        self._workers.close()
-        CAPTURE.remove()
-        self._logs.close()
-        self.journal.close()
-        return finished and delivered
 
-    def _flush(self) -> bool:
-        """Wait until every outcome is delivered; tell whether that came in time."""
-        pause = threading.Event()
-        for _ in range(int(FLUSH_S / POLL_S)):
-            if self._courier.is_empty():
-                return True
-            pause.wait(POLL_S)
-        logger.warning("some outcomes are not delivered; the journal keeps them for the next start")
-        return False
-
-    def _clean(self, now_ms: int) -> int:
-        self.journal.purge(now_ms)
-        self._logs.sweep(now_ms, self._settings.log_retention_days)
-        return HOUSEKEEPING_MS
-
-    def _registration(self) -> RegistryRequest:
-        return RegistryRequest(
-            group="EXECUTOR",
-            app_name=self._settings.app_name,
-            address=self.address,
-            instance=self.journal.instance,
-            boot=self.journal.boot,
-            version=__version__,
-            capacity=self._settings.workers,
-            labels=self._settings.labels,
-        )
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def _check(settings: ExecutorSection) -> str:
@@ -288,5 +214,7 @@ def _check(settings: ExecutorSection) -> str:
         raise ConfigError("executor.app_name is missing: the executor group to register in")
     if not settings.admin_addresses:
         raise ConfigError("executor.admin_addresses is missing: at least one scheduler base URL")
+    if not settings.listen and not settings.address:
+        raise ConfigError("executor.address is missing: without a listener of its own nobody else knows it")
     token = settings.access_token
     return check_secret("executor.access_token", token.get_secret_value() if token else "")

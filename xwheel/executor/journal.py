@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import logging
+import math
 import os
 import queue
 import secrets
@@ -133,12 +134,12 @@ class Journal:
 
     def acknowledge(self, items: Sequence[CallbackItem]) -> None:
         """Write that the scheduler has these outcomes; waits until it is on disk."""
-        written = threading.Event()
         now_ms = self._clock.now_ms()
-        self._put(lambda db: acknowledge(db, items, now_ms), lambda *_: written.set())
-        while not written.wait(RETRY_S):
-            if not self._thread.is_alive():
-                return
+        self._wait(lambda db: acknowledge(db, items, now_ms))
+
+    def settle(self, timeout_s: float) -> None:
+        """Wait until everything that was handed in before is on disk, but no longer than this."""
+        self._wait(lambda _db: None, timeout_s)
 
     def pending(self, limit: int) -> list[CallbackItem]:
         """Return outcomes that nobody acknowledged, oldest first."""
@@ -159,6 +160,10 @@ class Journal:
         """Forget outcomes that were acknowledged longer ago than a day."""
         self._put(lambda db: purge(db, now_ms - KEEP_MS), None)
 
+    def disown(self) -> None:
+        """In a forked child: drop the copied descriptor, so that the lock ends with the parent."""
+        self._lock_file.close()
+
     def close(self) -> None:
         """Write what is waiting, then let go of the files and the lock."""
         self._queue.put(None)
@@ -174,6 +179,15 @@ class Journal:
             return ()
 
         self._queue.put(_Operation(run, done))
+
+    def _wait(self, write: Callable[[sqlite3.Connection], None], timeout_s: float = math.inf) -> None:
+        written = threading.Event()
+        self._put(write, lambda *_: written.set())
+        # a full disk may keep it waiting for as long as the writer lives
+        while not written.wait(min(RETRY_S, timeout_s)) and self._thread.is_alive():
+            timeout_s -= RETRY_S
+            if timeout_s <= 0:
+                return
 
     def _run(self) -> None:
         closing = False

@@ -106,7 +106,7 @@ def _spawn(execution: Execution, context: JobContext, write_end: int) -> subproc
         stderr=output,
         pass_fds=(write_end,),
         start_new_session=True,
-        env=_environment(),
+        env=_environment(context.trace_parent),
     )
     assert child.stdin is not None  # noqa: S101
     try:
@@ -158,8 +158,9 @@ def _describe_exit(status: int) -> str:
     return f"the handler's process ended with status {status} and without a result"
 
 
-def _environment() -> dict[str, str]:
+def _environment(trace_parent: str) -> dict[str, str]:
     """Return our environment without xwheel's settings: there are secrets among them, and handlers have no use."""
-    return {
+    kept = {
         name: value for name, value in os.environ.items() if not (name.startswith("XWHEEL_") and "__" in name)
     }
+    return {**kept, "TRACEPARENT": trace_parent} if trace_parent else kept

@@ -8,7 +8,6 @@ import falcon
 
 from xwheel.executor.endpoints import Endpoints
 from xwheel.wire.codec import encode_response
-from xwheel.wire.contract import APP_NAME_HEADER, TOKEN_HEADER
 
 
 class _Sink:
@@ -23,8 +22,7 @@ class _Sink:
         answer = self._endpoints.answer(
             req.method,
             req.path,
-            req.get_header(TOKEN_HEADER),
-            req.get_header(APP_NAME_HEADER),
+            req.get_header,
             # a call without a length has no body: some schedulers send /beat like that
             req.bounded_stream.read,
         )

@@ -145,9 +145,9 @@ def test_an_address_nobody_can_call_is_refused() -> None:
 def test_children_do_not_inherit_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XWHEEL_EXECUTOR__ACCESS_TOKEN", "canary")
     monkeypatch.setenv("OTHER", "kept")
-    found = _environment()
+    found = _environment("00-1-2-3")
     assert "canary" not in found.values()
-    assert found["OTHER"] == "kept"
+    assert (found["OTHER"], found["TRACEPARENT"]) == ("kept", "00-1-2-3")
 
 
 def test_importing_the_sdk_is_light() -> None:

@@ -1,0 +1,168 @@
+"""Everything that exists while an executor runs, wired together."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from typing import Final
+
+from xwheel import __version__
+from xwheel.clock import Clock
+from xwheel.config import ExecutorSection
+from xwheel.executor.address import advertised_address
+from xwheel.executor.admin_client import AdminClient, Beats
+from xwheel.executor.callback import Courier
+from xwheel.executor.capture import CAPTURE
+from xwheel.executor.endpoints import Endpoints
+from xwheel.executor.execution import STOPPED
+from xwheel.executor.handlers import HandlerRegistry
+from xwheel.executor.journal import Journal
+from xwheel.executor.lanes import Limits
+from xwheel.executor.run_log import RunLogs
+from xwheel.executor.server import make_app
+from xwheel.executor.worker import Workers
+from xwheel.listener import Listener
+from xwheel.plugin.contracts import GlueType
+from xwheel.service import Service
+from xwheel.wire.messages import RegistryRequest
+
+logger = logging.getLogger(__name__)
+
+FLUSH_S: Final = 5.0
+HOUSEKEEPING_MS: Final = 3_600_000
+POLL_S: Final = 0.05
+
+
+class Parts:
+    """Everything that exists while an executor runs."""
+
+    def __init__(
+        self,
+        settings: ExecutorSection,
+        token: str,
+        handlers: HandlerRegistry,
+        glue_types: Mapping[str, GlueType],
+        clock: Clock,
+    ) -> None:
+        self._settings = settings
+        self.journal = Journal(settings.data_dir, clock)
+        self._logs = RunLogs(settings.data_dir / "logs", clock)
+        client = AdminClient(settings.admin_addresses, token=token, app_name=settings.app_name)
+        self.beats = Beats(client, self._registration, clock, beat_ms=int(settings.beat_s * 1000))
+        self._courier = Courier(client, self.journal, clock)
+        self._beating = Service("executor-beat", self.beats.step, clock)
+        self._delivery = Service("executor-callback", self._courier.step, clock)
+        self._housekeeping = Service("executor-housekeeping", self._clean, clock)
+        self._workers = Workers(
+            journal=self.journal,
+            logs=self._logs,
+            clock=clock,
+            limits=Limits(
+                places=settings.workers,
+                lane=settings.queue_limit,
+                waiting=settings.waiting_limit,
+                grace_ms=int(settings.kill_grace_s * 1000),
+            ),
+            may_start=self.beats.may_start,
+            on_outcome=self._delivery.wake,
+        )
+        endpoints = Endpoints(
+            token=token,
+            app_name=settings.app_name,
+            workers=self._workers,
+            journal=self.journal,
+            logs=self._logs,
+            handlers=handlers,
+            glue_types=glue_types,
+        )
+        self.app = make_app(endpoints, max_body_bytes=settings.max_body_bytes)
+        try:
+            self.listener = self._listen() if settings.listen else None
+            port = self.listener.port if self.listener else 0
+            self.address = advertised_address(settings.address, settings.host, port, settings.admin_addresses)
+        except BaseException:
+            self._logs.close()
+            self.journal.close()
+            raise
+
+    def _listen(self) -> Listener:
+        return Listener(
+            "executor",
+            self.app,
+            host=self._settings.host,
+            port=self._settings.port,
+            threads=self._settings.threads,
+            max_body_bytes=self._settings.max_body_bytes,
+        )
+
+    def disown(self) -> None:
+        """In a forked child: close the copies that would keep lock and port taken after the parent's end."""
+        self.journal.disown()
+        if self.listener is not None:
+            self.listener._server.socket.close()
+
+    def start(self) -> None:
+        """Listen, register, deliver."""
+        closed = {reason: count for reason, count in self.journal.recovered.items() if count}
+        if closed:
+            logger.warning("the last executor here left runs open; reported as failed: %s", closed)
+        # it warns for every request that waits a moment for a thread
+        logging.getLogger("waitress.queue").setLevel(logging.ERROR)
+        CAPTURE.install()
+        self._delivery.start()
+        self._housekeeping.start()
+        if self.listener is not None:
+            self.listener.start()
+        self._beating.start()
+        logger.info(
+            "executor %s of %s listens at %s", self.journal.instance, self._settings.app_name, self.address
+        )
+
+    def stop(self, timeout_s: float) -> bool:
+        """End everything in order; tell whether all runs finished and all outcomes were delivered."""
+        self._workers.lanes.close("the executor is stopping and takes no more runs")
+        self.beats.leave()
+        finished = self._workers.lanes.wait_empty(timeout_s)
+        if not finished:
+            self._workers.end_all(STOPPED)
+            # asked at once, forced after one grace, given up after three
+            self._workers.lanes.wait_empty(4 * self._settings.kill_grace_s + 1)
+        delivered = self._flush()
+        if self.listener is not None:
+            self.listener.stop()
+        for service in (self._beating, self._delivery, self._housekeeping):
+            service.stop()
+        self._workers.close()
+        CAPTURE.remove()
+        self._logs.close()
+        self.journal.close()
+        return finished and delivered
+
+    def _flush(self) -> bool:
+        """Wait until every outcome is delivered; tell whether that came in time."""
+        self.journal.settle(FLUSH_S)
+        pause = threading.Event()
+        for _ in range(int(FLUSH_S / POLL_S)):
+            if self._courier.is_empty():
+                return True
+            pause.wait(POLL_S)
+        logger.warning("some outcomes are not delivered; the journal keeps them for the next start")
+        return False
+
+    def _clean(self, now_ms: int) -> int:
+        self.journal.purge(now_ms)
+        self._logs.sweep(now_ms, self._settings.log_retention_days)
+        return HOUSEKEEPING_MS
+
+    def _registration(self) -> RegistryRequest:
+        return RegistryRequest(
+            group="EXECUTOR",
+            app_name=self._settings.app_name,
+            address=self.address,
+            instance=self.journal.instance,
+            boot=self.journal.boot,
+            version=__version__,
+            capacity=self._settings.workers,
+            labels=self._settings.labels,
+        )
