@@ -16,7 +16,7 @@ PACKAGE = ROOT / "xwheel"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS = {
-    0: {"errors", "model", "clock", "cron", "ring", "_ring", "_ring_py", "_cron"},
+    0: {"errors", "model", "clock", "cron", "calendars", "ring", "_ring", "_ring_py", "_cron"},
     1: {"wire", "config", "service", "listener"},
     2: {"plugin"},
     3: {"storage", "builtin"},
@@ -35,6 +35,7 @@ HOMES = {
     "requests": ("wire/http.py", "wire/rest.py"),
     "urllib3": ("wire/http.py",),
     "pycurl": ("wire/http.py",),
+    "holidays": ("calendars.py",),
     "croniter": ("cron.py", "_cron_"),
     "waitress": ("listener.py",),
     "typer": ("cli.py",),

@@ -127,6 +127,9 @@ class Job:
         timeout_s: Run time limit in seconds, 0 for none.
         max_retries: How many further attempts a failed run gets.
         wait_for_executor_s: How long a run waits for an executor to appear, 0 to refuse at once.
+        jitter_ms: Fires are sent up to so much later than planned, 0 for none.
+        calendar_exclude: Calendars in which the job must not fire.
+        calendar_require: Calendars outside of which the job must not fire.
         next_fire_ms: Next due time not yet planned; None while stopped or exhausted.
         awaits_root: Root run id whose end sets the next fire (fixed delay), or None.
         revision: Rises with each edit, stop, start and delete.
@@ -155,6 +158,9 @@ class Job:
     max_retries: int
     retry_delay_ms: int
     wait_for_executor_s: int
+    jitter_ms: int
+    calendar_exclude: tuple[str, ...]
+    calendar_require: tuple[str, ...]
     enabled: bool
     next_fire_ms: int | None
     last_fire_ms: int | None

@@ -24,14 +24,16 @@ from xwheel.scheduler.fence import Fence
 from xwheel.scheduler.firing import Firing
 from xwheel.scheduler.lease import SqliteLease
 from xwheel.scheduler.manage import JobManager
-from xwheel.scheduler.plan import new_run, next_fire, plan, recheck
+from xwheel.scheduler.plan import new_run, plan, recheck
 from xwheel.scheduler.ports import Parcel
 from xwheel.scheduler.registry import ExecutorRegistry
 from xwheel.scheduler.resend import Resender
 from xwheel.scheduler.retry import decide_retry
 from xwheel.scheduler.ring_loop import RingLoop
 from xwheel.scheduler.route import route
+from xwheel.scheduler.switch import CalendarBook, Switchboard
 from xwheel.scheduler.timekeeper import Timekeeper
+from xwheel.scheduler.timetable import Timetable
 from xwheel.scheduler.trigger_pool import TriggerPool
 from xwheel.service import Service
 from xwheel.storage.engine import Database
@@ -82,16 +84,21 @@ class Scheduler:
             lease_ms=schedule.lease_s * 1000,
             renew_ms=round(schedule.lease_renew_s * 1000),
         )
-        self.completer = Completer(db, self.run_ids, self.clock, decide_retry, bells["adopting"].set)
+        self.calendars = CalendarBook(db)
+        self.timetable = Timetable(plugins.schedule_types, self.calendars.current)
+        self.completer = Completer(
+            db, self.run_ids, self.clock, decide_retry, self.timetable.next_fire, self._wake_planning
+        )
         self.manager = JobManager(
             db,
             self.clock,
             self.run_ids,
             plugins,
-            partial(next_fire, types=plugins.schedule_types),
+            self.timetable,
             new_run,
             self._wake_planning,
         )
+        self.switchboard = Switchboard(db, self.clock, self.calendars, self.manager, self._wake_planning)
         selector = ring.PoolSelector(trigger.slow_threshold_ms, trigger.slow_count, trigger.slow_window_ms)
         self.pool = TriggerPool(trigger.fast_pool, trigger.slow_pool, selector)
         self.answers = AnswerWriter(
@@ -134,7 +141,7 @@ class Scheduler:
             db,
             self.lease,
             self.run_ids,
-            partial(plan, types=plugins.schedule_types),
+            partial(plan, timetable=self.timetable),
             self.ring_loop.enqueue,
             pre_read_ms=schedule.pre_read_ms,
             batch=schedule.claim_batch,
@@ -157,6 +164,7 @@ class Scheduler:
             self.ring_loop.enqueue,
             self._is_held,
             self.resender.settle,
+            self.completer.finish,
             recheck,
             pre_read_ms=schedule.pre_read_ms,
             interval_ms=schedule.adopt_interval_ms,
@@ -168,6 +176,7 @@ class Scheduler:
         self._adopting = Service("adopt", self.adopting.step, self.clock, bell=bells["adopting"])
         self._writing = Service("answers", self.answers.step, self.clock, bell=bells["writing"])
         self._leasing = Service("lease", self.lease.step, self.clock, bell=bells["leasing"])
+        self._calendaring = Service("calendars", self.calendars.step, self.clock)
         self._registering = Service("registry", self.registry.step, self.clock)
         self._timekeeping = Service("time", self.timekeeper.step, self.clock, stale_ms=30_000)
         self._sending = [
@@ -181,6 +190,7 @@ class Scheduler:
         return [
             self._leasing,
             self._registering,
+            self._calendaring,
             self._timekeeping,
             self._writing,
             *self._sending,
@@ -197,6 +207,7 @@ class Scheduler:
         """
         self.lease.acquire()
         self.registry.step(self.clock.now_ms())
+        self.calendars.step(self.clock.now_ms())
         for service in self.services:
             service.start()
 
@@ -222,6 +233,7 @@ class Scheduler:
                 *self._sending,
                 self._writing,
                 self._timekeeping,
+                self._calendaring,
                 self._registering,
                 self._leasing,
             )

@@ -43,6 +43,7 @@ class HandNode:
             lane.is_sending = self.in_lane.__contains__  # type: ignore[method-assign,assignment]
         self.scheduler.lease.acquire()
         self.scheduler.registry.step(clock.now_ms())
+        self.scheduler.calendars.step(clock.now_ms())
 
     def group(self, app_name: str = "demo") -> int:
         return self.db.transaction(

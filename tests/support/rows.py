@@ -34,6 +34,9 @@ def make_job(**changes: Any) -> Job:
         max_retries=0,
         retry_delay_ms=0,
         wait_for_executor_s=0,
+        jitter_ms=0,
+        calendar_exclude=(),
+        calendar_require=(),
         enabled=True,
         next_fire_ms=NOW,
         last_fire_ms=None,
@@ -52,7 +55,7 @@ def job_values(**changes: Any) -> dict[str, Any]:
     names = (
         "group_id name description schedule_type schedule_conf timezone anchor_ms start_ms end_ms misfire_policy "
         "misfire_threshold_ms route_strategy block_strategy glue_type handler param timeout_s max_retries "
-        "retry_delay_ms wait_for_executor_s"
+        "retry_delay_ms wait_for_executor_s jitter_ms calendar_exclude calendar_require"
     )
     return {name: getattr(job, name) for name in names.split()}
 

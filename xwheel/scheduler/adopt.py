@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from xwheel.model import Job, Run, RunState
-from xwheel.scheduler.ports import LeaseView
+from xwheel.scheduler.ports import LeaseView, Outcome
 from xwheel.storage import jobs, runs
 from xwheel.storage.engine import Connection, Database
 from xwheel.storage.runs import QueuedRun
@@ -26,6 +26,7 @@ class AdoptLoop:
         enqueue: Gets adopted runs once they are committed.
         is_held: Tells whether the ring or a lane has a run.
         resend: Gets runs whose send ended without an answer.
+        finish: Closes runs that the misfire rule skips.
         recheck: The misfire rule for rows that waited: run id to reason, for those to skip.
         pre_read_ms: Rows due later stay rows.
         interval_ms: How often to look for rows nobody holds.
@@ -39,6 +40,7 @@ class AdoptLoop:
         enqueue: Callable[[Sequence[QueuedRun]], None],
         is_held: Callable[[int], bool],
         resend: Callable[[Sequence[Run], int], None],
+        finish: Callable[[Sequence[Outcome]], object],
         recheck: Callable[[Sequence[Run], Mapping[int, Job], int], Mapping[int, str]],
         *,
         pre_read_ms: int,
@@ -51,6 +53,7 @@ class AdoptLoop:
         self._enqueue = enqueue
         self._is_held = is_held
         self._resend = resend
+        self._finish = finish
         self._recheck = recheck
         self._pre_read_ms = pre_read_ms
         self._interval_ms = interval_ms
@@ -66,9 +69,16 @@ class AdoptLoop:
             self.reconcile(now_ms)
         with self._db.read() as conn:
             ids = runs.find_unadopted(conn, self._lease.epochs.keys(), now_ms + self._pre_read_ms, BATCH)
+            stale = runs.list_stale(conn, ids, now_ms - OVERDUE_MS) if ids else []
+            owners = jobs.get_jobs(conn, {run.job_id for run in stale})
         if not ids:
             return self._interval_ms
-        self._enqueue(self._db.transaction(lambda conn: self._adopt(conn, ids, now_ms)))
+        skipped = self._recheck(stale, owners, now_ms)
+        if skipped:
+            self._finish(
+                [Outcome(run_id=item, state=RunState.SKIPPED, reason=why) for item, why in skipped.items()]
+            )
+        self._enqueue(self._db.transaction(lambda conn: self._adopt(conn, ids)))
         return 0 if len(ids) >= BATCH else self._interval_ms
 
     def reconcile(self, now_ms: int) -> None:
@@ -90,20 +100,10 @@ class AdoptLoop:
         if waiting:
             self._resend(waiting, now_ms)
 
-    def _adopt(self, conn: Connection, ids: Sequence[int], now_ms: int) -> list[QueuedRun]:
+    def _adopt(self, conn: Connection, ids: Sequence[int]) -> list[QueuedRun]:
         epochs = self._lease.lock(conn)
         found = [run for run in runs.lock_unadopted(conn, ids) if run.partition in epochs]
-        stale = [run for run in found if run.due_ms < now_ms - OVERDUE_MS]
-        skipped = (
-            self._recheck(stale, jobs.get_jobs(conn, {run.job_id for run in stale}), now_ms) if stale else {}
-        )
-        if skipped:
-            rows = [
-                (run_id, RunState.SKIPPED, reason, None, "", now_ms) for run_id, reason in skipped.items()
-            ]
-            runs.update_finished(conn, rows)
-        taken = [run for run in found if run.id not in skipped]
-        runs.update_epochs(conn, [(run.id, epochs[run.partition]) for run in taken])
+        runs.update_epochs(conn, [(run.id, epochs[run.partition]) for run in found])
         return [
-            QueuedRun(run.id, run.job_id, run.partition, epochs[run.partition], run.due_ms) for run in taken
+            QueuedRun(run.id, run.job_id, run.partition, epochs[run.partition], run.due_ms) for run in found
         ]

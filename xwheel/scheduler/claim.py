@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable, Sequence
 
 from xwheel.errors import DuplicateError
-from xwheel.model import Run, RunState
+from xwheel.model import RunState
 from xwheel.scheduler.ports import LeaseView, Planned
-from xwheel.storage import jobs, runs
+from xwheel.storage import jobs, runs, settings
 from xwheel.storage.engine import Connection, Database
 from xwheel.storage.ids import RunIds
 from xwheel.storage.runs import QueuedRun
@@ -62,6 +62,8 @@ class ClaimLoop:
             return LONGEST_WAIT_MS
         horizon_ms = now_ms + self._pre_read_ms
         with self._db.read() as conn:
+            if settings.find_setting(conn, settings.PAUSED) is not None:
+                return LONGEST_WAIT_MS
             ids = jobs.find_due_jobs(conn, sorted(self._lease.epochs), horizon_ms, self._batch)
         if not ids:
             # half of the window is early enough, and a second keeps new jobs prompt
@@ -76,7 +78,7 @@ class ClaimLoop:
             [
                 QueuedRun(run.id, run.job_id, run.partition, run.epoch, run.due_ms)
                 for run in plan.runs
-                if run.state is RunState.PLANNED
+                if run.state is RunState.PLANNED and run.epoch
             ]
         )
         more = plan.unfinished or len(ids) >= self._batch
@@ -84,6 +86,8 @@ class ClaimLoop:
 
     def _claim(self, conn: Connection, ids: Sequence[int], now_ms: int, *, known: bool) -> Planned:
         epochs = self._lease.lock(conn)
+        if settings.find_setting(conn, settings.PAUSED) is not None:
+            return Planned()  # whoever pauses locks the leases first, so this answer holds until we commit
         due = [
             job
             for job in jobs.lock_due_jobs(conn, ids, now_ms + self._pre_read_ms)
@@ -93,14 +97,22 @@ class ClaimLoop:
             due, now_ms, pre_read_ms=self._pre_read_ms, take_ids=self._run_ids.take, epochs=epochs
         )
         if known:
-            plan.runs = self._without_known(conn, plan.runs)
+            self._drop_known(conn, plan, now_ms)
         runs.insert_runs(conn, plan.runs)
         jobs.update_fires(conn, plan.job_updates)
         return plan
 
-    def _without_known(self, conn: Connection, planned: list[Run]) -> list[Run]:
-        existing = runs.find_existing(conn, planned)
-        fresh = [run for run in planned if runs.identity_of(run) not in existing]
-        self.duplicates += len(planned) - len(fresh)
-        logger.warning("%d fires were planned before and are not planned again", len(planned) - len(fresh))
-        return fresh
+    def _drop_known(self, conn: Connection, plan: Planned, now_ms: int) -> None:
+        """Take out what has a row already; a fixed delay that would await a dropped run goes on from now."""
+        existing = runs.find_existing(conn, plan.runs)
+        fresh = [run for run in plan.runs if runs.identity_of(run) not in existing]
+        ids = {run.id for run in fresh}
+        self.duplicates += len(plan.runs) - len(fresh)
+        logger.warning("%d fires were planned before and are not planned again", len(plan.runs) - len(fresh))
+        plan.runs = fresh
+        plan.job_updates = [
+            cursor
+            if cursor.awaits_root is None or cursor.awaits_root in ids
+            else cursor._replace(awaits_root=None, next_fire_ms=now_ms)
+            for cursor in plan.job_updates
+        ]

@@ -19,6 +19,9 @@ logger = logging.getLogger(__name__)
 
 BATCH = 500
 MESSAGE_LENGTH = 15_000
+ERROR_LENGTH = 512
+
+NextFire = Callable[[Job, int], "int | None"]
 
 DecideRetry = Callable[..., "Run | None"]
 """``decide_retry(run, state, job, now_ms, root_origin=…)``."""
@@ -40,7 +43,8 @@ class Completer:
         run_ids: Source of run ids for what follows.
         clock: Where time comes from.
         decide_retry: The pure decision about another attempt.
-        wake_adopt: Told when something was planned, so that it need not wait for the next look.
+        next_fire: When a job fires next, for jobs whose fires wait for the end of the last one.
+        wake: Told when something was planned, so that it need not wait for the next look.
     """
 
     def __init__(
@@ -49,13 +53,15 @@ class Completer:
         run_ids: RunIds,
         clock: Clock,
         decide_retry: DecideRetry,
-        wake_adopt: Callable[[], None],
+        next_fire: NextFire,
+        wake: Callable[[], None],
     ) -> None:
         self._db = db
         self._run_ids = run_ids
         self._clock = clock
         self._decide_retry = decide_retry
-        self._wake_adopt = wake_adopt
+        self._next_fire = next_fire
+        self._wake = wake
 
     def finish(self, outcomes: Sequence[Outcome]) -> dict[int, Verdict]:
         """Close runs and plan what follows, at most 500 a transaction, in id order.
@@ -75,12 +81,14 @@ class Completer:
             answers, planned = self._db.transaction(lambda conn, part=part: self._finish(conn, part))  # type: ignore[misc]
             verdicts.update(answers)
             if planned:
-                self._wake_adopt()
+                self._wake()
         return verdicts
 
     def _finish(self, conn: Connection, outcomes: Sequence[Outcome]) -> tuple[dict[int, Verdict], int]:
         now_ms = self._clock.now_ms()
-        known = runs.lock_runs(conn, [outcome.run_id for outcome in outcomes])
+        ids = [outcome.run_id for outcome in outcomes]
+        awaiting = jobs.lock_awaiting(conn, ids)  # jobs before runs: the one lock order
+        known = runs.lock_runs(conn, ids)
         verdicts: dict[int, Verdict] = {}
         closing: list[tuple[Run, Outcome]] = []
         for outcome in outcomes:
@@ -96,7 +104,8 @@ class Completer:
         self._withdraw_retries(conn, [run for run, _ in closing if run.state is RunState.LOST], now_ms)
         retries = self._retries(conn, closing, now_ms)
         runs.insert_runs(conn, retries)
-        return verdicts, len(retries)
+        self._end_delays(conn, awaiting, now_ms)
+        return verdicts, len(retries) + len(awaiting)
 
     def _retries(self, conn: Connection, closing: Sequence[tuple[Run, Outcome]], now_ms: int) -> list[Run]:
         hopeful = [(run, outcome) for run, outcome in closing if run.retries_left > 0]
@@ -117,6 +126,27 @@ class Completer:
         decided = [retry for retry in found if retry is not None]
         ids = self._run_ids.take(len(decided))
         return [replace(retry, id=new) for retry, new in zip(decided, ids, strict=True)]
+
+    def _end_delays(self, conn: Connection, awaiting: Sequence[Job], now_ms: int) -> None:
+        """Set the next fire of jobs whose awaited fire has no open run left; any final state counts."""
+        still_open = (
+            runs.find_open_roots(conn, {job.awaits_root for job in awaiting if job.awaits_root})
+            if awaiting
+            else set()
+        )
+        cursors: list[jobs.JobCursor] = []
+        for job in awaiting:
+            if job.awaits_root in still_open:
+                continue
+            try:
+                next_ms, error = self._next_fire(job, now_ms), ""
+            except (
+                Exception
+            ) as failure:  # a schedule type is a plugin: whatever it raises stops this job only
+                logger.warning("job %d is stopped, its schedule fails: %s", job.id, failure)
+                next_ms, error = None, str(failure)[:ERROR_LENGTH] or type(failure).__name__
+            cursors.append(jobs.JobCursor(job.id, next_ms, job.last_fire_ms, None, not error, error))
+        jobs.update_fires(conn, cursors)
 
     def _root_origins(
         self, conn: Connection, failed: Sequence[Run], owners: Mapping[int, Job]

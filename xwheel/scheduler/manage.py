@@ -9,24 +9,44 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from xwheel.clock import Clock
 from xwheel.errors import ConflictError, DuplicateError, FieldError, ScheduleError
 from xwheel.model import Job, Origin, Run
-from xwheel.plugin import ScheduleSpec
 from xwheel.plugin.manager import Plugins
 from xwheel.storage import groups, jobs, runs
 from xwheel.storage.engine import Connection, Database
 from xwheel.storage.ids import RunIds
 
 SCHEDULE_FIELDS: Final = frozenset(
-    {"schedule_type", "schedule_conf", "timezone", "anchor_ms", "start_ms", "end_ms"},
+    {
+        "schedule_type",
+        "schedule_conf",
+        "timezone",
+        "anchor_ms",
+        "start_ms",
+        "end_ms",
+        "jitter_ms",
+        "calendar_exclude",
+        "calendar_require",
+    },
 )
 KEY_BITS: Final = 62
 
-NextFire = Callable[[Job, int], "int | None"]
 NewRun = Callable[..., Run]
+
+
+class Timetable(Protocol):
+    """What management asks about schedules."""
+
+    def next_fire(self, job: Job, after_ms: int) -> int | None:
+        """Return the first due time strictly after an instant."""
+        ...
+
+    def check(self, job: Job) -> None:
+        """Refuse a schedule that cannot work."""
+        ...
 
 
 class JobManager:
@@ -37,7 +57,7 @@ class JobManager:
         clock: Where time comes from.
         run_ids: Source of run ids.
         plugins: What jobs may name.
-        next_fire: ``next_fire(job, after_ms)``, the pure calculation.
+        timetable: When jobs fire.
         new_run: Makes a first attempt of a job.
         wake: Told when something is to be claimed or adopted.
     """
@@ -48,7 +68,7 @@ class JobManager:
         clock: Clock,
         run_ids: RunIds,
         plugins: Plugins,
-        next_fire: NextFire,
+        timetable: Timetable,
         new_run: NewRun,
         wake: Callable[[], None],
     ) -> None:
@@ -56,7 +76,7 @@ class JobManager:
         self._clock = clock
         self._run_ids = run_ids
         self._plugins = plugins
-        self._next_fire = next_fire
+        self._timetable = timetable
         self._new_run = new_run
         self._wake = wake
 
@@ -72,7 +92,6 @@ class JobManager:
             NotFoundError: The group does not exist.
         """
         now_ms = self._clock.now_ms()
-        self._check(values)
         row = {
             **values,
             "anchor_ms": values.get("anchor_ms") or now_ms,
@@ -85,6 +104,8 @@ class JobManager:
             "created_ms": now_ms,
             "updated_ms": now_ms,
         }
+
+        self._check(Job(id=0, partition=0, **row))
 
         def work(conn: Connection) -> Job:
             groups.get_group(conn, values["group_id"])
@@ -113,7 +134,7 @@ class JobManager:
         def work(conn: Connection) -> Job:
             job = self._lock(conn, job_id, revision)
             merged = replace(job, **changes)
-            self._check({name: getattr(merged, name) for name in _CHECKED})
+            self._check(merged)
             reschedules = any(getattr(job, name) != getattr(merged, name) for name in SCHEDULE_FIELDS)
             values = {**changes, "revision": job.revision + 1, "updated_ms": now_ms}
             is_other_schedule = any(
@@ -124,8 +145,7 @@ class JobManager:
             saved = jobs.update_job(conn, job_id, values)
             if not reschedules:
                 return saved
-            self._cancel_planned(conn, job_id, "edited", now_ms)
-            return self._start(conn, saved, now_ms) if job.enabled else saved
+            return self.reschedule(conn, saved, "edited", now_ms) if job.enabled else saved
 
         job = self._db.transaction(work)
         self._wake()
@@ -233,9 +253,19 @@ class JobManager:
             raise ConflictError(f"job {job_id} is at revision {job.revision}, not {revision}: read it again")
         return job
 
+    def reschedule(self, conn: Connection, job: Job, reason: str, now_ms: int) -> Job:
+        """Cancel the planned fires of a locked, started job and work out its next one.
+
+        A fixed delay whose last run is still on its way goes on waiting for it.
+        """
+        self._cancel_planned(conn, job.id, reason, now_ms)
+        if job.awaits_root is not None and runs.find_open_roots(conn, {job.awaits_root}):
+            return job
+        return self._start(conn, job, now_ms)
+
     def _start(self, conn: Connection, job: Job, now_ms: int) -> Job:
         """Enable a locked job from its next due time on."""
-        next_ms = self._next_fire(job, now_ms)
+        next_ms = self._timetable.next_fire(job, now_ms)
         if next_ms is None:
             raise ScheduleError(
                 "schedule_conf", f"job {job.id} would never fire: change its schedule before starting it"
@@ -243,6 +273,7 @@ class JobManager:
         values = {
             "enabled": True,
             "next_fire_ms": next_ms,
+            "awaits_root": None,
             "schedule_error": "",
             "revision": job.revision + 1,
             "updated_ms": now_ms,
@@ -260,49 +291,24 @@ class JobManager:
         planned = runs.lock_planned_of_job(conn, job_id, origins)
         runs.cancel_runs(conn, [run.id for run in planned], reason=reason, now_ms=now_ms)
 
-    def _check(self, values: Mapping[str, Any]) -> None:
+    def _check(self, job: Job) -> None:
         """Refuse names nobody registered and schedules that cannot work.
 
         Raises:
             FieldError: Names the field and what is allowed.
         """
-        for field, registry in (
-            ("schedule_type", self._plugins.schedule_types),
-            ("route_strategy", self._plugins.routers),
-            ("glue_type", self._plugins.glue_types),
+        for field, name, registry in (
+            ("schedule_type", job.schedule_type, self._plugins.schedule_types),
+            ("route_strategy", job.route_strategy, self._plugins.routers),
+            ("glue_type", job.glue_type, self._plugins.glue_types),
         ):
-            if values[field] not in registry:
-                raise FieldError(
-                    field, f"{values[field]!r} is not installed; known: {', '.join(sorted(registry))}"
-                )
-        if values["glue_type"] == "BEAN" and not values["handler"].strip():
+            if name not in registry:
+                raise FieldError(field, f"{name!r} is not installed; known: {', '.join(sorted(registry))}")
+        if job.glue_type == "BEAN" and not job.handler.strip():
             raise FieldError("handler", "must name a handler")
-        start_ms, end_ms = values.get("start_ms"), values.get("end_ms")
-        if start_ms is not None and end_ms is not None and end_ms <= start_ms:
+        if job.start_ms is not None and job.end_ms is not None and job.end_ms <= job.start_ms:
             raise ScheduleError("end_ms", "must be later than start_ms")
-        spec = ScheduleSpec(
-            conf=values["schedule_conf"], timezone=values["timezone"], anchor_ms=values.get("anchor_ms") or 0
-        )
-        try:
-            self._plugins.schedule_types[values["schedule_type"]].check(spec)
-        except ScheduleError as error:
-            if error.field in SCHEDULE_FIELDS:
-                raise
-            # a part of the configuration, such as the hour of a cron expression
-            raise ScheduleError("schedule_conf", str(error)) from error
-
-
-_CHECKED: Final = (
-    "schedule_type",
-    "route_strategy",
-    "glue_type",
-    "handler",
-    "start_ms",
-    "end_ms",
-    "schedule_conf",
-    "timezone",
-    "anchor_ms",
-)
+        self._timetable.check(job)
 
 
 def _hash_key(key: str) -> int:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from xwheel.model import Job, MisfirePolicy, Origin, Run, RunState
-from xwheel.plugin import ScheduleSpec, ScheduleType
 from xwheel.scheduler.ports import Planned
+from xwheel.storage.jobs import JobCursor
 
 logger = logging.getLogger(__name__)
 
@@ -22,25 +23,21 @@ RUNS_PER_JOB = 1000
 SKIPS_COUNTED = 1000
 ERROR_LENGTH = 512
 
-ScheduleTypes = Mapping[str, ScheduleType]
 
+class Timetable(Protocol):
+    """What planning asks about a job's schedule."""
 
-def next_fire(job: Job, after_ms: int, types: ScheduleTypes) -> int | None:
-    """Return the job's first due time strictly after an instant, inside its start and end.
+    def next_fire(self, job: Job, after_ms: int) -> int | None:
+        """Return the first due time strictly after an instant."""
+        ...
 
-    Raises:
-        UnknownNameError: Its schedule type is not installed.
-        ScheduleError: Its configuration cannot be understood.
-    """
-    if job.start_ms is not None:
-        after_ms = max(after_ms, job.start_ms - 1)
-    due_ms = types[job.schedule_type].next_ms(spec_of(job), after_ms)
-    return None if due_ms is None or (job.end_ms is not None and due_ms > job.end_ms) else due_ms
+    def due_ms(self, job: Job, planned_ms: int) -> int:
+        """Return when a fire shall be sent."""
+        ...
 
-
-def spec_of(job: Job) -> ScheduleSpec:
-    """Return what a schedule type may look at."""
-    return ScheduleSpec(conf=job.schedule_conf, timezone=job.timezone, anchor_ms=job.anchor_ms)
+    def awaits_completion(self, job: Job) -> bool:
+        """Tell whether the next fire is set when the last one ends."""
+        ...
 
 
 def plan(
@@ -48,7 +45,7 @@ def plan(
     now_ms: int,
     *,
     pre_read_ms: int,
-    types: ScheduleTypes,
+    timetable: Timetable,
     take_ids: Callable[[int], Sequence[int]],
     epochs: Mapping[int, int],
     max_runs: int = 5000,
@@ -59,7 +56,7 @@ def plan(
         jobs: Jobs with a ``next_fire_ms``, as they stand in the locked rows.
         now_ms: The shared time.
         pre_read_ms: How far ahead to plan.
-        types: Schedule types by name.
+        timetable: When jobs fire.
         take_ids: Gives that many unused run ids.
         epochs: Partition to epoch; planned runs are born adopted.
         max_runs: Jobs whose fires no longer fit wait for the next claim.
@@ -69,9 +66,9 @@ def plan(
     """
     result = Planned()
     for job in jobs:
-        draft = _Draft(job, now_ms, types, epochs.get(job.partition, 0))
+        draft = _Draft(job, now_ms, timetable, epochs.get(job.partition, 0), now_ms + pre_read_ms)
         try:
-            draft.fill(now_ms + pre_read_ms)
+            draft.fill()
         except Exception as error:  # a schedule type is a plugin: whatever it raises stops this job only
             logger.warning("job %d is stopped, its schedule fails: %s", job.id, error)
             draft.fail(str(error) or type(error).__name__)
@@ -79,10 +76,9 @@ def plan(
             result.unfinished = True
             break
         ids = take_ids(len(draft.runs))
-        result.runs.extend(
-            replace(run, id=new, root_id=new) for run, new in zip(draft.runs, ids, strict=True)
-        )
-        result.job_updates.append(draft.update())
+        numbered = [replace(run, id=new, root_id=new) for run, new in zip(draft.runs, ids, strict=True)]
+        result.runs.extend(numbered)
+        result.job_updates.append(draft.cursor(numbered))
         result.unfinished |= draft.capped
     return result
 
@@ -90,30 +86,35 @@ def plan(
 class _Draft:
     """The fires of one job while they are being worked out."""
 
-    def __init__(self, job: Job, now_ms: int, types: ScheduleTypes, epoch: int) -> None:
+    def __init__(self, job: Job, now_ms: int, timetable: Timetable, epoch: int, horizon_ms: int) -> None:
         self.runs: list[Run] = []
         self.capped = False
         self._job = job
         self._now_ms = now_ms
-        self._types = types
+        self._timetable = timetable
         self._epoch = epoch
+        self._horizon_ms = horizon_ms
+        self._awaits = False
         self._cursor = job.next_fire_ms
         self._last_ms = job.last_fire_ms
         self._error = ""
 
-    def fill(self, horizon_ms: int) -> None:
+    def fill(self) -> None:
         """Plan everything due until the horizon."""
         oldest_ms = self._now_ms - self._job.misfire_threshold_ms
+        if self._timetable.awaits_completion(self._job):
+            self._fire_and_await(oldest_ms)
+            return
         if self._cursor is not None and self._cursor < oldest_ms:
             if self._job.misfire_policy is MisfirePolicy.FIRE_ALL:
                 self._fire_missed(oldest_ms)
             else:
                 self._skip_missed(oldest_ms)
-        while self._cursor is not None and oldest_ms <= self._cursor <= horizon_ms:
+        while self._cursor is not None and oldest_ms <= self._cursor <= self._horizon_ms:
             if len(self.runs) >= RUNS_PER_JOB:
                 self.capped = True
                 return
-            self._fire(self._cursor, self._cursor, "")
+            self._fire(self._cursor, self._timetable.due_ms(self._job, self._cursor), "")
             self._advance(self._cursor)
 
     def fail(self, reason: str) -> None:
@@ -121,14 +122,36 @@ class _Draft:
         self._cursor = None
         self._error = reason[:ERROR_LENGTH]
 
-    def update(self) -> tuple[int, int | None, int | None, bool, str]:
-        """Return the cursor to write; an exhausted job stays enabled without a next fire, a broken one is stopped."""
-        return (self._job.id, self._cursor, self._last_ms, not self._error, self._error)
+    def cursor(self, runs: Sequence[Run]) -> JobCursor:
+        """Return the cursor to write, given the runs with their ids.
+
+        An exhausted job stays enabled without a next fire, a broken one is stopped.
+        """
+        awaited = (
+            next((run.id for run in runs if run.state is RunState.PLANNED), None) if self._awaits else None
+        )
+        return JobCursor(self._job.id, self._cursor, self._last_ms, awaited, not self._error, self._error)
 
     def _advance(self, after_ms: int) -> None:
         self._last_ms = after_ms
         self._cursor = None  # if the next line raises, the fire just planned must not come again
-        self._cursor = next_fire(self._job, after_ms, self._types)
+        self._cursor = self._timetable.next_fire(self._job, after_ms)
+
+    def _fire_and_await(self, oldest_ms: int) -> None:
+        """Plan one fire of a fixed delay; its end will set the next one. A skipped one counts as ended now."""
+        if self._cursor is None or self._cursor > self._horizon_ms:
+            return
+        planned_ms = self._cursor
+        is_missed = planned_ms < oldest_ms
+        self._last_ms = planned_ms
+        if is_missed and self._job.misfire_policy is MisfirePolicy.SKIP:
+            self.runs.append(self._row(planned_ms, planned_ms, "misfire", skipped=(planned_ms, 1)))
+            self._advance(self._now_ms)
+            self._last_ms = planned_ms
+            return
+        due_ms = self._now_ms if is_missed else self._timetable.due_ms(self._job, planned_ms)
+        self._fire(planned_ms, due_ms, "misfire" if is_missed else "")
+        self._cursor, self._awaits = None, True
 
     def _fire_missed(self, oldest_ms: int) -> None:
         while self._cursor is not None and self._cursor < oldest_ms:
@@ -167,7 +190,8 @@ class _Draft:
             due_ms=due_ms,
             planned_ms=planned_ms,
             now_ms=self._now_ms,
-            epoch=self._epoch,
+            # what jitter moves beyond the window stays a row until it comes near
+            epoch=self._epoch if due_ms <= self._horizon_ms else 0,
             reason=reason,
             skipped=skipped,
         )

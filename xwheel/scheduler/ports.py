@@ -9,6 +9,7 @@ from typing import Protocol
 
 from xwheel.model import Job, RegisteredExecutor, Run, RunState
 from xwheel.storage.engine import Connection
+from xwheel.storage.jobs import JobCursor
 
 
 class LeaseView(Protocol):
@@ -34,12 +35,12 @@ class Planned:
 
     Attributes:
         runs: Rows to insert: planned ones and skip rows.
-        job_updates: ``(job id, next_fire_ms, last_fire_ms, enabled, schedule_error)``.
+        job_updates: Where the schedules of the claimed jobs stand now.
         unfinished: Some job still has due times inside the window; claim again at once.
     """
 
     runs: list[Run] = field(default_factory=list)
-    job_updates: list[tuple[int, int | None, int | None, bool, str]] = field(default_factory=list)
+    job_updates: list[JobCursor] = field(default_factory=list)
     unfinished: bool = False
 
 

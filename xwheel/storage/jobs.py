@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Row, insert, literal, select, union_all, update
 
 from xwheel.errors import NotFoundError
 from xwheel.model import PARTITIONS, Job, MisfirePolicy
 from xwheel.storage.bulk import update_many
-from xwheel.storage.tables import job
+from xwheel.storage.tables import job, run
 
+CALENDAR_COLUMNS: Final = ("calendar_exclude", "calendar_require")
 JOB_COLUMNS = [column for column in job.c if column.name != "deleted_ms"]
+
+
+class JobCursor(NamedTuple):
+    """Where a job's schedule stands after a claim; exactly one of next fire and awaited root for a fixed delay."""
+
+    id: int
+    next_fire_ms: int | None
+    last_fire_ms: int | None
+    awaits_root: int | None
+    enabled: bool
+    schedule_error: str
 
 
 def insert_job(conn: Connection, values: Mapping[str, Any]) -> Job:
     """Create a job; its partition follows from its id."""
-    result = conn.execute(insert(job).values(**values, partition=0))
+    result = conn.execute(insert(job).values(**_row(values), partition=0))
     assert result.inserted_primary_key is not None  # noqa: S101 - a single insert always has one
     job_id = result.inserted_primary_key[0]
     conn.execute(update(job).where(job.c.id == job_id).values(partition=job_id % PARTITIONS))
@@ -71,7 +84,7 @@ def get_jobs(conn: Connection, ids: Collection[int], *, deleted: bool = True) ->
 
 def update_job(conn: Connection, job_id: int, values: Mapping[str, Any]) -> Job:
     """Write changed columns of a job whose row is locked, and return it."""
-    conn.execute(update(job).where(job.c.id == job_id).values(**values))
+    conn.execute(update(job).where(job.c.id == job_id).values(**_row(values)))
     return get_job(conn, job_id)
 
 
@@ -111,12 +124,63 @@ def lock_due_jobs(conn: Connection, ids: Sequence[int], horizon_ms: int) -> list
     return [_job(row) for row in conn.execute(query)]
 
 
-def update_fires(conn: Connection, updates: Sequence[tuple[int, int | None, int | None, bool, str]]) -> int:
-    """Write the cursors of claimed jobs: ``(id, next_fire_ms, last_fire_ms, enabled, schedule_error)``."""
-    return update_many(conn, job, ("next_fire_ms", "last_fire_ms", "enabled", "schedule_error"), updates)
+def update_fires(conn: Connection, updates: Sequence[JobCursor]) -> int:
+    """Write the cursors of claimed jobs."""
+    return update_many(conn, job, JobCursor._fields[1:], updates)
+
+
+def lock_awaiting(conn: Connection, run_ids: Sequence[int]) -> list[Job]:
+    """Lock the jobs that wait for the end of one of these runs' roots; asked before the runs are locked."""
+    ids = conn.execute(
+        select(job.c.id)
+        .join(run, run.c.job_id == job.c.id)
+        .where(run.c.id.in_(run_ids), job.c.awaits_root == run.c.root_id)
+    ).scalars()
+    found = sorted(set(ids))
+    if not found:
+        return []
+    query = select(*JOB_COLUMNS).where(job.c.id.in_(found), job.c.awaits_root.is_not(None)).order_by(job.c.id)
+    return [_job(row) for row in conn.execute(query.with_for_update())]
+
+
+def lock_jobs(conn: Connection, ids: Collection[int]) -> dict[int, Job]:
+    """Lock jobs in id order."""
+    query = (
+        select(*JOB_COLUMNS).where(job.c.id.in_(sorted(ids)), job.c.deleted_ms.is_(None)).order_by(job.c.id)
+    )
+    return {row.id: _job(row) for row in conn.execute(query.with_for_update())}
+
+
+def find_calendar_users(conn: Connection, name: str) -> list[int]:
+    """Return ids of jobs that exclude or require a calendar."""
+    quoted = json.dumps(name, ensure_ascii=False)
+    used = job.c.calendar_exclude.contains(quoted, autoescape=True) | job.c.calendar_require.contains(
+        quoted, autoescape=True
+    )
+    return list(
+        conn.execute(select(job.c.id).where(used, job.c.deleted_ms.is_(None)).order_by(job.c.id)).scalars()
+    )
+
+
+def find_calendar_user(conn: Connection, name: str) -> int | None:
+    """Return the first job that uses a calendar, or None."""
+    return next(iter(find_calendar_users(conn, name)), None)
 
 
 def _job(row: Row[Any]) -> Job:
     values = dict(row._mapping)
     values["misfire_policy"] = MisfirePolicy(values["misfire_policy"])
+    for name in CALENDAR_COLUMNS:
+        text = values[name]
+        values[name] = tuple(json.loads(text)) if text != "[]" else ()
     return Job(**values)
+
+
+def _row(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values as their columns take them."""
+    lists = {
+        name: json.dumps(list(values[name]), ensure_ascii=False)
+        for name in CALENDAR_COLUMNS
+        if name in values
+    }
+    return {**values, **lists}

@@ -64,6 +64,12 @@ def lock_leases(conn: Connection, owner: str) -> dict[int, int]:
     return held
 
 
+def lock_all_leases(conn: Connection) -> None:
+    """Lock every lease row until the transaction ends, whoever owns it: no claim or fence commits meanwhile."""
+    query = select(partition_lease.c.partition).order_by(partition_lease.c.partition).with_for_update()
+    conn.execute(query).all()
+
+
 def check_lease_rows(conn: Connection) -> None:
     """Refuse a database whose lease table is not whole.
 

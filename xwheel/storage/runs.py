@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Row, and_, insert, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
 
 from xwheel.errors import DuplicateError, NotFoundError
-from xwheel.model import Origin, Run, RunState
+from xwheel.model import OPEN_STATES, PARTITIONS, Origin, Run, RunState
 from xwheel.storage.bulk import IN_LIMIT, chunks, update_many
 from xwheel.storage.tables import job, run
 
@@ -144,6 +144,14 @@ def find_unadopted(conn: Connection, partitions: Collection[int], horizon_ms: in
     return list(conn.execute(query).scalars())
 
 
+def list_stale(conn: Connection, ids: Sequence[int], before_ms: int) -> list[Run]:
+    """Return those of the planned rows that were due before an instant."""
+    query = select(*RUN_COLUMNS).where(
+        run.c.id.in_(ids), run.c.due_ms < before_ms, run.c.state == RunState.PLANNED
+    )
+    return [_run(row) for row in conn.execute(query)]
+
+
 def lock_unadopted(conn: Connection, ids: Sequence[int]) -> list[Run]:
     """Lock rows that are still planned and held by nobody, in id order."""
     query = select(*RUN_COLUMNS).where(
@@ -250,6 +258,23 @@ def update_finished(conn: Connection, rows: Sequence[tuple[Any, ...]]) -> int:
     """Close locked rows: ``(id, state, reason, result_code, message, finished_ms)``; they leave the queue."""
     columns = ("state", "reason", "result_code", "message", "finished_ms", "open_partition", "check_ms")
     return update_many(conn, run, columns, [(*row, None, None) for row in rows])
+
+
+def find_open_roots(conn: Connection, roots: Collection[int]) -> set[int]:
+    """Return which of these fires still have a run that is not final."""
+    open_states = [str(state) for state in OPEN_STATES]
+    query = (
+        select(run.c.root_id).where(run.c.root_id.in_(sorted(roots)), run.c.state.in_(open_states)).distinct()
+    )
+    return set(conn.execute(query).scalars())
+
+
+def find_planned_jobs(conn: Connection, limit: int) -> list[int]:
+    """Return jobs that have planned fires of their schedule."""
+    query = select(run.c.job_id).where(
+        run.c.open_partition.in_(range(PARTITIONS)), run.c.origin == str(Origin.SCHEDULE)
+    )
+    return list(conn.execute(query.distinct().limit(limit)).scalars())
 
 
 def lock_planned_of_job(conn: Connection, job_id: int, origins: Collection[Origin]) -> list[Run]:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Final
 
 from sqlalchemy import Connection, delete, insert, select
 
 from xwheel.storage.tables import api_token, setting
+
+PAUSED: Final = "paused"
+"""While this setting is there, no schedule fires."""
 
 
 def find_setting(conn: Connection, name: str) -> str | None:
@@ -36,3 +40,8 @@ def insert_token(conn: Connection, name: str, token: str, now_ms: int) -> None:
 def list_token_digests(conn: Connection) -> dict[str, bytes]:
     """Return all management tokens, name to digest."""
     return {row.name: row.digest for row in conn.execute(select(api_token.c.name, api_token.c.digest))}
+
+
+def delete_setting(conn: Connection, name: str) -> bool:
+    """Remove a shared setting; tell whether it was there."""
+    return conn.execute(delete(setting).where(setting.c.name == name)).rowcount > 0

@@ -98,6 +98,10 @@ job = Table(
     Column("max_retries", Integer, nullable=False),
     Column("retry_delay_ms", Integer, nullable=False),
     Column("wait_for_executor_s", Integer, nullable=False),
+    Column("jitter_ms", Integer, nullable=False),
+    # names as a JSON list: read with the job and never searched for
+    Column("calendar_exclude", String(1024), nullable=False),
+    Column("calendar_require", String(1024), nullable=False),
     Column("enabled", Boolean, nullable=False),
     Column("next_fire_ms", BigInteger),
     Column("last_fire_ms", BigInteger),
@@ -154,6 +158,16 @@ run = Table(
     Index("ix_run_check", "check_ms"),
     Index("ix_run_job", "job_id", "due_ms"),
     Index("ix_run_due", "due_ms"),
+    # the runs of one fire: shards and retries
+    Index("ix_run_root", "root_id"),
+)
+
+calendar = Table(
+    "calendar",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("definition", Text, nullable=False),
+    Column("updated_ms", BigInteger, nullable=False),
 )
 
 run_id_block = Table(

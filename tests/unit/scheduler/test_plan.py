@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from tests.support.rows import NOW, make_job, make_run
 from xwheel.model import Job, MisfirePolicy, Origin, Run, RunState
 from xwheel.plugin import ScheduleSpec
-from xwheel.scheduler.plan import FIRE_ALL_PER_CLAIM, RUNS_PER_JOB, next_fire, plan, recheck
+from xwheel.scheduler.plan import FIRE_ALL_PER_CLAIM, RUNS_PER_JOB, plan, recheck
 from xwheel.scheduler.ports import Planned
+from xwheel.scheduler.timetable import Timetable
 
 
 class Every:
@@ -36,7 +37,7 @@ class Broken(Every):
         raise RuntimeError("the moon is not up")
 
 
-TYPES = {"EVERY": Every(), "BROKEN": Broken()}
+TIMETABLE = Timetable({"EVERY": Every(), "BROKEN": Broken()})
 
 
 def every(step_ms: int, **changes: object) -> Job:
@@ -46,7 +47,9 @@ def every(step_ms: int, **changes: object) -> Job:
 def plan_at(jobs: Iterable[Job], now_ms: int, **options: object) -> Planned:
     ids = count(100)
     options = {"epochs": dict.fromkeys(range(64), 7), "pre_read_ms": 5000, **options}
-    return plan(list(jobs), now_ms, types=TYPES, take_ids=lambda n: [next(ids) for _ in range(n)], **options)  # type: ignore[arg-type]
+    return plan(
+        list(jobs), now_ms, timetable=TIMETABLE, take_ids=lambda n: [next(ids) for _ in range(n)], **options
+    )  # type: ignore[arg-type]
 
 
 def planned(runs: Iterable[Run]) -> list[int]:
@@ -61,7 +64,7 @@ def test_on_time_fires_until_the_horizon_are_planned_at_once() -> None:
     result = plan_at([every(1000)], NOW)
 
     assert planned(result.runs) == [NOW + 1000 * n for n in range(6)]
-    assert result.job_updates == [(1, NOW + 6000, NOW + 5000, True, "")]
+    assert result.job_updates == [(1, NOW + 6000, NOW + 5000, None, True, "")]
     assert {run.epoch for run in result.runs} == {7}
     assert [run.root_id for run in result.runs] == [run.id for run in result.runs]
     assert {run.origin_key for run in result.runs} == set(planned(result.runs))
@@ -126,10 +129,10 @@ def test_a_broken_schedule_stops_its_job_only() -> None:
     )
 
     updates = {row[0]: row for row in result.job_updates}
-    assert updates[1] == (1, None, NOW, False, "the moon is not up")
-    assert updates[2] == (2, NOW + 10_000, NOW, True, "")
-    assert not updates[3][3]
-    assert "GONE" in updates[3][4]
+    assert updates[1] == (1, None, NOW, None, False, "the moon is not up")
+    assert updates[2] == (2, NOW + 10_000, NOW, None, True, "")
+    assert not updates[3].enabled
+    assert "GONE" in updates[3].schedule_error
     # the fire whose turn it was is not lost with the schedule
     assert sorted((run.job_id, run.planned_ms) for run in result.runs) == [(1, NOW), (2, NOW), (3, NOW)]
 
@@ -138,7 +141,7 @@ def test_an_exhausted_job_stays_enabled_without_a_next_fire() -> None:
     result = plan_at([every(1000, end_ms=NOW + 2500)], NOW)
 
     assert planned(result.runs) == [NOW, NOW + 1000, NOW + 2000]
-    assert result.job_updates == [(1, None, NOW + 2000, True, "")]
+    assert result.job_updates == [(1, None, NOW + 2000, None, True, "")]
 
 
 def test_jobs_beyond_the_batch_wait_for_the_next_claim() -> None:
@@ -193,9 +196,9 @@ def test_every_due_time_is_covered_exactly_once(
 def test_start_and_end_bound_the_fires() -> None:
     job = every(1000, start_ms=NOW + 5500, end_ms=NOW + 7000)
 
-    assert next_fire(job, NOW, TYPES) == NOW + 6000
-    assert next_fire(job, NOW + 6000, TYPES) == NOW + 7000
-    assert next_fire(job, NOW + 7000, TYPES) is None
+    assert TIMETABLE.next_fire(job, NOW) == NOW + 6000
+    assert TIMETABLE.next_fire(job, NOW + 6000) == NOW + 7000
+    assert TIMETABLE.next_fire(job, NOW + 7000) is None
 
 
 def test_recheck_applies_the_policy_to_rows_that_waited_too_long() -> None:

@@ -23,6 +23,13 @@ def upgrade() -> None:
         sqlite_autoincrement=True,
     )
     op.create_table(
+        "calendar",
+        sa.Column("name", sa.String(length=64), nullable=False),
+        sa.Column("definition", sa.Text(), nullable=False),
+        sa.Column("updated_ms", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("name"),
+    )
+    op.create_table(
         "executor",
         sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
         sa.Column("group_id", sa.BigInteger(), nullable=False),
@@ -72,6 +79,9 @@ def upgrade() -> None:
         sa.Column("max_retries", sa.Integer(), nullable=False),
         sa.Column("retry_delay_ms", sa.Integer(), nullable=False),
         sa.Column("wait_for_executor_s", sa.Integer(), nullable=False),
+        sa.Column("jitter_ms", sa.Integer(), nullable=False),
+        sa.Column("calendar_exclude", sa.String(length=1024), nullable=False),
+        sa.Column("calendar_require", sa.String(length=1024), nullable=False),
         sa.Column("enabled", sa.Boolean(), nullable=False),
         sa.Column("next_fire_ms", sa.BigInteger(), nullable=True),
         sa.Column("last_fire_ms", sa.BigInteger(), nullable=True),
@@ -142,6 +152,7 @@ def upgrade() -> None:
     op.create_index("ix_run_check", "run", ["check_ms"], unique=False)
     op.create_index("ix_run_due", "run", ["due_ms"], unique=False)
     op.create_index("ix_run_job", "run", ["job_id", "due_ms"], unique=False)
+    op.create_index("ix_run_root", "run", ["root_id"], unique=False)
     op.create_index("ix_run_queue", "run", ["open_partition", "epoch", "due_ms"], unique=False)
     block = op.create_table(
         "run_id_block",
@@ -172,6 +183,7 @@ def downgrade() -> None:
     op.drop_table("setting")
     op.drop_table("run_id_block")
     op.drop_index("ix_run_queue", table_name="run")
+    op.drop_index("ix_run_root", table_name="run")
     op.drop_index("ix_run_job", table_name="run")
     op.drop_index("ix_run_due", table_name="run")
     op.drop_index("ix_run_check", table_name="run")
@@ -183,4 +195,5 @@ def downgrade() -> None:
     op.drop_table("job")
     op.drop_table("executor_group")
     op.drop_table("executor")
+    op.drop_table("calendar")
     op.drop_table("api_token")

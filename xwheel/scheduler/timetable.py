@@ -1,0 +1,128 @@
+"""When jobs fire: schedule types, start and end, calendars and jitter put together. Pure."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from xwheel.calendars import Calendar
+from xwheel.cron import zone
+from xwheel.errors import ScheduleError
+from xwheel.model import Job
+from xwheel.plugin import ScheduleSpec, ScheduleType
+
+# a job whose calendars forbid this much is a mistake: ten years of single days, or a day of single seconds
+MAX_TRIES: Final = 4000
+MAX_SEARCH_MS: Final = 10 * 366 * 86_400_000
+
+
+class Timetable:
+    """Answers when a job fires next.
+
+    Args:
+        types: Schedule types by name.
+        calendars: Returns the calendars by name, as they stand now.
+    """
+
+    def __init__(
+        self, types: Mapping[str, ScheduleType], calendars: Callable[[], Mapping[str, Calendar]] = dict
+    ) -> None:
+        self._types = types
+        self._calendars = calendars
+
+    def next_fire(self, job: Job, after_ms: int) -> int | None:
+        """Return the first due time strictly after an instant, inside start, end and calendars.
+
+        Raises:
+            UnknownNameError: The schedule type is not installed.
+            ScheduleError: The configuration cannot be understood, a calendar is not there, or the calendars leave
+                nothing for years.
+        """
+        if job.start_ms is not None:
+            after_ms = max(after_ms, job.start_ms - 1)
+        kind, spec = self._types[job.schedule_type], spec_of(job)
+        if not job.calendar_exclude and not job.calendar_require:
+            return _before_end(job, kind.next_ms(spec, after_ms))
+        rules = [(self._calendar(name), False) for name in job.calendar_exclude]
+        rules += [(self._calendar(name), True) for name in job.calendar_require]
+        place = zone(job.timezone)
+        search_end_ms = after_ms + MAX_SEARCH_MS
+        for _ in range(MAX_TRIES):
+            due_ms = _before_end(job, kind.next_ms(spec, after_ms))
+            if due_ms is None:
+                return None
+            if due_ms > search_end_ms:
+                break
+            moment = datetime.fromtimestamp(due_ms / 1000, place).replace(tzinfo=None)
+            against = [calendar for calendar, wanted in rules if calendar.covers(moment) is not wanted]
+            if not against:
+                return due_ms
+            # nothing before the farthest edge can do; a fold or gap of the clock there costs a few more tries
+            edge = max(calendar.until(moment) for calendar in against).replace(tzinfo=place)
+            after_ms = max(due_ms, int(edge.astimezone(UTC).timestamp() * 1000) - 1)
+        raise ScheduleError(
+            "calendar_exclude" if job.calendar_exclude else "calendar_require",
+            "leave no due time for ten years",
+        )
+
+    def due_ms(self, job: Job, planned_ms: int) -> int:
+        """Return when a fire shall be sent: its planned time plus the job's jitter.
+
+        The jitter is a fixed number from 0 to ``jitter_ms`` for each fire, so that planning twice gives the same.
+        """
+        if job.jitter_ms <= 0:
+            return planned_ms
+        return planned_ms + zlib.crc32(b"%d/%d" % (job.id, planned_ms)) % (job.jitter_ms + 1)
+
+    def awaits_completion(self, job: Job) -> bool:
+        """Tell whether the next fire is set when the last one ends."""
+        # a type that is not installed fails where its next fire is asked for, after the present one is planned
+        return bool(getattr(self._types.get(job.schedule_type), "awaits_completion", False))
+
+    def check(self, job: Job) -> None:
+        """Refuse a schedule that cannot work.
+
+        Raises:
+            ScheduleError: Names the job's field and what is allowed.
+        """
+        zone(job.timezone)
+        for name in (*job.calendar_exclude, *job.calendar_require):
+            self._calendar(name)
+        try:
+            self._types[job.schedule_type].check(spec_of(job))
+        except ScheduleError as error:
+            if error.field in {"schedule_conf", "timezone", "anchor_ms"}:
+                raise
+            # a part of the configuration, such as the hour of a cron expression
+            raise ScheduleError("schedule_conf", str(error)) from error
+
+    def preview(self, job: Job, after_ms: int, count: int) -> Sequence[int]:
+        """Return the next due times, fewer if there are no more."""
+        found: list[int] = []
+        while len(found) < count:
+            due_ms = self.next_fire(job, after_ms)
+            if due_ms is None:
+                break
+            found.append(due_ms)
+            after_ms = due_ms
+        return found
+
+    def _calendar(self, name: str) -> Calendar:
+        known = self._calendars()
+        if name not in known:
+            raise ScheduleError(
+                "calendar_exclude/calendar_require",
+                f"no calendar is called {name[:64]!r}; known: {', '.join(sorted(known)) or 'none'}",
+            )
+        return known[name]
+
+
+def spec_of(job: Job) -> ScheduleSpec:
+    """Return what a schedule type may look at."""
+    return ScheduleSpec(conf=job.schedule_conf, timezone=job.timezone, anchor_ms=job.anchor_ms)
+
+
+def _before_end(job: Job, due_ms: int | None) -> int | None:
+    return None if due_ms is None or (job.end_ms is not None and due_ms > job.end_ms) else due_ms
