@@ -17,7 +17,7 @@ from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_Check, PyLong_Fro
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree, PyMem_RawMalloc
 from cpython.ref cimport Py_INCREF, PyObject
 from cython.operator cimport dereference
-from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint32_t, uint64_t
 from libcpp.algorithm cimport stable_sort
 from libcpp.unordered_map cimport unordered_map
 from libcpp.vector cimport vector
@@ -64,7 +64,7 @@ cdef enum:
     FAR_BITS = 8  # 256 revolutions have a vector of their own; what lies further waits for its turn in one of them
     FIRST_BITS = 6
     ROOMY = 1024  # an empty vector with more room than this gives it back
-    FEW = 24
+    WARM = 16  # ticks
     BATCH = 1024  # from here on, room is counted out before pushing
 
 FAST = 0
@@ -142,13 +142,15 @@ cdef class TimeRing:
 
     cdef vector[vector[Entry]] _slots  # the slots, then the revolutions ahead
     cdef vector[int64_t] _earliest  # for each of these: no pair in it is due before this
-    cdef vector[Entry] _batch
+    cdef vector[Entry] _batch, _sorted
     cdef vector[int64_t] _ids  # what the advance under way has found
     cdef vector[uint32_t] _counts
     cdef Entry *_table
     cdef uint64_t _mask
     cdef int _shift, _bits
     cdef Py_ssize_t _count, _stored, _limit
+    cdef size_t _warmed
+    cdef int64_t _seen
     cdef int64_t _tick_ms, _now, _tick, _base_tick, _base_ms
 
     def __cinit__(self, int64_t start_ms, int64_t tick_ms=20, Py_ssize_t slots=4096, limit=None):
@@ -395,31 +397,35 @@ cdef class TimeRing:
                 free -= 1
                 data[free] = data[i]
         self._batch.erase(self._batch.begin(), self._batch.begin() + free)
-        if n - free <= FEW:
-            self._sort_few(self._batch.data(), n - free)
-        else:
-            stable_sort(self._batch.begin(), self._batch.end())
+        self._order()
         return 0
 
-    cdef inline void _sort_few(self, Entry *pairs, size_t n) noexcept nogil:
-        """Sort by insertion: the library's stable sort asks for memory first."""
-        cdef size_t i, at
-        cdef Entry entry
-        for i in range(1, n):
-            entry = pairs[i]
-            at = i
-            while at > 0 and pairs[at - 1].due > entry.due:
-                pairs[at] = pairs[at - 1]
-                at -= 1
-            pairs[at] = entry
-
-    cdef inline void _expect(self, size_t place) noexcept nogil:
-        """Ask for what the next ticks will need."""
-        cdef size_t i, mask = (1 << self._bits) - 1
-        cdef vector[Entry] *pairs = &self._slots[(place + 4) & mask]
-        for i in range(min(pairs.size(), <size_t>AHEAD)):
-            prefetch(&self._table[self._home(pairs[0][i].id)])
-        prefetch(self._slots[(place + 8) & mask].data())
+    cdef int _order(self) except -1:
+        """Sort ``_batch`` by due time, ties as they stand; a tick has few different times, so they are counted."""
+        cdef size_t i, n = self._batch.size()
+        cdef int64_t low = INT64_MAX, high = INT64_MIN
+        cdef uint64_t spread
+        cdef Entry *data = self._batch.data()
+        if n < 2:
+            return 0
+        for i in range(n):
+            low = min(low, data[i].due)
+            high = max(high, data[i].due)
+        spread = <uint64_t>high - <uint64_t>low
+        if spread > 2 * n + 64:
+            stable_sort(self._batch.begin(), self._batch.end())
+            return 0
+        self._counts.assign(spread + 2, 0)
+        for i in range(n):
+            self._counts[data[i].due - low + 1] += 1
+        for i in range(1, spread + 1):
+            self._counts[i] += self._counts[i - 1]
+        self._sorted.resize(n)
+        for i in range(n):
+            self._sorted[self._counts[data[i].due - low]] = data[i]
+            self._counts[data[i].due - low] += 1
+        self._batch.swap(self._sorted)
+        return 0
 
     cdef int _collect(self, int64_t now) except -1:
         """Fill ``_ids`` with what is due, in order, and let time stand at ``now``."""
@@ -440,16 +446,30 @@ cdef class TimeRing:
             return 0
         while True:
             place = self._tick & ((1 << self._bits) - 1)
+            if place % WARM == 0 and place != self._warmed:
+                self._warm(place)
             if self._earliest[place] <= now:
                 self._batch.clear()
                 self._take(place, now)
-                self._expect(place)
                 self._emit()
             if self._tick == last:
                 return 0
             self._tick += 1
             if self._tick & ((1 << self._bits) - 1) == 0:
                 self._deal(self._tick >> self._bits)
+
+    cdef void _warm(self, size_t place) noexcept nogil:
+        """Read the table lines of the ticks to come: together the misses cost little more than one.
+
+        Loads, since a prefetch is dropped where the address translation misses as well.
+        """
+        cdef size_t slot, i
+        cdef int64_t seen = 0
+        self._warmed = place
+        for slot in range(place, min(place + WARM, <size_t>1 << self._bits)):
+            for i in range(min(self._slots[slot].size(), <size_t>AHEAD)):
+                seen ^= self._table[self._home(self._slots[slot][i].id)].id
+        self._seen = seen
 
     cdef int _emit(self) except -1:
         cdef size_t i, n
@@ -514,19 +534,9 @@ cdef class TimeRing:
 
 
 cdef class PoolSelector:
-    """Which trigger pool a job's sends belong in, by XXL-JOB's rule.
+    """Which trigger pool a job's sends belong in: slow after more than ``count`` slow sends within a window.
 
-    A send that took longer than the threshold counts against its job; a job with more than ``count`` of them is
-    slow. All counters start again when a send finishes in another window than the last one did, so memory holds
-    at most the jobs that were slow within one window.
-
-    Args:
-        threshold_ms: A send that took longer is a slow one.
-        count: A job with more slow sends than this goes to the slow pool.
-        window_ms: Length of a window; windows start at multiples of it since the epoch.
-
-    Raises:
-        ValueError: If the window is not positive, or the threshold or count is negative.
+    Arguments, errors and the rule are told at :class:`xwheel._ring_py.PoolSelector`.
 
     Thread-safety:
         None of its own. One thread owns the selector, or one lock guards every call.
