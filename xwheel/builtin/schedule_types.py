@@ -38,7 +38,7 @@ class Cron:
     """A cron expression in Quartz's dialect, in the job's time zone."""
 
     name = "CRON"
-    dialect: Final = "quartz"
+    _dialect = "quartz"
 
     def check(self, spec: ScheduleSpec) -> None:
         """Refuse an expression that cannot be parsed."""
@@ -49,12 +49,19 @@ class Cron:
         return self._parsed(spec).next_ms(after_ms)
 
     def _parsed(self, spec: ScheduleSpec) -> CronSchedule:
-        return _parse(spec.conf, spec.timezone)
+        return _parse(spec.conf, self._dialect, spec.timezone)
+
+
+class UnixCron(Cron):
+    """Five fields as in crontab, in the job's time zone."""
+
+    name = "UNIX_CRON"
+    _dialect = "unix"
 
 
 @lru_cache(maxsize=20_000)
-def _parse(conf: str, timezone: str) -> CronSchedule:
-    return parse(conf, dialect="quartz", timezone=timezone)
+def _parse(conf: str, dialect: str, timezone: str) -> CronSchedule:
+    return parse(conf, dialect=dialect, timezone=timezone)
 
 
 class FixRate:
@@ -75,6 +82,24 @@ class FixRate:
         if after_ms < spec.anchor_ms:
             return spec.anchor_ms
         return after_ms + step_ms - (after_ms - spec.anchor_ms) % step_ms
+
+
+class FixDelay:
+    """So long after the end of the last run, whatever that end was; the first fire so long after the start.
+
+    The configuration is written as for ``FIX_RATE``.
+    """
+
+    name = "FIX_DELAY"
+    awaits_completion = True
+
+    def check(self, spec: ScheduleSpec) -> None:
+        """Refuse a delay that is no positive duration."""
+        interval_ms(spec.conf)
+
+    def next_ms(self, spec: ScheduleSpec, after_ms: int) -> int | None:
+        """Return the fire that follows an end at ``after_ms``."""
+        return after_ms + interval_ms(spec.conf)
 
 
 class Once:
@@ -125,4 +150,4 @@ def _instant_ms(conf: str, timezone: str) -> int:
 def xwheel_register_schedule_types(config: Config) -> list[ScheduleType]:
     """Register the schedule types."""
     del config
-    return [Never(), Cron(), FixRate(), Once()]
+    return [Never(), Cron(), UnixCron(), FixRate(), FixDelay(), Once()]

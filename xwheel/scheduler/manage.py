@@ -182,6 +182,7 @@ class JobManager:
             values = {
                 "enabled": False,
                 "next_fire_ms": None,
+                "awaits_root": None,
                 "revision": job.revision + 1,
                 "updated_ms": now_ms,
             }

@@ -90,7 +90,13 @@ def update_job(conn: Connection, job_id: int, values: Mapping[str, Any]) -> Job:
 
 def delete_job(conn: Connection, job_id: int, now_ms: int) -> None:
     """Turn a job into a tombstone: its runs stay readable, it never fires again."""
-    values = {"deleted_ms": now_ms, "enabled": False, "next_fire_ms": None, "updated_ms": now_ms}
+    values = {
+        "deleted_ms": now_ms,
+        "enabled": False,
+        "next_fire_ms": None,
+        "awaits_root": None,
+        "updated_ms": now_ms,
+    }
     conn.execute(update(job).where(job.c.id == job_id).values(values))
 
 
