@@ -44,6 +44,10 @@ class Timetable(Protocol):
         """Return the first due time strictly after an instant."""
         ...
 
+    def awaits_completion(self, job: Job) -> bool:
+        """Tell whether the next fire is set when the last one ends."""
+        ...
+
     def check(self, job: Job) -> None:
         """Refuse a schedule that cannot work."""
         ...
@@ -260,7 +264,8 @@ class JobManager:
         A fixed delay whose last run is still on its way goes on waiting for it.
         """
         self._cancel_planned(conn, job.id, reason, now_ms)
-        if job.awaits_root is not None and runs.find_open_roots(conn, {job.awaits_root}):
+        waits = job.awaits_root is not None and self._timetable.awaits_completion(job)
+        if waits and job.awaits_root in runs.find_open_roots(conn, {job.awaits_root or 0}):
             return job
         return self._start(conn, job, now_ms)
 

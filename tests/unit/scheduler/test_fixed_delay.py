@@ -122,6 +122,15 @@ def test_an_edit_while_a_run_is_on_its_way_waits_for_it(node: HandNode) -> None:
     assert node.load(job.id).next_fire_ms == node.clock.now_ms() + 5000
 
 
+def test_a_delay_that_becomes_a_rate_fires_without_waiting(node: HandNode) -> None:
+    job = node.job(schedule_type="FIX_DELAY", schedule_conf="1s")
+    node.run_for(1100)
+    node.answer()
+    node.scheduler.manager.edit(job.id, {"schedule_type": "FIX_RATE", "schedule_conf": "2s"})
+    node.run_for(2500)
+    assert len(node.sent) == 1
+
+
 def test_an_edit_before_the_send_replaces_the_planned_fire(node: HandNode) -> None:
     job = node.job(schedule_type="FIX_DELAY", schedule_conf="3s")
     node.plan()
