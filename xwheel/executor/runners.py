@@ -124,6 +124,7 @@ class AsyncRunner:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._tasks: set[asyncio.Future[None]] = set()
 
     def start(self, execution: Execution, context: JobContext, ended: Ended) -> None:
         """Run a coroutine handler; ``ended`` is called on the loop's thread."""
@@ -156,12 +157,16 @@ class AsyncRunner:
 
     def _spawn(self, execution: Execution, context: JobContext, ended: Ended) -> None:
         token = CURRENT.set(context)  # the task copies the present context
-        execution.task = asyncio.ensure_future(self._guard(execution, context, ended))
+        task = asyncio.ensure_future(self._guard(execution, context, ended))
         CURRENT.reset(token)
+        self._tasks.add(task)  # the loop itself holds tasks only weakly
+        task.add_done_callback(self._tasks.discard)
 
     async def _guard(self, execution: Execution, context: JobContext, ended: Ended) -> None:
         """Turn whatever the coroutine does into an outcome; asyncio would let SystemExit end the loop."""
         try:
+            # known from here on: a task that is cancelled before its first step never enters this function
+            execution.task = asyncio.current_task()
             if execution.ending is not None:
                 raise asyncio.CancelledError
             if execution.handler.init is not None:
