@@ -151,6 +151,8 @@ def lock_awaiting(conn: Connection, run_ids: Sequence[int]) -> list[Job]:
 
 def lock_jobs(conn: Connection, ids: Collection[int]) -> dict[int, Job]:
     """Lock jobs in id order."""
+    if not ids:
+        return {}
     query = (
         select(*JOB_COLUMNS).where(job.c.id.in_(sorted(ids)), job.c.deleted_ms.is_(None)).order_by(job.c.id)
     )
