@@ -8,11 +8,13 @@ import falcon
 
 from xwheel.api import errors, executor_calls
 from xwheel.api.auth import Gate, GuardedApp, Policy, TokenStore
+from xwheel.api.calendars import Calendar, Calendars
 from xwheel.api.groups import Group, GroupExecutors, Groups
 from xwheel.api.health import Healthz, Readyz
 from xwheel.api.jobs import Job, Jobs
 from xwheel.api.resource import ApiParts
 from xwheel.api.runs import Run, RunLog, Runs
+from xwheel.api.schedule import Pause, Preview
 from xwheel.errors import ConfigError
 from xwheel.model import MAX_ID
 
@@ -58,6 +60,10 @@ def management_app(parts: ApiParts) -> GuardedApp:
     app.add_route(f"{PREFIX}/runs", Runs(parts))
     app.add_route(f"{PREFIX}/runs/{{run_id:{_ID}}}", Run(parts))
     app.add_route(f"{PREFIX}/runs/{{run_id:{_ID}}}/log", RunLog(parts))
+    app.add_route(f"{PREFIX}/schedule/preview", Preview(parts))
+    app.add_route(f"{PREFIX}/schedule/pause", Pause(parts))
+    app.add_route(f"{PREFIX}/calendars", Calendars(parts))
+    app.add_route(f"{PREFIX}/calendars/{{name}}", Calendar(parts))
     app.add_sink(UnknownRoute(), r"/api(/|\Z)")
     return app
 

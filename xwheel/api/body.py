@@ -78,6 +78,21 @@ def take_body(req: falcon.Request, kind: type[S], limit: int, *, optional: bool 
     content = read_body(req, limit)
     if optional and (not content or content.isspace()):
         return read_fields(kind, {})
+    return read_fields(kind, _read_object(content))
+
+
+def take_table(req: falcon.Request, limit: int) -> dict[str, Any]:
+    """Return the request's body as a table whose keys others judge.
+
+    Raises:
+        BodyTooLargeError: The body is too large.
+        MalformedBodyError: It is not JSON.
+        InputError: It is no object.
+    """
+    return _read_object(read_body(req, limit))
+
+
+def _read_object(content: bytes) -> dict[str, Any]:
     try:
         value = msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -86,7 +101,7 @@ def take_body(req: falcon.Request, kind: type[S], limit: int, *, optional: bool 
         raise MalformedBodyError("body: nested too deeply") from None
     if not isinstance(value, dict):
         raise InputError(BODY, "must be a JSON object")
-    return read_fields(kind, value)
+    return value
 
 
 def take_query(req: falcon.Request, kind: type[S]) -> S:
@@ -125,10 +140,21 @@ def read_fields(kind: type[S], values: dict[str, Any], *, strict: bool = True) -
 def _convert(name: str, rule: FieldRule, value: object, strict: bool) -> object:
     if isinstance(value, str) and "\x00" in value:
         raise InputError(name, "must not contain the character NUL")
+    if "max_items" in rule.limit and not strict:
+        value = _split(value)
     try:
-        return msgspec.convert(value, rule.type, strict=strict)
+        found = msgspec.convert(value, rule.type, strict=strict)
     except msgspec.ValidationError:
         raise InputError(name, f"must be {rule.words}", rule.limit) from None
+    longest = rule.limit.get("max_characters")
+    if isinstance(longest, int) and sum(map(len, found)) > longest:
+        raise InputError(name, f"must be {rule.words}", rule.limit)
+    return found
+
+
+def _split(value: object) -> object:
+    """Return the items of a list in a query, which stand between commas; a repeated parameter is no list."""
+    return (value.split(",") if value else []) if isinstance(value, str) else None
 
 
 def _hint(name: str, rules: dict[str, FieldRule]) -> str:
@@ -152,10 +178,13 @@ def _describe(kind: inspect.Type) -> tuple[str, dict[str, object]]:
     match kind:
         case inspect.Metadata():
             words, limit = _describe(kind.type)
-            hint = (kind.extra or {}).get("hint")
-            return (f"{words}: {hint}" if hint else words), limit
-        case inspect.UnionType():
-            return _describe_union(kind)
+            extra = kind.extra or {}
+            if "max_characters" in extra:
+                limit = {**limit, "max_characters": extra["max_characters"]}
+                words = f"{words}, with at most {extra['max_characters']} characters together"
+            return (f"{words}: {extra['hint']}" if "hint" in extra else words), limit
+        case inspect.UnionType() | inspect.VarTupleType():
+            return _describe_parts(kind)
         case inspect.IntType():
             return f"a whole number from {kind.ge} to {kind.le}", {"min": kind.ge, "max": kind.le}
         case inspect.StrType():
@@ -170,7 +199,10 @@ def _describe(kind: inspect.Type) -> tuple[str, dict[str, object]]:
     raise TypeError(f"no limit is stated for {kind}")  # a field without a limit must not be written
 
 
-def _describe_union(union: inspect.UnionType) -> tuple[str, dict[str, object]]:
-    parts = [part for part in union.types if not isinstance(part, inspect.NoneType)]
+def _describe_parts(kind: inspect.UnionType | inspect.VarTupleType) -> tuple[str, dict[str, object]]:
+    if isinstance(kind, inspect.VarTupleType):
+        words, _ = _describe(kind.item_type)
+        return f"a list of at most {kind.max_length}, each {words}", {"max_items": kind.max_length}
+    parts = [part for part in kind.types if not isinstance(part, inspect.NoneType)]
     words, limit = _describe(parts[0])
-    return (f"{words}, or null" if union.includes_none else words), limit
+    return (f"{words}, or null" if kind.includes_none else words), limit

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 import falcon
 from msgspec import UNSET
 
 from xwheel import cron
-from xwheel.api.body import rules_of, take_body, take_query
+from xwheel.api.body import take_body, take_query
 from xwheel.api.errors import InputError
 from xwheel.api.messages import JobChange, JobCreate, JobQuery, JobView, Nothing, Page, RunRequest, RunView
 from xwheel.api.resource import Resource, changes_of, naming, reply, view_of
-from xwheel.errors import ConflictError, FieldError, ScheduleError
+from xwheel.api.schedule import blaming_the_schedule, check_calendars
+from xwheel.errors import ConflictError, FieldError
 from xwheel.storage import jobs
 
 KEY_HEADER: Final = "Idempotency-Key"
@@ -39,7 +38,8 @@ class Jobs(Resource):
         body = take_body(req, JobCreate, self._limit)
         values = changes_of(body)
         enabled = values.pop("enabled")
-        with naming("group_id", "group"), _blaming_the_schedule():
+        check_calendars(self._parts.calendars, body)
+        with naming("group_id", "group"), blaming_the_schedule():
             cron.zone(body.timezone)
             job = self._parts.manager.create(values, enabled=enabled)
         resp.location = f"/api/v1/jobs/{job.id}"
@@ -63,7 +63,8 @@ class Job(Resource):
         revision: int | None = changes.pop("revision", None)
         if not changes:
             raise FieldError("body", "must change at least one field")
-        with _blaming_the_schedule():
+        check_calendars(self._parts.calendars, body)
+        with blaming_the_schedule():
             if body.timezone is not UNSET:
                 cron.zone(body.timezone)
             job = self._parts.manager.edit(job_id, changes, revision=revision)
@@ -78,7 +79,7 @@ class Job(Resource):
     def on_post_start(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
         """Let a job fire."""
         take_body(req, Nothing, self._limit, optional=True)
-        with _blaming_the_schedule():
+        with blaming_the_schedule():
             job = self._parts.manager.start(job_id)
         reply(resp, view_of(JobView, job))
 
@@ -96,17 +97,6 @@ class Job(Resource):
             raise ConflictError(f"{KEY_HEADER} {key} was used for run {run.id} with another param")
         resp.location = f"/api/v1/runs/{run.id}"
         reply(resp, view_of(RunView, run), 201)
-
-
-@contextmanager
-def _blaming_the_schedule() -> Iterator[None]:
-    """Name a field that the client knows when a schedule type names a part of the expression, such as ``hour``."""
-    try:
-        yield
-    except ScheduleError as error:
-        if error.field in rules_of(JobCreate):
-            raise
-        raise ScheduleError("schedule_conf", str(error)) from error
 
 
 def _idempotency_key(req: falcon.Request) -> str | None:

@@ -17,6 +17,8 @@ MAX_PARAM: Final = 16_000
 """Characters; four bytes each still fit MariaDB's TEXT."""
 
 MAX_PAGE: Final = 1000
+MAX_NAMES_LENGTH: Final = 960
+"""Characters of all names of a list together; with quotes and commas they fit their column of 1024."""
 
 _NAME = r"\A[A-Za-z0-9][A-Za-z0-9._-]*\Z"
 _BLANK_FREE = r"\A\S+\Z"
@@ -48,9 +50,23 @@ Timeout = Annotated[int, Meta(ge=0, le=YEAR_S)]
 Retries = Annotated[int, Meta(ge=0, le=9999)]
 RetryDelay = Annotated[int, Meta(ge=0, le=DAY_MS)]
 Wait = Annotated[int, Meta(ge=0, le=604_800)]
+Jitter = Annotated[int, Meta(ge=0, le=DAY_MS)]
+CalendarName = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=64,
+        pattern=_NAME,
+        extra={"hint": "letters, digits, dot, dash and underscore, a letter or digit first"},
+    ),
+]
+CalendarNames = Annotated[
+    tuple[CalendarName, ...], Meta(max_length=16, extra={"max_characters": MAX_NAMES_LENGTH})
+]
 Revision = Annotated[int, Meta(ge=1, le=MAX_ID)]
 After = Annotated[int, Meta(ge=0, le=MAX_ID)]
 PageSize = Annotated[int, Meta(ge=1, le=MAX_PAGE)]
+PreviewSize = Annotated[int, Meta(ge=1, le=100)]
 Line = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 RunCursor = Annotated[
     str,
@@ -107,6 +123,9 @@ class JobCreate(Input, frozen=True, kw_only=True):
     max_retries: Retries = 0
     retry_delay_ms: RetryDelay = 0
     wait_for_executor_s: Wait = 0
+    jitter_ms: Jitter = 0
+    calendar_exclude: CalendarNames = ()
+    calendar_require: CalendarNames = ()
     enabled: bool = False
 
 
@@ -132,6 +151,9 @@ class JobChange(Input, frozen=True, kw_only=True):
     max_retries: Retries | UnsetType = UNSET
     retry_delay_ms: RetryDelay | UnsetType = UNSET
     wait_for_executor_s: Wait | UnsetType = UNSET
+    jitter_ms: Jitter | UnsetType = UNSET
+    calendar_exclude: CalendarNames | UnsetType = UNSET
+    calendar_require: CalendarNames | UnsetType = UNSET
     revision: Revision | UnsetType = UNSET
 
 
@@ -170,6 +192,34 @@ class LogQuery(Input, frozen=True, kw_only=True):
     """From which line of a log on."""
 
     from_line: Line = 1
+
+
+class PreviewQuery(Input, frozen=True, kw_only=True):
+    """A schedule that may belong to no job, and from when on its due times are wanted; now unless told otherwise."""
+
+    schedule_type: ScheduleName
+    schedule_conf: ScheduleConf = ""
+    timezone: Timezone = "UTC"
+    anchor_ms: Time | None = None
+    start_ms: Time | None = None
+    end_ms: Time | None = None
+    calendar_exclude: CalendarNames = ()
+    calendar_require: CalendarNames = ()
+    from_ms: Time | None = None
+    count: PreviewSize = 5
+
+
+class CalendarQuery(Input, frozen=True, kw_only=True):
+    """Which page of the calendars, by name."""
+
+    after: CalendarName | None = None
+    limit: PageSize = 50
+
+
+class CalendarPath(Input, frozen=True, kw_only=True):
+    """A calendar's name in a path."""
+
+    name: CalendarName
 
 
 class GroupView(Struct, frozen=True, kw_only=True):
@@ -218,6 +268,9 @@ class JobView(Struct, frozen=True, kw_only=True):
     max_retries: int
     retry_delay_ms: int
     wait_for_executor_s: int
+    jitter_ms: int
+    calendar_exclude: tuple[str, ...]
+    calendar_require: tuple[str, ...]
     enabled: bool
     next_fire_ms: int | None
     last_fire_ms: int | None
@@ -266,8 +319,50 @@ class LogView(Struct, frozen=True, kw_only=True):
     is_end: bool
 
 
+class DueView(Struct, frozen=True, kw_only=True):
+    """A due time, and what clocks of the schedule's zone show then: ISO 8601 with the offset."""
+
+    due_ms: int
+    local: str
+
+
+class WordsView(Struct, frozen=True, kw_only=True):
+    """A schedule in plain words."""
+
+    en: str
+    zh: str
+
+
+class PreviewView(Struct, frozen=True, kw_only=True):
+    """The next due times, fewer if there are no more; ``description`` is null where there are no words for a type."""
+
+    items: list[DueView]
+    description: WordsView | None
+
+
+class PauseView(Struct, frozen=True, kw_only=True):
+    """Since when no schedule fires, or null while schedules fire."""
+
+    paused_since_ms: int | None
+
+
+class CalendarView(Struct, frozen=True, kw_only=True):
+    """A calendar as its author wrote it."""
+
+    name: str
+    definition: dict[str, object]
+    updated_ms: int
+
+
+class CalendarItem(Struct, frozen=True, kw_only=True):
+    """A calendar in a list."""
+
+    name: str
+    updated_ms: int
+
+
 class Page(Struct, frozen=True, kw_only=True):
     """A page of a list; ``next`` is the ``after`` of the following one, null on the last."""
 
-    items: list[GroupView] | list[ExecutorView] | list[JobView] | list[RunView]
+    items: list[GroupView] | list[ExecutorView] | list[JobView] | list[RunView] | list[CalendarItem]
     next: int | str | None = None

@@ -19,6 +19,8 @@ from xwheel.model import Run
 from xwheel.scheduler.complete import Completer
 from xwheel.scheduler.manage import JobManager
 from xwheel.scheduler.registry import ExecutorRegistry
+from xwheel.scheduler.switch import CalendarBook, Switchboard
+from xwheel.scheduler.timetable import Timetable
 from xwheel.storage.engine import Database
 from xwheel.wire.messages import LogData
 
@@ -42,6 +44,9 @@ class ApiParts:
     manager: JobManager
     registry: ExecutorRegistry
     completer: Completer
+    timetable: Timetable
+    switchboard: Switchboard
+    calendars: CalendarBook
     executor_tokens: Sequence[str]
     health: Callable[[], HealthReport]
     fetch_log: Callable[[Run, int], LogData]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import falcon.testing
@@ -23,9 +22,11 @@ from xwheel.plugin.manager import Plugins
 from xwheel.plugin.registry import Registry
 from xwheel.scheduler.complete import Completer
 from xwheel.scheduler.manage import JobManager
-from xwheel.scheduler.plan import new_run, next_fire
+from xwheel.scheduler.plan import new_run
 from xwheel.scheduler.registry import ExecutorRegistry
 from xwheel.scheduler.retry import decide_retry
+from xwheel.scheduler.switch import CalendarBook, Switchboard
+from xwheel.scheduler.timetable import Timetable
 from xwheel.storage import groups, runs, settings
 from xwheel.storage.engine import Database
 from xwheel.storage.ids import RunIds
@@ -131,21 +132,19 @@ def api(db: Database) -> Api:
     plugins = shipped_plugins()
     db.transaction(lambda conn: settings.insert_token(conn, "tests", TOKEN, NOW))
     asked = Asked()
+    book = CalendarBook(db)
+    timetable = Timetable(plugins.schedule_types, book.current)
+    manager = JobManager(db, clock, run_ids, plugins, timetable, new_run, lambda: None)
     parts = ApiParts(
         db=db,
         clock=clock,
         config=ApiSection(max_body_bytes=LIMIT),
-        manager=JobManager(
-            db,
-            clock,
-            run_ids,
-            plugins,
-            partial(next_fire, types=plugins.schedule_types),
-            new_run,
-            lambda: None,
-        ),
+        manager=manager,
         registry=ExecutorRegistry(db, dead_after_ms=90_000),
-        completer=Completer(db, run_ids, clock, decide_retry, lambda: None),
+        completer=Completer(db, run_ids, clock, decide_retry, timetable.next_fire, lambda: None),
+        timetable=timetable,
+        switchboard=Switchboard(db, clock, book, manager, lambda: None),
+        calendars=book,
         executor_tokens=[EXECUTOR_TOKEN],
         health=asked.health,
         fetch_log=asked.log,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ from xwheel.api import messages
 from xwheel.api.body import FieldRule, read_fields, rules_of
 from xwheel.api.errors import InputError
 from xwheel.storage import tables
+from xwheel.storage.jobs import CALENDAR_COLUMNS
 
 INPUTS = [
     kind for kind in vars(messages).values() if isinstance(kind, type) and issubclass(kind, messages.Input)
@@ -20,6 +22,8 @@ SAMPLES: dict[type[messages.Input], dict[str, Any]] = {
     messages.GroupCreate: {"app_name": "demo"},
     messages.GroupChange: {"title": "Demo"},
     messages.JobCreate: {"group_id": 1, "name": "job"},
+    messages.PreviewQuery: {"schedule_type": "CRON"},
+    messages.CalendarPath: {"name": "holidays"},
 }
 CURSOR = "after"  # its text has a form of its own, tested below
 
@@ -38,6 +42,11 @@ def values_at(rule: FieldRule) -> tuple[list[object], list[object]]:
     if "max_length" in limit:
         low, high = limit["min_length"], limit["max_length"]
         return ["x" * low, "x" * high], (["x" * (low - 1)] if low else []) + ["x" * (high + 1)]
+    if "max_items" in limit:
+        most, longest = limit["max_items"], limit["max_characters"]
+        full = ["x" * (longest // most)] * most
+        good: list[object] = [[], ["x"], ["x" * 64], full, [*full[1:], full[0][1:]]]
+        return good, [["x"] * (most + 1), [""], ["x" * 65], [*full[1:], full[0] + "x"]]
     if "one_of" in limit:
         return list(limit["one_of"]), ["nobody", limit["one_of"][0].swapcase(), ""]
     return [True, False], []
@@ -53,7 +62,13 @@ BAD = [(kind, name, value) for kind, name, rule in rules() for value in values_a
 WRONG = [
     (kind, name, value)
     for kind, name, rule in rules()
-    for value in (1.5, [], {}, ["x"], "true" if not rule.limit else True, "5" if "min" in rule.limit else 5)
+    for value in (
+        1.5,
+        {},
+        *([[5], "x", [None]] if "max_items" in rule.limit else [[], ["x"]]),
+        "true" if not rule.limit else True,
+        "5" if "min" in rule.limit else 5,
+    )
 ]
 
 
@@ -66,7 +81,7 @@ def fields_of(kind: type[messages.Input], name: str, value: object) -> dict[str,
 
 
 def test_there_are_limits_to_test() -> None:
-    assert len(INPUTS) == 11
+    assert len(INPUTS) == 14
     assert len(GOOD) > 100
     assert len(BAD) > 80
 
@@ -74,7 +89,8 @@ def test_there_are_limits_to_test() -> None:
 @pytest.mark.parametrize(("kind", "name", "value"), GOOD, ids=short)
 def test_a_value_at_the_limit_is_taken(kind: type[messages.Input], name: str, value: object) -> None:
     message = read_fields(kind, fields_of(kind, name, value))
-    assert msgspec.to_builtins(message)[name] == value
+    found = msgspec.to_builtins(message)[name]
+    assert (list(found) if isinstance(found, tuple) else found) == value
 
 
 @pytest.mark.parametrize(("kind", "name", "value"), [*BAD, *WRONG], ids=short)
@@ -120,6 +136,9 @@ def test_a_missing_required_field_is_named(kind: type[messages.Input]) -> None:
 def test_nul_is_refused_in_every_text() -> None:
     texts = [(kind, name) for kind, name, rule in rules() if "max_length" in rule.limit]
     assert len(texts) > 20
+    for kind, name in [(kind, name) for kind, name, rule in rules() if "max_items" in rule.limit]:
+        with pytest.raises(InputError):
+            read_fields(kind, fields_of(kind, name, ["a\x00b"]))
     for kind, name in texts:
         with pytest.raises(InputError) as caught:
             read_fields(kind, fields_of(kind, name, "a\x00b"))
@@ -173,6 +192,28 @@ def test_texts_fit_their_columns() -> None:
                 assert rule.limit["max_length"] == length, name
                 checked += 1
         assert checked >= 2
+
+
+def test_the_longest_list_of_calendars_fits_its_column() -> None:
+    """The column holds the names as :mod:`xwheel.storage.jobs` writes them."""
+    (limit,) = {tuple(rules_of(messages.JobCreate)[name].limit.values()) for name in CALENDAR_COLUMNS}
+    most, longest = limit
+    names = ["x" * (longest // most)] * most
+    assert sum(map(len, names)) == longest
+    for name in CALENDAR_COLUMNS:
+        assert len(json.dumps(names)) <= tables.job.c[name].type.length
+
+
+def test_a_list_in_a_query_stands_between_commas() -> None:
+    def read(value: object) -> tuple[str, ...]:
+        values = {"schedule_type": "NONE", "calendar_exclude": value}
+        return read_fields(messages.PreviewQuery, values, strict=False).calendar_exclude
+
+    assert [read(""), read("a"), read("a,b.c")] == [(), ("a",), ("a", "b.c")]
+    for wrong in ("a,", ",", "a,,b", "a b", ["a", "b"]):
+        with pytest.raises(InputError, match="a list of at most 16") as caught:
+            read(wrong)
+        assert caught.value.field == "calendar_exclude"
 
 
 def test_a_field_without_a_limit_cannot_be_written() -> None:

@@ -30,7 +30,16 @@ FIELDS: dict[str, Any] = {
     "max_retries": 3,
     "retry_delay_ms": 100,
     "wait_for_executor_s": 60,
+    "jitter_ms": 500,
+    "calendar_exclude": ["cn-holidays"],
+    "calendar_require": ["open", "2026.weekend_x"],
 }
+
+
+@pytest.fixture(autouse=True)
+def _calendars(api: Api) -> None:
+    for name in ("cn-holidays", "open", "2026.weekend_x"):
+        api.parts.switchboard.save_calendar(name, {"weekdays": "MON-FRI"})
 
 
 def planned(api: Api, job_id: int) -> list[dict[str, Any]]:
