@@ -28,7 +28,8 @@ from xwheel.wire.messages import BatchRequest, TriggerRequest
 TOKEN = "a-token-for-this-benchmark"
 APP_NAME = "bench"
 JOBS = 10_000
-IDLE_S = 3
+IDLE_S = 5
+IDLE_END_S = 32  # after which threads without work are gone
 BATCH = 100
 LINES = 300_000
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -233,6 +234,7 @@ def measure(report: Report, runs: int) -> None:
             executor.send([call], 1)
             executor.wait_delivered()
             log.append(LINES / (time.perf_counter() - start))
+        time.sleep(IDLE_END_S)
         before = executor.cpu_s()
         time.sleep(IDLE_S)
         idle = (executor.cpu_s() - before) / IDLE_S * 100

@@ -47,6 +47,9 @@ RETRY_S: Final = 1.0
 RESERVE_BYTES: Final = 2 * 1024 * 1024
 """Held back on the disk and given up when it is full, so that what was accepted can still be finished."""
 
+PURGE_BATCH: Final = 2000
+"""Rows forgotten in one commit, so that accepting runs never waits long."""
+
 KEEP_MS: Final = 24 * 3600 * 1000
 """How long an acknowledged outcome is kept, to know a repeated id again."""
 
@@ -156,9 +159,11 @@ class Journal:
         with self._read_lock:
             return is_open(self._reader, run_id)
 
-    def purge(self, now_ms: int) -> None:
-        """Forget outcomes that were acknowledged longer ago than a day."""
-        self._put(lambda db: purge(db, now_ms - KEEP_MS), None)
+    def purge(self, now_ms: int) -> bool:
+        """Forget some outcomes that were acknowledged longer ago than a day; tell whether there are more."""
+        counts: list[int] = []
+        self._wait(lambda db: counts.append(purge(db, now_ms - KEEP_MS, PURGE_BATCH)))
+        return counts[-1:] == [PURGE_BATCH]
 
     def disown(self) -> None:
         """In a forked child: drop the copied descriptor, so that the lock ends with the parent."""

@@ -172,13 +172,13 @@ def is_open(db: sqlite3.Connection, run_id: int) -> bool | None:
     return None if row is None else bool(row[0] < FINISHED)
 
 
-def purge(db: sqlite3.Connection, before_ms: int, limit: int = 10_000) -> None:
-    """Forget acknowledged runs, a bounded number at a time."""
-    db.execute(
+def purge(db: sqlite3.Connection, before_ms: int, limit: int) -> int:
+    """Forget acknowledged runs, a bounded number at a time; return how many."""
+    return db.execute(
         "DELETE FROM run WHERE (run_id, job_id, created_ms) IN"
         " (SELECT run_id, job_id, created_ms FROM run WHERE acked_ms < ? LIMIT ?)",
         (before_ms, limit),
-    )
+    ).rowcount
 
 
 def _item(row: tuple[int, int, int, int, str, str, str, int, int]) -> CallbackItem:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from xwheel import __version__
-from xwheel.clock import Clock
+from xwheel.clock import Clock, SystemClock, wall_ms
 from xwheel.config import ExecutorSection
 from xwheel.executor.address import advertised_address
 from xwheel.executor.admin_client import AdminClient, Beats
@@ -31,6 +31,7 @@ logger = logging.getLogger(__name__)
 
 FLUSH_S: Final = 5.0
 HOUSEKEEPING_MS: Final = 3_600_000
+PURGE_PAUSE_MS: Final = 50
 POLL_S: Final = 0.05
 
 
@@ -51,7 +52,8 @@ class Parts:
         client = AdminClient(settings.admin_addresses, token=token, app_name=settings.app_name)
         self.beats = Beats(client, self._registration, clock, beat_ms=int(settings.beat_s * 1000))
         self._courier = Courier(client, self.journal, clock)
-        self._beating = Service("executor-beat", self.beats.step, clock)
+        self._clock = clock
+        self._beating = Service("executor-beat", self._beat, clock)
         self._delivery = Service("executor-callback", self._courier.step, clock)
         self._housekeeping = Service("executor-housekeeping", self._clean, clock)
         self._workers = Workers(
@@ -150,8 +152,15 @@ class Parts:
         logger.warning("some outcomes are not delivered; the journal keeps them for the next start")
         return False
 
+    def _beat(self, now_ms: int) -> int:
+        if isinstance(self._clock, SystemClock):
+            # no database tells an executor the time, so it follows the machine's clock, in steps of a beat
+            self._clock.set_offset(wall_ms(), self._clock.monotonic_ms())
+        return self.beats.step(now_ms)
+
     def _clean(self, now_ms: int) -> int:
-        self.journal.purge(now_ms)
+        if self.journal.purge(now_ms):
+            return PURGE_PAUSE_MS
         self._logs.sweep(now_ms, self._settings.log_retention_days)
         return HOUSEKEEPING_MS
 

@@ -37,6 +37,8 @@ from xwheel.wire.messages import CallbackItem, ExecutionState, RunKey, TriggerRe
 logger = logging.getLogger(__name__)
 
 JOURNAL_WAIT_S: Final = 30.0
+"""Longer than any scheduler waits for an answer (10 s), so that nobody takes what follows for a refusal."""
+
 MAX_TIMEOUT_S: Final = 10 * 365 * 86_400
 ABANDON_ROUND: Final = 3
 """Graces after which a handler that will not end is reported; threads were interrupted twice by then."""

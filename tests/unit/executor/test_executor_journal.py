@@ -172,14 +172,22 @@ def test_old_outcomes_are_forgotten(tmp_path: Path) -> None:
         accept(journal, KEYS[:2])
         finish(journal, [outcome(KEYS[0]), outcome(KEYS[1])])
         journal.acknowledge([outcome(KEYS[0])])
-        journal.purge(clock.now_ms() + 23 * 3_600_000)
-        start(journal, [])
+        assert not journal.purge(clock.now_ms() + 23 * 3_600_000)
         assert journal.is_open(1) is False
-        journal.purge(clock.now_ms() + 25 * 3_600_000)
-        start(journal, [])
+        assert not journal.purge(clock.now_ms() + 25 * 3_600_000)
         assert [journal.is_open(1), journal.is_open(2)] == [None, False]  # nobody has the second one yet
     finally:
         journal.close()
+
+
+def test_forgetting_goes_in_steps(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xwheel.executor.journal.PURGE_BATCH", 2)
+    accept(journal, KEYS)
+    finish(journal, [outcome(key) for key in KEYS])
+    journal.acknowledge([outcome(key) for key in KEYS])
+    later_ms = SystemClock().now_ms() + 25 * 3_600_000
+    assert [journal.purge(later_ms) for _ in range(3)] == [True, True, False]
+    assert [journal.is_open(key.run_id) for key in KEYS] == [None] * 5
 
 
 def test_a_callback_that_fails_harms_nobody(journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
