@@ -11,6 +11,7 @@ once stale pairs outnumber living ones. Batch calls ask the processor for table 
 miss every cache, and that wait is most of the work.
 """
 
+cimport cython
 from cpython.array cimport array, clone
 from cpython.list cimport PyList_New, PyList_SET_ITEM
 from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_Check, PyLong_FromLongLong
@@ -24,38 +25,9 @@ from libcpp.vector cimport vector
 
 from array import array as _array
 
-
-cdef extern from *:
-    """
-    #include <cstdint>
-    #if defined(__GNUC__) || defined(__clang__)
-    #define XW_PREFETCH(address) __builtin_prefetch(address)
-    #else
-    #define XW_PREFETCH(address) ((void)0)
-    #endif
-    #if defined(__linux__)
-    #include <sys/mman.h>
-    // a large table is read all over: with 2 MiB pages the address translation stays in the processor's cache
-    static inline void xw_huge_pages(void *from, size_t size) {
-        uintptr_t start = ((uintptr_t)from + 4095) & ~(uintptr_t)4095;
-        if (size >= (4u << 20)) (void)madvise((void *)start, size - 8192, MADV_HUGEPAGE);
-    }
-    #else
-    static inline void xw_huge_pages(void *, size_t) {}
-    #endif
-    struct XwEntry {
-        int64_t id;
-        int64_t due;
-        bool operator<(const XwEntry &other) const { return due < other.due; }
-    };
-    """
-    cdef cppclass Entry "XwEntry":
-        int64_t id
-        int64_t due
-    void prefetch "XW_PREFETCH" (const void *address) noexcept nogil
-    void huge_pages "xw_huge_pages" (void *start, size_t size) noexcept nogil
-    PyObject **PySequence_Fast_ITEMS(object seq)
-    Py_ssize_t PySequence_Fast_GET_SIZE(object seq)
+include "_ring_columns.pxi"
+include "_ring_table.pxi"
+include "_ring_pool.pxi"
 
 
 cdef enum:
@@ -67,60 +39,7 @@ cdef enum:
     WARM = 16  # ticks
     BATCH = 1024  # from here on, room is counted out before pushing
 
-FAST = 0
-SLOW = 1
-
 cdef array _template = _array("q")
-
-
-cdef inline int64_t _floor(int64_t number, int64_t by) noexcept nogil:
-    # C rounds towards zero, which is another tick before 1970
-    return number // by - (1 if number % by < 0 else 0)
-
-
-cdef class _Column:
-    """Integers of a caller as C data: a buffer of 64-bit integers as it is, or a copy of any other sequence."""
-
-    cdef const int64_t *data
-    cdef Py_ssize_t size
-    cdef const int64_t[::1] _view
-    cdef int64_t *_copy
-
-    def __cinit__(self, values):
-        if not isinstance(values, (list, tuple)):
-            try:
-                self._view = values
-            except (TypeError, ValueError):
-                values = list(values)
-            else:
-                self.size = self._view.shape[0]
-                self.data = &self._view[0] if self.size else NULL
-                return
-        self._read(values)
-
-    def __dealloc__(self):
-        PyMem_RawFree(self._copy)
-
-    cdef int _read(self, object values) except -1:
-        cdef PyObject **items = PySequence_Fast_ITEMS(values)
-        cdef Py_ssize_t i, n = PySequence_Fast_GET_SIZE(values)
-        cdef int overflow = 0
-        self._copy = <int64_t *>PyMem_RawMalloc(max(n, 1) * sizeof(int64_t))
-        if self._copy == NULL:
-            raise MemoryError("no memory for a batch")
-        huge_pages(self._copy, n * sizeof(int64_t))
-        for i in range(n):
-            if i + AHEAD < n:
-                prefetch(items[i + AHEAD])
-            if not PyLong_Check(<object>items[i]):  # nothing below runs code that could change the list
-                raise TypeError(f"ids and due times are integers, not {type(<object>items[i]).__name__}")
-            # unlike PyLong_AsLongLong, this one has a short way for numbers above 30 bits
-            self._copy[i] = PyLong_AsLongLongAndOverflow(<object>items[i], &overflow)
-            if overflow != 0:
-                raise OverflowError("ids and due times are signed 64-bit integers")
-        self.data = self._copy
-        self.size = n
-        return 0
 
 
 cdef class TimeRing:
@@ -145,10 +64,9 @@ cdef class TimeRing:
     cdef vector[Entry] _batch, _sorted
     cdef vector[int64_t] _ids  # what the advance under way has found
     cdef vector[uint32_t] _counts
-    cdef Entry *_table
-    cdef uint64_t _mask
-    cdef int _shift, _bits
-    cdef Py_ssize_t _count, _stored, _limit
+    cdef _Table _table
+    cdef int _bits
+    cdef Py_ssize_t _stored, _limit
     cdef size_t _warmed
     cdef int64_t _seen
     cdef int64_t _tick_ms, _now, _tick, _base_tick, _base_ms
@@ -164,21 +82,7 @@ cdef class TimeRing:
         self._now = start_ms
         self._tick = self._base_tick = _floor(start_ms, tick_ms)
         self._base_ms = self._base_tick * tick_ms
-        self._new_table(FIRST_BITS)
-
-    def __dealloc__(self):
-        PyMem_RawFree(self._table)
-
-    cdef int _new_table(self, int bits) except -1:
-        # the system's allocator hands out fresh zero pages, where Python's writes every byte
-        cdef Entry *table = <Entry *>PyMem_RawCalloc(<size_t>1 << bits, sizeof(Entry))
-        if table == NULL:
-            raise MemoryError("no memory for the ring's table")
-        huge_pages(table, sizeof(Entry) << bits)
-        self._table = table
-        self._mask = (<uint64_t>1 << bits) - 1
-        self._shift = 64 - bits
-        return 0
+        self._table = _Table()
 
     cdef inline int64_t _tick_of(self, int64_t due) noexcept nogil:
         # a 32-bit division takes a third of the time, and reaches seven weeks past the start
@@ -194,46 +98,6 @@ cdef class TimeRing:
         if lap == self._tick >> self._bits:
             return tick & ((1 << self._bits) - 1)
         return (1 << self._bits) + (lap & ((1 << FAR_BITS) - 1))
-
-    cdef inline uint64_t _home(self, int64_t key) noexcept nogil:
-        return (<uint64_t>key * <uint64_t>0x9E3779B97F4A7C15) >> self._shift
-
-    cdef inline Entry *_find(self, int64_t key) noexcept nogil:
-        """Return the id's line in the table, or the empty line where it would be."""
-        cdef uint64_t at = self._home(key)
-        while self._table[at].id != key and self._table[at].id != 0:
-            at = (at + 1) & self._mask
-        return &self._table[at]
-
-    cdef inline void _erase(self, Entry *line) noexcept nogil:
-        """Empty a line and shift back what had to go past it."""
-        cdef uint64_t hole = line - self._table
-        cdef uint64_t at = hole
-        while True:
-            at = (at + 1) & self._mask
-            if self._table[at].id == 0:
-                break
-            if ((at - self._home(self._table[at].id)) & self._mask) >= ((at - hole) & self._mask):
-                self._table[hole] = self._table[at]
-                hole = at
-        self._table[hole].id = 0
-        self._count -= 1
-
-    cdef int _reserve(self, Py_ssize_t more) except -1:
-        """Make room for more ids: the table stays at most three quarters full."""
-        cdef Entry *old = self._table
-        cdef uint64_t i, size = self._mask + 1
-        cdef int bits = 64 - self._shift
-        while <uint64_t>(self._count + more) * 4 > (<uint64_t>1 << bits) * 3:
-            bits += 1
-        if bits == 64 - self._shift:
-            return 0
-        self._new_table(bits)
-        for i in range(size):
-            if old[i].id != 0:
-                self._find(old[i].id)[0] = old[i]
-        PyMem_RawFree(old)
-        return 0
 
     cdef int _make_room(self, const int64_t *dues, Py_ssize_t n) except -1:
         """Let each vector grow once for a batch, and not a pair at a time."""
@@ -252,13 +116,13 @@ cdef class TimeRing:
 
     cdef int _put(self, int64_t key, int64_t due) except -1:
         """Hold an id, or move it; room in the table is there. Return 0 if the limit is reached."""
-        cdef Entry *line = self._find(key)
+        cdef Entry *line = self._table.find(key)
         cdef Entry entry
         cdef uint32_t place
         if line.id == 0:
-            if self._count == self._limit:
+            if self._table.count == self._limit:
                 return 0
-            self._count += 1
+            self._table.count += 1
         entry.id = key
         entry.due = due
         line[0] = entry
@@ -273,7 +137,7 @@ cdef class TimeRing:
         """Hold an id (above 0) until its due time; False if the limit is reached. A held id is moved."""
         if run_id < 1:
             raise ValueError(f"run_id must be at least 1, not {run_id}")
-        self._reserve(1)
+        self._table.reserve(1)
         taken = self._put(run_id, due_ms) == 1
         self._sweep_if_stale()
         return taken
@@ -291,12 +155,12 @@ cdef class TimeRing:
         for i in range(n):
             if keys.data[i] < 1:
                 raise ValueError(f"run_id must be at least 1, not {keys.data[i]}")
-        self._reserve(n if self._limit < 0 else min(n, self._limit - self._count))
+        self._table.reserve(n if self._limit < 0 else min(n, self._limit - self._table.count))
         if n >= BATCH:
             self._make_room(times.data, n)
         for i in range(n):
             if i + AHEAD < n:
-                prefetch(&self._table[self._home(keys.data[i + AHEAD])])
+                self._table.expect(keys.data[i + AHEAD])
             if self._put(keys.data[i], times.data[i]) == 0:
                 n = i
                 break
@@ -310,24 +174,24 @@ cdef class TimeRing:
     def cancel_many(self, ids):
         """Forget ids; return how many of them were held."""
         cdef _Column keys = _Column(ids)
-        cdef Py_ssize_t i, before = self._count
+        cdef Py_ssize_t i, before = self._table.count
         cdef Entry *line
         for i in range(keys.size):
             if i + AHEAD < keys.size:
-                prefetch(&self._table[self._home(keys.data[i + AHEAD])])
+                self._table.expect(keys.data[i + AHEAD])
             if keys.data[i] > 0:
-                line = self._find(keys.data[i])
+                line = self._table.find(keys.data[i])
                 if line.id != 0:
-                    self._erase(line)
+                    self._table.erase(line)
         self._sweep_if_stale()
-        return before - self._count
+        return before - self._table.count
 
     cdef int _sweep_if_stale(self) except -1:
         """Drop stale pairs once they outnumber the living: constant work for each push and cancel."""
         cdef size_t place, i, kept
         cdef Entry *line
         cdef Entry *pairs
-        if self._stored - self._count <= self._count + SPARE:
+        if self._stored - self._table.count <= self._table.count + SPARE:
             return 0
         self._stored = 0
         for place in range(self._slots.size()):
@@ -335,7 +199,7 @@ cdef class TimeRing:
             kept = 0
             self._earliest[place] = INT64_MAX
             for i in range(self._slots[place].size()):
-                line = self._find(pairs[i].id)
+                line = self._table.find(pairs[i].id)
                 if line.id != 0 and line.due == pairs[i].due:
                     self._earliest[place] = min(self._earliest[place], pairs[i].due)
                     pairs[kept] = pairs[i]
@@ -390,10 +254,10 @@ cdef class TimeRing:
         while i > 0:
             i -= 1
             if i >= AHEAD:
-                prefetch(&self._table[self._home(data[i - AHEAD].id)])
-            line = self._find(data[i].id)
+                self._table.expect(data[i - AHEAD].id)
+            line = self._table.find(data[i].id)
             if line.id != 0 and line.due == data[i].due:
-                self._erase(line)
+                self._table.erase(line)
                 free -= 1
                 data[free] = data[i]
         self._batch.erase(self._batch.begin(), self._batch.begin() + free)
@@ -468,13 +332,12 @@ cdef class TimeRing:
         self._warmed = place
         for slot in range(place, min(place + WARM, <size_t>1 << self._bits)):
             for i in range(min(self._slots[slot].size(), <size_t>AHEAD)):
-                seen ^= self._table[self._home(self._slots[slot][i].id)].id
+                seen ^= self._table.peek(self._slots[slot][i].id)
         self._seen = seen
 
     cdef int _emit(self) except -1:
-        cdef size_t i, n
+        cdef size_t i, n = self._ids.size()
         self._settle()
-        n = self._ids.size()
         self._ids.resize(n + self._batch.size())
         for i in range(self._batch.size()):
             self._ids[n + i] = self._batch[i].id
@@ -511,7 +374,7 @@ cdef class TimeRing:
         """
         cdef int64_t earliest = INT64_MAX
         cdef size_t i
-        if self._count == 0:
+        if self._table.count == 0:
             return None
         for i in range(self._earliest.size()):
             earliest = min(earliest, self._earliest[i])
@@ -527,42 +390,7 @@ cdef class TimeRing:
         return [(self._batch[i].due, self._batch[i].id) for i in range(self._batch.size())]
 
     def __len__(self):
-        return self._count
+        return self._table.count
 
     def __contains__(self, run_id):
-        return isinstance(run_id, int) and 0 < run_id <= INT64_MAX and self._find(run_id).id != 0
-
-
-cdef class PoolSelector:
-    """Which trigger pool a job's sends belong in: slow after more than ``count`` slow sends within a window.
-
-    Arguments, errors and the rule are told at :class:`xwheel._ring_py.PoolSelector`.
-
-    Thread-safety:
-        None of its own. One thread owns the selector, or one lock guards every call.
-    """
-
-    cdef unordered_map[int64_t, int64_t] _slow
-    cdef int64_t _threshold_ms, _count, _window_ms, _window
-
-    def __cinit__(self, int64_t threshold_ms=500, int64_t count=10, int64_t window_ms=60_000):
-        if window_ms < 1 or threshold_ms < 0 or count < 0:
-            raise ValueError("window_ms must be at least 1, threshold_ms and count at least 0")
-        self._threshold_ms = threshold_ms
-        self._count = count
-        self._window_ms = window_ms
-        self._window = 0
-
-    def choose(self, int64_t job_id):
-        """Return :data:`FAST` or :data:`SLOW` for the job's next send."""
-        it = self._slow.find(job_id)
-        return SLOW if it != self._slow.end() and dereference(it).second > self._count else FAST
-
-    def record(self, int64_t job_id, int64_t cost_ms, int64_t now_ms):
-        """Count a send of a job that took ``cost_ms`` and finished at ``now_ms``."""
-        cdef int64_t window = _floor(now_ms, self._window_ms)
-        if window != self._window:
-            self._window = window
-            self._slow.clear()
-        if cost_ms > self._threshold_ms:
-            self._slow[job_id] += 1
+        return isinstance(run_id, int) and 0 < run_id <= INT64_MAX and self._table.find(run_id).id != 0

@@ -8,7 +8,7 @@ or moved stays behind in its old list, and is dropped when that tick is visited,
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import itemgetter
 
 FAST = 0
@@ -142,35 +142,26 @@ class TimeRing:
         From the back, since of two equal ids the later one counts: it was cancelled or moved, and pushed again.
         """
         slot = self._slots.pop(tick)
+        end_ms = (tick + 1) * self._tick_ms
+        if end_ms > now_ms + 1:  # the tick is not over
+            get = self._dues.get
+            due = [run_id for run_id in slot if get(run_id, end_ms) <= now_ms]
+            if len(due) < len(slot):
+                taken = set(due)
+                self._slots[tick] = [run_id for run_id in slot if run_id not in taken] if due else slot
+            slot = due
         self._stored -= len(slot)
-        end_ms = min(now_ms + 1, (tick + 1) * self._tick_ms)
-        due: list[tuple[int, int]] = []
-        rest: list[int] = []
-        pop = self._dues.pop
         slot.reverse()
-        for run_id in slot:
-            due_ms = pop(run_id, None)
-            if due_ms is None:
-                continue
-            if due_ms < end_ms:
-                due.append((due_ms, run_id))
-            else:
-                rest.append(run_id)
-                self._dues[run_id] = due_ms
-        if rest:
-            self._keep(tick, rest)
+        pop = self._dues.pop
+        pairs = [(due_ms, run_id) for run_id in slot if (due_ms := pop(run_id, None)) is not None]
         # sorting backwards what stands backwards, and turning it round, keeps ties in the order of their pushes
-        due.sort(key=_due_of, reverse=True)
-        due.reverse()
-        return [run_id for _, run_id in due]
-
-    def _keep(self, tick: int, rest: list[int]) -> None:
-        """Put back what is not due yet, last one first; ids that were moved to another tick are not needed here."""
-        kept = [run_id for run_id in dict.fromkeys(rest) if self._dues[run_id] // self._tick_ms == tick]
-        if kept:
-            kept.reverse()
-            self._slots[tick] = kept
-            self._stored += len(kept)
+        if len(pairs) > 1:
+            pairs.sort(key=_due_of, reverse=True)
+            pairs.reverse()
+        while pairs and pairs[-1][0] >= end_ms:  # moved to a later tick, where it stands too
+            due_ms, run_id = pairs.pop()
+            self._dues[run_id] = due_ms
+        return [run_id for _, run_id in pairs]
 
     def advance(self, now_ms: int) -> list[int]:
         """Let time pass and take out what is due.
@@ -184,14 +175,14 @@ class TimeRing:
         if now_ms < self._now:
             return []
         last = now_ms // self._tick_ms
-        if last - self._tick < len(self._slots):
-            ticks = [tick for tick in range(self._tick, last + 1) if tick in self._slots]
-        else:
-            ticks = sorted(tick for tick in self._slots if tick <= last)
-        if len(ticks) == 1:
-            ids = self._take(ticks[0], now_ms)
-        else:
-            ids = [run_id for tick in ticks for run_id in self._take(tick, now_ms)]
+        slots = self._slots
+        ticks: Iterable[int] = range(self._tick, last + 1)
+        if last - self._tick > len(slots):
+            ticks = sorted(tick for tick in slots if tick <= last)
+        ids: list[int] = []
+        for tick in ticks:
+            if tick in slots:
+                ids += self._take(tick, now_ms)
         self._now = now_ms
         self._tick = last
         return ids
@@ -210,7 +201,7 @@ class TimeRing:
         tick = min(self._slots)
         end_ms = (tick + 1) * self._tick_ms
         dues = [due for due in map(self._dues.get, self._slots[tick]) if due is not None and due < end_ms]
-        return min(dues, default=tick * self._tick_ms)
+        return min(dues) if dues else min(self._dues.values())
 
     def drain(self) -> list[tuple[int, int]]:
         """Take everything out: (due time in epoch milliseconds, id), in order; for the stop."""
