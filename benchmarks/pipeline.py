@@ -138,7 +138,8 @@ def measure_flat_out(place: Site, fires: int) -> tuple[float, float, dict[str, f
         for number in range(200)
     ]
     bodies = [
-        {key: value for key, value in body.items() if key not in {"start_ms", "end_ms", "anchor_ms"}} for body in bodies
+        {key: value for key, value in body.items() if key not in {"start_ms", "end_ms", "anchor_ms"}}
+        for body in bodies
     ]
     ids = [place.client.call("POST", "/api/v1/jobs", body)["id"] for body in bodies]
     source = RunIds(place.db)

@@ -99,13 +99,13 @@ cdef class TimeRing:
             return tick & ((1 << self._bits) - 1)
         return (1 << self._bits) + (lap & ((1 << FAR_BITS) - 1))
 
-    cdef int _make_room(self, const int64_t *dues, Py_ssize_t n) except -1:
-        """Let each vector grow once for a batch, and not a pair at a time."""
-        cdef Py_ssize_t i
-        cdef size_t place, need
+    cdef int _make_room(self, const int64_t *dues, vector[uint32_t] &places) except -1:
+        """Find the places of a batch; let each vector grow once, and not a pair at a time."""
+        cdef size_t i, place, need
         self._counts.assign(self._slots.size(), 0)
-        for i in range(n):
-            self._counts[self._place(dues[i])] += 1
+        for i in range(places.size()):
+            places[i] = self._place(dues[i])
+            self._counts[places[i]] += 1
         for place in range(self._slots.size()):
             need = self._slots[place].size() + self._counts[place]
             if need > self._slots[place].capacity():
@@ -114,11 +114,10 @@ cdef class TimeRing:
                 self._slots[place].reserve(need)
         return 0
 
-    cdef int _put(self, int64_t key, int64_t due) except -1:
+    cdef int _put(self, int64_t key, int64_t due, uint32_t place) except -1:
         """Hold an id, or move it; room in the table is there. Return 0 if the limit is reached."""
         cdef Entry *line = self._table.find(key)
         cdef Entry entry
-        cdef uint32_t place
         if line.id == 0:
             if self._table.count == self._limit:
                 return 0
@@ -126,7 +125,6 @@ cdef class TimeRing:
         entry.id = key
         entry.due = due
         line[0] = entry
-        place = self._place(due)
         self._slots[place].push_back(entry)
         self._stored += 1
         if due < self._earliest[place]:
@@ -138,7 +136,7 @@ cdef class TimeRing:
         if run_id < 1:
             raise ValueError(f"run_id must be at least 1, not {run_id}")
         self._table.reserve(1)
-        taken = self._put(run_id, due_ms) == 1
+        taken = self._put(run_id, due_ms, self._place(due_ms)) == 1
         self._sweep_if_stale()
         return taken
 
@@ -150,18 +148,23 @@ cdef class TimeRing:
         """
         cdef _Column keys = _Column(ids), times = _Column(dues)
         cdef Py_ssize_t i, n = keys.size
+        cdef bint batch = n >= BATCH
+        cdef vector[uint32_t] places
+        cdef uint32_t place
         if times.size != n:
             raise ValueError(f"{n} ids but {times.size} due times")
         for i in range(n):
             if keys.data[i] < 1:
                 raise ValueError(f"run_id must be at least 1, not {keys.data[i]}")
         self._table.reserve(n if self._limit < 0 else min(n, self._limit - self._table.count))
-        if n >= BATCH:
-            self._make_room(times.data, n)
+        if batch:
+            places.resize(n)
+            self._make_room(times.data, places)
         for i in range(n):
             if i + AHEAD < n:
                 self._table.expect(keys.data[i + AHEAD])
-            if self._put(keys.data[i], times.data[i]) == 0:
+            place = places[i] if batch else self._place(times.data[i])
+            if self._put(keys.data[i], times.data[i], place) == 0:
                 n = i
                 break
         self._sweep_if_stale()

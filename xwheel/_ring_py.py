@@ -205,9 +205,10 @@ class TimeRing:
 
     def drain(self) -> list[tuple[int, int]]:
         """Take everything out: (due time in epoch milliseconds, id), in order; for the stop."""
-        order = [run_id for slot in self._slots.values() for run_id in slot]
-        unique = list(dict.fromkeys(reversed(order)))[::-1]
-        rest = [(self._dues[run_id], run_id) for run_id in unique if run_id in self._dues]
+        rest: list[tuple[int, int]] = []
+        for tick, slot in self._slots.items():
+            here = [run_id for run_id in reversed(slot) if self._home(run_id) == tick]
+            rest += [(self._dues[run_id], run_id) for run_id in reversed(dict.fromkeys(here))]
         rest.sort(key=_due_of)
         self._slots.clear()
         self._dues.clear()

@@ -242,6 +242,15 @@ def test_drain_gives_the_rest_in_order(ring):
     assert timers.push(4, 5)
 
 
+def test_drain_puts_a_moved_id_where_it_was_pushed_last(ring):
+    timers = ring.TimeRing(0)
+    timers.push_many([1, 2], [500, 9_000])
+    timers.push_many([2, 3], [500, 500])
+    timers.push_many([1, 4], [700, 700])
+    timers.push(1, 500)
+    assert timers.drain() == [(500, 2), (500, 3), (500, 1), (700, 4)]
+
+
 def test_cancelling_does_not_pile_up(ring):
     timers = ring.TimeRing(0)
     for turn in range(40):
