@@ -12,8 +12,9 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from xwheel import cli_cron
 from xwheel.config import Config, load_config
-from xwheel.errors import ConfigError, LockError, PluginError, SchemaError, XwheelError
+from xwheel.errors import ConfigError, FieldError, LockError, PluginError, SchemaError, XwheelError
 
 EXIT_FAILED = 1
 EXIT_CONFIG = 2
@@ -30,6 +31,7 @@ app = typer.Typer(
 )
 database = typer.Typer(help="The database's schema.", no_args_is_help=True)
 app.add_typer(database, name="db")
+app.add_typer(cli_cron.app, name="cron")
 
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", "-c", help="TOML file with settings; default: $XWHEEL_CONFIG.")
@@ -92,7 +94,7 @@ def executor(
     sys.path.insert(0, str(Path.cwd()))
     found = load_handlers(target)
     runner = found if isinstance(found, Executor) else Executor(load_config(config_path), handlers=[found])
-    runner.run_forever()
+    raise typer.Exit(0 if runner.run_forever() else EXIT_FAILED)
 
 
 @database.command("upgrade")
@@ -139,7 +141,7 @@ def main() -> None:
     """Run the command; what xwheel refuses becomes one line and an exit status of its own."""
     try:
         app()
-    except (ConfigError, PluginError) as error:
+    except (ConfigError, FieldError, PluginError) as error:
         _fail(error, EXIT_CONFIG)
     except LockError as error:
         _fail(error, EXIT_LOCKED)
