@@ -181,7 +181,7 @@ def _describe(kind: inspect.Type) -> tuple[str, dict[str, object]]:
             extra = kind.extra or {}
             if "max_characters" in extra:
                 limit = {**limit, "max_characters": extra["max_characters"]}
-                words = f"{words}, with at most {extra['max_characters']} characters together"
+                words = f"{words}; at most {extra['max_characters']} characters together"
             return (f"{words}: {extra['hint']}" if "hint" in extra else words), limit
         case inspect.UnionType() | inspect.VarTupleType():
             return _describe_parts(kind)

@@ -148,7 +148,8 @@ def _due_times(timetable: Timetable, job: Job, after_ms: int, count: int) -> Seq
 
 
 def _local(due_ms: int, place: ZoneInfo) -> str:
-    return (EPOCH + timedelta(milliseconds=due_ms)).astimezone(place).isoformat()
+    moment = (EPOCH + timedelta(milliseconds=due_ms)).astimezone(place)
+    return moment.isoformat(timespec="milliseconds" if due_ms % 1000 else "seconds")
 
 
 def _describe(query: PreviewQuery) -> WordsView | None:

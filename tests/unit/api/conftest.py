@@ -14,7 +14,7 @@ from tests.support.rows import NOW, make_run
 from xwheel.api.app import executor_app, management_app
 from xwheel.api.health import HealthReport
 from xwheel.api.resource import ApiParts
-from xwheel.builtin import routers, schedule_types
+from xwheel.builtin import daily_interval, routers, schedule_types
 from xwheel.config import ApiSection, build_config
 from xwheel.model import Run, RunState
 from xwheel.plugin import Router, ScheduleType
@@ -58,7 +58,11 @@ class Asked:
 def shipped_plugins() -> Plugins:
     """What the core ships, without a look at what is installed."""
     config = build_config({})
-    types = schedule_types.xwheel_register_schedule_types(config)
+    types = [
+        item
+        for module in (schedule_types, daily_interval)
+        for item in module.xwheel_register_schedule_types(config)
+    ]
     ways = routers.xwheel_register_routers(config)
     return Plugins(
         schedule_types=Registry[ScheduleType]("schedule type", {item.name: item for item in types}, {}),
@@ -103,6 +107,11 @@ class Api:
         assert answer.status_code == 201, answer.text
         made: dict[str, Any] = answer.json
         return made
+
+    def calendar(self, name: str, **definition: Any) -> None:
+        """Write a calendar over the API."""
+        answer = self.call("PUT", f"calendars/{name}", definition)
+        assert answer.status_code in {200, 201}, answer.text
 
     def runs(self, *made: Run) -> None:
         self.db.transaction(lambda conn: runs.insert_runs(conn, made))

@@ -38,6 +38,14 @@ ROUTES = {
     ("GET", "/api/v1/runs"),
     ("GET", "/api/v1/runs/1"),
     ("GET", "/api/v1/runs/1/log"),
+    ("GET", "/api/v1/schedule/preview"),
+    ("GET", "/api/v1/schedule/pause"),
+    ("PUT", "/api/v1/schedule/pause"),
+    ("DELETE", "/api/v1/schedule/pause"),
+    ("GET", "/api/v1/calendars"),
+    ("GET", "/api/v1/calendars/1"),
+    ("PUT", "/api/v1/calendars/1"),
+    ("DELETE", "/api/v1/calendars/1"),
 }
 WRONG = {
     "none": {},

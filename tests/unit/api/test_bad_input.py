@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.api.conftest import LIMIT, TOKEN, Api
+from xwheel.api.calendars import MAX_CALENDAR_BYTES
 from xwheel.errors import LockError, StorageError
 from xwheel.scheduler.manage import JobManager
 
@@ -78,6 +79,12 @@ def check(
         ({"schedule_type": "NONE", "schedule_conf": "5"}, "schedule_conf"),
         ({"schedule_type": "NONE", "schedule_conf": "", "enabled": True}, "schedule_conf"),
         ({"start_ms": 5, "end_ms": 5}, "end_ms"),
+        ({"jitter_ms": -1}, "jitter_ms"),
+        ({"jitter_ms": 86_400_001}, "jitter_ms"),
+        ({"calendar_exclude": "holidays"}, "calendar_exclude"),
+        ({"calendar_exclude": ["nowhere"]}, "calendar_exclude"),
+        ({"calendar_require": ["../etc/passwd"]}, "calendar_require"),
+        ({"calendar_require": ["x"] * 17}, "calendar_require"),
         ({"group_id": 99}, "group_id"),
         ({"group_id": 0}, "group_id"),
         ({"group_id": "1"}, "group_id"),
@@ -113,6 +120,8 @@ BODIES = [
     ("POST", "jobs/1/start"),
     ("POST", "jobs/1/stop"),
     ("POST", "jobs/1/run"),
+    ("PUT", "schedule/pause"),
+    ("PUT", "calendars/1"),
 ]
 
 
@@ -138,7 +147,8 @@ def test_a_body_that_is_no_object_is_refused(
     api: Api, job: dict[str, Any], method: str, path: str, body: bytes, status: int
 ) -> None:
     problem = check(api, method, path, body, status, "body")
-    assert problem.get("limit") == ({"max_bytes": LIMIT} if status == 413 else None)
+    limit = MAX_CALENDAR_BYTES if path.startswith("calendars/") else LIMIT
+    assert problem.get("limit") == ({"max_bytes": limit} if status == 413 else None)
 
 
 @pytest.mark.parametrize(("method", "path"), BODIES)
@@ -189,6 +199,13 @@ def test_a_wrong_length_is_refused(api: Api, length: str) -> None:
         ("runs/1/log", "from_line=0", "from_line"),
         ("runs/1/log", "from_line=2147483648", "from_line"),
         ("runs/1/log", "address=http://evil", "address"),
+        ("calendars", "after=", "after"),
+        ("calendars", "after=a/b", "after"),
+        ("calendars", "limit=0", "limit"),
+        ("calendars/-x", "", "name"),
+        ("calendars/" + "x" * 65, "", "name"),
+        ("calendars/%00", "", "name"),
+        ("calendars/a%20b", "", "name"),
     ],
 )
 def test_a_bad_query_is_refused(api: Api, path: str, query: str, field: str) -> None:
@@ -224,6 +241,10 @@ def test_a_path_that_is_no_route_is_404(api: Api, job: dict[str, Any], path: str
         ("GET", "jobs/1/run", {"POST", "OPTIONS"}),
         ("POST", "runs", {"GET", "OPTIONS"}),
         ("DELETE", "runs/1/log", {"GET", "OPTIONS"}),
+        ("POST", "schedule/pause", {"GET", "PUT", "DELETE", "OPTIONS"}),
+        ("POST", "schedule/preview", {"GET", "OPTIONS"}),
+        ("POST", "calendars", {"GET", "OPTIONS"}),
+        ("POST", "calendars/cn", {"GET", "PUT", "DELETE", "OPTIONS"}),
     ],
 )
 def test_a_wrong_method_is_405_with_the_right_ones(
@@ -279,7 +300,10 @@ JSON = st.recursive(
     max_leaves=8,
 )
 KNOWN = st.sampled_from(
-    ["name", "group_id", "schedule_type", "schedule_conf", "timezone", "start_ms", "handler", "enabled"]
+    [
+        *("name", "group_id", "schedule_type", "schedule_conf", "timezone", "start_ms", "handler", "enabled"),
+        *("calendar_exclude", "jitter_ms", "holidays", "weekdays", "dates", "times", "without"),
+    ]
 )
 
 

@@ -9,8 +9,10 @@ import msgspec
 import pytest
 
 from tests.unit.api.test_auth import ROUTES
+from xwheel import calendars
 from xwheel.api import messages
 from xwheel.api.body import rules_of
+from xwheel.api.calendars import MAX_CALENDAR_BYTES
 from xwheel.api.errors import TABLE
 from xwheel.config import ApiSection
 
@@ -26,7 +28,7 @@ def default_of(kind: type[messages.Input], name: str) -> str:
         return "required"
     if default is msgspec.UNSET:
         return "stays"
-    return {"": "empty", "None": "null", "False": "false"}.get(str(default), str(default))
+    return {"": "empty", "()": "empty", "None": "null", "False": "false"}.get(str(default), str(default))
 
 
 def table_of(kind: type[messages.Input]) -> list[str]:
@@ -46,6 +48,9 @@ def table_of(kind: type[messages.Input]) -> list[str]:
         messages.JobQuery,
         messages.RunQuery,
         messages.LogQuery,
+        messages.PreviewQuery,
+        messages.CalendarQuery,
+        messages.CalendarPath,
     ],
 )
 def test_every_field_stands_in_the_page_with_its_limit(kind: type[messages.Input]) -> None:
@@ -57,11 +62,12 @@ def test_every_route_stands_in_the_page() -> None:
     for method, path in ROUTES:
         shown = path.removeprefix("/api/v1").replace("/groups/1", "/groups/{group_id}")
         shown = shown.replace("/jobs/1", "/jobs/{job_id}").replace("/runs/1", "/runs/{run_id}")
+        shown = shown.replace("/calendars/1", "/calendars/{name}")
         assert f"| `{method} {shown}` |" in API, (method, shown)
 
 
 @pytest.mark.parametrize(
-    "view", [messages.GroupView, messages.ExecutorView, messages.JobView, messages.RunView, messages.LogView]
+    "view", [kind for name, kind in vars(messages).items() if name.endswith(("View", "Item"))]
 )
 def test_every_answer_field_is_named(view: type[msgspec.Struct]) -> None:
     for name in view.__struct_fields__:
@@ -75,5 +81,11 @@ def test_every_kind_of_failure_stands_in_the_page() -> None:
         assert f"| `{slug}` | {status}" in ERRORS, slug
 
 
+def test_the_entries_of_a_calendar_stand_in_the_page() -> None:
+    for key in calendars.KEYS:
+        assert f"| `{key}` |" in API, key
+
+
 def test_the_size_limit_is_told() -> None:
+    assert f"{MAX_CALENDAR_BYTES:,} bytes" in API
     assert f"{ApiSection().max_body_bytes // 1024 // 1024} MiB" in API
