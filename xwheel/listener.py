@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -31,30 +33,32 @@ class Listener:
     def __init__(
         self, name: str, app: Callable[..., Any], *, host: str, port: int, threads: int, max_body_bytes: int
     ) -> None:
-        try:
-            server: Any = create_server(
-                app,
-                host=host,
-                port=port,
-                threads=threads,
-                ident="xwheel",
-                max_request_body_size=max_body_bytes,
-                channel_timeout=90,
-                clear_untrusted_proxy_headers=True,
-            )
-        except OSError as error:
-            raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
-        if not hasattr(server, "trigger"):
-            server.close()
-            raise ConfigError(f"{host} stands for several addresses: name one")
+        # bound here: waitress leaks a socket that it cannot bind
+        bound = _bind(host, port)
+        server: Any = create_server(
+            app,
+            sockets=[bound],
+            threads=threads,
+            ident="xwheel",
+            max_request_body_size=max_body_bytes,
+            channel_timeout=90,
+            asyncore_use_poll=True,  # select stops at 1024 descriptors
+            clear_untrusted_proxy_headers=True,
+        )
         self._server = server
         self.host = host
-        self.port = int(server.effective_port)
+        self.port = int(bound.getsockname()[1])
         self._thread = threading.Thread(target=self._server.run, name=f"xwheel-{name}", daemon=True)
 
     def start(self) -> None:
         """Begin to answer."""
+        # requests that wait for a thread are what the queue is for, and no warning
+        logging.getLogger("waitress.queue").setLevel(logging.ERROR)
         self._thread.start()
+
+    def disown(self) -> None:
+        """Close this process's copy of the socket after a fork; the parent goes on listening."""
+        self._server.socket.close()
 
     def stop(self, timeout_s: float = 5) -> None:
         """Take no more connections, let running requests end and their answers leave, then close all connections."""
@@ -72,3 +76,20 @@ class Listener:
         # on the server's own thread: its loop ends once no socket is left
         server.trigger.pull_trigger(lambda: wasyncore.close_all(server._map))
         self._thread.join(timeout_s)
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        bound = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+    except OSError as error:
+        bound.close()
+        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+    return bound

@@ -102,15 +102,13 @@ class Parts:
         """In a forked child: close the copies that would keep lock and port taken after the parent's end."""
         self.journal.disown()
         if self.listener is not None:
-            self.listener._server.socket.close()
+            self.listener.disown()
 
     def start(self) -> None:
         """Listen, register, deliver."""
         closed = {reason: count for reason, count in self.journal.recovered.items() if count}
         if closed:
             logger.warning("the last executor here left runs open; reported as failed: %s", closed)
-        # it warns for every request that waits a moment for a thread
-        logging.getLogger("waitress.queue").setLevel(logging.ERROR)
         CAPTURE.install()
         self._delivery.start()
         self._housekeeping.start()
