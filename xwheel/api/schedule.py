@@ -45,11 +45,8 @@ class Preview(Resource):
             place = cron.zone(query.timezone)
             job = _job_of(query, now_ms)
             after_ms = now_ms if query.from_ms is None else query.from_ms
-            try:
-                found = _due_times(self._parts.timetable, job, after_ms, query.count)
-                items = [DueView(due_ms=due_ms, local=_local(due_ms, place)) for due_ms in found]
-            except (ValueError, OverflowError) as error:
-                raise ScheduleError("schedule_conf", f"leads beyond the year 9999: {error}") from error
+            found = _due_times(self._parts.timetable, job, after_ms, query.count)
+            items = [DueView(due_ms=due_ms, local=_local(due_ms, place)) for due_ms in found]
             description = _describe(query)
         reply(resp, PreviewView(items=items, description=description))
 
@@ -92,9 +89,15 @@ def check_calendars(book: CalendarBook, message: JobCreate | JobChange | Preview
 
 @contextmanager
 def blaming_the_schedule() -> Iterator[None]:
-    """Name a field that the client knows when a schedule type names a part of the expression, such as ``hour``."""
+    """Name a field that the client knows when a schedule type names a part of the expression, such as ``hour``.
+
+    Raises:
+        ScheduleError: Instead of one of a part, and of what :mod:`datetime` raises beyond the year 9999.
+    """
     try:
         yield
+    except (ValueError, OverflowError) as error:
+        raise ScheduleError("schedule_conf", f"leads beyond the year 9999: {error}") from error
     except ScheduleError as error:
         if error.field in rules_of(JobCreate):
             raise

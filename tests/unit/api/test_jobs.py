@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.rows import NOW
 from tests.unit.api.conftest import Api
+from xwheel.api.messages import MAX_MS
 from xwheel.model import RunState
 
 FIELDS: dict[str, Any] = {
@@ -136,6 +137,34 @@ def test_a_job_that_its_calendars_never_let_fire_cannot_be_started(api: Api) -> 
     answer = api.call("POST", f"jobs/{made['id']}/start")
     assert (answer.status_code, answer.json["field"]) == (422, "calendar_require")
     assert "ten years" in answer.json["detail"]
+
+
+@pytest.mark.parametrize(
+    ("schedule_type", "schedule_conf"),
+    [
+        ("CRON", "* * * * * ?"),
+        ("UNIX_CRON", "* * * * *"),
+        ("FIX_RATE", "36000d"),
+        ("FIX_DELAY", "36000d"),
+        ("ONCE", "9999-12-31T23:59:59"),
+        ("DAILY_INTERVAL", "from=00:00 to=23:59 every=1m"),
+    ],
+)
+@pytest.mark.parametrize("timezone", ["Asia/Shanghai", "America/New_York"])
+@pytest.mark.parametrize("calendars", [[], ["open"]])
+def test_a_job_that_starts_at_the_end_of_time_is_no_fault(
+    api: Api, schedule_type: str, schedule_conf: str, timezone: str, calendars: list[str]
+) -> None:
+    body = {"schedule_type": schedule_type, "schedule_conf": schedule_conf, "timezone": timezone}
+    group_id = api.group()
+    for instant in (MAX_MS, MAX_MS - 86_400_000):
+        extreme = {"start_ms": instant, "anchor_ms": instant, "calendar_require": calendars, "enabled": True}
+        answer = api.call(
+            "POST", "jobs", {"group_id": group_id, "name": "job", "handler": "demo", **body, **extreme}
+        )
+        assert answer.status_code in {201, 422}, answer.text
+        if answer.status_code == 422:
+            assert answer.json["field"] in {"schedule_conf", "calendar_require"}
 
 
 def test_the_group_of_a_job_stays(api: Api) -> None:
