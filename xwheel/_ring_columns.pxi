@@ -68,7 +68,6 @@ cdef class _Column:
         self._copy = <int64_t *>PyMem_RawMalloc(max(n, 1) * sizeof(int64_t))
         if self._copy == NULL:
             raise MemoryError("no memory for a batch")
-        huge_pages(self._copy, n * sizeof(int64_t))
         for i in range(n):
             if i + AHEAD < n:
                 prefetch(items[i + AHEAD])
