@@ -69,7 +69,7 @@ class UnixSchedule:
 
     def describe(self, language: str = "en") -> str:
         """Return the schedule in plain words, English (``en``) or Chinese (``zh``)."""
-        from xwheel._cron_words import describe_unix  # noqa: PLC0415 - the library is only needed by people
+        from xwheel._cron_words import describe_unix  # the library is only needed by people
 
         return describe_unix(_ALIASES.get(self.expression, self.expression), language)
 

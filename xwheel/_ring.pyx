@@ -297,7 +297,7 @@ cdef class TimeRing:
     cdef int _collect(self, int64_t now) except -1:
         """Fill ``_ids`` with what is due, in order, and let time stand at ``now``."""
         cdef int64_t last = _floor(now, self._tick_ms)
-        cdef size_t place, i
+        cdef size_t place
         self._ids.clear()
         if now < self._now:
             return 0

@@ -63,7 +63,7 @@ class QuartzSchedule(Engine):
 
     def describe(self, language: str = "en") -> str:
         """Return the schedule in plain words, English (``en``) or Chinese (``zh``)."""
-        from xwheel._cron_words import describe_quartz  # noqa: PLC0415 - the library is only needed by people
+        from xwheel._cron_words import describe_quartz  # the library is only needed by people
 
         return describe_quartz(self._fields, language)
 
@@ -86,7 +86,7 @@ def parse(expression: str, dialect: str = "quartz", timezone: str = "UTC") -> Cr
     if dialect == "quartz":
         return QuartzSchedule(expression, timezone)
     if dialect == "unix":
-        from xwheel._cron_unix import UnixSchedule  # noqa: PLC0415 - croniter is only loaded for its dialect
+        from xwheel._cron_unix import UnixSchedule  # croniter is only loaded for its dialect
 
         return UnixSchedule(expression, timezone)
     raise ScheduleError("dialect", f"is one of {', '.join(DIALECTS)}, not {dialect[:40]!r}")
