@@ -14,6 +14,7 @@ are those of the job's own zone. Holidays come from the ``holidays`` library, as
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -36,12 +37,13 @@ class Calendar:
 
     Attributes:
         days: Tells whether a whole day belongs to it, one test for each entry that adds days.
-        times: Stretches of local time, first moment included, last one not.
+        edges: Where stretches of local time begin and end, in turn and in order: a moment with an odd number of edges
+            at or before it lies inside one.
         without: Days that do not belong to it whatever the rest says.
     """
 
     days: Sequence[Days]
-    times: Sequence[tuple[datetime, datetime]]
+    edges: Sequence[datetime]
     without: frozenset[date]
 
     def covers(self, moment: datetime) -> bool:
@@ -49,15 +51,13 @@ class Calendar:
         day = moment.date()
         if day in self.without:
             return False
-        return any(test(day) for test in self.days) or any(
-            first <= moment < last for first, last in self.times
-        )
+        return any(test(day) for test in self.days) or bisect_right(self.edges, moment) % 2 == 1
 
     def until(self, moment: datetime) -> datetime:
         """Return how far the calendar's answer for a moment certainly holds: the next midnight or edge of a stretch."""
         midnight = datetime.combine(moment.date() + timedelta(days=1), datetime.min.time())
-        edges = [edge for stretch in self.times for edge in stretch if moment < edge < midnight]
-        return min([midnight, *edges])
+        place = bisect_right(self.edges, moment)
+        return min(midnight, self.edges[place]) if place < len(self.edges) else midnight
 
 
 def parse_calendar(definition: Mapping[str, Any]) -> Calendar:
@@ -82,8 +82,8 @@ def parse_calendar(definition: Mapping[str, Any]) -> Calendar:
     if "dates" in definition:
         dates = _dates("dates", _texts(definition, "dates"))
         tests.append(dates.__contains__)
-    times = [_stretch(text) for text in _texts(definition, "times")]
-    return Calendar(tests, times, _dates("without", _texts(definition, "without")))
+    edges = _edges([_stretch(text) for text in _texts(definition, "times")])
+    return Calendar(tests, edges, _dates("without", _texts(definition, "without")))
 
 
 def weekdays_of(text: str, field: str) -> frozenset[int]:
@@ -164,6 +164,17 @@ def _stretch(text: str) -> tuple[datetime, datetime]:
             "calendar.times", "must run forward, in the job's own zone and so without an offset"
         )
     return begin, end
+
+
+def _edges(stretches: Sequence[tuple[datetime, datetime]]) -> Sequence[datetime]:
+    """Return the edges of stretches, those that touch or overlap made one."""
+    edges: list[datetime] = []
+    for begin, end in sorted(stretches):
+        if edges and begin <= edges[-1]:
+            edges[-1] = max(edges[-1], end)
+        else:
+            edges += [begin, end]
+    return edges
 
 
 def _text(definition: Mapping[str, Any], key: str) -> str:

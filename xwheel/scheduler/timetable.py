@@ -45,8 +45,8 @@ class Timetable:
         kind, spec = self._types[job.schedule_type], spec_of(job)
         if not job.calendar_exclude and not job.calendar_require:
             return _before_end(job, kind.next_ms(spec, after_ms))
-        rules = [(self._calendar(name), False) for name in job.calendar_exclude]
-        rules += [(self._calendar(name), True) for name in job.calendar_require]
+        rules = [(self._calendar("calendar_exclude", name), False) for name in job.calendar_exclude]
+        rules += [(self._calendar("calendar_require", name), True) for name in job.calendar_require]
         place = zone(job.timezone)
         search_end_ms = after_ms + MAX_SEARCH_MS
         for _ in range(MAX_TRIES):
@@ -64,7 +64,7 @@ class Timetable:
             after_ms = max(due_ms, int(edge.astimezone(UTC).timestamp() * 1000) - 1)
         raise ScheduleError(
             "calendar_exclude" if job.calendar_exclude else "calendar_require",
-            "leave no due time for ten years",
+            f"leave no due time for ten years (job {job.id})",
         )
 
     def due_ms(self, job: Job, planned_ms: int) -> int:
@@ -88,8 +88,9 @@ class Timetable:
             ScheduleError: Names the job's field and what is allowed.
         """
         zone(job.timezone)
-        for name in (*job.calendar_exclude, *job.calendar_require):
-            self._calendar(name)
+        for field in ("calendar_exclude", "calendar_require"):
+            for name in getattr(job, field):
+                self._calendar(field, name)
         try:
             self._types[job.schedule_type].check(spec_of(job))
         except ScheduleError as error:
@@ -109,11 +110,11 @@ class Timetable:
             after_ms = due_ms
         return found
 
-    def _calendar(self, name: str) -> Calendar:
+    def _calendar(self, field: str, name: str) -> Calendar:
         known = self._calendars()
         if name not in known:
             raise ScheduleError(
-                "calendar_exclude/calendar_require",
+                field,
                 f"no calendar is called {name[:64]!r}; known: {', '.join(sorted(known)) or 'none'}",
             )
         return known[name]

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, select, update
 
 from xwheel.errors import NotFoundError
 from xwheel.storage.tables import calendar
@@ -14,7 +14,9 @@ from xwheel.storage.tables import calendar
 
 def save_calendar(conn: Connection, name: str, definition: Mapping[str, Any], now_ms: int) -> None:
     """Write a calendar, new or changed."""
-    values = {"definition": json.dumps(definition, ensure_ascii=False), "updated_ms": now_ms}
+    # later than every other change, even within one millisecond: the times are also the version
+    newest = conn.execute(select(func.max(calendar.c.updated_ms))).scalar_one() or 0
+    values = {"definition": json.dumps(definition, ensure_ascii=False), "updated_ms": max(now_ms, newest + 1)}
     if conn.execute(update(calendar).where(calendar.c.name == name).values(values)).rowcount == 0:
         conn.execute(insert(calendar).values(name=name, **values))
 

@@ -199,6 +199,13 @@ CALENDARS = {
     "weekend": parse_calendar({"weekdays": "SAT,SUN"}),
     "always": parse_calendar({"weekdays": "MON-SUN"}),
     "freeze": parse_calendar({"times": ["2026-11-10T22:00..2026-11-11T06:00"]}),
+    "busy": parse_calendar(
+        {
+            "times": [
+                f"2026-01-{1 + n // 40:02}T{n % 20:02}:{n // 20 % 2 * 30:02}..2026-02-01" for n in range(1000)
+            ]
+        }
+    ),
     "empty": parse_calendar({"dates": ["1999-01-01"]}),
 }
 TIMETABLE = Timetable(TYPES, lambda: CALENDARS)
@@ -230,7 +237,14 @@ def test_blackouts_may_be_hours() -> None:
     assert found == ["11-10 20:00", "11-11 08:00", "11-11 12:00"]
 
 
-@pytest.mark.parametrize("rules", [{"calendar_exclude": ("always",)}, {"calendar_require": ("empty",)}])
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"calendar_exclude": ("always",)},
+        {"calendar_require": ("empty",)},
+        {"calendar_exclude": ("always", "busy")},
+    ],
+)
 @pytest.mark.parametrize("conf", ["0 0 9 * * ?", "* * * * * ?"])
 def test_calendars_that_leave_nothing_are_refused_and_never_loop(rules: dict[str, object], conf: str) -> None:
     job = make_job(schedule_type="CRON", schedule_conf=conf, **rules)
@@ -240,8 +254,25 @@ def test_calendars_that_leave_nothing_are_refused_and_never_loop(rules: dict[str
     assert time.perf_counter() - begin < 1, "a loop"
 
 
+def test_stretches_may_touch_and_overlap() -> None:
+    calendar = parse_calendar(
+        {
+            "times": [
+                "2026-01-01T10:00..2026-01-01T12:00",
+                "2026-01-01T11:00..2026-01-01T13:00",
+                "2026-01-01T13:00..2026-01-01T14:00",
+            ]
+        }
+    )
+    inside = [calendar.covers(datetime(2026, 1, 1, hour)) for hour in range(9, 15)]
+    assert inside == [False, True, True, True, True, False]
+    assert calendar.until(datetime(2026, 1, 1, 9)) == datetime(2026, 1, 1, 10)
+    assert calendar.until(datetime(2026, 1, 1, 10)) == datetime(2026, 1, 1, 14)
+    assert calendar.until(datetime(2026, 1, 1, 14)) == datetime(2026, 1, 2)
+
+
 def test_an_unknown_calendar_is_named() -> None:
-    with pytest.raises(ScheduleError, match="'moon'; known: always, cn"):
+    with pytest.raises(ScheduleError, match="'moon'; known: always, busy, cn"):
         TIMETABLE.check(make_job(calendar_exclude=("moon",)))
 
 
