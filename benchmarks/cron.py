@@ -9,9 +9,9 @@ from __future__ import annotations
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from _report import Report, timed
 from croniter import croniter
 
+from benchmarks._report import Report, timed
 from xwheel.cron import parse
 
 START = datetime(2026, 1, 1)

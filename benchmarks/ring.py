@@ -1,7 +1,7 @@
 """The time ring against its twin, plain dictionaries of lists, and heapq: push, cancel half, advance.
 
 Rows come as lists of ints, as a database driver gives them; dues are spread evenly over 60 s or 1 h; ids are random
-53-bit numbers; time passes in ticks of 20 ms until all is out.
+53-bit numbers; time passes in ticks of 20 ms, each looked at when it is over, until all is out.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from _report import Report, timed
-
+from benchmarks._report import Report, timed
 from xwheel import _ring, _ring_py
 
 TICK_MS = 20
@@ -52,9 +51,9 @@ class PlainRing:
     def advance(self, now_ms: int) -> list[int]:
         out = []
         pop = self.ticks.pop
-        for tick in range(self.tick, now_ms // TICK_MS):
+        for tick in range(self.tick, (now_ms + 1) // TICK_MS):
             out += [run_id for run_id in self.slots.pop(tick, ()) if pop(run_id, None) is not None]
-        self.tick = now_ms // TICK_MS
+        self.tick = (now_ms + 1) // TICK_MS
         return out
 
 
@@ -78,11 +77,11 @@ class OrderedPlainRing(PlainRing):
     def advance(self, now_ms: int) -> list[int]:
         out: list[int] = []
         pop = self.ticks.pop
-        for tick in range(self.tick, now_ms // TICK_MS):
+        for tick in range(self.tick, (now_ms + 1) // TICK_MS):
             if tick in self.pairs:
                 pairs = sorted(self.pairs.pop(tick))
                 out += [run_id for _, run_id in pairs if pop(run_id, None) is not None]
-        self.tick = now_ms // TICK_MS
+        self.tick = (now_ms + 1) // TICK_MS
         return out
 
 
@@ -133,7 +132,7 @@ def stages(make: Callable[[], object], data: tuple, span_ms: int, advance: str =
     def run_out() -> None:
         nonlocal out
         step = getattr(ring, advance)
-        for now in range(TICK_MS, span_ms + 2 * TICK_MS, TICK_MS):
+        for now in range(TICK_MS - 1, span_ms + 2 * TICK_MS, TICK_MS):
             out += len(step(now))
 
     times = [
@@ -199,14 +198,23 @@ def main() -> None:
             total["ring_from_arrays"],
             goal=GOALS["twin_from_arrays"],
         )
-        report.ratio(f"{name}.plain_over_twin", total["plain"], total["twin"], goal=GOALS["plain_over_twin"])
+        report.ratio(f"{name}.unordered_plain_over_twin", total["plain"], total["twin"])
+        report.note(f"{name}.unordered_plain_over_twin", "no goal: it keeps no order")
         report.ratio(
-            f"{name}.ordered_over_twin", total["ordered"], total["twin"], goal=GOALS["plain_over_twin"]
+            f"{name}.plain_over_twin", total["ordered"], total["twin"], goal=GOALS["plain_over_twin"]
         )
         memory = [
             float(
                 subprocess.run(
-                    [sys.executable, __file__, "--memory", str(span_ms), "--count", str(args.count)],
+                    [
+                        sys.executable,
+                        "-m",
+                        "benchmarks.ring",
+                        "--memory",
+                        str(span_ms),
+                        "--count",
+                        str(args.count),
+                    ],
                     check=True,
                     capture_output=True,
                     text=True,
