@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Row, insert, literal, select, union_all, update
+from sqlalchemy import Connection, Row, insert, select, text, update
+from sqlalchemy.sql.elements import TextClause
 
 from xwheel.errors import NotFoundError
 from xwheel.model import PARTITIONS, Job, MisfirePolicy
@@ -105,18 +107,26 @@ def find_due_jobs(conn: Connection, partitions: Sequence[int], horizon_ms: int, 
 
     Each partition is its own index range with its own limit: a million overdue jobs cost no sort.
     """
-    each = max(1, -(-limit // max(1, len(partitions))))
-    parts = []
-    for partition in partitions:
-        part = (
-            select(job.c.id)
-            .where(job.c.partition == literal(partition), job.c.next_fire_ms <= literal(horizon_ms))
-            .order_by(job.c.next_fire_ms)
-            .limit(literal(each))
-            .subquery()
-        )
-        parts.append(select(part.c.id))
-    return list(conn.execute(union_all(*parts)).scalars()) if parts else []
+    if not partitions:
+        return []
+    each = max(1, -(-limit // len(partitions)))
+    return list(
+        conn.execute(_due_query(tuple(partitions)), {"horizon_ms": horizon_ms, "each": each}).scalars()
+    )
+
+
+@lru_cache(maxsize=64)
+def _due_query(partitions: tuple[int, ...]) -> TextClause:
+    """Return the union of one limited range for each partition.
+
+    Written as text: building sixty-four selects out of objects took a hundred times as long as running them.
+    """
+    parts = (
+        f"SELECT id FROM (SELECT job.id AS id FROM job WHERE job.partition = {int(partition)} "  # noqa: S608 - numbers
+        f"AND job.next_fire_ms <= :horizon_ms ORDER BY job.next_fire_ms LIMIT :each) AS part{int(partition)}"
+        for partition in partitions
+    )
+    return text(" UNION ALL ".join(parts))
 
 
 def lock_due_jobs(conn: Connection, ids: Sequence[int], horizon_ms: int) -> list[Job]:
