@@ -48,5 +48,5 @@ def test_the_pipeline_scans_no_table(db: Database) -> None:
             plan = conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).fetchall()
             for row in plan:
                 scanned = re.match(r"SCAN (\w+)\b(?! VIRTUAL)", row[-1])
-                if scanned and not row[-1].startswith("SCAN anon"):
+                if scanned and not row[-1].startswith("SCAN part"):
                     assert scanned[1] in SMALL, f"{row[-1]}:\n{statement}"
