@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SOURCES := pyproject.toml setup.py xwheel/_ring.pyx $(wildcard plugins/*/pyproject.toml)
 JOBS ?= 2
+# tools that start other tools must find them
+export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: run test lint types bench fuzz clean
 
@@ -19,7 +21,7 @@ test: $(READY) lint types
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/cython-lint xwheel/_ring.pyx
+	$(BIN)/cython-lint --max-line-length 120 xwheel/_ring.pyx
 	$(BIN)/codespell xwheel tests docs benchmarks README.md changelog.d
 
 types: $(READY)

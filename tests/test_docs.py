@@ -22,7 +22,7 @@ def config_page() -> str:
     lines = [
         "# Settings",
         "",
-        "Order: default < TOML file (`--config`, `XWHEEL_CONFIG`) < environment (`XWHEEL_SECTION__KEY`) < command line.",
+        "Order: default < TOML file (`--config`, `XWHEEL_CONFIG`) < environment (`XWHEEL_SECTION__KEY`) < arguments.",
         "An unknown key stops the start and names the nearest known one. Durations end in `_ms` or `_s`.",
         "This page is compared with the code by `tests/test_docs.py`, which can also write it:",
         "`python -m tests.test_docs`.",

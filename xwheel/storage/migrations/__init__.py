@@ -1,0 +1,1 @@
+"""Alembic's environment and one module for each revision of the schema."""
