@@ -202,7 +202,10 @@ def _after_fork() -> None:
     for executor in list(_INSTANCES):
         if executor._parts is not None:
             CAPTURE.forked = True
-        executor._forget_parent()
+        try:
+            executor._forget_parent()
+        except Exception:  # one that is half-way to its end must not keep the others' locks in this child
+            logger.exception("an executor could not be let go of after a fork")
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -64,7 +64,7 @@ class ClaimLoop:
         with self._db.read() as conn:
             if settings.find_setting(conn, settings.PAUSED) is not None:
                 return LONGEST_WAIT_MS
-            ids = jobs.find_due_jobs(conn, sorted(self._lease.epochs), horizon_ms, self._batch)
+            ids, has_more = jobs.find_due_jobs(conn, sorted(self._lease.epochs), horizon_ms, self._batch)
         if not ids:
             # half of the window is early enough, and a second keeps new jobs prompt
             return min(LONGEST_WAIT_MS, self._pre_read_ms // 2)
@@ -81,8 +81,7 @@ class ClaimLoop:
                 if run.state is RunState.PLANNED and run.epoch
             ]
         )
-        more = plan.unfinished or len(ids) >= self._batch
-        return FULL_WAIT_MS if more else min(LONGEST_WAIT_MS, self._pre_read_ms // 2)
+        return FULL_WAIT_MS if plan.unfinished or has_more else min(LONGEST_WAIT_MS, self._pre_read_ms // 2)
 
     def _claim(self, conn: Connection, ids: Sequence[int], now_ms: int, *, known: bool) -> Planned:
         epochs = self._lease.lock(conn)

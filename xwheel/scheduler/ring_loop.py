@@ -63,24 +63,28 @@ class RingLoop:
         self._take_inbox()
         self._waiting.extend(self._ring.advance(now_ms))
         stuck: list[int] = []
-        while self._waiting:
-            batch = [self._waiting.popleft() for _ in range(min(FIRE_BATCH, len(self._waiting)))]
-            try:
-                left = self._fire(batch, now_ms)
-            except Exception:
-                # the rows say what became of them; reconciling brings back those still planned
-                for run_id in batch:
-                    self._held.pop(run_id, None)
-                raise
+        try:
+            while self._waiting:
+                batch = [self._waiting.popleft() for _ in range(min(FIRE_BATCH, len(self._waiting)))]
+                left = self._fire_batch(batch, now_ms)
+                stuck.extend(run_id for run_id in batch if run_id in left)
+                if len(left) == len(batch):
+                    break  # no place anywhere: asking again in this tick would spin
+        finally:
+            self._waiting.extendleft(reversed(stuck))
+        self._drop_overflow()
+        return self._wait_ms(now_ms)
+
+    def _fire_batch(self, batch: Sequence[int], now_ms: int) -> set[int]:
+        left: set[int] = set()
+        try:
+            left = self._fire(batch, now_ms)
+        finally:
+            # after a failure the rows say what became of them; reconciling brings back those still planned
             for run_id in batch:
                 if run_id not in left:
                     self._held.pop(run_id, None)
-            stuck.extend(run_id for run_id in batch if run_id in left)
-            if len(left) == len(batch):
-                break  # no place anywhere: asking again in this tick would spin
-        self._waiting.extendleft(reversed(stuck))
-        self._drop_overflow()
-        return self._wait_ms(now_ms)
+        return left
 
     def drain(self) -> list[int]:
         """Forget everything and return the ids; the rows stay planned for whoever comes next."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
@@ -102,17 +103,23 @@ def delete_job(conn: Connection, job_id: int, now_ms: int) -> None:
     conn.execute(update(job).where(job.c.id == job_id).values(values))
 
 
-def find_due_jobs(conn: Connection, partitions: Sequence[int], horizon_ms: int, limit: int) -> list[int]:
+def find_due_jobs(
+    conn: Connection, partitions: Sequence[int], horizon_ms: int, limit: int
+) -> tuple[list[int], bool]:
     """Return ids of jobs due until ``horizon_ms``, oldest first within each partition, without locking.
+
+    Returns:
+        The ids, and whether some partition may have more.
 
     Each partition is its own index range with its own limit: a million overdue jobs cost no sort.
     """
     if not partitions:
-        return []
+        return [], False
     each = max(1, -(-limit // len(partitions)))
-    return list(
-        conn.execute(_due_query(tuple(partitions)), {"horizon_ms": horizon_ms, "each": each}).scalars()
-    )
+    query = _due_query(tuple(partitions))
+    ids = list(conn.execute(query, {"horizon_ms": horizon_ms, "each": each}).scalars())
+    fullest = max(Counter(job_id % PARTITIONS for job_id in ids).values(), default=0)
+    return ids, fullest >= each
 
 
 @lru_cache(maxsize=64)
