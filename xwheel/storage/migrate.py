@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +27,8 @@ def head_revision() -> str:
 
 def current_revision(db: Database) -> str | None:
     """Return the database's schema revision; None for an empty database."""
+    # it tells on every look which dialect it is for
+    logging.getLogger("alembic.runtime.migration").setLevel(logging.WARNING)
     with db.read() as conn:
         return MigrationContext.configure(conn).get_current_revision()
 
