@@ -9,10 +9,11 @@ from typing import Any, Final
 
 from xwheel.errors import WireError
 from xwheel.model import MAX_ID
-from xwheel.wire.codec import MAX_INT, MAX_WORD, callback_item, read_callback, read_trigger, trigger_item
 from xwheel.wire.contract import MAX_MESSAGE
 from xwheel.wire.fields import (
+    MAX_INT,
     MAX_MS,
+    MAX_WORD,
     as_list,
     as_object,
     encode,
@@ -35,6 +36,8 @@ from xwheel.wire.messages import (
     StateRequest,
     TriggerRequest,
 )
+from xwheel.wire.report_codec import callback_item, read_callback
+from xwheel.wire.run_codec import read_trigger, trigger_item
 
 _STATES: Final = {state.value: state for state in ExecutionState}
 _KEY_PARTS: Final = 3

@@ -20,6 +20,7 @@ from xwheel.wire.messages import Response
 TOKEN_HEADER: Final = "XXL-JOB-ACCESS-TOKEN"  # noqa: S105 -- the header's name
 APP_NAME_HEADER: Final = "XXL-JOB-APPNAME"
 TRACE_HEADER: Final = "traceparent"
+CONTENT_TYPE: Final = "application/json;charset=UTF-8"
 
 OK: Final = 200
 FAIL: Final = 500
@@ -42,6 +43,9 @@ RUN_STATE: Final = "/runState"
 MAX_URL: Final = 255
 MAX_MESSAGE: Final = 15_000
 """Characters of an outcome's message; upstream truncates its column there."""
+
+MAX_ANSWER: Final = 16 * 1024 * 1024
+"""Bytes of an answer that we read; a page of log, all escaped and under two keys, is twelve megabytes."""
 
 TEXT_POST_ONLY: Final = "invalid request, HttpMethod not support."
 TEXT_NO_URI: Final = "invalid request, uri-mapping empty."
@@ -128,3 +132,8 @@ def normalise_address(value: str, field: str = "registryValue") -> str:
     if not host or not 1 <= port <= 65535:  # noqa: PLR2004
         raise WireError(f"{field}: host or port is not possible")
     return f"{scheme}://{match['host'].lower()}:{port}{path}"
+
+
+def headers_for(token: str, app_name: str) -> dict[str, str]:
+    """Return the headers of every call; the app name is for fourth-generation peers, others ignore it."""
+    return {"Content-Type": CONTENT_TYPE, TOKEN_HEADER: token, APP_NAME_HEADER: app_name}

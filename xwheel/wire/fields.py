@@ -22,6 +22,10 @@ EXTRA: Final = "xwheel"
 MAX_BATCH: Final = 10_000
 """Items of one list; the body limit usually comes first."""
 
+MAX_INT: Final = 2**31 - 1
+MAX_NAME: Final = 255
+MAX_WORD: Final = 64
+
 encode: Final = msgspec.json.Encoder().encode
 _decoder = msgspec.json.Decoder()
 
@@ -121,6 +125,26 @@ def to_text(name: str, value: Any, limit: int) -> str:
     if not isinstance(value, str) or len(value) > limit:
         raise WireError(f"{name}: must be text of at most {limit} characters")
     return value
+
+
+def int_in(item: dict[str, Any], name: str, high: int, default: int = 0, low: int = 0) -> int:
+    """Read a number under a key; a missing one is the default. Raises like :func:`to_int`."""
+    value = item.get(name)
+    return default if value is None else to_int(name, value, low, high)
+
+
+def text_in(item: dict[str, Any], name: str, limit: int, default: str = "") -> str:
+    """Read a string under a key; a missing one is the default. Raises like :func:`to_text`."""
+    value = item.get(name)
+    return default if value is None else to_text(name, value, limit)
+
+
+def time_in(item: dict[str, Any]) -> int:
+    """Read the creation time under either of its names; 0 if there is none."""
+    value = item.get("logDateTime")
+    if value is None:
+        value = item.get("logDateTim")
+    return 0 if value is None else to_int("logDateTime", value, 0, MAX_MS)
 
 
 def to_message(value: Any, limit: int) -> str:

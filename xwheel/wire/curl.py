@@ -1,0 +1,133 @@
+"""One call as curl makes it: what goes in, what comes out, and the handle that is used again and again."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from typing import Final
+
+import msgspec
+import pycurl
+import requests.utils
+
+IDLE_CONNECTION_S: Final = 60
+"""Connections idle for longer are not used again: Java executors close theirs after 90 s."""
+
+_UNSENT_CODES: Final = frozenset(
+    {
+        pycurl.E_COULDNT_RESOLVE_HOST,
+        pycurl.E_COULDNT_CONNECT,
+        pycurl.E_SSL_CONNECT_ERROR,
+        pycurl.E_PEER_FAILED_VERIFICATION,
+        pycurl.E_URL_MALFORMAT,
+        pycurl.E_UNSUPPORTED_PROTOCOL,
+    }
+)
+
+
+class HttpCall(msgspec.Struct, frozen=True, kw_only=True):
+    """One POST.
+
+    Attributes:
+        key: Comes back in the result; anything.
+        timeout_ms: Limit for the whole call.
+        connect_timeout_ms: Limit for connecting.
+        app_name: The executor group, which fourth-generation executors insist on.
+        repeatable: Whether the library may send it again by itself when a kept connection turns out to be dead.
+            Say False for a run on a foreign executor, which would run it twice.
+    """
+
+    key: object
+    url: str
+    body: bytes
+    timeout_ms: int = 3000
+    connect_timeout_ms: int = 3000
+    app_name: str = ""
+    repeatable: bool = True
+
+
+class HttpResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a call.
+
+    Attributes:
+        status: HTTP status, 0 if there was no complete answer.
+        error: Empty if there was one.
+        sent: False only if it is certain that no byte of the request left.
+        cost_ms: From the start of the call to its end, without the wait for a place.
+    """
+
+    key: object
+    status: int
+    body: bytes
+    error: str
+    sent: bool
+    cost_ms: float
+
+
+class Slot:
+    """A curl handle with its buffer; kept and used again.
+
+    Args:
+        max_answer: Larger answers end as an error, in bytes.
+    """
+
+    __slots__ = ("app_name", "buffer", "call", "curl")
+
+    def __init__(self, max_answer: int) -> None:
+        self.curl = _new_handle(max_answer)
+        self.buffer = BytesIO()
+        self.call: HttpCall | None = None
+        self.app_name: str | None = None
+
+    def prepare(self, call: HttpCall, headers: list[str]) -> None:
+        """Set everything that differs from call to call."""
+        self.call = call
+        self.buffer.seek(0)
+        self.buffer.truncate()
+        curl = self.curl
+        curl.setopt(pycurl.URL, call.url)
+        if self.app_name != call.app_name:
+            curl.setopt(pycurl.HTTPHEADER, headers)
+            self.app_name = call.app_name
+        curl.setopt(pycurl.TIMEOUT_MS, call.timeout_ms)
+        curl.setopt(pycurl.CONNECTTIMEOUT_MS, call.connect_timeout_ms)
+        curl.setopt(pycurl.POSTFIELDSIZE, len(call.body))
+        if call.repeatable:
+            curl.setopt(pycurl.POSTFIELDS, call.body)
+        else:
+            # a body that cannot be rewound is never sent twice
+            curl.setopt(pycurl.READFUNCTION, BytesIO(call.body).read)
+        curl.setopt(pycurl.WRITEFUNCTION, self.buffer.write)
+
+    def take_result(self, code: int, text: str) -> tuple[HttpCall, HttpResult]:
+        """Return the call that ended and what became of it; ``code`` is curl's, 0 if all went well."""
+        call, self.call = self.call, None
+        assert call is not None  # noqa: S101 -- an active slot has its call
+        curl = self.curl
+        cost_ms = curl.getinfo(pycurl.TOTAL_TIME) * 1000
+        if code:
+            sent = code not in _UNSENT_CODES and curl.getinfo(pycurl.REQUEST_SIZE) > 0
+            error = f"{text or 'transfer failed'} (curl {code})"
+            return call, failed(call, error, sent=sent, cost_ms=cost_ms)
+        status = curl.getinfo(pycurl.RESPONSE_CODE)
+        body = self.buffer.getvalue()
+        return call, HttpResult(key=call.key, status=status, body=body, error="", sent=True, cost_ms=cost_ms)
+
+
+def failed(call: HttpCall, error: str, *, sent: bool, cost_ms: float) -> HttpResult:
+    """Return the result of a call without a complete answer."""
+    return HttpResult(key=call.key, status=0, body=b"", error=error, sent=sent, cost_ms=cost_ms)
+
+
+def _new_handle(max_answer: int) -> pycurl.Curl:
+    curl = pycurl.Curl()
+    curl.setopt(pycurl.POST, 1)
+    curl.setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
+    curl.setopt(pycurl.FOLLOWLOCATION, 0)
+    curl.setopt(pycurl.PROXY, "")
+    curl.setopt(pycurl.NOSIGNAL, 1)
+    curl.setopt(pycurl.TCP_NODELAY, 1)
+    curl.setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1)
+    curl.setopt(pycurl.MAXAGE_CONN, IDLE_CONNECTION_S)
+    curl.setopt(pycurl.MAXFILESIZE_LARGE, max_answer)
+    curl.setopt(pycurl.CAINFO, requests.utils.DEFAULT_CA_BUNDLE_PATH)
+    return curl
