@@ -39,6 +39,6 @@ $(READY): $(SOURCES)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "xwheel needs Python 3.11 or newer")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	XWHEEL_REQUIRE_EXTENSIONS=$(if $(shell command -v c++),1,0) $(BIN)/python -m pip install --quiet --editable '.[dev]' \
+	PYTHONWARNINGS=ignore XWHEEL_REQUIRE_EXTENSIONS=$(if $(shell command -v c++),1,0) $(BIN)/python -m pip install --quiet --editable '.[dev]' \
 		$(foreach plugin,$(wildcard plugins/*/pyproject.toml),--editable ./$(dir $(plugin)))
 	touch $(READY)

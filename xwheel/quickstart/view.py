@@ -22,15 +22,24 @@ COLOURS: Final = {
 
 @dataclass(slots=True)
 class Board:
-    """What the table shows: the jobs, and the latest run of each that was sent."""
+    """What the table shows: the jobs, the latest run of each that was sent, and when its next one is due."""
 
     jobs: dict[int, Mapping[str, Any]] = field(default_factory=dict)
     last: dict[int, Mapping[str, Any]] = field(default_factory=dict)
+    upcoming: dict[int, int] = field(default_factory=dict)
 
     def update(self, jobs: Iterable[Mapping[str, Any]], runs: Iterable[Mapping[str, Any]]) -> None:
         """Take a page of jobs and a page of runs."""
         self.jobs.update((job["id"], job) for job in jobs)
+        # what is planned already lies before the job's cursor, which is the next due time not yet planned
+        self.upcoming = {
+            job_id: job["next_fire_ms"] for job_id, job in self.jobs.items() if job["next_fire_ms"]
+        }
         for run in runs:
+            if run["state"] == "planned":
+                self.upcoming[run["job_id"]] = min(
+                    run["due_ms"], self.upcoming.get(run["job_id"], run["due_ms"])
+                )
             known = self.last.get(run["job_id"])
             if run["dispatched_ms"] is None:
                 continue
@@ -52,7 +61,7 @@ class Board:
             run = self.last.get(job["id"])
             table.add_row(
                 str(job["name"]),
-                _in(job["next_fire_ms"], now_ms),
+                _in(self.upcoming.get(job["id"]), now_ms),
                 _clock(run["dispatched_ms"]) if run else "",
                 f"{run['accepted_ms'] - run['due_ms']} ms" if run and run["accepted_ms"] else "",
                 _result(run),
