@@ -59,7 +59,7 @@ NOT_STARTED: Final = Ending(
     state=RunState.FAILED,
     code=FAIL,
     reason="not_started",
-    message="the executor was stopped before it started this run; it was not run",
+    message="the executor did not start this run",
 )
 
 

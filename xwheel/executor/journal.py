@@ -140,6 +140,10 @@ class Journal:
         now_ms = self._clock.now_ms()
         self._wait(lambda db: acknowledge(db, items, now_ms))
 
+    def revive(self, key: RunKey, done: Callable[[], None]) -> None:
+        """Write that a finished run's outcome is to be delivered once more, then call ``done``."""
+        self._put(lambda db: revive(db, key), lambda *_: done())
+
     def settle(self, timeout_s: float) -> None:
         """Wait until everything that was handed in before is on disk, but no longer than this."""
         self._wait(lambda _db: None, timeout_s)

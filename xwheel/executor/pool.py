@@ -7,8 +7,10 @@ import itertools
 import logging
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable
-from typing import Final
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final, ParamSpec, TypeVar
 
 from xwheel.clock import Clock
 
@@ -17,6 +19,8 @@ logger = logging.getLogger(__name__)
 IDLE_S: Final = 30.0
 
 Task = Callable[[], None]
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class ThreadPool:
@@ -44,7 +48,11 @@ class ThreadPool:
         return len(self._threads)
 
     def submit(self, task: Task) -> None:
-        """Run a task soon."""
+        """Run a task soon.
+
+        Raises:
+            RuntimeError: The system has no thread left; the task will not be run.
+        """
         with self._lock:
             if self._idle:
                 self._idle -= 1
@@ -52,8 +60,8 @@ class ThreadPool:
                 thread = threading.Thread(
                     target=self._work, name=f"xwheel-{self._name}-{next(self._numbers)}", daemon=True
                 )
-                self._threads.add(thread)
                 thread.start()
+                self._threads.add(thread)
         self._tasks.put(task)
 
     def close(self) -> None:
@@ -88,6 +96,56 @@ class ThreadPool:
             return True
 
 
+class DaemonExecutor(ThreadPoolExecutor):
+    """The event loop's helper threads; one that is blocked does not keep the interpreter from ending.
+
+    It is a :class:`~concurrent.futures.ThreadPoolExecutor` because asyncio insists on one; none of its threads is used.
+
+    Args:
+        name: Threads are called ``xwheel-<name>-<number>``.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._pool = ThreadPool(name)
+        self._places = self._max_workers
+        self._waiting: deque[Task] = deque()
+        self._guard = threading.Lock()
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Call a function on a helper thread."""
+        future: Future[T] = Future()
+
+        def run() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                future.set_result(fn(*args, **kwargs))
+            except BaseException as error:
+                future.set_exception(error)
+
+        with self._guard:
+            self._waiting.append(run)
+            if self._places:
+                self._pool.submit(self._work)
+                self._places -= 1
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Let idle threads end; waits for nobody."""
+        del wait, cancel_futures
+        self._pool.close()
+
+    def _work(self) -> None:
+        while True:
+            with self._guard:
+                if not self._waiting:
+                    self._places += 1
+                    return
+                run = self._waiting.popleft()
+            run()
+
+
 class Timers:
     """Calls functions at a monotonic time, on one thread that exists only while something waits.
 
@@ -103,13 +161,21 @@ class Timers:
         self._running = False
 
     def after(self, delay_ms: int, task: Task) -> int:
-        """Call a function later; return a number for :meth:`drop`."""
+        """Call a function later; return a number for :meth:`drop`.
+
+        Raises:
+            RuntimeError: The system has no thread left.
+        """
         with self._condition:
             number = next(self._numbers)
             heapq.heappush(self._heap, (self._clock.monotonic_ms() + delay_ms, number, task))
             if not self._running:
+                try:
+                    threading.Thread(target=self._run, name="xwheel-timers", daemon=True).start()
+                except RuntimeError:
+                    self._heap.clear()  # it was alone
+                    raise
                 self._running = True
-                threading.Thread(target=self._run, name="xwheel-timers", daemon=True).start()
             elif self._heap[0][1] == number:
                 self._condition.notify()
             return number

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import logging
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, cast
 
 from xwheel.clock import Clock
-from xwheel.errors import ExecutorError, JobKilledError, JobTimeoutError
+from xwheel.errors import JobKilledError, JobTimeoutError
 from xwheel.executor.context import CURRENT, JobContext
-from xwheel.executor.execution import Execution, describe_error
-from xwheel.executor.handlers import Handler, HandlerKind
+from xwheel.executor.execution import Execution
+from xwheel.executor.handlers import HandlerKind
+from xwheel.executor.lifecycles import DESTROY_S, Lifecycles
+from xwheel.executor.pool import DaemonExecutor
 from xwheel.wire.messages import CallbackItem
 
 logger = logging.getLogger(__name__)
@@ -22,57 +23,6 @@ logger = logging.getLogger(__name__)
 STOP_S: Final = 5.0
 
 Ended = Callable[[Execution, CallbackItem], None]
-
-
-class Lifecycles:
-    """Calls ``init`` before a handler's first run and ``destroy`` at the end.
-
-    Thread-safety: ``prepare`` may be called by any thread; one thread initialises, the others wait for it.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._ready: dict[str, Handler] = {}
-
-    def prepare(self, handler: Handler) -> None:
-        """Initialise the handler if that has not happened yet.
-
-        Raises:
-            ExecutorError: ``init`` failed; the next run tries again.
-        """
-        if handler.init is None or handler.name in self._ready:
-            return
-        with self._lock:
-            if handler.name in self._ready:
-                return
-            try:
-                _call_hook(handler.init)
-            except BaseException as error:
-                raise ExecutorError(
-                    f"init of handler {handler.name} failed: {describe_error(error)}"
-                ) from error
-            self._ready[handler.name] = handler
-
-    def close(self) -> None:
-        """Call ``destroy`` of every handler that was initialised or has no ``init``."""
-        for handler in self._ready.values():
-            if handler.destroy is None:
-                continue
-            try:
-                _call_hook(handler.destroy)
-            except BaseException:
-                logger.exception("destroy of handler %s failed", handler.name)
-
-    def note(self, handler: Handler) -> None:
-        """Remember that a handler without ``init`` ran, so that its ``destroy`` is due."""
-        if handler.init is None and handler.destroy is not None:
-            self._ready.setdefault(handler.name, handler)
-
-
-def _call_hook(hook: Callable[[], object]) -> None:
-    value = hook()
-    if inspect.iscoroutine(value):
-        asyncio.run(cast(Coroutine[Any, Any, object], value))
 
 
 def run_in_thread(
@@ -86,7 +36,8 @@ def run_in_thread(
         try:
             execution.arm()
             lifecycles.prepare(execution.handler)
-            lifecycles.note(execution.handler)
+            if execution.ending is not None:  # meanwhile; the handler has nothing to tidy up yet
+                raise execution.ending.error
             function = execution.handler.function
             value = function(context) if execution.handler.takes_context else function()
         finally:
@@ -143,16 +94,21 @@ class AsyncRunner:
         if loop is None or thread is None:
             return
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(STOP_S)
+        thread.join(STOP_S + DESTROY_S)
 
     def _get_loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(
-                    target=_run_loop, args=(self._loop,), name="xwheel-async", daemon=True
+                loop = asyncio.new_event_loop()
+                thread = threading.Thread(
+                    target=_run_loop, args=(loop, self._lifecycles), name="xwheel-async", daemon=True
                 )
-                self._thread.start()
+                try:
+                    thread.start()
+                except BaseException:
+                    loop.close()
+                    raise
+                self._loop, self._thread = loop, thread
             return self._loop
 
     def _spawn(self, execution: Execution, context: JobContext, ended: Ended) -> None:
@@ -169,10 +125,7 @@ class AsyncRunner:
             execution.task = asyncio.current_task()
             if execution.ending is not None:
                 raise asyncio.CancelledError
-            if execution.handler.init is not None:
-                loop = asyncio.get_running_loop()
-                await loop.run_in_executor(None, self._lifecycles.prepare, execution.handler)
-            self._lifecycles.note(execution.handler)
+            await self._lifecycles.prepare_async(execution.handler)
             function = cast(Callable[..., Coroutine[Any, Any, object]], execution.handler.function)
             value = await (function(context) if execution.handler.takes_context else function())
         except BaseException as error:
@@ -188,8 +141,10 @@ def _cancel_task(execution: Execution) -> None:
         execution.task.cancel()
 
 
-def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+def _run_loop(loop: asyncio.AbstractEventLoop, lifecycles: Lifecycles) -> None:
     asyncio.set_event_loop(loop)
+    # asyncio's own would keep the interpreter from ending as long as one of its threads is busy
+    loop.set_default_executor(DaemonExecutor("async-helper"))
     try:
         loop.run_forever()
         left = asyncio.all_tasks(loop)
@@ -197,6 +152,7 @@ def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
             task.cancel()
         if left:
             loop.run_until_complete(asyncio.wait(left, timeout=STOP_S))
+        loop.run_until_complete(lifecycles.close_async())
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.run_until_complete(loop.shutdown_default_executor())
     finally:

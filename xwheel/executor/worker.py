@@ -23,15 +23,17 @@ from xwheel.executor.execution import (
     Ending,
     Execution,
     Stage,
+    describe_error,
     timed_out,
 )
 from xwheel.executor.handlers import Handler, HandlerKind
 from xwheel.executor.journal import Journal, Verdict
 from xwheel.executor.lanes import Lanes, Limits, Next
+from xwheel.executor.lifecycles import Lifecycles
 from xwheel.executor.pool import ThreadPool, Timers
 from xwheel.executor.process import run_in_process
 from xwheel.executor.run_log import RunLogs
-from xwheel.executor.runners import AsyncRunner, Lifecycles, run_in_thread
+from xwheel.executor.runners import AsyncRunner, run_in_thread
 from xwheel.wire.messages import CallbackItem, ExecutionState, RunKey, TriggerRequest
 
 logger = logging.getLogger(__name__)
@@ -88,10 +90,13 @@ class Workers:
         """
         answers: list[XwheelError | None] = [None] * len(runs)
         fresh: list[tuple[int, Execution]] = []
+        repeated: list[int] = []
         for index, (request, handler) in enumerate(runs):
             found = self.lanes.admit(request, handler)
             if isinstance(found, Execution):
                 fresh.append((index, found))
+            elif found is None:
+                repeated.append(index)
             else:
                 answers[index] = found
         written = threading.Event()
@@ -102,12 +107,15 @@ class Workers:
                 answers[index] = problem
             written.set()
 
-        if fresh:
+        if fresh or repeated:
+            # a repeated run may still be on its way to the disk; what is written after it waits for it too
             self._journal.accept([execution.key for _, execution in fresh], done)
             if not written.wait(JOURNAL_WAIT_S):
                 raise JournalError(
                     "the executor's journal does not answer; what became of the run is unknown"
                 )
+        for index in repeated:
+            answers[index] = self._unless_lost(runs[index][0])
         return [self._unless_known(answer, runs[index][0]) for index, answer in enumerate(answers)]
 
     def kill(self, job_id: int, run_id: int = 0) -> bool:
@@ -147,16 +155,29 @@ class Workers:
             if execution.ending is not None:  # killed before it was on disk
                 self._finish(execution, execution.ended(execution.ending, self._clock.now_ms()))
         self._start({execution.key.job_id for execution in executions})
+        if not all(verdict.new for verdict in verdicts):
+            self._on_outcome()  # the journal lets known outcomes be delivered once more
         return problems
 
     def _unless_known(self, answer: XwheelError | None, request: TriggerRequest) -> XwheelError | None:
         """Drop a refusal if the journal knows the run: it was accepted before, whatever would refuse it now."""
         if not isinstance(answer, JobBlockedError):
             return answer
-        key = RunKey(request.run_id, request.job_id, request.created_ms)
+        key = _key_of(request)
         found = self._journal.lookup([key])[0]
-        never = found.outcome is not None and found.outcome.reason == NOT_STARTED.reason
-        return answer if found.state is ExecutionState.UNKNOWN or never else None
+        if found.state is ExecutionState.UNKNOWN:
+            return answer
+        if found.outcome is not None:
+            self._journal.revive(key, self._on_outcome)
+            if found.outcome.reason == NOT_STARTED.reason:
+                return answer
+        return None
+
+    def _unless_lost(self, request: TriggerRequest) -> XwheelError | None:
+        """Say yes to a run that was here already, unless the disk did not take it."""
+        if self._journal.lookup([_key_of(request)])[0].state is not ExecutionState.UNKNOWN:
+            return None
+        return JournalError(f"the executor's journal did not take run {request.run_id}")
 
     # -- starting -------------------------------------------------------------------------------------------
 
@@ -178,16 +199,29 @@ class Workers:
     def _launch(self, executions: Sequence[Execution]) -> None:
         """Call the handlers; their start is on disk. Runs on the journal's thread."""
         for execution in executions:
-            self._pool.submit(partial(self._work, execution))
+            try:
+                self._pool.submit(partial(self._work, execution))
+            except RuntimeError as error:  # no thread left in the system
+                why = f": {describe_error(error)}"
+                self._finish(execution, execution.ended(NOT_STARTED, self._clock.now_ms(), why))
 
     def _work(self, execution: Execution) -> None:
         """Run one execution on a thread of the pool."""
+        try:
+            outcome = self._run(execution)
+        except BaseException as error:  # a mistake of ours must not keep the job's queue shut
+            logger.exception("run %d of job %d", execution.key.run_id, execution.key.job_id)
+            outcome = execution.failed(error, self._clock.now_ms())
+        if outcome is not None:
+            self._finish(execution, outcome)
+
+    def _run(self, execution: Execution) -> CallbackItem | None:
+        """Call the handler; return its outcome, or None if the event loop will tell it."""
         log = self._logs.open(execution.key.run_id, execution.key.created_ms)
         context = execution.begin(log, self._clock.now_ms())
         ending = self.lanes.begin(execution)
         if ending is not None:
-            self._finish(execution, execution.ended(ending, self._clock.now_ms()))
-            return
+            return execution.ended(ending, self._clock.now_ms())
         if execution.request.timeout_s:
             limit = timed_out(min(execution.request.timeout_s, MAX_TIMEOUT_S))
             delay_ms = min(execution.request.timeout_s, MAX_TIMEOUT_S) * 1000
@@ -195,16 +229,10 @@ class Workers:
         kind = execution.handler.kind
         if kind is HandlerKind.ASYNC:
             self._async.start(execution, context, self._finish)
-            return
-        try:
-            if kind is HandlerKind.PROCESS:
-                outcome = run_in_process(execution, context, self._clock)
-            else:
-                outcome = run_in_thread(execution, context, self._lifecycles, self._clock)
-        except BaseException as error:  # a mistake of ours must not keep the job's queue shut
-            logger.exception("run %d of job %d", execution.key.run_id, execution.key.job_id)
-            outcome = execution.failed(error, self._clock.now_ms())
-        self._finish(execution, outcome)
+            return None
+        if kind is HandlerKind.PROCESS:
+            return run_in_process(execution, context, self._clock)
+        return run_in_thread(execution, context, self._lifecycles, self._clock)
 
     # -- ending ---------------------------------------------------------------------------------------------
 
@@ -274,3 +302,7 @@ def _known_problem(verdict: Verdict, key: RunKey) -> ExecutorError | None:
     return ExecutorError(
         f"run {key.run_id} was accepted before a restart and not started; it will not be run"
     )
+
+
+def _key_of(request: TriggerRequest) -> RunKey:
+    return RunKey(request.run_id, request.job_id, request.created_ms)
