@@ -6,11 +6,13 @@ what really ran, whatever the executor says.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -71,6 +73,44 @@ def leaves_child(ctx: JobContext) -> str:
     return str(child.pid)
 
 
+DAEMON = """
+import os, signal, sys, time
+if os.fork() == 0:
+    os.setsid()
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if os.fork() == 0:
+        with open(sys.argv[1] + ".new", "w") as file:
+            file.write(str(os.getpid()))
+        os.rename(sys.argv[1] + ".new", sys.argv[1])
+        time.sleep(300)
+os._exit(0)
+"""
+
+
+@job("daemonizes", process=True)
+def daemonizes(ctx: JobContext) -> str:
+    """Start a daemon that left group and session and ignores TERM; then end as the parameter says."""
+    path, how = ctx.param.split()
+    subprocess.run([sys.executable, "-c", DAEMON, path], check=True)
+    while not Path(path).exists():
+        time.sleep(0.01)
+    if how == "exits":
+        os._exit(3)
+    if how == "crashes":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if how == "stays":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        time.sleep(300)
+    return "done"
+
+
+@job("blocks-helper")
+async def blocks_helper(ctx: JobContext) -> None:
+    """Block a helper thread of the event loop for ever."""
+    note("start", ctx.run_id)
+    await asyncio.to_thread(threading.Event().wait)
+
+
 @job("exits", process=True)
 def exits(ctx: JobContext) -> None:
     os._exit(int(ctx.param))
@@ -81,7 +121,7 @@ def raises(ctx: JobContext) -> None:
     raise ValueError(ctx.param)
 
 
-HANDLERS = [quick, slow, in_process, stubborn, leaves_child, exits, raises]
+HANDLERS = [quick, slow, in_process, stubborn, leaves_child, daemonizes, blocks_helper, exits, raises]
 
 
 def main() -> None:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
+import io
 import logging
 import os
 import signal
 import sys
-import threading
 import traceback
 from collections.abc import Callable
 from types import FrameType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -22,8 +23,12 @@ from xwheel.executor.context import CURRENT, JobContext
 from xwheel.executor.execution import describe_error, message_of
 from xwheel.executor.handlers import MARK, Handler
 from xwheel.executor.process import MAX_REPORT, Order, Report
+from xwheel.executor.supervisor import divide
 from xwheel.wire.contract import FAIL, MAX_MESSAGE, OK
 from xwheel.wire.fields import cut
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 MAIN: Final = "__xwheel_main__"
 """Name under which the parent's main file is loaded, so that its ``__main__`` part does not run again."""
@@ -65,9 +70,9 @@ def main(raw: dict[str, Any]) -> None:
     """Do what the parent ordered, report, and end this process."""
     order = msgspec.convert(raw, Order)
     os.set_inheritable(order.report, False)
-    _watch_parent()
+    divide(_take_control())
     output = _Output()
-    sys.stdout.reconfigure(line_buffering=True, errors="replace")  # type: ignore[union-attr]
+    _open_output()
     logging.basicConfig(level=logging.INFO, handlers=[_LogHandler(output)])
     context = JobContext(order.request, output, order.started_ms)
     CURRENT.set(context)
@@ -134,16 +139,27 @@ def _obey_terminate(context: JobContext) -> None:
     signal.signal(signal.SIGTERM, handler)
 
 
-def _watch_parent() -> None:
-    """Kill this process group once the parent is gone: its end of our standard input closes with it."""
-    pipe = os.dup(0)
+def _take_control() -> int:
+    """Keep the pipe from the executor for ourselves; the handler's standard input is empty."""
+    control = os.dup(0)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
+    return control
 
-    def watch() -> None:
-        while os.read(pipe, 4096):
-            pass
-        os.killpg(0, signal.SIGKILL)
 
-    threading.Thread(target=watch, name="xwheel-parent-watch", daemon=True).start()
+class _LossyFile(io.FileIO):
+    """Standard output whose lines are lost when the disk is full, as they are for handlers on threads."""
+
+    def write(self, data: Buffer, /) -> int:
+        """Write what finds room; never fails."""
+        with contextlib.suppress(OSError):
+            return super().write(data) or 0
+        return len(memoryview(data).cast("B"))
+
+
+def _open_output() -> None:
+    for name, descriptor in (("stdout", 1), ("stderr", 2)):
+        raw = io.BufferedWriter(_LossyFile(descriptor, "wb", closefd=False))
+        stream = io.TextIOWrapper(raw, encoding="utf-8", errors="replace", line_buffering=True)
+        setattr(sys, name, stream)

@@ -1,7 +1,8 @@
-"""Runs a handler in a process of its own, in a process group that ends with it.
+"""Runs a handler in a process of its own; whatever it started ends with it.
 
-The child gets its work as one JSON line on standard input and keeps that pipe open: when the executor dies, even by
-``kill -9``, the pipe ends and the child kills its group. Standard output and error are the run's log file.
+The child gets its work as one JSON line on standard input and divides: one process calls the handler, the other one
+supervises it (:mod:`xwheel.executor.supervisor`) and keeps that pipe. A byte in the pipe, or its end when the executor
+dies, even by ``kill -9``, makes it kill everything. Standard output and error are the run's log file.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ logger = logging.getLogger(__name__)
 
 MAX_REPORT: Final = 64 * 1024
 """What fits a pipe, so that the child can write its report before anybody reads."""
+
+LAST_ROUND: Final = 5
+"""Rounds of a kill after which the supervisor is not trusted any more and its group is killed from here."""
 
 BOOT: Final = (
     "import sys, json; order = json.loads(sys.stdin.buffer.readline()); sys.path[:] = order['path'];"
@@ -62,7 +66,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 def run_in_process(execution: Execution, context: JobContext, clock: Clock) -> CallbackItem:
     """Run a process handler, wait for its end and return its outcome.
 
-    Whatever the handler left in its process group is killed.
+    Whatever the handler left running is killed.
     """
     assert execution.log is not None  # noqa: S101 -- made together with the context
     read_end, write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -118,26 +122,37 @@ def _spawn(execution: Execution, context: JobContext, write_end: int) -> subproc
 
 
 def _wait(execution: Execution, child: subprocess.Popen[bytes]) -> int:
-    """Wait until the leader ends, kill what is left of its group, and return the leader's wait status."""
+    """Wait until the supervisor ends, kill what is left of its group, and return its wait status: the handler's."""
+    push = _pusher(child)
     with execution.lock:
-        execution.force = _killer(child.pid)
+        execution.force = push
         ending = execution.ending
     if ending is not None:  # the kill came before there was somebody to signal
-        execution.force(signal.SIGTERM)
+        push(0)
     # the zombie keeps its number, so the group cannot be somebody else's while we signal it
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     with execution.lock:
         execution.force = None
-        _killer(child.pid)(signal.SIGKILL)
+        _signal_group(child.pid, signal.SIGKILL)  # only a killed supervisor leaves something here
     return child.wait()
 
 
-def _killer(group: int) -> Callable[[int], None]:
-    def kill(number: int) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(group, number)
+def _pusher(child: subprocess.Popen[bytes]) -> Callable[[int], None]:
+    def push(round_number: int) -> None:
+        if round_number == 0:
+            _signal_group(child.pid, signal.SIGTERM)
+        elif round_number < LAST_ROUND and child.stdin is not None:
+            with contextlib.suppress(OSError):
+                os.write(child.stdin.fileno(), b"k")
+        else:
+            _signal_group(child.pid, signal.SIGKILL)
 
-    return kill
+    return push
+
+
+def _signal_group(group: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
 
 
 def _read_report(read_end: int) -> Report | None:

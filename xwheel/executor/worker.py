@@ -8,7 +8,6 @@ waits in between and many runs share each write.
 from __future__ import annotations
 
 import logging
-import signal
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -256,7 +255,7 @@ class Workers:
         elif kind is HandlerKind.PROCESS:
             with execution.lock:
                 if execution.force is not None:
-                    execution.force(signal.SIGTERM if round_number == 0 else signal.SIGKILL)
+                    execution.force(round_number)
         elif round_number > 0:
             execution.inject(ending.error)
         if round_number == ABANDON_ROUND and kind is not HandlerKind.PROCESS:
