@@ -43,6 +43,24 @@ def slow(ctx: JobContext) -> str:
     return "ok"
 
 
+@job("waits")
+def waits(ctx: JobContext) -> str:
+    """Wait for the file ``go``."""
+    note("start", ctx.run_id)
+    while not (Path(str(FOLDER)) / "go").exists():
+        time.sleep(0.01)
+    return "ok"
+
+
+@job("prints", process=True)
+def prints(ctx: JobContext) -> str:
+    """Wait for the file ``go``, then print more than the disk holds."""
+    waits(ctx)
+    for _ in range(100):
+        print("x" * 100_000)
+    return "printed"
+
+
 @job("process", process=True)
 def in_process(ctx: JobContext) -> str:
     note("start", ctx.run_id)
@@ -121,7 +139,19 @@ def raises(ctx: JobContext) -> None:
     raise ValueError(ctx.param)
 
 
-HANDLERS = [quick, slow, in_process, stubborn, leaves_child, daemonizes, blocks_helper, exits, raises]
+HANDLERS = [
+    quick,
+    slow,
+    waits,
+    prints,
+    in_process,
+    stubborn,
+    leaves_child,
+    daemonizes,
+    blocks_helper,
+    exits,
+    raises,
+]
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.admins import APP_NAME, TOKEN, FakeAdmin
+from tests.support.small_disk import unshare
 from xwheel.builtin.glue_bean import BeanGlue
 from xwheel.executor import Executor
 
@@ -47,19 +48,28 @@ def executor_of(
 
 
 class ExecutorProcess:
-    """An executor in a process of its own; see :mod:`tests.support.executor_app`."""
+    """An executor in a process of its own; see :mod:`tests.support.executor_app`.
 
-    def __init__(self, admin: FakeAdmin, data_dir: Path, **settings: Any) -> None:
+    Args:
+        disk_mb: Give its data directory a disk of its own, of so many megabytes.
+        settings: Settings of the executor.
+    """
+
+    def __init__(self, admin: FakeAdmin, data_dir: Path, *, disk_mb: int = 0, **settings: Any) -> None:
         self.data_dir = data_dir
         self._admin = admin
         data_dir.mkdir(parents=True, exist_ok=True)
+        # what handlers write must have room even when the small disk has none
+        self.notes = data_dir.with_name(data_dir.name + ".notes") if disk_mb else data_dir
+        self.notes.mkdir(exist_ok=True)
         known = len(admin.registered)
         options = [f"{name}={value}" for name, value in settings.items()]
-        self.log = (data_dir / "process.log").open("ab")
+        self.log = (self.notes / "process.log").open("ab")
+        command = [sys.executable, "-m", "tests.support.executor_app", admin.url, str(data_dir), *options]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.executor_app", admin.url, str(data_dir), *options],
+            unshare(str(data_dir), disk_mb, command) if disk_mb else command,
             cwd=ROOT,
-            env={**os.environ, "EXECUTOR_APP_FOLDER": str(data_dir)},
+            env={**os.environ, "EXECUTOR_APP_FOLDER": str(self.notes)},
             stdin=subprocess.DEVNULL,
             stdout=self.log,
             stderr=self.log,
@@ -67,6 +77,11 @@ class ExecutorProcess:
         beat = admin.wait_for(lambda: admin.registered[known:])[0]
         self.address: str = beat["registryValue"]
         self.instance: str = beat["xwheel"]["instance"]
+
+    @property
+    def disk(self) -> Path:
+        """The data directory as the process sees it, on its small disk."""
+        return Path(f"/proc/{self.process.pid}/root{self.data_dir}")
 
     def kill(self) -> None:
         """End it as a power cut would."""
@@ -83,7 +98,7 @@ class ExecutorProcess:
 
     def executed(self, word: str = "start") -> list[int]:
         """Return the ids of runs whose handler wrote this word."""
-        path = self.data_dir / "executed"
+        path = self.notes / "executed"
         lines = path.read_text().split("\n") if path.exists() else []
         return [int(line.split()[1]) for line in lines if line.startswith(word)]
 

@@ -271,7 +271,8 @@ class Journal:
         if now_ms < self._next_try_ms:
             return False
         self._next_try_ms = now_ms + int(RETRY_S * 1000)
-        if not self._keep_reserve():
+        # twice the reserve, or the room that giving it up made would be taken for a recovery
+        if not self._keep_reserve(2 * RESERVE_BYTES):
             return False
         logger.warning("the journal in %s accepts runs again", self._directory)
         self._full = ""
@@ -281,11 +282,12 @@ class Journal:
     def _reserve_path(self) -> Path:
         return self._directory / "journal.reserve"
 
-    def _keep_reserve(self) -> bool:
-        """Occupy the reserve; tell whether there is room for it."""
+    def _keep_reserve(self, room: int = RESERVE_BYTES) -> bool:
+        """Occupy the reserve; tell whether there is so much room."""
         try:
             with self._reserve_path.open("ab") as file:
-                os.posix_fallocate(file.fileno(), 0, RESERVE_BYTES)
+                os.posix_fallocate(file.fileno(), 0, room)
+                file.truncate(RESERVE_BYTES)
         except OSError as error:
             self._full = self._full or f"no room on the disk ({error.strerror})"
             with contextlib.suppress(OSError):
