@@ -21,17 +21,26 @@ from xwheel.executor import JobContext, job
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
-def test_gunicorn_with_four_workers_and_preload(tmp_path: Path) -> None:
-    with FakeAdmin() as admin, (tmp_path / "gunicorn.log").open("wb") as log:
+GUNICORN = [
+    sys.executable, "-m", "gunicorn",
+    "-c", "tests/support/gunicorn_conf.py",
+    "tests.support.web_app:application",
+]  # fmt: skip
+UWSGI = [
+    str(Path(sys.executable).with_name("uwsgi")),
+    "--http-socket", "127.0.0.1:0",
+    "--master", "--processes", "4", "--enable-threads", "--die-on-term", "--need-app",
+    "--virtualenv", sys.prefix,
+    "--module", "tests.support.uwsgi_app:application",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", [GUNICORN, UWSGI], ids=["gunicorn", "uwsgi"])
+def test_four_workers_forked_after_loading(command: list[str], tmp_path: Path) -> None:
+    """One of them serves; it is killed in the middle of a run, and another one takes over."""
+    with FakeAdmin() as admin, (tmp_path / "server.log").open("wb") as log:
         server = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "gunicorn",
-                "-c",
-                "tests/support/gunicorn_conf.py",
-                "tests.support.web_app:application",
-            ],
+            command,
             cwd=ROOT,
             env={
                 **os.environ,
@@ -49,7 +58,11 @@ def test_gunicorn_with_four_workers_and_preload(tmp_path: Path) -> None:
             threading.Event().wait(1.5)  # the others had their chance
             assert {beat["xwheel"]["boot"] for beat in admin.registered} == {first["xwheel"]["boot"]}
             admin.run(first["registryValue"], "slow", 2)
-            os.kill(lock_holder(tmp_path), signal.SIGKILL)
+            executed = tmp_path / "executed"
+            wait_until(lambda: "start 2" in executed.read_text())
+            serving = lock_holder(tmp_path)
+            assert serving != server.pid
+            os.kill(serving, signal.SIGKILL)
             second = admin.wait_for(
                 lambda: [
                     beat for beat in admin.registered if beat["xwheel"]["boot"] != first["xwheel"]["boot"]
@@ -61,7 +74,8 @@ def test_gunicorn_with_four_workers_and_preload(tmp_path: Path) -> None:
             assert admin.outcome(3)["handleCode"] == 200
         finally:
             server.terminate()
-            assert server.wait(30) == 0
+            status = server.wait(30)
+        assert status == 0
         assert admin.removed[-1]["registryValue"] == second["registryValue"]
 
 
