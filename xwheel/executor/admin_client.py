@@ -114,17 +114,15 @@ class Beats:
         self._beat_ms = beat_ms
         self._acknowledged_ms = clock.monotonic_ms()
         self._failing = False
-        self._gone = False
-        self._turn = threading.Lock()
+        self._gone = threading.Event()
         self.registered = threading.Event()
 
     def step(self, _now_ms: int) -> int:
         """Send one beat; return the time until the next, in milliseconds."""
+        if self._gone.is_set():
+            return self._beat_ms
         try:
-            with self._turn:  # the farewell waits for it: a beat that arrives later would register us again
-                if self._gone:
-                    return self._beat_ms
-                answer = self._client.register(self._request())
+            answer = self._client.register(self._request())
         except WireError as error:
             if not self._failing:
                 logger.warning("the executor is not registered: %s", error)
@@ -140,10 +138,9 @@ class Beats:
 
     def leave(self) -> None:
         """Send the farewell and no beat after it."""
+        self._gone.set()
         try:
-            with self._turn:
-                self._gone = True
-                self._client.deregister(self._request())
+            self._client.deregister(self._request())
         except WireError as error:
             logger.warning("the farewell did not arrive: %s", error)
 
