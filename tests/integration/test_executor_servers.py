@@ -72,6 +72,8 @@ def test_four_workers_forked_after_loading(command: list[str], tmp_path: Path) -
             assert admin.outcome(2)["xwheel"]["reason"] == "interrupted"
             admin.run(second["registryValue"], "quick", 3)
             assert admin.outcome(3)["handleCode"] == 200
+            admin.run(second["registryValue"], "process", 4)
+            assert admin.outcome(4)["handleMsg"].startswith("pid ")
         finally:
             server.terminate()
             status = server.wait(30)

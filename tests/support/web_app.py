@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from tests.support.admins import APP_NAME, TOKEN
-from tests.support.executor_app import quick, slow
+from tests.support.executor_app import in_process, quick, slow
 from xwheel.builtin.glue_bean import BeanGlue
 from xwheel.executor import Executor
 
 executor = Executor(
-    handlers=[quick, slow],
+    handlers=[quick, slow, in_process],
     glue_types={"BEAN": BeanGlue()},
     app_name=APP_NAME,
     admin_addresses=[os.environ["WEB_APP_ADMIN"]],

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -104,7 +105,7 @@ def _spawn(execution: Execution, context: JobContext, write_end: int) -> subproc
     )
     output = log.fileno()
     child = subprocess.Popen(  # noqa: S603 -- our own interpreter and a constant program
-        [sys.executable, "-c", BOOT],
+        [_interpreter(), "-c", BOOT],
         stdin=subprocess.PIPE,
         stdout=output,
         stderr=output,
@@ -119,6 +120,18 @@ def _spawn(execution: Execution, context: JobContext, write_end: int) -> subproc
     except BrokenPipeError:
         pass  # it died already; its exit status tells
     return child
+
+
+def _interpreter() -> str:
+    """Return the path of a Python that runs our code; inside uWSGI ``sys.executable`` is uWSGI itself."""
+    for path in (
+        Path(sys.executable),
+        Path(sys.prefix, "bin", "python3"),
+        Path(sys.base_prefix, "bin", "python3"),
+    ):
+        if path.name.startswith("python") and os.access(path, os.X_OK):
+            return str(path)
+    return sys.executable
 
 
 def _wait(execution: Execution, child: subprocess.Popen[bytes]) -> int:
