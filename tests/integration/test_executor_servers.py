@@ -138,10 +138,19 @@ def test_trace_context_is_passed_on(tmp_path: Path) -> None:
 HOLD = multiprocessing.get_context("fork")
 
 
+def hold(started: int) -> None:
+    os.write(started, b"!")  # what runs after a fork has run by now, however busy the machine is
+    signal.pause()
+
+
 @job("forks")
 def forks(ctx: JobContext) -> int:
-    child = HOLD.Process(target=signal.pause, daemon=False)
+    reader, writer = os.pipe()
+    child = HOLD.Process(target=hold, args=(writer,), daemon=False)
     child.start()
+    assert os.read(reader, 1) == b"!"
+    os.close(reader)
+    os.close(writer)
     assert child.pid is not None
     return child.pid
 
