@@ -89,7 +89,9 @@ class AdminClient:
                 continue
             if answer.ok:
                 return answer
-            problem = CallRefusedError(f"{address} answers {answer.code}: {answer.message}")
+            # some say which token they did not like
+            said = answer.message.replace(self._token, "…")
+            problem = CallRefusedError(f"{address} answers {answer.code}: {said}")
         raise problem or WireError("no scheduler address is configured")
 
 
@@ -114,15 +116,17 @@ class Beats:
         self._beat_ms = beat_ms
         self._acknowledged_ms = clock.monotonic_ms()
         self._failing = False
-        self._gone = threading.Event()
+        self._gone = False
+        self._turn = threading.Lock()
         self.registered = threading.Event()
 
     def step(self, _now_ms: int) -> int:
         """Send one beat; return the time until the next, in milliseconds."""
-        if self._gone.is_set():
-            return self._beat_ms
         try:
-            answer = self._client.register(self._request())
+            with self._turn:  # the farewell waits for it: a beat that arrives later would register us again
+                if self._gone:
+                    return self._beat_ms
+                answer = self._client.register(self._request())
         except WireError as error:
             if not self._failing:
                 logger.warning("the executor is not registered: %s", error)
@@ -138,9 +142,10 @@ class Beats:
 
     def leave(self) -> None:
         """Send the farewell and no beat after it."""
-        self._gone.set()
         try:
-            self._client.deregister(self._request())
+            with self._turn:
+                self._gone = True
+                self._client.deregister(self._request())
         except WireError as error:
             logger.warning("the farewell did not arrive: %s", error)
 

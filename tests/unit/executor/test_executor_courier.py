@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -123,11 +124,51 @@ def test_one_poisoned_outcome_waits_alone() -> None:
 
 
 def test_a_scheduler_that_refuses_everything_is_not_flooded() -> None:
-    courier, admin, spool, _ = make(40)
+    courier, admin, spool, clock = make(40)
     admin.poison = set(range(1, 41))
     assert courier.step(0) == 200
-    assert [len(batch) for batch in admin.batches] == [40, 1, 1]
+    assert [len(batch) for batch in admin.batches] == [40, *[1] * 40]
+    while clock.at_ms < Clock.at_ms + 60_000:
+        clock.at_ms += courier.step(0)
     assert len(spool.items) == 40
+    assert len(admin.batches) <= 15 * 41
+    admin.poison = set()
+    start_ms = clock.at_ms
+    while spool.items:
+        clock.at_ms += courier.step(0)
+    assert clock.at_ms - start_ms <= 10_000
+
+
+def test_poisoned_outcomes_do_not_hold_up_later_ones() -> None:
+    """However many are refused for ever and however old they are, the rest gets through."""
+    courier, admin, spool, clock = make(300)
+    admin.xwheel = False
+    admin.poison = set(range(1, 211))
+    for _ in range(40):
+        clock.at_ms += courier.step(0)
+        if clock.at_ms > Clock.at_ms + 30_000:
+            break
+    assert {item.run_id for item in spool.items} == admin.poison
+    admin.poison = {2}
+    for _ in range(200):
+        clock.at_ms += courier.step(0)
+        if len(spool.items) == 1:
+            break
+    assert [item.run_id for item in spool.items] == [2]
+
+
+def test_what_was_delivered_before_the_scheduler_went_down_is_confirmed() -> None:
+    courier, admin, spool, _ = make(5)
+    admin.poison = {1}
+    real = admin.deliver
+
+    def deliver(items: Sequence[CallbackItem]) -> tuple[Response, list[BadItem]]:
+        admin.down = len(admin.batches) >= 4
+        return real(items)
+
+    admin.deliver = deliver  # type: ignore[method-assign]
+    courier.step(0)
+    assert [item.run_id for item in spool.items] == [1, 4, 5]
 
 
 def test_a_refusal_for_good_ends_the_attempts(caplog: Any) -> None:
@@ -161,3 +202,48 @@ def test_beats_and_what_silence_forbids() -> None:
     admin.xwheel = True
     beats.step(0)
     assert beats.may_start(ours) == ""
+
+
+def test_no_beat_arrives_after_the_farewell() -> None:
+    """A beat is on its way while the executor leaves; the farewell waits for it."""
+    calls: list[str] = []
+    inside, release = threading.Event(), threading.Event()
+
+    class SlowAdmin:
+        def register(self, _request: RegistryRequest) -> Response:
+            inside.set()
+            release.wait(10)
+            calls.append("beat")
+            return Response(code=200, xwheel=True)
+
+        def deregister(self, _request: RegistryRequest) -> None:
+            calls.append("farewell")
+
+    request = RegistryRequest(group="EXECUTOR", app_name="a", address="http://h:1/")
+    beats = Beats(cast(AdminClient, SlowAdmin()), lambda: request, Clock(), beat_ms=30_000)
+    beat = threading.Thread(target=beats.step, args=(0,))
+    beat.start()
+    assert inside.wait(10)
+    leave = threading.Thread(target=beats.leave)
+    leave.start()
+    leave.join(0.05)
+    release.set()
+    beat.join(10)
+    leave.join(10)
+    beats.step(0)
+    assert calls == ["beat", "farewell"]
+
+
+def test_a_scheduler_that_recovers_in_the_middle_of_a_batch_gets_the_rest_at_once() -> None:
+    courier, admin, spool, clock = make(5)
+    real = admin.deliver
+
+    def deliver(items: Sequence[CallbackItem]) -> tuple[Response, list[BadItem]]:
+        admin.poison = {1, 2, 3, 4, 5} if len(admin.batches) < 4 else set()
+        return real(items)
+
+    admin.deliver = deliver  # type: ignore[method-assign]
+    start_ms = clock.at_ms
+    while spool.items:
+        clock.at_ms += courier.step(0)
+    assert clock.at_ms - start_ms <= 1000
