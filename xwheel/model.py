@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+import msgspec
+
 PARTITIONS: Final = 64
 """Fixed share count; a job lives in partition ``id % 64``."""
 
@@ -76,13 +78,48 @@ class BlockStrategy(StrEnum):
     COVER_EARLY = "COVER_EARLY"
 
 
+class BlockScope(StrEnum):
+    """Where the block strategy holds: on each executor, as in XXL-JOB, or once for all executors together."""
+
+    EXECUTOR = "executor"
+    CLUSTER = "cluster"
+
+
+class RetryBackoff(StrEnum):
+    """How the delay before a retry grows from attempt to attempt."""
+
+    FIXED = "fixed"
+    LIST = "list"
+    EXPONENTIAL = "exponential"
+
+
+class DeliveryPolicy(StrEnum):
+    """What a run may cost when nobody knows whether it ran: a second execution, or none at all."""
+
+    AT_LEAST_ONCE = "at_least_once"
+    AT_MOST_ONCE = "at_most_once"
+
+
+class JoinMode(StrEnum):
+    """When a job with several parents runs: after each of them, or once all of one chain succeeded."""
+
+    ANY = "any"
+    ALL = "all"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorGroup:
-    """Executors that share an app name."""
+    """Executors that share an app name.
+
+    Attributes:
+        max_running: How many runs of the group may be dispatching or running at once, on all executors and nodes
+            together; 0 for no limit.
+    """
 
     id: int
     app_name: str
     title: str
+    max_running: int
     created_ms: int
     updated_ms: int
 
@@ -125,7 +162,17 @@ class Job:
         end_ms: No fire after; None for no limit.
         misfire_threshold_ms: How late a due time may be and still fire as itself.
         timeout_s: Run time limit in seconds, 0 for none.
+        block_scope: Whether the block strategy is the executor's or holds for the whole cluster.
         max_retries: How many further attempts a failed run gets.
+        retry_backoff: How the delay grows.
+        retry_delay_ms: Delay before a retry; before the first one if the backoff is exponential.
+        retry_delays_ms: Delays of the list backoff, the last one for all further attempts.
+        retry_max_delay_ms: No exponential delay is longer; 0 for a day.
+        retry_jitter_pct: A delay is lengthened by up to this percentage, 0 to 100.
+        delivery: Whether a run that may have run is tried again.
+        recover_lost: A lost run gets one recovery run; only with at-least-once delivery.
+        join_mode: For a child of several parents.
+        retention_days: Finished runs older than this are deleted; 0 for the node's setting.
         wait_for_executor_s: How long a run waits for an executor to appear, 0 to refuse at once.
         jitter_ms: Fires are sent up to so much later than planned, 0 for none.
         calendar_exclude: Calendars in which the job must not fire.
@@ -151,12 +198,21 @@ class Job:
     misfire_threshold_ms: int
     route_strategy: str
     block_strategy: str
+    block_scope: BlockScope
     glue_type: str
     handler: str
     param: str
     timeout_s: int
     max_retries: int
+    retry_backoff: RetryBackoff
     retry_delay_ms: int
+    retry_delays_ms: tuple[int, ...]
+    retry_max_delay_ms: int
+    retry_jitter_pct: int
+    delivery: DeliveryPolicy
+    recover_lost: bool
+    join_mode: JoinMode
+    retention_days: int
     wait_for_executor_s: int
     jitter_ms: int
     calendar_exclude: tuple[str, ...]
@@ -172,17 +228,36 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class ChildLink:
+    """That one job runs after another.
+
+    Attributes:
+        parent_id: Whose success counts.
+        child_id: Which job runs then.
+        param: Template of the child's parameter, or None for the child's own; see ``docs/reference/children.md``.
+    """
+
+    parent_id: int
+    child_id: int
+    param: str | None
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One planned execution of a job: one shard, one attempt.
+
+    A struct and not a dataclass, because making these is the largest single cost of a busy node.
 
     Attributes:
         origin_key: With job, origin and shard index unique: planned ms, failed run id, parent root id or own id.
-        root_id: Id of the first run of this fire; shards and retries share it.
+        root_id: Id of the first run of this fire; shards, retries and recovery runs share it.
+        chain_id: Root id of the fire that began the chain of parents and children; its own ``root_id`` for most.
+        chain_depth: How many parents stand between this run and the beginning of its chain.
         attempt: 1 for the first, rising with each retry.
         epoch: Epoch of the lease that holds the run while planned; 0 if nobody adopted it yet.
         due_ms: When it should be sent.
         planned_ms: The due time that the schedule named; differs from ``due_ms`` after a misfire or a retry.
         created_ms: Immutable; travels as ``logDateTime`` and is part of the executor's journal key.
+        address: Who got it; while planned the one executor that may get it, or None for whomever the router chooses.
         reason: Short word for how it ended up in its state, such as ``misfire`` or ``no_executor``; empty if plain.
         skip_count: For skip rows: how many due times the row covers; 1001 means "at least 1000".
     """
@@ -196,6 +271,8 @@ class Run:
     shard_index: int
     shard_total: int
     root_id: int
+    chain_id: int
+    chain_depth: int
     attempt: int
     retries_left: int
     state: RunState

@@ -9,10 +9,11 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from xwheel.model import RunState
@@ -118,7 +119,7 @@ def test_a_doubled_row_is_noticed(copy: Path) -> None:
     db = Database(f"sqlite:///{copy / 'xwheel.db'}")
     with db.write() as conn:
         first = runs.list_runs(conn, state=RunState.SUCCEEDED, limit=1)[0]
-        runs.insert_runs(conn, [replace(first, id=2**52, origin_key=-(2**52))])
+        runs.insert_runs(conn, [msgspec.structs.replace(first, id=2**52, origin_key=-(2**52))])
     db.close()
 
     report = check(copy)

@@ -5,7 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from xwheel.model import Job, MisfirePolicy, Origin, RegisteredExecutor, Run, RunState
+import msgspec
+
+from xwheel.model import (
+    BlockScope,
+    DeliveryPolicy,
+    Job,
+    JoinMode,
+    MisfirePolicy,
+    Origin,
+    RegisteredExecutor,
+    RetryBackoff,
+    Run,
+    RunState,
+)
 
 NOW = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 
@@ -27,12 +40,21 @@ def make_job(**changes: Any) -> Job:
         misfire_threshold_ms=5000,
         route_strategy="FIRST",
         block_strategy="SERIAL_EXECUTION",
+        block_scope=BlockScope.EXECUTOR,
         glue_type="BEAN",
         handler="demo",
         param="",
         timeout_s=0,
         max_retries=0,
+        retry_backoff=RetryBackoff.FIXED,
         retry_delay_ms=0,
+        retry_delays_ms=(),
+        retry_max_delay_ms=0,
+        retry_jitter_pct=0,
+        delivery=DeliveryPolicy.AT_LEAST_ONCE,
+        recover_lost=False,
+        join_mode=JoinMode.ANY,
+        retention_days=0,
         wait_for_executor_s=0,
         jitter_ms=0,
         calendar_exclude=(),
@@ -55,7 +77,8 @@ def job_values(**changes: Any) -> dict[str, Any]:
     names = (
         "group_id name description schedule_type schedule_conf timezone anchor_ms start_ms end_ms misfire_policy "
         "misfire_threshold_ms route_strategy block_strategy glue_type handler param timeout_s max_retries "
-        "retry_delay_ms wait_for_executor_s jitter_ms calendar_exclude calendar_require"
+        "block_scope retry_backoff retry_delay_ms retry_delays_ms retry_max_delay_ms retry_jitter_pct delivery "
+        "recover_lost join_mode retention_days wait_for_executor_s jitter_ms calendar_exclude calendar_require"
     )
     return {name: getattr(job, name) for name in names.split()}
 
@@ -71,6 +94,8 @@ def make_run(run_id: int, **changes: Any) -> Run:
         shard_index=0,
         shard_total=1,
         root_id=run_id,
+        chain_id=run_id,
+        chain_depth=0,
         attempt=1,
         retries_left=0,
         state=RunState.PLANNED,
@@ -92,7 +117,7 @@ def make_run(run_id: int, **changes: Any) -> Run:
         skip_last_ms=None,
         skip_count=0,
     )
-    return replace(run, **changes)
+    return msgspec.structs.replace(run, **({"chain_id": changes.get("root_id", run_id)} | changes))
 
 
 def make_executor(address: str = "http://127.0.0.1:9999", **changes: Any) -> RegisteredExecutor:

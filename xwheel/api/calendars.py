@@ -9,8 +9,9 @@ from typing import Final
 import falcon
 
 from xwheel.api.body import BODY, read_fields, take_query, take_table
-from xwheel.api.messages import CalendarItem, CalendarPath, CalendarQuery, CalendarView, Page
+from xwheel.api.messages import CalendarPath, CalendarQuery
 from xwheel.api.resource import ApiParts, Resource, reply
+from xwheel.api.views import CalendarItem, CalendarView, Page
 from xwheel.errors import FieldError, NotFoundError, ScheduleError
 from xwheel.storage import calendars
 from xwheel.storage.engine import Connection

@@ -5,8 +5,10 @@ from __future__ import annotations
 import falcon
 
 from xwheel.api.body import take_body, take_query
-from xwheel.api.messages import ExecutorView, GroupChange, GroupCreate, GroupView, Page, PageQuery
-from xwheel.api.resource import Resource, reply, view_of
+from xwheel.api.messages import GroupChange, GroupCreate, PageQuery
+from xwheel.api.resource import Resource, changes_of, reply, view_of
+from xwheel.api.views import ExecutorView, GroupView, Page
+from xwheel.errors import FieldError
 from xwheel.storage import groups
 
 
@@ -27,7 +29,11 @@ class Groups(Resource):
         now_ms = self._parts.clock.now_ms()
         group = self._db.transaction(
             lambda conn: groups.insert_group(
-                conn, app_name=body.app_name, title=body.title or body.app_name, now_ms=now_ms
+                conn,
+                app_name=body.app_name,
+                title=body.title or body.app_name,
+                max_running=body.max_running,
+                now_ms=now_ms,
             )
         )
         resp.location = f"/api/v1/groups/{group.id}"
@@ -45,12 +51,13 @@ class Group(Resource):
         reply(resp, view_of(GroupView, group))
 
     def on_patch(self, req: falcon.Request, resp: falcon.Response, group_id: int) -> None:
-        """Change a group's title."""
+        """Change a group's title or limit."""
         body = take_body(req, GroupChange, self._limit)
+        changes = changes_of(body)
+        if not changes:
+            raise FieldError("body", "must change at least one field")
         now_ms = self._parts.clock.now_ms()
-        group = self._db.transaction(
-            lambda conn: groups.update_group(conn, group_id, title=body.title, now_ms=now_ms)
-        )
+        group = self._db.transaction(lambda conn: groups.update_group(conn, group_id, changes, now_ms))
         reply(resp, view_of(GroupView, group))
 
     def on_delete(self, req: falcon.Request, resp: falcon.Response, group_id: int) -> None:

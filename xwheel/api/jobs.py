@@ -10,9 +10,10 @@ from msgspec import UNSET
 from xwheel import cron
 from xwheel.api.body import take_body, take_query
 from xwheel.api.errors import InputError
-from xwheel.api.messages import JobChange, JobCreate, JobQuery, JobView, Nothing, Page, RunRequest, RunView
+from xwheel.api.messages import JobChange, JobCreate, JobQuery, Nothing, RunRequest
 from xwheel.api.resource import Resource, changes_of, naming, reply, view_of
 from xwheel.api.schedule import blaming_the_schedule, check_calendars
+from xwheel.api.views import JobView, Page, RunView
 from xwheel.errors import ConflictError, FieldError
 from xwheel.storage import jobs
 

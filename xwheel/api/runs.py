@@ -10,8 +10,9 @@ import falcon
 
 from xwheel.api.body import take_query
 from xwheel.api.errors import BusyError
-from xwheel.api.messages import LogQuery, LogView, Page, RunQuery, RunView
+from xwheel.api.messages import LogQuery, RunQuery
 from xwheel.api.resource import ApiParts, Resource, reply, view_of
+from xwheel.api.views import LogView, Page, RunView
 from xwheel.errors import ExecutorUnreachableError
 from xwheel.model import FINAL_STATES
 from xwheel.model import Run as RunRecord

@@ -13,17 +13,9 @@ from msgspec import UNSET
 
 from xwheel import cron
 from xwheel.api.body import rules_of, take_body, take_query
-from xwheel.api.messages import (
-    DueView,
-    JobChange,
-    JobCreate,
-    Nothing,
-    PauseView,
-    PreviewQuery,
-    PreviewView,
-    WordsView,
-)
+from xwheel.api.messages import JobChange, JobCreate, Nothing, PreviewQuery
 from xwheel.api.resource import Resource, changes_of, reply
+from xwheel.api.views import DueView, PauseView, PreviewView, WordsView
 from xwheel.errors import FieldError, ScheduleError, UnknownNameError
 from xwheel.model import Job
 from xwheel.scheduler.switch import CalendarBook

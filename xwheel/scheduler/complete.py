@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from enum import StrEnum
+
+import msgspec
 
 from xwheel.clock import Clock
 from xwheel.model import TRANSITIONS, Job, Origin, Run, RunState
@@ -125,7 +127,7 @@ class Completer:
         )
         decided = [retry for retry in found if retry is not None]
         ids = self._run_ids.take(len(decided))
-        return [replace(retry, id=new) for retry, new in zip(decided, ids, strict=True)]
+        return [msgspec.structs.replace(retry, id=new) for retry, new in zip(decided, ids, strict=True)]
 
     def _end_delays(self, conn: Connection, awaiting: Sequence[Job], now_ms: int) -> None:
         """Set the next fire of jobs whose awaited fire has no open run left; any final state counts."""
@@ -166,7 +168,7 @@ class Completer:
 def _corrected(run: Run, outcome: Outcome) -> Outcome:
     """Call a failure that a kill asked for what it is."""
     if run.kill_requested and outcome.state is RunState.FAILED:
-        return replace(outcome, state=RunState.KILLED)
+        return dataclasses.replace(outcome, state=RunState.KILLED)
     return outcome
 
 

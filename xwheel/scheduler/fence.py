@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from xwheel.model import RegisteredExecutor, Run, RunState
 from xwheel.scheduler.ports import LeaseView, Routed, Shard

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from xwheel.model import Job, MisfirePolicy, Origin, Run, RunState
 from xwheel.scheduler.ports import Planned
@@ -76,7 +77,9 @@ def plan(
             result.unfinished = True
             break
         ids = take_ids(len(draft.runs))
-        numbered = [replace(run, id=new, root_id=new) for run, new in zip(draft.runs, ids, strict=True)]
+        numbered = [
+            replace(run, id=new, root_id=new, chain_id=new) for run, new in zip(draft.runs, ids, strict=True)
+        ]
         result.runs.extend(numbered)
         result.job_updates.append(draft.cursor(numbered))
         result.unfinished |= draft.capped
@@ -222,6 +225,8 @@ def new_run(
         shard_index=0,
         shard_total=1,
         root_id=run_id,
+        chain_id=run_id,
+        chain_depth=0,
         attempt=1,
         retries_left=job.max_retries,
         state=RunState.SKIPPED if skipped else RunState.PLANNED,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from sqlalchemy import Connection, Row, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
@@ -10,13 +13,21 @@ from xwheel.model import ExecutorGroup
 from xwheel.storage.tables import executor, executor_group, job
 
 
-def insert_group(conn: Connection, *, app_name: str, title: str, now_ms: int) -> ExecutorGroup:
+def insert_group(
+    conn: Connection, *, app_name: str, title: str, now_ms: int, max_running: int = 0
+) -> ExecutorGroup:
     """Create a group.
 
     Raises:
         ConflictError: The app name is taken.
     """
-    values = {"app_name": app_name, "title": title, "created_ms": now_ms, "updated_ms": now_ms}
+    values = {
+        "app_name": app_name,
+        "title": title,
+        "max_running": max_running,
+        "created_ms": now_ms,
+        "updated_ms": now_ms,
+    }
     try:
         result = conn.execute(insert(executor_group).values(values))
     except IntegrityError as error:
@@ -54,14 +65,14 @@ def list_groups(conn: Connection, *, after_id: int = 0, limit: int = 1000) -> li
     return [_group(row) for row in conn.execute(query)]
 
 
-def update_group(conn: Connection, group_id: int, *, title: str, now_ms: int) -> ExecutorGroup:
-    """Change a group's title; the app name is its identity and stays.
+def update_group(conn: Connection, group_id: int, changes: Mapping[str, Any], now_ms: int) -> ExecutorGroup:
+    """Change a group's title or limit; the app name is its identity and stays.
 
     Raises:
         NotFoundError: It does not exist.
     """
     conn.execute(
-        update(executor_group).where(executor_group.c.id == group_id).values(title=title, updated_ms=now_ms)
+        update(executor_group).where(executor_group.c.id == group_id).values(**changes, updated_ms=now_ms)
     )
     return get_group(conn, group_id)
 

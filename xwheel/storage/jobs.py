@@ -12,11 +12,18 @@ from sqlalchemy import Connection, Row, insert, select, text, update
 from sqlalchemy.sql.elements import TextClause
 
 from xwheel.errors import NotFoundError
-from xwheel.model import PARTITIONS, Job, MisfirePolicy
+from xwheel.model import PARTITIONS, BlockScope, DeliveryPolicy, Job, JoinMode, MisfirePolicy, RetryBackoff
 from xwheel.storage.bulk import update_many
 from xwheel.storage.tables import job, run
 
-CALENDAR_COLUMNS: Final = ("calendar_exclude", "calendar_require")
+LIST_COLUMNS: Final = ("calendar_exclude", "calendar_require", "retry_delays_ms")
+ENUM_COLUMNS: Final = {
+    "misfire_policy": MisfirePolicy,
+    "block_scope": BlockScope,
+    "retry_backoff": RetryBackoff,
+    "delivery": DeliveryPolicy,
+    "join_mode": JoinMode,
+}
 JOB_COLUMNS = [column for column in job.c if column.name != "deleted_ms"]
 
 
@@ -194,8 +201,9 @@ def find_calendar_user(conn: Connection, name: str) -> int | None:
 
 def _job(row: Row[Any]) -> Job:
     values = dict(row._mapping)
-    values["misfire_policy"] = MisfirePolicy(values["misfire_policy"])
-    for name in CALENDAR_COLUMNS:
+    for name, kind in ENUM_COLUMNS.items():
+        values[name] = kind(values[name])
+    for name in LIST_COLUMNS:
         text = values[name]
         values[name] = tuple(json.loads(text)) if text != "[]" else ()
     return Job(**values)
@@ -204,8 +212,6 @@ def _job(row: Row[Any]) -> Job:
 def _row(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return values as their columns take them."""
     lists = {
-        name: json.dumps(list(values[name]), ensure_ascii=False)
-        for name in CALENDAR_COLUMNS
-        if name in values
+        name: json.dumps(list(values[name]), ensure_ascii=False) for name in LIST_COLUMNS if name in values
     }
     return {**values, **lists}

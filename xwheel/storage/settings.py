@@ -12,6 +12,9 @@ from xwheel.storage.tables import api_token, setting
 PAUSED: Final = "paused"
 """While this setting is there, no schedule fires."""
 
+CHAINS: Final = "chains"
+"""The row that is locked while parents and children are changed, so that no two changes close a cycle together."""
+
 
 def find_setting(conn: Connection, name: str) -> str | None:
     """Return a shared setting, or None."""

@@ -19,9 +19,12 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 
 metadata = MetaData()
+
+RARE = text("state NOT IN ('planned', 'dispatching', 'running', 'succeeded')")
 
 # SQLite numbers only rows of an INTEGER PRIMARY KEY by itself
 AutoId = BigInteger().with_variant(Integer, "sqlite")
@@ -39,6 +42,8 @@ api_token = Table(
     Column("id", AutoId, primary_key=True),
     Column("name", String(64), nullable=False),
     Column("digest", LargeBinary(32), nullable=False),
+    # null: for everything; otherwise only for the jobs of this group
+    Column("group_id", BigInteger),
     Column("created_ms", BigInteger, nullable=False),
     UniqueConstraint("name", name="uq_api_token_name"),
     UniqueConstraint("digest", name="uq_api_token_digest"),
@@ -51,6 +56,7 @@ executor_group = Table(
     Column("id", AutoId, primary_key=True),
     Column("app_name", String(64), nullable=False),
     Column("title", String(128), nullable=False),
+    Column("max_running", Integer, nullable=False),
     Column("created_ms", BigInteger, nullable=False),
     Column("updated_ms", BigInteger, nullable=False),
     UniqueConstraint("app_name", name="uq_executor_group_app_name"),
@@ -91,12 +97,22 @@ job = Table(
     Column("misfire_threshold_ms", Integer, nullable=False),
     Column("route_strategy", String(64), nullable=False),
     Column("block_strategy", String(64), nullable=False),
+    Column("block_scope", String(16), nullable=False),
     Column("glue_type", String(64), nullable=False),
     Column("handler", String(255), nullable=False),
     Column("param", Text, nullable=False),
     Column("timeout_s", Integer, nullable=False),
     Column("max_retries", Integer, nullable=False),
+    Column("retry_backoff", String(16), nullable=False),
     Column("retry_delay_ms", Integer, nullable=False),
+    # a JSON list, like the calendars below
+    Column("retry_delays_ms", String(512), nullable=False),
+    Column("retry_max_delay_ms", Integer, nullable=False),
+    Column("retry_jitter_pct", SmallInteger, nullable=False),
+    Column("delivery", String(16), nullable=False),
+    Column("recover_lost", Boolean, nullable=False),
+    Column("join_mode", String(16), nullable=False),
+    Column("retention_days", Integer, nullable=False),
     Column("wait_for_executor_s", Integer, nullable=False),
     Column("jitter_ms", Integer, nullable=False),
     # names as a JSON list: read with the job and never searched for
@@ -114,7 +130,30 @@ job = Table(
     # due jobs, partition by partition; stopped jobs have no next fire and drop out of the range
     Index("ix_job_due", "partition", "next_fire_ms"),
     Index("ix_job_group", "group_id", "id"),
+    # tombstones, which wait for their last run to go
+    Index("ix_job_deleted", "deleted_ms"),
     sqlite_autoincrement=True,
+)
+
+job_child = Table(
+    "job_child",
+    metadata,
+    Column("parent_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("child_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("param", Text),
+    Index("ix_job_child_child", "child_id"),
+)
+
+# which parents of a joining child succeeded in which chain
+child_arrival = Table(
+    "child_arrival",
+    metadata,
+    Column("child_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("chain_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("parent_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("root_id", BigInteger, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Index("ix_child_arrival_created", "created_ms"),
 )
 
 run = Table(
@@ -129,6 +168,8 @@ run = Table(
     Column("shard_index", Integer, nullable=False),
     Column("shard_total", Integer, nullable=False),
     Column("root_id", BigInteger, nullable=False),
+    Column("chain_id", BigInteger, nullable=False),
+    Column("chain_depth", SmallInteger, nullable=False),
     Column("attempt", Integer, nullable=False),
     Column("retries_left", Integer, nullable=False),
     Column("state", String(16), nullable=False),
@@ -154,9 +195,12 @@ run = Table(
     UniqueConstraint("job_id", "origin", "origin_key", "shard_index", name="uq_run_identity"),
     # the run queue: null once no longer planned; epoch 0 is "nobody adopted it yet", so the poll reads only news
     Index("ix_run_queue", "open_partition", "epoch", "due_ms"),
-    # open rows that are due for a question
-    Index("ix_run_check", "check_ms"),
+    # open rows that are due for a question; also what is open in a job or group with a limit
+    Index("ix_run_check", "check_ms", "group_id", "job_id"),
     Index("ix_run_job", "job_id", "due_ms"),
+    Index("ix_run_group", "group_id", "due_ms"),
+    # how runs seldom end; the common states are found quickly without it
+    Index("ix_run_rare", "state", "due_ms", sqlite_where=RARE, postgresql_where=RARE),
     Index("ix_run_due", "due_ms"),
     # the runs of one fire: shards and retries
     Index("ix_run_root", "root_id"),
@@ -193,4 +237,28 @@ partition_lease = Table(
     Column("epoch", BigInteger, nullable=False),
     Column("renewal", BigInteger, nullable=False),
     Column("until_ms", BigInteger, nullable=False),
+)
+
+hourly_report = Table(
+    "hourly_report",
+    metadata,
+    Column("hour_ms", BigInteger, primary_key=True, autoincrement=False),
+    Column("job_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("group_id", BigInteger, nullable=False),
+    Column("open_runs", Integer, nullable=False),
+    Column("succeeded", Integer, nullable=False),
+    Column("failed", Integer, nullable=False),
+    Column("timed_out", Integer, nullable=False),
+    Column("killed", Integer, nullable=False),
+    Column("lost", Integer, nullable=False),
+    Column("refused", Integer, nullable=False),
+    Column("cancelled", Integer, nullable=False),
+    # due times, not rows: one skip row covers many
+    Column("skipped", Integer, nullable=False),
+    # from accepted to finished, over runs that ended
+    Column("duration_sum_ms", BigInteger, nullable=False),
+    Column("duration_max_ms", BigInteger, nullable=False),
+    # from due to accepted
+    Column("lateness_max_ms", BigInteger, nullable=False),
+    Index("ix_hourly_report_job", "job_id", "hour_ms"),
 )

@@ -9,18 +9,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from xwheel.api import messages
+from xwheel.api import fields, messages
 from xwheel.api.body import FieldRule, read_fields, rules_of
 from xwheel.api.errors import InputError
 from xwheel.storage import tables
-from xwheel.storage.jobs import CALENDAR_COLUMNS
+from xwheel.storage.jobs import LIST_COLUMNS
 
 INPUTS = [
     kind for kind in vars(messages).values() if isinstance(kind, type) and issubclass(kind, messages.Input)
 ]
 SAMPLES: dict[type[messages.Input], dict[str, Any]] = {
     messages.GroupCreate: {"app_name": "demo"},
-    messages.GroupChange: {"title": "Demo"},
     messages.JobCreate: {"group_id": 1, "name": "job"},
     messages.PreviewQuery: {"schedule_type": "CRON"},
     messages.CalendarPath: {"name": "holidays"},
@@ -43,7 +42,10 @@ def values_at(rule: FieldRule) -> tuple[list[object], list[object]]:
         low, high = limit["min_length"], limit["max_length"]
         return ["x" * low, "x" * high], (["x" * (low - 1)] if low else []) + ["x" * (high + 1)]
     if "max_items" in limit:
-        most, longest = limit["max_items"], limit["max_characters"]
+        most = limit["max_items"]
+        if "max_characters" not in limit:
+            return [[], [0], [1] * most], [[0] * (most + 1), [-1]]
+        longest = limit["max_characters"]
         full = ["x" * (longest // most)] * most
         good: list[object] = [[], ["x"], ["x" * 64], full, [*full[1:], full[0][1:]]]
         return good, [["x"] * (most + 1), [""], ["x" * 65], [*full[1:], full[0] + "x"]]
@@ -65,7 +67,7 @@ WRONG = [
     for value in (
         1.5,
         {},
-        *([[5], "x", [None]] if "max_items" in rule.limit else [[], ["x"]]),
+        *(["x", 5, [None], [{}]] if "max_items" in rule.limit else [[], ["x"]]),
         "true" if not rule.limit else True,
         "5" if "min" in rule.limit else 5,
     )
@@ -196,12 +198,19 @@ def test_texts_fit_their_columns() -> None:
 
 def test_the_longest_list_of_calendars_fits_its_column() -> None:
     """The column holds the names as :mod:`xwheel.storage.jobs` writes them."""
-    (limit,) = {tuple(rules_of(messages.JobCreate)[name].limit.values()) for name in CALENDAR_COLUMNS}
+    names_of = [name for name in LIST_COLUMNS if name.startswith("calendar_")]
+    (limit,) = {tuple(rules_of(messages.JobCreate)[name].limit.values()) for name in names_of}
     most, longest = limit
     names = ["x" * (longest // most)] * most
     assert sum(map(len, names)) == longest
-    for name in CALENDAR_COLUMNS:
+    for name in names_of:
         assert len(json.dumps(names)) <= tables.job.c[name].type.length
+
+
+def test_the_longest_list_of_delays_fits_its_column() -> None:
+    most = rules_of(messages.JobCreate)["retry_delays_ms"].limit["max_items"]
+    assert isinstance(most, int)
+    assert len(json.dumps([fields.DAY_MS] * most)) <= tables.job.c.retry_delays_ms.type.length
 
 
 def test_a_list_in_a_query_stands_between_commas() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.api.test_auth import ROUTES
 from xwheel import calendars
-from xwheel.api import messages
+from xwheel.api import messages, views
 from xwheel.api.body import rules_of
 from xwheel.api.calendars import MAX_CALENDAR_BYTES
 from xwheel.api.errors import TABLE
@@ -67,7 +67,7 @@ def test_every_route_stands_in_the_page() -> None:
 
 
 @pytest.mark.parametrize(
-    "view", [kind for name, kind in vars(messages).items() if name.endswith(("View", "Item"))]
+    "view", [kind for name, kind in vars(views).items() if name.endswith(("View", "Item"))]
 )
 def test_every_answer_field_is_named(view: type[msgspec.Struct]) -> None:
     for name in view.__struct_fields__:

@@ -14,6 +14,7 @@ def test_a_group_lives_from_post_to_delete(api: Api) -> None:
         "id": made.json["id"],
         "app_name": "billing",
         "title": "Billing",
+        "max_running": 0,
         "created_ms": NOW,
         "updated_ms": NOW,
     }

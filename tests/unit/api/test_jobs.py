@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.rows import NOW
 from tests.unit.api.conftest import Api
-from xwheel.api.messages import MAX_MS
+from xwheel.api.fields import MAX_MS
 from xwheel.model import RunState
 
 FIELDS: dict[str, Any] = {

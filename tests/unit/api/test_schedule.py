@@ -11,7 +11,7 @@ import pytest
 from tests.support.rows import NOW
 from tests.unit.api.conftest import Api
 from tests.unit.api.test_bad_input import check
-from xwheel.api.messages import MAX_MS
+from xwheel.api.fields import MAX_MS
 
 DAY_MS = 86_400_000
 HOUR_MS = 3_600_000

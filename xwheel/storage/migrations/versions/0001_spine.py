@@ -16,6 +16,7 @@ def upgrade() -> None:
         sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
         sa.Column("name", sa.String(length=64), nullable=False),
         sa.Column("digest", sa.LargeBinary(length=32), nullable=False),
+        sa.Column("group_id", sa.BigInteger(), nullable=True),
         sa.Column("created_ms", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("digest", name="uq_api_token_digest"),
@@ -49,6 +50,7 @@ def upgrade() -> None:
         sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
         sa.Column("app_name", sa.String(length=64), nullable=False),
         sa.Column("title", sa.String(length=128), nullable=False),
+        sa.Column("max_running", sa.Integer(), nullable=False),
         sa.Column("created_ms", sa.BigInteger(), nullable=False),
         sa.Column("updated_ms", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("id"),
@@ -72,12 +74,21 @@ def upgrade() -> None:
         sa.Column("misfire_threshold_ms", sa.Integer(), nullable=False),
         sa.Column("route_strategy", sa.String(length=64), nullable=False),
         sa.Column("block_strategy", sa.String(length=64), nullable=False),
+        sa.Column("block_scope", sa.String(length=16), nullable=False),
         sa.Column("glue_type", sa.String(length=64), nullable=False),
         sa.Column("handler", sa.String(length=255), nullable=False),
         sa.Column("param", sa.Text(), nullable=False),
         sa.Column("timeout_s", sa.Integer(), nullable=False),
         sa.Column("max_retries", sa.Integer(), nullable=False),
+        sa.Column("retry_backoff", sa.String(length=16), nullable=False),
         sa.Column("retry_delay_ms", sa.Integer(), nullable=False),
+        sa.Column("retry_delays_ms", sa.String(length=512), nullable=False),
+        sa.Column("retry_max_delay_ms", sa.Integer(), nullable=False),
+        sa.Column("retry_jitter_pct", sa.SmallInteger(), nullable=False),
+        sa.Column("delivery", sa.String(length=16), nullable=False),
+        sa.Column("recover_lost", sa.Boolean(), nullable=False),
+        sa.Column("join_mode", sa.String(length=16), nullable=False),
+        sa.Column("retention_days", sa.Integer(), nullable=False),
         sa.Column("wait_for_executor_s", sa.Integer(), nullable=False),
         sa.Column("jitter_ms", sa.Integer(), nullable=False),
         sa.Column("calendar_exclude", sa.String(length=1024), nullable=False),
@@ -96,6 +107,8 @@ def upgrade() -> None:
     )
     op.create_index("ix_job_due", "job", ["partition", "next_fire_ms"], unique=False)
     op.create_index("ix_job_group", "job", ["group_id", "id"], unique=False)
+    op.create_index("ix_job_deleted", "job", ["deleted_ms"], unique=False)
+    _create_children()
     op.create_table(
         "node",
         sa.Column("id", sa.String(length=64), nullable=False),
@@ -125,6 +138,8 @@ def upgrade() -> None:
         sa.Column("shard_index", sa.Integer(), nullable=False),
         sa.Column("shard_total", sa.Integer(), nullable=False),
         sa.Column("root_id", sa.BigInteger(), nullable=False),
+        sa.Column("chain_id", sa.BigInteger(), nullable=False),
+        sa.Column("chain_depth", sa.SmallInteger(), nullable=False),
         sa.Column("attempt", sa.Integer(), nullable=False),
         sa.Column("retries_left", sa.Integer(), nullable=False),
         sa.Column("state", sa.String(length=16), nullable=False),
@@ -149,9 +164,14 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("job_id", "origin", "origin_key", "shard_index", name="uq_run_identity"),
     )
-    op.create_index("ix_run_check", "run", ["check_ms"], unique=False)
+    op.create_index("ix_run_check", "run", ["check_ms", "group_id", "job_id"], unique=False)
     op.create_index("ix_run_due", "run", ["due_ms"], unique=False)
     op.create_index("ix_run_job", "run", ["job_id", "due_ms"], unique=False)
+    op.create_index("ix_run_group", "run", ["group_id", "due_ms"], unique=False)
+    rare = sa.text("state NOT IN ('planned', 'dispatching', 'running', 'succeeded')")
+    op.create_index(
+        "ix_run_rare", "run", ["state", "due_ms"], unique=False, sqlite_where=rare, postgresql_where=rare
+    )
     op.create_index("ix_run_root", "run", ["root_id"], unique=False)
     op.create_index("ix_run_queue", "run", ["open_partition", "epoch", "due_ms"], unique=False)
     block = op.create_table(
@@ -160,36 +180,89 @@ def upgrade() -> None:
         sa.Column("next_id", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("name"),
     )
-    op.create_table(
+    settings = op.create_table(
         "setting",
         sa.Column("name", sa.String(length=64), nullable=False),
         sa.Column("value", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("name"),
     )
+    _create_report()
+    _seed(partitions, block, settings)
 
-    _seed(partitions, block)
+
+def _create_children() -> None:
+    op.create_table(
+        "job_child",
+        sa.Column("parent_id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("child_id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("param", sa.Text(), nullable=True),
+        sa.PrimaryKeyConstraint("parent_id", "child_id"),
+    )
+    op.create_index("ix_job_child_child", "job_child", ["child_id"], unique=False)
+    op.create_table(
+        "child_arrival",
+        sa.Column("child_id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("chain_id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("parent_id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("root_id", sa.BigInteger(), nullable=False),
+        sa.Column("created_ms", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("child_id", "chain_id", "parent_id"),
+    )
+    op.create_index("ix_child_arrival_created", "child_arrival", ["created_ms"], unique=False)
 
 
-def _seed(partitions: sa.Table, block: sa.Table) -> None:
+def _create_report() -> None:
+    counters = (
+        "open_runs",
+        "succeeded",
+        "failed",
+        "timed_out",
+        "killed",
+        "lost",
+        "refused",
+        "cancelled",
+        "skipped",
+    )
+    sums = ("duration_sum_ms", "duration_max_ms", "lateness_max_ms")
+    op.create_table(
+        "hourly_report",
+        sa.Column("hour_ms", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("job_id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("group_id", sa.BigInteger(), nullable=False),
+        *[sa.Column(name, sa.Integer(), nullable=False) for name in counters],
+        *[sa.Column(name, sa.BigInteger(), nullable=False) for name in sums],
+        sa.PrimaryKeyConstraint("hour_ms", "job_id"),
+    )
+    op.create_index("ix_hourly_report_job", "hourly_report", ["job_id", "hour_ms"], unique=False)
+
+
+def _seed(partitions: sa.Table, block: sa.Table, settings: sa.Table) -> None:
     """Write the rows whose absence a node takes for a broken database."""
     op.bulk_insert(
         partitions, [{"partition": number, "epoch": 0, "renewal": 0, "until_ms": 0} for number in range(64)]
     )
     op.bulk_insert(block, [{"name": "run", "next_id": 1}])
+    op.bulk_insert(settings, [{"name": "chains", "value": ""}])
 
 
 def downgrade() -> None:
     """Drop the tables, and with them all data."""
+    op.drop_table("hourly_report")
+    op.drop_table("child_arrival")
+    op.drop_table("job_child")
     op.drop_table("setting")
     op.drop_table("run_id_block")
     op.drop_index("ix_run_queue", table_name="run")
     op.drop_index("ix_run_root", table_name="run")
+    op.drop_index("ix_run_rare", table_name="run")
+    op.drop_index("ix_run_group", table_name="run")
     op.drop_index("ix_run_job", table_name="run")
     op.drop_index("ix_run_due", table_name="run")
     op.drop_index("ix_run_check", table_name="run")
     op.drop_table("run")
     op.drop_table("partition_lease")
     op.drop_table("node")
+    op.drop_index("ix_job_deleted", table_name="job")
     op.drop_index("ix_job_group", table_name="job")
     op.drop_index("ix_job_due", table_name="job")
     op.drop_table("job")
