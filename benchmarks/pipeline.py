@@ -25,7 +25,7 @@ from tests.support.rows import make_run
 from xwheel.errors import XwheelError
 from xwheel.model import Origin, Run, RunState
 from xwheel.quickstart.processes import Child, free_port
-from xwheel.storage import migrate, runs, settings
+from xwheel.storage import migrate, runs, tokens
 from xwheel.storage.engine import Database
 from xwheel.storage.ids import RunIds
 from xwheel.wire.rest import RestClient
@@ -66,7 +66,7 @@ def site() -> Iterator[Site]:
         url = f"sqlite:///{folder / 'xwheel.db'}"
         db = Database(url)
         migrate.upgrade(db)
-        db.transaction(lambda conn: settings.insert_token(conn, GROUP, token, 0))
+        db.transaction(lambda conn: tokens.replace_token(conn, GROUP, token, 0))
         config = {
             "database": {"url": url},
             "api": {"port": api, "executor_port": executor_api, "executor_token": executor_token},

@@ -14,12 +14,12 @@ from xwheel.api.app import executor_app, management_app
 from xwheel.api.health import HealthReport
 from xwheel.api.resource import ApiParts
 from xwheel.config import Config, check_secret
-from xwheel.errors import ExecutorRefusedError, NotFoundError
+from xwheel.errors import ConflictError, ExecutorRefusedError, NotFoundError
 from xwheel.listener import Listener
 from xwheel.model import Run
 from xwheel.plugin.manager import load_plugins
 from xwheel.server import Scheduler
-from xwheel.storage import groups, migrate, settings
+from xwheel.storage import groups, migrate, settings, tokens
 from xwheel.storage.engine import Database
 from xwheel.wire import codec, contract
 from xwheel.wire.http import post
@@ -163,12 +163,17 @@ def write_ports(path: Path, **ports: int) -> None:
 
 
 def ensure_management_token(db: Database, now_ms: int, announce: Callable[[str], None]) -> None:
-    """Make the first management token if there is none, and announce it once."""
+    """Make a management token if there is none without a group, and announce it once."""
     with db.read() as conn:
-        if settings.list_token_digests(conn):
+        if tokens.has_unrestricted(conn):
             return
+        taken = {known.name for known in tokens.list_tokens(conn)}
+    name = f"{FIRST_ADMIN}-{now_ms}" if FIRST_ADMIN in taken else FIRST_ADMIN
     made = secrets.token_urlsafe(32)
-    db.transaction(lambda conn: settings.insert_token(conn, FIRST_ADMIN, made, now_ms))
+    try:
+        db.transaction(lambda conn: tokens.insert_token(conn, name, made, now_ms))
+    except ConflictError:
+        return  # another node starts too and was faster: it announces its own
     announce(f"management token (shown once): {made}")
 
 

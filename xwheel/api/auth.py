@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ import falcon
 
 from xwheel.clock import Clock
 from xwheel.errors import AuthError, ConfigError
-from xwheel.storage import settings
+from xwheel.storage import tokens
 from xwheel.storage.engine import Database
 
 MAX_TOKEN: Final = 512
@@ -28,7 +28,7 @@ class Policy(StrEnum):
 
 
 class TokenStore:
-    """The management tokens, by digest; a change in the database counts within a second.
+    """The tokens in the database, by digest; a change there counts within a second.
 
     Thread-safety: any thread may ask; one lock guards the copy, and one thread at a time reads the database.
 
@@ -41,40 +41,40 @@ class TokenStore:
         self._db = db
         self._clock = clock
         self._lock = threading.Lock()
-        self._digests: dict[str, bytes] = {}
+        self._tokens: Sequence[tokens.KnownToken] = ()
         self._read_ms: int | None = None
 
-    def find(self, token: str) -> str | None:
-        """Return the name of a token, or None; every digest is compared, in constant time."""
-        digest = settings.digest_token(token)
-        matches = [name for name, known in self._known().items() if hmac.compare_digest(known, digest)]
+    def find(self, token: str) -> tokens.KnownToken | None:
+        """Return what is known of a token, or None; every digest is compared, in constant time."""
+        digest = tokens.digest_token(token)
+        matches = [known for known in self._known() if hmac.compare_digest(known.digest, digest)]
         return matches[0] if matches else None
 
-    def _known(self) -> dict[str, bytes]:
+    def _known(self) -> Sequence[tokens.KnownToken]:
         with self._lock:
             now_ms = self._clock.monotonic_ms()
             if self._read_ms is None or now_ms - self._read_ms >= CACHE_MS:
                 with self._db.read() as conn:
-                    self._digests = settings.list_token_digests(conn)
+                    self._tokens = tokens.list_tokens(conn)
                 self._read_ms = now_ms
-            return self._digests
+            return self._tokens
 
 
 class Gate:
     """Middleware that lets a request through to its resource only as the resource's policy says.
 
     Args:
-        tokens: The management tokens.
+        known: The tokens.
     """
 
-    def __init__(self, tokens: TokenStore) -> None:
-        self._tokens = tokens
+    def __init__(self, known: TokenStore) -> None:
+        self._known = known
 
     def require(self, req: falcon.Request, policy: Policy) -> None:
         """Let the caller pass, or not; cookies are never looked at.
 
         Raises:
-            AuthError: The token is missing or wrong.
+            AuthError: The token is missing or wrong, or that of a group.
         """
         if policy is Policy.PUBLIC:
             return
@@ -82,10 +82,15 @@ class Gate:
         token = token.strip()
         if scheme.lower() != SCHEME or not 0 < len(token) <= MAX_TOKEN:
             raise AuthError("Authorization: send 'Bearer' and a management token")
-        name = self._tokens.find(token)
-        if name is None:
+        known = self._known.find(token)
+        if known is None:
             raise AuthError("Authorization: this token is not known here")
-        req.context.caller = name
+        if known.group_id is not None:
+            raise AuthError(
+                f"Authorization: this token opens only the jobs of group {known.app_name}, over XXL-JOB's calls; "
+                "the management API needs one without a group"
+            )
+        req.context.caller = known.name
 
     def process_resource(
         self, req: falcon.Request, resp: falcon.Response, resource: object, params: dict[str, Any]

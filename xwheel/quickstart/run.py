@@ -30,7 +30,7 @@ from xwheel.quickstart.jobs import APP_NAME, definition, demo_jobs
 from xwheel.quickstart.processes import Child, free_port
 from xwheel.quickstart.verify import SHOWN, Report, verify
 from xwheel.quickstart.view import Board
-from xwheel.storage import migrate, settings
+from xwheel.storage import migrate, tokens
 from xwheel.storage.engine import Database
 from xwheel.wire.rest import RestClient
 
@@ -135,7 +135,7 @@ class _Demonstration:
         db = Database(self._url)
         migrate.upgrade(db)
         now_ms = self._clock.now_ms()
-        db.transaction(lambda conn: settings.insert_token(conn, APP_NAME, token, now_ms))
+        db.transaction(lambda conn: tokens.replace_token(conn, APP_NAME, token, now_ms))
         db.close()
         self._console.print(f"data folder        {self._folder}", soft_wrap=True)
         self._console.print(f"management API     http://127.0.0.1:{api_port}/api/v1", soft_wrap=True)

@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError
 
 from xwheel.errors import ConflictError, NotFoundError
 from xwheel.model import ExecutorGroup
-from xwheel.storage.tables import executor, executor_group, job
+from xwheel.storage.tables import api_token, executor, executor_group, job
 
 
 def insert_group(
@@ -78,7 +78,7 @@ def update_group(conn: Connection, group_id: int, changes: Mapping[str, Any], no
 
 
 def delete_group(conn: Connection, group_id: int) -> None:
-    """Delete a group without jobs, and its executors.
+    """Delete a group without jobs, its executors and its tokens.
 
     Raises:
         NotFoundError: It does not exist.
@@ -89,6 +89,7 @@ def delete_group(conn: Connection, group_id: int) -> None:
     if conn.execute(has_jobs).first() is not None:
         raise ConflictError(f"group {group_id} still has jobs: delete them first")
     conn.execute(delete(executor).where(executor.c.group_id == group_id))
+    conn.execute(delete(api_token).where(api_token.c.group_id == group_id))
     conn.execute(delete(executor_group).where(executor_group.c.id == group_id))
 
 

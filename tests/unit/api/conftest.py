@@ -27,7 +27,7 @@ from xwheel.scheduler.registry import ExecutorRegistry
 from xwheel.scheduler.retry import decide_retry
 from xwheel.scheduler.switch import CalendarBook, Switchboard
 from xwheel.scheduler.timetable import Timetable
-from xwheel.storage import groups, runs, settings
+from xwheel.storage import groups, runs, tokens
 from xwheel.storage.engine import Database
 from xwheel.storage.ids import RunIds
 from xwheel.storage.tables import metadata
@@ -139,7 +139,7 @@ def api(db: Database) -> Api:
     clock = ManualClock(NOW)
     run_ids = RunIds(db)
     plugins = shipped_plugins()
-    db.transaction(lambda conn: settings.insert_token(conn, "tests", TOKEN, NOW))
+    db.transaction(lambda conn: tokens.insert_token(conn, "tests", TOKEN, NOW))
     asked = Asked()
     book = CalendarBook(db)
     timetable = Timetable(plugins.schedule_types, book.current)

@@ -14,7 +14,7 @@ from tests.unit.api.conftest import EXECUTOR_TOKEN, LIMIT, TOKEN, Api
 from xwheel.api.app import executor_app
 from xwheel.api.auth import Gate, GuardedApp, Policy, TokenStore, policy_of
 from xwheel.errors import ConfigError
-from xwheel.storage import settings
+from xwheel.storage import tokens
 from xwheel.wire.contract import TOKEN_HEADER
 
 PUBLIC = {("GET", "/healthz"), ("GET", "/readyz")}
@@ -62,7 +62,7 @@ WRONG = {
     "cookie": {"Cookie": f"token={TOKEN}; Authorization=Bearer {TOKEN}"},
     "executor's": {"Authorization": f"Bearer {EXECUTOR_TOKEN}"},
     "executor's header": {TOKEN_HEADER: EXECUTOR_TOKEN},
-    "digest": {"Authorization": f"Bearer {settings.digest_token(TOKEN).hex()}"},
+    "digest": {"Authorization": f"Bearer {tokens.digest_token(TOKEN).hex()}"},
 }
 
 
@@ -158,7 +158,7 @@ def test_an_executor_api_without_a_token_does_not_start(api: Api) -> None:
 
 
 def test_every_digest_is_compared_in_constant_time(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    api.db.transaction(lambda conn: settings.insert_token(conn, "second", "another-token", 1))
+    api.db.transaction(lambda conn: tokens.insert_token(conn, "second", "another-token", 1))
     seen: list[bytes] = []
     compare = hmac.compare_digest
 
@@ -167,23 +167,23 @@ def test_every_digest_is_compared_in_constant_time(api: Api, monkeypatch: pytest
         return compare(left, right)
 
     monkeypatch.setattr(hmac, "compare_digest", spy)
-    assert TokenStore(api.db, api.clock).find(TOKEN) == "tests"
-    assert seen == [settings.digest_token(TOKEN), settings.digest_token("another-token")]
+    assert TokenStore(api.db, api.clock).find(TOKEN).name == "tests"
+    assert seen == [tokens.digest_token(TOKEN), tokens.digest_token("another-token")]
 
 
 def test_a_new_token_counts_and_an_old_one_ends_within_a_second(api: Api) -> None:
     store = TokenStore(api.db, api.clock)
-    assert store.find(TOKEN) == "tests"
-    api.db.transaction(lambda conn: settings.insert_token(conn, "tests", "replacement", 1))
+    assert store.find(TOKEN).name == "tests"
+    api.db.transaction(lambda conn: tokens.replace_token(conn, "tests", "replacement", 1))
     api.clock.advance(1000)
     assert store.find(TOKEN) is None
-    assert store.find("replacement") == "tests"
+    assert store.find("replacement").name == "tests"
 
 
 def test_tokens_are_read_once_a_second(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     reads: list[int] = []
-    known = settings.list_token_digests
-    monkeypatch.setattr(settings, "list_token_digests", lambda conn: reads.append(1) or known(conn))
+    known = tokens.list_tokens
+    monkeypatch.setattr(tokens, "list_tokens", lambda conn: reads.append(1) or known(conn))
     store = TokenStore(api.db, api.clock)
     for _ in range(50):
         store.find("wrong")
