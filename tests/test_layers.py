@@ -22,7 +22,7 @@ LAYERS = {
     3: {"storage", "builtin"},
     4: {"scheduler", "executor"},
     5: {"api", "console"},
-    6: {"__init__", "server", "node", "cli", "cli_cron", "testing", "quickstart", "__main__"},
+    6: {"__init__", "server", "node", "cli", "cli_cron", "cli_token", "testing", "quickstart", "__main__"},
 }
 LAYER_OF = {room: layer for layer, rooms in LAYERS.items() for room in rooms}
 
@@ -38,7 +38,7 @@ HOMES = {
     "holidays": ("calendars.py",),
     "croniter": ("cron.py", "_cron_"),
     "waitress": ("listener.py",),
-    "typer": ("cli.py", "cli_cron.py"),
+    "typer": ("cli.py", "cli_"),
 }
 MAX_LINES = 400
 

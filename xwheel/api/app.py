@@ -15,6 +15,7 @@ from xwheel.api.jobs import Job, Jobs
 from xwheel.api.resource import ApiParts
 from xwheel.api.runs import Run, RunLog, Runs
 from xwheel.api.schedule import Pause, Preview
+from xwheel.api.tokens import Token, Tokens
 from xwheel.errors import ConfigError
 from xwheel.model import MAX_ID
 
@@ -62,6 +63,8 @@ def management_app(parts: ApiParts) -> GuardedApp:
     app.add_route(f"{PREFIX}/runs/{{run_id:{_ID}}}/log", RunLog(parts))
     app.add_route(f"{PREFIX}/schedule/preview", Preview(parts))
     app.add_route(f"{PREFIX}/schedule/pause", Pause(parts))
+    app.add_route(f"{PREFIX}/tokens", Tokens(parts))
+    app.add_route(f"{PREFIX}/tokens/{{name}}", Token(parts))
     app.add_route(f"{PREFIX}/calendars", Calendars(parts))
     app.add_route(f"{PREFIX}/calendars/{{name}}", Calendar(parts))
     app.add_sink(UnknownRoute(), r"/api(/|\Z)")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Final
 
 from sqlalchemy import Connection, Select, delete, func, insert, select
 from sqlalchemy.exc import IntegrityError
@@ -17,7 +18,8 @@ MAX_TOKENS: Final = 1000
 """Each call is compared with all of them."""
 
 
-class KnownToken(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownToken:
     """What a token's bearer may do.
 
     Attributes:
@@ -59,7 +61,9 @@ def insert_token(
     app_name = None if group_id is None else groups.get_group(conn, group_id).app_name
     if conn.execute(select(func.count()).select_from(api_token)).scalar_one() >= MAX_TOKENS:
         raise ConflictError(f"there are {MAX_TOKENS} tokens already: delete those that nobody uses")
-    made = KnownToken(name, digest_token(token), group_id, app_name, now_ms)
+    made = KnownToken(
+        name=name, digest=digest_token(token), group_id=group_id, app_name=app_name, created_ms=now_ms
+    )
     values = {"name": name, "digest": made.digest, "group_id": group_id, "created_ms": now_ms}
     try:
         conn.execute(insert(api_token).values(values))
@@ -70,7 +74,7 @@ def insert_token(
 
 def list_tokens(conn: Connection) -> Sequence[KnownToken]:
     """Return all tokens, oldest first; one whose group is gone is left out, since it opens nothing."""
-    return [KnownToken(*row) for row in conn.execute(_select())]
+    return [KnownToken(**row._mapping) for row in conn.execute(_select())]
 
 
 def has_unrestricted(conn: Connection) -> bool:

@@ -62,7 +62,7 @@ def test_every_route_stands_in_the_page() -> None:
     for method, path in ROUTES:
         shown = path.removeprefix("/api/v1").replace("/groups/1", "/groups/{group_id}")
         shown = shown.replace("/jobs/1", "/jobs/{job_id}").replace("/runs/1", "/runs/{run_id}")
-        shown = shown.replace("/calendars/1", "/calendars/{name}")
+        shown = shown.replace("/calendars/1", "/calendars/{name}").replace("/tokens/1", "/tokens/{name}")
         assert f"| `{method} {shown}` |" in API, (method, shown)
 
 
