@@ -62,6 +62,13 @@ class ApiSection(Section):
     max_body_bytes: int = Field(
         5 * 1024 * 1024, ge=1024, description="Larger request bodies are refused with 413."
     )
+    job_openapi: bool = Field(
+        True,
+        description="Answer XXL-JOB's job calls (addJob and so on) on the executor API, to those with a group's token.",
+    )
+    job_openapi_timezone: str = Field(
+        "UTC", description="Time zone of jobs that addJob makes; XXL-JOB has one for all jobs."
+    )
     port_file: Path | None = Field(None, description="Written with both ports as JSON once the node listens.")
 
 

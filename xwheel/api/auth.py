@@ -5,15 +5,17 @@ from __future__ import annotations
 import hmac
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
 import falcon
 
 from xwheel.clock import Clock
-from xwheel.errors import AuthError, ConfigError
+from xwheel.errors import AuthError, ConfigError, WireError
 from xwheel.storage import tokens
 from xwheel.storage.engine import Database
+from xwheel.wire import contract
 
 MAX_TOKEN: Final = 512
 CACHE_MS: Final = 1000
@@ -106,6 +108,55 @@ class Gate:
         del req, resource, req_succeeded
         resp.set_header("Cache-Control", "no-store")
         resp.set_header("X-Content-Type-Options", "nosniff")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who makes one of XXL-JOB's calls.
+
+    Attributes:
+        name: Name of the group's token; empty for the token that all executors share.
+        group_id: The only group that the caller may touch; None for the shared token.
+        app_name: That group's app name, or empty.
+    """
+
+    name: str = ""
+    group_id: int | None = None
+    app_name: str = ""
+
+
+class ExecutorGate:
+    """Lets executors in, and those who have a group's token and name that group.
+
+    Args:
+        shared: Tokens that all executors share; two while one is being replaced.
+        known: The tokens of groups.
+    """
+
+    def __init__(self, shared: Sequence[str], known: TokenStore) -> None:
+        self._shared = shared
+        self._known = known
+
+    def require(self, req: falcon.Request) -> Caller:
+        """Return who calls.
+
+        Raises:
+            WireError: The token is missing or wrong, or its group is not the one that the call names; which of them,
+                nobody is told.
+        """
+        token = req.get_header(contract.TOKEN_HEADER) or ""
+        try:
+            contract.check_token(token, *self._shared)
+        except AuthError:
+            known = self._known.find(token) if 0 < len(token) <= MAX_TOKEN else None
+            app_name = (req.get_header(contract.APP_NAME_HEADER) or "").strip()
+            if known is None or known.group_id is None or known.app_name != app_name:
+                raise WireError(
+                    f"{contract.TOKEN_HEADER}: missing or wrong; it must be the scheduler's executor token, or a "
+                    f"group's token while {contract.APP_NAME_HEADER} names that group"
+                ) from None
+            return Caller(name=known.name, group_id=known.group_id, app_name=app_name)
+        return Caller()
 
 
 def policy_of(target: object) -> Policy:

@@ -1,4 +1,4 @@
-"""XXL-JOB's executor API: registrations and outcomes, answered in its envelope."""
+"""XXL-JOB's executor API: registrations, outcomes and job calls, answered in its envelope."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ from typing import Final
 
 import falcon
 
+from xwheel.api.auth import Caller, ExecutorGate, TokenStore
 from xwheel.api.body import read_body
 from xwheel.api.errors import BodyTooLargeError, new_incident
 from xwheel.api.plaintext import to_plain
 from xwheel.api.resource import ApiParts
-from xwheel.errors import AuthError, NotFoundError, WireError, XwheelError
+from xwheel.api.xxl_jobs import JobCalls
+from xwheel.errors import NotFoundError, WireError, XwheelError
 from xwheel.model import RegisteredExecutor
 from xwheel.scheduler.complete import Verdict
 from xwheel.scheduler.ports import Outcome
+from xwheel.storage import runs
+from xwheel.storage.bulk import chunks
 from xwheel.wire import codec, contract
 from xwheel.wire.batch_codec import refusals_payload
 from xwheel.wire.fields import encode
@@ -28,6 +32,9 @@ EXECUTORS: Final = "EXECUTOR"
 MAX_APP_NAME: Final = 64
 OBJECT_GENERATION: Final = 4
 ARRAY_GENERATION: Final = 3
+ASKED: Final = 500
+"""Runs looked up in one statement."""
+
 REPORTED: Final = 5
 """Items that the message of an answer names; the data names all."""
 
@@ -41,7 +48,10 @@ class ExecutorCalls:
 
     def __init__(self, parts: ApiParts) -> None:
         self._parts = parts
-        self._calls: dict[str, Callable[[falcon.Request, bytes], Response]] = {
+        self._gate = ExecutorGate(parts.executor_tokens, TokenStore(parts.db, parts.clock))
+        self._jobs = JobCalls(parts)
+        self._job_calls = frozenset(self._jobs.names if parts.config.job_openapi else ())
+        self._calls: dict[str, Callable[[falcon.Request, Caller, bytes], Response]] = {
             contract.REGISTRY: self._register,
             contract.REGISTRY_REMOVE: self._remove,
             contract.CALLBACK: self._take_outcomes,
@@ -52,23 +62,26 @@ class ExecutorCalls:
         del params
         if req.method != "POST":
             raise WireError(f"{req.method}: every call must be a POST")
-        try:
-            contract.check_token(req.get_header(contract.TOKEN_HEADER), *self._parts.executor_tokens)
-        except AuthError:
-            raise WireError(
-                f"{contract.TOKEN_HEADER}: missing or wrong; it must be the scheduler's executor token"
-            ) from None
-        call = self._calls.get(_uri_of(req.path))
+        caller = self._gate.require(req)
+        name = _uri_of(req.path)
+        if name in self._job_calls:
+            write_envelope(resp, self._jobs.answer(name, caller, lambda: self._read(req)))
+            return
+        call = self._calls.get(name)
         if call is None:
-            raise WireError(f"{req.path[:100]}: no such call; known: {', '.join(sorted(self._calls))}")
-        write_envelope(resp, call(req, read_body(req, self._parts.config.max_body_bytes)))
+            known = ", ".join(sorted({*self._calls, *self._job_calls}))
+            raise WireError(f"{req.path[:100]}: no such call; known: {known}")
+        write_envelope(resp, call(req, caller, self._read(req)))
 
-    def _register(self, req: falcon.Request, body: bytes) -> Response:
+    def _read(self, req: falcon.Request) -> bytes:
+        return read_body(req, self._parts.config.max_body_bytes)
+
+    def _register(self, req: falcon.Request, caller: Caller, body: bytes) -> Response:
         request = codec.decode_registry(body)
         address = contract.normalise_address(request.address)
         if request.group != EXECUTORS:
             return Response(code=contract.OK)  # upstream stores such rows and never reads them
-        _check_words(request)
+        _check_words(request, caller)
         is_newest = req.get_header(contract.APP_NAME_HEADER) is not None
         facts = RegisteredExecutor(
             id=0,
@@ -90,12 +103,12 @@ class ExecutorCalls:
             raise _unknown_group(app_name) from error
         return Response(code=contract.OK)
 
-    def _remove(self, req: falcon.Request, body: bytes) -> Response:
+    def _remove(self, req: falcon.Request, caller: Caller, body: bytes) -> Response:
         del req
         request = codec.decode_registry(body)
         address = contract.normalise_address(request.address)
         if request.group == EXECUTORS:
-            _check_words(request)
+            _check_words(request, caller)
             app_name = request.app_name.strip()
             try:
                 self._parts.registry.remove(app_name, address)
@@ -103,17 +116,29 @@ class ExecutorCalls:
                 raise _unknown_group(app_name) from error
         return Response(code=contract.OK)
 
-    def _take_outcomes(self, req: falcon.Request, body: bytes) -> Response:
+    def _take_outcomes(self, req: falcon.Request, caller: Caller, body: bytes) -> Response:
         del req
         items, bad = codec.decode_callbacks(body)
         # committed before the reply: what raises here becomes code 500, and the executor keeps its spool
-        verdicts = self._parts.completer.finish([_outcome(item) for item in items])
+        own = self._own(items, caller)
+        verdicts = dict.fromkeys((item.run_id for item in items), Verdict.UNKNOWN)
+        verdicts |= self._parts.completer.finish([_outcome(item) for item in own])
         if not bad and len(verdicts) == len(items) and set(verdicts.values()) <= {Verdict.FINISHED}:
             return Response(code=contract.OK)
         unknown, settled = _judge(items, bad, verdicts)
         return _partly(
             [*bad, *unknown], settled, len(items) + len(bad), is_xwheel=any(item.job_id for item in items)
         )
+
+    def _own(self, items: Sequence[CallbackItem], caller: Caller) -> Sequence[CallbackItem]:
+        """Return the items that the caller may report: those with a group's token only that group's runs."""
+        if caller.group_id is None:
+            return items
+        groups: dict[int, int] = {}
+        for part in chunks(sorted({item.run_id for item in items}), ASKED):
+            with self._parts.db.read() as conn:
+                groups |= runs.get_groups(conn, part)
+        return [item for item in items if groups.get(item.run_id) == caller.group_id]
 
 
 def on_error(req: falcon.Request, resp: falcon.Response, error: Exception, params: object) -> None:
@@ -149,13 +174,15 @@ def _uri_of(path: str) -> str:
     return parts[1] if len(parts) == 2 and parts[0] == "api" else ""  # noqa: PLR2004
 
 
-def _check_words(request: RegistryRequest) -> None:
+def _check_words(request: RegistryRequest, caller: Caller) -> None:
     words = {"registryKey": request.app_name, "instance": request.instance, "boot": request.boot}
     for name, value in words.items():
         if not value.isprintable():
             raise WireError(f"{name}: must not contain control characters")
     if len(request.app_name.strip()) > MAX_APP_NAME:
         raise WireError(f"registryKey: must be text of at most {MAX_APP_NAME} characters")
+    if caller.group_id is not None and request.app_name.strip() != caller.app_name:
+        raise _unknown_group(request.app_name.strip())
 
 
 def _unknown_group(app_name: str) -> WireError:

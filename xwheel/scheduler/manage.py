@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
+import msgspec
+
 from xwheel.clock import Clock
 from xwheel.errors import ConflictError, DuplicateError, FieldError, ScheduleError
 from xwheel.model import Job, Origin, Run
@@ -210,13 +212,21 @@ class JobManager:
 
         self._db.transaction(work)
 
-    def run_now(self, job_id: int, *, param: str | None = None, idempotency_key: str | None = None) -> Run:
+    def run_now(
+        self,
+        job_id: int,
+        *,
+        param: str | None = None,
+        idempotency_key: str | None = None,
+        address: str | None = None,
+    ) -> Run:
         """Plan a run that is due at once, whether the job is started or not.
 
         Args:
             job_id: The job.
             param: Replaces the job's parameter; an empty one counts.
             idempotency_key: A second call with the same key returns the first call's run.
+            address: The one registered executor that may get it; None lets the job's router choose.
 
         Raises:
             NotFoundError: The job does not exist.
@@ -238,6 +248,7 @@ class JobManager:
                 param=param,
                 run_id=run_id,
             )
+            run = msgspec.structs.replace(run, address=address)
             runs.insert_runs(conn, [run])
             return run
 

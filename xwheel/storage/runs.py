@@ -248,6 +248,12 @@ def lock_runs(conn: Connection, ids: Sequence[int]) -> dict[int, Run]:
     return {row.id: _run(row) for row in conn.execute(query)}
 
 
+def get_groups(conn: Connection, ids: Collection[int]) -> dict[int, int]:
+    """Return the groups of runs, which never change; unknown ids are missing."""
+    query = select(run.c.id, run.c.group_id).where(run.c.id.in_(sorted(ids)))
+    return {row.id: row.group_id for row in conn.execute(query)}
+
+
 def get_origins(conn: Connection, ids: Collection[int]) -> dict[int, Origin]:
     """Return why runs existed."""
     query = select(run.c.id, run.c.origin).where(run.c.id.in_(sorted(ids)))

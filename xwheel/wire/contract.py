@@ -25,11 +25,19 @@ CONTENT_TYPE: Final = "application/json;charset=UTF-8"
 OK: Final = 200
 FAIL: Final = 500
 TIMEOUT: Final = 502
-"""Also "too many requests" in the management calls of the fourth generation."""
+TOO_MANY: Final = 502
+"""In the job calls of the fourth generation; the same number as a run past its time limit."""
 
 REGISTRY: Final = "registry"
 REGISTRY_REMOVE: Final = "registryRemove"
 CALLBACK: Final = "callback"
+
+ADD_JOB: Final = "addJob"
+UPDATE_JOB: Final = "updateJob"
+REMOVE_JOB: Final = "removeJob"
+START_JOB: Final = "startJob"
+STOP_JOB: Final = "stopJob"
+TRIGGER_JOB: Final = "triggerJob"
 
 BEAT: Final = "/beat"
 IDLE_BEAT: Final = "/idleBeat"
