@@ -9,12 +9,19 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.support.databases import BACKENDS, empty, is_whole, server_database
 from xwheel.storage import migrate
 from xwheel.storage.engine import Database
 
 # examples may be slow on a busy machine; how long they take is no claim of any test
 settings.register_profile("xwheel", deadline=None, print_blob=True)
 settings.load_profile("xwheel")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--backend", choices=["sqlite", *BACKENDS], default="sqlite", help="the database that tests work on"
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -38,11 +45,36 @@ def _schema_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="session")
+def _server_url(pytestconfig: pytest.Config) -> Iterator[str | None]:
+    """The database on the server that ``--backend`` names; each worker process has a server of its own."""
+    backend = pytestconfig.getoption("backend")
+    if backend == "sqlite":
+        yield None
+        return
+    with server_database(backend) as url:
+        yield url
+
+
 @pytest.fixture
-def db(tmp_path: Path, _schema_template: Path) -> Iterator[Database]:
-    """An empty SQLite database at this version's schema."""
+def sqlite_db(tmp_path: Path, _schema_template: Path) -> Iterator[Database]:
+    """An empty SQLite database at this version's schema, whatever ``--backend`` names."""
     path = tmp_path / "xwheel.db"
     path.write_bytes(_schema_template.read_bytes())
     database = Database(f"sqlite:///{path}")
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def db(request: pytest.FixtureRequest, _server_url: str | None) -> Iterator[Database]:
+    """An empty database at this version's schema, on what ``--backend`` names."""
+    if _server_url is None:
+        yield request.getfixturevalue("sqlite_db")
+        return
+    database = Database(_server_url)
+    if not is_whole(database):
+        migrate.upgrade(database)
+    empty(database)
     yield database
     database.close()

@@ -18,6 +18,7 @@ from xwheel.plugin.manager import Plugins
 from xwheel.scheduler.adopt import AdoptLoop
 from xwheel.scheduler.answers import AnswerWriter
 from xwheel.scheduler.claim import ClaimLoop
+from xwheel.scheduler.cluster_lease import ClusterLease
 from xwheel.scheduler.complete import Completer
 from xwheel.scheduler.dispatch import Lane
 from xwheel.scheduler.fence import Fence
@@ -77,12 +78,12 @@ class Scheduler:
         self._bells = bells
         self.run_ids = RunIds(db)
         self.registry = ExecutorRegistry(db, dead_after_ms=trigger.dead_after_s * 1000)
-        self.lease = SqliteLease(
+        self.lease = _lease_for(
             db,
-            secrets.token_hex(8),
             self.clock,
             lease_ms=schedule.lease_s * 1000,
             renew_ms=round(schedule.lease_renew_s * 1000),
+            settle_ms=answer_ms,
         )
         self.calendars = CalendarBook(db)
         self.timetable = Timetable(plugins.schedule_types, self.calendars.current)
@@ -261,3 +262,13 @@ class Scheduler:
     def _wake_planning(self) -> None:
         self._bells["claiming"].set()
         self._bells["adopting"].set()
+
+
+def _lease_for(
+    db: Database, clock: Clock, *, lease_ms: int, renew_ms: int, settle_ms: int
+) -> SqliteLease | ClusterLease:
+    """Return the lease that fits the database: one scheduler a SQLite file, several share any other."""
+    owner = secrets.token_hex(8)
+    if db.backend == "sqlite":
+        return SqliteLease(db, owner, clock, lease_ms=lease_ms, renew_ms=renew_ms)
+    return ClusterLease(db, owner, clock, lease_ms=lease_ms, renew_ms=renew_ms, settle_ms=settle_ms)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from xwheel.clock import Clock
 from xwheel.errors import LockError
+from xwheel.model import PARTITIONS
 from xwheel.storage import partitions
 from xwheel.storage.engine import Connection, Database
 
@@ -80,7 +81,7 @@ class SqliteLease:
         sent_ms = self._clock.monotonic_ms()
         until_ms = self._clock.now_ms() + self._lease_ms
         self._epochs = self._db.transaction(
-            lambda conn: partitions.take_all_leases(conn, self.owner, until_ms),
+            lambda conn: self._take(conn, until_ms),
         )
         self._valid_until_ms = sent_ms + self._lease_ms
 
@@ -88,10 +89,10 @@ class SqliteLease:
         """Renew, counting from the moment the renewal was sent; return how long to wait in milliseconds."""
         sent_ms = self._clock.monotonic_ms()
         until_ms = now_ms + self._lease_ms
-        renewed = self._db.transaction(lambda conn: partitions.renew_leases(conn, self.owner, until_ms))
-        if renewed != len(self._epochs):
+        held = self._db.transaction(lambda conn: self._renew(conn, now_ms, until_ms))
+        if held != self._epochs:
             self._valid_until_ms = 0
-            raise LockError(f"node {self.owner} lost {len(self._epochs) - renewed} of its leases")
+            raise LockError(f"node {self.owner} lost {len(self._epochs) - len(held)} of its leases")
         self._valid_until_ms = sent_ms + self._lease_ms
         return self._renew_ms
 
@@ -107,6 +108,18 @@ class SqliteLease:
         """Give all partitions and the file back."""
         self._valid_until_ms = 0
         try:
-            self._db.transaction(lambda conn: partitions.release_leases(conn, self.owner))
+            self._db.transaction(self._leave)
         finally:
             self._file.release()
+
+    def _take(self, conn: Connection, until_ms: int) -> dict[int, int]:
+        partitions.renew_node(conn, self.owner, until_ms - self._lease_ms, until_ms)
+        return partitions.take_all_leases(conn, self.owner)
+
+    def _renew(self, conn: Connection, now_ms: int, until_ms: int) -> dict[int, int]:
+        partitions.renew_node(conn, self.owner, now_ms, until_ms)
+        return partitions.lock_leases(conn, self.owner)
+
+    def _leave(self, conn: Connection) -> None:
+        partitions.release_leases(conn, self.owner, range(PARTITIONS))
+        partitions.delete_node(conn, self.owner)

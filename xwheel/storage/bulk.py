@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from enum import StrEnum
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
-from sqlalchemy import Connection, Table, bindparam, text, update
+from sqlalchemy import Connection, Table, make_url, text
+from sqlalchemy.engine import Dialect
 from sqlalchemy.sql.elements import TextClause
 
 T = TypeVar("T")
 
 # SQLite's default limit of bound parameters is 32,766; other databases take as many or more
 IN_LIMIT = 10_000
+POSTGRESQL: Final[Dialect] = make_url("postgresql+psycopg://").get_dialect()()
+MARIADB: Final[Dialect] = make_url("mysql+pymysql://").get_dialect()()
 
 
 def chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
@@ -47,17 +51,26 @@ def update_many(
     """
     if not rows:
         return 0
-    if conn.dialect.name == "sqlite":
-        statement = _sqlite_form(table.name, tuple(columns), state is not None)
-        parameters = (
-            {"rows": json.dumps(rows), "state": state} if state is not None else {"rows": json.dumps(rows)}
-        )
-        return conn.execute(statement, parameters).rowcount
-    plain = update(table).where(table.c.id == bindparam("_id"))
-    if state is not None:
-        plain = plain.where(table.c.state == state)
-    values = [{"_id": row[0], **dict(zip(columns, row[1:], strict=True))} for row in rows]
-    return conn.execute(plain.values({name: bindparam(name) for name in columns}), values).rowcount
+    guard = {} if state is None else {"state": str(state)}
+    names = tuple(columns)
+    match conn.dialect.name:
+        case "sqlite":
+            statement = _sqlite_form(table.name, names, state is not None)
+            return conn.execute(statement, {"rows": json.dumps(rows), **guard}).rowcount
+        case "postgresql":
+            statement = _postgresql_form(table, names, state is not None)
+            lists = {
+                f"c{place}": list(map(_plain, values)) for place, values in enumerate(zip(*rows, strict=True))
+            }
+            return conn.execute(statement, {**lists, **guard}).rowcount
+        case _:
+            # rows that hold these values already count too: the driver asks for found rows
+            statement = _mariadb_form(table, names, state is not None)
+            return conn.execute(statement, {"rows": json.dumps(rows), **guard}).rowcount
+
+
+def _plain(value: Any) -> Any:
+    return str(value) if isinstance(value, StrEnum) else value
 
 
 @lru_cache(maxsize=64)
@@ -69,3 +82,33 @@ def _sqlite_form(table: str, columns: tuple[str, ...], guarded: bool) -> TextCla
         f"UPDATE {table} SET {sets} FROM json_each(:rows) AS v "  # noqa: S608 - names come from our own code
         f"WHERE {table}.id = json_extract(v.value, '$[0]'){guard}"
     )
+
+
+@lru_cache(maxsize=64)
+def _postgresql_form(table: Table, columns: tuple[str, ...], guarded: bool) -> TextClause:
+    """One array for each column, so that the statement's text is the same for every batch size."""
+    kinds = [_type_name(table, name, POSTGRESQL) for name in ("id", *columns)]
+    arrays = ", ".join(f"CAST(:c{place} AS {kind}[])" for place, kind in enumerate(kinds))
+    labels = ", ".join(f"c{place}" for place in range(len(kinds)))
+    sets = ", ".join(f"{name} = v.c{place}" for place, name in enumerate(columns, 1))
+    guard = f" AND {table.name}.state = :state" if guarded else ""
+    return text(
+        f"UPDATE {table.name} SET {sets} FROM unnest({arrays}) AS v({labels}) "  # noqa: S608 - our own names
+        f"WHERE {table.name}.id = v.c0{guard}"
+    )
+
+
+@lru_cache(maxsize=64)
+def _mariadb_form(table: Table, columns: tuple[str, ...], guarded: bool) -> TextClause:
+    kinds = [_type_name(table, name, MARIADB) for name in ("id", *columns)]
+    parts = ", ".join(f"c{place} {kind} PATH '$[{place}]'" for place, kind in enumerate(kinds))
+    sets = ", ".join(f"{table.name}.{name} = v.c{place}" for place, name in enumerate(columns, 1))
+    guard = f" WHERE {table.name}.state = :state" if guarded else ""
+    return text(
+        f"UPDATE {table.name} JOIN JSON_TABLE(:rows, '$[*]' COLUMNS ({parts})) AS v "  # noqa: S608 - our own names
+        f"ON {table.name}.id = v.c0 SET {sets}{guard}"
+    )
+
+
+def _type_name(table: Table, column: str, dialect: Dialect) -> str:
+    return table.c[column].type.compile(dialect=dialect)

@@ -1,17 +1,38 @@
-"""Partition leases: who may act for which jobs, and the epoch that tells old holders from new ones."""
+"""Nodes and partition leases: who may act for which jobs, and the epoch that tells old holders from new ones.
+
+A lease row names its holder; how long the holder may act is in the holder's node row, so that a renewal is one row
+and never waits for the transactions that hold the lease rows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, delete, func, insert, select, update
 
 from xwheel.errors import LockError
 from xwheel.model import PARTITIONS
-from xwheel.storage.tables import partition_lease, run
+from xwheel.storage.tables import node, partition_lease, run
 
 
-def take_all_leases(conn: Connection, owner: str, until_ms: int) -> dict[int, int]:
+class NodeRow(NamedTuple):
+    """A scheduler process: it may act until ``until_ms`` unless ``renewal`` stands still."""
+
+    id: str
+    renewal: int
+    until_ms: int
+
+
+class LeaseRow(NamedTuple):
+    """Who holds a partition, None for nobody, and how often it changed hands."""
+
+    partition: int
+    owner: str | None
+    epoch: int
+
+
+def take_all_leases(conn: Connection, owner: str) -> dict[int, int]:
     """Take every partition, each under a new epoch; only for a database with one scheduler.
 
     What the former holder kept in memory goes back to the pool: its planned rows lose their epoch.
@@ -22,15 +43,10 @@ def take_all_leases(conn: Connection, owner: str, until_ms: int) -> dict[int, in
     Raises:
         LockError: A lease row is missing.
     """
-    conn.execute(
-        update(partition_lease).values(
-            owner=owner,
-            epoch=partition_lease.c.epoch + 1,
-            renewal=partition_lease.c.renewal + 1,
-            until_ms=until_ms,
-        )
-    )
+    conn.execute(delete(node).where(node.c.id != owner))
+    conn.execute(update(partition_lease).values(owner=owner, epoch=partition_lease.c.epoch + 1))
     release_runs(conn, range(PARTITIONS))
+    check_lease_rows(conn)
     return lock_leases(conn, owner)
 
 
@@ -40,28 +56,78 @@ def release_runs(conn: Connection, partitions: Iterable[int]) -> int:
     return conn.execute(query).rowcount
 
 
-def renew_leases(conn: Connection, owner: str, until_ms: int) -> int:
-    """Prolong all leases of a node; return how many it still has."""
-    query = update(partition_lease).where(partition_lease.c.owner == owner)
-    return conn.execute(query.values(renewal=partition_lease.c.renewal + 1, until_ms=until_ms)).rowcount
+def renew_node(conn: Connection, owner: str, now_ms: int, until_ms: int) -> None:
+    """Write that a node lives until an instant; its first renewal makes its row."""
+    query = update(node).where(node.c.id == owner).values(renewal=node.c.renewal + 1, until_ms=until_ms)
+    if conn.execute(query).rowcount == 0:
+        conn.execute(insert(node).values(id=owner, started_ms=now_ms, renewal=1, until_ms=until_ms))
+
+
+def list_nodes(conn: Connection) -> list[NodeRow]:
+    """Return all node rows by id, the dead ones too."""
+    query = select(node.c.id, node.c.renewal, node.c.until_ms).order_by(node.c.id)
+    return [NodeRow(*row) for row in conn.execute(query)]
+
+
+def lock_nodes(conn: Connection, ids: Collection[str]) -> dict[str, NodeRow]:
+    """Lock node rows in order, so that nobody renews meanwhile."""
+    if not ids:
+        return {}
+    query = select(node.c.id, node.c.renewal, node.c.until_ms).where(node.c.id.in_(sorted(ids)))
+    return {row.id: NodeRow(*row) for row in conn.execute(query.order_by(node.c.id).with_for_update())}
+
+
+def forget_nodes(conn: Connection, before_ms: int) -> None:
+    """Delete the rows of nodes that are long dead."""
+    conn.execute(delete(node).where(node.c.until_ms < before_ms))
+
+
+def delete_node(conn: Connection, owner: str) -> None:
+    """Take a node's row out."""
+    conn.execute(delete(node).where(node.c.id == owner))
+
+
+def list_leases(conn: Connection) -> list[LeaseRow]:
+    """Return all lease rows by partition.
+
+    Raises:
+        LockError: A row is missing.
+    """
+    query = select(partition_lease.c.partition, partition_lease.c.owner, partition_lease.c.epoch)
+    rows = [LeaseRow(*row) for row in conn.execute(query.order_by(partition_lease.c.partition))]
+    _check_count(len(rows))
+    return rows
+
+
+def take_leases(conn: Connection, owner: str, wanted: Mapping[int, str | None]) -> dict[int, int]:
+    """Take partitions whose holder is still the one that was seen, each under a new epoch.
+
+    Returns:
+        Partition to new epoch, for those that were taken.
+    """
+    query = select(partition_lease.c.partition, partition_lease.c.owner, partition_lease.c.epoch)
+    query = query.where(partition_lease.c.partition.in_(sorted(wanted))).order_by(partition_lease.c.partition)
+    locked = [LeaseRow(*row) for row in conn.execute(query.with_for_update())]
+    taken = {row.partition: row.epoch + 1 for row in locked if row.owner == wanted[row.partition]}
+    if taken:
+        change = update(partition_lease).where(partition_lease.c.partition.in_(sorted(taken)))
+        conn.execute(change.values(owner=owner, epoch=partition_lease.c.epoch + 1))
+        release_runs(conn, sorted(taken))
+    return taken
 
 
 def lock_leases(conn: Connection, owner: str) -> dict[int, int]:
-    """Lock the lease rows of a node until the transaction ends, in partition order; return partition to epoch.
+    """Hold the lease rows of a node until the transaction ends; return partition to epoch.
 
-    Raises:
-        LockError: A lease row is missing, so nobody could know who holds that partition.
+    Shared, since all stages of a node do so at once; only who takes or releases a lease waits for them.
     """
     query = (
         select(partition_lease.c.partition, partition_lease.c.epoch)
         .where(partition_lease.c.owner == owner)
         .order_by(partition_lease.c.partition)
-        .with_for_update()
+        .with_for_update(read=True)
     )
-    held = {row.partition: row.epoch for row in conn.execute(query)}
-    if len(held) < PARTITIONS:
-        check_lease_rows(conn)
-    return held
+    return {row.partition: row.epoch for row in conn.execute(query)}
 
 
 def lock_all_leases(conn: Connection) -> None:
@@ -74,14 +140,19 @@ def check_lease_rows(conn: Connection) -> None:
     """Refuse a database whose lease table is not whole.
 
     Raises:
-        LockError: A row is missing.
+        LockError: A row is missing, so nobody could know who holds that partition.
     """
-    count = conn.execute(select(func.count()).select_from(partition_lease)).scalar_one()
+    _check_count(conn.execute(select(func.count()).select_from(partition_lease)).scalar_one())
+
+
+def release_leases(conn: Connection, owner: str, partitions: Collection[int]) -> None:
+    """Give leases of a node back."""
+    query = update(partition_lease).where(
+        partition_lease.c.owner == owner, partition_lease.c.partition.in_(sorted(partitions))
+    )
+    conn.execute(query.values(owner=None))
+
+
+def _check_count(count: int) -> None:
     if count != PARTITIONS:
         raise LockError(f"partition_lease holds {count} rows instead of {PARTITIONS}: the schema is damaged")
-
-
-def release_leases(conn: Connection, owner: str) -> None:
-    """Give all leases of a node back."""
-    query = update(partition_lease).where(partition_lease.c.owner == owner)
-    conn.execute(query.values(owner=None, renewal=partition_lease.c.renewal + 1, until_ms=0))

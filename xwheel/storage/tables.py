@@ -21,6 +21,7 @@ from sqlalchemy import (
     UniqueConstraint,
     text,
 )
+from sqlalchemy.dialects.mysql import BINARY
 
 metadata = MetaData()
 
@@ -41,7 +42,7 @@ api_token = Table(
     metadata,
     Column("id", AutoId, primary_key=True),
     Column("name", String(64), nullable=False),
-    Column("digest", LargeBinary(32), nullable=False),
+    Column("digest", LargeBinary(32).with_variant(BINARY(32), "mysql", "mariadb"), nullable=False),
     # null: for everything; otherwise only for the jobs of this group
     Column("group_id", BigInteger),
     Column("created_ms", BigInteger, nullable=False),
@@ -226,7 +227,9 @@ node = Table(
     metadata,
     Column("id", String(64), primary_key=True),
     Column("started_ms", BigInteger, nullable=False),
-    Column("seen_ms", BigInteger, nullable=False),
+    # rises with each renewal; one that stands still for a whole term is dead, whatever the clocks say
+    Column("renewal", BigInteger, nullable=False),
+    Column("until_ms", BigInteger, nullable=False),
 )
 
 partition_lease = Table(
@@ -235,8 +238,6 @@ partition_lease = Table(
     Column("partition", SmallInteger, primary_key=True, autoincrement=False),
     Column("owner", String(64)),
     Column("epoch", BigInteger, nullable=False),
-    Column("renewal", BigInteger, nullable=False),
-    Column("until_ms", BigInteger, nullable=False),
 )
 
 hourly_report = Table(

@@ -11,6 +11,11 @@ from xwheel.testing import ManualClock
 
 
 @pytest.fixture
+def sqlite_node(sqlite_db: Database) -> HandNode:
+    return HandNode(sqlite_db, ManualClock(NOW))
+
+
+@pytest.fixture
 def node(db: Database) -> HandNode:
     node = HandNode(db, ManualClock(NOW))
     node.group()

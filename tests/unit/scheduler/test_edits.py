@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.databases import twin_of
 from tests.support.node import HandNode
 from tests.support.rows import NOW, make_run
 from xwheel.errors import ConflictError, FieldError, NotFoundError, ScheduleError
@@ -121,7 +122,7 @@ def test_run_now_with_the_same_key_is_the_same_run(node: HandNode) -> None:
 def test_a_row_of_another_process_is_adopted_within_300_ms(node: HandNode, db: Database) -> None:
     job = node.job(enabled=False)
     node.run_for(1000)
-    other = Database(str(db.engine.url))
+    other = twin_of(db)
     row = make_run(
         777_000,
         job_id=job.id,

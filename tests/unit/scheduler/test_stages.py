@@ -18,9 +18,9 @@ from xwheel.testing import ManualClock
 # lease
 
 
-def test_one_scheduler_holds_a_sqlite_file(node: HandNode) -> None:
+def test_one_scheduler_holds_a_sqlite_file(sqlite_node: HandNode) -> None:
     with pytest.raises(LockError, match="one scheduler"):
-        HandNode(node.db, node.clock)
+        HandNode(sqlite_node.db, sqlite_node.clock)
 
 
 def test_each_holder_gets_a_higher_epoch_for_every_partition(node: HandNode) -> None:
@@ -47,17 +47,21 @@ def test_a_wall_clock_step_does_not_stretch_the_lease(node: HandNode) -> None:
     assert not node.scheduler.lease.may_act()
 
 
-def test_a_missing_lease_row_stops_the_node(node: HandNode) -> None:
+def test_a_missing_lease_row_stops_the_node(sqlite_node: HandNode) -> None:
+    node = sqlite_node
     with node.db.write() as conn:
-        conn.exec_driver_sql("DELETE FROM partition_lease WHERE partition = 7")
+        conn.exec_driver_sql("DELETE FROM partition_lease WHERE partition_lease.partition = 7")
+    with pytest.raises(LockError, match="lost 1 of its leases"):
+        node.scheduler.lease.step(node.clock.now_ms())
+    assert not node.scheduler.lease.may_act()
     with pytest.raises(LockError, match="63 rows instead of 64"):
-        node.db.transaction(lambda conn: partitions.lock_leases(conn, node.scheduler.lease.owner))
+        node.successor()
 
 
 def test_without_a_lease_nothing_is_claimed_adopted_or_fenced(node: HandNode) -> None:
     node.job(schedule_conf="1")
     node.plan()
-    node.db.transaction(lambda conn: partitions.release_leases(conn, node.scheduler.lease.owner))
+    node.db.transaction(lambda conn: partitions.release_leases(conn, node.scheduler.lease.owner, range(64)))
     node.tick(1000)
     assert node.sent == []
     assert {run.state for run in node.runs()} == {RunState.PLANNED}

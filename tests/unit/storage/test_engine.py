@@ -10,6 +10,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy.exc import OperationalError
 
+from tests.support.databases import twin_of
 from tests.support.rows import make_run
 from xwheel.errors import ConfigError, DuplicateError, SchemaError, StorageError
 from xwheel.model import RunState
@@ -75,7 +76,7 @@ def test_other_failures_are_not_repeated(db: Database) -> None:
 
 
 def test_writers_of_two_processes_wait_for_each_other(db: Database) -> None:
-    other = Database(str(db.engine.url))
+    other = twin_of(db)
     errors: list[BaseException] = []
 
     def write(target: Database, first: int) -> None:
@@ -96,8 +97,8 @@ def test_writers_of_two_processes_wait_for_each_other(db: Database) -> None:
         assert len(runs.list_runs(conn)) == 60
 
 
-def test_sqlite_is_durable(db: Database) -> None:
-    with db.read() as conn:
+def test_sqlite_is_durable(sqlite_db: Database) -> None:
+    with sqlite_db.read() as conn:
         assert conn.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
         assert conn.exec_driver_sql("PRAGMA synchronous").scalar() == 2
 
@@ -111,10 +112,10 @@ def test_an_impossible_url_names_the_setting(url: str) -> None:
 def test_bulk_update_guards_the_previous_state(db: Database) -> None:
     rows = [make_run(1), make_run(2, state=RunState.RUNNING), make_run(3)]
     db.transaction(lambda conn: runs.insert_runs(conn, rows))
-    values = [(1, "a", None), (2, "b", None), (3, "c'; DROP TABLE run", True)]
+    values = [(1, "a", False), (2, "b", False), (3, "c'; DROP TABLE run", True)]
 
     changed = db.transaction(
-        lambda conn: update_many(conn, run, ("message", "open_partition"), values, state=RunState.PLANNED)
+        lambda conn: update_many(conn, run, ("message", "kill_requested"), values, state=RunState.PLANNED)
     )
 
     assert changed == 2

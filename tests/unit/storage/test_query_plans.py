@@ -15,7 +15,17 @@ from xwheel.storage.engine import Database
 from xwheel.testing import ManualClock
 
 # small tables that are meant to be read whole
-SMALL = {"executor", "executor_group", "partition_lease", "setting", "calendar", "v", "api_token", "CONSTANT"}
+SMALL = {
+    "node",
+    "executor",
+    "executor_group",
+    "partition_lease",
+    "setting",
+    "calendar",
+    "v",
+    "api_token",
+    "CONSTANT",
+}
 
 
 def test_the_pipeline_scans_no_table(db: Database) -> None:

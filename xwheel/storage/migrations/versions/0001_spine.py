@@ -2,6 +2,7 @@
 
 import sqlalchemy as sa
 from alembic import op
+from sqlalchemy.dialects import mysql
 
 revision = "0001"
 down_revision = None
@@ -15,7 +16,11 @@ def upgrade() -> None:
         "api_token",
         sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
         sa.Column("name", sa.String(length=64), nullable=False),
-        sa.Column("digest", sa.LargeBinary(length=32), nullable=False),
+        sa.Column(
+            "digest",
+            sa.LargeBinary(length=32).with_variant(mysql.BINARY(32), "mysql", "mariadb"),
+            nullable=False,
+        ),
         sa.Column("group_id", sa.BigInteger(), nullable=True),
         sa.Column("created_ms", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("id"),
@@ -113,7 +118,8 @@ def upgrade() -> None:
         "node",
         sa.Column("id", sa.String(length=64), nullable=False),
         sa.Column("started_ms", sa.BigInteger(), nullable=False),
-        sa.Column("seen_ms", sa.BigInteger(), nullable=False),
+        sa.Column("renewal", sa.BigInteger(), nullable=False),
+        sa.Column("until_ms", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("id"),
     )
     partitions = op.create_table(
@@ -121,8 +127,6 @@ def upgrade() -> None:
         sa.Column("partition", sa.SmallInteger(), autoincrement=False, nullable=False),
         sa.Column("owner", sa.String(length=64), nullable=True),
         sa.Column("epoch", sa.BigInteger(), nullable=False),
-        sa.Column("renewal", sa.BigInteger(), nullable=False),
-        sa.Column("until_ms", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("partition"),
     )
     op.create_table(
@@ -238,9 +242,7 @@ def _create_report() -> None:
 
 def _seed(partitions: sa.Table, block: sa.Table, settings: sa.Table) -> None:
     """Write the rows whose absence a node takes for a broken database."""
-    op.bulk_insert(
-        partitions, [{"partition": number, "epoch": 0, "renewal": 0, "until_ms": 0} for number in range(64)]
-    )
+    op.bulk_insert(partitions, [{"partition": number, "epoch": 0} for number in range(64)])
     op.bulk_insert(block, [{"name": "run", "next_id": 1}])
     op.bulk_insert(settings, [{"name": "chains", "value": ""}])
 
