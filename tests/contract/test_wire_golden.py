@@ -92,7 +92,7 @@ STATE_REPLY = StateReply(
     instance="f00d",
     boot="beef",
     answers=[
-        StateAnswer(run_id=12, state=ExecutionState.STARTED),
+        StateAnswer(run_id=12, state=ExecutionState.STARTED, running_ms=1500),
         StateAnswer(run_id=11, state=ExecutionState.FINISHED, outcome=KILLED),
     ],
 )

@@ -155,8 +155,9 @@ class Journal:
 
     def lookup(self, keys: Sequence[RunKey]) -> list[StateAnswer]:
         """Tell where runs stand."""
+        now_ms = self._clock.now_ms()
         with self._read_lock:
-            return [_answer(key, select_row(self._reader, key)) for key in keys]
+            return [_answer(key, select_row(self._reader, key), now_ms) for key in keys]
 
     def is_open(self, run_id: int) -> bool | None:
         """Tell whether a run has no outcome yet; None if the run is unknown."""
@@ -317,13 +318,16 @@ def _known(db: sqlite3.Connection, key: RunKey) -> Verdict:
     return Verdict(new=False, never_started=row is not None and row.item.reason == "not_started")
 
 
-def _answer(key: RunKey, row: Row | None) -> StateAnswer:
+def _answer(key: RunKey, row: Row | None, now_ms: int) -> StateAnswer:
     if row is None:
         return StateAnswer(run_id=key.run_id, state=ExecutionState.UNKNOWN)
     if row.state == FINISHED:
         return StateAnswer(run_id=key.run_id, state=ExecutionState.FINISHED, outcome=row.item)
-    state = ExecutionState.ACCEPTED if row.state == ACCEPTED else ExecutionState.STARTED
-    return StateAnswer(run_id=key.run_id, state=state)
+    if row.state == ACCEPTED:
+        return StateAnswer(run_id=key.run_id, state=ExecutionState.ACCEPTED)
+    # an age and not a time: the scheduler's clock is another one
+    running_ms = max(0, now_ms - row.item.started_ms)
+    return StateAnswer(run_id=key.run_id, state=ExecutionState.STARTED, running_ms=running_ms)
 
 
 def _lock(directory: Path) -> IO[bytes]:

@@ -17,6 +17,7 @@ from xwheel.wire.fields import (
     as_list,
     as_object,
     encode,
+    int_in,
     parse_object,
     read_items,
     to_id,
@@ -140,6 +141,7 @@ def state_payload(reply: StateReply) -> dict[str, Any]:
             {
                 "id": answer.run_id,
                 "state": answer.state.value,
+                "running_ms": answer.running_ms,
                 "outcome": callback_item(answer.outcome) if answer.outcome else None,
             }
             for answer in reply.answers
@@ -170,6 +172,7 @@ def _read_state_answer(item: dict[str, Any]) -> StateAnswer:
     return StateAnswer(
         run_id=to_id("id", item.get("id")),
         state=state,
+        running_ms=int_in(item, "running_ms", MAX_MS),
         outcome=read_callback(as_object("outcome", outcome)) if outcome else None,
     )
 

@@ -216,10 +216,15 @@ class StateRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StateAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What the journal knows about one run; ``outcome`` only when finished."""
+    """What the journal knows about one run; ``outcome`` only when finished.
+
+    Attributes:
+        running_ms: For how long the handler has been running, by the executor's clock; 0 if it is not or nobody says.
+    """
 
     run_id: int
     state: ExecutionState
+    running_ms: int = 0
     outcome: CallbackItem | None = None
 
 
