@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from xwheel.clock import Clock
@@ -41,10 +41,19 @@ class ClusterLease:
         lease_ms: How long a lease lasts.
         renew_ms: How often it is renewed.
         settle_ms: How long after the last fence every send has ended.
+        shared_now: The database's time.
     """
 
     def __init__(
-        self, db: Database, owner: str, clock: Clock, *, lease_ms: int, renew_ms: int, settle_ms: int
+        self,
+        db: Database,
+        owner: str,
+        clock: Clock,
+        *,
+        lease_ms: int,
+        renew_ms: int,
+        settle_ms: int,
+        shared_now: Callable[[Connection], int] = database_now_ms,
     ) -> None:
         self.owner = owner
         self._db = db
@@ -52,6 +61,7 @@ class ClusterLease:
         self._lease_ms = lease_ms
         self._renew_ms = renew_ms
         self._settle_ms = settle_ms
+        self._shared_now = shared_now
         self._epochs: Mapping[int, int] = {}
         self._leaving: dict[int, int] = {}
         self._seen: dict[str, _Seen] = {}
@@ -112,7 +122,7 @@ class ClusterLease:
         Returns:
             The leases as they are then, and who lives, this node included.
         """
-        shared_ms = database_now_ms(conn)
+        shared_ms = self._shared_now(conn)
         partitions.renew_node(conn, self.owner, shared_ms, shared_ms + self._lease_ms)
         others = [row for row in partitions.list_nodes(conn) if row.id != self.owner]
         live = self._live(others, shared_ms, sent_ms) | {self.owner}
