@@ -212,7 +212,8 @@ def _described(description: str, wanted: JobDefinition) -> str:
     Raises:
         FieldError: There is no room for them.
     """
-    lines = [line for line in description.splitlines() if not line.startswith((AUTHOR, ALARM_EMAIL))]
+    before = description.split("\n") if description else []
+    lines = [line for line in before if not line.startswith((AUTHOR, ALARM_EMAIL))]
     lines += [
         label + value
         for label, value in ((AUTHOR, wanted.author), (ALARM_EMAIL, wanted.alarm_email))
