@@ -9,6 +9,8 @@ JOBS ?= 2
 # tools that start other tools must find them
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
+export REQUIRE_SERVERS
+
 .PHONY: run test lint types bench fuzz clean
 
 run: $(READY)
@@ -17,6 +19,7 @@ run: $(READY)
 test: $(READY) lint types
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 	XWHEEL_NO_EXTENSIONS=1 $(BIN)/python -m pytest -q -n $(JOBS) tests/ring tests/unit/scheduler
+	$(BIN)/python -m tests.support.backends -q -n $(JOBS) tests/unit/storage tests/unit/scheduler tests/integration/test_databases.py
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -25,6 +25,15 @@ START_S = 60
 STOP_S = 30
 
 
+def is_installed(backend: str) -> bool:
+    """Tell whether a server's programs are there."""
+    try:
+        _find("mariadbd", "/usr/sbin") if backend == "mariadb" else _find("initdb", _postgresql_place())
+    except RuntimeError:
+        return False
+    return True
+
+
 def free_port() -> int:
     """Return a loopback port that nobody has at this moment."""
     with socket.socket() as probe:
@@ -76,8 +85,7 @@ def postgresql() -> Iterator[str]:
         data, port = home / "data", free_port()
         (home / "password").write_text(PASSWORD, encoding="utf-8")
         shutil.chown(home / "password", *_owner("postgres"))
-        found = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-        place = str(found[-1]) if found else ""
+        place = _postgresql_place()
         _run(
             [
                 *_become("postgres"),
@@ -177,6 +185,12 @@ def _become(user: str) -> list[str]:
     if not _is_root():
         return []
     return ["setpriv", f"--reuid={user}", f"--regid={_owner(user)[1]}", "--init-groups"]
+
+
+def _postgresql_place() -> str:
+    """Return where Debian keeps the newest version's programs; they are not on the path."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+    return str(found[-1]) if found else ""
 
 
 def _find(name: str, place: str) -> str:

@@ -28,7 +28,8 @@ SMALL = {
 }
 
 
-def test_the_pipeline_scans_no_table(db: Database) -> None:
+def test_the_pipeline_scans_no_table(sqlite_db: Database) -> None:
+    db = sqlite_db
     statements: dict[str, Any] = {}
 
     def note(_conn: object, _cursor: object, statement: str, parameters: Any, *_: object) -> None:
