@@ -32,6 +32,7 @@ from xwheel.scheduler.resend import Resender
 from xwheel.scheduler.retry import decide_retry
 from xwheel.scheduler.ring_loop import RingLoop
 from xwheel.scheduler.route import route
+from xwheel.scheduler.shares import decide_moves
 from xwheel.scheduler.switch import CalendarBook, Switchboard
 from xwheel.scheduler.timekeeper import Timekeeper
 from xwheel.scheduler.timetable import Timetable
@@ -271,4 +272,6 @@ def _lease_for(
     owner = secrets.token_hex(8)
     if db.backend == "sqlite":
         return SqliteLease(db, owner, clock, lease_ms=lease_ms, renew_ms=renew_ms)
-    return ClusterLease(db, owner, clock, lease_ms=lease_ms, renew_ms=renew_ms, settle_ms=settle_ms)
+    return ClusterLease(
+        db, owner, clock, decide_moves, lease_ms=lease_ms, renew_ms=renew_ms, settle_ms=settle_ms
+    )

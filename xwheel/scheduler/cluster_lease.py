@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from xwheel.clock import Clock
 from xwheel.model import PARTITIONS
-from xwheel.scheduler.shares import decide_moves
+from xwheel.scheduler.ports import Moves
 from xwheel.storage import partitions
 from xwheel.storage.dbtime import database_now_ms
 from xwheel.storage.engine import Connection, Database
@@ -17,6 +17,9 @@ from xwheel.storage.partitions import LeaseRow, NodeRow
 logger = logging.getLogger(__name__)
 
 FORGET_TERMS = 60
+
+Decide = Callable[[Mapping[int, "str | None"], Collection[str], str], Moves]
+"""``decide(owners, live nodes, this node)``."""
 
 
 class _Seen(NamedTuple):
@@ -38,6 +41,7 @@ class ClusterLease:
         db: The database.
         owner: Id of this node.
         clock: Where time comes from.
+        decide: The pure decision about what to take and give.
         lease_ms: How long a lease lasts.
         renew_ms: How often it is renewed.
         settle_ms: How long after the last fence every send has ended.
@@ -49,6 +53,7 @@ class ClusterLease:
         db: Database,
         owner: str,
         clock: Clock,
+        decide: Decide,
         *,
         lease_ms: int,
         renew_ms: int,
@@ -58,6 +63,7 @@ class ClusterLease:
         self.owner = owner
         self._db = db
         self._clock = clock
+        self._decide = decide
         self._lease_ms = lease_ms
         self._renew_ms = renew_ms
         self._settle_ms = settle_ms
@@ -88,7 +94,7 @@ class ClusterLease:
         mine = {row.partition: row.epoch for row in leases if row.owner == self.owner}
         self._leaving = {part: since_ms for part, since_ms in self._leaving.items() if part in mine}
         owners = {row.partition: row.owner if row.owner in live else None for row in leases}
-        for part in decide_moves(owners, live, self.owner).give:
+        for part in self._decide(owners, live, self.owner).give:
             self._leaving.setdefault(part, self._clock.monotonic_ms())
         self._note(mine)
         self._epochs = {part: epoch for part, epoch in mine.items() if part not in self._leaving}
@@ -132,7 +138,7 @@ class ClusterLease:
         if settled:
             partitions.release_leases(conn, self.owner, settled)
         owners = {row.partition: None if row.partition in settled else row.owner for row in leases}
-        wanted = decide_moves(
+        wanted = self._decide(
             {part: owner if owner in live else None for part, owner in owners.items()}, live, self.owner
         ).take
         chosen = {part: owners[part] for part in wanted if part not in settled}

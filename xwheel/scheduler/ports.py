@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from xwheel.model import Job, RegisteredExecutor, Run, RunState
+from xwheel.storage.checks import Holder
 from xwheel.storage.engine import Connection
 from xwheel.storage.jobs import JobCursor
 
@@ -27,6 +28,38 @@ class LeaseView(Protocol):
     def may_act(self, margin_ms: int = 0) -> bool:
         """Tell whether the lease outlasts ``margin_ms`` from now."""
         ...
+
+
+class ExecutorView(Protocol):
+    """What the checks ask of the registry."""
+
+    def all(self, now_ms: int) -> list[RegisteredExecutor]:
+        """Return all live executors."""
+        ...
+
+    def app_name(self, group_id: int) -> str:
+        """Return the app name of a group, or an empty text if it is not known yet."""
+        ...
+
+    def missing_since(self, holder: Holder, now_ms: int) -> int:
+        """Return since when an executor that is not live has been missing."""
+        ...
+
+    def take_news(self) -> list[Holder]:
+        """Return executors that left, died, came back or restarted since the last call."""
+        ...
+
+
+class Moves(NamedTuple):
+    """What a node does next.
+
+    Attributes:
+        take: Free partitions to take, in the order in which to try.
+        give: Held partitions to give back.
+    """
+
+    take: Sequence[int]
+    give: Sequence[int]
 
 
 @dataclass(slots=True)

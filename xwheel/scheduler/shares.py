@@ -2,20 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Mapping
 
-
-class Moves(NamedTuple):
-    """What a node does next.
-
-    Attributes:
-        take: Free partitions to take, in the order in which to try.
-        give: Held partitions to give back.
-    """
-
-    take: Sequence[int]
-    give: Sequence[int]
+from xwheel.scheduler.ports import Moves
 
 
 def decide_moves(owners: Mapping[int, str | None], live: Collection[str], me: str) -> Moves:
