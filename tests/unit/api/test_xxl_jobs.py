@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -289,3 +291,18 @@ def test_the_calls_can_be_switched_off(api: Api) -> None:
     tenant = Tenant(api.db, app, "orders")
     message = tenant.refused("addJob", definition())
     assert message == "/api/addJob: no such call; known: callback, registry, registryRemove"
+
+
+def test_the_page_tells_every_field_and_its_example_works(orders: Tenant) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "xxl-job-openapi.md").read_text()
+    for name in (*definition(), "jobGroup", "alarmEmail", "glueSource", "glueRemark", "addressList"):
+        assert f"`{name}`" in page
+    for call in ("addJob", "updateJob", "removeJob", "startJob", "stopJob", "triggerJob"):
+        assert f"| `{call}` |" in page
+    example = page[page.index("-d '") + 4 : page.index("}'") + 1]
+    answer = orders.call("addJob", example.encode())
+    assert json.loads(page[page.index("```json") + 7 : page.rindex("```")]) == answer | {
+        "content": "7",
+        "data": "7",
+    }
+    assert orders.call("startJob", {"id": answer["data"]}) == SUCCESS
