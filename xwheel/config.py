@@ -108,6 +108,18 @@ class TriggerSection(Section):
         20_000, ge=100, description="Due runs kept in memory while they wait for a place; more stay rows."
     )
     check_after_s: int = Field(600, ge=1, description="Age at which an open run is checked.")
+    idle_grace_s: int = Field(
+        120,
+        ge=1,
+        le=86_400,
+        description="How long an outcome may be on its way once a foreign executor has nothing of the job any more.",
+    )
+    deadline_grace_s: int = Field(
+        30,
+        ge=1,
+        le=86_400,
+        description="How long after a job's time limit its executor has to report the end.",
+    )
     dead_after_s: int = Field(90, ge=1, description="An executor without a beat for this long is dead.")
 
 

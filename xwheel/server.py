@@ -11,23 +11,27 @@ from typing import Final
 
 from xwheel import ring
 from xwheel.clock import Clock, OffsetFilter, SystemClock
-from xwheel.config import Config
+from xwheel.config import Config, TriggerSection
 from xwheel.errors import RouteError
 from xwheel.model import Job, RegisteredExecutor
 from xwheel.plugin.manager import Plugins
 from xwheel.scheduler.adopt import AdoptLoop
 from xwheel.scheduler.answers import AnswerWriter
+from xwheel.scheduler.check.checker import Checker
+from xwheel.scheduler.check.decide import CheckRules, first_check_ms
+from xwheel.scheduler.check.questions import IN_FLIGHT
 from xwheel.scheduler.claim import ClaimLoop
 from xwheel.scheduler.cluster_lease import ClusterLease
 from xwheel.scheduler.complete import Completer
 from xwheel.scheduler.dispatch import Lane
 from xwheel.scheduler.fence import Fence
 from xwheel.scheduler.firing import Firing
+from xwheel.scheduler.kill import RunKiller
 from xwheel.scheduler.lease import SqliteLease
 from xwheel.scheduler.manage import JobManager
 from xwheel.scheduler.plan import new_run, plan, recheck
 from xwheel.scheduler.ports import Parcel
-from xwheel.scheduler.registry import ExecutorRegistry
+from xwheel.scheduler.registry import FLUSH_MS, ExecutorRegistry
 from xwheel.scheduler.resend import Resender
 from xwheel.scheduler.retry import decide_retry
 from xwheel.scheduler.ring_loop import RingLoop
@@ -74,7 +78,8 @@ class Scheduler:
         check_after_ms = trigger.check_after_s * 1000
         answer_ms = trigger.send_timeout_ms + ANSWER_GRACE_MS
         bells = {
-            name: threading.Event() for name in ("adopting", "claiming", "leasing", "ticking", "writing")
+            name: threading.Event()
+            for name in ("adopting", "checking", "claiming", "leasing", "ticking", "writing")
         }
         self._bells = bells
         self.run_ids = RunIds(db)
@@ -110,7 +115,11 @@ class Scheduler:
             self.registry.suspect,
             bells["writing"].set,
             bells["ticking"].set,
-            check_after_ms=check_after_ms,
+            first_check=partial(
+                first_check_ms,
+                check_after_ms=check_after_ms,
+                deadline_grace_ms=trigger.deadline_grace_s * 1000,
+            ),
         )
         self.lanes = {
             lane: Lane(
@@ -145,6 +154,7 @@ class Scheduler:
             self.run_ids,
             partial(plan, timetable=self.timetable),
             self.ring_loop.enqueue,
+            self.clock,
             pre_read_ms=schedule.pre_read_ms,
             batch=schedule.claim_batch,
         )
@@ -172,6 +182,16 @@ class Scheduler:
             interval_ms=schedule.adopt_interval_ms,
             reconcile_ms=schedule.reconcile_interval_ms,
         )
+        self.checker = Checker(
+            db,
+            self.lease,
+            self.registry,
+            MultiClient(token=executor_token, max_in_flight=IN_FLIGHT),
+            self.completer.finish,
+            _check_rules(trigger, answer_ms),
+            timeout_ms=trigger.send_timeout_ms,
+        )
+        self.killer = RunKiller(db, self.clock, self.completer.finish, bells["checking"].set)
         self.timekeeper = Timekeeper(db, self.clock, OffsetFilter(system), lambda _: bells["leasing"].set())
         self._ticking = Service("tick", self.ring_loop.step, self.clock, bell=bells["ticking"])
         self._claiming = Service("claim", self.claiming.step, self.clock, bell=bells["claiming"])
@@ -181,6 +201,7 @@ class Scheduler:
         self._calendaring = Service("calendars", self.calendars.step, self.clock)
         self._registering = Service("registry", self.registry.step, self.clock)
         self._timekeeping = Service("time", self.timekeeper.step, self.clock, stale_ms=30_000)
+        self._checking = Service("check", self.checker.step, self.clock, bell=bells["checking"])
         self._sending = [
             Service(name, self.lanes[lane].step, self.clock)
             for name, lane in (("fast", ring.FAST), ("slow", ring.SLOW))
@@ -196,6 +217,7 @@ class Scheduler:
             self._timekeeping,
             self._writing,
             *self._sending,
+            self._checking,
             self._ticking,
             self._adopting,
             self._claiming,
@@ -219,7 +241,11 @@ class Scheduler:
         Returns:
             Whether everything ended in time; what did not is in the rows.
         """
-        planning = [service.stop(timeout_s) for service in (self._claiming, self._adopting, self._ticking)]
+        self.checker.wake()
+        planning = [
+            service.stop(timeout_s)
+            for service in (self._claiming, self._adopting, self._checking, self._ticking)
+        ]
         self.ring_loop.drain()
         deadline_ms = self.clock.monotonic_ms() + round(timeout_s * 1000)
         pause = threading.Event()
@@ -242,6 +268,7 @@ class Scheduler:
         ]
         for lane in self.lanes.values():
             lane.close()
+        self.checker.close()
         self.registry.flush(self.clock.now_ms())
         self.lease.release()
         return all([*planning, *ended])
@@ -274,4 +301,16 @@ def _lease_for(
         return SqliteLease(db, owner, clock, lease_ms=lease_ms, renew_ms=renew_ms)
     return ClusterLease(
         db, owner, clock, decide_moves, lease_ms=lease_ms, renew_ms=renew_ms, settle_ms=settle_ms
+    )
+
+
+def _check_rules(trigger: TriggerSection, answer_ms: int) -> CheckRules:
+    dead_ms = trigger.dead_after_s * 1000
+    return CheckRules(
+        check_after_ms=trigger.check_after_s * 1000,
+        # beats that other nodes took are seen a flush late
+        gone_ms=dead_ms + min(FLUSH_MS, dead_ms // 3),
+        answer_ms=answer_ms,
+        idle_grace_ms=trigger.idle_grace_s * 1000,
+        deadline_grace_ms=trigger.deadline_grace_s * 1000,
     )

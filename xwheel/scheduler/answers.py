@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from xwheel.model import RunState
 from xwheel.scheduler.ports import Delivery, Fate, Outcome, Places
 from xwheel.storage import runs
-from xwheel.storage.engine import Database
+from xwheel.storage.engine import Connection, Database
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ class AnswerWriter:
         suspect: Told addresses that could not be reached.
         wake: Ends this loop's wait.
         placed: Told that places became free.
-        check_after_ms: Age at which an accepted run is asked about.
+        first_check: ``first_check(at_ms, timeout_s)`` tells when an accepted run is looked at.
     """
 
     def __init__(
@@ -39,8 +39,7 @@ class AnswerWriter:
         suspect: Callable[[str, int], None],
         wake: Callable[[], None],
         placed: Callable[[], None],
-        *,
-        check_after_ms: int,
+        first_check: Callable[[int, int], int],
     ) -> None:
         self._db = db
         self._places = places
@@ -48,7 +47,7 @@ class AnswerWriter:
         self._suspect = suspect
         self._wake = wake
         self._placed = placed
-        self._check_after_ms = check_after_ms
+        self._first_check = first_check
         self._inbox: deque[Delivery] = deque()
 
     def put(self, deliveries: Iterable[Delivery]) -> None:
@@ -76,16 +75,17 @@ class AnswerWriter:
         return 0
 
     def _write(self, batch: Sequence[Delivery], now_ms: int) -> None:
-        accepted: list[int] = []
+        accepted: dict[int, list[int]] = {}  # run ids by the time limit of their job
         refused: list[Outcome] = []
         for delivery in batch:
             address = delivery.parcel.executor.address
             is_foreign = delivery.parcel.executor.kind != "xwheel"
+            limits = {shard.run.id: shard.job.timeout_s for shard in delivery.parcel.shards}
             if not delivery.reached:
                 self._suspect(address, now_ms)
             for answer in delivery.answers:
                 if answer.fate is Fate.ACCEPTED:
-                    accepted.append(answer.run_id)
+                    accepted.setdefault(limits[answer.run_id], []).append(answer.run_id)
                 elif answer.fate is Fate.REFUSED:
                     message = f"{address}: {answer.message}"
                     refused.append(
@@ -102,12 +102,16 @@ class AnswerWriter:
                     )
                     if is_foreign and delivery.cost_ms:
                         # never sent again under this id: it may run there, and only its callback can tell
-                        accepted.append(answer.run_id)
+                        accepted.setdefault(limits[answer.run_id], []).append(answer.run_id)
         if accepted:
             at_ms = max((delivery.at_ms for delivery in batch), default=now_ms) or now_ms
-            check_ms = at_ms + self._check_after_ms
-            self._db.transaction(
-                lambda conn: runs.update_accepted(conn, accepted, now_ms=at_ms, check_ms=check_ms)
-            )
+            self._db.transaction(lambda conn: self._accept(conn, accepted, at_ms))
         if refused:
             self._finish(refused)
+
+    def _accept(self, conn: Connection, accepted: Mapping[int, Sequence[int]], at_ms: int) -> None:
+        checks: dict[int, list[int]] = {}
+        for timeout_s, ids in accepted.items():
+            checks.setdefault(self._first_check(at_ms, timeout_s), []).extend(ids)
+        for check_ms, ids in checks.items():
+            runs.update_accepted(conn, ids, now_ms=at_ms, check_ms=check_ms)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 
 from xwheel.errors import NotFoundError
 from xwheel.model import RegisteredExecutor
 from xwheel.storage import executors, groups
+from xwheel.storage.checks import Holder
 from xwheel.storage.engine import Database
 
 logger = logging.getLogger(__name__)
@@ -17,6 +19,8 @@ logger = logging.getLogger(__name__)
 FLUSH_MS = 30_000
 REFRESH_MS = 1000
 SUSPECT_MS = 30_000
+KNOWN_DEPARTURES = 10_000
+KNOWN_NEWS = 10_000
 
 
 class ExecutorRegistry:
@@ -38,6 +42,9 @@ class ExecutorRegistry:
         self._beats: dict[tuple[int, str], int] = {}
         self._suspects: dict[str, int] = {}
         self._groups: dict[str, int] = {}
+        self._seen_live: dict[tuple[int, str], RegisteredExecutor] | None = None
+        self._departures: dict[tuple[int, str], int] = {}
+        self._news: deque[Holder] = deque(maxlen=KNOWN_NEWS)
         self._flush_at_ms = 0
 
     def register(self, app_name: str, facts: RegisteredExecutor, now_ms: int) -> None:
@@ -108,6 +115,21 @@ class ExecutorRegistry:
         """Return where an executor instance lives now, or None if it is gone."""
         return next((item for item in self.live(group_id, now_ms) if item.instance == instance), None)
 
+    def missing_since(self, holder: Holder, now_ms: int) -> int:
+        """Return since when an executor that is not live has been missing: its last beat, or its farewell.
+
+        One that this node never knew has been missing since it was first asked for.
+        """
+        with self._lock:
+            return self._departures.setdefault(_name(holder), now_ms)
+
+    def take_news(self) -> list[Holder]:
+        """Return executors that left, died, came back or restarted since the last call."""
+        with self._lock:
+            news = list(self._news)
+            self._news.clear()
+        return news
+
     def step(self, now_ms: int) -> int:
         """Flush beats when it is time, sweep the dead, and see what other processes wrote."""
         if now_ms >= self._flush_at_ms:
@@ -121,7 +143,32 @@ class ExecutorRegistry:
             self._groups = names
             self._beats = {key: seen_ms for key, seen_ms in self._beats.items() if key in rows}
             self._suspects = {address: until for address, until in self._suspects.items() if until > now_ms}
+        self._compare({(item.group_id, item.address): item for item in self.all(now_ms)}, now_ms)
         return REFRESH_MS
+
+    def _compare(self, live: dict[tuple[int, str], RegisteredExecutor], now_ms: int) -> None:
+        """Find out who left, died, came back or restarted since the last look."""
+        oldest_ms = now_ms - self._dead_after_ms
+        with self._lock:
+            before, self._seen_live = self._seen_live, live
+            if before is None:
+                return
+            there = {_name(_holder(item)) for item in live.values()}
+            for key, old in before.items():
+                new = live.get(key)
+                if _name(_holder(old)) not in there:
+                    # a beat this young means that it said farewell
+                    self._departures[_name(_holder(old))] = (
+                        now_ms if old.seen_ms >= oldest_ms else old.seen_ms
+                    )
+                if new is None or (new.instance, new.boot) != (old.instance, old.boot):
+                    self._news.append(_holder(old))
+            for key, new in live.items():
+                self._departures.pop(_name(_holder(new)), None)
+                if key not in before or before[key].instance != new.instance:
+                    self._news.append(_holder(new))
+            for name in list(self._departures)[: max(0, len(self._departures) - KNOWN_DEPARTURES)]:
+                del self._departures[name]
 
     def flush(self, now_ms: int) -> None:
         """Write all beats in one statement and delete executors that are long dead."""
@@ -149,6 +196,15 @@ class ExecutorRegistry:
         with self._lock:
             self._groups[app_name] = group.id
         return group.id
+
+
+def _holder(item: RegisteredExecutor) -> Holder:
+    return Holder(item.group_id, item.address, item.instance)
+
+
+def _name(holder: Holder) -> tuple[int, str]:
+    """Return what names an executor for good: its instance, or the address of a foreign one."""
+    return (holder.group_id, holder.instance or holder.address)
 
 
 def _same(known: RegisteredExecutor, facts: RegisteredExecutor) -> bool:

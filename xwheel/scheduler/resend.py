@@ -69,18 +69,23 @@ class Resender:
                 lambda conn: runs.update_accepted(conn, foreign, now_ms=now_ms, check_ms=check_ms)
             )
         lost: list[Outcome] = []
+        missing: list[tuple[int, int]] = []
         by_executor: dict[str, tuple[RegisteredExecutor, list[Run]]] = {}
         for run in waiting:
-            if not run.instance:
-                continue
+            if not run.instance or run.kill_requested:
+                continue  # one that must end is asked about, not sent again
             executor = self._find_instance(run.group_id, run.instance, now_ms)
             if executor is not None:
                 by_executor.setdefault(executor.address, (executor, []))[1].append(run)
             elif now_ms - (run.dispatched_ms or now_ms) > self._gone_ms:
                 text = f"executor instance {run.instance} at {run.address} is gone and never answered"
                 lost.append(Outcome(run_id=run.id, state=RunState.LOST, reason="instance_gone", message=text))
+            else:
+                missing.append((run.id, now_ms + self._answer_ms))
         if lost:
             self._finish(lost)
+        if missing:
+            self._db.transaction(lambda conn: self._put_off(conn, missing))
         for executor, group in by_executor.values():
             self._ask_again(executor, group, now_ms)
 
@@ -103,6 +108,10 @@ class Resender:
                 group[0].id,
             )
             self._send(Parcel(lane=self._lane, executor=executor, shards=shards, again=True))
+
+    def _put_off(self, conn: Connection, moves: Sequence[tuple[int, int]]) -> None:
+        locked = runs.lock_runs(conn, [run_id for run_id, _ in moves])
+        runs.update_checks(conn, [move for move in moves if move[0] in locked])
 
     def _lock(
         self,

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, and_, insert, select, tuple_, update
+from sqlalchemy import Connection, Row, and_, case, insert, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
 
 from xwheel.errors import DuplicateError, NotFoundError
@@ -212,12 +212,16 @@ def update_fenced(conn: Connection, rows: Sequence[Fenced], *, now_ms: int, chec
 
 
 def update_accepted(conn: Connection, ids: Sequence[int], *, now_ms: int, check_ms: int) -> int:
-    """Note that executors took runs; a callback that was faster stays the last word."""
+    """Note that executors took runs; a callback that was faster stays the last word.
+
+    A run that was to be killed before it was accepted is due for a check at once: the check sends the kill.
+    """
     changed = 0
+    check = case((run.c.kill_requested.is_(True), now_ms), else_=check_ms)
     for part in chunks(sorted(ids), IN_LIMIT):
         query = update(run).where(run.c.id.in_(list(part)), run.c.state == RunState.DISPATCHING)
         changed += conn.execute(
-            query.values(state=RunState.RUNNING, accepted_ms=now_ms, check_ms=check_ms)
+            query.values(state=RunState.RUNNING, accepted_ms=now_ms, check_ms=check)
         ).rowcount
     return changed
 

@@ -1,0 +1,256 @@
+"""What a check of an open run comes to: pure decisions about rows, answers and times.
+
+While a run is open its ``reason`` may hold a mark with the time it was made: ``idle:<ms>`` once a foreign executor
+said that it has nothing of the job, ``killed:<ms>`` once it said that it ended everything of the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from xwheel.model import RunState
+from xwheel.scheduler.ports import Outcome
+from xwheel.storage.checks import Ahead, OpenRun
+from xwheel.wire.messages import CallbackItem, ExecutionState, StateAnswer
+
+IDLE: Final = "idle"
+KILLED: Final = "killed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckRules:
+    """Times that decide.
+
+    Attributes:
+        check_after_ms: How long an executor is believed before it is asked again.
+        gone_ms: How long an executor may be missing before its runs are lost.
+        answer_ms: How long after a send or a question it must be over.
+        idle_grace_ms: How long an outcome may be on its way once a foreign executor has nothing of the job.
+        deadline_grace_ms: How long after a time limit the executor has to report its end.
+    """
+
+    check_after_ms: int
+    gone_ms: int
+    answer_ms: int
+    idle_grace_ms: int
+    deadline_grace_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What happens to an open run.
+
+    Attributes:
+        row: The run as it was read.
+        outcome: How it ends; None if it stays open.
+        check_ms: When to look again.
+        reason: Its mark from now on.
+        kill: Whether its executor is told to end it.
+        accepted: Whether its executor turned out to have it.
+    """
+
+    row: OpenRun
+    outcome: Outcome | None = None
+    check_ms: int = 0
+    reason: str = ""
+    kill: bool = False
+    accepted: bool = False
+
+
+def decide_gone(row: OpenRun, missing_ms: int, now_ms: int, rules: CheckRules) -> Decision:
+    """Decide about a run whose executor is not registered, since ``missing_ms``.
+
+    An executor that leaves may still finish what it has; one that died shows up again under the same instance.
+    """
+    lost_ms = max(missing_ms, row.accepted_ms or row.dispatched_ms) + rules.gone_ms
+    if now_ms <= lost_ms:
+        return decide_silent(row, now_ms, lost_ms + 1 - now_ms, rules)
+    if row.instance:
+        text = f"executor instance {row.instance} at {row.address} is gone and reported no end"
+        return _end(row, RunState.LOST, "instance_gone", text)
+    return _end(row, RunState.LOST, "executor_gone", f"executor {row.address} is gone and reported no end")
+
+
+def decide_silent(row: OpenRun, now_ms: int, wait_ms: int, rules: CheckRules) -> Decision:
+    """Decide about a run whose executor is registered and gave no usable answer: it is asked again, never lost."""
+    limit_ms = _silence_limit_ms(row, rules)
+    if limit_ms is not None and limit_ms <= now_ms:
+        return _deadline(row)
+    check_ms = now_ms + wait_ms if limit_ms is None else min(now_ms + wait_ms, limit_ms)
+    return Decision(row=row, check_ms=check_ms, reason=row.reason)
+
+
+def decide_state(row: OpenRun, answer: StateAnswer, now_ms: int, wait_ms: int, rules: CheckRules) -> Decision:
+    """Decide by what the journal of an xwheel executor says.
+
+    Args:
+        row: The run.
+        answer: The journal's word.
+        now_ms: The shared time.
+        wait_ms: When to ask again if the answer settles nothing.
+        rules: Times.
+    """
+    if answer.state is ExecutionState.FINISHED:
+        item = answer.outcome
+        if item is None or (item.run_id, item.job_id, item.created_ms) != (
+            row.id,
+            row.job_id,
+            row.created_ms,
+        ):
+            return decide_silent(row, now_ms, wait_ms, rules)
+        return Decision(row=row, outcome=outcome_of(item))
+    if answer.state is ExecutionState.UNKNOWN:
+        return _unknown_there(row, now_ms, wait_ms, rules)
+    begun_ms = now_ms - answer.running_ms  # one that waits in the executor's queue begins now at the earliest
+    limit_ms = _limit_ms(row, begun_ms, rules)
+    if answer.state is ExecutionState.STARTED and limit_ms is not None and limit_ms <= now_ms:
+        return _deadline(row, kill=True)
+    accepted = row.state is RunState.DISPATCHING
+    if row.kill_requested:
+        return Decision(row=row, check_ms=now_ms + wait_ms, kill=True, accepted=accepted)
+    return Decision(row=row, check_ms=_next_check(now_ms, limit_ms, rules), accepted=accepted)
+
+
+def decide_marked(row: OpenRun, now_ms: int, rules: CheckRules) -> Decision | None:
+    """Decide about a run that its executor said to have killed; None if it must be asked."""
+    kind, since_ms = read_mark(row.reason)
+    if kind != KILLED:
+        return None
+    if now_ms < since_ms + rules.idle_grace_ms:
+        return Decision(row=row, check_ms=since_ms + rules.idle_grace_ms, reason=row.reason)
+    return _no_report(row, "ended everything of the job when told to")
+
+
+def decide_idle(
+    row: OpenRun,
+    idle: bool | None,
+    begun_ms: int | None,
+    now_ms: int,
+    wait_ms: int,
+    rules: CheckRules,
+) -> Decision:
+    """Decide by what a foreign executor says about the job.
+
+    Args:
+        row: The run.
+        idle: Whether the executor has nothing of the job; None if it gave no usable answer.
+        begun_ms: When the run began at the earliest; None if others of the job are before it.
+        now_ms: The shared time.
+        wait_ms: When to ask again if the answer settles nothing.
+        rules: Times.
+    """
+    accepted = row.state is RunState.DISPATCHING  # never sent again under this id: it counts as running
+    limit_ms = _limit_ms(row, now_ms if begun_ms is None else begun_ms, rules)
+    silence_ms = rules.deadline_grace_ms if idle is None else 0
+    if limit_ms is not None and limit_ms + silence_ms <= now_ms:
+        return _deadline(row)
+    if idle:
+        kind, since_ms = read_mark(row.reason)
+        since_ms = since_ms if kind == IDLE else now_ms
+        if now_ms - since_ms >= rules.idle_grace_ms:
+            return _no_report(row, "has nothing of the job any more")
+        check_ms = since_ms + rules.idle_grace_ms
+        return Decision(row=row, check_ms=check_ms, reason=f"{IDLE}:{since_ms}", accepted=accepted)
+    if row.kill_requested:
+        return Decision(row=row, check_ms=now_ms + wait_ms, kill=True, accepted=accepted)
+    if idle is None:
+        check_ms = now_ms + wait_ms if limit_ms is None else min(now_ms + wait_ms, limit_ms + silence_ms)
+        return Decision(row=row, check_ms=check_ms, reason=row.reason, accepted=accepted)
+    return Decision(row=row, check_ms=_next_check(now_ms, limit_ms, rules), accepted=accepted)
+
+
+def begun_at(row: OpenRun, others: Iterable[Ahead]) -> int | None:
+    """Return when a run on a foreign executor began at the earliest, None if it waits behind others.
+
+    A foreign executor has one queue for a job. Whatever of the job it got before this run and ended after this run's
+    arrival kept it waiting.
+    """
+    begun_ms = row.accepted_ms or row.dispatched_ms
+    for other in others:
+        if other.job_id != row.job_id or other.address != row.address:
+            continue
+        if other.dispatched_ms >= row.dispatched_ms:
+            continue
+        if other.finished_ms is None:
+            return None
+        begun_ms = max(begun_ms, other.finished_ms)
+    return begun_ms
+
+
+def may_be_overdue(row: OpenRun, now_ms: int, rules: CheckRules) -> bool:
+    """Tell whether a run that was never kept waiting would be past its limit."""
+    limit_ms = _limit_ms(row, row.accepted_ms or row.dispatched_ms, rules)
+    return limit_ms is not None and limit_ms <= now_ms
+
+
+def first_check_ms(at_ms: int, timeout_s: int, *, check_after_ms: int, deadline_grace_ms: int) -> int:
+    """Return when a run accepted at ``at_ms`` is looked at: after a while, or once past its time limit."""
+    if timeout_s <= 0:
+        return at_ms + check_after_ms
+    return at_ms + min(check_after_ms, timeout_s * 1000 + deadline_grace_ms)
+
+
+def outcome_of(item: CallbackItem) -> Outcome:
+    """Return an outcome out of a journal as its callback would have brought it."""
+    return Outcome(
+        run_id=item.run_id,
+        state=item.state,
+        reason=item.reason if item.reason.isprintable() else "",
+        code=item.code,
+        message=item.message,
+        created_ms=item.created_ms,
+    )
+
+
+def read_mark(reason: str) -> tuple[str, int]:
+    """Return what a mark says and since when; an empty word and 0 if there is none."""
+    kind, _, since = reason.partition(":")
+    return (kind, int(since)) if kind in (IDLE, KILLED) and since.isdecimal() else ("", 0)
+
+
+def _unknown_there(row: OpenRun, now_ms: int, wait_ms: int, rules: CheckRules) -> Decision:
+    if row.kill_requested:
+        # what was sent may still lie in the executor's socket
+        if now_ms - (row.accepted_ms or row.dispatched_ms) < rules.deadline_grace_ms:
+            return Decision(row=row, check_ms=now_ms + wait_ms)
+        return _no_report(row, "does not know the run")
+    if row.state is RunState.DISPATCHING:
+        return Decision(row=row, check_ms=now_ms)  # it never got there: it is due to be sent again
+    return _end(row, RunState.LOST, "unknown_there", f"executor {row.address} does not know the run")
+
+
+def _limit_ms(row: OpenRun, begun_ms: int, rules: CheckRules) -> int | None:
+    return begun_ms + row.timeout_s * 1000 + rules.deadline_grace_ms if row.timeout_s > 0 else None
+
+
+def _next_check(now_ms: int, limit_ms: int | None, rules: CheckRules) -> int:
+    check_ms = now_ms + rules.check_after_ms
+    return check_ms if limit_ms is None else max(now_ms + 1, min(check_ms, limit_ms))
+
+
+def _silence_limit_ms(row: OpenRun, rules: CheckRules) -> int | None:
+    """Return when a run whose executor says nothing counts as over: another grace after its limit."""
+    limit_ms = _limit_ms(row, row.accepted_ms or row.dispatched_ms, rules)
+    return None if limit_ms is None else limit_ms + rules.deadline_grace_ms
+
+
+def _deadline(row: OpenRun, *, kill: bool = False) -> Decision:
+    # a run that a person wanted to end gets no retry
+    state = RunState.KILLED if row.kill_requested else RunState.TIMED_OUT
+    text = f"executor {row.address} reported no end within the time limit of {row.timeout_s} s"
+    return Decision(row=row, outcome=_outcome(row, state, "deadline", text), kill=kill)
+
+
+def _no_report(row: OpenRun, why: str) -> Decision:
+    state = RunState.KILLED if row.kill_requested else RunState.LOST
+    return _end(row, state, "no_report", f"executor {row.address} {why} and reported no end")
+
+
+def _end(row: OpenRun, state: RunState, reason: str, message: str) -> Decision:
+    return Decision(row=row, outcome=_outcome(row, state, reason, message))
+
+
+def _outcome(row: OpenRun, state: RunState, reason: str, message: str) -> Outcome:
+    return Outcome(run_id=row.id, state=state, reason=reason, message=message, created_ms=row.created_ms)

@@ -1,0 +1,234 @@
+"""Questions to executors: how they are spelled, how their answers are read, and how many are asked at once."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Protocol
+
+from xwheel.errors import WireError
+from xwheel.model import RegisteredExecutor
+from xwheel.storage.checks import OpenRun
+from xwheel.wire import batch_codec, codec, contract
+from xwheel.wire.http import HttpCall, HttpResult
+from xwheel.wire.messages import IdleBeatRequest, KillRequest, RunKey, StateAnswer, StateRequest
+
+logger = logging.getLogger(__name__)
+
+IN_FLIGHT: Final = 64
+PER_ADDRESS: Final = 4
+KEYS: Final = 100
+"""Runs of one question: as many outcomes with the longest messages still fit an answer."""
+
+HTTP_OK: Final = 200
+KNOWN_WAITS: Final = 10_000
+
+
+class Ask(StrEnum):
+    """What is asked of an executor."""
+
+    STATES = "states"
+    IDLE = "idle"
+    KILL = "kill"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Question:
+    """One call about rows of one executor; an idle beat or a foreign kill is about one job.
+
+    Attributes:
+        claimed_ms: The ``check_ms`` that the rows have while the question is open.
+        asked_ms: When it was put.
+    """
+
+    ask: Ask
+    executor: RegisteredExecutor
+    rows: Sequence[OpenRun]
+    claimed_ms: int
+    asked_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came back.
+
+    Attributes:
+        error: Empty if the answer could be used.
+        reached: Whether the executor answered at all.
+        states: What the journal says, by run id; only of runs that were asked about.
+        yes: For an idle beat: it has nothing of the job. For a kill: it did.
+    """
+
+    question: Question
+    error: str
+    reached: bool
+    states: dict[int, StateAnswer]
+    yes: bool
+
+
+class Caller(Protocol):
+    """What is needed of :class:`~xwheel.wire.http.MultiClient`."""
+
+    def submit(self, call: HttpCall) -> None:
+        """Hand in a call."""
+        ...
+
+    def poll(self, timeout_ms: int) -> list[HttpResult]:
+        """Move everything on and return the calls that ended."""
+        ...
+
+    def wake(self) -> None:
+        """End a wait inside ``poll``."""
+        ...
+
+    def close(self) -> None:
+        """Close all connections."""
+        ...
+
+
+class Questions:
+    """Puts questions, a bounded number at once, and few to one address.
+
+    An executor that does not answer costs one time limit and not one for each question: the others that wait for it
+    come back unanswered at once.
+
+    Args:
+        client: Connections of its own.
+        app_name: Name of a group; fourth-generation executors insist on it.
+        timeout_ms: Time limit of a call.
+    """
+
+    def __init__(self, client: Caller, app_name: Callable[[int], str], *, timeout_ms: int) -> None:
+        self.client = client
+        self._app_name = app_name
+        self._timeout_ms = timeout_ms
+        self._waiting: deque[Question] = deque()
+        self._asked: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._waiting) + self._asked.total()
+
+    def put(self, question: Question) -> None:
+        """Let a question wait for its turn; kills go first."""
+        if question.ask is Ask.KILL:
+            self._waiting.appendleft(question)
+        else:
+            self._waiting.append(question)
+
+    def start(self) -> None:
+        """Ask as many as may be asked now."""
+        held: list[Question] = []
+        while self._waiting and self._asked.total() < IN_FLIGHT:
+            question = self._waiting.popleft()
+            address = question.executor.address
+            if self._asked[address] >= PER_ADDRESS:
+                held.append(question)
+                continue
+            self._asked[address] += 1
+            path, body = encode_question(question)
+            self.client.submit(
+                HttpCall(
+                    key=question,
+                    url=contract.join_url(address, path),
+                    body=body,
+                    timeout_ms=self._timeout_ms,
+                    connect_timeout_ms=self._timeout_ms,
+                    app_name=self._app_name(question.executor.group_id),
+                )
+            )
+        self._waiting.extendleft(reversed(held))
+
+    def poll(self, timeout_ms: int) -> list[Reply]:
+        """Wait for answers at most so long, and return what came."""
+        if not self._asked.total():
+            return []
+        replies: list[Reply] = []
+        for result in self.client.poll(timeout_ms):
+            question = result.key
+            assert isinstance(question, Question)  # noqa: S101 - we put it there
+            self._asked[question.executor.address] -= 1
+            if self._asked[question.executor.address] <= 0:
+                del self._asked[question.executor.address]
+            reply = read_reply(question, result)
+            replies.append(reply)
+            if not reply.reached:
+                replies.extend(self._give_up(question.executor.address, reply.error))
+        return replies
+
+    def drop(self) -> None:
+        """Forget what waits for its turn; the rows stay due."""
+        self._waiting.clear()
+
+    def _give_up(self, address: str, error: str) -> Iterator[Reply]:
+        kept: deque[Question] = deque()
+        for question in self._waiting:
+            if question.executor.address == address:
+                yield Reply(question, error, False, {}, False)
+            else:
+                kept.append(question)
+        self._waiting = kept
+
+
+class Waits:
+    """How long to wait before the next try of something: doubles each time up to a limit.
+
+    What was tried longest ago is forgotten first once 10,000 things are known.
+    """
+
+    def __init__(self, first_ms: int, longest_ms: int) -> None:
+        self._first_ms = first_ms
+        self._longest_ms = longest_ms
+        self._tries: OrderedDict[Hashable, int] = OrderedDict()
+
+    def next_ms(self, key: Hashable) -> int:
+        """Count a try and return the wait after it."""
+        tries = self._tries.pop(key, 0)
+        self._tries[key] = tries + 1
+        if len(self._tries) > KNOWN_WAITS:
+            self._tries.popitem(last=False)
+        return int(min(self._first_ms << min(tries, 20), self._longest_ms))
+
+    def forget(self, key: Hashable) -> None:
+        """Begin anew at the next try."""
+        self._tries.pop(key, None)
+
+
+def encode_question(question: Question) -> tuple[str, bytes]:
+    """Return the path and the body of a question."""
+    first = question.rows[0]
+    if question.ask is Ask.STATES:
+        keys = [RunKey(row.id, row.job_id, row.created_ms) for row in question.rows]
+        request = StateRequest(instance=question.executor.instance, keys=keys)
+        return contract.RUN_STATE, batch_codec.encode_states(request)
+    if question.ask is Ask.IDLE:
+        return contract.IDLE_BEAT, codec.encode_idle_beat(IdleBeatRequest(job_id=first.job_id))
+    if question.executor.kind == "xwheel":
+        kill = KillRequest(job_id=first.job_id, run_id=first.id, created_ms=first.created_ms)
+    else:
+        kill = KillRequest(job_id=first.job_id)
+    return contract.KILL, codec.encode_kill(kill)
+
+
+def read_reply(question: Question, result: HttpResult) -> Reply:
+    """Read an answer; what cannot be used is an error, and answers about other runs are left out."""
+    if result.error:
+        return Reply(question, result.error, False, {}, False)
+    try:
+        if result.status != HTTP_OK:
+            raise WireError(f"HTTP status {result.status}")
+        response = codec.decode_response(result.body)
+        if question.ask is not Ask.STATES:
+            return Reply(question, "", True, {}, response.ok)
+        if not response.ok:
+            raise WireError(response.message or f"code {response.code}")
+        reply = batch_codec.read_state_reply(response.data)
+        if reply.instance != question.executor.instance:
+            raise WireError(f"executor instance {reply.instance} answered")
+    except WireError as error:
+        return Reply(question, str(error), True, {}, False)
+    wanted = {row.id for row in question.rows}
+    states = {answer.run_id: answer for answer in reply.answers if answer.run_id in wanted}
+    return Reply(question, "", True, states, True)

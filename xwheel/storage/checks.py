@@ -1,0 +1,205 @@
+"""Open runs that are due for a question, and what the question came to."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final, NamedTuple
+
+from sqlalchemy import Connection, and_, func, or_, select, update
+
+from xwheel.model import RunState
+from xwheel.storage.bulk import IN_LIMIT, chunks, update_many
+from xwheel.storage.tables import job, run
+
+SENT: Final = (str(RunState.DISPATCHING), str(RunState.RUNNING))
+QUEUE_MS: Final = 86_400_000
+"""How far back a foreign executor's queue is looked at."""
+
+AHEAD_LIMIT: Final = 20_000
+
+
+class OpenRun(NamedTuple):
+    """What a check needs of a run that was sent and has no outcome.
+
+    Attributes:
+        check_ms: When it was due for a question.
+        reason: Empty, or what the last checks found; see :mod:`xwheel.scheduler.check.decide`.
+        timeout_s: The time limit of its job as it stands now, 0 for none.
+    """
+
+    id: int
+    job_id: int
+    group_id: int
+    partition: int
+    state: RunState
+    created_ms: int
+    address: str
+    instance: str
+    dispatched_ms: int
+    accepted_ms: int | None
+    check_ms: int
+    reason: str
+    kill_requested: bool
+    timeout_s: int
+
+
+class Holder(NamedTuple):
+    """An executor as rows name it; ``instance`` is empty for foreign ones."""
+
+    group_id: int
+    address: str
+    instance: str
+
+
+class Ahead(NamedTuple):
+    """A run that may stand before another one in an executor's queue."""
+
+    job_id: int
+    address: str
+    dispatched_ms: int
+    finished_ms: int | None
+
+
+def list_due(
+    conn: Connection, partitions: Collection[int], now_ms: int, unanswered_ms: int, limit: int
+) -> list[OpenRun]:
+    """Return open runs that are due for a question, longest due first.
+
+    Args:
+        conn: Connection.
+        partitions: Only rows of these.
+        now_ms: Running rows and rows to kill are due from this time on.
+        unanswered_ms: Other dispatching rows only if they were due before this: their send is asked again first.
+        limit: How many at most.
+    """
+    query = (
+        select(
+            run.c.id,
+            run.c.job_id,
+            run.c.group_id,
+            run.c.partition,
+            run.c.state,
+            run.c.created_ms,
+            func.coalesce(run.c.address, ""),
+            func.coalesce(run.c.instance, ""),
+            func.coalesce(run.c.dispatched_ms, run.c.created_ms),
+            run.c.accepted_ms,
+            run.c.check_ms,
+            run.c.reason,
+            run.c.kill_requested,
+            func.coalesce(job.c.timeout_s, 0),
+        )
+        .join_from(run, job, job.c.id == run.c.job_id, isouter=True)
+        .where(
+            run.c.check_ms <= now_ms,
+            run.c.partition.in_(sorted(partitions)),
+            or_(
+                run.c.state == RunState.RUNNING,
+                and_(
+                    run.c.state == RunState.DISPATCHING,
+                    or_(run.c.check_ms <= unanswered_ms, run.c.kill_requested.is_(True)),
+                ),
+            ),
+        )
+        .order_by(run.c.check_ms)
+        .limit(limit)
+    )
+    return [OpenRun._make((*row[:4], RunState(row.state), *row[5:])) for row in conn.execute(query)]
+
+
+def lock_checks(conn: Connection, ids: Collection[int]) -> dict[int, tuple[int, int | None, RunState]]:
+    """Lock runs that are still open at an executor; return id to ``(partition, check_ms, state)``."""
+    found: dict[int, tuple[int, int | None, RunState]] = {}
+    for part in chunks(sorted(ids), IN_LIMIT):
+        query = (
+            select(run.c.id, run.c.partition, run.c.check_ms, run.c.state)
+            .where(run.c.id.in_(list(part)), run.c.state.in_(SENT))
+            .order_by(run.c.id)
+            .with_for_update()
+        )
+        found.update(
+            (row.id, (row.partition, row.check_ms, RunState(row.state))) for row in conn.execute(query)
+        )
+    return found
+
+
+def update_looks(conn: Connection, rows: Sequence[tuple[int, int, str]]) -> int:
+    """Write when locked rows are looked at again and what was found: ``(id, check_ms, reason)``."""
+    return update_many(conn, run, ("check_ms", "reason"), rows)
+
+
+def update_dues(conn: Connection, rows: Sequence[tuple[int, int]]) -> int:
+    """Write when locked rows are looked at again: ``(id, check_ms)``."""
+    return update_many(conn, run, ("check_ms",), rows)
+
+
+def request_kill(conn: Connection, run_id: int, now_ms: int) -> int:
+    """Note that a person wants this locked run to end, and make it due for a check."""
+    query = update(run).where(run.c.id == run_id, run.c.state.in_(SENT))
+    return conn.execute(query.values(kill_requested=True, check_ms=now_ms)).rowcount
+
+
+def list_holders(conn: Connection, partitions: Collection[int], after_ms: int) -> list[Holder]:
+    """Return the executors that hold open runs whose next check is later than ``after_ms``."""
+    query = (
+        select(run.c.group_id, func.coalesce(run.c.address, ""), func.coalesce(run.c.instance, ""))
+        .where(run.c.check_ms > after_ms, run.c.partition.in_(sorted(partitions)))
+        .distinct()
+    )
+    return [Holder(*row) for row in conn.execute(query)]
+
+
+def find_later(
+    conn: Connection, holder: Holder, partitions: Collection[int], after_ms: int, limit: int
+) -> list[int]:
+    """Return open runs of an executor whose next check is later than ``after_ms``, in id order.
+
+    Runs of an xwheel executor are found by its instance, wherever it lived when it got them; so are all runs that
+    another instance got at its address, if ``instance`` is empty.
+    """
+    query = select(run.c.id).where(
+        run.c.check_ms > after_ms,
+        run.c.group_id + 0 == holder.group_id,  # a sum, so that no index leads through all runs of the group
+        run.c.partition.in_(sorted(partitions)),
+        run.c.state.in_(SENT),
+    )
+    if holder.instance:
+        query = query.where(run.c.instance == holder.instance)
+    else:
+        query = query.where(run.c.address == holder.address)
+    return sorted(conn.execute(query.limit(limit)).scalars())
+
+
+def lock_beside(conn: Connection, job_id: int, holder: Holder) -> list[tuple[int, int | None, str]]:
+    """Lock the open runs of a job at a foreign executor: ``(id, dispatched_ms, reason)`` in id order."""
+    query = (
+        select(run.c.id, run.c.dispatched_ms, run.c.reason)
+        .where(
+            run.c.check_ms > 0,
+            run.c.group_id + 0 == holder.group_id,  # sums, so that no index leads through all runs of the job
+            run.c.job_id + 0 == job_id,
+            run.c.address == holder.address,
+            run.c.state.in_(SENT),
+        )
+        .order_by(run.c.id)
+        .with_for_update()
+    )
+    return [(row.id, row.dispatched_ms, row.reason) for row in conn.execute(query)]
+
+
+def list_ahead(conn: Connection, rows: Sequence[OpenRun]) -> list[Ahead]:
+    """Return runs of the same jobs that may have stood before these in their executors' queues."""
+    since_ms = min(row.dispatched_ms for row in rows)
+    query = (
+        select(run.c.job_id, run.c.address, run.c.dispatched_ms, run.c.finished_ms)
+        .where(
+            run.c.job_id.in_(sorted({row.job_id for row in rows})),
+            run.c.due_ms >= since_ms - QUEUE_MS,
+            run.c.due_ms <= max(row.dispatched_ms for row in rows),
+            run.c.dispatched_ms.is_not(None),
+            or_(run.c.finished_ms.is_(None), run.c.finished_ms >= since_ms),
+        )
+        .order_by(run.c.due_ms.desc())
+        .limit(AHEAD_LIMIT)
+    )
+    return [Ahead(*row) for row in conn.execute(query)]
