@@ -107,4 +107,4 @@ def _row(token: KnownToken) -> dict[str, Any]:
 
 
 def _scope(token: KnownToken) -> str:
-    return "everything" if token.app_name is None else f"the jobs of group {token.app_name}"
+    return "everything" if token.group_id is None else f"the jobs of group {token.app_name or token.group_id}"

@@ -89,8 +89,8 @@ class Gate:
             raise AuthError("Authorization: this token is not known here")
         if known.group_id is not None:
             raise AuthError(
-                f"Authorization: this token opens only the jobs of group {known.app_name}, over XXL-JOB's calls; "
-                "the management API needs one without a group"
+                f"Authorization: this token opens only the jobs of group {known.app_name or known.group_id}, over "
+                "XXL-JOB's calls; the management API needs one without a group"
             )
         req.context.caller = known.name
 

@@ -24,7 +24,7 @@ class KnownToken:
 
     Attributes:
         group_id: The group whose jobs it opens; None for a token that opens the management API.
-        app_name: That group's app name, or None.
+        app_name: That group's app name; None as well for a group that went while the token was made.
     """
 
     name: str
@@ -73,7 +73,7 @@ def insert_token(
 
 
 def list_tokens(conn: Connection) -> Sequence[KnownToken]:
-    """Return all tokens, oldest first; one whose group is gone is left out, since it opens nothing."""
+    """Return all tokens, oldest first."""
     return [KnownToken(**row._mapping) for row in conn.execute(_select())]
 
 
@@ -118,5 +118,4 @@ def _select() -> Select[Any]:
         api_token.c.created_ms,
     )
     with_groups = api_token.outerjoin(executor_group, executor_group.c.id == api_token.c.group_id)
-    is_whole = api_token.c.group_id.is_(None) | executor_group.c.id.is_not(None)
-    return select(*columns).select_from(with_groups).where(is_whole).order_by(api_token.c.id)
+    return select(*columns).select_from(with_groups).order_by(api_token.c.id)

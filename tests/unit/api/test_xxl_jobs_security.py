@@ -207,6 +207,20 @@ def test_tokens_are_rotated_without_a_gap_and_end_within_a_second(api: Api, orde
     assert orders.call("stopJob", {"id": job_id}) == SUCCESS
 
 
+def test_a_token_whose_group_is_gone_opens_nothing(api: Api, orders: Tenant) -> None:
+    with api.db.write() as conn:
+        conn.execute(tokens.executor_group.delete())
+    for app_name in ("orders", "None", "", "1"):
+        answer = orders.post("addJob", definition(), {APP_NAME_HEADER: app_name})
+        assert answer.json["msg"] == REFUSED
+    answer = api.management.simulate_get(
+        "/api/v1/groups", headers={"Authorization": f"Bearer {orders.token}"}
+    )
+    assert answer.status_code == 401
+    listed = {item["name"]: item for item in api.call("GET", "tokens").json["items"]}
+    assert (listed["orders"]["group_id"], listed["orders"]["app_name"]) == (orders.group_id, None)
+
+
 def test_every_token_is_compared_in_constant_time(
     api: Api, orders: Tenant, billing: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
