@@ -90,7 +90,7 @@ def get_run(conn: Connection, run_id: int) -> Run:
     row = conn.execute(select(*RUN_COLUMNS).where(run.c.id == run_id)).one_or_none()
     if row is None:
         raise NotFoundError("run", run_id)
-    return _run(row)
+    return run_of(row)
 
 
 def find_run(conn: Connection, identity: tuple[int, str, int, int]) -> Run | None:
@@ -103,7 +103,7 @@ def find_run(conn: Connection, identity: tuple[int, str, int, int]) -> Run | Non
         run.c.shard_index == shard_index,
     )
     row = conn.execute(select(*RUN_COLUMNS).where(same)).one_or_none()
-    return None if row is None else _run(row)
+    return None if row is None else run_of(row)
 
 
 def list_runs(
@@ -131,7 +131,7 @@ def list_runs(
     if before is not None:
         query = query.where(tuple_(run.c.due_ms, run.c.id) < tuple_(*before))
     query = query.order_by(run.c.due_ms.desc(), run.c.id.desc()).limit(limit)
-    return [_run(row) for row in conn.execute(query)]
+    return [run_of(row) for row in conn.execute(query)]
 
 
 def find_unadopted(conn: Connection, partitions: Collection[int], horizon_ms: int, limit: int) -> list[int]:
@@ -149,7 +149,7 @@ def list_stale(conn: Connection, ids: Sequence[int], before_ms: int) -> list[Run
     query = select(*RUN_COLUMNS).where(
         run.c.id.in_(ids), run.c.due_ms < before_ms, run.c.state == RunState.PLANNED
     )
-    return [_run(row) for row in conn.execute(query)]
+    return [run_of(row) for row in conn.execute(query)]
 
 
 def lock_unadopted(conn: Connection, ids: Sequence[int]) -> list[Run]:
@@ -157,7 +157,7 @@ def lock_unadopted(conn: Connection, ids: Sequence[int]) -> list[Run]:
     query = select(*RUN_COLUMNS).where(
         run.c.id.in_(sorted(ids)), run.c.state == RunState.PLANNED, run.c.epoch == 0
     )
-    return [_run(row) for row in conn.execute(query.order_by(run.c.id).with_for_update())]
+    return [run_of(row) for row in conn.execute(query.order_by(run.c.id).with_for_update())]
 
 
 def update_epochs(conn: Connection, rows: Sequence[tuple[int, int]]) -> int:
@@ -185,7 +185,7 @@ def load_due(conn: Connection, ids: Sequence[int]) -> list[DueRun]:
             .join(job, job.c.id == run.c.job_id)
             .where(run.c.id.in_(list(part)), run.c.state == RunState.PLANNED)
         )
-        found.extend(DueRun(_run(row[:-1]), row[-1]) for row in conn.execute(query))
+        found.extend(DueRun(run_of(row[:-1]), row[-1]) for row in conn.execute(query))
     return found
 
 
@@ -238,7 +238,7 @@ def list_unanswered(conn: Connection, partitions: Collection[int], before_ms: in
         .order_by(run.c.check_ms)
         .limit(limit)
     )
-    return [_run(row) for row in conn.execute(query)]
+    return [run_of(row) for row in conn.execute(query)]
 
 
 def update_checks(conn: Connection, rows: Sequence[tuple[int, int]]) -> int:
@@ -249,7 +249,7 @@ def update_checks(conn: Connection, rows: Sequence[tuple[int, int]]) -> int:
 def lock_runs(conn: Connection, ids: Sequence[int]) -> dict[int, Run]:
     """Lock runs in id order, whatever their state; unknown ids are missing."""
     query = select(*RUN_COLUMNS).where(run.c.id.in_(sorted(ids))).order_by(run.c.id).with_for_update()
-    return {row.id: _run(row) for row in conn.execute(query)}
+    return {row.id: run_of(row) for row in conn.execute(query)}
 
 
 def get_groups(conn: Connection, ids: Collection[int]) -> dict[int, int]:
@@ -294,7 +294,7 @@ def lock_planned_of_job(conn: Connection, job_id: int, origins: Collection[Origi
         run.c.state == RunState.PLANNED,
         run.c.origin.in_([str(origin) for origin in origins]),
     )
-    return [_run(row) for row in conn.execute(query.order_by(run.c.id).with_for_update())]
+    return [run_of(row) for row in conn.execute(query.order_by(run.c.id).with_for_update())]
 
 
 def cancel_runs(conn: Connection, ids: Sequence[int], *, reason: str, now_ms: int) -> int:
@@ -310,7 +310,8 @@ def _values(item: Run) -> dict[str, Any]:
     return values
 
 
-def _run(row: Row[Any] | Sequence[Any]) -> Run:
+def run_of(row: Row[Any] | Sequence[Any]) -> Run:
+    """Return a run from a row of :data:`RUN_COLUMNS`."""
     values = dict(zip(_RUN_NAMES, row, strict=False))
     values["state"] = RunState(values["state"])
     values["origin"] = Origin(values["origin"])

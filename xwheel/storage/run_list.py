@@ -1,0 +1,229 @@
+"""Pages of runs, latest due time first: each is answered from an index and reads a bounded number of rows.
+
+What no index answers is looked for in at most :data:`LOOK` rows a page; the page then tells where to go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    and_,
+    func,
+    literal_column,
+    or_,
+    select,
+    tuple_,
+    union_all,
+)
+
+from xwheel.model import PARTITIONS, Run, RunState
+from xwheel.storage.runs import RUN_COLUMNS, run_of
+from xwheel.storage.tables import RARE, run
+
+LOOK: Final = 5000
+COMMON_STATES: Final = frozenset(
+    {RunState.PLANNED, RunState.DISPATCHING, RunState.RUNNING, RunState.SUCCEEDED}
+)
+WAITING: Final = frozenset({RunState.PLANNED, RunState.DISPATCHING, RunState.RUNNING})
+
+
+class Key(NamedTuple):
+    """Where a run stands in the order of lists."""
+
+    due_ms: int
+    id: int
+
+
+class RunFilter(NamedTuple):
+    """Which runs are wanted; what is None or empty wants all.
+
+    Attributes:
+        states: Only in one of these states.
+        from_ms: Due at or after this time.
+        to_ms: Due before this time.
+        root_id: Shards and retries of one fire.
+        chain_id: A fire with everything that followed from it.
+        address: Sent to this executor.
+    """
+
+    job_id: int | None = None
+    group_id: int | None = None
+    states: frozenset[RunState] = frozenset()
+    from_ms: int | None = None
+    to_ms: int | None = None
+    root_id: int | None = None
+    chain_id: int | None = None
+    origin: str | None = None
+    address: str | None = None
+
+
+class RunPage(NamedTuple):
+    """Some runs; ``next`` is where the following page begins, None after the last one.
+
+    A page may have fewer runs than wanted, even none, and still be followed by others.
+    """
+
+    runs: list[Run]
+    next: Key | None
+
+
+class _Walk(NamedTuple):
+    """Keys of one index range, latest first, and up to where it was looked at; None if to its end."""
+
+    keys: list[Key]
+    horizon: Key | None
+
+
+def page_runs(
+    conn: Connection,
+    wanted: RunFilter = RunFilter(),
+    *,
+    before: Key | None = None,
+    limit: int = 50,
+    look: int = LOOK,
+) -> RunPage:
+    """Return a page of runs.
+
+    Args:
+        conn: Connection.
+        wanted: Which runs.
+        before: Where the page begins, as the page before told it.
+        limit: How many at most.
+        look: How many rows may be looked at for what no index answers.
+    """
+    walks = [walk(conn, before, limit, look) for walk in _plan(conn, wanted, look)]
+    horizon = max((walk.horizon for walk in walks if walk.horizon is not None), default=None)
+    keys = sorted({key for walk in walks for key in walk.keys}, reverse=True)
+    if horizon is not None:
+        keys = [key for key in keys if key >= horizon]
+    following = keys[limit - 1] if len(keys) > limit else horizon
+    return RunPage(_load(conn, keys[:limit]), following)
+
+
+_Walker = Callable[[Connection, Key | None, int, int], _Walk]
+
+
+def _plan(conn: Connection, wanted: RunFilter, look: int) -> list[_Walker]:
+    """Return the index ranges that hold all wanted runs."""
+    if wanted.root_id is not None:
+        return [_walker(wanted, run.c.root_id == wanted.root_id)]
+    if wanted.states and wanted.states <= WAITING:
+        found = _waiting(conn, wanted.states, look)
+        if found is not None:
+            return [lambda conn, before, limit, look: _pick(conn, wanted, found, before, limit)]
+    if wanted.job_id is not None:
+        return [_walker(wanted, run.c.job_id == wanted.job_id)]
+    if wanted.states and not wanted.states & COMMON_STATES:
+        # SQLite and PostgreSQL use a partial index only if the query repeats its condition
+        return [
+            _walker(wanted._replace(states=frozenset({state})), and_(run.c.state == str(state), RARE))
+            for state in sorted(wanted.states)
+        ]
+    if wanted.group_id is not None:
+        return [_walker(wanted, run.c.group_id == wanted.group_id)]
+    return [_walker(wanted, None)]
+
+
+def _walker(wanted: RunFilter, indexed: ColumnElement[bool] | None) -> _Walker:
+    def walk(conn: Connection, before: Key | None, limit: int, look: int) -> _Walk:
+        rest = _rest(wanted, indexed)
+        inner = select(run.c.id, run.c.due_ms, *rest.columns).where(*_range(conn, wanted, before))
+        if indexed is not None:
+            inner = inner.where(indexed)
+        inner = inner.order_by(run.c.due_ms.desc(), run.c.id.desc())
+        if not rest.columns:
+            keys = _keys(conn, inner.limit(limit + 1))
+            return _Walk(keys, keys[-1] if len(keys) > limit else None)
+        seen = inner.limit(look).subquery("seen")
+        query = select(seen.c.id, seen.c.due_ms).where(*(seen.c[name].in_(some) for name, some in rest.tests))
+        keys = _keys(conn, query.order_by(seen.c.due_ms.desc(), seen.c.id.desc()).limit(limit + 1))
+        if len(keys) > limit:
+            return _Walk(keys, keys[-1])
+        last = _keys(conn, inner.offset(look - 1).limit(1))
+        return _Walk(keys, last[0] if last else None)
+
+    return walk
+
+
+class _Rest(NamedTuple):
+    """What the index range does not answer: columns, and which values they may have."""
+
+    columns: list[Any]
+    tests: list[tuple[str, list[Any]]]
+
+
+def _rest(wanted: RunFilter, indexed: ColumnElement[bool] | None) -> _Rest:
+    single = {
+        "job_id": wanted.job_id,
+        "group_id": wanted.group_id,
+        "root_id": wanted.root_id,
+        "chain_id": wanted.chain_id,
+        "origin": wanted.origin,
+        "address": wanted.address,
+    }
+    tests = [(name, [value]) for name, value in single.items() if value is not None]
+    if wanted.states:
+        tests.append(("state", [str(state) for state in sorted(wanted.states)]))
+    served = "" if indexed is None else str(indexed)
+    tests = [(name, values) for name, values in tests if f"run.{name} = " not in served]
+    return _Rest([run.c[name] for name, _ in tests], tests)
+
+
+def _range(conn: Connection, wanted: RunFilter, before: Key | None) -> list[ColumnElement[bool]]:
+    limits = []
+    if wanted.from_ms is not None:
+        limits.append(run.c.due_ms >= wanted.from_ms)
+    if wanted.to_ms is not None:
+        limits.append(run.c.due_ms < wanted.to_ms)
+    if before is not None:
+        if conn.dialect.name in {"sqlite", "postgresql"}:
+            limits.append(tuple_(run.c.due_ms, run.c.id) < tuple_(*before))
+        else:  # MariaDB reads no range from a comparison of rows
+            limits.append(run.c.due_ms <= before.due_ms)
+            limits.append(or_(run.c.due_ms < before.due_ms, run.c.id < before.id))
+    return limits
+
+
+def _waiting(conn: Connection, states: frozenset[RunState], look: int) -> Select[Any] | None:
+    """Return a query for the ids of all open rows, or None if they are too many to be sorted."""
+    parts = []
+    if RunState.PLANNED in states:
+        parts.append(select(run.c.id).where(run.c.open_partition.in_(range(PARTITIONS))).limit(look + 1))
+    if states != {RunState.PLANNED}:
+        parts.append(select(run.c.id).where(run.c.check_ms > 0).limit(look + 1))
+    # SQLite takes no LIMIT inside of a union but in a subquery of its own
+    named = [select(part.subquery(f"part{place}").c.id) for place, part in enumerate(parts)]
+    ids = union_all(*named).subquery("waiting")
+    if conn.execute(select(func.count(literal_column("1"))).select_from(ids)).scalar_one() > look:
+        return None
+    return select(ids.c.id)
+
+
+def _pick(conn: Connection, wanted: RunFilter, ids: Select[Any], before: Key | None, limit: int) -> _Walk:
+    rest = _rest(wanted, None)
+    query = select(run.c.id, run.c.due_ms).where(run.c.id.in_(ids), *_range(conn, wanted, before))
+    # sorting by an expression keeps planners from walking all of ix_run_due for the sake of the order
+    keys = _keys(
+        conn,
+        query.where(*(run.c[name].in_(values) for name, values in rest.tests))
+        .order_by((run.c.due_ms + 0).desc(), run.c.id.desc())
+        .limit(limit + 1),
+    )
+    return _Walk(keys, keys[-1] if len(keys) > limit else None)
+
+
+def _keys(conn: Connection, query: Select[Any]) -> list[Key]:
+    return [Key(row.due_ms, row.id) for row in conn.execute(query)]
+
+
+def _load(conn: Connection, keys: Sequence[Key]) -> list[Run]:
+    if not keys:
+        return []
+    rows = conn.execute(select(*RUN_COLUMNS).where(run.c.id.in_([key.id for key in keys])))
+    found = {row.id: run_of(row) for row in rows}
+    return [found[key.id] for key in keys if key.id in found]
