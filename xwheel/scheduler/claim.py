@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from typing import Final
 
+from xwheel.clock import Clock
 from xwheel.errors import DuplicateError
 from xwheel.model import RunState
 from xwheel.scheduler.ports import LeaseView, Planned
@@ -18,9 +20,46 @@ logger = logging.getLogger(__name__)
 IDS_PER_CLAIM = 10_000
 LONGEST_WAIT_MS = 1000
 FULL_WAIT_MS = 0
+RUNS_PER_JOB = 5
+MOST_RUNS = 5000
+# others wait for a claim that writes; a third of the 200 ms that they may have to, since a busy machine varies as much
+TARGET_MS: Final = 70
+FIRST_SHARE: Final = 0.25
+LEAST_SHARE: Final = 0.05
 
 Planner = Callable[..., Planned]
-"""``plan(jobs, now_ms, pre_read_ms=…, take_ids=…, epochs=…)``: the pure decision, with the schedule types bound."""
+"""``plan(jobs, now_ms, pre_read_ms=…, take_ids=…, epochs=…, max_runs=…)``: the pure decision, with the schedule types
+bound."""
+
+
+class BatchLimit:
+    """How much one transaction takes, so that it stays short on any disk and with any schedule.
+
+    Starts small, and follows the time that the last transactions took.
+
+    Args:
+        most: Jobs in one transaction where the database is fast enough.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._share = FIRST_SHARE
+
+    @property
+    def jobs(self) -> int:
+        """Jobs that the next transaction may take."""
+        return max(1, round(self._most * self._share))
+
+    @property
+    def runs(self) -> int:
+        """Runs that the next transaction may insert."""
+        return min(MOST_RUNS, self.jobs * RUNS_PER_JOB)
+
+    def note(self, took_ms: int, *, is_full: bool) -> None:
+        """Learn from a transaction; one that was not full says nothing about a larger one."""
+        factor = min(1.5, max(0.25, TARGET_MS / max(1, took_ms)))
+        if factor < 1 or is_full:
+            self._share = min(1.0, max(LEAST_SHARE, self._share * factor))
 
 
 class ClaimLoop:
@@ -32,8 +71,9 @@ class ClaimLoop:
         run_ids: Source of run ids.
         planner: The pure decision.
         enqueue: Gets the planned runs once they are committed.
+        clock: Measures the transactions.
         pre_read_ms: How far ahead fires are planned.
-        batch: Jobs in one transaction.
+        batch: Jobs in one transaction, at most; fewer where it would take long.
     """
 
     def __init__(
@@ -43,6 +83,7 @@ class ClaimLoop:
         run_ids: RunIds,
         planner: Planner,
         enqueue: Callable[[Sequence[QueuedRun]], None],
+        clock: Clock,
         *,
         pre_read_ms: int,
         batch: int,
@@ -53,8 +94,10 @@ class ClaimLoop:
         self._run_ids = run_ids
         self._planner = planner
         self._enqueue = enqueue
+        self._clock = clock
         self._pre_read_ms = pre_read_ms
-        self._batch = batch
+        self._limit = BatchLimit(batch)
+        self._began_ms = 0
 
     def step(self, now_ms: int) -> int:
         """Claim one batch; return how long to wait in milliseconds, 0 if there is more."""
@@ -64,7 +107,7 @@ class ClaimLoop:
         with self._db.read() as conn:
             if settings.find_setting(conn, settings.PAUSED) is not None:
                 return LONGEST_WAIT_MS
-            ids, has_more = jobs.find_due_jobs(conn, sorted(self._lease.epochs), horizon_ms, self._batch)
+            ids, has_more = jobs.find_due_jobs(conn, sorted(self._lease.epochs), horizon_ms, self._limit.jobs)
         if not ids:
             # half of the window is early enough, and a second keeps new jobs prompt
             return min(LONGEST_WAIT_MS, self._pre_read_ms // 2)
@@ -74,6 +117,8 @@ class ClaimLoop:
         except DuplicateError:
             # somebody planned one of these fires before: a restored backup, or a cursor set back by hand
             plan = self._db.transaction(lambda conn: self._claim(conn, ids, now_ms, known=True))
+        is_full = plan.unfinished or has_more
+        self._limit.note(self._clock.monotonic_ms() - self._began_ms, is_full=is_full)
         self._enqueue(
             [
                 QueuedRun(run.id, run.job_id, run.partition, run.epoch, run.due_ms)
@@ -81,9 +126,10 @@ class ClaimLoop:
                 if run.state is RunState.PLANNED and run.epoch
             ]
         )
-        return FULL_WAIT_MS if plan.unfinished or has_more else min(LONGEST_WAIT_MS, self._pre_read_ms // 2)
+        return FULL_WAIT_MS if is_full else min(LONGEST_WAIT_MS, self._pre_read_ms // 2)
 
     def _claim(self, conn: Connection, ids: Sequence[int], now_ms: int, *, known: bool) -> Planned:
+        self._began_ms = self._clock.monotonic_ms()  # not before: waiting for our turn is no cost of ours
         epochs = self._lease.lock(conn)
         if settings.find_setting(conn, settings.PAUSED) is not None:
             return Planned()  # whoever pauses locks the leases first, so this answer holds until we commit
@@ -93,7 +139,12 @@ class ClaimLoop:
             if job.partition in epochs
         ]
         plan = self._planner(
-            due, now_ms, pre_read_ms=self._pre_read_ms, take_ids=self._run_ids.take, epochs=epochs
+            due,
+            now_ms,
+            pre_read_ms=self._pre_read_ms,
+            take_ids=self._run_ids.take,
+            epochs=epochs,
+            max_runs=self._limit.runs,
         )
         if known:
             self._drop_known(conn, plan, now_ms)
