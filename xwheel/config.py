@@ -158,6 +158,31 @@ class ExecutorSection(Section):
     max_body_bytes: int = Field(5 * 1024 * 1024, ge=1024, description="Larger request bodies are refused.")
 
 
+class UpkeepSection(Section):
+    """What one node of the cluster does for all: the hourly report, and deleting what is old."""
+
+    run_retention_days: int = Field(
+        30,
+        ge=0,
+        le=36_500,
+        description="Finished runs older than this are deleted; less than 3 counts as 3, 0 keeps all. "
+        "Jobs may have a retention of their own.",
+    )
+    report_retention_days: int = Field(
+        400,
+        ge=0,
+        le=36_500,
+        description="Hourly reports older than this are deleted; less than 4 counts as 4, 0 keeps all.",
+    )
+    report_interval_s: int = Field(
+        60, ge=1, le=3600, description="How often the present hour and the one before are counted."
+    )
+    sweep_interval_s: int = Field(
+        3600, ge=1, le=86_400, description="How long after a sweep of old rows the next one begins."
+    )
+    sweep_batch: int = Field(500, ge=1, le=5000, description="Rows deleted in one transaction.")
+
+
 class PluginsSection(Section):
     """Which plugins load, and their options."""
 
@@ -179,6 +204,7 @@ class Config(BaseSettings):
     schedule: ScheduleSection = ScheduleSection()
     trigger: TriggerSection = TriggerSection()
     executor: ExecutorSection = ExecutorSection()
+    upkeep: UpkeepSection = UpkeepSection()
     plugins: PluginsSection = PluginsSection()
 
     @classmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -26,12 +26,15 @@ from xwheel.scheduler.complete import Completer
 from xwheel.scheduler.dispatch import Lane
 from xwheel.scheduler.fence import Fence
 from xwheel.scheduler.firing import Firing
+from xwheel.scheduler.gate import Gate
 from xwheel.scheduler.kill import RunKiller
 from xwheel.scheduler.lease import SqliteLease
 from xwheel.scheduler.manage import JobManager
+from xwheel.scheduler.parking import ParkedRuns
 from xwheel.scheduler.plan import new_run, plan, recheck
 from xwheel.scheduler.ports import Parcel
 from xwheel.scheduler.registry import FLUSH_MS, ExecutorRegistry
+from xwheel.scheduler.report import ReportLoop
 from xwheel.scheduler.resend import Resender
 from xwheel.scheduler.retry import decide_retry
 from xwheel.scheduler.ring_loop import RingLoop
@@ -41,6 +44,7 @@ from xwheel.scheduler.switch import CalendarBook, Switchboard
 from xwheel.scheduler.timekeeper import Timekeeper
 from xwheel.scheduler.timetable import Timetable
 from xwheel.scheduler.trigger_pool import TriggerPool
+from xwheel.scheduler.upkeep import RetentionLoop
 from xwheel.service import Service
 from xwheel.storage.engine import Database
 from xwheel.storage.ids import RunIds
@@ -50,6 +54,8 @@ logger = logging.getLogger(__name__)
 
 ANSWER_GRACE_MS: Final = 2000
 DRAIN_S: Final = 15
+# counting an hour may take long; what is late here delays no run
+UPKEEP_STALE_MS: Final = 300_000
 
 
 class Scheduler:
@@ -83,7 +89,10 @@ class Scheduler:
         }
         self._bells = bells
         self.run_ids = RunIds(db)
-        self.registry = ExecutorRegistry(db, dead_after_ms=trigger.dead_after_s * 1000)
+        self.parking = ParkedRuns(bells["ticking"].set, limit=trigger.waiting_limit)
+        self.registry = ExecutorRegistry(
+            db, dead_after_ms=trigger.dead_after_s * 1000, on_arrival=self.parking.arrived
+        )
         self.lease = _lease_for(
             db,
             self.clock,
@@ -93,9 +102,10 @@ class Scheduler:
         )
         self.calendars = CalendarBook(db)
         self.timetable = Timetable(plugins.schedule_types, self.calendars.current)
-        self.completer = Completer(
+        self.completer = _Completer(
             db, self.run_ids, self.clock, decide_retry, self.timetable.next_fire, self._wake_planning
         )
+        self.completer.on_finished = self.parking.ended
         self.manager = JobManager(
             db,
             self.clock,
@@ -131,12 +141,15 @@ class Scheduler:
             )
             for lane, size in ((ring.FAST, trigger.fast_pool), (ring.SLOW, trigger.slow_pool))
         }
-        fence = Fence(db, self.lease, self.run_ids.ensure, self.run_ids.take, answer_ms=answer_ms)
+        gate = Gate(lambda: self.registry.limited_groups, self.parking)
+        fence = Fence(db, self.lease, gate, self.run_ids.ensure, self.run_ids.take, answer_ms=answer_ms)
         self.firing = Firing(
             db,
             self.registry.live,
             self._route,
             self.pool,
+            gate,
+            self.parking,
             fence.pass_through,
             self._send,
             self.completer.finish,
@@ -145,6 +158,7 @@ class Scheduler:
             ring.TimeRing(self.clock.now_ms(), schedule.tick_ms),
             self.firing.fire,
             bells["ticking"].set,
+            self.parking,
             tick_ms=schedule.tick_ms,
             waiting_limit=trigger.waiting_limit,
         )
@@ -177,7 +191,8 @@ class Scheduler:
             self._is_held,
             self.resender.settle,
             self.completer.finish,
-            recheck,
+            self._recheck,
+            self.parking.is_beyond,
             pre_read_ms=schedule.pre_read_ms,
             interval_ms=schedule.adopt_interval_ms,
             reconcile_ms=schedule.reconcile_interval_ms,
@@ -193,6 +208,17 @@ class Scheduler:
         )
         self.killer = RunKiller(db, self.clock, self.completer.finish, bells["checking"].set)
         self.timekeeper = Timekeeper(db, self.clock, OffsetFilter(system), lambda _: bells["leasing"].set())
+        upkeep = config.upkeep
+        self.reporting = ReportLoop(db, self.lease, self.clock, interval_ms=upkeep.report_interval_s * 1000)
+        self.sweeping = RetentionLoop(
+            db,
+            self.lease,
+            self.clock,
+            run_days=upkeep.run_retention_days,
+            report_days=upkeep.report_retention_days,
+            interval_ms=upkeep.sweep_interval_s * 1000,
+            batch=upkeep.sweep_batch,
+        )
         self._ticking = Service("tick", self.ring_loop.step, self.clock, bell=bells["ticking"])
         self._claiming = Service("claim", self.claiming.step, self.clock, bell=bells["claiming"])
         self._adopting = Service("adopt", self.adopting.step, self.clock, bell=bells["adopting"])
@@ -202,6 +228,10 @@ class Scheduler:
         self._registering = Service("registry", self.registry.step, self.clock)
         self._timekeeping = Service("time", self.timekeeper.step, self.clock, stale_ms=30_000)
         self._checking = Service("check", self.checker.step, self.clock, bell=bells["checking"])
+        self._keeping = [
+            Service(name, step, self.clock, stale_ms=UPKEEP_STALE_MS)
+            for name, step in (("report", self.reporting.step), ("sweep", self.sweeping.step))
+        ]
         self._sending = [
             Service(name, self.lanes[lane].step, self.clock)
             for name, lane in (("fast", ring.FAST), ("slow", ring.SLOW))
@@ -221,6 +251,7 @@ class Scheduler:
             self._ticking,
             self._adopting,
             self._claiming,
+            *self._keeping,
         ]
 
     def start(self) -> None:
@@ -244,7 +275,7 @@ class Scheduler:
         self.checker.wake()
         planning = [
             service.stop(timeout_s)
-            for service in (self._claiming, self._adopting, self._checking, self._ticking)
+            for service in (*self._keeping, self._claiming, self._adopting, self._checking, self._ticking)
         ]
         self.ring_loop.drain()
         deadline_ms = self.clock.monotonic_ms() + round(timeout_s * 1000)
@@ -276,6 +307,9 @@ class Scheduler:
     def _is_held(self, run_id: int) -> bool:
         return self.ring_loop.is_held(run_id) or any(lane.is_sending(run_id) for lane in self.lanes.values())
 
+    def _recheck(self, stale: Sequence[Run], owners: Mapping[int, Job], now_ms: int) -> Mapping[int, str]:
+        return recheck(stale, owners, now_ms, limited=self.registry.limited_groups)
+
     def _route(self, job: Job, executors: Sequence[RegisteredExecutor]) -> Sequence[RegisteredExecutor]:
         def nobody(address: str) -> bool:
             raise RouteError(
@@ -290,6 +324,17 @@ class Scheduler:
     def _wake_planning(self) -> None:
         self._bells["claiming"].set()
         self._bells["adopting"].set()
+
+
+class _Completer(Completer):
+    """Closes runs, and then tells of it whoever waits for their end."""
+
+    on_finished: Callable[[Iterable[int]], None]
+
+    def finish(self, outcomes: Sequence[Outcome]) -> dict[int, Verdict]:
+        verdicts = super().finish(outcomes)
+        self.on_finished(verdicts)
+        return verdicts
 
 
 def _lease_for(

@@ -90,3 +90,38 @@ class Service:
                 pause_ms = FIRST_PAUSE_MS
             if not self._stopping and wait_ms > 0:
                 self._clock.wait(self._wake, wait_ms)
+
+
+class Rest:
+    """Lets a loop whose work is never urgent give way: it rests a multiple of the time that each piece of work took.
+
+    Args:
+        clock: Where time comes from.
+        factor: How many times as long as the work the rest is, at least.
+        nap_ms: No single wait is longer, so that the loop's health shows and it can look around.
+    """
+
+    def __init__(self, clock: Clock, factor: int, nap_ms: int = 5000) -> None:
+        self._clock = clock
+        self._factor = factor
+        self._nap_ms = nap_ms
+        self._until_ms = 0
+
+    def left_ms(self) -> int:
+        """Return how long to wait now; 0 if it is time to work."""
+        return min(self._nap_ms, max(0, self._until_ms - self._clock.monotonic_ms()))
+
+    def after(self, work: Callable[[], object], least_ms: int) -> int:
+        """Work, then begin to rest, even if the work failed; return how long to wait now.
+
+        Args:
+            work: What to do.
+            least_ms: From the beginning of this piece of work to the next, at least.
+        """
+        began_ms = self._clock.monotonic_ms()
+        try:
+            work()
+        finally:
+            ended_ms = self._clock.monotonic_ms()
+            self._until_ms = max(began_ms + least_ms, ended_ms + self._factor * (ended_ms - began_ms))
+        return self.left_ms()

@@ -1,0 +1,214 @@
+"""The hourly report: what became of each job's runs, by the hour in which they were due.
+
+It is recounted from the runs by whoever runs the upkeep, never written by an outcome. Times of hours are the epoch
+milliseconds of their beginning; days are days of UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple
+
+from sqlalchemy import Connection, case, delete, func, insert, literal_column, select
+from sqlalchemy.sql.elements import ColumnElement
+
+from xwheel.model import OPEN_STATES, RunState
+from xwheel.storage.tables import hourly_report, run
+
+HOUR_MS: Final = 3_600_000
+DAY_MS: Final = 24 * HOUR_MS
+MOST_BUCKETS: Final = 1000
+
+
+class Counts(NamedTuple):
+    """What became of some runs.
+
+    Attributes:
+        open_runs: Planned, dispatching or running.
+        skipped: Due times, not rows.
+        duration_sum_ms: From accepted to finished, over the runs that were accepted and ended.
+        lateness_max_ms: From due to accepted.
+    """
+
+    open_runs: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    timed_out: int = 0
+    killed: int = 0
+    lost: int = 0
+    refused: int = 0
+    cancelled: int = 0
+    skipped: int = 0
+    duration_sum_ms: int = 0
+    duration_max_ms: int = 0
+    lateness_max_ms: int = 0
+
+    @property
+    def fires(self) -> int:
+        """How many runs and skipped due times there are."""
+        return sum(self[:9])
+
+
+class JobHour(NamedTuple):
+    """A row of the report."""
+
+    job_id: int
+    group_id: int
+    counts: Counts
+
+
+class Bucket(NamedTuple):
+    """The counts of an hour or a day."""
+
+    from_ms: int
+    counts: Counts
+
+
+def count_hour(conn: Connection, hour_ms: int, after_job: int, limit: int) -> list[JobHour]:
+    """Count the runs that were due in an hour, job by job in id order, after a given job.
+
+    Reads every run of that hour, by due time.
+    """
+    # the sum hides the column from the planner, which would otherwise walk all runs of these jobs
+    job_id = run.c.job_id + literal_column("0")
+    query = (
+        select(job_id.label("job"), func.max(run.c.group_id), *_counters())
+        .where(run.c.due_ms >= hour_ms, run.c.due_ms < hour_ms + HOUR_MS, job_id > after_job)
+        .group_by(literal_column("job"))
+        .order_by(literal_column("job"))
+        .limit(limit)
+    )
+    return [_job_hour(row) for row in conn.execute(query)]
+
+
+def list_hour(conn: Connection, hour_ms: int, after_job: int, last_job: int) -> list[JobHour]:
+    """Return what the report says of an hour and a range of jobs, ``after_job`` not included, in id order."""
+    columns = [hourly_report.c[name] for name in ("job_id", "group_id", *Counts._fields)]
+    query = select(*columns).where(
+        hourly_report.c.hour_ms == hour_ms,
+        hourly_report.c.job_id > after_job,
+        hourly_report.c.job_id <= last_job,
+    )
+    return [_job_hour(row) for row in conn.execute(query.order_by(hourly_report.c.job_id))]
+
+
+def replace_hour(conn: Connection, hour_ms: int, gone: Collection[int], rows: Sequence[JobHour]) -> None:
+    """Write rows of an hour in place of those of the same jobs, and take out those of jobs that are gone."""
+    ids = sorted({row.job_id for row in rows}.union(gone))
+    if ids:
+        conn.execute(
+            delete(hourly_report).where(hourly_report.c.hour_ms == hour_ms, hourly_report.c.job_id.in_(ids))
+        )
+    if rows:
+        values: list[Mapping[str, int]] = [
+            {"hour_ms": hour_ms, "job_id": row.job_id, "group_id": row.group_id, **row.counts._asdict()}
+            for row in rows
+        ]
+        conn.execute(insert(hourly_report), values)
+
+
+def find_last_hour(conn: Connection) -> int | None:
+    """Return the latest hour in the report, or None if there is none."""
+    found: int | None = conn.execute(select(func.max(hourly_report.c.hour_ms))).scalar_one()
+    return found
+
+
+def find_open_hours(conn: Connection, before_ms: int, limit: int) -> list[int]:
+    """Return the latest hours before an instant that still count open runs; reads the whole report."""
+    query = (
+        select(hourly_report.c.hour_ms)
+        .where(hourly_report.c.hour_ms < before_ms, hourly_report.c.open_runs > 0)
+        .distinct()
+        .order_by(hourly_report.c.hour_ms.desc())
+        .limit(limit)
+    )
+    return list(conn.execute(query).scalars())
+
+
+def list_report(
+    conn: Connection,
+    from_ms: int,
+    to_ms: int,
+    *,
+    group_id: int | None = None,
+    job_id: int | None = None,
+    by: Literal["hour", "day"] = "hour",
+    limit: int = MOST_BUCKETS,
+) -> list[Bucket]:
+    """Return the counts of each hour or day that has any, earliest first.
+
+    Args:
+        conn: Connection.
+        from_ms: First hour; an hour that began before is not counted.
+        to_ms: No hour that begins at this instant or later.
+        group_id: Only jobs that were in this group when they ran.
+        job_id: Only this job.
+        by: Width of the buckets.
+        limit: How many buckets at most, never more than 1000.
+    """
+    hour = hourly_report.c.hour_ms
+    # a literal, since a parameter in two places is two parameters, and PostgreSQL would see two expressions
+    bucket = hour if by == "hour" else hour - hour % literal_column(str(DAY_MS))
+    query = (
+        select(bucket.label("bucket"), *_sums())
+        .where(*_part(from_ms, to_ms, group_id, job_id))
+        .group_by(literal_column("bucket"))
+        .order_by(literal_column("bucket"))
+        .limit(min(limit, MOST_BUCKETS))
+    )
+    return [Bucket(int(row[0]), _counts(row[1:])) for row in conn.execute(query)]
+
+
+def get_totals(
+    conn: Connection, from_ms: int, to_ms: int, *, group_id: int | None = None, job_id: int | None = None
+) -> Counts:
+    """Return the counts of a stretch of hours together; see :func:`list_report` for the arguments."""
+    query = select(*_sums()).where(*_part(from_ms, to_ms, group_id, job_id))
+    return _counts(conn.execute(query).one())
+
+
+def _counters() -> list[ColumnElement[Any]]:
+    """Return one expression over run rows for each field of :class:`Counts`."""
+
+    def count(*states: RunState) -> ColumnElement[Any]:
+        return func.sum(case((run.c.state.in_([str(state) for state in states]), 1), else_=0))
+
+    due_times = case((run.c.skip_count > 1, run.c.skip_count), else_=1)
+    # clocks of two nodes may differ by less than what they measure
+    duration = case((run.c.finished_ms > run.c.accepted_ms, run.c.finished_ms - run.c.accepted_ms), else_=0)
+    lateness = case((run.c.accepted_ms > run.c.due_ms, run.c.accepted_ms - run.c.due_ms), else_=0)
+    ends = (RunState(name) for name in Counts._fields[1:8])
+    return [
+        count(*sorted(OPEN_STATES)),
+        *(count(state) for state in ends),
+        func.sum(case((run.c.state == RunState.SKIPPED, due_times), else_=0)),
+        func.sum(duration),
+        func.max(duration),
+        func.max(lateness),
+    ]
+
+
+def _sums() -> list[ColumnElement[Any]]:
+    """Return one expression over report rows for each field of :class:`Counts`."""
+    return [
+        func.max(hourly_report.c[name]) if "_max_" in name else func.sum(hourly_report.c[name])
+        for name in Counts._fields
+    ]
+
+
+def _part(from_ms: int, to_ms: int, group_id: int | None, job_id: int | None) -> list[ColumnElement[bool]]:
+    wanted = [hourly_report.c.hour_ms >= from_ms, hourly_report.c.hour_ms < to_ms]
+    if group_id is not None:
+        wanted.append(hourly_report.c.group_id == group_id)
+    if job_id is not None:
+        wanted.append(hourly_report.c.job_id == job_id)
+    return wanted
+
+
+def _job_hour(row: Sequence[Any]) -> JobHour:
+    return JobHour(int(row[0]), int(row[1]), _counts(row[2:]))
+
+
+def _counts(values: Sequence[Any]) -> Counts:
+    # sums are decimals on some databases, and null over nothing
+    return Counts(*(int(value or 0) for value in values))
