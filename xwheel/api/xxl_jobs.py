@@ -17,7 +17,7 @@ from xwheel.api.messages import JobChange, JobCreate, RunRequest
 from xwheel.api.rate import RateLimiter
 from xwheel.api.resource import ApiParts, changes_of
 from xwheel.api.schedule import blaming_the_schedule
-from xwheel.errors import ConfigError, FieldError, NotFoundError, WireError
+from xwheel.errors import ConfigError, ConflictError, FieldError, NotFoundError, WireError
 from xwheel.model import Job
 from xwheel.storage import jobs
 from xwheel.wire import contract, job_codec
@@ -28,6 +28,9 @@ logger = logging.getLogger(__name__)
 
 PER_SECOND: Final = 100
 """Calls that one token may make, as upstream grants to all callers together."""
+
+EDITS: Final = 3
+"""Tries of an update while others edit the same job."""
 
 AUTHOR: Final = "author: "
 ALARM_EMAIL: Final = "alarmEmail: "
@@ -112,14 +115,28 @@ class JobCalls:
 
     def _update(self, caller: Caller, body: bytes) -> Response:
         job_id, wanted = job_codec.decode_job_update(body)
+        for others in reversed(range(EDITS)):
+            try:
+                self._edit(caller, job_id, wanted)
+                break
+            except ConflictError:  # somebody edits it too: a part of the description would be theirs
+                if not others:
+                    raise
+        _log(caller, contract.UPDATE_JOB, job_id)
+        return Response(code=contract.OK, message=_note(wanted))
+
+    def _edit(self, caller: Caller, job_id: int, wanted: JobDefinition) -> None:
+        """Change a job if nobody else changes it meanwhile.
+
+        Raises:
+            ConflictError: Somebody does.
+        """
         job = self._own(caller, job_id)
         # the zone stays as well: XXL-JOB knows none, so it cannot mean to change it
         values = {**_values(wanted), "description": _described(job.description, wanted)}
         changes = changes_of(read_fields(JobChange, values))
         with blaming_the_schedule():
-            self._parts.manager.edit(job_id, changes)
-        _log(caller, contract.UPDATE_JOB, job_id)
-        return Response(code=contract.OK, message=_note(wanted))
+            self._parts.manager.edit(job_id, changes, revision=job.revision)
 
     def _remove(self, caller: Caller, body: bytes) -> Response:
         job_id = job_codec.decode_job_id(body)

@@ -185,6 +185,28 @@ def test_an_update_that_cannot_be_kept_changes_nothing(orders: Tenant, api: Api)
     assert api.rows() == before
 
 
+@pytest.mark.parametrize(("edits", "code"), [(2, 200), (3, 500)])
+def test_an_update_keeps_what_others_write_meanwhile(
+    orders: Tenant, api: Api, monkeypatch: pytest.MonkeyPatch, edits: int, code: int
+) -> None:
+    job_id = orders.add()
+    edit = api.parts.manager.edit
+    others = iter(range(edits))
+
+    def late(*args: Any, **options: Any) -> Any:
+        if (number := next(others, None)) is not None:
+            edit(job_id, {"description": f"edit {number}"})
+        return edit(*args, **options)
+
+    monkeypatch.setattr(api.parts.manager, "edit", late)
+    answer = orders.call("updateJob", definition(id=job_id, name="mine"))
+    assert answer["code"] == code
+    job = orders.job(job_id)
+    assert (job.name, job.description) == (
+        ("mine", "edit 1\nauthor: Li Lei") if code == 200 else ("close", "edit 2")
+    )
+
+
 def test_a_job_is_started_and_stopped_as_often_as_one_likes(orders: Tenant) -> None:
     job_id = orders.add()
     for _ in range(2):
