@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import requests
 
 from tests.support.executors import wait_until
-from tests.support.job_calls import definition
+from tests.support.job_calls import SUCCESS, Tenant, definition
+from tests.unit.api.conftest import Api, api
+from tests.unit.api.test_xxl_jobs_security import REFUSED
+from xwheel.api.app import executor_app
 from xwheel.builtin.glue_bean import BeanGlue
 from xwheel.config import build_config
 from xwheel.executor import Executor, current_job, job
+from xwheel.listener import Listener
 from xwheel.node import Node
 from xwheel.wire.contract import APP_NAME_HEADER, TOKEN_HEADER
+
+__all__ = ["api"]  # the fixture of the unit tests
 
 EXECUTOR_TOKEN = "token-between-node-and-executors"
 params: list[str] = []
@@ -112,3 +120,43 @@ def test_from_the_first_token_to_the_last_call(tmp_path: Path) -> None:
         wait_until(lambda: call("removeJob", {"id": job_id})["code"] == 500, 3)
     finally:
         node.stop()
+
+
+GOOD = b"XXL-JOB-ACCESS-TOKEN: token-of-orders\r\nXXL-JOB-APPNAME: orders\r\n"
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "message"),
+    [
+        (GOOD, 200, "Success"),
+        (GOOD.lower(), 200, "Success"),
+        (GOOD + b"XXL-JOB-APPNAME: orders\r\n", 200, REFUSED),
+        (GOOD + b"XXL-JOB-ACCESS-TOKEN: wrong\r\n", 200, REFUSED),
+        (b"XXL-JOB-ACCESS-TOKEN: token-of-orders\x00\r\nXXL-JOB-APPNAME: orders\r\n", 400, ""),
+        (b"XXL_JOB_ACCESS_TOKEN: token-of-orders\r\nXXL_JOB_APPNAME: orders\r\n", 200, REFUSED),
+        (b"XXL-JOB-ACCESS-TOKEN: " + b"x" * 200_000 + b"\r\nXXL-JOB-APPNAME: orders\r\n", 200, REFUSED),
+    ],
+)
+def test_headers_as_the_server_reads_them(api: Api, headers: bytes, status: int, message: str) -> None:
+    app = executor_app(api.parts)
+    Tenant(api.db, app, "orders")
+    listener = Listener("executor-api", app, host="127.0.0.1", port=0, threads=2, max_body_bytes=1_000_000)
+    listener.start()
+    try:
+        with socket.create_connection(("127.0.0.1", listener.port), timeout=10) as raw:
+            body = b'{"id": 99}'
+            raw.sendall(
+                b"POST /api/removeJob HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+                + headers
+                + b"Content-Length: %d\r\n\r\n" % len(body)
+                + body
+            )
+            answer = b"".join(iter(lambda: raw.recv(65_536), b""))
+    finally:
+        listener.stop()
+    first, _, rest = answer.partition(b"\r\n")
+    assert int(first.split()[1]) == status
+    if status == 200:
+        found = json.loads(rest.partition(b"\r\n\r\n")[2])
+        assert found["msg"] == message
+        assert (found == SUCCESS) is (message == "Success")
