@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import StrEnum
 
-import msgspec
+from msgspec.structs import replace
 
 from xwheel.clock import Clock
-from xwheel.model import TRANSITIONS, Job, Origin, Run, RunState
-from xwheel.scheduler.ports import Outcome
-from xwheel.storage import jobs, runs
+from xwheel.model import FINAL_STATES, TRANSITIONS, Job, Origin, Run, RunState
+from xwheel.scheduler.ports import FamilyLinks, Outcome, Planner
+from xwheel.storage import children, jobs, runs
 from xwheel.storage.bulk import chunks
 from xwheel.storage.engine import Connection, Database
-from xwheel.storage.ids import RunIds
+from xwheel.storage.ids import IdsShortError, RunIds
 
 logger = logging.getLogger(__name__)
 
 BATCH = 500
 MESSAGE_LENGTH = 15_000
 ERROR_LENGTH = 512
+UNHAPPY = FINAL_STATES - {RunState.SUCCEEDED}
 
 NextFire = Callable[[Job, int], "int | None"]
 
 DecideRetry = Callable[..., "Run | None"]
-"""``decide_retry(run, state, job, now_ms, root_origin=…)``."""
+"""``decide_retry(run, state, job, now_ms, root_origin=…, reason=…, recovered=…)``."""
 
 
 class Verdict(StrEnum):
@@ -46,6 +47,7 @@ class Completer:
         clock: Where time comes from.
         decide_retry: The pure decision about another attempt.
         next_fire: When a job fires next, for jobs whose fires wait for the end of the last one.
+        offspring: Plans the children of what succeeded.
         wake: Told when something was planned, so that it need not wait for the next look.
     """
 
@@ -56,6 +58,7 @@ class Completer:
         clock: Clock,
         decide_retry: DecideRetry,
         next_fire: NextFire,
+        offspring: Planner,
         wake: Callable[[], None],
     ) -> None:
         self._db = db
@@ -63,6 +66,7 @@ class Completer:
         self._clock = clock
         self._decide_retry = decide_retry
         self._next_fire = next_fire
+        self._offspring = offspring
         self._wake = wake
 
     def finish(self, outcomes: Sequence[Outcome]) -> dict[int, Verdict]:
@@ -79,17 +83,32 @@ class Completer:
             unique.setdefault(outcome.run_id, outcome)
         verdicts: dict[int, Verdict] = {}
         for part in chunks(sorted(unique.values(), key=lambda outcome: outcome.run_id), BATCH):
-            self._run_ids.ensure(len(part))
-            answers, planned = self._db.transaction(lambda conn, part=part: self._finish(conn, part))  # type: ignore[misc]
+            answers, planned = self._finish_part(part)
             verdicts.update(answers)
             if planned:
                 self._wake()
         return verdicts
 
+    def _finish_part(self, part: Sequence[Outcome]) -> tuple[dict[int, Verdict], int]:
+        """Close a batch in one transaction; how many ids it needs is known only inside, so it may be done again."""
+        needed = len(part)
+        while True:
+            self._run_ids.ensure(needed)
+            try:
+                return self._db.transaction(lambda conn: self._finish(conn, part))
+            except IdsShortError as short:
+                # retries and children of the batch, and as many again: other threads take from the same source
+                needed = 2 * (needed + short.count)
+
     def _finish(self, conn: Connection, outcomes: Sequence[Outcome]) -> tuple[dict[int, Verdict], int]:
         now_ms = self._clock.now_ms()
         ids = [outcome.run_id for outcome in outcomes]
-        awaiting = jobs.lock_awaiting(conn, ids)  # jobs before runs: the one lock order
+        endings = children.list_endings(conn, ids)
+        family = self._offspring.family_of(conn, {ending.job_id for ending in endings})
+        # jobs before runs, parents and children together: the one lock order
+        owners = jobs.lock_jobs(conn, _concerned(endings, family))
+        awaited = {ending.root_id for ending in endings if ending.is_awaited}
+        awaiting = [job for _, job in sorted(owners.items()) if job.awaits_root in awaited]
         known = runs.lock_runs(conn, ids)
         verdicts: dict[int, Verdict] = {}
         closing: list[tuple[Run, Outcome]] = []
@@ -103,18 +122,33 @@ class Completer:
                 verdicts[outcome.run_id] = Verdict.FINISHED
                 closing.append((run, _corrected(run, outcome)))
         runs.update_finished(conn, [_row(outcome, now_ms) for _, outcome in closing])
-        self._withdraw_retries(conn, [run for run, _ in closing if run.state is RunState.LOST], now_ms)
+        self._withdraw(conn, [run for run, _ in closing if run.state is RunState.LOST], now_ms)
         retries = self._retries(conn, closing, now_ms)
         runs.insert_runs(conn, retries)
-        self._end_delays(conn, awaiting, now_ms)
-        return verdicts, len(retries) + len(awaiting)
+        parents = {link.parent_id for link in family.links}
+        roots = {run.root_id for run, _ in closing if run.job_id in parents}
+        still_open = _find_open(conn, roots | awaited)
+        offspring = self._numbered(
+            self._offspring.plan(conn, roots - still_open, family, owners, now_ms), roots_too=True
+        )
+        runs.insert_runs(conn, offspring)
+        self._end_delays(conn, [job for job in awaiting if job.awaits_root not in still_open], now_ms)
+        return verdicts, len(retries) + len(offspring) + len(awaiting)
 
     def _retries(self, conn: Connection, closing: Sequence[tuple[Run, Outcome]], now_ms: int) -> list[Run]:
-        hopeful = [(run, outcome) for run, outcome in closing if run.retries_left > 0]
+        hopeful = [
+            (run, outcome)
+            for run, outcome in closing
+            if outcome.state is RunState.LOST or (run.retries_left > 0 and outcome.state in UNHAPPY)
+        ]
         if not hopeful:
             return []
         owners = jobs.get_jobs(conn, {run.job_id for run, _ in hopeful}, deleted=False)
         origins = self._root_origins(conn, [run for run, _ in hopeful], owners)
+        lost = {
+            (run.root_id, run.shard_index) for run, end in hopeful if RunState.LOST in (run.state, end.state)
+        }
+        recovered = children.find_recovered(conn, lost) if lost else set()
         found = (
             self._decide_retry(
                 run,
@@ -122,24 +156,24 @@ class Completer:
                 owners.get(run.job_id),
                 now_ms,
                 root_origin=origins.get(run.root_id, Origin.SCHEDULE),
+                reason=outcome.reason,
+                recovered=(run.root_id, run.shard_index) in recovered,
             )
             for run, outcome in hopeful
         )
-        decided = [retry for retry in found if retry is not None]
-        ids = self._run_ids.take(len(decided))
-        return [msgspec.structs.replace(retry, id=new) for retry, new in zip(decided, ids, strict=True)]
+        return self._numbered([retry for retry in found if retry is not None])
+
+    def _numbered(self, drafts: Sequence[Run], *, roots_too: bool = False) -> list[Run]:
+        """Give ids to runs; with ``roots_too`` each of them is the first of its fire."""
+        ids = self._run_ids.take(len(drafts))
+        if roots_too:
+            return [replace(run, id=new, root_id=new) for run, new in zip(drafts, ids, strict=True)]
+        return [replace(run, id=new) for run, new in zip(drafts, ids, strict=True)]
 
     def _end_delays(self, conn: Connection, awaiting: Sequence[Job], now_ms: int) -> None:
         """Set the next fire of jobs whose awaited fire has no open run left; any final state counts."""
-        still_open = (
-            runs.find_open_roots(conn, {job.awaits_root for job in awaiting if job.awaits_root})
-            if awaiting
-            else set()
-        )
         cursors: list[jobs.JobCursor] = []
         for job in awaiting:
-            if job.awaits_root in still_open:
-                continue
             try:
                 next_ms, error = self._next_fire(job, now_ms), ""
             except (
@@ -157,12 +191,29 @@ class Completer:
         stopped = {run.root_id for run in failed if run.job_id in owners and not owners[run.job_id].enabled}
         return runs.get_origins(conn, stopped) if stopped else {}
 
-    def _withdraw_retries(self, conn: Connection, corrected: Sequence[Run], now_ms: int) -> None:
-        """Cancel the planned retries of runs that were taken for lost and are not."""
-        for run in corrected:
-            retry = runs.find_run(conn, (run.job_id, Origin.RETRY, run.id, run.shard_index))
-            if retry is not None and retry.state is RunState.PLANNED:
-                runs.cancel_runs(conn, [retry.id], reason="late_outcome", now_ms=now_ms)
+    def _withdraw(self, conn: Connection, corrected: Sequence[Run], now_ms: int) -> None:
+        """Cancel what is planned because runs were taken for lost, and are not."""
+        if not corrected:
+            return
+        keys = [
+            (run.job_id, str(origin), run.id, run.shard_index)
+            for run in corrected
+            for origin in (Origin.RECOVERY, Origin.RETRY)
+        ]
+        planned = runs.find_planned(conn, keys)
+        runs.cancel_runs(conn, planned, reason="late_outcome", now_ms=now_ms)
+
+
+def _concerned(endings: Sequence[children.Ending], family: FamilyLinks) -> set[int]:
+    """Return the jobs to lock: those whose next fire waits, parents, and their children."""
+    concerned = {ending.job_id for ending in endings if ending.is_awaited}
+    for link in family.links:
+        concerned |= {link.parent_id, link.child_id}
+    return concerned
+
+
+def _find_open(conn: Connection, roots: Collection[int]) -> set[int]:
+    return runs.find_open_roots(conn, roots) if roots else set()
 
 
 def _corrected(run: Run, outcome: Outcome) -> Outcome:

@@ -1,18 +1,30 @@
-"""Decide whether a run that ended badly gets another attempt."""
+"""Decide whether a run that ended badly gets another attempt, and when. Pure."""
 
 from __future__ import annotations
 
+import zlib
 from typing import Final
 
 from msgspec.structs import replace
 
-from xwheel.model import Job, Origin, Run, RunState
+from xwheel.model import DeliveryPolicy, Job, Origin, RetryBackoff, Run, RunState
 
 RETRYABLE: Final = frozenset({RunState.FAILED, RunState.TIMED_OUT, RunState.REFUSED})
+DEADLINE: Final = "deadline"
+"""Reason of a time-out that the scheduler made up because nobody reported one."""
+
+LONGEST_MS: Final = 86_400_000
 
 
 def decide_retry(
-    run: Run, state: RunState, job: Job | None, now_ms: int, *, root_origin: Origin
+    run: Run,
+    state: RunState,
+    job: Job | None,
+    now_ms: int,
+    *,
+    root_origin: Origin,
+    reason: str = "",
+    recovered: bool = False,
 ) -> Run | None:
     """Return the next attempt of a run, without an id, or None.
 
@@ -23,21 +35,51 @@ def decide_retry(
         now_ms: The shared time.
         root_origin: Why the first run of this fire existed: retries of scheduled fires stop with their job, retries
             of what a person asked for do not.
+        reason: Why it ended so.
+        recovered: This shard of the fire has had its recovery run.
     """
-    if state not in RETRYABLE or run.retries_left <= 0 or job is None:
+    if job is None or (not job.enabled and root_origin is Origin.SCHEDULE):
         return None
-    if not job.enabled and root_origin is Origin.SCHEDULE:
-        return None
+    if state is RunState.LOST:
+        allowed = job.recover_lost and job.delivery is DeliveryPolicy.AT_LEAST_ONCE and not recovered
+        return _next_attempt(run, Origin.RECOVERY, run.retries_left, now_ms, now_ms) if allowed else None
+    if state not in RETRYABLE or run.retries_left <= 0 or (run.state is RunState.LOST and recovered):
+        return None  # the recovery run of a run that was not lost after all is its next attempt
+    if reason == DEADLINE and job.delivery is DeliveryPolicy.AT_MOST_ONCE:
+        return None  # nobody reported it, so it may still be running
+    due_ms = now_ms + retry_delay_ms(run, job)
+    return _next_attempt(run, Origin.RETRY, run.retries_left - 1, due_ms, now_ms)
+
+
+def retry_delay_ms(run: Run, job: Job) -> int:
+    """Return how long the retry of a run waits; the same run always gets the same delay."""
+    # retries left and not the attempt: a recovery run is an attempt that is nobody's failure
+    number = max(0, job.max_retries - run.retries_left)
+    match job.retry_backoff:
+        case RetryBackoff.LIST:
+            delays = job.retry_delays_ms or (job.retry_delay_ms,)
+            delay_ms = delays[min(number, len(delays) - 1)]
+        case RetryBackoff.EXPONENTIAL:
+            longest_ms = job.retry_max_delay_ms or LONGEST_MS
+            # beyond 32 doublings even one millisecond is more than a month
+            delay_ms = min(job.retry_delay_ms << min(number, 32), longest_ms)
+        case _:
+            delay_ms = job.retry_delay_ms
+    spread_ms = delay_ms * job.retry_jitter_pct // 100
+    return delay_ms + zlib.crc32(b"%d" % run.id) % (spread_ms + 1)
+
+
+def _next_attempt(run: Run, origin: Origin, retries_left: int, due_ms: int, now_ms: int) -> Run:
     return replace(
         run,
         id=0,
-        origin=Origin.RETRY,
+        origin=origin,
         origin_key=run.id,
         attempt=run.attempt + 1,
-        retries_left=run.retries_left - 1,
+        retries_left=retries_left,
         state=RunState.PLANNED,
         epoch=0,
-        due_ms=now_ms + job.retry_delay_ms,
+        due_ms=due_ms,
         created_ms=now_ms,
         reason="",
         address=None,

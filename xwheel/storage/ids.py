@@ -15,6 +15,18 @@ from xwheel.storage.tables import run_id_block
 BLOCK = 10_000
 
 
+class IdsShortError(StorageError):
+    """Fewer ids were ensured than are needed.
+
+    Attributes:
+        count: How many are needed.
+    """
+
+    def __init__(self, count: int, found: int) -> None:
+        super().__init__(f"{count} run ids were asked for, {found} were ensured")
+        self.count = count
+
+
 class RunIds:
     """Unused run ids; a crash loses at most the blocks in memory, never repeats one.
 
@@ -40,7 +52,7 @@ class RunIds:
         """Return ``count`` ids.
 
         Raises:
-            StorageError: Fewer were ensured.
+            IdsShortError: Fewer were ensured.
         """
         taken: list[int] = []
         with self._lock:
@@ -51,7 +63,7 @@ class RunIds:
                 if len(first) > missing:
                     self._ranges.appendleft(first[missing:])
         if len(taken) < count:
-            raise StorageError(f"{count} run ids were asked for, {len(taken)} were ensured")
+            raise IdsShortError(count, len(taken))
         return taken
 
 
