@@ -20,6 +20,11 @@ def find_setting(conn: Connection, name: str) -> str | None:
     return conn.execute(select(setting.c.value).where(setting.c.name == name)).scalar_one_or_none()
 
 
+def lock_setting(conn: Connection, name: str) -> None:
+    """Hold a shared setting's row until the transaction ends."""
+    conn.execute(select(setting.c.value).where(setting.c.name == name).with_for_update()).all()
+
+
 def insert_setting(conn: Connection, name: str, value: str) -> None:
     """Write a shared setting that is not there yet."""
     conn.execute(insert(setting).values(name=name, value=value))
