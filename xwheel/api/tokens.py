@@ -12,6 +12,7 @@ from xwheel.api.body import read_fields, take_body, take_query
 from xwheel.api.fields import Id, PageSize
 from xwheel.api.messages import Input
 from xwheel.api.resource import Resource, naming, reply, view_of
+from xwheel.errors import NotFoundError
 from xwheel.storage import tokens
 
 SECRET_BYTES: Final = 32
@@ -111,9 +112,23 @@ class Tokens(Resource):
 class Token(Resource):
     """``/tokens/{name}``."""
 
+    def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
+        """Return a token, without its secret."""
+        del req
+        wanted = _name(name)
+        with self._db.read() as conn:
+            found = next((token for token in tokens.list_tokens(conn) if token.name == wanted), None)
+        if found is None:
+            raise NotFoundError("token", wanted)
+        reply(resp, view_of(TokenView, found))
+
     def on_delete(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Delete a token; within a second nobody gets in with it."""
         del req
-        wanted = read_fields(TokenPath, {"name": name}).name
+        wanted = _name(name)
         self._db.transaction(lambda conn: tokens.delete_token(conn, wanted))
         resp.status = 204
+
+
+def _name(name: str) -> str:
+    return read_fields(TokenPath, {"name": name}).name

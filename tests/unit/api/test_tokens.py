@@ -40,6 +40,8 @@ def test_a_token_is_shown_once_and_opens_the_api(api: Api) -> None:
     assert answer.headers["location"] == "/api/v1/tokens/ci"
     api.clock.advance(1000)
     assert enter(api, secret).status_code == 200
+    one = api.call("GET", answer.headers["location"])
+    assert one.json == {key: value for key, value in answer.json.items() if key != "token"}
     listed = api.call("GET", "tokens")
     assert [item["name"] for item in listed.json["items"]] == ["ci", "tests"]
     assert secret not in listed.text
@@ -67,7 +69,9 @@ def test_a_deleted_token_ends_within_a_second(api: Api) -> None:
     assert api.call("DELETE", "tokens/ci").status_code == 204
     api.clock.advance(1000)
     assert enter(api, secret).status_code == 401
-    assert api.call("DELETE", "tokens/ci").status_code == 404
+    for method in ("GET", "DELETE"):
+        assert api.call(method, "tokens/ci").status_code == 404
+        assert api.call(method, "tokens/no%20name").status_code == 422
 
 
 def test_the_last_token_for_everything_stays(api: Api) -> None:
