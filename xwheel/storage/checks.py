@@ -150,15 +150,22 @@ def list_holders(conn: Connection, partitions: Collection[int], after_ms: int) -
 
 
 def find_later(
-    conn: Connection, holder: Holder, partitions: Collection[int], after_ms: int, limit: int
+    conn: Connection,
+    holder: Holder,
+    partitions: Collection[int],
+    after_ms: int,
+    *,
+    after_id: int,
+    limit: int,
 ) -> list[int]:
-    """Return open runs of an executor whose next check is later than ``after_ms``, in id order.
+    """Return open runs of an executor whose next check is later than ``after_ms``, by id after a given one.
 
     Runs of an xwheel executor are found by its instance, wherever it lived when it got them; so are all runs that
     another instance got at its address, if ``instance`` is empty.
     """
     query = select(run.c.id).where(
         run.c.check_ms > after_ms,
+        run.c.id + 0 > after_id,
         run.c.group_id + 0 == holder.group_id,  # a sum, so that no index leads through all runs of the group
         run.c.partition.in_(sorted(partitions)),
         run.c.state.in_(SENT),
@@ -167,7 +174,7 @@ def find_later(
         query = query.where(run.c.instance == holder.instance)
     else:
         query = query.where(run.c.address == holder.address)
-    return sorted(conn.execute(query.limit(limit)).scalars())
+    return list(conn.execute(query.order_by(run.c.id + 0).limit(limit)).scalars())
 
 
 def lock_beside(conn: Connection, job_id: int, holder: Holder) -> list[tuple[int, int | None, str]]:

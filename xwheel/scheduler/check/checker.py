@@ -85,6 +85,7 @@ class Checker:
         self._kill_waits = Waits(KILL_WAIT_MS, LONGEST_WAIT_MS)
         self._silent_waits = Waits(SILENT_WAIT_MS, LONGEST_WAIT_MS)
         self._hurried: deque[Holder] = deque()
+        self._hurried_id = 0
         self._look_at_ms = 0
         self._sweep_at_ms = 0
 
@@ -128,11 +129,15 @@ class Checker:
         if not self._hurried:
             return False
         with self._db.read() as conn:
-            ids = checks.find_later(conn, self._hurried[0], partitions, now_ms, BATCH)
+            ids = checks.find_later(
+                conn, self._hurried[0], partitions, now_ms, after_id=self._hurried_id, limit=BATCH
+            )
         if ids:
             self._db.transaction(lambda conn: self._make_due(conn, ids, now_ms))
+            self._hurried_id = ids[-1]  # those before were looked at and put off again meanwhile
         if len(ids) < BATCH:
             self._hurried.popleft()
+            self._hurried_id = 0
         return True
 
     def _make_due(self, conn: Connection, ids: Sequence[int], now_ms: int) -> None:
@@ -219,7 +224,7 @@ class Checker:
             if question.ask is Ask.KILL:
                 self._note_kill(reply, now_ms)
                 continue
-            if not reply.error:
+            if not reply.error and not reply.missing:
                 self._silent_waits.forget(address)
             elif address not in silent:
                 silent[address] = self._silent_waits.next_ms(address)

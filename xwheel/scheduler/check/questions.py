@@ -14,7 +14,14 @@ from xwheel.model import RegisteredExecutor
 from xwheel.storage.checks import OpenRun
 from xwheel.wire import batch_codec, codec, contract
 from xwheel.wire.http import HttpCall, HttpResult
-from xwheel.wire.messages import IdleBeatRequest, KillRequest, RunKey, StateAnswer, StateRequest
+from xwheel.wire.messages import (
+    ExecutionState,
+    IdleBeatRequest,
+    KillRequest,
+    RunKey,
+    StateAnswer,
+    StateRequest,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +74,11 @@ class Reply:
     reached: bool
     states: dict[int, StateAnswer]
     yes: bool
+
+    @property
+    def missing(self) -> bool:
+        """Whether some run was left out of the answer."""
+        return self.question.ask is Ask.STATES and len(self.states) < len(self.question.rows)
 
 
 class Caller(Protocol):
@@ -230,5 +242,9 @@ def read_reply(question: Question, result: HttpResult) -> Reply:
     except WireError as error:
         return Reply(question, str(error), True, {}, False)
     wanted = {row.id for row in question.rows}
-    states = {answer.run_id: answer for answer in reply.answers if answer.run_id in wanted}
+    states = {
+        answer.run_id: answer
+        for answer in reply.answers
+        if answer.run_id in wanted and (answer.outcome or answer.state is not ExecutionState.FINISHED)
+    }
     return Reply(question, "", True, states, True)
