@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.support.job_calls import Tenant, definition
 from tests.unit.api.conftest import LIMIT, Api
+from xwheel.storage.tables import metadata
 
 CALLS = ("addJob", "updateJob", "removeJob", "startJob", "stopJob", "triggerJob")
 
@@ -123,6 +124,36 @@ def test_whatever_is_sent_there_is_an_envelope(api: Api, call: str, data: st.Dat
 def test_whatever_bytes_are_sent_there_is_an_envelope(api: Api, call: str, body: bytes) -> None:
     api.clock.advance(1000)
     _check_envelope(_tenant(api).post(call, body))
+
+
+@given(data=st.data())
+@settings(
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    derandomize=True,
+)
+def test_no_call_of_one_group_reaches_another(api: Api, data: st.DataObject) -> None:
+    orders = _tenant(api)
+    api.clock.advance(1000)
+    before = _owned(api, orders.group_id)
+    call = data.draw(st.sampled_from(CALLS))
+    changes = data.draw(st.dictionaries(st.sampled_from(KEYS), anything, max_size=2))
+    body = definition(id=data.draw(st.sampled_from([1, "1", 1.0])), jobGroup=orders.group_id) | changes
+    stranger = getattr(api, "stranger", None) or Tenant(api.db, api.executor.app, "billing")
+    api.stranger = stranger  # type: ignore[attr-defined]
+    answer = stranger.post(call, body)
+    assert answer.json["code"] == 500 or call == "removeJob" or "id" in changes or "jobGroup" in changes
+    assert _owned(api, orders.group_id) == before
+
+
+def _owned(api: Api, group_id: int) -> list[list[tuple[object, ...]]]:
+    """Return the jobs and runs of a group."""
+    rows = api.rows()
+    return [
+        [row for row in rows[name] if row[[*metadata.tables[name].c.keys()].index("group_id")] == group_id]
+        for name in ("job", "run", "executor")
+    ]
 
 
 def _tenant(api: Api) -> Tenant:
