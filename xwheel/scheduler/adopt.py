@@ -15,6 +15,8 @@ logger = logging.getLogger(__name__)
 
 BATCH = 1000
 OVERDUE_MS = 1000
+PAGE = 10_000
+PAGES = 20
 
 
 class AdoptLoop:
@@ -28,6 +30,7 @@ class AdoptLoop:
         resend: Gets runs whose send ended without an answer.
         finish: Closes runs that the misfire rule skips.
         recheck: The misfire rule for rows that waited: run id to reason, for those to skip.
+        is_beyond: Tells whether memory has no room for a run behind others that wait.
         pre_read_ms: Rows due later stay rows.
         interval_ms: How often to look for rows nobody holds.
         reconcile_ms: How often to look for rows that memory lost.
@@ -42,6 +45,7 @@ class AdoptLoop:
         resend: Callable[[Sequence[Run], int], None],
         finish: Callable[[Sequence[Outcome]], object],
         recheck: Callable[[Sequence[Run], Mapping[int, Job], int], Mapping[int, str]],
+        is_beyond: Callable[[QueuedRun], bool],
         *,
         pre_read_ms: int,
         interval_ms: int,
@@ -55,6 +59,7 @@ class AdoptLoop:
         self._resend = resend
         self._finish = finish
         self._recheck = recheck
+        self._is_beyond = is_beyond
         self._pre_read_ms = pre_read_ms
         self._interval_ms = interval_ms
         self._reconcile_ms = reconcile_ms
@@ -84,10 +89,16 @@ class AdoptLoop:
     def reconcile(self, now_ms: int) -> None:
         """Find planned rows of ours that no memory holds, and sends that nobody answered."""
         epochs = dict(self._lease.epochs)
+        missing: list[QueuedRun] = []
         with self._db.read() as conn:
-            overdue = runs.find_overdue(conn, epochs, now_ms - OVERDUE_MS, BATCH * 10)
             unanswered = runs.list_unanswered(conn, epochs.keys(), now_ms, BATCH)
-        missing = [run for run in overdue if not self._is_held(run.id)]
+            after: QueuedRun | None = None
+            for _ in range(PAGES):  # rows that memory holds must not hide those it lost
+                page = runs.find_overdue(conn, epochs, now_ms - OVERDUE_MS, PAGE, after)
+                after = page[-1] if page else None
+                missing += [run for run in page if self._is_missing(run, epochs)]
+                if len(page) < PAGE or len(missing) >= PAGE:
+                    break
         if missing:
             self.recovered += len(missing)
             logger.info(
@@ -99,6 +110,10 @@ class AdoptLoop:
         waiting = [run for run in unanswered if not self._is_held(run.id)]
         if waiting:
             self._resend(waiting, now_ms)
+
+    def _is_missing(self, run: QueuedRun, epochs: Mapping[int, int]) -> bool:
+        is_ours = epochs.get(run.partition) == run.epoch
+        return is_ours and not self._is_held(run.id) and not self._is_beyond(run)
 
     def _adopt(self, conn: Connection, ids: Sequence[int]) -> list[QueuedRun]:
         epochs = self._lease.lock(conn)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from xwheel.model import RegisteredExecutor, Run, RunState
-from xwheel.scheduler.ports import LeaseView, Routed, Shard
+from xwheel.scheduler.ports import Fenced, GateView, LeaseView, Routed, Shard
 from xwheel.storage import runs
 from xwheel.storage.engine import Connection, Database
 
@@ -21,6 +21,7 @@ class Fence:
     Args:
         db: The database.
         lease: Our partitions.
+        gate: Decides about runs of groups with a limit and of jobs that block for the whole cluster.
         ensure_ids: Makes sure that so many run ids can be taken.
         take_ids: Gives run ids.
         answer_ms: How long after the fence a send must have ended.
@@ -30,6 +31,7 @@ class Fence:
         self,
         db: Database,
         lease: LeaseView,
+        gate: GateView,
         ensure_ids: Callable[[int], None],
         take_ids: Callable[[int], list[int]],
         *,
@@ -37,48 +39,64 @@ class Fence:
     ) -> None:
         self._db = db
         self._lease = lease
+        self._gate = gate
         self._ensure_ids = ensure_ids
         self._take_ids = take_ids
         self._answer_ms = answer_ms
 
-    def pass_through(self, routed: Sequence[tuple[Routed, int]], now_ms: int) -> tuple[list[Shard], set[int]]:
+    def pass_through(self, routed: Sequence[tuple[Routed, int]], now_ms: int) -> Fenced:
         """Fence runs that have a place.
 
         Args:
             routed: Runs with the revision of their job at the moment of reading.
             now_ms: The shared time.
-
-        Returns:
-            The shards to send, and the ids of runs whose job changed meanwhile: they must be read and routed again.
         """
         if not routed:
-            return [], set()
+            return Fenced()
         self._ensure_ids(sum(len(item.executors) - 1 for item, _ in routed))
         return self._db.transaction(lambda conn: self._fence(conn, routed, now_ms))
 
-    def _fence(
-        self, conn: Connection, routed: Sequence[tuple[Routed, int]], now_ms: int
-    ) -> tuple[list[Shard], set[int]]:
+    def _fence(self, conn: Connection, routed: Sequence[tuple[Routed, int]], now_ms: int) -> Fenced:
         epochs = self._lease.lock(conn)
+        special = self._gate.concerns(item for item, _ in routed)
+        limits = self._gate.lock(conn, special) if special else {}
         planned = runs.lock_planned(conn, [item.run.id for item, _ in routed])
-        shards: list[Shard] = []
-        changed: set[int] = set()
+        result = Fenced()
+        ready: list[Routed] = []
         for item, revision in routed:
             partition, epoch, current = planned.get(item.run.id, (-1, -1, -1))
             if epochs.get(partition) != epoch:
                 continue  # no longer planned, or no longer ours
             if current != revision:
-                changed.add(item.run.id)
+                result.changed.add(item.run.id)
                 continue
-            shards.extend(self._expand(item, now_ms))
+            ready.append(item)
+        if special:
+            ready = self._ask_gate(conn, ready, {item.run.id for item in special}, limits, result)
+        for item in ready:
+            result.shards.extend(self._expand(item, now_ms))
         fenced = [
             runs.Fenced(shard.run.id, shard.executor.address, shard.executor.instance, shard.run.shard_total)
-            for shard in shards
+            for shard in result.shards
             if shard.run.id in planned
         ]
         runs.update_fenced(conn, fenced, now_ms=now_ms, check_ms=now_ms + self._answer_ms)
-        runs.insert_runs(conn, [shard.run for shard in shards if shard.run.id not in planned])
-        return shards, changed
+        runs.insert_runs(conn, [shard.run for shard in result.shards if shard.run.id not in planned])
+        return result
+
+    def _ask_gate(
+        self,
+        conn: Connection,
+        ready: Sequence[Routed],
+        special: Collection[int],
+        limits: Mapping[int, int],
+        result: Fenced,
+    ) -> list[Routed]:
+        """Return who may go; the others are noted in the result."""
+        asked = [item for item in ready if item.run.id in special]
+        gated = self._gate.decide(conn, asked, limits)
+        result.parked, result.closed, result.kills = gated.parked, gated.closed, gated.kills
+        return [item for item in ready if item.run.id not in special or item.run.id in gated.passed]
 
     def _expand(self, item: Routed, now_ms: int) -> list[Shard]:
         """Return one dispatching row for each executor; a retried shard keeps its index and total."""

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from xwheel.errors import PluginError, RouteError
-from xwheel.model import Job, RegisteredExecutor, Run, RunState
-from xwheel.scheduler.ports import Outcome, Parcel, Places, Routed, Shard
-from xwheel.storage import jobs, runs
+from xwheel.model import Job, Origin, RegisteredExecutor, Run, RunState
+from xwheel.scheduler.ports import (
+    Fenced,
+    GateView,
+    Line,
+    Outcome,
+    Parcel,
+    Parked,
+    Parking,
+    Places,
+    Routed,
+    Shard,
+)
+from xwheel.storage import gate, jobs, runs
 from xwheel.storage.engine import Connection, Database
 
 logger = logging.getLogger(__name__)
@@ -16,6 +28,15 @@ logger = logging.getLogger(__name__)
 CACHED_JOBS = 10_000
 
 Route = Callable[[Job, Sequence[RegisteredExecutor]], Sequence[RegisteredExecutor]]
+
+
+@dataclass(slots=True)
+class _Batch:
+    """What becomes of due runs on their way to the fence."""
+
+    routed: list[tuple[Routed, int]] = field(default_factory=list)
+    parked: list[Parked] = field(default_factory=list)
+    closed: list[Outcome] = field(default_factory=list)
 
 
 class Firing:
@@ -26,9 +47,11 @@ class Firing:
         live: Live executors of a group at a time, suspects last.
         route: Who shall get a run.
         places: The trigger pool.
-        fence: Writes it down; returns the shards to send and the ids to read anew.
+        gate: Knows which runs a limit or a cluster-wide block strategy holds back.
+        parking: Takes due runs that may not go yet.
+        fence: Writes it down.
         send: Takes a parcel that has a place.
-        finish: Closes runs that nobody can take.
+        finish: Closes runs that will never go.
         parcel_runs: Runs that travel in one request, for executors that take several.
     """
 
@@ -38,7 +61,9 @@ class Firing:
         live: Callable[[int, int], Sequence[RegisteredExecutor]],
         route: Route,
         places: Places,
-        fence: Callable[[Sequence[tuple[Routed, int]], int], tuple[list[Shard], set[int]]],
+        gate: GateView,
+        parking: Parking,
+        fence: Callable[[Sequence[tuple[Routed, int]], int], Fenced],
         send: Callable[[Parcel], None],
         finish: Callable[[Sequence[Outcome]], object],
         *,
@@ -48,6 +73,8 @@ class Firing:
         self._live = live
         self._route = route
         self._places = places
+        self._gate = gate
+        self._parking = parking
         self._fence = fence
         self._send = send
         self._finish = finish
@@ -55,30 +82,69 @@ class Firing:
         self._jobs: dict[int, Job] = {}
 
     def fire(self, ids: Sequence[int], now_ms: int) -> set[int]:
-        """Send what can be sent now; return the ids of runs that must wait for a place."""
+        """Send what can be sent now, park what may not go; return the ids of runs that must wait for a place."""
         with self._db.read() as conn:
             due = runs.load_due(conn, ids)
             owners = self._load_jobs(conn, due)
-        routed, refused = self._route_all(due, owners, now_ms)
+        batch = self._route_all(due, owners, now_ms)
         placing = _Placing(self._places, self._parcel_runs)
-        lanes = self._places.choose({item.job.id for item, _ in routed})
+        lanes = self._places.choose({item.job.id for item, _ in batch.routed})
+        special = {item.run.id for item in self._gate.concerns(item for item, _ in batch.routed)}
         placed: list[tuple[Routed, int]] = []
         waiting: set[int] = set()
-        for item, revision in routed:
+        for item, revision in batch.routed:
+            if item.run.id in special:
+                continue
             if placing.admit(item, lanes[item.job.id]):
                 placed.append((item, revision))
             else:
                 waiting.add(item.run.id)
+        if special:
+            placed += self._place_special(batch, special, placing, lanes)
         try:
-            shards, changed = self._fence(placed, now_ms)
+            fenced = self._fence(placed, now_ms)
         except Exception:
             placing.give_back_all()
             raise
-        for parcel in placing.fill(shards, lanes):
+        if special:
+            self._parking.watch([shard for shard in fenced.shards if shard.run.id in special])
+        for parcel in placing.fill(fenced.shards, lanes):
             self._send(parcel)
-        if refused:
-            self._finish(refused)
-        return waiting | changed
+        self._settle(batch, fenced, now_ms)
+        return waiting | fenced.changed
+
+    def _place_special(
+        self, batch: _Batch, special: set[int], placing: _Placing, lanes: Mapping[int, int]
+    ) -> list[tuple[Routed, int]]:
+        """Give room to runs that must pass the gate, oldest first; nobody overtakes one that finds none."""
+        placed: list[tuple[Routed, int]] = []
+        short: set[Line] = set()
+        ordered = sorted(
+            (pair for pair in batch.routed if pair[0].run.id in special),
+            key=lambda pair: (pair[0].run.due_ms, pair[0].run.id),
+        )
+        for item, revision in ordered:
+            queue = self._gate.queue_of(item)
+            line = self._gate.line_of(item.job)
+            if queue is not None:
+                batch.parked.append(Parked(item.run, queue))
+            elif line in short or not placing.admit(item, lanes[item.job.id]):
+                short.add(line)
+                batch.parked.append(Parked(item.run, line, soon=True))
+            else:
+                placed.append((item, revision))
+        return placed
+
+    def _settle(self, batch: _Batch, fenced: Fenced, now_ms: int) -> None:
+        """Park and close what does not go."""
+        closed = batch.closed + fenced.closed
+        if batch.parked or fenced.parked:
+            self._parking.park(batch.parked + fenced.parked, now_ms)
+        if fenced.kills:
+            self._db.transaction(lambda conn: gate.request_kills(conn, fenced.kills, now_ms))
+        if closed:
+            self._parking.forget(outcome.run_id for outcome in closed)
+            self._finish(closed)
 
     def _load_jobs(self, conn: Connection, due: Sequence[runs.DueRun]) -> Mapping[int, Job]:
         """Return the jobs of due runs; those whose revision stood still come from memory."""
@@ -93,26 +159,64 @@ class Firing:
         known = self._jobs.get(job_id)
         return -1 if known is None else known.revision
 
-    def _route_all(
-        self, due: Sequence[runs.DueRun], owners: Mapping[int, Job], now_ms: int
-    ) -> tuple[list[tuple[Routed, int]], list[Outcome]]:
+    def _route_all(self, due: Sequence[runs.DueRun], owners: Mapping[int, Job], now_ms: int) -> _Batch:
         live: dict[int, Sequence[RegisteredExecutor]] = {}
-        routed: list[tuple[Routed, int]] = []
-        refused: list[Outcome] = []
+        batch = _Batch()
+        absent: list[tuple[Run, Job]] = []
         for run, revision in due:
             job = owners[run.job_id]
             if job.group_id not in live:
                 live[job.group_id] = self._live(job.group_id, now_ms)
+            able = live[job.group_id]
+            if run.address is not None:
+                able = [item for item in able if item.address == run.address]
+            if not able:
+                absent.append((run, job))
+                continue
             try:
-                chosen = self._route(job, live[job.group_id])
+                chosen = able if run.address is not None else self._route(job, able)
             except (RouteError, PluginError) as error:
-                reason = "no_route" if live[job.group_id] else "no_executor"
-                refused.append(
-                    Outcome(run_id=run.id, state=RunState.REFUSED, reason=reason, message=str(error))
+                batch.closed.append(
+                    Outcome(run_id=run.id, state=RunState.REFUSED, reason="no_route", message=str(error))
                 )
                 continue
-            routed.append((Routed(run=run, job=job, executors=_one_shard(run, chosen)), revision))
-        return routed, refused
+            batch.routed.append((Routed(run=run, job=job, executors=_one_shard(run, chosen)), revision))
+        if absent:
+            self._await_executors(batch, absent, now_ms)
+        return batch
+
+    def _await_executors(self, batch: _Batch, absent: list[tuple[Run, Job]], now_ms: int) -> None:
+        """Let runs without a live executor wait if their job says so, one scheduled fire of a job at most."""
+        absent.sort(key=lambda pair: (pair[0].due_ms, pair[0].id))
+        waiting: set[int] = set()
+        for run, job in absent:
+            until_ms = run.due_ms + job.wait_for_executor_s * 1000
+            if now_ms >= until_ms:
+                message = _absence(run, job, now_ms)
+                batch.closed.append(
+                    Outcome(run_id=run.id, state=RunState.REFUSED, reason="no_executor", message=message)
+                )
+            elif run.origin is Origin.SCHEDULE and (
+                job.id in waiting or self._parking.older(run, "executor")
+            ):
+                message = f"an earlier run of job {job.id} waits for an executor already"
+                batch.closed.append(
+                    Outcome(
+                        run_id=run.id, state=RunState.SKIPPED, reason="waiting_for_executor", message=message
+                    )
+                )
+            else:
+                waiting.add(job.id)
+                line = Line("executor", job.group_id, run.address or "")
+                batch.parked.append(Parked(run, line, until_ms))
+
+
+def _absence(run: Run, job: Job, now_ms: int) -> str:
+    who = "no live executor" if run.address is None else f"executor {run.address} is not live"
+    text = f"job {job.id}: {who} in group {job.group_id}"
+    if job.wait_for_executor_s <= 0:
+        return text
+    return f"{text}, and none came in the {(now_ms - run.due_ms) / 1000:.1f} s since it was due"
 
 
 def _one_shard(run: Run, chosen: Sequence[RegisteredExecutor]) -> Sequence[RegisteredExecutor]:

@@ -8,12 +8,12 @@ as a run of its own or inside exactly one skip row.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from msgspec.structs import replace
 
-from xwheel.model import Job, MisfirePolicy, Origin, Run, RunState
+from xwheel.model import BlockScope, Job, MisfirePolicy, Origin, Run, RunState
 from xwheel.scheduler.ports import Planned
 from xwheel.storage.jobs import JobCursor
 
@@ -250,23 +250,30 @@ def new_run(
     )
 
 
-def recheck(runs: Sequence[Run], jobs: Mapping[int, Job], now_ms: int) -> dict[int, str]:
+def recheck(
+    runs: Sequence[Run], jobs: Mapping[int, Job], now_ms: int, *, limited: Collection[int] = ()
+) -> dict[int, str]:
     """Apply the misfire rule again to planned rows that nobody held for a while, such as after a takeover.
 
     Args:
         runs: Planned runs, in any order.
         jobs: Their jobs; a run whose job is missing is left alone.
         now_ms: The shared time.
+        limited: Groups in which runs queue for room.
 
     Returns:
-        Run id to reason, for runs to be skipped. Runs that a person, a retry or the fire-all policy asked for stay.
+        Run id to reason, for runs to be skipped. Runs that a person, a retry or the fire-all policy asked for stay,
+        and so do those that were on time and may have been waiting for an executor, for room in their group or for
+        the end of another run of their job.
     """
     stale: dict[int, list[Run]] = {}
     for run in runs:
         job = jobs.get(run.job_id)
         if job is None or run.origin is not Origin.SCHEDULE or job.misfire_policy is MisfirePolicy.FIRE_ALL:
             continue
-        if run.due_ms < now_ms - job.misfire_threshold_ms:
+        if job.block_scope is BlockScope.CLUSTER or job.group_id in limited:
+            continue
+        if run.due_ms < now_ms - max(job.misfire_threshold_ms, job.wait_for_executor_s * 1000):
             stale.setdefault(job.id, []).append(run)
     skipped: dict[int, str] = {}
     for job_id, missed in stale.items():

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from xwheel.model import Job, RegisteredExecutor, Run, RunState
+from xwheel.model import ChildLink, Job, RegisteredExecutor, Run, RunState
 from xwheel.storage.checks import Holder
 from xwheel.storage.engine import Connection
 from xwheel.storage.jobs import JobCursor
@@ -196,3 +197,171 @@ class Delivery:
     reached: bool
     cost_ms: int
     at_ms: int
+
+
+class Line(NamedTuple):
+    """What parked runs wait for together.
+
+    Attributes:
+        kind: ``group`` for room in a group with a limit, ``job`` for the end of a job's open runs, ``executor`` for
+            an executor to appear.
+        owner: Id of the job or group.
+        address: The one executor that a pinned run waits for, or empty.
+    """
+
+    kind: str
+    owner: int
+    address: str = ""
+
+
+class Parked(NamedTuple):
+    """A due run that may not go yet.
+
+    Attributes:
+        run: The planned row.
+        line: What it waits for.
+        until_ms: When its wait ends whatever happens, or None.
+        soon: Only a place was missing: it is looked at again as soon as other runs without a place.
+    """
+
+    run: Run
+    line: Line
+    until_ms: int | None = None
+    soon: bool = False
+
+
+@dataclass(slots=True)
+class Fenced:
+    """What the fence made of the runs it was given; a run in none of these is no longer planned or no longer ours.
+
+    Attributes:
+        shards: What is dispatching now and must be sent.
+        changed: Ids whose job changed meanwhile: they must be read and routed again.
+        parked: What must wait.
+        closed: What will never go.
+        kills: Open runs that a parked one takes the place of.
+    """
+
+    shards: list[Shard] = field(default_factory=list)
+    changed: set[int] = field(default_factory=set)
+    parked: list[Parked] = field(default_factory=list)
+    closed: list[Outcome] = field(default_factory=list)
+    kills: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Gated:
+    """What a limit or a cluster-wide block strategy makes of runs.
+
+    Attributes:
+        passed: Ids that may go.
+        parked: What must wait.
+        closed: What will never go.
+        kills: Open runs that a parked one takes the place of.
+    """
+
+    passed: set[int] = field(default_factory=set)
+    parked: list[Parked] = field(default_factory=list)
+    closed: list[Outcome] = field(default_factory=list)
+    kills: list[int] = field(default_factory=list)
+
+
+class Parking(Protocol):
+    """What the other stages ask of the parked runs; tick thread only."""
+
+    def park(self, runs: Sequence[Parked], now_ms: int) -> None:
+        """Take runs that may not go yet."""
+        ...
+
+    def forget(self, run_ids: Iterable[int]) -> None:
+        """Drop runs that will never go."""
+        ...
+
+    def is_behind(self, line: Line, run: Run) -> bool:
+        """Tell whether an older run than this one waits in a line."""
+        ...
+
+    def older(self, run: Run, kind: str = "") -> list[int]:
+        """Return the parked runs of the same job and another root that are older, in lines of a kind or in all."""
+        ...
+
+    def has_newer(self, run: Run) -> bool:
+        """Tell whether a newer run of the same job and another root is parked, though it has an executor."""
+        ...
+
+    def watch(self, shards: Sequence[Shard]) -> None:
+        """Note runs whose end lets others go."""
+        ...
+
+
+class GateView(Protocol):
+    """What the stages ask of the gate for limits and cluster-wide block strategies; tick thread only."""
+
+    def concerns(self, items: Iterable[Routed]) -> list[Routed]:
+        """Return the runs that must pass it; empty costs no SQL."""
+        ...
+
+    def line_of(self, job: Job) -> Line:
+        """Return the line in which a run that must pass waits for a place."""
+        ...
+
+    def queue_of(self, item: Routed) -> Line | None:
+        """Return the line in which an older run waits already, so that asking for this one is in vain."""
+        ...
+
+    def lock(self, conn: Connection, items: Sequence[Routed]) -> Mapping[int, int]:
+        """Lock what runs share with other nodes, before any run is locked; return group to limit."""
+        ...
+
+    def decide(self, conn: Connection, items: Sequence[Routed], limits: Mapping[int, int]) -> Gated:
+        """Decide about runs that are still planned and ours."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Success:
+    """A fire whose every shard succeeded.
+
+    Attributes:
+        first: The root run: what it was planned with counts.
+        results: The shards' messages by index.
+        param: The parameter that the handlers got.
+    """
+
+    first: Run
+    results: Sequence[str]
+    param: str
+
+    @property
+    def result(self) -> str:
+        """What the fire returned: its message, or the JSON list of its shards' messages."""
+        if len(self.results) == 1:
+            return self.results[0]
+        return json.dumps(list(self.results), ensure_ascii=False)
+
+
+class TemplateError(Exception):
+    """A parameter cannot be made from this result; the sentence says why."""
+
+
+class FamilyLinks(Protocol):
+    """The links that matter to a batch of outcomes."""
+
+    @property
+    def links(self) -> Sequence[ChildLink]:
+        """From the jobs of the batch to their children."""
+        ...
+
+
+class Planner(Protocol):
+    """What closing runs asks about their children."""
+
+    def family_of(self, conn: Connection, job_ids: Collection[int]) -> Any:
+        """Return the :class:`FamilyLinks` of jobs; nothing is locked."""
+        ...
+
+    def plan(
+        self, conn: Connection, closed: Collection[int], family: Any, owners: Mapping[int, Job], now_ms: int
+    ) -> list[Run]:
+        """Return the child runs of fires that have just ended, without ids."""
+        ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from xwheel.errors import NotFoundError
@@ -32,10 +32,15 @@ class ExecutorRegistry:
     Args:
         db: The database.
         dead_after_ms: An executor without a beat for this long, plus one flush, is dead.
+        on_arrival: Told of a group in which an executor became live, once it can be routed to.
     """
 
-    def __init__(self, db: Database, *, dead_after_ms: int) -> None:
+    def __init__(
+        self, db: Database, *, dead_after_ms: int, on_arrival: Callable[[int], None] = lambda _: None
+    ) -> None:
+        self.limited_groups: frozenset[int] = frozenset()
         self._db = db
+        self._on_arrival = on_arrival
         self._dead_after_ms = dead_after_ms
         self._lock = threading.Lock()
         self._rows: dict[tuple[int, str], RegisteredExecutor] = {}
@@ -71,6 +76,7 @@ class ExecutorRegistry:
             self._rows[key] = saved
             self._suspects.pop(facts.address, None)
         logger.info("executor %s of group %s registered (%s)", facts.address, app_name, facts.kind)
+        self._on_arrival(group_id)
 
     def remove(self, app_name: str, address: str) -> bool:
         """Take an executor out at once; tell whether it was there.
@@ -137,13 +143,18 @@ class ExecutorRegistry:
             self.flush(now_ms)
         with self._db.read() as conn:
             rows = {(item.group_id, item.address): item for item in executors.list_executors(conn)}
-            names = {group.app_name: group.id for group in groups.list_groups(conn, limit=100_000)}
+            known = groups.list_groups(conn, limit=100_000)
+        names = {group.app_name: group.id for group in known}
+        self.limited_groups = frozenset(group.id for group in known if group.max_running > 0)
         with self._lock:
             self._rows = rows
             self._groups = names
             self._beats = {key: seen_ms for key, seen_ms in self._beats.items() if key in rows}
             self._suspects = {address: until for address, until in self._suspects.items() if until > now_ms}
+        before = self._seen_live or {}
         self._compare({(item.group_id, item.address): item for item in self.all(now_ms)}, now_ms)
+        for group_id in {group_id for group_id, _ in (self._seen_live or {}).keys() - before.keys()}:
+            self._on_arrival(group_id)
         return REFRESH_MS
 
     def _compare(self, live: dict[tuple[int, str], RegisteredExecutor], now_ms: int) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from xwheel.ring import TimeRing
 from xwheel.storage.runs import QueuedRun
@@ -13,9 +15,32 @@ logger = logging.getLogger(__name__)
 
 FIRE_BATCH = 1000
 RETRY_PLACE_MS = 20
+IDLE_MS = 1000
 
 Fire = Callable[[Sequence[int], int], "set[int]"]
 """``fire(run_ids, now_ms)`` sends what it can and returns the ids that must wait for a place."""
+
+
+class Parking(Protocol):
+    """What the tick thread asks of the runs that fire has parked."""
+
+    def __len__(self) -> int: ...
+
+    def is_held(self, run_id: int) -> bool:
+        """Tell whether a run is parked; from any thread."""
+        ...
+
+    def take_ripe(self, now_ms: int) -> Sequence[QueuedRun]:
+        """Give the runs to be looked at now, oldest first."""
+        ...
+
+    def next_look_ms(self) -> float:
+        """Return when some are looked at next; infinity if there are none."""
+        ...
+
+    def drain(self) -> None:
+        """Forget everything."""
+        ...
 
 
 class RingLoop:
@@ -28,15 +53,24 @@ class RingLoop:
         ring: The time ring.
         fire: Route, place, fence and send a batch.
         wake: Ends the tick thread's wait.
+        parking: Where fire puts due runs that may not go yet.
         waiting_limit: Due runs kept in memory without a place; more stay rows and are found again by reconciling.
     """
 
     def __init__(
-        self, ring: TimeRing, fire: Fire, wake: Callable[[], None], *, tick_ms: int, waiting_limit: int
+        self,
+        ring: TimeRing,
+        fire: Fire,
+        wake: Callable[[], None],
+        parking: Parking,
+        *,
+        tick_ms: int,
+        waiting_limit: int,
     ) -> None:
         self._ring = ring
         self._fire = fire
         self._wake = wake
+        self._parking = parking
         self._tick_ms = tick_ms
         self._waiting_limit = waiting_limit
         self._inbox: deque[Sequence[QueuedRun]] = deque()
@@ -51,16 +85,18 @@ class RingLoop:
             self._wake()
 
     def is_held(self, run_id: int) -> bool:
-        """Tell whether the ring or the waiting line has a run; from any thread."""
-        return run_id in self._held
+        """Tell whether the ring or a line has a run; from any thread."""
+        # while a look moves it from one to the other neither may have it: taking it in twice changes nothing
+        return run_id in self._held or self._parking.is_held(run_id)
 
     def depth(self) -> tuple[int, int]:
-        """Return how many runs the ring holds and how many wait for a place."""
-        return len(self._ring), len(self._waiting)
+        """Return how many runs the ring holds and how many wait for a place or are parked."""
+        return len(self._ring), len(self._waiting) + len(self._parking)
 
     def step(self, now_ms: int) -> int:
         """Take what came in, fire what is due; return how long to wait in milliseconds."""
         self._take_inbox()
+        self._take_parked(now_ms)
         self._waiting.extend(self._ring.advance(now_ms))
         stuck: list[int] = []
         try:
@@ -93,11 +129,17 @@ class RingLoop:
         self._ring.drain()
         self._held.clear()
         self._waiting.clear()
+        self._parking.drain()
         return ids
+
+    def _take_parked(self, now_ms: int) -> None:
+        ripe = self._parking.take_ripe(now_ms)
+        self._held.update((run.id, run) for run in ripe)
+        self._waiting.extendleft(run.id for run in reversed(ripe))
 
     def _take_inbox(self) -> None:
         while self._inbox:
-            fresh = [run for run in self._inbox.popleft() if run.id not in self._held]
+            fresh = [run for run in self._inbox.popleft() if not self.is_held(run.id)]
             self._held.update((run.id, run) for run in fresh)
             self._ring.push_many([run.id for run in fresh], [run.due_ms for run in fresh])
 
@@ -110,4 +152,5 @@ class RingLoop:
         if self._waiting:
             return RETRY_PLACE_MS
         due_ms = self._ring.next_due_ms()
-        return 1000 if due_ms is None else max(1, min(1000, due_ms - now_ms))
+        ring_ms = IDLE_MS if due_ms is None else due_ms - now_ms
+        return max(1, math.ceil(min(IDLE_MS, ring_ms, self._parking.next_look_ms() - now_ms)))

@@ -144,6 +144,16 @@ def find_unadopted(conn: Connection, partitions: Collection[int], horizon_ms: in
     return list(conn.execute(query).scalars())
 
 
+def find_planned(conn: Connection, identities: Sequence[tuple[int, str, int, int]]) -> list[int]:
+    """Return the ids of the still planned runs among these identities."""
+    identity = tuple_(run.c.job_id, run.c.origin, run.c.origin_key, run.c.shard_index)
+    found: list[int] = []
+    for part in chunks(identities, 1000):
+        query = select(run.c.id).where(identity.in_(list(part)), run.c.state == RunState.PLANNED)
+        found.extend(conn.execute(query.order_by(run.c.id)).scalars())
+    return found
+
+
 def list_stale(conn: Connection, ids: Sequence[int], before_ms: int) -> list[Run]:
     """Return those of the planned rows that were due before an instant."""
     query = select(*RUN_COLUMNS).where(
@@ -165,15 +175,31 @@ def update_epochs(conn: Connection, rows: Sequence[tuple[int, int]]) -> int:
     return update_many(conn, run, ("epoch",), rows, state=RunState.PLANNED)
 
 
-def find_overdue(conn: Connection, epochs: Mapping[int, int], before_ms: int, limit: int) -> list[QueuedRun]:
-    """Return planned rows of our epochs that should have been sent before; memory may have lost them."""
-    query = (
-        select(run.c.id, run.c.job_id, run.c.partition, run.c.epoch, run.c.due_ms)
-        .where(run.c.open_partition.in_(sorted(epochs)), run.c.epoch > 0, run.c.due_ms <= before_ms)
-        .limit(limit)
+def find_overdue(
+    conn: Connection,
+    epochs: Mapping[int, int],
+    before_ms: int,
+    limit: int,
+    after: QueuedRun | None = None,
+) -> list[QueuedRun]:
+    """Return adopted rows of these partitions that should have been sent before; memory may have lost them.
+
+    Args:
+        conn: Connection.
+        epochs: The partitions; rows of an older epoch are among the result.
+        before_ms: Only rows due until then.
+        limit: How many at most.
+        after: Continue after this row.
+    """
+    place = (run.c.open_partition, run.c.epoch, run.c.due_ms, run.c.id)
+    query = select(run.c.id, run.c.job_id, run.c.partition, run.c.epoch, run.c.due_ms).where(
+        run.c.open_partition.in_(sorted(part for part in epochs if after is None or part >= after.partition)),
+        run.c.epoch > 0,
+        run.c.due_ms <= before_ms,
     )
-    rows = (QueuedRun(*row) for row in conn.execute(query))
-    return [row for row in rows if epochs.get(row.partition) == row.epoch]
+    if after is not None:
+        query = query.where(tuple_(*place) > tuple_(after.partition, after.epoch, after.due_ms, after.id))
+    return [QueuedRun(*row) for row in conn.execute(query.order_by(*place).limit(limit))]
 
 
 def load_due(conn: Connection, ids: Sequence[int]) -> list[DueRun]:
@@ -190,15 +216,25 @@ def load_due(conn: Connection, ids: Sequence[int]) -> list[DueRun]:
 
 
 def lock_planned(conn: Connection, ids: Sequence[int]) -> dict[int, tuple[int, int, int]]:
-    """Lock runs that are still planned; return id to ``(partition, epoch, revision of the job)``."""
+    """Lock runs that are still planned; return id to ``(partition, epoch, revision of the job)``.
+
+    The jobs are read once the runs are locked, and are not locked themselves: that order belongs to edits. An edit
+    or stop that was committed before the second statement shows its revision there. One that comes later waits for
+    these runs if it wants to cancel them, finds them gone, and so comes after the send.
+    """
     query = (
-        select(run.c.id, run.c.partition, run.c.epoch, job.c.revision)
-        .join(job, job.c.id == run.c.job_id)
+        select(run.c.id, run.c.job_id, run.c.partition, run.c.epoch)
         .where(run.c.id.in_(sorted(ids)), run.c.state == RunState.PLANNED)
         .order_by(run.c.id)
-        .with_for_update(of=run)
+        .with_for_update()
     )
-    return {row.id: (row.partition, row.epoch, row.revision) for row in conn.execute(query)}
+    locked = conn.execute(query).all()
+    owners = sorted({row.job_id for row in locked})
+    jobs_query = select(job.c.id, job.c.revision).where(job.c.id.in_(owners))
+    revisions = {row.id: row.revision for row in conn.execute(jobs_query)}
+    return {
+        row.id: (row.partition, row.epoch, revisions[row.job_id]) for row in locked if row.job_id in revisions
+    }
 
 
 def update_fenced(conn: Connection, rows: Sequence[Fenced], *, now_ms: int, check_ms: int) -> int:

@@ -10,8 +10,13 @@ from tests.support.node import HandNode
 from tests.support.rows import NOW
 from xwheel.ring import TimeRing
 from xwheel.scheduler import ring_loop
+from xwheel.scheduler.parking import ParkedRuns
 from xwheel.scheduler.ring_loop import RingLoop
 from xwheel.storage.runs import QueuedRun
+
+
+def no_parking() -> ParkedRuns:
+    return ParkedRuns(lambda: None, limit=100)
 
 
 def queued(count: int) -> list[QueuedRun]:
@@ -31,7 +36,7 @@ def test_runs_that_wait_survive_the_failure_of_a_later_batch(monkeypatch: pytest
         fired.extend(ids)
         return set()
 
-    loop = RingLoop(TimeRing(NOW, 20), fire, lambda: None, tick_ms=20, waiting_limit=100)
+    loop = RingLoop(TimeRing(NOW, 20), fire, lambda: None, no_parking(), tick_ms=20, waiting_limit=100)
     loop.enqueue(queued(6))
     with pytest.raises(OSError, match="went away"):
         loop.step(NOW)
@@ -48,7 +53,7 @@ def test_a_batch_without_any_place_is_asked_once_a_tick() -> None:
         calls.append(len(ids))
         return set(ids)
 
-    loop = RingLoop(TimeRing(NOW, 20), fire, lambda: None, tick_ms=20, waiting_limit=10_000)
+    loop = RingLoop(TimeRing(NOW, 20), fire, lambda: None, no_parking(), tick_ms=20, waiting_limit=10_000)
     loop.enqueue(queued(2500))
     loop.step(NOW)
     assert calls == [1000]
