@@ -113,6 +113,18 @@ class ConflictError(StorageError):
     """The object is not in the state, or at the revision, that the caller expects."""
 
 
+class RevisionError(ConflictError):
+    """The object was changed since the caller read it.
+
+    Attributes:
+        revision: The revision that it is at.
+    """
+
+    def __init__(self, kind: str, key: int, revision: int, wanted: int) -> None:
+        super().__init__(f"{kind} {key} is at revision {revision}, not {wanted}: read it again")
+        self.revision = revision
+
+
 class DuplicateError(StorageError):
     """A row with this identity exists already; the transaction must be given up."""
 

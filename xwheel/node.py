@@ -58,6 +58,8 @@ class Node:
             clock=self.scheduler.clock,
             config=config.api,
             manager=self.scheduler.manager,
+            bulk=self.scheduler.bulk,
+            family=self.scheduler.family,
             registry=self.scheduler.registry,
             completer=self.scheduler.completer,
             timetable=self.scheduler.timetable,
@@ -66,6 +68,7 @@ class Node:
             executor_tokens=[token],
             health=self.health,
             fetch_log=LogFetcher(self._db, token, config.trigger.send_timeout_ms / 1000).fetch,
+            kill=self.scheduler.killer.kill,
         )
         api = config.api
         self.management = Listener(

@@ -13,26 +13,30 @@ from xwheel import ring
 from xwheel.clock import Clock, OffsetFilter, SystemClock
 from xwheel.config import Config, TriggerSection
 from xwheel.errors import RouteError
-from xwheel.model import Job, RegisteredExecutor
+from xwheel.model import Job, RegisteredExecutor, Run
 from xwheel.plugin.manager import Plugins
 from xwheel.scheduler.adopt import AdoptLoop
 from xwheel.scheduler.answers import AnswerWriter
+from xwheel.scheduler.bulk_manage import BulkManager
 from xwheel.scheduler.check.checker import Checker
 from xwheel.scheduler.check.decide import CheckRules, first_check_ms
 from xwheel.scheduler.check.questions import IN_FLIGHT
+from xwheel.scheduler.child import MAX_DEPTH, check_template, render, succeeded
 from xwheel.scheduler.claim import ClaimLoop
 from xwheel.scheduler.cluster_lease import ClusterLease
-from xwheel.scheduler.complete import Completer
+from xwheel.scheduler.complete import Completer, Verdict
 from xwheel.scheduler.dispatch import Lane
+from xwheel.scheduler.family import ChildManager
 from xwheel.scheduler.fence import Fence
 from xwheel.scheduler.firing import Firing
 from xwheel.scheduler.gate import Gate
 from xwheel.scheduler.kill import RunKiller
 from xwheel.scheduler.lease import SqliteLease
 from xwheel.scheduler.manage import JobManager
+from xwheel.scheduler.offspring import Offspring
 from xwheel.scheduler.parking import ParkedRuns
 from xwheel.scheduler.plan import new_run, plan, recheck
-from xwheel.scheduler.ports import Parcel
+from xwheel.scheduler.ports import Outcome, Parcel
 from xwheel.scheduler.registry import FLUSH_MS, ExecutorRegistry
 from xwheel.scheduler.report import ReportLoop
 from xwheel.scheduler.resend import Resender
@@ -103,7 +107,13 @@ class Scheduler:
         self.calendars = CalendarBook(db)
         self.timetable = Timetable(plugins.schedule_types, self.calendars.current)
         self.completer = _Completer(
-            db, self.run_ids, self.clock, decide_retry, self.timetable.next_fire, self._wake_planning
+            db,
+            self.run_ids,
+            self.clock,
+            decide_retry,
+            self.timetable.next_fire,
+            Offspring(succeeded, render, new_run, max_depth=MAX_DEPTH),
+            self._wake_planning,
         )
         self.completer.on_finished = self.parking.ended
         self.manager = JobManager(
@@ -115,6 +125,8 @@ class Scheduler:
             new_run,
             self._wake_planning,
         )
+        self.family = ChildManager(db, self.clock, check_template, max_depth=MAX_DEPTH)
+        self.bulk = BulkManager(db, self.clock, self.run_ids, self.manager, new_run, self._wake_planning)
         self.switchboard = Switchboard(db, self.clock, self.calendars, self.manager, self._wake_planning)
         selector = ring.PoolSelector(trigger.slow_threshold_ms, trigger.slow_count, trigger.slow_window_ms)
         self.pool = TriggerPool(trigger.fast_pool, trigger.slow_pool, selector)

@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import falcon
+import falcon.routing
 
 from xwheel.api import errors, executor_calls
 from xwheel.api.auth import Gate, GuardedApp, Policy, TokenStore
+from xwheel.api.bulk import BulkJobs
 from xwheel.api.calendars import Calendar, Calendars
-from xwheel.api.groups import Group, GroupExecutors, Groups
+from xwheel.api.children import Children
+from xwheel.api.groups import Executors, Group, GroupExecutors, Groups
 from xwheel.api.health import Healthz, Readyz
 from xwheel.api.jobs import Job, Jobs
+from xwheel.api.reports import Overview, Reports
 from xwheel.api.resource import ApiParts
 from xwheel.api.runs import Run, RunLog, Runs
 from xwheel.api.schedule import Pause, Preview
 from xwheel.api.tokens import Token, Tokens
 from xwheel.errors import ConfigError
 from xwheel.model import MAX_ID
+from xwheel.scheduler.bulk_manage import BulkAction
 
 WsgiApp = falcon.App[falcon.Request, falcon.Response]
 
 PREFIX: Final = "/api/v1"
-_ID: Final = f"int(min=1, max={MAX_ID})"
+_ID: Final = "id"
+
+
+class IdConverter(falcon.routing.BaseConverter):
+    """Ids in paths: digits and nothing else, where :class:`int` would take signs, underscores and other scripts."""
+
+    def convert(self, value: str) -> int | None:
+        """Return the id, or None for anything else."""
+        return int(value) if re.fullmatch("[1-9][0-9]{0,15}", value) and int(value) <= MAX_ID else None
 
 
 def executor_app(parts: ApiParts) -> WsgiApp:
@@ -46,6 +60,7 @@ def management_app(parts: ApiParts) -> GuardedApp:
     More routes and sinks may be added; each must declare a policy, or adding it fails.
     """
     app = GuardedApp(Gate(TokenStore(parts.db, parts.clock)))
+    app.router_options.converters["id"] = IdConverter
     app.add_error_handler(Exception, errors.on_error)
     app.add_error_handler(falcon.HTTPError, errors.on_http_error)
     app.add_route("/healthz", Healthz(parts.health))
@@ -53,14 +68,24 @@ def management_app(parts: ApiParts) -> GuardedApp:
     app.add_route(f"{PREFIX}/groups", Groups(parts))
     app.add_route(f"{PREFIX}/groups/{{group_id:{_ID}}}", Group(parts))
     app.add_route(f"{PREFIX}/groups/{{group_id:{_ID}}}/executors", GroupExecutors(parts))
+    app.add_route(f"{PREFIX}/executors", Executors(parts))
     app.add_route(f"{PREFIX}/jobs", Jobs(parts))
     job = Job(parts)
     app.add_route(f"{PREFIX}/jobs/{{job_id:{_ID}}}", job)
-    for action in ("start", "stop", "run"):
+    for action in ("start", "stop", "copy", "run"):
         app.add_route(f"{PREFIX}/jobs/{{job_id:{_ID}}}/{action}", job, suffix=action)
+    app.add_route(f"{PREFIX}/jobs/{{job_id:{_ID}}}/children", Children(parts))
+    bulk = BulkJobs(parts)
+    for action in BulkAction:
+        app.add_route(f"{PREFIX}/jobs/bulk/{action}", bulk, suffix=action)
     app.add_route(f"{PREFIX}/runs", Runs(parts))
-    app.add_route(f"{PREFIX}/runs/{{run_id:{_ID}}}", Run(parts))
+    run = Run(parts)
+    app.add_route(f"{PREFIX}/runs/{{run_id:{_ID}}}", run)
+    for action in ("kill", "rerun"):
+        app.add_route(f"{PREFIX}/runs/{{run_id:{_ID}}}/{action}", run, suffix=action)
     app.add_route(f"{PREFIX}/runs/{{run_id:{_ID}}}/log", RunLog(parts))
+    app.add_route(f"{PREFIX}/reports", Reports(parts))
+    app.add_route(f"{PREFIX}/overview", Overview(parts))
     app.add_route(f"{PREFIX}/schedule/preview", Preview(parts))
     app.add_route(f"{PREFIX}/schedule/pause", Pause(parts))
     app.add_route(f"{PREFIX}/tokens", Tokens(parts))

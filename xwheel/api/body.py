@@ -6,6 +6,7 @@ The limits stand once, in the types. From them come the check, the sentence in t
 from __future__ import annotations
 
 import difflib
+import re
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -20,6 +21,8 @@ S = TypeVar("S", bound=msgspec.Struct)
 PIECE: Final = 64 * 1024
 MAX_ECHO: Final = 64
 BODY: Final = "body"
+OR_NULL: Final = ", or null"
+WHOLE: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 
 class FieldRule(NamedTuple):
@@ -138,23 +141,44 @@ def read_fields(kind: type[S], values: dict[str, Any], *, strict: bool = True) -
 
 
 def _convert(name: str, rule: FieldRule, value: object, strict: bool) -> object:
-    if isinstance(value, str) and "\x00" in value:
+    if _has_nul(value):
         raise InputError(name, "must not contain the character NUL")
-    if "max_items" in rule.limit and not strict:
-        value = _split(value)
+    words = rule.words if strict else rule.words.removesuffix(OR_NULL)
     try:
-        found = msgspec.convert(value, rule.type, strict=strict)
-    except msgspec.ValidationError:
-        raise InputError(name, f"must be {rule.words}", rule.limit) from None
+        found = msgspec.convert(value if strict else _spelled(value, rule), rule.type, strict=strict)
+    except (msgspec.ValidationError, ValueError):
+        raise InputError(name, f"must be {words}", rule.limit) from None
     longest = rule.limit.get("max_characters")
     if isinstance(longest, int) and sum(map(len, found)) > longest:
         raise InputError(name, f"must be {rule.words}", rule.limit)
     return found
 
 
-def _split(value: object) -> object:
-    """Return the items of a list in a query, which stand between commas; a repeated parameter is no list."""
-    return (value.split(",") if value else []) if isinstance(value, str) else None
+def _has_nul(value: object) -> bool:
+    if isinstance(value, list):
+        return any(map(_has_nul, value))
+    if isinstance(value, dict):
+        return any(map(_has_nul, value.values()))
+    return isinstance(value, str) and "\x00" in value
+
+
+def _spelled(value: object, rule: FieldRule) -> object:
+    """Return a query parameter whose text has the one form that its type has; lists stand between commas.
+
+    Raises:
+        ValueError: It has another one, such as ``1e2`` for a number, or is repeated.
+    """
+    if not isinstance(value, str):
+        raise ValueError("repeated")
+    if "max_items" in rule.limit:
+        return value.split(",") if value else []
+    if "min" in rule.limit and not WHOLE.fullmatch(value):
+        raise ValueError("not a number")
+    if "one_of" in rule.limit and value == "null":
+        raise ValueError("none of them")
+    if not rule.limit and value not in {"true", "false"}:
+        raise ValueError("neither true nor false")
+    return value
 
 
 def _hint(name: str, rules: dict[str, FieldRule]) -> str:
@@ -183,7 +207,7 @@ def _describe(kind: inspect.Type) -> tuple[str, dict[str, object]]:
                 limit = {**limit, "max_characters": extra["max_characters"]}
                 words = f"{words}; at most {extra['max_characters']} characters together"
             return (f"{words}: {extra['hint']}" if "hint" in extra else words), limit
-        case inspect.UnionType() | inspect.VarTupleType():
+        case inspect.UnionType() | inspect.VarTupleType() | inspect.StructType():
             return _describe_parts(kind)
         case inspect.IntType():
             return f"a whole number from {kind.ge} to {kind.le}", {"min": kind.ge, "max": kind.le}
@@ -199,10 +223,19 @@ def _describe(kind: inspect.Type) -> tuple[str, dict[str, object]]:
     raise TypeError(f"no limit is stated for {kind}")  # a field without a limit must not be written
 
 
-def _describe_parts(kind: inspect.UnionType | inspect.VarTupleType) -> tuple[str, dict[str, object]]:
+def _describe_parts(
+    kind: inspect.UnionType | inspect.VarTupleType | inspect.StructType,
+) -> tuple[str, dict[str, object]]:
+    if isinstance(kind, inspect.StructType):
+        fields = (f"{name} ({rule.words})" for name, rule in rules_of(kind.cls).items())
+        return f"an object of {', '.join(fields)}", {}
     if isinstance(kind, inspect.VarTupleType):
         words, _ = _describe(kind.item_type)
-        return f"a list of at most {kind.max_length}, each {words}", {"max_items": kind.max_length}
+        most: dict[str, object] = {"max_items": kind.max_length}
+        if kind.min_length:
+            most = {"min_items": kind.min_length, **most}
+            return f"a list of {kind.min_length} to {kind.max_length}, each {words}", most
+        return f"a list of at most {kind.max_length}, each {words}", most
     parts = [part for part in kind.types if not isinstance(part, inspect.NoneType)]
     words, limit = _describe(parts[0])
-    return (f"{words}, or null" if kind.includes_none else words), limit
+    return (f"{words}{OR_NULL}" if kind.includes_none else words), limit

@@ -10,8 +10,9 @@ import falcon
 
 from xwheel.api.body import BODY, read_fields, take_query, take_table
 from xwheel.api.messages import CalendarPath, CalendarQuery
+from xwheel.api.operation import operation
 from xwheel.api.resource import ApiParts, Resource, reply
-from xwheel.api.views import CalendarItem, CalendarView, Page
+from xwheel.api.views import CalendarItem, CalendarPage, CalendarView
 from xwheel.errors import FieldError, NotFoundError, ScheduleError
 from xwheel.storage import calendars
 from xwheel.storage.engine import Connection
@@ -23,6 +24,7 @@ MAX_CALENDAR_BYTES: Final = 60_000
 class Calendars(Resource):
     """``/calendars``."""
 
+    @operation({200: CalendarPage}, query=CalendarQuery)
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List calendars by name, without their definitions."""
         query = take_query(req, CalendarQuery)
@@ -31,7 +33,7 @@ class Calendars(Resource):
         # databases sort letters in orders of their own
         names = sorted(name for name in known if query.after is None or name > query.after)
         items = [CalendarItem(name=name, updated_ms=known[name]) for name in names[: query.limit]]
-        reply(resp, Page(items=items, next=items[-1].name if len(names) > query.limit else None))
+        reply(resp, CalendarPage(items=items, next=items[-1].name if len(names) > query.limit else None))
 
 
 class Calendar(Resource):
@@ -41,6 +43,7 @@ class Calendar(Resource):
         super().__init__(parts)
         self._limit = min(self._limit, MAX_CALENDAR_BYTES)
 
+    @operation({200: CalendarView}, problems=("not-found", "invalid-field"))
     def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Return a calendar."""
         del req
@@ -51,6 +54,7 @@ class Calendar(Resource):
             raise NotFoundError("calendar", name)
         reply(resp, view)
 
+    @operation({200: CalendarView, 201: CalendarView}, body=dict, problems=("not-found",))
     def on_put(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Write a calendar; the jobs that use it fire by it from now on."""
         name = _name(name)
@@ -67,6 +71,7 @@ class Calendar(Resource):
             resp.location = f"/api/v1/calendars/{name}"
         reply(resp, view, 201 if is_new else 200)
 
+    @operation({204: None}, problems=("not-found", "conflict", "invalid-field"))
     def on_delete(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Delete a calendar that no job uses."""
         del req

@@ -19,6 +19,7 @@ from xwheel.errors import (
     FieldError,
     NotFoundError,
     PluginError,
+    RevisionError,
     StorageError,
     WireError,
     XwheelError,
@@ -70,6 +71,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         field: The field, parameter or header at fault; ``body`` for the body as a whole.
         limit: What the field may hold, as data.
         incident: Number under which the log of the node has the details.
+        revision: The revision that the object is at.
     """
 
     type: str
@@ -79,6 +81,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     field: str | UnsetType = UNSET
     limit: dict[str, object] | UnsetType = UNSET
     incident: str | UnsetType = UNSET
+    revision: int | UnsetType = UNSET
 
 
 # first match wins, so a subclass stands before its base
@@ -111,6 +114,7 @@ def problem_of(error: Exception) -> Problem | None:
                 detail=str(error),
                 field=_field_of(error),
                 limit=_limit_of(error),
+                revision=error.revision if isinstance(error, RevisionError) else UNSET,
             )
     return None
 

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from xwheel.model import MAX_ID
+from xwheel.model import MAX_ID, RunState
 
 MAX_MS: Final = 253_402_300_799_999
 """The last millisecond of the year 9999."""
@@ -17,6 +17,8 @@ MAX_PARAM: Final = 16_000
 """Characters; four bytes each still fit MariaDB's TEXT."""
 
 MAX_PAGE: Final = 1000
+MAX_BULK: Final = 1000
+MAX_CHILDREN: Final = 100
 MAX_NAMES_LENGTH: Final = 960
 """Characters of all names of a list together; with quotes and commas they fit their column of 1024."""
 
@@ -67,6 +69,21 @@ CalendarName = Annotated[
 CalendarNames = Annotated[
     tuple[CalendarName, ...], Meta(max_length=16, extra={"max_characters": MAX_NAMES_LENGTH})
 ]
+AppPrefix = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=64,
+        pattern=_NAME,
+        extra={"hint": "letters, digits, dot, dash and underscore, a letter or digit first"},
+    ),
+]
+Address = Annotated[
+    str, Meta(min_length=1, max_length=255, pattern=_BLANK_FREE, extra={"hint": "without blanks"})
+]
+Ids = Annotated[tuple[Id, ...], Meta(min_length=1, max_length=MAX_BULK)]
+RunStates = Annotated[tuple[RunState, ...], Meta(max_length=len(RunState))]
+ReportSize = Annotated[int, Meta(ge=1, le=MAX_PAGE)]
 Revision = Annotated[int, Meta(ge=1, le=MAX_ID)]
 After = Annotated[int, Meta(ge=0, le=MAX_ID)]
 PageSize = Annotated[int, Meta(ge=1, le=MAX_PAGE)]

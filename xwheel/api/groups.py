@@ -5,9 +5,10 @@ from __future__ import annotations
 import falcon
 
 from xwheel.api.body import take_body, take_query
-from xwheel.api.messages import GroupChange, GroupCreate, PageQuery
+from xwheel.api.messages import ExecutorQuery, GroupChange, GroupCreate, GroupQuery
+from xwheel.api.operation import operation
 from xwheel.api.resource import Resource, changes_of, reply, view_of
-from xwheel.api.views import ExecutorView, GroupView, Page
+from xwheel.api.views import ExecutorPage, ExecutorView, GroupPage, GroupView
 from xwheel.errors import FieldError
 from xwheel.storage import groups
 
@@ -15,14 +16,18 @@ from xwheel.storage import groups
 class Groups(Resource):
     """``/groups``."""
 
+    @operation({200: GroupPage}, query=GroupQuery)
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List groups by id."""
-        query = take_query(req, PageQuery)
+        query = take_query(req, GroupQuery)
         with self._db.read() as conn:
-            found = groups.list_groups(conn, after_id=query.after, limit=query.limit + 1)
+            found = groups.list_groups(
+                conn, prefix=query.app_name or "", after_id=query.after, limit=query.limit + 1
+            )
         items = [view_of(GroupView, group) for group in found[: query.limit]]
-        reply(resp, Page(items=items, next=items[-1].id if len(found) > query.limit else None))
+        reply(resp, GroupPage(items=items, next=items[-1].id if len(found) > query.limit else None))
 
+    @operation({201: GroupView}, body=GroupCreate, problems=("conflict",))
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Create a group."""
         body = take_body(req, GroupCreate, self._limit)
@@ -43,6 +48,7 @@ class Groups(Resource):
 class Group(Resource):
     """``/groups/{group_id}``."""
 
+    @operation({200: GroupView}, problems=("not-found",))
     def on_get(self, req: falcon.Request, resp: falcon.Response, group_id: int) -> None:
         """Return a group."""
         del req
@@ -50,6 +56,7 @@ class Group(Resource):
             group = groups.get_group(conn, group_id)
         reply(resp, view_of(GroupView, group))
 
+    @operation({200: GroupView}, body=GroupChange, problems=("not-found",))
     def on_patch(self, req: falcon.Request, resp: falcon.Response, group_id: int) -> None:
         """Change a group's title or limit."""
         body = take_body(req, GroupChange, self._limit)
@@ -60,6 +67,7 @@ class Group(Resource):
         group = self._db.transaction(lambda conn: groups.update_group(conn, group_id, changes, now_ms))
         reply(resp, view_of(GroupView, group))
 
+    @operation({204: None}, problems=("not-found", "conflict"))
     def on_delete(self, req: falcon.Request, resp: falcon.Response, group_id: int) -> None:
         """Delete a group without jobs."""
         del req
@@ -70,10 +78,27 @@ class Group(Resource):
 class GroupExecutors(Resource):
     """``/groups/{group_id}/executors``."""
 
+    @operation({200: ExecutorPage}, problems=("not-found",))
     def on_get(self, req: falcon.Request, resp: falcon.Response, group_id: int) -> None:
-        """List the live executors of a group, suspects last."""
+        """List all live executors of a group, suspects last."""
         del req
         with self._db.read() as conn:
             groups.get_group(conn, group_id)
         live = self._parts.registry.live(group_id, self._parts.clock.now_ms())
-        reply(resp, Page(items=[view_of(ExecutorView, executor) for executor in live]))
+        reply(resp, ExecutorPage(items=[view_of(ExecutorView, executor) for executor in live]))
+
+
+class Executors(Resource):
+    """``/executors``."""
+
+    @operation({200: ExecutorPage}, query=ExecutorQuery)
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """List the live executors of all groups or of one, by id."""
+        query = take_query(req, ExecutorQuery)
+        live = self._parts.registry.all(self._parts.clock.now_ms())
+        found = sorted(
+            (item for item in live if item.id > query.after and query.group_id in (None, item.group_id)),
+            key=lambda item: item.id,
+        )
+        items = [view_of(ExecutorView, executor) for executor in found[: query.limit]]
+        reply(resp, ExecutorPage(items=items, next=items[-1].id if len(found) > query.limit else None))

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from xwheel.api.auth import Policy
+from xwheel.api.operation import operation
 from xwheel.clock import Clock
 from xwheel.storage import migrate
 from xwheel.storage.engine import Database
@@ -55,6 +56,7 @@ class Healthz:
     def __init__(self, report: Callable[[], HealthReport]) -> None:
         self._report = report
 
+    @operation({200: HealthView, 503: HealthView})
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Answer 200, or 503 with the names of the loops that stand still."""
         del req
@@ -81,6 +83,7 @@ class Readyz:
         self._failing: list[str] = []
         self._asked_ms: int | None = None
 
+    @operation({200: HealthView, 503: HealthView})
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Answer 200, or 503 with what is missing: ``leases``, ``database`` or ``schema``."""
         del req

@@ -1,7 +1,8 @@
-"""Jobs: definitions, start and stop, and a run by hand."""
+"""Jobs: definitions, start and stop, copies, and a run by hand."""
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import falcon
@@ -10,30 +11,38 @@ from msgspec import UNSET
 from xwheel import cron
 from xwheel.api.body import take_body, take_query
 from xwheel.api.errors import InputError
-from xwheel.api.messages import JobChange, JobCreate, JobQuery, Nothing, RunRequest
+from xwheel.api.messages import JobChange, JobCopy, JobCreate, JobQuery, JobRevision, RunRequest
+from xwheel.api.operation import operation
 from xwheel.api.resource import Resource, changes_of, naming, reply, view_of
 from xwheel.api.schedule import blaming_the_schedule, check_calendars
-from xwheel.api.views import JobView, Page, RunView
-from xwheel.errors import ConflictError, FieldError
+from xwheel.api.views import JobPage, JobView, RunView
+from xwheel.errors import ConflictError, FieldError, WireError
+from xwheel.model import Job as JobRecord
 from xwheel.storage import jobs
+from xwheel.storage.job_list import JobFilter, page_jobs
+from xwheel.wire import contract
 
 KEY_HEADER: Final = "Idempotency-Key"
 MAX_KEY: Final = 255
+MATCH_HEADER: Final = "If-Match"
+MATCH: Final = r"\A(\*|\"[1-9][0-9]{0,15}\")\Z"
+COPY_SUFFIX: Final = " (copy)"
+MAX_NAME: Final = 128
 
 
 class Jobs(Resource):
     """``/jobs``."""
 
+    @operation({200: JobPage}, query=JobQuery)
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List jobs by id."""
         query = take_query(req, JobQuery)
+        wanted = JobFilter(**{name: getattr(query, name) for name in JobFilter._fields})
         with self._db.read() as conn:
-            found = jobs.list_jobs(
-                conn, group_id=query.group_id, name=query.name, after_id=query.after, limit=query.limit + 1
-            )
-        items = [view_of(JobView, job) for job in found[: query.limit]]
-        reply(resp, Page(items=items, next=items[-1].id if len(found) > query.limit else None))
+            page = page_jobs(conn, wanted, after_id=query.after, limit=query.limit)
+        reply(resp, JobPage(items=[view_of(JobView, job) for job in page.jobs], next=page.next))
 
+    @operation({201: JobView}, body=JobCreate)
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Create a job."""
         body = take_body(req, JobCreate, self._limit)
@@ -44,24 +53,26 @@ class Jobs(Resource):
             cron.zone(body.timezone)
             job = self._parts.manager.create(values, enabled=enabled)
         resp.location = f"/api/v1/jobs/{job.id}"
-        reply(resp, view_of(JobView, job), 201)
+        reply_job(resp, job, 201)
 
 
 class Job(Resource):
     """``/jobs/{job_id}`` and what can be done with a job."""
 
+    @operation({200: JobView}, problems=("not-found",))
     def on_get(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
         """Return a job."""
         del req
         with self._db.read() as conn:
             job = jobs.get_job(conn, job_id)
-        reply(resp, view_of(JobView, job))
+        reply_job(resp, job)
 
+    @operation({200: JobView}, body=JobChange, headers=(MATCH_HEADER,), problems=("not-found", "conflict"))
     def on_patch(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
         """Change fields of a job."""
         body = take_body(req, JobChange, self._limit)
         changes = changes_of(body)
-        revision: int | None = changes.pop("revision", None)
+        revision = wanted_revision(req, changes.pop("revision", None))
         if not changes:
             raise FieldError("body", "must change at least one field")
         check_calendars(self._parts.calendars, body)
@@ -69,38 +80,126 @@ class Job(Resource):
             if body.timezone is not UNSET:
                 cron.zone(body.timezone)
             job = self._parts.manager.edit(job_id, changes, revision=revision)
-        reply(resp, view_of(JobView, job))
+        reply_job(resp, job)
 
+    @operation({204: None}, headers=(MATCH_HEADER,), problems=("not-found", "conflict"))
     def on_delete(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
         """Delete a job; its runs stay readable."""
-        del req
-        self._parts.manager.delete(job_id)
+        self._parts.manager.delete(job_id, revision=wanted_revision(req, None))
         resp.status = 204
 
+    @operation(
+        {200: JobView},
+        body=JobRevision,
+        is_body_optional=True,
+        headers=(MATCH_HEADER,),
+        problems=("not-found", "conflict"),
+    )
     def on_post_start(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
-        """Let a job fire."""
-        take_body(req, Nothing, self._limit, optional=True)
+        """Let a job fire; nothing changes if it does already."""
+        body = take_body(req, JobRevision, self._limit, optional=True)
         with blaming_the_schedule():
-            job = self._parts.manager.start(job_id)
-        reply(resp, view_of(JobView, job))
+            job = self._parts.manager.start(job_id, revision=wanted_revision(req, body.revision))
+        reply_job(resp, job)
 
+    @operation(
+        {200: JobView},
+        body=JobRevision,
+        is_body_optional=True,
+        headers=(MATCH_HEADER,),
+        problems=("not-found", "conflict"),
+    )
     def on_post_stop(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
-        """Stop a job."""
-        take_body(req, Nothing, self._limit, optional=True)
-        reply(resp, view_of(JobView, self._parts.manager.stop(job_id)))
+        """Stop a job and cancel its planned fires and retries; what was sent goes on."""
+        body = take_body(req, JobRevision, self._limit, optional=True)
+        reply_job(resp, self._parts.manager.stop(job_id, revision=wanted_revision(req, body.revision)))
 
+    @operation({201: JobView}, body=JobCopy, is_body_optional=True, problems=("not-found",))
+    def on_post_copy(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
+        """Make a stopped job with the same definition; its children and parents are not copied."""
+        body = take_body(req, JobCopy, self._limit, optional=True)
+        with self._db.read() as conn:
+            known = jobs.get_job(conn, job_id)
+        values = {
+            name: getattr(known, name)
+            for name in JobCreate.__struct_fields__
+            if name not in {"enabled", "anchor_ms"}
+        }
+        values["name"] = body.name or known.name[: MAX_NAME - len(COPY_SUFFIX)] + COPY_SUFFIX
+        values["group_id"] = body.group_id or known.group_id
+        with naming("group_id", "group"), blaming_the_schedule():
+            job = self._parts.manager.create(values)
+        resp.location = f"/api/v1/jobs/{job.id}"
+        reply_job(resp, job, 201)
+
+    @operation(
+        {201: RunView},
+        body=RunRequest,
+        is_body_optional=True,
+        headers=(KEY_HEADER,),
+        problems=("not-found", "conflict"),
+    )
     def on_post_run(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
-        """Plan a run that is due at once."""
+        """Plan a run that is due at once, whether the job is started or not."""
         body = take_body(req, RunRequest, self._limit, optional=True)
-        key = _idempotency_key(req)
-        run = self._parts.manager.run_now(job_id, param=body.param, idempotency_key=key)
+        key = idempotency_key(req)
+        address = None if body.address is None else self._registered(job_id, body.address)
+        run = self._parts.manager.run_now(job_id, param=body.param, idempotency_key=key, address=address)
         if run.param != body.param:
             raise ConflictError(f"{KEY_HEADER} {key} was used for run {run.id} with another param")
         resp.location = f"/api/v1/runs/{run.id}"
         reply(resp, view_of(RunView, run), 201)
 
+    def _registered(self, job_id: int, spelled: str) -> str:
+        """Return the address as the registry has it.
 
-def _idempotency_key(req: falcon.Request) -> str | None:
+        Raises:
+            NotFoundError: The job does not exist.
+            FieldError: It is not that of a live executor of the job's group: a job's runs go nowhere else.
+        """
+        with self._db.read() as conn:
+            job = jobs.get_job(conn, job_id)
+        try:
+            address = contract.normalise_address(spelled, "address")
+        except WireError as error:
+            raise FieldError("address", str(error).removeprefix("address: ")) from error
+        live = self._parts.registry.live(job.group_id, self._parts.clock.now_ms())
+        if all(executor.address != address for executor in live):
+            raise FieldError("address", f"{address} is no live executor of group {job.group_id}")
+        return address
+
+
+def reply_job(resp: falcon.Response, job: JobRecord, status: int = 200) -> None:
+    """Make a job the response, its revision as the entity tag."""
+    resp.etag = str(job.revision)
+    reply(resp, view_of(JobView, job), status)
+
+
+def wanted_revision(req: falcon.Request, given: int | None) -> int | None:
+    """Return the revision that a change is meant for: of the body, or the header's entity tag; None for any.
+
+    Raises:
+        InputError: The header is none of our entity tags, or names another revision than the body.
+    """
+    header = req.get_header(MATCH_HEADER)
+    if header is None:
+        return given
+    if not re.match(MATCH, header):
+        raise InputError(MATCH_HEADER, 'must be a revision in quotes, such as "5", or *')
+    if header == "*":
+        return given
+    revision = int(header.strip('"'))
+    if given not in (None, revision):
+        raise InputError(MATCH_HEADER, f"names revision {revision}, the body {given}: send one of them")
+    return revision
+
+
+def idempotency_key(req: falcon.Request) -> str | None:
+    """Return the key under which a repeated call gives the first one's run.
+
+    Raises:
+        InputError: It is too long or not printable ASCII.
+    """
     key = req.get_header(KEY_HEADER)
     if key is None:
         return None

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from msgspec import UNSET, Struct, UnsetType
+from enum import StrEnum
+from typing import Annotated
+
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from xwheel.api.fields import (
+    MAX_CHILDREN,
+    Address,
     After,
     AppName,
+    AppPrefix,
     CalendarName,
     CalendarNames,
     Description,
     Handler,
     Id,
+    Ids,
     Jitter,
     Line,
     MaxRunning,
@@ -22,12 +29,14 @@ from xwheel.api.fields import (
     Percent,
     PluginName,
     PreviewSize,
+    ReportSize,
     Retention,
     Retries,
     RetryDelay,
     RetryDelays,
     Revision,
     RunCursor,
+    RunStates,
     ScheduleConf,
     ScheduleName,
     Time,
@@ -42,8 +51,8 @@ from xwheel.model import (
     DeliveryPolicy,
     JoinMode,
     MisfirePolicy,
+    Origin,
     RetryBackoff,
-    RunState,
 )
 
 
@@ -145,9 +154,56 @@ class JobChange(Input, frozen=True, kw_only=True):
     revision: Revision | UnsetType = UNSET
 
 
-class RunRequest(Input, frozen=True, kw_only=True):
-    """Run a job once; without ``param`` it gets the job's own, an empty one counts."""
+class JobCopy(Input, frozen=True, kw_only=True):
+    """A copy of a job, stopped; null keeps the group, and the name with ``(copy)`` behind it."""
 
+    group_id: Id | None = None
+    name: Name | None = None
+
+
+class JobRevision(Input, frozen=True, kw_only=True):
+    """Only if the job is at this revision; null for whatever is there."""
+
+    revision: Revision | None = None
+
+
+class RunRequest(Input, frozen=True, kw_only=True):
+    """Run a job once, with its own parameter and on whichever executor its router chooses unless told otherwise."""
+
+    param: Param | None = None
+    address: Address | None = None
+
+
+class Rerun(Input, frozen=True, kw_only=True):
+    """Run it again; without ``param`` with the parameter it had, an empty one counts."""
+
+    param: Param | None = None
+
+
+class ChildInput(Input, frozen=True, kw_only=True):
+    """A job that runs after another; ``param`` is a template, null for the child's own parameter."""
+
+    child_id: Id
+    param: Param | None = None
+
+
+class ChildrenChange(Input, frozen=True, kw_only=True):
+    """Every job that runs after this one, in place of those that did; only at ``revision`` unless null."""
+
+    children: Annotated[tuple[ChildInput, ...], Meta(max_length=MAX_CHILDREN)]
+    revision: Revision | None = None
+
+
+class Bulk(Input, frozen=True, kw_only=True):
+    """Which jobs; one that is named twice is done once."""
+
+    ids: Ids
+
+
+class BulkRun(Input, frozen=True, kw_only=True):
+    """Which jobs shall run once, and with what; null for each job's own parameter."""
+
+    ids: Ids
     param: Param | None = None
 
 
@@ -158,22 +214,67 @@ class PageQuery(Input, frozen=True, kw_only=True):
     limit: PageSize = 50
 
 
+class GroupQuery(Input, frozen=True, kw_only=True):
+    """Which groups; ``app_name`` is how their names begin."""
+
+    app_name: AppPrefix | None = None
+    after: After = 0
+    limit: PageSize = 50
+
+
+class ExecutorQuery(Input, frozen=True, kw_only=True):
+    """Which live executors."""
+
+    group_id: Id | None = None
+    after: After = 0
+    limit: PageSize = 50
+
+
 class JobQuery(Input, frozen=True, kw_only=True):
-    """Which jobs."""
+    """Which jobs; ``name`` is the whole name, ``name_contains`` a part of it in any case."""
 
     group_id: Id | None = None
     name: Name | None = None
+    name_contains: Name | None = None
+    handler: Handler | None = None
+    enabled: bool | None = None
+    schedule_type: ScheduleName | None = None
     after: After = 0
     limit: PageSize = 50
 
 
 class RunQuery(Input, frozen=True, kw_only=True):
-    """Which runs, latest due time first."""
+    """Which runs, latest due time first; due at ``from_ms`` or later, and before ``to_ms``."""
 
     job_id: Id | None = None
-    state: RunState | None = None
+    group_id: Id | None = None
+    state: RunStates = ()
+    from_ms: Time | None = None
+    to_ms: Time | None = None
+    root_id: Id | None = None
+    chain_id: Id | None = None
+    origin: Origin | None = None
+    address: Address | None = None
     after: RunCursor | None = None
     limit: PageSize = 50
+
+
+class ReportBy(StrEnum):
+    """How wide the stretches of a report are."""
+
+    HOUR = "hour"
+    DAY = "day"
+
+
+class ReportQuery(Input, frozen=True, kw_only=True):
+    """Which hours or days of UTC, from ``from_ms`` on and before ``to_ms``; the last day or month unless told."""
+
+    from_ms: Time | None = None
+    to_ms: Time | None = None
+    group_id: Id | None = None
+    job_id: Id | None = None
+    by: ReportBy = ReportBy.HOUR
+    limit: ReportSize = 1000
 
 
 class LogQuery(Input, frozen=True, kw_only=True):

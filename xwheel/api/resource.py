@@ -16,7 +16,9 @@ from xwheel.clock import Clock
 from xwheel.config import ApiSection
 from xwheel.errors import FieldError, NotFoundError
 from xwheel.model import Run
+from xwheel.scheduler.bulk_manage import BulkManager
 from xwheel.scheduler.complete import Completer
+from xwheel.scheduler.family import ChildManager
 from xwheel.scheduler.manage import JobManager
 from xwheel.scheduler.registry import ExecutorRegistry
 from xwheel.scheduler.switch import CalendarBook, Switchboard
@@ -36,12 +38,15 @@ class ApiParts:
         executor_tokens: Tokens that executors may use; two while one is being replaced.
         health: What the node knows of itself; must not wait for anything.
         fetch_log: Reads a run's log from a line on at the executor that has it.
+        kill: Ends a run, or begins to.
     """
 
     db: Database
     clock: Clock
     config: ApiSection
     manager: JobManager
+    bulk: BulkManager
+    family: ChildManager
     registry: ExecutorRegistry
     completer: Completer
     timetable: Timetable
@@ -50,6 +55,7 @@ class ApiParts:
     executor_tokens: Sequence[str]
     health: Callable[[], HealthReport]
     fetch_log: Callable[[Run, int], LogData]
+    kill: Callable[[int], Run]
 
 
 class Resource:

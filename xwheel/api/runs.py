@@ -8,45 +8,77 @@ from contextlib import contextmanager
 
 import falcon
 
-from xwheel.api.body import take_query
+from xwheel.api.body import take_body, take_query
 from xwheel.api.errors import BusyError
-from xwheel.api.messages import LogQuery, RunQuery
+from xwheel.api.jobs import KEY_HEADER, idempotency_key
+from xwheel.api.messages import LogQuery, Nothing, Rerun, RunQuery
+from xwheel.api.operation import operation
 from xwheel.api.resource import ApiParts, Resource, reply, view_of
-from xwheel.api.views import LogView, Page, RunView
-from xwheel.errors import ExecutorUnreachableError
+from xwheel.api.views import LogView, RunPage, RunView
+from xwheel.errors import ConflictError, ExecutorUnreachableError
 from xwheel.model import FINAL_STATES
 from xwheel.model import Run as RunRecord
 from xwheel.storage import runs
+from xwheel.storage.run_list import Key, RunFilter, page_runs
 
 
 class Runs(Resource):
     """``/runs``."""
 
+    @operation({200: RunPage}, query=RunQuery)
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List runs, latest due time first."""
         query = take_query(req, RunQuery)
-        before: tuple[int, int] | None = None
+        before: Key | None = None
         if query.after is not None:
             due_ms, _, run_id = query.after.partition("-")
-            before = (int(due_ms), int(run_id))
+            before = Key(int(due_ms), int(run_id))
+        wanted = RunFilter(
+            **{name: getattr(query, name) for name in RunFilter._fields if name != "states"},
+            states=frozenset(query.state),
+        )
         with self._db.read() as conn:
-            found = runs.list_runs(
-                conn, job_id=query.job_id, state=query.state, before=before, limit=query.limit + 1
-            )
-        items = [view_of(RunView, run) for run in found[: query.limit]]
-        more = len(found) > query.limit
-        reply(resp, Page(items=items, next=f"{items[-1].due_ms}-{items[-1].id}" if more else None))
+            page = page_runs(conn, wanted, before=before, limit=query.limit)
+        following = None if page.next is None else f"{page.next.due_ms}-{page.next.id}"
+        reply(resp, RunPage(items=[view_of(RunView, run) for run in page.runs], next=following))
 
 
 class Run(Resource):
-    """``/runs/{run_id}``."""
+    """``/runs/{run_id}`` and what can be done with a run."""
 
+    @operation({200: RunView}, problems=("not-found",))
     def on_get(self, req: falcon.Request, resp: falcon.Response, run_id: int) -> None:
         """Return a run."""
         del req
         with self._db.read() as conn:
             run = runs.get_run(conn, run_id)
         reply(resp, view_of(RunView, run))
+
+    @operation({200: RunView}, body=Nothing, is_body_optional=True, problems=("not-found", "conflict"))
+    def on_post_kill(self, req: falcon.Request, resp: falcon.Response, run_id: int) -> None:
+        """End a run: a planned one is cancelled, one that was sent is ended by its executor."""
+        take_body(req, Nothing, self._limit, optional=True)
+        reply(resp, view_of(RunView, self._parts.kill(run_id)))
+
+    @operation(
+        {201: RunView},
+        body=Rerun,
+        is_body_optional=True,
+        headers=(KEY_HEADER,),
+        problems=("not-found", "conflict"),
+    )
+    def on_post_rerun(self, req: falcon.Request, resp: falcon.Response, run_id: int) -> None:
+        """Plan a new run of the same job with the same parameter, due at once."""
+        body = take_body(req, Rerun, self._limit, optional=True)
+        key = idempotency_key(req)
+        with self._db.read() as conn:
+            known = runs.get_run(conn, run_id)
+        param = known.param if body.param is None else body.param
+        run = self._parts.manager.run_now(known.job_id, param=param, idempotency_key=key)
+        if run.param != param:
+            raise ConflictError(f"{KEY_HEADER} {key} was used for run {run.id} with another param")
+        resp.location = f"/api/v1/runs/{run.id}"
+        reply(resp, view_of(RunView, run), 201)
 
 
 class RunLog(Resource):
@@ -59,6 +91,11 @@ class RunLog(Resource):
         super().__init__(parts)
         self._places = threading.BoundedSemaphore(max(1, parts.config.threads // 4))
 
+    @operation(
+        {200: LogView},
+        query=LogQuery,
+        problems=("not-found", "busy", "executor-unreachable", "executor-refused"),
+    )
     def on_get(self, req: falcon.Request, resp: falcon.Response, run_id: int) -> None:
         """Return a piece of the log; empty while the run was not sent."""
         query = take_query(req, LogQuery)

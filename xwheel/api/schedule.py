@@ -14,6 +14,7 @@ from msgspec import UNSET
 from xwheel import cron
 from xwheel.api.body import rules_of, take_body, take_query
 from xwheel.api.messages import JobChange, JobCreate, Nothing, PreviewQuery
+from xwheel.api.operation import operation
 from xwheel.api.resource import Resource, changes_of, reply
 from xwheel.api.views import DueView, PauseView, PreviewView, WordsView
 from xwheel.errors import FieldError, ScheduleError, UnknownNameError
@@ -28,6 +29,7 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 class Preview(Resource):
     """``/schedule/preview``."""
 
+    @operation({200: PreviewView}, query=PreviewQuery)
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Return the next due times of a schedule."""
         query = take_query(req, PreviewQuery)
@@ -46,16 +48,19 @@ class Preview(Resource):
 class Pause(Resource):
     """``/schedule/pause``: while it is there, no schedule of any job fires."""
 
+    @operation({200: PauseView})
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Tell since when schedules are paused."""
         del req
         reply(resp, PauseView(paused_since_ms=self._parts.switchboard.paused_since_ms()))
 
+    @operation({200: PauseView}, body=Nothing, is_body_optional=True)
     def on_put(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Pause all schedules; nothing changes if they are paused already."""
         take_body(req, Nothing, self._limit, optional=True)
         reply(resp, PauseView(paused_since_ms=self._parts.switchboard.pause()))
 
+    @operation({204: None})
     def on_delete(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Let schedules fire again; nothing changes if they do already."""
         del req

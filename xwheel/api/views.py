@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from xwheel.api.errors import Problem
 from xwheel.model import BlockScope, DeliveryPolicy, JoinMode, MisfirePolicy, Origin, RetryBackoff, RunState
 
 
@@ -21,6 +22,8 @@ class GroupView(Struct, frozen=True, kw_only=True):
 class ExecutorView(Struct, frozen=True, kw_only=True):
     """A live executor as clients see it."""
 
+    id: int
+    group_id: int
     address: str
     kind: str
     generation: int
@@ -158,8 +161,113 @@ class CalendarItem(Struct, frozen=True, kw_only=True):
     updated_ms: int
 
 
-class Page(Struct, frozen=True, kw_only=True):
-    """A page of a list; ``next`` is the ``after`` of the following one, null on the last."""
+class ChildItem(Struct, frozen=True, kw_only=True):
+    """A job that runs after another, and the template of its parameter; null for its own."""
 
-    items: list[GroupView] | list[ExecutorView] | list[JobView] | list[RunView] | list[CalendarItem]
-    next: int | str | None = None
+    child_id: int
+    param: str | None
+
+
+class FamilyView(Struct, frozen=True, kw_only=True):
+    """Which jobs run after a job, and after which ones it runs itself; ``revision`` is the job's."""
+
+    children: list[ChildItem]
+    parents: list[int]
+    revision: int
+
+
+class BulkItem(Struct, frozen=True, kw_only=True):
+    """What became of one job: the status and problem that a call for it alone would have had."""
+
+    id: int
+    status: int
+    run_id: int | None
+    problem: Problem | None
+
+
+class BulkView(Struct, frozen=True, kw_only=True):
+    """One item for each job, in the order in which they were named."""
+
+    items: list[BulkItem]
+    failed: int
+
+
+class CountsView(Struct, frozen=True, kw_only=True):
+    """What became of some runs; ``skipped`` counts due times, the durations run from accepted to finished."""
+
+    open_runs: int
+    succeeded: int
+    failed: int
+    timed_out: int
+    killed: int
+    lost: int
+    refused: int
+    cancelled: int
+    skipped: int
+    duration_sum_ms: int
+    duration_max_ms: int
+    lateness_max_ms: int
+
+
+class BucketView(Struct, frozen=True, kw_only=True):
+    """The runs that were due in an hour or a day."""
+
+    from_ms: int
+    counts: CountsView
+
+
+class ReportView(Struct, frozen=True, kw_only=True):
+    """The stretches that have any runs, earliest first, and all of them together."""
+
+    from_ms: int
+    to_ms: int
+    items: list[BucketView]
+    totals: CountsView
+
+
+class OverviewView(Struct, frozen=True, kw_only=True):
+    """How much there is; 10000 means at least so many. ``last_day`` comes from the hourly report."""
+
+    groups: int
+    executors: int
+    jobs: int
+    scheduled_jobs: int
+    planned_runs: int
+    open_runs: int
+    paused_since_ms: int | None
+    last_day: CountsView
+
+
+class GroupPage(Struct, frozen=True, kw_only=True):
+    """A page of groups; ``next`` is the ``after`` of the following one, null on the last."""
+
+    items: list[GroupView]
+    next: int | None = None
+
+
+class ExecutorPage(Struct, frozen=True, kw_only=True):
+    """A page of executors; ``next`` is the ``after`` of the following one, null on the last."""
+
+    items: list[ExecutorView]
+    next: int | None = None
+
+
+class JobPage(Struct, frozen=True, kw_only=True):
+    """A page of jobs, which may be short or empty; ``next`` is the ``after`` of the following one, null on the last."""
+
+    items: list[JobView]
+    next: int | None = None
+
+
+class RunPage(Struct, frozen=True, kw_only=True):
+    """A page of runs, which may be short or empty; ``next`` is the ``after`` of the following one, null on the last."""
+
+    items: list[RunView]
+    next: str | None = None
+
+
+class CalendarPage(Struct, frozen=True, kw_only=True):
+    """A page of calendars; ``next`` is the ``after`` of the following one, null on the last."""
+
+    items: list[CalendarItem]
+    next: str | None = None

@@ -14,10 +14,10 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from xwheel.clock import Clock
-from xwheel.errors import ConflictError, DuplicateError, FieldError, ScheduleError
-from xwheel.model import Job, Origin, Run
+from xwheel.errors import DuplicateError, FieldError, RevisionError, ScheduleError
+from xwheel.model import Job, Origin, RetryBackoff, Run
 from xwheel.plugin.manager import Plugins
-from xwheel.storage import groups, jobs, runs
+from xwheel.storage import children, groups, jobs, runs
 from xwheel.storage.engine import Connection, Database
 from xwheel.storage.ids import RunIds
 
@@ -132,7 +132,7 @@ class JobManager:
 
         Raises:
             NotFoundError: The job does not exist.
-            ConflictError: The job is at another revision.
+            RevisionError: The job is at another revision.
             FieldError: A value is not acceptable.
         """
         now_ms = self._clock.now_ms()
@@ -157,60 +157,83 @@ class JobManager:
         self._wake()
         return job
 
-    def start(self, job_id: int) -> Job:
+    def start(self, job_id: int, *, revision: int | None = None) -> Job:
         """Let a job fire; nothing changes if it does already.
+
+        Args:
+            job_id: The job.
+            revision: The revision that the caller has seen; None for whatever is there.
 
         Raises:
             NotFoundError: The job does not exist.
+            RevisionError: The job is at another revision.
             ScheduleError: It has no schedule or no further fire.
         """
         now_ms = self._clock.now_ms()
-
-        def work(conn: Connection) -> Job:
-            job = self._lock(conn, job_id, None)
-            return job if job.enabled else self._start(conn, job, now_ms)
-
-        job = self._db.transaction(work)
+        job = self._db.transaction(
+            lambda conn: self.start_locked(conn, self._lock(conn, job_id, revision), now_ms)
+        )
         self._wake()
         return job
 
-    def stop(self, job_id: int) -> Job:
+    def stop(self, job_id: int, *, revision: int | None = None) -> Job:
         """Stop a job and cancel its planned fires and retries; runs that were sent go on.
 
+        Args:
+            job_id: The job.
+            revision: The revision that the caller has seen; None for whatever is there.
+
         Raises:
             NotFoundError: The job does not exist.
+            RevisionError: The job is at another revision.
         """
         now_ms = self._clock.now_ms()
+        return self._db.transaction(
+            lambda conn: self.stop_locked(conn, self._lock(conn, job_id, revision), now_ms)
+        )
 
-        def work(conn: Connection) -> Job:
-            job = self._lock(conn, job_id, None)
-            self._cancel_planned(conn, job_id, "stopped", now_ms)
-            values = {
-                "enabled": False,
-                "next_fire_ms": None,
-                "awaits_root": None,
-                "revision": job.revision + 1,
-                "updated_ms": now_ms,
-            }
-            return jobs.update_job(conn, job_id, values)
-
-        return self._db.transaction(work)
-
-    def delete(self, job_id: int) -> None:
+    def delete(self, job_id: int, *, revision: int | None = None) -> None:
         """Delete a job: what is planned is cancelled, its finished runs stay readable.
 
+        Args:
+            job_id: The job.
+            revision: The revision that the caller has seen; None for whatever is there.
+
         Raises:
             NotFoundError: The job does not exist.
+            RevisionError: The job is at another revision.
         """
         now_ms = self._clock.now_ms()
+        self._db.transaction(
+            lambda conn: self.delete_locked(conn, self._lock(conn, job_id, revision), now_ms)
+        )
 
-        def work(conn: Connection) -> None:
-            job = self._lock(conn, job_id, None)
-            self._cancel_planned(conn, job_id, "deleted", now_ms, origins=tuple(Origin))
-            jobs.update_job(conn, job_id, {"revision": job.revision + 1})
-            jobs.delete_job(conn, job_id, now_ms)
+    def start_locked(self, conn: Connection, job: Job, now_ms: int) -> Job:
+        """Let a job fire whose row is locked; nothing is written if it does, or if it cannot.
 
-        self._db.transaction(work)
+        Raises:
+            ScheduleError: It has no schedule or no further fire.
+        """
+        return job if job.enabled else self._start(conn, job, now_ms)
+
+    def stop_locked(self, conn: Connection, job: Job, now_ms: int) -> Job:
+        """Stop a job whose row is locked."""
+        self._cancel_planned(conn, job.id, "stopped", now_ms)
+        values = {
+            "enabled": False,
+            "next_fire_ms": None,
+            "awaits_root": None,
+            "revision": job.revision + 1,
+            "updated_ms": now_ms,
+        }
+        return jobs.update_job(conn, job.id, values)
+
+    def delete_locked(self, conn: Connection, job: Job, now_ms: int) -> None:
+        """Delete a job whose row is locked."""
+        self._cancel_planned(conn, job.id, "deleted", now_ms, origins=tuple(Origin))
+        jobs.update_job(conn, job.id, {"revision": job.revision + 1})
+        children.delete_links(conn, job.id)
+        jobs.delete_job(conn, job.id, now_ms)
 
     def run_now(
         self,
@@ -266,7 +289,7 @@ class JobManager:
     def _lock(self, conn: Connection, job_id: int, revision: int | None) -> Job:
         job = jobs.get_job(conn, job_id, lock=True)
         if revision is not None and job.revision != revision:
-            raise ConflictError(f"job {job_id} is at revision {job.revision}, not {revision}: read it again")
+            raise RevisionError("job", job_id, job.revision, revision)
         return job
 
     def reschedule(self, conn: Connection, job: Job, reason: str, now_ms: int) -> Job:
@@ -323,6 +346,8 @@ class JobManager:
                 raise FieldError(field, f"{name!r} is not installed; known: {', '.join(sorted(registry))}")
         if job.glue_type == "BEAN" and not job.handler.strip():
             raise FieldError("handler", "must name a handler")
+        if job.retry_backoff is RetryBackoff.LIST and not job.retry_delays_ms:
+            raise FieldError("retry_delays_ms", "must hold at least one delay for the backoff list")
         if job.start_ms is not None and job.end_ms is not None and job.end_ms <= job.start_ms:
             raise ScheduleError("end_ms", "must be later than start_ms")
         self._timetable.check(job)

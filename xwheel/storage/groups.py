@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from xwheel.errors import ConflictError, NotFoundError
@@ -54,15 +54,14 @@ def find_group(conn: Connection, app_name: str) -> ExecutorGroup | None:
     return None if row is None else _group(row)
 
 
-def list_groups(conn: Connection, *, after_id: int = 0, limit: int = 1000) -> list[ExecutorGroup]:
-    """Return groups by id."""
-    query = (
-        select(executor_group)
-        .where(executor_group.c.id > after_id)
-        .order_by(executor_group.c.id)
-        .limit(limit)
-    )
-    return [_group(row) for row in conn.execute(query)]
+def list_groups(
+    conn: Connection, *, prefix: str = "", after_id: int = 0, limit: int = 1000
+) -> list[ExecutorGroup]:
+    """Return groups by id whose app name begins with a text."""
+    query = select(executor_group).where(executor_group.c.id > after_id)
+    if prefix:
+        query = query.where(func.substr(executor_group.c.app_name, 1, len(prefix)) == prefix)
+    return [_group(row) for row in conn.execute(query.order_by(executor_group.c.id).limit(limit))]
 
 
 def update_group(conn: Connection, group_id: int, changes: Mapping[str, Any], now_ms: int) -> ExecutorGroup:

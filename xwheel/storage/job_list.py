@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, select
 
@@ -41,7 +41,7 @@ class JobPage(NamedTuple):
 
 def page_jobs(
     conn: Connection,
-    wanted: JobFilter = JobFilter(),
+    wanted: JobFilter,
     *,
     after_id: int = 0,
     limit: int = 50,
@@ -74,7 +74,7 @@ def page_jobs(
     return JobPage([known[item] for item in ids[:limit] if item in known], following)
 
 
-def _fits(row: object, wanted: JobFilter, part: str | None) -> bool:
+def _fits(row: Any, wanted: JobFilter, part: str | None) -> bool:
     same = all(
         getattr(wanted, name) in (None, getattr(row, name))
         for name in ("name", "handler", "enabled", "schedule_type")

@@ -81,7 +81,7 @@ class _Walk(NamedTuple):
 
 def page_runs(
     conn: Connection,
-    wanted: RunFilter = RunFilter(),
+    wanted: RunFilter,
     *,
     before: Key | None = None,
     limit: int = 50,
@@ -115,7 +115,7 @@ def _plan(conn: Connection, wanted: RunFilter, look: int) -> list[_Walker]:
     if wanted.states and wanted.states <= WAITING:
         found = _waiting(conn, wanted.states, look)
         if found is not None:
-            return [lambda conn, before, limit, look: _pick(conn, wanted, found, before, limit)]
+            return [_picker(wanted, found)]
     if wanted.job_id is not None:
         return [_walker(wanted, run.c.job_id == wanted.job_id)]
     if wanted.states and not wanted.states & COMMON_STATES:
@@ -204,17 +204,18 @@ def _waiting(conn: Connection, states: frozenset[RunState], look: int) -> Select
     return select(ids.c.id)
 
 
-def _pick(conn: Connection, wanted: RunFilter, ids: Select[Any], before: Key | None, limit: int) -> _Walk:
-    rest = _rest(wanted, None)
-    query = select(run.c.id, run.c.due_ms).where(run.c.id.in_(ids), *_range(conn, wanted, before))
-    # sorting by an expression keeps planners from walking all of ix_run_due for the sake of the order
-    keys = _keys(
-        conn,
-        query.where(*(run.c[name].in_(values) for name, values in rest.tests))
-        .order_by((run.c.due_ms + 0).desc(), run.c.id.desc())
-        .limit(limit + 1),
-    )
-    return _Walk(keys, keys[-1] if len(keys) > limit else None)
+def _picker(wanted: RunFilter, ids: Select[Any]) -> _Walker:
+    def pick(conn: Connection, before: Key | None, limit: int, look: int) -> _Walk:
+        del look
+        rest = _rest(wanted, None)
+        query = select(run.c.id, run.c.due_ms).where(run.c.id.in_(ids), *_range(conn, wanted, before))
+        query = query.where(*(run.c[name].in_(values) for name, values in rest.tests))
+        # sorting by an expression keeps planners from walking all of ix_run_due for the sake of the order
+        query = query.order_by((run.c.due_ms + 0).desc(), run.c.id.desc())
+        keys = _keys(conn, query.limit(limit + 1))
+        return _Walk(keys, keys[-1] if len(keys) > limit else None)
+
+    return pick
 
 
 def _keys(conn: Connection, query: Select[Any]) -> list[Key]:

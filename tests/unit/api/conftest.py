@@ -20,8 +20,13 @@ from xwheel.model import Run, RunState
 from xwheel.plugin import Router, ScheduleType
 from xwheel.plugin.manager import Plugins
 from xwheel.plugin.registry import Registry
+from xwheel.scheduler.bulk_manage import BulkManager
+from xwheel.scheduler.child import MAX_DEPTH, check_template, render, succeeded
 from xwheel.scheduler.complete import Completer
+from xwheel.scheduler.family import ChildManager
+from xwheel.scheduler.kill import RunKiller
 from xwheel.scheduler.manage import JobManager
+from xwheel.scheduler.offspring import Offspring
 from xwheel.scheduler.plan import new_run
 from xwheel.scheduler.registry import ExecutorRegistry
 from xwheel.scheduler.retry import decide_retry
@@ -144,19 +149,24 @@ def api(db: Database) -> Api:
     book = CalendarBook(db)
     timetable = Timetable(plugins.schedule_types, book.current)
     manager = JobManager(db, clock, run_ids, plugins, timetable, new_run, lambda: None)
+    offspring = Offspring(succeeded, render, new_run, max_depth=MAX_DEPTH)
+    completer = Completer(db, run_ids, clock, decide_retry, timetable.next_fire, offspring, lambda: None)
     parts = ApiParts(
         db=db,
         clock=clock,
         config=ApiSection(max_body_bytes=LIMIT),
         manager=manager,
+        family=ChildManager(db, clock, check_template, max_depth=MAX_DEPTH),
+        bulk=BulkManager(db, clock, run_ids, manager, new_run, lambda: None),
         registry=ExecutorRegistry(db, dead_after_ms=90_000),
-        completer=Completer(db, run_ids, clock, decide_retry, timetable.next_fire, lambda: None),
+        completer=completer,
         timetable=timetable,
         switchboard=Switchboard(db, clock, book, manager, lambda: None),
         calendars=book,
         executor_tokens=[EXECUTOR_TOKEN],
         health=asked.health,
         fetch_log=asked.log,
+        kill=RunKiller(db, clock, completer.finish, lambda: None).kill,
     )
     return Api(
         db,

@@ -190,7 +190,18 @@ def test_a_wrong_length_is_refused(api: Api, length: str) -> None:
         ("jobs", "group_id=", "group_id"),
         ("jobs", "name=%00", "name"),
         ("jobs", "name=" + "x" * 129, "name"),
-        ("jobs", "enabled=true", "enabled"),
+        ("jobs", "enabled=1", "enabled"),
+        ("jobs", "enabled=null", "enabled"),
+        ("jobs", "group_id=null", "group_id"),
+        ("jobs", "group_id=1e2", "group_id"),
+        ("jobs", "colour=red", "colour"),
+        ("runs", "origin=null", "origin"),
+        ("runs", "state=failed,nobody", "state"),
+        ("runs", "state=failed&state=lost", "state"),
+        ("runs", "address=a%20b", "address"),
+        ("reports", "by=week", "by"),
+        ("reports", "from_ms=2&to_ms=2", "to_ms"),
+        ("reports", "from_ms=1&to_ms=34560000002", "from_ms"),
         ("runs", "state=exploded", "state"),
         ("runs", "state=PLANNED", "state"),
         ("runs", "job_id=0", "job_id"),
@@ -266,7 +277,7 @@ def test_the_content_type_is_not_looked_at(api: Api, content_type: str) -> None:
 def test_an_unexpected_failure_tells_only_its_incident(
     api: Api, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, job: dict[str, Any]
 ) -> None:
-    def fail(self: object, job_id: int) -> None:
+    def fail(self: object, job_id: int, *, revision: int | None) -> None:
         raise RuntimeError("postgresql://user:secret@host")
 
     monkeypatch.setattr(JobManager, "start", fail)
@@ -281,7 +292,7 @@ def test_an_unexpected_failure_tells_only_its_incident(
 def test_a_busy_database_is_503_and_may_be_tried_again(
     api: Api, monkeypatch: pytest.MonkeyPatch, job: dict[str, Any], error: Exception
 ) -> None:
-    def fail(self: object, job_id: int) -> None:
+    def fail(self: object, job_id: int, *, revision: int | None) -> None:
         raise error
 
     monkeypatch.setattr(JobManager, "start", fail)

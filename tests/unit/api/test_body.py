@@ -23,6 +23,15 @@ SAMPLES: dict[type[messages.Input], dict[str, Any]] = {
     messages.JobCreate: {"group_id": 1, "name": "job"},
     messages.PreviewQuery: {"schedule_type": "CRON"},
     messages.CalendarPath: {"name": "holidays"},
+    messages.ChildInput: {"child_id": 1},
+    messages.ChildrenChange: {"children": []},
+    messages.Bulk: {"ids": [1]},
+    messages.BulkRun: {"ids": [1]},
+}
+# a good and a bad item of lists of anything but numbers from 1 on
+ITEMS: dict[Any, tuple[object, object]] = {
+    fields.RunStates: ("failed", "nobody"),
+    rules_of(messages.ChildrenChange)["children"].type: ({"child_id": 1, "param": None}, {"child_id": 0}),
 }
 CURSOR = "after"  # its text has a form of its own, tested below
 
@@ -42,9 +51,11 @@ def values_at(rule: FieldRule) -> tuple[list[object], list[object]]:
         low, high = limit["min_length"], limit["max_length"]
         return ["x" * low, "x" * high], (["x" * (low - 1)] if low else []) + ["x" * (high + 1)]
     if "max_items" in limit:
-        most = limit["max_items"]
+        least, most = limit.get("min_items", 0), limit["max_items"]
         if "max_characters" not in limit:
-            return [[], [0], [1] * most], [[0] * (most + 1), [-1]]
+            good, bad = ITEMS.get(rule.type, (1, -1))
+            lists = [[good] * least, [good], [good] * most], [[good] * (most + 1), [bad], [{}], ["x"]]
+            return lists[0], [*lists[1], []] if least else lists[1]
         longest = limit["max_characters"]
         full = ["x" * (longest // most)] * most
         good: list[object] = [[], ["x"], ["x" * 64], full, [*full[1:], full[0][1:]]]
@@ -83,7 +94,7 @@ def fields_of(kind: type[messages.Input], name: str, value: object) -> dict[str,
 
 
 def test_there_are_limits_to_test() -> None:
-    assert len(INPUTS) == 14
+    assert len(INPUTS) == 24
     assert len(GOOD) > 100
     assert len(BAD) > 80
 

@@ -85,6 +85,8 @@ def test_executors_of_a_group_are_the_live_ones(api: Api) -> None:
     items = api.call("GET", f"groups/{group}/executors").json["items"]
     assert [item["address"] for item in items] == ["http://b:1", "http://a:1"]
     assert items[0] == {
+        "id": 2,
+        "group_id": group,
         "address": "http://b:1",
         "kind": "xwheel",
         "generation": 3,
@@ -93,6 +95,26 @@ def test_executors_of_a_group_are_the_live_ones(api: Api) -> None:
         "seen_ms": NOW,
         "suspect_until_ms": 0,
     }
+    first = api.call("GET", "executors", params={"limit": 2}).json
+    rest = api.call("GET", "executors", params={"after": first["next"]}).json
+    assert [item["id"] for item in first["items"] + rest["items"]] == [1, 2, 3]
+    assert rest["next"] is None
+    (only,) = api.call("GET", "executors", params={"group_id": other}).json["items"]
+    assert (only["group_id"], only["address"]) == (other, "http://c:1")
     api.clock.advance(90_001)
+    assert api.call("GET", "executors").json["items"] == []
     assert api.call("GET", f"groups/{group}/executors").json["items"] == []
     assert api.call("GET", f"groups/{other}/executors").json == {"items": [], "next": None}
+
+
+def test_groups_are_found_by_the_beginning_of_their_app_name(api: Api) -> None:
+    for name in ("shop", "shop-night", "Shop-day", "a-shop", "shop_x"):
+        api.group(name)
+
+    def found(prefix: str) -> list[str]:
+        page = api.call("GET", "groups", params={"app_name": prefix}).json
+        return [item["app_name"] for item in page["items"]]
+
+    assert found("shop") == ["shop", "shop-night", "shop_x"]
+    assert found("shop_") == ["shop_x"]
+    assert found("none") == []

@@ -59,7 +59,13 @@ def test_runs_are_listed_latest_first_and_paged_without_gaps(api: Api) -> None:
 
 @pytest.mark.parametrize("state", list(RunState))
 def test_runs_are_filtered_by_state(api: Api, state: RunState) -> None:
-    api.runs(*(make_run(number, state=other) for number, other in enumerate(RunState, 1)))
+    asked = {RunState.DISPATCHING, RunState.RUNNING}
+    api.runs(
+        *(
+            make_run(number, state=other, check_ms=NOW if other in asked else None)
+            for number, other in enumerate(RunState, 1)
+        )
+    )
     (item,) = api.call("GET", "runs", params={"state": state.value}).json["items"]
     assert item["state"] == state
 

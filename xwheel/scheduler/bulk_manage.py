@@ -1,0 +1,164 @@
+"""Start, stop, run and delete many jobs in one call; each has its own result, and one bad id stops no other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import Final, NamedTuple, Protocol
+
+from xwheel.clock import Clock
+from xwheel.errors import NotFoundError, ScheduleError, XwheelError
+from xwheel.model import Job, Origin, Run
+from xwheel.storage import jobs, runs
+from xwheel.storage.engine import Connection, Database
+from xwheel.storage.ids import RunIds
+
+BATCH: Final = 100
+"""Jobs in a transaction: claims of the same jobs wait no longer than that takes."""
+
+NewRun = Callable[..., Run]
+
+
+class BulkAction(StrEnum):
+    """What can be done to many jobs at once."""
+
+    START = "start"
+    STOP = "stop"
+    RUN = "run"
+    DELETE = "delete"
+
+
+class BulkResult(NamedTuple):
+    """What became of one job.
+
+    Attributes:
+        job_id: The job.
+        error: Why nothing was done, or None.
+        run_id: The run that was planned, if that was wanted.
+    """
+
+    job_id: int
+    error: XwheelError | None = None
+    run_id: int | None = None
+
+
+class LockedJobs(Protocol):
+    """What can be done to a job whose row is locked."""
+
+    def start_locked(self, conn: Connection, job: Job, now_ms: int) -> Job:
+        """Let it fire, or raise ScheduleError before anything is written."""
+        ...
+
+    def stop_locked(self, conn: Connection, job: Job, now_ms: int) -> Job:
+        """Stop it."""
+        ...
+
+    def delete_locked(self, conn: Connection, job: Job, now_ms: int) -> None:
+        """Delete it."""
+        ...
+
+
+class BulkManager:
+    """Changes many jobs, a hundred in a transaction.
+
+    Args:
+        db: The database.
+        clock: Where time comes from.
+        run_ids: Source of run ids.
+        manager: Changes one job.
+        new_run: Makes a first attempt of a job.
+        wake: Told when something is to be claimed or adopted.
+    """
+
+    def __init__(
+        self,
+        db: Database,
+        clock: Clock,
+        run_ids: RunIds,
+        manager: LockedJobs,
+        new_run: NewRun,
+        wake: Callable[[], None],
+    ) -> None:
+        self._db = db
+        self._clock = clock
+        self._run_ids = run_ids
+        self._manager = manager
+        self._new_run = new_run
+        self._wake = wake
+
+    def apply(self, action: BulkAction, ids: Sequence[int], *, param: str | None = None) -> list[BulkResult]:
+        """Do the same to many jobs.
+
+        Args:
+            action: What to do.
+            ids: The jobs; one that is named twice is done once.
+            param: Of the runs; None for each job's own.
+
+        Returns:
+            One result for each job, in the order of the ids.
+        """
+        wanted = list(dict.fromkeys(ids))
+        results: dict[int, BulkResult] = {}
+        for start in range(0, len(wanted), BATCH):
+            part = wanted[start : start + BATCH]
+            done = self._run(part, param) if action is BulkAction.RUN else self._change(action, part)
+            results.update((result.job_id, result) for result in done)
+        self._wake()
+        return [results[job_id] for job_id in wanted]
+
+    def _change(self, action: BulkAction, ids: Sequence[int]) -> list[BulkResult]:
+        now_ms = self._clock.now_ms()
+
+        def work(conn: Connection) -> list[BulkResult]:
+            found = jobs.lock_jobs(conn, ids)
+            return [
+                _missing(job_id) if job_id not in found else self._one(conn, action, found[job_id], now_ms)
+                for job_id in sorted(ids)
+            ]
+
+        return self._db.transaction(work)
+
+    def _one(self, conn: Connection, action: BulkAction, job: Job, now_ms: int) -> BulkResult:
+        try:
+            match action:
+                case BulkAction.START:
+                    self._manager.start_locked(conn, job, now_ms)
+                case BulkAction.STOP:
+                    self._manager.stop_locked(conn, job, now_ms)
+                case _:
+                    self._manager.delete_locked(conn, job, now_ms)
+        except ScheduleError as error:
+            return BulkResult(job.id, error)
+        return BulkResult(job.id)
+
+    def _run(self, ids: Sequence[int], param: str | None) -> list[BulkResult]:
+        now_ms = self._clock.now_ms()
+        self._run_ids.ensure(len(ids))
+        run_ids = dict(zip(ids, self._run_ids.take(len(ids)), strict=True))
+
+        def work(conn: Connection) -> list[BulkResult]:
+            found = jobs.get_jobs(conn, ids, deleted=False)
+            made = [
+                self._new_run(
+                    job,
+                    origin=Origin.API,
+                    origin_key=run_ids[job_id],
+                    due_ms=now_ms,
+                    planned_ms=now_ms,
+                    now_ms=now_ms,
+                    param=param,
+                    run_id=run_ids[job_id],
+                )
+                for job_id, job in found.items()
+            ]
+            runs.insert_runs(conn, made)
+            return [
+                BulkResult(job_id, run_id=run_ids[job_id]) if job_id in found else _missing(job_id)
+                for job_id in ids
+            ]
+
+        return self._db.transaction(work)
+
+
+def _missing(job_id: int) -> BulkResult:
+    return BulkResult(job_id, NotFoundError("job", job_id))
