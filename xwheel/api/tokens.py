@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 from xwheel.api.body import read_fields, take_body, take_query
 from xwheel.api.fields import Id, PageSize
 from xwheel.api.messages import Input
+from xwheel.api.operation import operation
 from xwheel.api.resource import Resource, naming, reply, view_of
 from xwheel.errors import NotFoundError
 from xwheel.storage import tokens
@@ -77,6 +78,7 @@ class TokenPage(Struct, frozen=True, kw_only=True):
 class Tokens(Resource):
     """``/tokens``."""
 
+    @operation({200: TokenPage}, query=TokenQuery)
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List tokens by name."""
         query = take_query(req, TokenQuery)
@@ -89,6 +91,7 @@ class Tokens(Resource):
         items = [view_of(TokenView, token) for token in found[: query.limit]]
         reply(resp, TokenPage(items=items, next=items[-1].name if len(found) > query.limit else None))
 
+    @operation({201: NewTokenView}, body=TokenCreate, problems=("conflict",))
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Make a token; its secret is in this answer and never again."""
         body = take_body(req, TokenCreate, self._limit)
@@ -112,6 +115,7 @@ class Tokens(Resource):
 class Token(Resource):
     """``/tokens/{name}``."""
 
+    @operation({200: TokenView}, problems=("not-found", "invalid-field"))
     def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Return a token, without its secret."""
         del req
@@ -122,6 +126,7 @@ class Token(Resource):
             raise NotFoundError("token", wanted)
         reply(resp, view_of(TokenView, found))
 
+    @operation({204: None}, problems=("not-found", "conflict", "invalid-field"))
     def on_delete(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Delete a token; within a second nobody gets in with it."""
         del req
