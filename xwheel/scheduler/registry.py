@@ -118,8 +118,12 @@ class ExecutorRegistry:
             return next((name for name, known in self._groups.items() if known == group_id), "")
 
     def find_instance(self, group_id: int, instance: str, now_ms: int) -> RegisteredExecutor | None:
-        """Return where an executor instance lives now, or None if it is gone."""
-        return next((item for item in self.live(group_id, now_ms) if item.instance == instance), None)
+        """Return where an executor instance lives now, or None if it is gone.
+
+        One that restarted on another port is there twice for a while: its last beat tells where it lives now.
+        """
+        found = [item for item in self.live(group_id, now_ms) if item.instance == instance]
+        return max(found, key=lambda item: item.seen_ms, default=None)
 
     def missing_since(self, holder: Holder, now_ms: int) -> int:
         """Return since when an executor that is not live has been missing: its last beat, or its farewell.

@@ -305,3 +305,16 @@ def test_a_send_without_an_answer_is_asked_about_if_it_was_not_sent_again(node: 
     assert load(node, taken).state is RunState.RUNNING
     assert load(node, taken).accepted_ms is not None
     assert load(node, lost).state is RunState.DISPATCHING  # the resender's
+
+
+def test_an_instance_that_restarted_on_another_port_is_asked_there_at_once(node: HandNode) -> None:
+    _, (run_id,) = start(node)
+    network = attach(node, states({run_id: "started"}))
+    check(node)
+    check(node, 5000)
+    node.register("http://127.0.0.1:8000", boot="boot-2")  # the old row stays until it is dead
+    check(node, 1000)
+    assert [address for address, _, _ in network.calls] == ["http://127.0.0.1:8000"]
+    found = node.scheduler.registry.find_instance(1, "instance-1", node.clock.now_ms())
+    assert found is not None
+    assert found.address == "http://127.0.0.1:8000"

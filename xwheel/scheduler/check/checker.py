@@ -201,8 +201,11 @@ class Checker:
         return set(ours)
 
     def _live(self, now_ms: int) -> dict[Where, RegisteredExecutor]:
-        """Return live executors by how rows name them: instances, or the addresses of foreign ones."""
-        found = self._executors.all(now_ms)
+        """Return live executors by how rows name them: instances, or the addresses of foreign ones.
+
+        One that restarted on another port is there twice for a while: its last beat tells where it lives now.
+        """
+        found = sorted(self._executors.all(now_ms), key=lambda item: item.seen_ms)
         return {_where(Holder(item.group_id, item.address, item.instance)): item for item in found}
 
     # -- taking answers -------------------------------------------------------------------------------------
