@@ -117,6 +117,7 @@ class Once:
         return at_ms if at_ms > after_ms else None
 
 
+@lru_cache(maxsize=20_000)
 def interval_ms(conf: str) -> int:
     """Return an interval in milliseconds.
 

@@ -22,14 +22,16 @@ LONGEST_WAIT_MS = 1000
 FULL_WAIT_MS = 0
 RUNS_PER_JOB = 5
 MOST_RUNS = 5000
+# one costs as much as a fourth of a run or less
+LOOKS_PER_RUN = 4
 # others wait for a claim that writes; a third of the 200 ms that they may have to, since a busy machine varies as much
 TARGET_MS: Final = 70
 FIRST_SHARE: Final = 0.25
 LEAST_SHARE: Final = 0.05
 
 Planner = Callable[..., Planned]
-"""``plan(jobs, now_ms, pre_read_ms=…, take_ids=…, epochs=…, max_runs=…)``: the pure decision, with the schedule types
-bound."""
+"""``plan(jobs, now_ms, pre_read_ms=…, take_ids=…, epochs=…, max_runs=…, max_looks=…)``: the pure decision, with
+the schedule types bound."""
 
 
 class BatchLimit:
@@ -54,6 +56,11 @@ class BatchLimit:
     def runs(self) -> int:
         """Runs that the next transaction may insert."""
         return min(MOST_RUNS, self.jobs * RUNS_PER_JOB)
+
+    @property
+    def looks(self) -> int:
+        """How often the next transaction may ask for a fire's time."""
+        return self.runs * LOOKS_PER_RUN
 
     def note(self, took_ms: int, *, is_full: bool) -> None:
         """Learn from a transaction; one that was not full says nothing about a larger one."""
@@ -145,6 +152,7 @@ class ClaimLoop:
             take_ids=self._run_ids.take,
             epochs=epochs,
             max_runs=self._limit.runs,
+            max_looks=self._limit.looks,
         )
         if known:
             self._drop_known(conn, plan, now_ms)

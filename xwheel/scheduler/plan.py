@@ -50,6 +50,7 @@ def plan(
     take_ids: Callable[[int], Sequence[int]],
     epochs: Mapping[int, int],
     max_runs: int = 5000,
+    max_looks: int = 20_000,
 ) -> Planned:
     """Plan the fires of claimed jobs.
 
@@ -61,18 +62,24 @@ def plan(
         take_ids: Gives that many unused run ids.
         epochs: Partition to epoch; planned runs are born adopted.
         max_runs: Jobs whose fires no longer fit wait for the next claim.
+        max_looks: So do the others once schedules were asked this often, which is what counting missed fires costs.
 
     Returns:
         The rows to write. A job whose schedule fails is stopped with the reason; the others go on.
     """
     result = Planned()
+    looks = 0
     for job in jobs:
+        if looks >= max_looks:
+            result.unfinished = True
+            break
         draft = _Draft(job, now_ms, timetable, epochs.get(job.partition, 0), now_ms + pre_read_ms)
         try:
             draft.fill()
         except Exception as error:  # a schedule type is a plugin: whatever it raises stops this job only
             logger.warning("job %d is stopped, its schedule fails: %s", job.id, error)
             draft.fail(str(error) or type(error).__name__)
+        looks += draft.looks
         if result.runs and len(result.runs) + len(draft.runs) > max_runs:
             result.unfinished = True
             break
@@ -92,6 +99,7 @@ class _Draft:
     def __init__(self, job: Job, now_ms: int, timetable: Timetable, epoch: int, horizon_ms: int) -> None:
         self.runs: list[Run] = []
         self.capped = False
+        self.looks = 0
         self._job = job
         self._now_ms = now_ms
         self._timetable = timetable
@@ -136,6 +144,7 @@ class _Draft:
         return JobCursor(self._job.id, self._cursor, self._last_ms, awaited, not self._error, self._error)
 
     def _advance(self, after_ms: int) -> None:
+        self.looks += 1
         self._last_ms = after_ms
         self._cursor = None  # if the next line raises, the fire just planned must not come again
         self._cursor = self._timetable.next_fire(self._job, after_ms)

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
+from tests.support.node import HandNode
 from xwheel.scheduler.claim import TARGET_MS, BatchLimit
+from xwheel.storage import jobs
 
 
 def test_the_first_batch_is_small_and_fast_ones_let_it_grow_to_the_setting() -> None:
@@ -62,3 +68,33 @@ def _grown(most: int) -> BatchLimit:
         limit.note(1, is_full=True)
     assert limit.jobs == most
     return limit
+
+
+def test_the_claim_asks_for_what_the_last_ones_allow_and_counts_no_wait_for_its_turn(
+    node: HandNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    spent = {"inside": 0, "before": 0}
+    find, lock, transaction = jobs.find_due_jobs, jobs.lock_due_jobs, node.db.transaction
+
+    def note(conn: Any, partitions: Any, horizon_ms: int, limit: int) -> Any:
+        asked.append(limit)
+        return find(conn, partitions, horizon_ms, limit)
+
+    def work(*args: Any) -> Any:
+        node.clock.advance(spent["inside"])
+        return lock(*args)
+
+    def wait(call: Any) -> Any:
+        node.clock.advance(spent["before"])
+        return transaction(call)
+
+    monkeypatch.setattr(jobs, "find_due_jobs", note)
+    monkeypatch.setattr(jobs, "lock_due_jobs", work)
+    monkeypatch.setattr(node.db, "transaction", wait)
+    for inside, before in ((140, 0), (0, 900), (0, 0)):
+        spent.update(inside=inside, before=before)
+        node.job(schedule_conf="60")
+        node.scheduler.claiming.step(node.clock.now_ms())
+        node.scheduler.lease.step(node.clock.now_ms())
+    assert asked == [250, 125, 125]
