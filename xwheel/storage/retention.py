@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import BigInteger, Connection, Select, case, cast, delete, exists, select, tuple_
+from sqlalchemy import BigInteger, Connection, Select, cast, delete, exists, select, tuple_
 
 from xwheel.model import OPEN_STATES
 from xwheel.storage.reports import DAY_MS
@@ -69,9 +69,8 @@ def list_retentions(conn: Connection, after_id: int, limit: int) -> list[tuple[i
 
 def find_jobs_with_old_runs(conn: Connection, job_ids: Collection[int], now_ms: int) -> list[int]:
     """Return those of the jobs with a retention of their own that have runs older than it."""
-    days = case((job.c.retention_days < LEAST_DAYS, LEAST_DAYS), else_=job.c.retention_days)
     # a product of two small integers is a small integer on PostgreSQL, and 25 days do not fit
-    age_ms = cast(days, BigInteger) * DAY_MS
+    age_ms = cast(job.c.retention_days, BigInteger) * DAY_MS
     is_old = exists().where(run.c.job_id == job.c.id, run.c.due_ms < now_ms - age_ms)
     query = select(job.c.id).where(job.c.id.in_(sorted(job_ids)), job.c.retention_days > 0, is_old)
     return list(conn.execute(query.order_by(job.c.id)).scalars())

@@ -64,7 +64,8 @@ def test_each_final_state_goes_and_each_open_one_stays(
     db: Database, loop: RetentionLoop, clock: ManualClock
 ) -> None:
     states = dict(enumerate(RunState, 1))
-    insert(db, [_old(number, 31, state, skip_count=5) for number, state in states.items()])
+    ended_ms = NOW - 31 * DAY_MS  # even where it should not stand
+    insert(db, [_old(number, 31, state, finished_ms=ended_ms) for number, state in states.items()])
     _sweep(loop, clock)
     assert _ids(db) == [number for number, state in states.items() if state in OPEN_STATES]
     assert loop.deleted_runs == len(FINAL_STATES)
@@ -94,10 +95,12 @@ def test_a_root_stays_while_any_of_its_runs_is_open_or_young(
             _old(6, 29, root_id=5, attempt=2),
             _old(7, 35, RunState.LOST, root_id=7),
             _old(8, 34, root_id=7, attempt=2),
+            _old(9, 40, RunState.FAILED, root_id=9),
+            _old(10, 29, RunState.CANCELLED, root_id=9, finished_ms=NOW - 39 * DAY_MS),
         ],
     )
     _sweep(loop, clock)
-    assert _ids(db) == [1, 2, 3, 4, 5, 6]
+    assert _ids(db) == [1, 2, 3, 4, 5, 6, 9, 10]
 
 
 @pytest.mark.parametrize("days", [1, 2, 3])

@@ -1,0 +1,81 @@
+"""The questions of retention, where the loop that asks them does not show the answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import select
+
+from tests.support.rows import NOW, job_values, make_run
+from tests.support.upkeep import DAY_MS, insert
+from xwheel.model import RunState
+from xwheel.storage import jobs, retention, tables
+from xwheel.storage.engine import Database
+
+
+def _jobs(db: Database, count: int, **changes: Any) -> list[int]:
+    values = {"enabled": True, "next_fire_ms": None, "last_fire_ms": None, "awaits_root": None}
+    values |= {"revision": 1, "schedule_error": "", "created_ms": NOW, "updated_ms": NOW}
+    values = job_values(**changes) | values
+    return db.transaction(lambda conn: [jobs.insert_job(conn, values).id for _ in range(count)])
+
+
+def test_only_deleted_jobs_without_runs_are_removed_whatever_the_caller_asks(db: Database) -> None:
+    alive, empty, busy = _jobs(db, 3)
+
+    def delete(conn: Any) -> int:
+        for job_id in (empty, busy):
+            jobs.delete_job(conn, job_id, NOW)
+        return retention.delete_tombstones(conn, [alive, empty, busy])
+
+    insert(db, [make_run(1, job_id=busy)])
+    assert db.transaction(delete) == 1
+    with db.read() as conn:
+        assert sorted(conn.execute(select(tables.job.c.id)).scalars()) == sorted([alive, busy])
+
+
+def test_old_runs_come_in_the_order_of_due_time_and_id(db: Database) -> None:
+    """Half of them at the same instant, so that a page ends among equals."""
+    insert(
+        db,
+        [
+            make_run(number, due_ms=NOW - (number % 2) * number, job_id=1 + number % 3)
+            for number in range(1, 30)
+        ],
+    )
+    expected = sorted((NOW - (number % 2) * number, number) for number in range(1, 30))
+    for job_id in (None, 2):
+        found: list[tuple[int, int]] = []
+        with db.read() as conn:
+            while page := retention.find_old_runs(conn, NOW + 1, found[-1] if found else (0, 0), 4, job_id):
+                assert len(page) <= 4
+                found += [item.place for item in page]
+        assert found == [place for place in expected if job_id is None or 1 + place[1] % 3 == job_id]
+
+
+def test_jobs_are_found_by_their_own_retention_up_to_a_hundred_years(db: Database) -> None:
+    (short,), (long,), (plain,) = (
+        _jobs(db, 1, retention_days=5),
+        _jobs(db, 1, retention_days=36_500),
+        _jobs(db, 1),
+    )
+    ids = (short, long, plain)
+    for number, days in ((0, 4.9), (1, 5.1)):
+        due_ms = NOW - round(days * DAY_MS)
+        insert(
+            db,
+            [
+                make_run(
+                    100 * number + job_id,
+                    job_id=job_id,
+                    due_ms=due_ms,
+                    state=RunState.FAILED,
+                    finished_ms=due_ms,
+                )
+                for job_id in ids
+            ],
+        )
+        with db.read() as conn:
+            assert retention.find_jobs_with_old_runs(conn, ids, NOW) == [short][:number]
+    with db.read() as conn:
+        assert retention.find_own_retention(conn, ids) == {short, long}
