@@ -20,6 +20,9 @@ from xwheel.storage.ids import IdsShortError, RunIds
 logger = logging.getLogger(__name__)
 
 BATCH = 500
+CHILDREN = 2000
+"""Child runs planned in one transaction, unless a single outcome calls for more."""
+
 MESSAGE_LENGTH = 15_000
 ERROR_LENGTH = 512
 UNHAPPY = FINAL_STATES - {RunState.SUCCEEDED}
@@ -36,6 +39,10 @@ class Verdict(StrEnum):
     FINISHED = "finished"
     UNKNOWN = "unknown"
     REPEATED = "repeated"
+
+
+class _TooManyError(Exception):
+    """A batch sets more in motion than one transaction should hold; it is given up and halved."""
 
 
 class Completer:
@@ -90,7 +97,7 @@ class Completer:
         return verdicts
 
     def _finish_part(self, part: Sequence[Outcome]) -> tuple[dict[int, Verdict], int]:
-        """Close a batch in one transaction; how many ids it needs is known only inside, so it may be done again."""
+        """Close a batch in one transaction, or in halves; what follows is known only inside: it may be done again."""
         needed = len(part)
         while True:
             self._run_ids.ensure(needed)
@@ -99,6 +106,10 @@ class Completer:
             except IdsShortError as short:
                 # retries and children of the batch, and as many again: other threads take from the same source
                 needed = 2 * (needed + short.count)
+            except _TooManyError:
+                middle = len(part) // 2
+                first, second = self._finish_part(part[:middle]), self._finish_part(part[middle:])
+                return {**first[0], **second[0]}, first[1] + second[1]
 
     def _finish(self, conn: Connection, outcomes: Sequence[Outcome]) -> tuple[dict[int, Verdict], int]:
         now_ms = self._clock.now_ms()
@@ -128,9 +139,10 @@ class Completer:
         parents = {link.parent_id for link in family.links}
         roots = {run.root_id for run, _ in closing if run.job_id in parents}
         still_open = _find_open(conn, roots | awaited)
-        offspring = self._numbered(
-            self._offspring.plan(conn, roots - still_open, family, owners, now_ms), roots_too=True
-        )
+        drafts = self._offspring.plan(conn, roots - still_open, family, owners, now_ms)
+        if len(drafts) > CHILDREN and len(outcomes) > 1:
+            raise _TooManyError
+        offspring = self._numbered(drafts, roots_too=True)
         runs.insert_runs(conn, offspring)
         self._end_delays(conn, [job for job in awaiting if job.awaits_root not in still_open], now_ms)
         return verdicts, len(retries) + len(offspring) + len(awaiting)

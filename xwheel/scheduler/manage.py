@@ -326,7 +326,7 @@ class JobManager:
         job_id: int,
         reason: str,
         now_ms: int,
-        origins: tuple[Origin, ...] = (Origin.SCHEDULE, Origin.RETRY),
+        origins: tuple[Origin, ...] = (Origin.SCHEDULE, Origin.RETRY, Origin.RECOVERY),
     ) -> None:
         planned = runs.lock_planned_of_job(conn, job_id, origins)
         runs.cancel_runs(conn, [run.id for run in planned], reason=reason, now_ms=now_ms)

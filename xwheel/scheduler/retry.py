@@ -28,6 +28,8 @@ def decide_retry(
 ) -> Run | None:
     """Return the next attempt of a run, without an id, or None.
 
+    What somebody asked to be killed is not tried again, however it ended.
+
     Args:
         run: The run that ends, as it stood before.
         state: Its final state.
@@ -38,7 +40,7 @@ def decide_retry(
         reason: Why it ended so.
         recovered: This shard of the fire has had its recovery run.
     """
-    if job is None or (not job.enabled and root_origin is Origin.SCHEDULE):
+    if job is None or run.kill_requested or (not job.enabled and root_origin is Origin.SCHEDULE):
         return None
     if state is RunState.LOST:
         allowed = job.recover_lost and job.delivery is DeliveryPolicy.AT_LEAST_ONCE and not recovered

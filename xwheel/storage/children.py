@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, and_, delete, insert, or_, select, tuple_
 
-from xwheel.model import ChildLink, Run
+from xwheel.model import ChildLink, Origin, Run
 from xwheel.storage.bulk import IN_LIMIT, chunks
 from xwheel.storage.runs import RUN_COLUMNS, run_of
 from xwheel.storage.tables import child_arrival, job, job_child, run
@@ -106,12 +106,13 @@ def insert_arrivals(conn: Connection, arrivals: Sequence[Arrival]) -> None:
 
 
 def find_recovered(conn: Connection, shards: Collection[tuple[int, int]]) -> set[tuple[int, int]]:
-    """Return which ``(root, shard index)`` have had a recovery run."""
+    """Return which ``(root, shard index)`` have had a recovery run; one that was cancelled unsent does not count."""
     found: set[tuple[int, int]] = set()
     for part in chunks(sorted(shards), PAIRS):
         roots = [root for root, _ in part]
         query = select(run.c.root_id, run.c.shard_index).where(
-            and_(run.c.root_id.in_(roots), run.c.origin == "recovery")
+            # cancelling by an edit, a stop or a late outcome negates the key
+            and_(run.c.root_id.in_(roots), run.c.origin == str(Origin.RECOVERY), run.c.origin_key > 0)
         )
         found.update((row.root_id, row.shard_index) for row in conn.execute(query))
     return found
