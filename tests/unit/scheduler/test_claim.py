@@ -94,7 +94,7 @@ def test_the_claim_asks_for_what_the_last_ones_allow_and_counts_no_wait_for_its_
     monkeypatch.setattr(node.db, "transaction", wait)
     for inside, before in ((140, 0), (0, 900), (0, 0)):
         spent.update(inside=inside, before=before)
-        node.job(schedule_conf="60")
+        node.job(schedule_conf="60", anchor_ms=node.clock.now_ms() + 1000)
         node.scheduler.claiming.step(node.clock.now_ms())
         node.scheduler.lease.step(node.clock.now_ms())
     assert asked == [250, 125, 125]
