@@ -1,185 +1,129 @@
-"""From due to accepted and to final: fires per second and lateness of a real node, a real executor and SQLite.
+"""From due to accepted and to final: lateness and fires per second of a real node, a real executor and SQLite.
 
 The node and the executor are processes of their own, database and journal are synced, every run goes through claim,
 fence, ``/runBatch``, the executor's journal, the handler and the callback. Times are read from the run rows: due,
 accepted (the executor's yes arrived) and finished (the outcome was committed).
+
+Flat out, thousands of jobs are due at once; the rate counts from the first row written to the last outcome recorded.
+In turn with it, on the same executor process and the same port, ``benchmarks.baseline`` fires jobs one by one.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import secrets
 import signal
-import statistics
-import tempfile
+import subprocess
+import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from benchmarks._report import Report
-from tests.support.rows import make_run
-from xwheel.errors import XwheelError
-from xwheel.model import Origin, Run, RunState
-from xwheel.quickstart.processes import Child, free_port
-from xwheel.storage import migrate, runs, tokens
-from xwheel.storage.engine import Database
-from xwheel.storage.ids import RunIds
-from xwheel.wire.rest import RestClient
+from benchmarks._site import GROUP, Site, site
+from tests.support.rows import job_values
+from xwheel.model import PARTITIONS, Run, RunState
+from xwheel.storage import runs
+from xwheel.storage.engine import Connection, Database
+from xwheel.storage.jobs import insert_job
 
 RATES = (1, 50, 200)
-GROUP = "bench"
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+HANDLER = "nothing"
+GOAL = 5
+LATENESS_MS = 50
+ROUND_LIMIT_S = 180
 
 
 @dataclass(slots=True)
-class Site:
-    """A running node with one executor."""
+class Stretch:
+    """What came of the fires of some seconds: sorted times in milliseconds after due."""
 
-    folder: Path
-    client: RestClient
-    db: Database
-    node: Child
-    executor: Child
-    group_id: int = 0
-    job_ids: list[int] = field(default_factory=list)
-
-    def cpu_s(self) -> dict[str, float]:
-        """Return the processor seconds that node and executor have used."""
-        return {child.name: _cpu_s(child.pid) for child in (self.node, self.executor)}
+    accepted: list[int]
+    final: list[int]
 
 
-@contextmanager
-def site() -> Iterator[Site]:
-    """Start a node and an executor in a temporary folder; end them afterwards."""
-    with tempfile.TemporaryDirectory(prefix="xwheel-bench-") as name:
-        folder = Path(name)
-        api, executor_api, token, executor_token = (
-            free_port(),
-            free_port(),
-            secrets.token_hex(16),
-            secrets.token_hex(16),
-        )
-        url = f"sqlite:///{folder / 'xwheel.db'}"
-        db = Database(url)
-        migrate.upgrade(db)
-        db.transaction(lambda conn: tokens.replace_token(conn, GROUP, token, 0))
-        config = {
-            "database": {"url": url},
-            "api": {"port": api, "executor_port": executor_api, "executor_token": executor_token},
-            "executor": {
-                "app_name": GROUP,
-                "admin_addresses": [f"http://127.0.0.1:{executor_api}"],
-                "access_token": executor_token,
-                "port": 0,
-                "data_dir": str(folder / "executor"),
-                "queue_limit": 1_000_000,
-            },
-        }
-        lines = [
-            f"[{section}]\n" + "\n".join(f"{k} = {json.dumps(v)}" for k, v in values.items())
-            for section, values in config.items()
-        ]
-        (folder / "xwheel.toml").write_text("\n".join(lines))
-        environment = {"XWHEEL_CONFIG": str(folder / "xwheel.toml")}
-        node = Child("node", ["server"], folder / "node.log", environment)
-        executor = Child(
-            "executor", ["executor", "benchmarks.handlers"], folder / "executor.log", environment
-        )
-        made = Site(folder, RestClient(f"http://127.0.0.1:{api}", token), db, node, executor)
-        try:
-            node.start()
-            made.group_id = _until(
-                lambda: made.client.call("POST", "/api/v1/groups", {"app_name": GROUP, "title": GROUP})["id"]
-            )
-            executor.start()
-            _until(lambda: made.client.call("GET", f"/api/v1/groups/{made.group_id}/executors")["items"][0])
-            yield made
-        finally:
-            statuses = [child.stop(30) for child in (executor, node)]
-            db.close()
-            if any(statuses):
-                print(node.tail(), executor.tail(), sep="\n")
-                raise SystemExit(f"node and executor ended with {statuses}")
+def measure_rate(
+    place: Site, rate: int, seconds: int, windows: int
+) -> tuple[list[Stretch], dict[str, float]]:
+    """Fire ``rate`` jobs each second, half of them on whole seconds and half spread over it.
 
-
-def measure_rate(place: Site, rate: int, seconds: int) -> tuple[list[int], list[int], dict[str, float]]:
-    """Fire ``rate`` jobs each second, half on whole seconds and half spread; return the latenesses and the CPU."""
+    Returns:
+        One stretch for each window of ``seconds``, and the CPU microseconds a fire.
+    """
     start_ms = (int(time.time() * 1000) + 3000 + 10 * rate) // 1000 * 1000
-    bodies = [
-        _job(place.group_id, rate, number, start_ms, start_ms + seconds * 1000) for number in range(rate)
-    ]
+    end_ms = start_ms + windows * seconds * 1000
+    bodies = [_steady_job(place.group_id, rate, number, start_ms, end_ms) for number in range(rate)]
     ids = {place.client.call("POST", "/api/v1/jobs", body)["id"] for body in bodies}
     time.sleep(max(0.0, start_ms / 1000 - time.time()))
     before = place.cpu_s()
-    _sleep_until_closed(
-        place.db, ids, rate * (seconds + 1) - _late_starters(bodies, start_ms, seconds), seconds + 30
-    )
+    # those on whole seconds fire at the end too
+    on_second = sum(body["anchor_ms"] == start_ms for body in bodies)
+    _wait_until_closed(place.db, ids, rate * windows * seconds + on_second, windows * seconds + 30)
     used = {name: value - before[name] for name, value in place.cpu_s().items()}
-    rows = _rows(place.db, ids)
+    rows = [run for run in _rows(place.db, ids) if run.due_ms < end_ms]
     assert all(run.state is RunState.SUCCEEDED for run in rows), {run.state for run in rows}
-    accepted = [run.accepted_ms - run.due_ms for run in rows if run.accepted_ms is not None]
-    final = [run.finished_ms - run.due_ms for run in rows if run.finished_ms is not None]
-    return sorted(accepted), sorted(final), {name: 1e6 * value / len(rows) for name, value in used.items()}
+    assert len(rows) == rate * windows * seconds
+    return [_stretch(rows, start_ms, seconds, window) for window in range(windows)], {
+        name: 1e6 * value / len(rows) for name, value in used.items()
+    }
 
 
 def measure_flat_out(place: Site, fires: int) -> tuple[float, float, dict[str, float]]:
-    """Let ``fires`` runs of 200 jobs fall due at once; return accepted and final per second, and the CPU."""
-    bodies = [
-        {
-            **_job(place.group_id, 1, number, 0, 1),
-            "schedule_type": "NONE",
-            "schedule_conf": "",
-            "enabled": False,
-        }
-        for number in range(200)
-    ]
-    bodies = [
-        {key: value for key, value in body.items() if key not in {"start_ms", "end_ms", "anchor_ms"}}
-        for body in bodies
-    ]
-    ids = [place.client.call("POST", "/api/v1/jobs", body)["id"] for body in bodies]
-    source = RunIds(place.db)
-    source.ensure(fires)
+    """Make ``fires`` jobs due at once; return accepted and final per second, and the CPU microseconds a fire."""
     due_ms = int(time.time() * 1000)
-    rows = [
-        make_run(
-            run_id,
-            job_id=ids[place_ % len(ids)],
-            group_id=place.group_id,
-            partition=ids[place_ % len(ids)] % 64,
-            origin=Origin.API,
-            root_id=run_id,
-            due_ms=due_ms,
-            planned_ms=due_ms,
-            created_ms=due_ms,
-        )
-        for place_, run_id in enumerate(source.take(fires))
-    ]
-    before = place.cpu_s()
-    place.db.transaction(lambda conn: runs.insert_runs(conn, rows))
-    _sleep_until_closed(place.db, set(ids), fires, 120)
+    before, executed = place.cpu_s(), place.executed()
+    ids = place.db.transaction(lambda conn: _add_due_jobs(conn, place.group_id, fires, due_ms))
+    _wait_until_closed(place.db, ids, fires, ROUND_LIMIT_S)
     used = {name: value - before[name] for name, value in place.cpu_s().items()}
-    done = _rows(place.db, set(ids))
-    began = min(run.dispatched_ms or 0 for run in done)
+    place.db.transaction(lambda conn: _stop_jobs(conn, ids))
+    done = _rows(place.db, ids)
+    assert len({run.job_id for run in done}) == len(done) == fires == place.executed() - executed
+    assert all(run.state is RunState.SUCCEEDED for run in done), {run.state for run in done}
+    began = min(run.created_ms for run in done)
     accepted = max(run.accepted_ms or 0 for run in done) - began
     final = max(run.finished_ms or 0 for run in done) - began
     return (
         1000 * fires / accepted,
         1000 * fires / final,
-        {name: 1e6 * value / fires for name, value in used.items()},
+        {k: 1e6 * value / fires for k, value in used.items()},
     )
 
 
-def _job(group_id: int, rate: int, number: int, start_ms: int, end_ms: int) -> dict[str, Any]:
-    offset_ms = 0 if number % 2 else number * 1000 // rate
+def measure_baseline(place: Site, fires: int, workers: int) -> dict[str, Any]:
+    """Let the baseline fire in place of the node, which stands still; return what it prints."""
+    place.stop_node()
+    executed = place.executed()
+    orders = {
+        "path": str(place.folder / f"baseline-{time.time_ns()}.db"),
+        "url": place.address,
+        "port": place.executor_port,
+        "token": place.executor_token,
+        "app_name": GROUP,
+        "count": fires,
+        "handler": HANDLER,
+        "workers": workers,
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.baseline"],
+        input=json.dumps(orders).encode(),
+        stdout=subprocess.PIPE,
+        check=True,
+        timeout=ROUND_LIMIT_S,
+    )
+    place.start_node()
+    result: dict[str, Any] = json.loads(done.stdout)
+    assert not result["problems"], result["problems"]
+    assert place.executed() - executed == fires
+    return result
+
+
+def _steady_job(group_id: int, rate: int, number: int, start_ms: int, end_ms: int) -> dict[str, Any]:
+    # odd ones on the second, the others in the middle of their share of it, which is never a whole second
+    offset_ms = 0 if number % 2 else (2 * number + 1) * 500 // rate
     return {
         "group_id": group_id,
         "name": f"bench {number} at {start_ms}",
-        "handler": "nothing",
+        "handler": HANDLER,
         "schedule_type": "FIX_RATE",
         "schedule_conf": "1s",
         "anchor_ms": start_ms + offset_ms,
@@ -189,86 +133,126 @@ def _job(group_id: int, rate: int, number: int, start_ms: int, end_ms: int) -> d
     }
 
 
-def _late_starters(bodies: Sequence[dict[str, Any]], start_ms: int, seconds: int) -> int:
-    """How many jobs fire once less because they begin within a second."""
-    return sum(body["anchor_ms"] + seconds * 1000 > start_ms + seconds * 1000 for body in bodies)
+def _add_due_jobs(conn: Connection, group_id: int, count: int, due_ms: int) -> set[int]:
+    values = job_values(
+        group_id=group_id,
+        handler=HANDLER,
+        schedule_conf="1h",
+        anchor_ms=due_ms,
+        misfire_threshold_ms=3_600_000,
+        param="parameter",
+    )
+    moving = {"enabled": True, "next_fire_ms": None, "last_fire_ms": None, "awaits_root": None, "revision": 1}
+    stamps = {"schedule_error": "", "created_ms": due_ms, "updated_ms": due_ms}
+    first = insert_job(conn, {**values, **moving, **stamps, "enabled": False}).id
+    # the first one is the pattern for all others, which one statement makes
+    row = dict(conn.exec_driver_sql("SELECT * FROM job WHERE id = ?", (first,)).mappings().one())
+    row |= {"enabled": 1, "next_fire_ms": due_ms}
+    names = list(row)
+    rows = [
+        tuple({**row, "id": item, "partition": item % PARTITIONS, "name": f"flat {item}"}.values())
+        for item in range(first + 1, first + 1 + count)
+    ]
+    marks = ", ".join("?" * len(names))
+    quoted = ", ".join(f'"{name}"' for name in names)
+    conn.exec_driver_sql(f"INSERT INTO job ({quoted}) VALUES ({marks})", rows)
+    return set(range(first + 1, first + 1 + count))
+
+
+def _stop_jobs(conn: Connection, ids: set[int]) -> None:
+    query = "UPDATE job SET enabled = 0, next_fire_ms = NULL WHERE id BETWEEN ? AND ?"
+    conn.exec_driver_sql(query, (min(ids), max(ids)))
+
+
+def _stretch(rows: Sequence[Run], start_ms: int, seconds: int, window: int) -> Stretch:
+    low = start_ms + window * seconds * 1000
+    part = [run for run in rows if low <= run.due_ms < low + seconds * 1000]
+    return Stretch(
+        sorted((run.accepted_ms or run.finished_ms or 0) - run.due_ms for run in part),
+        sorted((run.finished_ms or 0) - run.due_ms for run in part),
+    )
 
 
 def _rows(db: Database, job_ids: set[int]) -> list[Run]:
-    found: list[Run] = []
     with db.read() as conn:
-        for job_id in job_ids:
-            found += runs.list_runs(conn, job_id=job_id, limit=1_000_000)
-    return found
+        query = f"SELECT id FROM run WHERE job_id BETWEEN {min(job_ids)} AND {max(job_ids)}"
+        ids = list(conn.exec_driver_sql(query).scalars())
+        found = [
+            run
+            for at in range(0, len(ids), 10_000)
+            for run in runs.lock_runs(conn, ids[at : at + 10_000]).values()
+        ]
+    return [run for run in found if run.job_id in job_ids]
 
 
-def _sleep_until_closed(db: Database, job_ids: set[int], expected: int, limit_s: float) -> None:
+def _wait_until_closed(db: Database, job_ids: set[int], expected: int, limit_s: float) -> None:
     deadline = time.monotonic() + limit_s
     low, high = min(job_ids), max(job_ids)
+    query = f"SELECT count(*) FROM run WHERE job_id BETWEEN {low} AND {high} AND finished_ms IS NOT NULL"
     while time.monotonic() < deadline:
         time.sleep(0.5)
         with db.read() as conn:
-            query = (
-                f"SELECT count(*) FROM run WHERE job_id BETWEEN {low} AND {high} AND finished_ms IS NOT NULL"
-            )
             done = conn.exec_driver_sql(query).scalar_one()
         if done >= expected:
             return
     raise SystemExit(f"only {done} of {expected} runs ended within {limit_s} s")
 
 
-def _until(call: Any, limit_s: float = 20) -> Any:
-    deadline = time.monotonic() + limit_s
-    while True:
-        try:
-            return call()
-        except (XwheelError, IndexError):
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.1)
-
-
-def _cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
-
-
-def _percentile(values: Sequence[int], part: float) -> int:
+def percentile(values: Sequence[float], part: float) -> float:
+    """Return the value below which ``part`` of the sorted values lie."""
     return values[min(len(values) - 1, int(part * len(values)))]
 
 
+def report_rate(report: Report, place: Site, rate: int, seconds: int, windows: int) -> None:
+    """Measure one rate and put it into the table."""
+    stretches, used = measure_rate(place, rate, seconds, windows)
+    for name in ("accepted", "final"):
+        for part, word in ((0.5, "p50"), (0.99, "p99")):
+            late = [percentile(getattr(stretch, name), part) for stretch in stretches]
+            report.figure(f"due to {name}, {rate}/s, {word}", late, "ms")
+    for name, value in used.items():
+        report.figure(f"CPU per fire, {rate}/s, {name}", [value], "us")
+    if rate == max(RATES):
+        name = f"due to accepted, {rate}/s, p99"
+        held = float(report.figures[name]["median"]) <= LATENESS_MS
+        report.note(name, f"goal at most {LATENESS_MS} ms: {'held' if held else 'MISSED'}")
+
+
+def report_flat_out(report: Report, place: Site, fires: int, repeats: int, workers: int) -> None:
+    """Measure flat out and the baseline in turn."""
+    ours, theirs = [], []
+    for _ in range(repeats):
+        ours.append(measure_flat_out(place, fires))
+        theirs.append(measure_baseline(place, max(100, fires // 5), workers))
+    report.figure("accepted, flat out", [one[0] for one in ours], "fires/s")
+    report.figure("final, flat out", [one[1] for one in ours], "fires/s")
+    for name in ("node", "executor"):
+        report.figure(f"CPU per fire, flat out, {name}", [one[2][name] for one in ours], "us")
+    report.figure("baseline, final", [one["rate"] for one in theirs], "fires/s")
+    report.figure("CPU per fire, baseline", [one["cpu_us"] for one in theirs], "us")
+    slow, fast = [1 / one["rate"] for one in theirs], [1 / one[1] for one in ours]
+    report.ratio("baseline / xwheel, time per fire", slow, fast, goal=GOAL)
+
+
 def main() -> None:
-    """Measure every rate, then flat out."""
+    """Measure every rate, then flat out with the baseline in turn."""
     report = Report(__doc__ or "", repeats=3)
-    report.parser.add_argument("--seconds", type=int, default=10, help="length of each measured stretch")
-    report.parser.add_argument(
-        "--fires", type=int, default=20_000, help="runs that fall due at once, flat out"
-    )
-    report.parser.add_argument(
-        "--profile-pause", action="store_true", help="wait for a profiler before flat out"
-    )
+    option = report.parser.add_argument
+    option("--seconds", type=int, default=8, help="length of each measured window")
+    option("--windows", type=int, default=5, help="windows at the highest rate")
+    option("--rates", type=int, nargs="*", default=RATES, help="fires per second")
+    option("--fires", type=int, default=20_000, help="jobs due at once, flat out; the baseline gets a fifth")
+    option("--workers", type=int, default=200, help="threads of the baseline")
+    option("--profile-pause", action="store_true", help="wait for a profiler before flat out")
     args = report.parse()
     signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
     with site() as place:
-        for rate in RATES:
-            results = [measure_rate(place, rate, args.seconds) for _ in range(args.repeats)]
-            for part, word in ((0.5, "p50"), (0.99, "p99")):
-                report.figure(
-                    f"due to accepted, {rate}/s, {word}", [_percentile(one[0], part) for one in results], "ms"
-                )
-                report.figure(
-                    f"due to final, {rate}/s, {word}", [_percentile(one[1], part) for one in results], "ms"
-                )
-            for name in ("node", "executor"):
-                report.figure(f"CPU per fire, {rate}/s, {name}", [one[2][name] for one in results], "us")
+        for rate in args.rates:
+            report_rate(report, place, rate, args.seconds, args.windows if rate == max(RATES) else 1)
         if args.profile_pause:
             input(f"node {place.node.pid}, executor {place.executor.pid}: press Enter for flat out")
-        flat = [measure_flat_out(place, args.fires) for _ in range(args.repeats)]
-        report.figure("accepted, flat out", [one[0] for one in flat], "fires/s")
-        report.figure("final, flat out", [one[1] for one in flat], "fires/s")
-        for name in ("node", "executor"):
-            report.figure(f"CPU per fire, flat out, {name}", [one[2][name] for one in flat], "us")
-        report.note("final, flat out", f"median of {statistics.median(one[1] for one in flat):.0f}")
+        if args.fires:
+            report_flat_out(report, place, args.fires, args.repeats, args.workers)
     report.finish()
 
 

@@ -1,0 +1,150 @@
+"""A node and an executor, processes of their own in a temporary folder, for the benchmarks that need whole ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from benchmarks.handlers import COUNT_FILE
+from xwheel.errors import XwheelError
+from xwheel.quickstart.processes import Child, free_port
+from xwheel.storage import migrate, tokens
+from xwheel.storage.engine import Database
+from xwheel.wire.rest import RestClient
+
+GROUP = "bench"
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Site:
+    """A running node with one executor.
+
+    Attributes:
+        executor_token: What executors and schedulers show each other.
+    """
+
+    folder: Path
+    port: int
+    executor_port: int
+    token: str
+    executor_token: str
+    db: Database
+    node: Child
+    executor: Child
+    client: RestClient = field(init=False)
+    group_id: int = 0
+    address: str = ""
+
+    def __post_init__(self) -> None:
+        self.client = RestClient(f"http://127.0.0.1:{self.port}", self.token)
+
+    def cpu_s(self) -> dict[str, float]:
+        """Return the processor seconds that node and executor have used."""
+        return {child.name: cpu_s(child.pid) for child in (self.node, self.executor)}
+
+    def executed(self) -> int:
+        """Return how many runs the executor's handlers have begun."""
+        return int.from_bytes((self.folder / "count").read_bytes(), "little")
+
+    def start_node(self) -> None:
+        """Start the node and wait until it answers and knows the executor, if there is one."""
+        self.node.start()
+        until(lambda: self.client.call("GET", "/api/v1/groups"))
+        if self.address:
+            self.wait_for_executor()
+
+    def stop_node(self) -> None:
+        """Stop the node; its port is free afterwards."""
+        if self.node.stop(30):
+            raise SystemExit(f"the node did not end well:\n{self.node.tail()}")
+
+    def wait_for_executor(self) -> None:
+        """Wait until the node counts the executor as live."""
+        path = f"/api/v1/groups/{self.group_id}/executors"
+        self.address = until(lambda: self.client.call("GET", path)["items"][0])["address"]
+
+
+@contextmanager
+def site(*, with_executor: bool = True) -> Iterator[Site]:
+    """Start a node, and an executor unless told otherwise; end them afterwards."""
+    with tempfile.TemporaryDirectory(prefix="xwheel-bench-") as name:
+        made = _lay(Path(name))
+        try:
+            made.start_node()
+            body = {"app_name": GROUP, "title": GROUP}
+            made.group_id = made.client.call("POST", "/api/v1/groups", body)["id"]
+            if with_executor:
+                made.executor.start()
+                made.wait_for_executor()
+            yield made
+        finally:
+            statuses = [child.stop(30) for child in (made.executor, made.node)]
+            made.db.close()
+            if any(statuses):
+                print(made.node.tail(), made.executor.tail(), sep="\n")
+                raise SystemExit(f"executor and node ended with {statuses}")
+
+
+def _lay(folder: Path) -> Site:
+    port, executor_port = free_port(), free_port()
+    token, executor_token = secrets.token_hex(16), secrets.token_hex(16)
+    url = f"sqlite:///{folder / 'xwheel.db'}"
+    db = Database(url)
+    migrate.upgrade(db)
+    db.transaction(lambda conn: tokens.replace_token(conn, GROUP, token, 0))
+    (folder / "count").write_bytes(bytes(8))
+    config = {
+        "database": {"url": url},
+        "api": {"port": port, "executor_port": executor_port, "executor_token": executor_token},
+        "executor": {
+            "app_name": GROUP,
+            "admin_addresses": [f"http://127.0.0.1:{executor_port}"],
+            "access_token": executor_token,
+            "port": 0,
+            "data_dir": str(folder / "executor"),
+            "queue_limit": 1_000_000,
+            "waiting_limit": 1_000_000,
+            "beat_s": 5,
+        },
+    }
+    lines = [
+        f"[{section}]\n" + "\n".join(f"{key} = {json.dumps(value)}" for key, value in values.items())
+        for section, values in config.items()
+    ]
+    (folder / "xwheel.toml").write_text("\n".join(lines))
+    environment = {"XWHEEL_CONFIG": str(folder / "xwheel.toml"), COUNT_FILE: str(folder / "count")}
+    node = Child("node", ["server"], folder / "node.log", environment)
+    executor = Child("executor", ["executor", "benchmarks.handlers"], folder / "executor.log", environment)
+    return Site(folder, port, executor_port, token, executor_token, db, node, executor)
+
+
+def until(call: Callable[[], T], limit_s: float = 30) -> T:
+    """Repeat a call until it works; return its result."""
+    deadline = time.monotonic() + limit_s
+    while True:
+        try:
+            return call()
+        except (XwheelError, IndexError):
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+
+
+def cpu_s(pid: int) -> float:
+    """Return the processor seconds a process has used; 0 for one that is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except FileNotFoundError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
