@@ -158,8 +158,9 @@ def test_a_run_that_ends_after_days_is_counted_the_next_day(db: Database, clock:
     }
 
 
+@pytest.mark.parametrize("is_new", [True, False])
 def test_hours_that_nobody_counted_for_a_week_are_counted_at_the_takeover(
-    db: Database, clock: ManualClock
+    db: Database, clock: ManualClock, is_new: bool
 ) -> None:
     lease = GivenLease()
     loop = ReportLoop(db, lease, clock, interval_ms=60_000)
@@ -174,7 +175,13 @@ def test_hours_that_nobody_counted_for_a_week_are_counted_at_the_takeover(
         db,
         [make_run(3, due_ms=since_ms, state=RunState.SKIPPED, skip_count=160, finished_ms=clock.now_ms())],
     )
-    heir = ReportLoop(db, lease, clock, interval_ms=60_000)
+    heir = loop
+    if is_new:
+        heir = ReportLoop(db, lease, clock, interval_ms=60_000)
+    else:
+        lease.is_valid = False
+        clock.advance(loop.step(clock.now_ms()))
+        lease.is_valid = True
     _pass(heir, clock, minutes=120)
     expected = recount(all_runs(db))
     assert len(expected) == 2

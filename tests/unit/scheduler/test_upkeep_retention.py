@@ -202,6 +202,16 @@ def test_many_jobs_with_few_old_runs_share_transactions(
     assert steps <= 5
 
 
+def test_jobs_are_looked_through_page_by_page(
+    db: Database, loop: RetentionLoop, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("xwheel.scheduler.upkeep.JOBS_PER_LOOK", 3)
+    own = [_job(db, retention_days=number % 2 and 5) for number in range(10)]
+    insert(db, [_old(job_id, 6, job_id=job_id) for job_id in own])
+    _sweep(loop, clock)
+    assert _ids(db) == own[::2]
+
+
 def test_a_crash_between_batches_leaves_the_rest_to_the_next_node(
     db: Database, loop: RetentionLoop, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
