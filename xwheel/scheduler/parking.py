@@ -235,3 +235,4 @@ class ParkedRuns:
             if queue is not None:
                 queue.wait_ms = BASE_WAIT_MS
                 self._look(line, queue, now_ms)
+                self._round_at_ms = now_ms  # news is worth a look, however much was looked at just now
