@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import event
 
+from tests.support.node import HandNode
 from tests.support.rows import NOW, make_run
 from tests.support.upkeep import DAY_MS, GivenLease, all_runs, insert, job_hours, recount, stored
 from xwheel.model import FINAL_STATES, OUTCOME_STATES, Origin, Run, RunState
@@ -263,3 +264,38 @@ def test_a_row_of_a_whole_hour_may_shrink_and_one_of_an_old_hour_may_not() -> No
     assert compare([], [more], is_whole=True) == ([1], [])
     assert compare([], [more], is_whole=False) == ([], [])
     assert compare([more], [more], is_whole=True) == ([], [])
+
+
+def test_what_a_node_did_stands_in_its_report(node: HandNode) -> None:
+    """A broadcast over two executors, failures with retries, a lost run with a late outcome, misfires and a stop."""
+    addresses = ("http://127.0.0.1:9001", "http://127.0.0.1:9002")
+    node.job(name="everywhere", schedule_conf="60", route_strategy="SHARDING_BROADCAST")
+    failing = node.job(name="failing", schedule_conf="120", max_retries=1)
+    stopped = node.job(name="stopped", schedule_conf="3600", jitter_ms=1000)
+    for minute in range(7):
+        node.register(*addresses)
+        node.run_for(60_000, step_ms=2000)
+        for run in node.answer():
+            is_bad = run.job_id == failing.id
+            state = RunState.LOST if minute == 3 else RunState.FAILED if is_bad else RunState.SUCCEEDED
+            node.finish([run], state)
+    node.scheduler.manager.stop(stopped.id)
+    node.clock.advance(3 * HOUR_MS)
+    node.scheduler.lease.step(node.clock.now_ms())
+    node.register(*addresses)
+    node.run_for(60_000, step_ms=2000)
+    hours = range(NOW, node.clock.now_ms() + 1, HOUR_MS)
+
+    def refresh() -> Counts:
+        for hour_ms in hours:
+            node.scheduler.reporting.refresh(hour_ms, node.clock.now_ms())
+        with node.db.read() as conn:
+            return reports.get_totals(conn, NOW, hours[-1] + 1)
+
+    totals = refresh()
+    assert stored(node.db, hours) == recount(node.runs())
+    assert min(totals.succeeded, totals.failed, totals.lost, totals.skipped, totals.open_runs) > 0
+    lost = [run for run in node.runs() if run.state is RunState.LOST]
+    node.finish(lost, RunState.SUCCEEDED)
+    assert refresh().lost == 0
+    assert stored(node.db, hours) == recount(node.runs())
