@@ -1,8 +1,9 @@
-"""What a claim costs when many jobs are stored, and how long transactions take while many jobs are overdue.
+"""What a claim costs when many jobs are stored, and how long transactions take while many jobs or runs are old.
 
 Two databases, one with few jobs and one with many, have the same number of due jobs; the claim loop's step is timed on
 both in turn. Then every job of the large one is overdue, as after a day's outage, and the loop drains them: each
-transaction is timed from its begin to the end of its commit. SQLite, synced, one node that holds all partitions.
+transaction is timed from its begin to the end of its commit. Last, the runs that this made are counted for the hourly
+report, and deleted as a month later. SQLite, synced, one node that holds all partitions.
 """
 
 from __future__ import annotations
@@ -19,12 +20,15 @@ from sqlalchemy import Connection
 
 from benchmarks._report import Report, timed
 from tests.support.rows import NOW, job_values
+from tests.support.upkeep import GivenLease
 from xwheel.config import build_config
 from xwheel.plugin.manager import load_plugins
 from xwheel.scheduler.claim import ClaimLoop
 from xwheel.scheduler.lease import SqliteLease
 from xwheel.scheduler.plan import plan
+from xwheel.scheduler.report import ReportLoop
 from xwheel.scheduler.timetable import Timetable
+from xwheel.scheduler.upkeep import RetentionLoop
 from xwheel.storage import jobs, migrate
 from xwheel.storage.engine import Database
 from xwheel.storage.ids import RunIds
@@ -162,24 +166,69 @@ def measure_claims(report: Report, small: Place, large: Place, due: int) -> None
     report.note(name, f"goal at most {GOAL:g}: {'held' if report.ratios[name] <= GOAL else 'MISSED'}")
 
 
+def note_transactions(report: Report, place: Place, what: str) -> None:
+    """Report how long the transactions of a measurement took."""
+    took_ms = sorted(place.db.took_ms)
+    report.figure(f"{what}: transactions", [len(took_ms)], "")
+    report.figure(f"{what}: transaction, median", [took_ms[len(took_ms) // 2]], "ms")
+    report.figure(f"{what}: transaction, p99", [took_ms[int(0.99 * (len(took_ms) - 1))]], "ms")
+    report.figure(f"{what}: transaction, longest", [took_ms[-1]], "ms")
+    over = sum(one > LIMIT_MS for one in took_ms)
+    verdict = f"MISSED by {over}" if over else "held"
+    report.note(f"{what}: transaction, longest", f"goal {LIMIT_MS} ms: {verdict}")
+
+
 def measure_drain(report: Report, place: Place) -> None:
     """Let everything be overdue and time every transaction until nothing is."""
     place.make_all_overdue()
     place.db.took_ms.clear()
     place.planned = 0
     took_s = timed(partial(place.claim, NOW))
-    took_ms = sorted(place.db.took_ms)
-    report.figure("drain: transactions", [len(took_ms)], "")
-    report.figure("drain: transaction, median", [took_ms[len(took_ms) // 2]], "ms")
-    report.figure("drain: transaction, p99", [took_ms[int(0.99 * (len(took_ms) - 1))]], "ms")
-    report.figure("drain: transaction, longest", [took_ms[-1]], "ms")
-    over = sum(one > LIMIT_MS for one in took_ms)
-    report.note(
-        "drain: transaction, longest", f"goal {LIMIT_MS} ms: {'held' if not over else f'MISSED by {over}'}"
-    )
+    note_transactions(report, place, "drain")
     report.figure("drain: all", [took_s], "s")
     report.figure("drain: jobs", [place.count / took_s], "jobs/s")
     report.note("drain: jobs", f"{place.planned:,} fires planned")
+
+
+def measure_report(report: Report, place: Place) -> None:
+    """Count the hours in which the drained runs were due, first into an empty report, then again."""
+    loop = ReportLoop(place.db, place.lease, ManualClock(NOW), interval_ms=MINUTE_MS)
+    hours = range(NOW - DAY_MS, NOW, HOUR_MS)
+    place.db.took_ms.clear()
+    rows = [0]
+
+    def count(hour_ms: int) -> None:
+        rows[0] += loop.refresh(hour_ms, NOW)
+
+    first_s = [timed(partial(count, hour_ms)) for hour_ms in hours]
+    note_transactions(report, place, "report")
+    report.figure("report: an hour, all rows new", first_s, "s")
+    report.note("report: an hour, all rows new", f"{rows[0] // len(hours):,} rows each")
+    report.figure("report: an hour, again", [timed(partial(count, hour_ms)) for hour_ms in hours], "s")
+
+
+def measure_sweep(report: Report, place: Place, batches: int) -> None:
+    """Delete skip rows a month later, among planned runs that must stay; the rests between are not waited for."""
+    clock = ManualClock(NOW + 31 * DAY_MS)
+    loop = RetentionLoop(
+        place.db,
+        GivenLease(),
+        clock,
+        run_days=30,
+        report_days=400,
+        interval_ms=HOUR_MS,
+        batch=build_config({}).upkeep.sweep_batch,
+    )
+    place.db.took_ms.clear()
+
+    def sweep() -> None:
+        while len(place.db.took_ms) < batches and clock.now_ms() < NOW + 32 * DAY_MS:
+            clock.advance(loop.step(clock.now_ms()))
+
+    took_s = timed(sweep)
+    note_transactions(report, place, "sweep")
+    report.figure("sweep: runs deleted", [loop.deleted_runs / took_s], "runs/s")
+    report.note("sweep: runs deleted", f"{loop.deleted_runs:,} runs")
 
 
 def main() -> None:
@@ -187,11 +236,14 @@ def main() -> None:
     report = Report(__doc__ or "", repeats=9)
     report.parser.add_argument("--jobs", type=int, default=1_000_000, help="jobs of the large database")
     report.parser.add_argument("--due", type=int, default=500, help="due jobs in a measured claim")
+    report.parser.add_argument("--batches", type=int, default=400, help="transactions of the measured sweep")
     args = report.parse()
     with tempfile.TemporaryDirectory(prefix="xwheel-bench-") as name:
         small, large = (Place(Path(name), count) for count in (max(1000, args.due), args.jobs))
         measure_claims(report, small, large, args.due)
         measure_drain(report, large)
+        measure_report(report, large)
+        measure_sweep(report, large, args.batches)
         for place in (small, large):
             place.db.close()
     report.finish()
