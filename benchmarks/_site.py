@@ -76,10 +76,19 @@ class Site:
 
 
 @contextmanager
-def site(*, with_executor: bool = True) -> Iterator[Site]:
-    """Start a node, and an executor unless told otherwise; end them afterwards."""
+def site(
+    *, with_executor: bool = True, prepare: Callable[[Database], object] | None = None
+) -> Iterator[Site]:
+    """Start a node, and an executor unless told otherwise; end them afterwards.
+
+    Args:
+        with_executor: Whether there is one.
+        prepare: Fills the node's database before it starts.
+    """
     with tempfile.TemporaryDirectory(prefix="xwheel-bench-") as name:
         made = _lay(Path(name))
+        if prepare is not None:
+            prepare(made.db)
         try:
             made.start_node()
             body = {"app_name": GROUP, "title": GROUP}
