@@ -13,9 +13,11 @@ from xwheel.api.auth import Gate, GuardedApp, Policy, TokenStore
 from xwheel.api.bulk import BulkJobs
 from xwheel.api.calendars import Calendar, Calendars
 from xwheel.api.children import Children
+from xwheel.api.docs import Documents, OpenApiDocument, ReferencePage, ReferenceStyle
 from xwheel.api.groups import Executors, Group, GroupExecutors, Groups
 from xwheel.api.health import Healthz, Readyz
 from xwheel.api.jobs import Job, Jobs
+from xwheel.api.openapi import Route
 from xwheel.api.reports import Overview, Reports
 from xwheel.api.resource import ApiParts
 from xwheel.api.runs import Run, RunLog, Runs
@@ -92,6 +94,10 @@ def management_app(parts: ApiParts) -> GuardedApp:
     app.add_route(f"{PREFIX}/tokens/{{name}}", Token(parts))
     app.add_route(f"{PREFIX}/calendars", Calendars(parts))
     app.add_route(f"{PREFIX}/calendars/{{name}}", Calendar(parts))
+    documents = Documents(lambda: [Route(*route) for route in app.routes])
+    app.add_route(f"{PREFIX}/openapi.json", OpenApiDocument(documents))
+    app.add_route("/docs", ReferencePage(documents))
+    app.add_route("/docs/reference.css", ReferenceStyle(documents))
     app.add_sink(UnknownRoute(), r"/api(/|\Z)")
     return app
 

@@ -174,6 +174,9 @@ def policy_of(target: object) -> Policy:
 class GuardedApp(falcon.App[falcon.Request, falcon.Response]):
     """A Falcon application that refuses routes and sinks without a policy when they are added.
 
+    Attributes:
+        routes: Template, resource and suffix of every route.
+
     Args:
         gate: Checks the policies.
     """
@@ -181,6 +184,7 @@ class GuardedApp(falcon.App[falcon.Request, falcon.Response]):
     def __init__(self, gate: Gate) -> None:
         super().__init__(middleware=[gate])
         self._gate = gate
+        self.routes: list[tuple[str, object, str | None]] = []
 
     def add_route(self, uri_template: str, resource: object, **kwargs: Any) -> None:
         """Add a route whose resource has the attribute ``policy``.
@@ -190,6 +194,7 @@ class GuardedApp(falcon.App[falcon.Request, falcon.Response]):
         """
         policy_of(resource)
         super().add_route(uri_template, resource, **kwargs)
+        self.routes.append((uri_template, resource, kwargs.get("suffix")))
 
     def add_sink(self, sink: Callable[..., None], prefix: Any = r"/") -> None:
         """Add a sink that has the attribute ``policy``; Falcon's middleware skips sinks, so it is checked here.

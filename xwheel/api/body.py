@@ -145,7 +145,7 @@ def _convert(name: str, rule: FieldRule, value: object, strict: bool) -> object:
         raise InputError(name, "must not contain the character NUL")
     words = rule.words if strict else rule.words.removesuffix(OR_NULL)
     try:
-        found = msgspec.convert(value if strict else _spelled(value, rule), rule.type, strict=strict)
+        found = msgspec.convert(_whole(value) if strict else _spelled(value, rule), rule.type, strict=strict)
     except (msgspec.ValidationError, ValueError):
         raise InputError(name, f"must be {words}", rule.limit) from None
     longest = rule.limit.get("max_characters")
@@ -160,6 +160,15 @@ def _has_nul(value: object) -> bool:
     if isinstance(value, dict):
         return any(map(_has_nul, value.values()))
     return isinstance(value, str) and "\x00" in value
+
+
+def _whole(value: object) -> object:
+    """Return a value with numbers such as ``1.0`` as whole ones: JSON does not tell them from ``1``."""
+    if isinstance(value, list):
+        return [_whole(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _whole(item) for name, item in value.items()}
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _spelled(value: object, rule: FieldRule) -> object:

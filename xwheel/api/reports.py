@@ -9,7 +9,7 @@ import falcon
 from xwheel.api.body import take_query
 from xwheel.api.messages import ReportBy, ReportQuery
 from xwheel.api.operation import operation
-from xwheel.api.resource import Resource, reply, view_of
+from xwheel.api.resource import Resource, reply
 from xwheel.api.views import BucketView, CountsView, OverviewView, ReportView
 from xwheel.errors import FieldError
 from xwheel.storage import overview, reports
@@ -49,11 +49,12 @@ class Reports(Resource):
             )
             totals = reports.get_totals(conn, from_ms, to_ms, group_id=query.group_id, job_id=query.job_id)
         items = [
-            BucketView(from_ms=bucket.from_ms, counts=view_of(CountsView, bucket.counts)) for bucket in found
+            BucketView(from_ms=bucket.from_ms, counts=CountsView(**bucket.counts._asdict()))
+            for bucket in found
         ]
         reply(
             resp,
-            ReportView(from_ms=from_ms, to_ms=to_ms, items=items, totals=view_of(CountsView, totals)),
+            ReportView(from_ms=from_ms, to_ms=to_ms, items=items, totals=CountsView(**totals._asdict())),
         )
 
 
@@ -72,6 +73,6 @@ class Overview(Resource):
             **found._asdict(),
             executors=len(self._parts.registry.all(now_ms)),
             paused_since_ms=self._parts.switchboard.paused_since_ms(),
-            last_day=view_of(CountsView, day),
+            last_day=CountsView(**day._asdict()),
         )
         reply(resp, view)

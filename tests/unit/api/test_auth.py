@@ -17,10 +17,15 @@ from xwheel.errors import ConfigError
 from xwheel.storage import tokens
 from xwheel.wire.contract import TOKEN_HEADER
 
-PUBLIC = {("GET", "/healthz"), ("GET", "/readyz")}
-ROUTES = {
+PUBLIC = {
     ("GET", "/healthz"),
     ("GET", "/readyz"),
+    ("GET", "/api/v1/openapi.json"),
+    ("GET", "/docs"),
+    ("GET", "/docs/reference.css"),
+}
+ROUTES = {
+    *PUBLIC,
     ("GET", "/api/v1/groups"),
     ("POST", "/api/v1/groups"),
     ("GET", "/api/v1/groups/1"),
@@ -221,10 +226,10 @@ def test_a_route_without_a_policy_stops_the_start(api: Api) -> None:
         app.add_sink(lambda req, resp: None, "/open")
 
 
-def test_every_route_has_a_policy_and_only_health_is_public(api: Api) -> None:
+def test_every_route_has_a_policy_and_only_health_and_documents_are_public(api: Api) -> None:
     router: Any = api.management.app._router
     found = {path: policy_of(router.find(path)[0]) for _, path in ROUTES}
-    assert {path for path, policy in found.items() if policy is Policy.PUBLIC} == {"/healthz", "/readyz"}
+    assert {path for path, policy in found.items() if policy is Policy.PUBLIC} == {path for _, path in PUBLIC}
 
 
 def test_a_sink_that_is_added_later_is_guarded(api: Api) -> None:

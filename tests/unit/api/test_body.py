@@ -183,6 +183,58 @@ def test_another_cursor_is_refused(cursor: str) -> None:
         read_fields(messages.RunQuery, {"after": cursor})
 
 
+def test_a_whole_number_may_be_written_with_a_point() -> None:
+    body = {"ids": [1.0, 2], "param": None}
+    assert read_fields(messages.BulkRun, body).ids == (1, 2)
+    for wrong in (1.5, 1e300, float("inf"), float("nan"), 0.0):
+        with pytest.raises(InputError):
+            read_fields(messages.BulkRun, {"ids": [wrong]})
+
+
+@pytest.mark.parametrize("value", ["5.0", "1e2", "+5", " 5", "05", "-0", "5,6", "null", "", "1_0", "٣"])
+def test_a_number_in_a_query_is_digits(value: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read_fields(messages.JobQuery, {"group_id": value}, strict=False)
+    assert "null" not in caught.value.reason
+
+
+@pytest.mark.parametrize("value", ["1", "0", "True", "yes", "null", ""])
+def test_yes_and_no_in_a_query_are_true_and_false(value: str) -> None:
+    with pytest.raises(InputError):
+        read_fields(messages.JobQuery, {"enabled": value}, strict=False)
+    assert read_fields(messages.JobQuery, {"enabled": "false"}, strict=False).enabled is False
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value", "is_good"),
+    [
+        (kind, name, value, is_good)
+        for kind in INPUTS
+        if kind.__name__.endswith("Query")
+        for name, rule in rules_of(kind).items()
+        if name != CURSOR
+        for is_good, values in zip((True, False), values_at(rule), strict=True)
+        for value in values
+        if not isinstance(value, list) or all(isinstance(item, str | int) for item in value)
+    ],
+    ids=short,
+)
+def test_the_limits_of_a_query_are_those_of_its_fields(
+    kind: type[messages.Input], name: str, value: object, is_good: bool
+) -> None:
+    spelled = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    spelled = spelled.lower() if isinstance(value, bool) else spelled
+    values = {**SAMPLES.get(kind, {}), name: spelled}
+    if is_good:
+        read_fields(kind, values, strict=False)
+        return
+    if value == [""]:
+        return  # in a query that is an empty list
+    with pytest.raises(InputError) as caught:
+        read_fields(kind, values, strict=False)
+    assert caught.value.limit == rules_of(kind)[name].limit
+
+
 def test_numbers_in_a_query_are_text() -> None:
     query = read_fields(messages.PageQuery, {"after": "7", "limit": "9"}, strict=False)
     assert (query.after, query.limit) == (7, 9)
