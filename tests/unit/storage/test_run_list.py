@@ -1,0 +1,192 @@
+"""Pages of runs and jobs: nothing is left out or told twice, and no page reads a whole table."""
+
+from __future__ import annotations
+
+import random
+import re
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+
+from tests.support.rows import NOW, job_values, make_run
+from xwheel.model import Origin, Run, RunState
+from xwheel.storage import jobs, overview, runs
+from xwheel.storage.engine import Database
+from xwheel.storage.job_list import JobFilter, page_jobs
+from xwheel.storage.run_list import Key, RunFilter, page_runs
+
+STATES = list(RunState)
+
+
+def some_runs(count: int = 400) -> list[Run]:
+    """Runs of every kind; many share their due time, and ids follow no order."""
+    chance = random.Random(5)
+    ids = chance.sample(range(1, 100_000), count)
+    made = []
+    for run_id in ids:
+        state = chance.choice([*STATES, *[RunState.SUCCEEDED] * 8])
+        is_asked = state in {RunState.DISPATCHING, RunState.RUNNING}
+        made.append(
+            make_run(
+                run_id,
+                job_id=chance.randint(1, 4),
+                group_id=chance.randint(1, 2),
+                partition=chance.randint(0, 63),
+                state=state,
+                epoch=chance.randint(0, 2),
+                due_ms=NOW + chance.randint(0, 20) * 1000,
+                origin=chance.choice([Origin.SCHEDULE, Origin.API]),
+                root_id=chance.choice(ids),
+                chain_id=chance.choice(ids[:9]),
+                address=chance.choice([None, "http://a:1", "http://b:1"]),
+                check_ms=NOW if is_asked else None,
+            )
+        )
+    return made
+
+
+def pages(db: Database, wanted: RunFilter, *, limit: int, look: int) -> list[int]:
+    found: list[int] = []
+    before: Key | None = None
+    for _ in range(10_000):
+        with db.read() as conn:
+            page = page_runs(conn, wanted, before=before, limit=limit, look=look)
+        assert len(page.runs) <= limit
+        found += [run.id for run in page.runs]
+        if page.next is None:
+            return found
+        assert before is None or page.next < before
+        before = page.next
+    raise AssertionError("the pages have no end")
+
+
+def expected(made: list[Run], wanted: RunFilter) -> list[int]:
+    def fits(run: Run) -> bool:
+        same = all(
+            getattr(wanted, name) in (None, getattr(run, name))
+            for name in ("job_id", "group_id", "root_id", "chain_id", "origin", "address")
+        )
+        begins = wanted.from_ms is None or run.due_ms >= wanted.from_ms
+        ends = wanted.to_ms is None or run.due_ms < wanted.to_ms
+        return same and begins and ends and (not wanted.states or run.state in wanted.states)
+
+    return [run.id for run in sorted(made, key=lambda run: (-run.due_ms, -run.id)) if fits(run)]
+
+
+FILTERS = {
+    "all": RunFilter(),
+    "job": RunFilter(job_id=2),
+    "group": RunFilter(group_id=1),
+    "times": RunFilter(from_ms=NOW + 3000, to_ms=NOW + 9000),
+    "job and times": RunFilter(job_id=1, from_ms=NOW + 3000, to_ms=NOW + 3001),
+    "planned": RunFilter(states=frozenset({RunState.PLANNED})),
+    "running": RunFilter(states=frozenset({RunState.RUNNING})),
+    "open": RunFilter(states=frozenset({RunState.PLANNED, RunState.DISPATCHING, RunState.RUNNING})),
+    "open of a job": RunFilter(states=frozenset({RunState.PLANNED, RunState.RUNNING}), job_id=3),
+    "one rare": RunFilter(states=frozenset({RunState.LOST})),
+    "rare": RunFilter(states=frozenset({RunState.FAILED, RunState.LOST, RunState.SKIPPED})),
+    "rare of a group": RunFilter(states=frozenset({RunState.FAILED, RunState.KILLED}), group_id=2),
+    "rare of a job": RunFilter(states=frozenset({RunState.FAILED}), job_id=2),
+    "common": RunFilter(states=frozenset({RunState.SUCCEEDED})),
+    "mixed": RunFilter(states=frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.PLANNED})),
+    "origin": RunFilter(origin="api"),
+    "address": RunFilter(address="http://a:1", group_id=1),
+    "nobody": RunFilter(address="http://c:1"),
+}
+
+
+@pytest.mark.parametrize(("limit", "look"), [(1, 7), (7, 3), (7, 10_000), (1000, 10_000)])
+@pytest.mark.parametrize("name", FILTERS)
+def test_all_pages_together_are_what_was_wanted(db: Database, name: str, limit: int, look: int) -> None:
+    made = some_runs(150)
+    db.transaction(lambda conn: runs.insert_runs(conn, made))
+    root, chain = made[0].root_id, made[0].chain_id
+    for wanted in (FILTERS[name], RunFilter(root_id=root), RunFilter(chain_id=chain)):
+        assert pages(db, wanted, limit=limit, look=look) == expected(made, wanted)
+
+
+def test_no_page_reads_a_whole_table(sqlite_db: Database) -> None:
+    db = sqlite_db
+    db.transaction(lambda conn: runs.insert_runs(conn, some_runs()))
+    statements: dict[str, Any] = {}
+
+    def note(_conn: object, _cursor: object, statement: str, parameters: Any, *_: object) -> None:
+        if statement.startswith("SELECT"):
+            statements.setdefault(statement, parameters)
+
+    event.listen(db.engine, "before_cursor_execute", note)
+    wanted = [
+        *FILTERS.values(),
+        RunFilter(root_id=5),
+        RunFilter(root_id=5, states=frozenset({RunState.LOST})),
+    ]
+    with db.read() as conn:
+        for item in wanted:
+            page_runs(conn, item, limit=3, look=20)
+            page_runs(conn, item, before=Key(NOW + 9000, 50_000), limit=3, look=20)
+        page_jobs(conn, JobFilter(name_contains="x", group_id=1))
+        overview.get_overview(conn)
+    assert len(statements) > 30
+    used: set[str] = set()
+    with db.read() as conn:
+        for statement, parameters in statements.items():
+            for row in conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).fetchall():
+                used.update(re.findall(r"USING (?:COVERING )?INDEX (\w+)", row[-1]))
+                # in the order of its index and up to a limit is a look, not a scan
+                if re.match(r"SCAN (run|job)\b(?! USING)", row[-1]):
+                    raise AssertionError(f"{row[-1]}:\n{statement}")
+                if "TEMP B-TREE" in row[-1]:
+                    assert "seen" in statement or "waiting" in statement or "root_id" in statement, statement
+    assert {"ix_run_job", "ix_run_group", "ix_run_rare", "ix_run_due", "ix_run_queue", "ix_run_check"} <= used
+    assert {"ix_run_root", "ix_job_group"} <= used
+
+
+def test_jobs_that_fit_are_found_wherever_they_are(db: Database) -> None:
+    def fill(conn: Any) -> None:
+        for number in range(60):
+            name = "Special" if number % 13 == 5 else f"job {number}"
+            jobs.insert_job(
+                conn,
+                {
+                    **job_values(name=name, group_id=1 + number % 2),
+                    "enabled": number % 3 == 0,
+                    "next_fire_ms": None,
+                    "last_fire_ms": None,
+                    "awaits_root": None,
+                    "revision": 1,
+                    "schedule_error": "",
+                    "created_ms": NOW,
+                    "updated_ms": NOW,
+                },
+            )
+
+    db.transaction(fill)
+    with db.read() as conn:
+        every = jobs.list_jobs(conn, limit=100)
+        for wanted, fits in (
+            (JobFilter(), lambda item: True),
+            (JobFilter(name_contains="sPEC"), lambda item: item.name == "Special"),
+            (JobFilter(name="special"), lambda item: False),
+            (JobFilter(group_id=2, enabled=True), lambda item: item.group_id == 2 and item.enabled),
+        ):
+            for limit, look in ((1, 4), (5, 7), (100, 1000)):
+                found: list[int] = []
+                after: int | None = 0
+                while after is not None:
+                    page = page_jobs(conn, wanted, after_id=after, limit=limit, look=look)
+                    assert len(page.jobs) <= limit
+                    found += [item.id for item in page.jobs]
+                    after = page.next
+                assert found == [item.id for item in every if fits(item)]
+
+
+def test_the_overview_counts(db: Database) -> None:
+    made = some_runs(60)
+    db.transaction(lambda conn: runs.insert_runs(conn, made))
+    with db.read() as conn:
+        found = overview.get_overview(conn)
+    states = [run.state for run in made]
+    assert found.planned_runs == states.count(RunState.PLANNED)
+    assert found.open_runs == states.count(RunState.RUNNING) + states.count(RunState.DISPATCHING)
+    assert (found.groups, found.jobs, found.scheduled_jobs) == (0, 0, 0)
