@@ -93,7 +93,7 @@ class Firing:
         placed: list[tuple[Routed, int]] = []
         waiting: set[int] = set()
         for item, revision in batch.routed:
-            if item.run.id in special:
+            if special and item.run.id in special:
                 continue
             if placing.admit(item, lanes[item.job.id]):
                 placed.append((item, revision))

@@ -18,7 +18,7 @@ from xwheel.model import OPEN_STATES, PARTITIONS, Origin, Run, RunState
 from xwheel.storage.bulk import IN_LIMIT, chunks, update_many
 from xwheel.storage.tables import job, run
 
-RUN_COLUMNS = [column for column in run.c if column.name != "open_partition"]
+RUN_COLUMNS = [run.c[name] for name in Run.__struct_fields__]
 
 
 class QueuedRun(NamedTuple):
@@ -229,11 +229,13 @@ def lock_planned(conn: Connection, ids: Sequence[int]) -> dict[int, tuple[int, i
         .with_for_update()
     )
     locked = conn.execute(query).all()
-    owners = sorted({row.job_id for row in locked})
-    jobs_query = select(job.c.id, job.c.revision).where(job.c.id.in_(owners))
-    revisions = {row.id: row.revision for row in conn.execute(jobs_query)}
+    owners = {job_id for _, job_id, _, _ in locked}
+    read = conn.execute(select(job.c.id, job.c.revision).where(job.c.id.in_(sorted(owners))))
+    revisions = {job_id: revision for job_id, revision in read}  # noqa: C416 - rows are no pairs to the type checker
     return {
-        row.id: (row.partition, row.epoch, revisions[row.job_id]) for row in locked if row.job_id in revisions
+        run_id: (partition, epoch, revisions[job_id])
+        for run_id, job_id, partition, epoch in locked
+        if job_id in revisions
     }
 
 
@@ -347,12 +349,18 @@ def _values(item: Run) -> dict[str, Any]:
 
 
 def run_of(row: Row[Any] | Sequence[Any]) -> Run:
-    """Return a run from a row of :data:`RUN_COLUMNS`."""
-    values = dict(zip(_RUN_NAMES, row, strict=False))
-    values["state"] = RunState(values["state"])
-    values["origin"] = Origin(values["origin"])
-    return Run(**values)
+    """Return a run from a row of :data:`RUN_COLUMNS`, which may have further columns behind them."""
+    *head, origin = row[:_AFTER_ORIGIN]
+    *middle, state = row[_AFTER_ORIGIN:_AFTER_STATE]
+    # by position and from dictionaries: a tenth of the time that keywords and calls of the enums take
+    return Run(*head, _ORIGINS[origin], *middle, _STATES[state], *row[_AFTER_STATE:_WIDTH])
 
 
-_RUN_NAMES = tuple(column.name for column in RUN_COLUMNS)
+# plain strings: as column names they would be slow keys
+_RUN_NAMES = Run.__struct_fields__
+_WIDTH = len(_RUN_NAMES)
+_AFTER_ORIGIN = _RUN_NAMES.index("origin") + 1
+_AFTER_STATE = _RUN_NAMES.index("state") + 1
+_ORIGINS = {origin.value: origin for origin in Origin}
+_STATES = {state.value: state for state in RunState}
 _FIELDS = attrgetter(*_RUN_NAMES)
