@@ -16,6 +16,9 @@ Script = Callable[[str, str, dict[str, Any]], "dict[str, Any] | bytes | int | No
 class Network:
     """Answers calls by a script.
 
+    Attributes:
+        slots: How many calls one poll answers.
+
     Args:
         script: ``script(address, path, body)`` returns an envelope, raw bytes, an HTTP status, or None for silence.
     """
@@ -24,6 +27,7 @@ class Network:
         self.script = script
         self.calls: list[tuple[str, str, dict[str, Any]]] = []
         self.most = 0
+        self.slots = 1_000_000
         self._open: list[HttpCall] = []
 
     def submit(self, call: HttpCall) -> None:
@@ -32,7 +36,7 @@ class Network:
 
     def poll(self, timeout_ms: int) -> list[HttpResult]:
         del timeout_ms
-        calls, self._open = self._open, []
+        calls, self._open = self._open[: self.slots], self._open[self.slots :]
         return [self._answer(call) for call in calls]
 
     def wake(self) -> None:

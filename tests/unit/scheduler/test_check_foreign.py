@@ -131,6 +131,37 @@ def test_an_executor_that_is_gone_loses_its_runs(node: HandNode) -> None:
     assert network.calls == []
 
 
+def test_a_slow_executor_with_many_jobs_is_asked_about_each_once(node: HandNode) -> None:
+    ids = [start(node)[1][0] for _ in range(60)]
+    network = attach(node, lambda *_: BUSY)
+    network.slots = 2
+    node.clock.advance(600_000 + 60 * 300)
+    for _ in range(30):
+        beat(node)
+        now_ms = node.clock.advance(1000)
+        node.scheduler.lease.step(now_ms)
+        node.scheduler.checker.step(now_ms)
+    assert len(network.calls) == 58  # two a second
+    assert len({body["jobId"] for _, _, body in network.calls}) == 58
+    assert sum((load(node, run_id).check_ms or 0) > node.clock.now_ms() + 500_000 for run_id in ids) == 58
+
+
+def test_who_waits_too_long_for_a_turn_is_asked_again_later(node: HandNode) -> None:
+    ids = [start(node)[1][0] for _ in range(60)]
+    network = attach(node, lambda *_: BUSY)
+    network.slots = 1
+    node.clock.advance(600_000 + 60 * 300)
+    for _ in range(240):
+        beat(node)
+        now_ms = node.clock.advance(1000)
+        node.scheduler.lease.step(now_ms)
+        node.scheduler.checker.step(now_ms)
+        late = [run_id for run_id in ids if (load(node, run_id).check_ms or 0) < now_ms - 60_000]
+        assert late == []
+    assert all((load(node, run_id).check_ms or 0) > node.clock.now_ms() for run_id in ids)
+    assert len(network.calls) <= 70
+
+
 # -- deadlines -------------------------------------------------------------------------------------------------
 
 

@@ -31,7 +31,8 @@ logger = logging.getLogger(__name__)
 
 BATCH: Final = 1000
 FULL: Final = 500
-"""Open questions above which no more rows are looked for."""
+FULL_ROWS: Final = 2000
+"""Open questions, and rows asked about, above which no more rows are looked for."""
 
 LOOK_MS: Final = 1000
 POLL_MS: Final = 200
@@ -91,14 +92,15 @@ class Checker:
 
     def step(self, now_ms: int) -> int:
         """Write answers, look for due rows, ask; return how long to wait in milliseconds."""
-        replies = self.questions.poll(POLL_MS)
+        replies = self.questions.poll(POLL_MS, now_ms)
         if replies:
             self._take(replies, now_ms)
         if not self._lease.may_act(self._timeout_ms):
             self.questions.drop()
             return 0 if len(self.questions) else LOOK_MS
         more = self._hurry(now_ms)
-        if len(self.questions) < FULL and (not len(self.questions) or now_ms >= self._look_at_ms):
+        has_room = len(self.questions) < FULL and len(self.questions.open_ids) < FULL_ROWS
+        if has_room and (not len(self.questions) or now_ms >= self._look_at_ms):
             more = self._look(now_ms) or more
             self._look_at_ms = now_ms if more else now_ms + LOOK_MS
         if self._lease.may_act(self._timeout_ms):
@@ -149,8 +151,11 @@ class Checker:
 
     def _look(self, now_ms: int) -> bool:
         """Take up one batch of due rows; tell whether there are more."""
+        asking = self.questions.open_ids
+        limit = BATCH + len(asking)
         with self._db.read() as conn:
-            rows = checks.list_due(conn, self._lease.epochs.keys(), now_ms, now_ms - UNANSWERED_MS, BATCH)
+            found = checks.list_due(conn, self._lease.epochs.keys(), now_ms, now_ms - UNANSWERED_MS, limit)
+        rows = [row for row in found if row.id not in asking]
         if not rows:
             return False
         settled, asked = self._sort(rows, now_ms)
@@ -164,7 +169,7 @@ class Checker:
             ours = [row for row in group if row.id in claimed]
             for part in chunks(ours, KEYS if ask is Ask.STATES else BATCH):
                 self.questions.put(Question(ask, executor, part, claimed_ms, now_ms))
-        return len(rows) >= BATCH
+        return len(found) >= limit
 
     def _sort(
         self, rows: Sequence[OpenRun], now_ms: int

@@ -30,6 +30,9 @@ PER_ADDRESS: Final = 4
 KEYS: Final = 100
 """Runs of one question: as many outcomes with the longest messages still fit an answer."""
 
+LINE_MS: Final = 30_000
+"""How long a question waits for its turn before it counts as not answered."""
+
 HTTP_OK: Final = 200
 KNOWN_WAITS: Final = 10_000
 
@@ -107,6 +110,9 @@ class Questions:
     An executor that does not answer costs one time limit and not one for each question: the others that wait for it
     come back unanswered at once.
 
+    Attributes:
+        open_ids: Runs that are asked about now; asking twice would answer neither question in time.
+
     Args:
         client: Connections of its own.
         app_name: Name of a group; fourth-generation executors insist on it.
@@ -117,6 +123,7 @@ class Questions:
         self.client = client
         self._app_name = app_name
         self._timeout_ms = timeout_ms
+        self.open_ids: set[int] = set()
         self._waiting: deque[Question] = deque()
         self._asked: Counter[str] = Counter()
 
@@ -128,6 +135,7 @@ class Questions:
         if question.ask is Ask.KILL:
             self._waiting.appendleft(question)
         else:
+            self.open_ids.update(row.id for row in question.rows)
             self._waiting.append(question)
 
     def start(self) -> None:
@@ -153,12 +161,12 @@ class Questions:
             )
         self._waiting.extendleft(reversed(held))
 
-    def poll(self, timeout_ms: int) -> list[Reply]:
-        """Wait for answers at most so long, and return what came."""
-        if not self._asked.total():
-            return []
+    def poll(self, timeout_ms: int, now_ms: int) -> list[Reply]:
+        """Wait for answers at most so long, and return what came and what waited too long for its turn."""
         replies: list[Reply] = []
-        for result in self.client.poll(timeout_ms):
+        while self._waiting and now_ms - min(self._waiting[0].asked_ms, now_ms) > LINE_MS:
+            replies.append(Reply(self._waiting.popleft(), "no turn in time", False, {}, False))
+        for result in self.client.poll(timeout_ms) if self._asked.total() else ():
             question = result.key
             assert isinstance(question, Question)  # noqa: S101 - we put it there
             self._asked[question.executor.address] -= 1
@@ -168,10 +176,15 @@ class Questions:
             replies.append(reply)
             if not reply.reached:
                 replies.extend(self._give_up(question.executor.address, reply.error))
+        for reply in replies:
+            if reply.question.ask is not Ask.KILL:
+                self.open_ids.difference_update(row.id for row in reply.question.rows)
         return replies
 
     def drop(self) -> None:
         """Forget what waits for its turn; the rows stay due."""
+        for question in self._waiting:
+            self.open_ids.difference_update(row.id for row in question.rows)
         self._waiting.clear()
 
     def _give_up(self, address: str, error: str) -> Iterator[Reply]:
