@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import Connection, and_, delete, insert, or_, select, tuple_
+from sqlalchemy import Connection, and_, delete, exists, insert, or_, select, tuple_
 
 from xwheel.model import ChildLink, Origin, Run
 from xwheel.storage.bulk import IN_LIMIT, chunks
@@ -38,11 +38,15 @@ class Arrival(NamedTuple):
 
 
 def list_endings(conn: Connection, run_ids: Sequence[int]) -> list[Ending]:
-    """Return what runs belong to; nothing is locked."""
+    """Return which of these runs have a job that has children or waits for their root; nothing is locked.
+
+    Most runs have neither, so most batches get nothing back.
+    """
+    is_parent = exists().where(job_child.c.parent_id == run.c.job_id)
     query = (
         select(run.c.job_id, run.c.root_id, job.c.awaits_root)
         .join(job, job.c.id == run.c.job_id)
-        .where(run.c.id.in_(run_ids))
+        .where(run.c.id.in_(run_ids), or_(job.c.awaits_root == run.c.root_id, is_parent))
     )
     return [Ending(row.job_id, row.root_id, row.awaits_root == row.root_id) for row in conn.execute(query)]
 
