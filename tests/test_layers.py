@@ -21,8 +21,9 @@ LAYERS = {
     2: {"plugin"},
     3: {"storage", "builtin"},
     4: {"scheduler", "executor"},
-    5: {"api", "console"},
-    6: {"__init__", "server", "node", "cli", "cli_cron", "cli_token", "testing", "quickstart", "__main__"},
+    5: {"api", "console", "manifest"},
+    6: {"__init__", "server", "node", "cli", "cli_cron", "cli_token", "testing", "quickstart", "__main__"}
+    | {"cli_group", "cli_job", "cli_run", "cli_apply", "cli_remote", "cli_connection", "cli_output"},
 }
 LAYER_OF = {room: layer for layer, rooms in LAYERS.items() for room in rooms}
 
@@ -39,6 +40,8 @@ HOMES = {
     "croniter": ("cron.py", "_cron_"),
     "waitress": ("listener.py",),
     "typer": ("cli.py", "cli_"),
+    "rich": ("cli_output.py", "quickstart/"),
+    "yaml": ("manifest/",),
 }
 MAX_LINES = 400
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from xwheel import cli_cron, cli_token
+from xwheel import cli_cron, cli_group, cli_job, cli_run, cli_token
 from xwheel.config import Config, load_config
 from xwheel.errors import ConfigError, FieldError, LockError, PluginError, SchemaError, XwheelError
 
@@ -33,6 +33,9 @@ database = typer.Typer(help="The database's schema.", no_args_is_help=True)
 app.add_typer(database, name="db")
 app.add_typer(cli_cron.app, name="cron")
 app.add_typer(cli_token.app, name="token")
+app.add_typer(cli_group.app, name="group")
+app.add_typer(cli_job.app, name="job")
+app.add_typer(cli_run.app, name="run")
 
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", "-c", help="TOML file with settings; default: $XWHEEL_CONFIG.")

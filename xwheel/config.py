@@ -24,7 +24,16 @@ from pydantic_settings import (
 from xwheel.errors import ConfigError
 
 ENV_PREFIX: Final = "XWHEEL_"
-SPECIAL_ENV: Final = frozenset({"XWHEEL_CONFIG", "XWHEEL_NO_EXTENSIONS", "XWHEEL_REQUIRE_EXTENSIONS"})
+SPECIAL_ENV: Final = frozenset(
+    {
+        "XWHEEL_CONFIG",
+        "XWHEEL_NO_EXTENSIONS",
+        "XWHEEL_REQUIRE_EXTENSIONS",
+        "XWHEEL_TOKEN",
+        "XWHEEL_TOKEN_FILE",
+        "XWHEEL_URL",
+    }
+)
 BAD_SECRETS: Final = frozenset(
     {"default_token", "changeme", "secret", "token", "password", "123456", "admin"}
 )

@@ -66,7 +66,12 @@ class RestClient:
             raise WireError(f"{self._base_url} cannot be reached: {type(error).__name__}") from error
         if answer.status_code not in SUCCESS:
             raise _error(answer.status_code, answer.content, f"{method} {path}")
-        return msgspec.json.decode(answer.content) if answer.content else None
+        try:
+            return msgspec.json.decode(answer.content) if answer.content else None
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise WireError(
+                f"{self._base_url} answers {method} {path} with something else than JSON"
+            ) from None
 
 
 def _error(status: int, content: bytes, what: str) -> Exception:

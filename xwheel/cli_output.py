@@ -1,0 +1,125 @@
+"""How commands speak: a table for people, aligned text for pipes, one JSON document for machines."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import typer
+
+from xwheel.clock import wall_ms
+from xwheel.errors import FieldError
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+UNITS_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+SPAN: Final = re.compile(r"([1-9][0-9]{0,8})([smhdw])")
+MAX_MS: Final = 253_402_300_799_999
+NOTHING: Final = "-"
+
+
+def print_json(value: object) -> None:
+    """Print one document; letters of all scripts stay readable."""
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print rows: as a table on a terminal, else aligned with two blanks between, so that scripts can cut them."""
+    cells = [[visible(cell) for cell in row] for row in rows]
+    if sys.stdout.isatty():
+        _print_rich(columns, cells)
+        return
+    from rich.cells import cell_len, set_cell_size
+
+    lines = [list(columns), *cells]
+    widths = [max(cell_len(line[number]) for line in lines) for number in range(len(columns))]
+    for line in lines:
+        typer.echo("  ".join(map(set_cell_size, line, widths)).rstrip())
+
+
+def print_fields(values: Iterable[tuple[str, object]]) -> None:
+    """Print one object, a field a line."""
+    pairs = [(name, visible(value)) for name, value in values]
+    width = max((len(name) for name, _ in pairs), default=0)
+    for name, value in pairs:
+        typer.echo(f"{name:<{width}}  {value}".rstrip())
+
+
+def visible(value: object) -> str:
+    """Return a value as text that cannot move the cursor or colour the terminal, whoever wrote it."""
+    if value is None or value == "":
+        return NOTHING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(visible, value)) or NOTHING
+    text = str(value)
+    return text if text.isprintable() else "".join(map(_escaped, text))
+
+
+def local_time(moment_ms: int | None) -> str:
+    """Return an instant as ISO 8601 in the zone of this machine, or a dash."""
+    if moment_ms is None:
+        return NOTHING
+    moment = (EPOCH + timedelta(milliseconds=moment_ms)).astimezone()
+    return moment.isoformat(timespec="milliseconds" if moment_ms % 1000 else "seconds")
+
+
+def shown(values: dict[str, Any]) -> list[tuple[str, object]]:
+    """Return the fields of an object with its times spelled for people."""
+    return [
+        (name, local_time(value) if is_instant(name) and value is not None else value)
+        for name, value in values.items()
+    ]
+
+
+def is_instant(field: str) -> bool:
+    """Tell whether a field holds an instant rather than a duration."""
+    return field in {
+        "anchor_ms", "start_ms", "end_ms", "next_fire_ms", "last_fire_ms", "created_ms", "updated_ms", "due_ms",
+        "planned_ms", "dispatched_ms", "accepted_ms", "finished_ms", "skip_last_ms", "seen_ms",
+    }  # fmt: skip
+
+
+def instant_ms(text: str, option: str) -> int:
+    """Return the instant that an option names: a span before now such as ``1h``, epoch ms, or ISO 8601.
+
+    Raises:
+        FieldError: It names none.
+    """
+    found = SPAN.fullmatch(text)
+    try:
+        if found:
+            moment_ms = wall_ms() - int(found[1]) * UNITS_MS[found[2]]
+        elif text.isascii() and text.isdecimal() and len(text) < len(str(MAX_MS)) + 1:
+            moment_ms = int(text)
+        else:
+            moment_ms = (datetime.fromisoformat(text).astimezone() - EPOCH) // timedelta(milliseconds=1)
+    except (ValueError, OverflowError, OSError):
+        moment_ms = -1
+    if not 1 <= moment_ms <= MAX_MS:
+        raise FieldError(
+            option, f"takes a span such as 90s, 1h or 2d, ISO 8601, or epoch milliseconds, not {text[:40]!r}"
+        )
+    return moment_ms
+
+
+def _escaped(letter: str) -> str:
+    return letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
+
+
+def _print_rich(columns: Sequence[str], cells: Iterable[Sequence[str]]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in cells:
+        table.add_row(*map(Text, row))  # Text: names are data, not markup
+    Console().print(table)
