@@ -1,0 +1,154 @@
+"""The management API does what its own OpenAPI document says, whatever is sent: all of schemathesis' checks.
+
+Examples, the edges of every limit, random data and chains of calls along the document's links, against the real
+application on a real database. The seed is fixed, so that a failure comes again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import schemathesis
+from schemathesis.config import SchemathesisConfig
+from schemathesis.engine import Status, events, from_schema
+from schemathesis.generation.modes import GenerationMode
+
+from tests.support.rows import NOW, make_executor, make_run
+from tests.unit.api.conftest import LIMIT, TOKEN, Api, api
+from xwheel.listener import Listener
+from xwheel.model import RunState
+from xwheel.wire.messages import LogData
+
+__all__ = ["api"]
+
+ADDRESS = "http://10.0.0.1:9999"
+
+# Where what a value means decides, and no schema can say it: which groups, jobs, plugins, calendars, executors and time
+# zones there are, whether an expression parses or ever fires, which times follow each other. That such a refusal is
+# about meaning, and not about a limit that the document states otherwise, is checked by `refused_for_its_meaning`.
+MEANING = [
+    ("POST", "/api/v1/jobs"),
+    ("PATCH", "/api/v1/jobs/{job_id}"),
+    ("POST", "/api/v1/jobs/{job_id}/start"),
+    ("POST", "/api/v1/jobs/{job_id}/stop"),
+    ("POST", "/api/v1/jobs/{job_id}/copy"),
+    ("POST", "/api/v1/jobs/{job_id}/run"),
+    ("PUT", "/api/v1/jobs/{job_id}/children"),
+    ("PUT", "/api/v1/calendars/{name}"),
+    ("GET", "/api/v1/schedule/preview"),
+    ("GET", "/api/v1/reports"),
+    ("POST", "/api/v1/tokens"),
+]
+ACCEPTED = ["2xx", "401", "404", "409", "422"]
+# Narrower than the default, which lets 5xx pass, but for 413: a list of too many items may be too large a body first.
+SETTINGS = """
+seed = 20260101
+[generation]
+deterministic = true
+max-examples = {examples}
+no-shrink = true
+[checks.negative_data_rejection]
+expected-statuses = ["400", "401", "404", "405", "409", "413", "422"]
+[phases.stateful.generation]
+max-examples = {chains}
+"""
+
+
+@schemathesis.check
+def refused_for_its_meaning(ctx: Any, response: Any, case: Any) -> None:
+    """What the document allows is not refused for a limit; only the sum of a list's characters is not in it."""
+    if (
+        response.status_code != 422
+        or case.meta is None
+        or case.meta.generation.mode is GenerationMode.NEGATIVE
+    ):
+        return
+    problem = response.json()
+    limit = problem.get("limit", {})
+    assert not limit or "max_characters" in limit, problem
+    assert "is not a field here" not in problem["detail"], problem
+
+
+def settings(path: Path, *, examples: int, chains: int) -> SchemathesisConfig:
+    text = SETTINGS.format(examples=examples, chains=chains)
+    for method, route in MEANING:
+        text += (
+            f'[[operations]]\ninclude-path = "{route}"\ninclude-method = "{method}"\n'
+            f"checks.positive_data_acceptance.expected-statuses = {ACCEPTED}\n"
+        )
+    path.write_text(text)
+    return SchemathesisConfig.from_path(path)
+
+
+@pytest.fixture
+def busy(api: Api) -> Api:
+    """An application with some of everything."""
+    group = api.group("shop")
+    api.parts.registry.register("shop", make_executor(ADDRESS), NOW)
+    jobs = [
+        api.job(
+            group_id=group, name=f"job {n}", schedule_type="FIX_RATE", schedule_conf="60s", enabled=n < 3
+        )["id"]
+        for n in range(6)
+    ]
+    api.runs(
+        *(
+            make_run(
+                9_000_000 + n,  # no id that the application takes
+                job_id=jobs[n % 6],
+                group_id=group,
+                due_ms=NOW - n // 2 * 1000,
+                state=state,
+                address=ADDRESS if state in {RunState.RUNNING, RunState.SUCCEEDED, RunState.FAILED} else None,
+                check_ms=NOW + 60_000 if state in {RunState.RUNNING, RunState.DISPATCHING} else None,
+            )
+            for n, state in enumerate(list(RunState) * 4)
+        )
+    )
+    api.calendar("weekends", weekdays="SAT,SUN")
+    api.asked.logs = lambda run, from_line: LogData(
+        from_line=from_line, to_line=from_line, content="a line\n", is_end=True
+    )
+    return api
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_api_keeps_to_its_document(busy: Api, tmp_path: Path) -> None:
+    config = settings(tmp_path / "schemathesis.toml", examples=12, chains=12)
+    listener = Listener(
+        "api", busy.management.app, host="127.0.0.1", port=0, threads=4, max_body_bytes=4 * LIMIT
+    )
+    listener.start()
+    try:
+        url = f"http://127.0.0.1:{listener.port}/api/v1/openapi.json"
+        failures, seen = run(schemathesis.openapi.from_url(url, config=config))
+    finally:
+        listener.stop()
+    assert not failures, f"{len(failures)} failures\n\n" + "\n\n".join(failures[:40])
+    assert all(seen[phase] > 0 for phase in ("COVERAGE", "FUZZING", "STATEFUL_TESTING")), seen
+
+
+def run(schema: Any) -> tuple[list[str], Counter[str]]:
+    """Run all phases; return what failed, and how many calls each phase made."""
+    schema.config.update(headers={"Authorization": f"Bearer {TOKEN}"})
+    failures: list[str] = []
+    seen: Counter[str] = Counter()
+    for event in from_schema(schema).execute():
+        if isinstance(event, events.NonFatalError | events.FatalError):
+            failures.append(
+                f"{event.phase} {getattr(event, 'label', '')}: {getattr(event, 'value', event)!r}"
+            )
+        if isinstance(event, events.ScenarioFinished):
+            seen[event.phase.name] += len(event.recorder.cases)
+            for case_id, checks in event.recorder.checks.items():
+                for check in checks:
+                    if check.status is not Status.FAILURE:
+                        continue
+                    assert check.failure_info is not None
+                    code = event.recorder.cases[case_id].value.as_curl_command()
+                    failures.append(f"{check.name}: {check.failure_info.failure!r}\n{code}")
+    return failures, seen
