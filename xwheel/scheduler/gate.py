@@ -86,7 +86,10 @@ def decide(
     """
     draft = _Draft(limits, counts, opened, parking)
     ordered = sorted(items, key=lambda item: (item.run.due_ms, item.run.id))
-    newest = {item.job.id: item.run for item in ordered if _covers(item.job)}
+    # a retry of an older fire takes nobody's place
+    newest = {
+        item.job.id: item.run for item in ordered if _covers(item.job) and item.run.id == item.run.root_id
+    }
     for item in ordered:
         draft.add(item, newest.get(item.job.id))
     return draft.result

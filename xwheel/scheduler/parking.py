@@ -180,9 +180,11 @@ class ParkedRuns:
         ]
 
     def has_newer(self, run: Run) -> bool:
-        """Tell whether a newer run of the same job and another root is parked, though it has an executor."""
+        """Tell whether a newer fire of the same job is parked, though it has an executor."""
         return any(
-            entry.line.kind != "executor" and (entry.run.due_ms, entry.run.id) > (run.due_ms, run.id)
+            entry.line.kind != "executor"
+            and entry.run.id == entry.root_id
+            and (entry.run.due_ms, entry.run.id) > (run.due_ms, run.id)
             for entry in self._others(run)
         )
 

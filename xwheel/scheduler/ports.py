@@ -286,7 +286,7 @@ class Parking(Protocol):
         ...
 
     def has_newer(self, run: Run) -> bool:
-        """Tell whether a newer run of the same job and another root is parked, though it has an executor."""
+        """Tell whether a newer fire of the same job is parked, though it has an executor."""
         ...
 
     def watch(self, shards: Sequence[Shard]) -> None:

@@ -202,6 +202,21 @@ def test_of_covering_runs_due_together_only_the_newest_goes(node: HandNode) -> N
     assert sorted(states(node)) == ["cancelled", "cancelled", "running"]
 
 
+def test_a_retry_of_an_older_fire_waits_for_a_newer_one_and_kills_nothing(node: HandNode) -> None:
+    job = node.job(enabled=False, max_retries=1, retry_delay_ms=2000, **COVER)
+    run_now(node, job)
+    node.finish(node.answer(), RunState.FAILED)
+    newer = run_now(node, job)[0]
+    (running,) = node.answer()
+    assert running.id == newer.id
+    node.run_for(4000)
+    assert node.sent == []
+    assert not any(run.kill_requested for run in node.runs())
+    node.finish([running])
+    node.tick(1)
+    assert [run.origin for run in node.answer()] == [Origin.RETRY]
+
+
 def test_a_stop_and_an_edit_reach_parked_runs(node: HandNode) -> None:
     job = node.job(schedule_conf="1", **SERIAL)
     node.run_for(3000)
