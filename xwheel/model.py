@@ -242,10 +242,11 @@ class ChildLink:
     param: str | None
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Run(msgspec.Struct, frozen=True, gc=False):
     """One planned execution of a job: one shard, one attempt.
 
-    A struct and not a dataclass, because making these is the largest single cost of a busy node.
+    A struct and not a dataclass, and not by keyword only, because making these from rows is the largest single cost of
+    a busy node; everything but a row is passed by keyword. The columns of its table stand in the order of the fields.
 
     Attributes:
         origin_key: With job, origin and shard index unique: planned ms, failed run id, parent root id or own id.

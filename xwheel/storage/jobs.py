@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import fields
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -24,7 +25,10 @@ ENUM_COLUMNS: Final = {
     "delivery": DeliveryPolicy,
     "join_mode": JoinMode,
 }
-JOB_COLUMNS = [column for column in job.c if column.name != "deleted_ms"]
+# the names of the fields and not of the columns: only those are found at once among a constructor's keywords
+_JOB_NAMES: Final = tuple(field.name for field in fields(Job))
+JOB_COLUMNS = [job.c[name] for name in _JOB_NAMES]
+_MEMBERS: Final = {name: {member.value: member for member in kind} for name, kind in ENUM_COLUMNS.items()}
 
 
 class JobCursor(NamedTuple):
@@ -200,9 +204,10 @@ def find_calendar_user(conn: Connection, name: str) -> int | None:
 
 
 def _job(row: Row[Any]) -> Job:
-    values = dict(row._mapping)
-    for name, kind in ENUM_COLUMNS.items():
-        values[name] = kind(values[name])
+    # the same as asking the row and the enums by name, in a fraction of the time
+    values = dict(zip(_JOB_NAMES, row, strict=True))
+    for name, members in _MEMBERS.items():
+        values[name] = members[values[name]]
     for name in LIST_COLUMNS:
         text = values[name]
         values[name] = tuple(json.loads(text)) if text != "[]" else ()

@@ -350,17 +350,18 @@ def _values(item: Run) -> dict[str, Any]:
 
 def run_of(row: Row[Any] | Sequence[Any]) -> Run:
     """Return a run from a row of :data:`RUN_COLUMNS`, which may have further columns behind them."""
-    *head, origin = row[:_AFTER_ORIGIN]
-    *middle, state = row[_AFTER_ORIGIN:_AFTER_STATE]
+    values = list(row[:_WIDTH])
+    values[_ORIGIN] = _ORIGINS[values[_ORIGIN]]
+    values[_STATE] = _STATES[values[_STATE]]
     # by position and from dictionaries: a tenth of the time that keywords and calls of the enums take
-    return Run(*head, _ORIGINS[origin], *middle, _STATES[state], *row[_AFTER_STATE:_WIDTH])
+    return Run(*values)
 
 
 # plain strings: as column names they would be slow keys
 _RUN_NAMES = Run.__struct_fields__
 _WIDTH = len(_RUN_NAMES)
-_AFTER_ORIGIN = _RUN_NAMES.index("origin") + 1
-_AFTER_STATE = _RUN_NAMES.index("state") + 1
+_ORIGIN = _RUN_NAMES.index("origin")
+_STATE = _RUN_NAMES.index("state")
 _ORIGINS = {origin.value: origin for origin in Origin}
 _STATES = {state.value: state for state in RunState}
 _FIELDS = attrgetter(*_RUN_NAMES)
