@@ -12,7 +12,9 @@ from xwheel.api.errors import problem_of
 from xwheel.api.messages import Bulk, BulkRun
 from xwheel.api.operation import operation
 from xwheel.api.resource import Resource, reply
+from xwheel.api.schedule import blaming_the_schedule
 from xwheel.api.views import BulkItem, BulkView
+from xwheel.errors import XwheelError
 from xwheel.scheduler.bulk_manage import BulkAction, BulkResult
 
 DONE = {
@@ -56,6 +58,15 @@ class BulkJobs(Resource):
 
 
 def _item(result: BulkResult, done: HTTPStatus) -> BulkItem:
-    problem = None if result.error is None else problem_of(result.error)
+    problem = None if result.error is None else problem_of(_as_alone(result.error))
     status = done.value if problem is None else problem.status
     return BulkItem(id=result.job_id, status=status, run_id=result.run_id, problem=problem)
+
+
+def _as_alone(error: XwheelError) -> XwheelError:
+    """Return the error as a call for this job alone would have told it."""
+    try:
+        with blaming_the_schedule():
+            raise error
+    except XwheelError as told:
+        return told

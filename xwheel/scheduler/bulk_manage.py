@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
 from xwheel.clock import Clock
-from xwheel.errors import NotFoundError, ScheduleError, XwheelError
+from xwheel.errors import FieldError, NotFoundError, PluginError, ScheduleError, XwheelError
 from xwheel.model import Job, Origin, Run
 from xwheel.storage import jobs, runs
 from xwheel.storage.engine import Connection, Database
@@ -46,7 +46,7 @@ class LockedJobs(Protocol):
     """What can be done to a job whose row is locked."""
 
     def start_locked(self, conn: Connection, job: Job, now_ms: int) -> Job:
-        """Let it fire, or raise ScheduleError before anything is written."""
+        """Let it fire; what cannot is refused before anything is written."""
         ...
 
     def stop_locked(self, conn: Connection, job: Job, now_ms: int) -> Job:
@@ -127,8 +127,10 @@ class BulkManager:
                     self._manager.stop_locked(conn, job, now_ms)
                 case _:
                     self._manager.delete_locked(conn, job, now_ms)
-        except ScheduleError as error:
+        except (FieldError, PluginError) as error:
             return BulkResult(job.id, error)
+        except (ValueError, OverflowError) as error:
+            return BulkResult(job.id, ScheduleError("schedule_conf", f"leads beyond the year 9999: {error}"))
         return BulkResult(job.id)
 
     def _run(self, ids: Sequence[int], param: str | None) -> list[BulkResult]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from xwheel.clock import Clock
-from xwheel.errors import ConflictError, FieldError
+from xwheel.errors import FieldError, RevisionError
 from xwheel.model import ChildLink
 from xwheel.storage import children, jobs, settings
 from xwheel.storage.engine import Connection, Database
@@ -75,7 +75,7 @@ class ChildManager:
 
         Raises:
             NotFoundError: The job does not exist.
-            ConflictError: It is at another revision.
+            RevisionError: It is at another revision.
             FieldError: A child does not exist, stands twice or would close a cycle; the chain would be too long; or
                 a template names what is not there.
         """
@@ -89,9 +89,7 @@ class ChildManager:
             known = jobs.lock_jobs(conn, {parent_id, *(link.child_id for link in links)})
             parent = known.get(parent_id) or jobs.get_job(conn, parent_id)
             if revision is not None and parent.revision != revision:
-                raise ConflictError(
-                    f"job {parent_id} is at revision {parent.revision}, not {revision}: read it again"
-                )
+                raise RevisionError("job", parent_id, parent.revision, revision)
             for link in links:
                 if link.child_id not in known:
                     raise FieldError("child_id", f"job {link.child_id} does not exist")

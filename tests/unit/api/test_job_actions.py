@@ -8,6 +8,9 @@ import pytest
 
 from tests.unit.api.conftest import Api
 from xwheel.api.messages import JobCreate
+from xwheel.errors import ScheduleError, UnknownNameError
+from xwheel.model import Job
+from xwheel.scheduler.manage import JobManager
 
 VERBS = ["start", "stop", "run", "delete"]
 
@@ -133,6 +136,34 @@ def test_many_jobs_are_changed_each_for_itself(api: Api) -> None:
     assert [item["id"] for item in api.call("GET", "jobs").json["items"]] == [never]
 
 
+def test_a_job_that_cannot_be_started_stops_no_other(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    group = api.group()
+    ids = [
+        api.job(group_id=group, name=f"j{n}", schedule_type="FIX_RATE", schedule_conf="5s")["id"]
+        for n in range(5)
+    ]
+    errors: dict[int, Exception] = {
+        ids[1]: UnknownNameError("schedule type", "GONE", ()),
+        ids[2]: OverflowError("date value out of range"),
+        ids[3]: ScheduleError("hour", "is 25"),
+    }
+    start = JobManager.start_locked
+
+    def fail(self: JobManager, conn: Any, job: Job, now_ms: int) -> Job:
+        if job.id in errors:
+            raise errors[job.id]
+        return start(self, conn, job, now_ms)
+
+    monkeypatch.setattr(JobManager, "start_locked", fail)
+    items = api.call("POST", "jobs/bulk/start", {"ids": ids}).json["items"]
+    assert [item["status"] for item in items] == [200, 422, 422, 422, 200]
+    for item in items:
+        if item["problem"]:
+            alone = api.call("POST", f"jobs/{item['id']}/start")
+            assert (alone.status_code, alone.json) == (item["status"], item["problem"])
+    assert [load(api, {"id": job_id})["enabled"] for job_id in ids] == [True, False, False, False, True]
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_as_many_as_are_allowed_and_no_more(api: Api, verb: str) -> None:
     job = api.job()["id"]
@@ -154,7 +185,8 @@ def test_children_are_replaced(api: Api) -> None:
     put = api.call("PUT", path, {"children": links, "revision": 1})
     assert put.json == {"children": links, "parents": [], "revision": 2}
     assert api.call("GET", f"jobs/{third['id']}/children").json["parents"] == [first["id"]]
-    assert api.call("PUT", path, {"children": []}, headers={"If-Match": '"1"'}).status_code == 409
+    old = api.call("PUT", path, {"children": []}, headers={"If-Match": '"1"'})
+    assert (old.status_code, old.json["revision"]) == (409, 2)
     circle = api.call("PUT", f"jobs/{third['id']}/children", {"children": [{"child_id": first["id"]}]})
     assert (circle.status_code, circle.json["field"]) == (422, "child_id")
     for wrong in (
