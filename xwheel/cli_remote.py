@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from xwheel.cli_connection import PREFIX, pages, segment
-from xwheel.errors import FieldError
+from xwheel.errors import FieldError, NotFoundError
 from xwheel.manifest.diff import Action, Step
 from xwheel.manifest.reading import ManifestError
 from xwheel.manifest.state import JOB_FIELDS, GroupState, JobState, Ref, State
+from xwheel.manifest.templates import named_in, to_ids, to_names
 from xwheel.wire.rest import RestClient
 
 PREVIEW: Final = (
@@ -58,7 +59,9 @@ class RemoteJobs:
                 ref=ref,
                 values={name: item[name] for name in JOB_FIELDS},
                 enabled=item["enabled"],
-                children={self._ref(child["child_id"]): child["param"] for child in family["children"]},
+                children={
+                    self._ref(child["child_id"]): self._named(child["param"]) for child in family["children"]
+                },
                 id=item["id"],
                 revision=item["revision"],  # the earlier read: a change between the two makes a conflict
             )
@@ -100,7 +103,12 @@ class RemoteJobs:
     ) -> dict[Ref, int]:
         """Look up the children of other groups; those of a name that several have go into ``ids``."""
         found: dict[Ref, int] = {}
-        wanted = {child for job in desired.jobs.values() for child in job.children}
+        wanted = {
+            ref
+            for job in desired.jobs.values()
+            for child, param in job.children.items()
+            for ref in (child, *named_in(param))
+        }
         for ref in sorted(wanted):
             group = groups.get(ref.app_name)
             if ref.app_name in desired.groups or group is None or not ref.name.strip():
@@ -111,6 +119,15 @@ class RemoteJobs:
                 found[ref] = matches[0]
                 ids[ref] = matches
         return found
+
+    def _named(self, param: str | None) -> str | None:
+        return None if param is None else to_names(param, self._find_ref)
+
+    def _find_ref(self, job_id: int) -> Ref | None:
+        try:
+            return self._ref(job_id)
+        except NotFoundError:
+            return None
 
     def _ref(self, job_id: int) -> Ref:
         """Return the name of a job that may be of any group."""
@@ -192,6 +209,7 @@ class Applier:
         self._groups = {name: group.id for name, group in actual.groups.items()}
         self._ids = {**{ref: job.id for ref, job in actual.jobs.items()}, **actual.others}
         self._revisions = {ref: job.revision for ref, job in actual.jobs.items()}
+        self._is_linked = False
         self.done = 0
 
     def apply(self, steps: Sequence[Step]) -> None:
@@ -204,6 +222,8 @@ class Applier:
         self._let_go(steps)
         for step in steps:
             with _blaming(step):
+                if step.action is Action.CHILDREN and not self._is_linked:
+                    self._link(steps)
                 self._do(step)
             self.done += 1
 
@@ -247,23 +267,37 @@ class Applier:
 
     def _let_go(self, steps: Sequence[Step]) -> None:
         """Drop links before others come, so that turning a chain round closes no circle in between."""
-        changed = [
-            (step.want, step.have)
-            for step in steps
-            if step.action is Action.CHILDREN
-            and isinstance(step.want, JobState)
-            and isinstance(step.have, JobState)
-        ]
-        for want, have in changed:
-            kept = {ref: param for ref, param in have.children.items() if ref in want.children}
+        for step in steps:
+            want, have = step.want, step.have
+            if step.action is not Action.CHILDREN or not isinstance(have, JobState):
+                continue
+            wanted = want.children if isinstance(want, JobState) else {}
+            kept = {ref: param for ref, param in have.children.items() if ref in wanted}
             if len(kept) < len(have.children):
-                self._revisions[have.ref] = self._set_children(have.ref, kept)["revision"]
+                self._revisions[have.ref] = self._set_children(have.ref, _without_results(kept))["revision"]
+
+    def _link(self, steps: Sequence[Step]) -> None:
+        """Set links whose templates name other parents without them first: the others must be parents already."""
+        for step in steps:
+            want = step.want
+            if step.action is Action.CHILDREN and isinstance(want, JobState):
+                bare = _without_results(want.children)
+                if bare != want.children:
+                    self._revisions[want.ref] = self._set_children(want.ref, bare)["revision"]
+        self._is_linked = True
 
     def _set_children(self, ref: Ref, children: Mapping[Ref, str | None]) -> Any:
-        links = [{"child_id": self._ids[child], "param": param} for child, param in children.items()]
+        links = [
+            {"child_id": self._ids[child], "param": None if param is None else to_ids(param, self._ids)}
+            for child, param in children.items()
+        ]
         return self._call(ref, "PUT", "/children", {"children": links})
 
     def _call(self, ref: Ref, method: str, action: str, body: Mapping[str, Any]) -> Any:
         """Change a job only at the revision that the plan knows."""
         path = f"{PREFIX}/jobs/{self._ids[ref]}{action}"
         return self._client.call(method, path, {**body, "revision": self._revisions[ref]})
+
+
+def _without_results(children: Mapping[Ref, str | None]) -> dict[Ref, str | None]:
+    return {ref: None if named_in(param) else param for ref, param in children.items()}

@@ -58,11 +58,15 @@ groups:
         children:
           - "0x10"
           - job: reports/daily
-            param: "from #{parent.param}"
-      - {name: "0x10", handler: h, param: 1e3}
+            param: "${result:json} of ${result.orders/0x10}, $${result.1}"
+      - name: "0x10"
+        handler: h
+        param: 1e3
+        children: [{job: reports/daily, param: "${result.reports/a %7Bb%7D%3A%24/%25}"}]
   - app_name: reports
     jobs:
-      - {name: daily, handler: "on", children: [orders/a/b]}
+      - {name: daily, handler: "on", children: []}
+      - {name: "a {b}:$/%", handler: h, children: [{job: reports/daily, param: "${result.orders/yes:json}"}]}
   - app_name: empty
 """
 
@@ -119,7 +123,7 @@ def xwheel(
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "jobs.yaml"
-    path.write_text(FILE.replace("orders/a/b", "orders/0x10"), encoding="utf-8")
+    path.write_text(FILE, encoding="utf-8")
     return path
 
 
@@ -142,8 +146,8 @@ def test_twice_changes_nothing_the_second_time(xwheel: Shell, file: Path) -> Non
     status, out, err = xwheel("job", "apply", "-f", str(file))
     assert (status, err) == (0, "")
     before = (all_jobs(client), planned(client))
-    assert len(before[0]) == 3
-    assert [job["enabled"] for job in before[0]] == [True, False, False]
+    assert len(before[0]) == 4
+    assert [job["enabled"] for job in before[0]] == [True, False, False, False]
     for words in ((), ("--check",), ("--dry-run",), ("--prune",)):
         assert xwheel("job", "apply", "-f", str(file), *words) == (0, "nothing differs\n", "")
     assert (all_jobs(client), planned(client)) == before
@@ -186,7 +190,7 @@ def test_drift_is_told_field_by_field_and_taken_back(xwheel: Shell, file: Path) 
     assert found["delete"]["name"] == "orders/stray"
     assert xwheel("job", "apply", "-f", str(file), "--prune")[0] == 0
     assert xwheel("job", "apply", "-f", str(file), "--check", "--prune")[0] == 0
-    assert len(all_jobs(client)) == 3
+    assert len(all_jobs(client)) == 4
 
 
 def test_a_chain_is_turned_round(xwheel: Shell, tmp_path: Path) -> None:

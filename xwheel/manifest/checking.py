@@ -14,6 +14,7 @@ from xwheel.api.messages import CalendarPath, ChildInput, GroupCreate, JobCreate
 from xwheel.errors import FieldError
 from xwheel.manifest.reading import ManifestError, Node
 from xwheel.manifest.state import JOB_FIELDS, GroupState, JobState, Ref, State
+from xwheel.manifest.templates import refuse_ids
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -142,6 +143,7 @@ def _children(file: str, node: Node | None, owner: Ref) -> dict[Ref, str | None]
             given = {"param": table["param"].plain()} if "param" in table else {}
             try:
                 param = read_fields(ChildInput, {"child_id": SOME_ID, **given}).param
+                refuse_ids(param)
             except FieldError as error:
                 raise ManifestError(
                     f"{file}:{item.line}: job {owner}: children: {error.field}", _advised(error, table)

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from xwheel.manifest.reading import ManifestError
 from xwheel.manifest.state import JOB_DEFAULTS, JOB_FIELDS, GroupState, JobState, Ref, State
+from xwheel.manifest.templates import named_in
 
 CALENDAR_FIELDS: Final = ("calendar_exclude", "calendar_require")
 SHOWN_DUPLICATES: Final = 5
@@ -153,8 +154,9 @@ def _check_references(desired: State, actual: State, prune: bool) -> None:
                         f"{job.place}: {field}", f"no calendar is called {name}{_nearest(name, calendars)}"
                     )
         _refuse_duplicates(job.place, job.ref, actual)
-        for child in job.children:
-            _check_child(job, child, desired, actual, prune)
+        for child, param in job.children.items():
+            for ref in (child, *named_in(param)):
+                _check_child(job, ref, desired, actual, prune)
 
 
 def _check_child(job: JobState, child: Ref, desired: State, actual: State, prune: bool) -> None:
