@@ -89,12 +89,21 @@ def test_the_claim_asks_for_what_the_last_ones_allow_and_counts_no_wait_for_its_
         node.clock.advance(spent["before"])
         return transaction(call)
 
+    real, allowed = node.scheduler.claiming._planner, []
+
+    def plan(*args: Any, **options: Any) -> Any:
+        allowed.append((options["max_runs"], options["max_looks"]))
+        return real(*args, **options)
+
+    monkeypatch.setattr(node.scheduler.claiming, "_planner", plan)
     monkeypatch.setattr(jobs, "find_due_jobs", note)
     monkeypatch.setattr(jobs, "lock_due_jobs", work)
     monkeypatch.setattr(node.db, "transaction", wait)
-    for inside, before in ((140, 0), (0, 900), (0, 0)):
+    for inside, before in ((2 * TARGET_MS, 0), (0, 900), (0, 0)):
         spent.update(inside=inside, before=before)
         node.job(schedule_conf="60", anchor_ms=node.clock.now_ms() + 1000)
         node.scheduler.claiming.step(node.clock.now_ms())
         node.scheduler.lease.step(node.clock.now_ms())
-    assert asked == [250, 125, 125]
+    # so few are one for each partition, so each of them may have more, and a quick one lets the next be larger
+    assert asked == [100, 50, 75]
+    assert allowed == [(500, 2000), (250, 1000), (375, 1500)]
