@@ -9,7 +9,7 @@ from sqlalchemy import event
 from tests.support.node import HandNode
 from xwheel.model import BlockScope, Job, Origin, Run, RunState
 from xwheel.scheduler.ports import Fate
-from xwheel.storage import groups
+from xwheel.storage import gate, groups
 
 SERIAL = {"block_scope": BlockScope.CLUSTER, "block_strategy": "SERIAL_EXECUTION"}
 DISCARD = {"block_scope": BlockScope.CLUSTER, "block_strategy": "DISCARD_LATER"}
@@ -294,10 +294,18 @@ def test_groups_and_jobs_without_limits_cost_no_statement(node: HandNode) -> Non
 
 
 def test_what_is_open_is_read_from_the_open_runs_only(sqlite_node: HandNode) -> None:
-    node = sqlite_node
-    with node.db.read() as conn:
-        for column in ("group_id", "job_id"):
-            rows = conn.exec_driver_sql(
-                f"EXPLAIN QUERY PLAN SELECT id FROM run WHERE check_ms > 0 AND {column} + 0 IN (1, 2)"
-            ).fetchall()
-            assert "ix_run_check" in str(rows)
+    seen: list[tuple[str, Any]] = []
+
+    def note(_conn: object, _cursor: object, statement: str, parameters: Any, *_: object) -> None:
+        if statement.startswith("SELECT"):
+            seen.append((statement, parameters))
+
+    with sqlite_node.db.read() as conn:
+        event.listen(sqlite_node.db.engine, "before_cursor_execute", note)
+        gate.count_open(conn, [1, 2])
+        gate.list_open(conn, [1, 2])
+        event.remove(sqlite_node.db.engine, "before_cursor_execute", note)
+        assert len(seen) == 2
+        for statement, parameters in seen:
+            plan = conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).fetchall()
+            assert "ix_run_check (check_ms>?)" in str(plan)
