@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from xwheel import cli, cli_apply
+from xwheel import cli, cli_apply, cli_remote
 from xwheel.config import build_config
 from xwheel.node import Node
 from xwheel.wire.rest import RestClient
@@ -227,3 +227,29 @@ def test_what_the_node_refuses_is_found_before_the_first_change(
     assert place in err
     assert err.count("\n") == 1
     assert client.call("GET", "/api/v1/groups")["items"] == []
+
+
+def test_who_is_slower_compares_once_more_and_then_gives_up(
+    xwheel: Shell, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = xwheel.node()
+    xwheel("job", "apply", "-f", str(file))
+    job = all_jobs(client)[1]
+    client.call("PATCH", f"/api/v1/jobs/{job['id']}", {"timeout_s": 9})
+    rivals = ["once"]
+    check = cli_remote.check_schedules
+
+    def interfere(*args: Any) -> None:
+        check(*args)
+        if rivals:
+            client.call("PATCH", f"/api/v1/jobs/{job['id']}", {"description": rivals.pop()})
+
+    monkeypatch.setattr(cli_remote, "check_schedules", interfere)
+    status, _, err = xwheel("job", "apply", "-f", str(file))
+    assert (status, "compared again" in err) == (0, True)
+    assert [all_jobs(client)[1][name] for name in ("timeout_s", "description")] == [0, ""]
+    client.call("PATCH", f"/api/v1/jobs/{job['id']}", {"timeout_s": 9})
+    rivals += ["b", "a"]
+    status, _, err = xwheel("job", "apply", "-f", str(file))
+    assert status == cli.EXIT_FAILED
+    assert "at revision" in err
