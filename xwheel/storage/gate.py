@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, func, literal_column, select, update
 
 from xwheel.model import RunState
 from xwheel.storage.bulk import IN_LIMIT, chunks
@@ -43,11 +43,12 @@ def count_open(conn: Connection, group_ids: Collection[int]) -> dict[int, int]:
     """Return how many runs of groups are dispatching or running; every open row has a time of its next check."""
     if not group_ids:
         return {}
-    # the sum keeps planners away from the index of a group's whole history
+    # the sum keeps planners away from the index of a group's whole history, for the grouping too
+    group_id = run.c.group_id + literal_column("0")
     query = (
-        select(run.c.group_id, func.count())
-        .where(run.c.check_ms > 0, (run.c.group_id + 0).in_(sorted(group_ids)))
-        .group_by(run.c.group_id)
+        select(group_id, func.count())
+        .where(run.c.check_ms > 0, group_id.in_(sorted(group_ids)))
+        .group_by(group_id)
     )
     return {row[0]: row[1] for row in conn.execute(query)}
 
