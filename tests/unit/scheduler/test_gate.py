@@ -122,6 +122,21 @@ def test_a_broadcast_waits_for_room_for_all_its_shards_and_nobody_overtakes_it(n
     assert [run.id for run in node.answer()] == [late[0].id]
 
 
+def test_a_covering_run_does_not_overtake_older_runs_of_its_group(node: HandNode) -> None:
+    limit(node, 1)
+    job, cover = node.job(enabled=False), node.job(enabled=False, **COVER)
+    _, second = run_now(node, job, 2)
+    node.answer()
+    node.run_for(3000)
+    limit(node, 2)  # room that nobody has looked for yet
+    late = node.scheduler.manager.run_now(cover.id)
+    node.adopt()
+    node.tick(1)
+    assert late.id not in {run.id for run in node.answer()}
+    node.run_for(1100)
+    assert {run.id for run in node.runs() if run.state in ("running", "dispatching")} >= {second.id}
+
+
 def test_a_broadcast_wider_than_the_limit_is_refused_with_the_way_out(node: HandNode) -> None:
     node.register("http://127.0.0.1:9002", instance="i2")
     limit(node, 1)
