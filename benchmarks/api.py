@@ -215,8 +215,8 @@ def lists(jobs: int, runs_of: Callable[[int], int]) -> dict[str, Asking]:
         "jobs of a group": of_jobs(group_id=2),
         "jobs by part of name": of_jobs(name_contains=str(jobs)[:3]),
         "one run": lambda rng, node: (f"/api/v1/runs/{rng.randrange(1, runs_of(node))}", {}),
-        # "overview": lambda _rng, _node: ("/api/v1/overview", {}),
-        # "report of a day": lambda _rng, _node: ("/api/v1/reports", {}),
+        "overview": lambda _rng, _node: ("/api/v1/overview", {}),
+        "report of a day": lambda _rng, _node: ("/api/v1/reports", {}),
     }
     for fields in (
         "", "deep", "job", "job deep", "job failed", "job succeeded", "job running", "job day", "group", "group deep",
