@@ -73,11 +73,13 @@ class AdoptLoop:
             self._reconcile_at_ms = now_ms + self._reconcile_ms
             self.reconcile(now_ms)
         with self._db.read() as conn:
-            ids = runs.find_unadopted(conn, self._lease.epochs.keys(), now_ms + self._pre_read_ms, BATCH)
-            stale = runs.list_stale(conn, ids, now_ms - OVERDUE_MS) if ids else []
+            found = runs.find_unadopted(conn, self._lease.epochs.keys(), now_ms + self._pre_read_ms, BATCH)
+            late = [run_id for run_id, due_ms in found if due_ms < now_ms - OVERDUE_MS]
+            stale = runs.list_planned(conn, late) if late else []
             owners = jobs.get_jobs(conn, {run.job_id for run in stale})
-        if not ids:
+        if not found:
             return self._interval_ms
+        ids = [run_id for run_id, _ in found]
         skipped = self._recheck(stale, owners, now_ms)
         if skipped:
             self._finish(
@@ -119,6 +121,4 @@ class AdoptLoop:
         epochs = self._lease.lock(conn)
         found = [run for run in runs.lock_unadopted(conn, ids) if run.partition in epochs]
         runs.update_epochs(conn, [(run.id, epochs[run.partition]) for run in found])
-        return [
-            QueuedRun(run.id, run.job_id, run.partition, epochs[run.partition], run.due_ms) for run in found
-        ]
+        return [run._replace(epoch=epochs[run.partition]) for run in found]

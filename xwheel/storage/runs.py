@@ -134,14 +134,16 @@ def list_runs(
     return [run_of(row) for row in conn.execute(query)]
 
 
-def find_unadopted(conn: Connection, partitions: Collection[int], horizon_ms: int, limit: int) -> list[int]:
-    """Return ids of planned rows that nobody holds, due until ``horizon_ms``."""
+def find_unadopted(
+    conn: Connection, partitions: Collection[int], horizon_ms: int, limit: int
+) -> list[tuple[int, int]]:
+    """Return planned rows that nobody holds, due until ``horizon_ms``, as ``(id, due_ms)``."""
     query = (
-        select(run.c.id)
+        select(run.c.id, run.c.due_ms)
         .where(run.c.open_partition.in_(sorted(partitions)), run.c.epoch == 0, run.c.due_ms <= horizon_ms)
         .limit(limit)
     )
-    return list(conn.execute(query).scalars())
+    return [(run_id, due_ms) for run_id, due_ms in conn.execute(query)]
 
 
 def find_planned(conn: Connection, identities: Sequence[tuple[int, str, int, int]]) -> list[int]:
@@ -154,20 +156,18 @@ def find_planned(conn: Connection, identities: Sequence[tuple[int, str, int, int
     return found
 
 
-def list_stale(conn: Connection, ids: Sequence[int], before_ms: int) -> list[Run]:
-    """Return those of the planned rows that were due before an instant."""
-    query = select(*RUN_COLUMNS).where(
-        run.c.id.in_(ids), run.c.due_ms < before_ms, run.c.state == RunState.PLANNED
-    )
+def list_planned(conn: Connection, ids: Sequence[int]) -> list[Run]:
+    """Return those of the runs that are still planned."""
+    query = select(*RUN_COLUMNS).where(run.c.id.in_(ids), run.c.state == RunState.PLANNED)
     return [run_of(row) for row in conn.execute(query)]
 
 
-def lock_unadopted(conn: Connection, ids: Sequence[int]) -> list[Run]:
+def lock_unadopted(conn: Connection, ids: Sequence[int]) -> list[QueuedRun]:
     """Lock rows that are still planned and held by nobody, in id order."""
-    query = select(*RUN_COLUMNS).where(
+    query = select(run.c.id, run.c.job_id, run.c.partition, run.c.epoch, run.c.due_ms).where(
         run.c.id.in_(sorted(ids)), run.c.state == RunState.PLANNED, run.c.epoch == 0
     )
-    return [run_of(row) for row in conn.execute(query.order_by(run.c.id).with_for_update())]
+    return [QueuedRun(*row) for row in conn.execute(query.order_by(run.c.id).with_for_update())]
 
 
 def update_epochs(conn: Connection, rows: Sequence[tuple[int, int]]) -> int:
