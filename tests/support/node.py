@@ -54,7 +54,12 @@ class HandNode:
         )
 
     def register(self, *addresses: str, app_name: str = "demo", **facts: Any) -> list[RegisteredExecutor]:
-        made = [make_executor(address, seen_ms=self.clock.now_ms(), **facts) for address in addresses]
+        made = [
+            make_executor(
+                address, **{"instance": _instance_at(address), "seen_ms": self.clock.now_ms(), **facts}
+            )
+            for address in addresses
+        ]
         for item in made:
             self.scheduler.registry.register(app_name, item, self.clock.now_ms())
         return made
@@ -139,3 +144,9 @@ class HandNode:
     def _send(self, parcel: Parcel) -> None:
         self.sent.append(parcel)
         self.in_lane.update(shard.run.id for shard in parcel.shards)
+
+
+def _instance_at(address: str) -> str:
+    """Return the journal of the executor at an address: one each, the first for the one that most tests have."""
+    port = address.rpartition(":")[2]
+    return "instance-1" if port == "9001" else f"instance-{port}"

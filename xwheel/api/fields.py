@@ -23,8 +23,9 @@ MAX_NAMES_LENGTH: Final = 960
 """Characters of all names of a list together; with quotes and commas they fit their column of 1024."""
 
 _NAME = r"\A[A-Za-z0-9][A-Za-z0-9._-]*\Z"
-_BLANK_FREE = r"\A\S+\Z"
-_VISIBLE = r"\S"
+# what counts as a blank differs between languages, so the class says it all
+_BLANK_FREE = r"\A[^\s\x00\x1c-\x1f\x85\ufeff]+\Z"
+VISIBLE = r"[^\s\x00\x1c-\x1f\x85\ufeff]"
 _PLUGIN: Final = {"hint": "the name of an installed plugin"}
 
 Id = Annotated[int, Meta(ge=1, le=MAX_ID)]
@@ -39,7 +40,7 @@ AppName = Annotated[
     ),
 ]
 Title = Annotated[str, Meta(max_length=128)]
-Name = Annotated[str, Meta(min_length=1, max_length=128, pattern=_VISIBLE, extra={"hint": "not only blanks"})]
+Name = Annotated[str, Meta(min_length=1, max_length=128, pattern=VISIBLE, extra={"hint": "not only blanks"})]
 Description = Annotated[str, Meta(max_length=1024)]
 PluginName = Annotated[str, Meta(min_length=1, max_length=64, pattern=_BLANK_FREE, extra=_PLUGIN)]
 ScheduleName = Annotated[str, Meta(min_length=1, max_length=32, pattern=_BLANK_FREE, extra=_PLUGIN)]

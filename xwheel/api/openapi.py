@@ -18,6 +18,7 @@ from xwheel.api import messages
 from xwheel.api.auth import Policy, policy_of
 from xwheel.api.body import rules_of
 from xwheel.api.errors import PROBLEM_TYPE, TABLE, Problem
+from xwheel.api.fields import VISIBLE
 from xwheel.api.openapi_words import CALENDAR, EXAMPLES, HEADERS, INTRODUCTION, LINKS, PATH_FIELDS, TAGS
 from xwheel.api.operation import Operation, find_operation
 
@@ -33,7 +34,7 @@ FAULTS: Final = {
     "internal": (500, "Internal error"),
 }
 NUL_FREE: Final = r"^[^\u0000]*$"
-NOT_BLANK: Final = r"^[^\u0000]*[^\s\u0000][^\u0000]*$"
+NOT_BLANK: Final = rf"^[^\u0000]*{VISIBLE}[^\u0000]*$"
 _JOB_CHANGES: Final = (messages.JobChange, messages.GroupChange)
 
 
@@ -162,9 +163,7 @@ def _clean(schema: Any) -> Any:
         made["description"] = made["description"].replace("``", "`")
     if made.get("type") == "string" and "maxLength" in made:
         pattern = str(made.get("pattern", NUL_FREE))
-        made["pattern"] = (
-            NOT_BLANK if pattern == r"\S" else pattern.replace(r"\A", "^").replace(r"\Z", "$")
-        ).replace(r"^\S+$", r"^[^\s\u0000]+$")
+        made["pattern"] = NOT_BLANK if pattern == VISIBLE else pattern.replace(r"\A", "^").replace(r"\Z", "$")
     return made
 
 

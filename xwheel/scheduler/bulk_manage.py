@@ -135,8 +135,7 @@ class BulkManager:
 
     def _run(self, ids: Sequence[int], param: str | None) -> list[BulkResult]:
         now_ms = self._clock.now_ms()
-        self._run_ids.ensure(len(ids))
-        run_ids = dict(zip(ids, self._run_ids.take(len(ids)), strict=True))
+        run_ids = dict(zip(ids, self._run_ids.reserve(len(ids)), strict=True))
 
         def work(conn: Connection) -> list[BulkResult]:
             found = jobs.get_jobs(conn, ids, deleted=False)

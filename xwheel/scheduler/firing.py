@@ -220,9 +220,8 @@ def _absence(run: Run, job: Job, now_ms: int) -> str:
 
 
 def _one_shard(run: Run, chosen: Sequence[RegisteredExecutor]) -> Sequence[RegisteredExecutor]:
-    """Return the executor of a single shard that is tried again; a first attempt keeps all that were chosen."""
-    is_retried_shard = run.shard_total > 1
-    return [chosen[run.shard_index % len(chosen)]] if is_retried_shard else chosen
+    """Return the executor of a shard that is tried again; a first attempt keeps all that were chosen."""
+    return [chosen[run.shard_index % len(chosen)]] if run.attempt > 1 else chosen
 
 
 class _Placing:

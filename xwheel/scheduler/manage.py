@@ -255,8 +255,7 @@ class JobManager:
             NotFoundError: The job does not exist.
         """
         now_ms = self._clock.now_ms()
-        self._run_ids.ensure(1)
-        run_id = self._run_ids.take(1)[0]
+        (run_id,) = self._run_ids.reserve(1)
         origin_key = run_id if idempotency_key is None else _hash_key(idempotency_key)
 
         def work(conn: Connection) -> Run:

@@ -73,6 +73,9 @@ class ExecutorRegistry:
                 return
         saved = self._db.transaction(lambda conn: executors.save_executor(conn, facts))
         with self._lock:
+            self._rows = {
+                place: row for place, row in self._rows.items() if place == key or not _is_moved(row, saved)
+            }
             self._rows[key] = saved
             self._suspects.pop(facts.address, None)
         logger.info("executor %s of group %s registered (%s)", facts.address, app_name, facts.kind)
@@ -220,6 +223,11 @@ def _holder(item: RegisteredExecutor) -> Holder:
 def _name(holder: Holder) -> tuple[int, str]:
     """Return what names an executor for good: its instance, or the address of a foreign one."""
     return (holder.group_id, holder.instance or holder.address)
+
+
+def _is_moved(row: RegisteredExecutor, now: RegisteredExecutor) -> bool:
+    """Tell whether a row is where an instance lived before."""
+    return bool(now.instance) and (row.group_id, row.instance) == (now.group_id, now.instance)
 
 
 def _same(known: RegisteredExecutor, facts: RegisteredExecutor) -> bool:

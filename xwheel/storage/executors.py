@@ -12,7 +12,10 @@ from xwheel.storage.tables import executor
 
 
 def save_executor(conn: Connection, item: RegisteredExecutor) -> RegisteredExecutor:
-    """Write a registration: a new row, or the changed facts of the row with the same group and address."""
+    """Write a registration: a new row, or the changed facts of the row with the same group and address.
+
+    An instance is one journal, which one process holds: where it lived before, nobody lives any more.
+    """
     values = {
         "group_id": item.group_id,
         "address": item.address,
@@ -26,6 +29,9 @@ def save_executor(conn: Connection, item: RegisteredExecutor) -> RegisteredExecu
     same = and_(executor.c.group_id == item.group_id, executor.c.address == item.address)
     if conn.execute(update(executor).where(same).values(values)).rowcount == 0:
         conn.execute(insert(executor).values(values))
+    if item.instance:
+        moved = and_(executor.c.instance == item.instance, executor.c.address != item.address)
+        conn.execute(delete(executor).where(executor.c.group_id == item.group_id, moved))
     row = conn.execute(select(executor).where(same)).one()
     return RegisteredExecutor(**row._mapping, suspect_until_ms=item.suspect_until_ms)
 

@@ -13,6 +13,7 @@ from xwheel.storage.engine import Database
 from xwheel.storage.tables import run_id_block
 
 BLOCK = 10_000
+SPARE = 2_000
 
 
 class IdsShortError(StorageError):
@@ -39,14 +40,23 @@ class RunIds:
         self._ranges: deque[range] = deque()
 
     def ensure(self, count: int) -> None:
-        """Make sure that ``count`` ids can be taken without asking the database."""
+        """Make sure that ``count`` ids can be taken without asking the database, and some for others meanwhile."""
         with self._lock:
-            missing = count - sum(map(len, self._ranges))
+            missing = count + SPARE - sum(map(len, self._ranges))
         if missing > 0:
             blocks = -(-missing // BLOCK)
             fresh = self._db.transaction(lambda conn: claim_ids(conn, blocks * BLOCK))
             with self._lock:
                 self._ranges.append(fresh)
+
+    def reserve(self, count: int) -> list[int]:
+        """Return ``count`` ids, asking the database if need be; outside of any transaction only."""
+        while True:
+            self.ensure(count)
+            try:
+                return self.take(count)
+            except IdsShortError:
+                continue  # another thread was faster between the two
 
     def take(self, count: int) -> list[int]:
         """Return ``count`` ids.
@@ -56,14 +66,15 @@ class RunIds:
         """
         taken: list[int] = []
         with self._lock:
+            found = sum(map(len, self._ranges))
+            if found < count:
+                raise IdsShortError(count, found)
             while len(taken) < count and self._ranges:
                 first = self._ranges.popleft()
                 missing = count - len(taken)
                 taken.extend(first[:missing])
                 if len(first) > missing:
                     self._ranges.appendleft(first[missing:])
-        if len(taken) < count:
-            raise IdsShortError(count, len(taken))
         return taken
 
 

@@ -15,7 +15,7 @@ from sqlalchemy.sql.elements import TextClause
 from xwheel.errors import NotFoundError
 from xwheel.model import PARTITIONS, BlockScope, DeliveryPolicy, Job, JoinMode, MisfirePolicy, RetryBackoff
 from xwheel.storage.bulk import update_many
-from xwheel.storage.tables import job, run
+from xwheel.storage.tables import job
 
 LIST_COLUMNS: Final = ("calendar_exclude", "calendar_require", "retry_delays_ms")
 ENUM_COLUMNS: Final = {
@@ -161,20 +161,6 @@ def lock_due_jobs(conn: Connection, ids: Sequence[int], horizon_ms: int) -> list
 def update_fires(conn: Connection, updates: Sequence[JobCursor]) -> int:
     """Write the cursors of claimed jobs."""
     return update_many(conn, job, JobCursor._fields[1:], updates)
-
-
-def lock_awaiting(conn: Connection, run_ids: Sequence[int]) -> list[Job]:
-    """Lock the jobs that wait for the end of one of these runs' roots; asked before the runs are locked."""
-    ids = conn.execute(
-        select(job.c.id)
-        .join(run, run.c.job_id == job.c.id)
-        .where(run.c.id.in_(run_ids), job.c.awaits_root == run.c.root_id)
-    ).scalars()
-    found = sorted(set(ids))
-    if not found:
-        return []
-    query = select(*JOB_COLUMNS).where(job.c.id.in_(found), job.c.awaits_root.is_not(None)).order_by(job.c.id)
-    return [_job(row) for row in conn.execute(query.with_for_update())]
 
 
 def lock_jobs(conn: Connection, ids: Collection[int]) -> dict[int, Job]:

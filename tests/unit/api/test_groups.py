@@ -80,7 +80,7 @@ def test_executors_of_a_group_are_the_live_ones(api: Api) -> None:
     group = api.group("demo")
     other = api.group("other")
     for app_name, address in (("demo", "http://a:1"), ("demo", "http://b:1"), ("other", "http://c:1")):
-        api.parts.registry.register(app_name, make_executor(address), NOW)
+        api.parts.registry.register(app_name, make_executor(address, instance=address), NOW)
     api.parts.registry.suspect("http://a:1", NOW)
     items = api.call("GET", f"groups/{group}/executors").json["items"]
     assert [item["address"] for item in items] == ["http://b:1", "http://a:1"]
@@ -90,7 +90,7 @@ def test_executors_of_a_group_are_the_live_ones(api: Api) -> None:
         "address": "http://b:1",
         "kind": "xwheel",
         "generation": 3,
-        "instance": "instance-1",
+        "instance": "http://b:1",
         "boot": "boot-1",
         "seen_ms": NOW,
         "suspect_until_ms": 0,

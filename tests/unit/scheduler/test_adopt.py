@@ -87,7 +87,7 @@ def test_an_instance_that_moved_is_asked_at_its_new_address(node: HandNode) -> N
     node.run_for(300)
     node.answer(Fate.UNKNOWN)
     node.scheduler.registry.remove("demo", "http://127.0.0.1:9001")
-    node.register("http://127.0.0.1:7777")
+    node.register("http://127.0.0.1:7777", instance="instance-1")
     node.run_for(11_000)
     assert node.sent[0].executor.address == "http://127.0.0.1:7777"
 

@@ -250,7 +250,7 @@ def test_an_instance_that_comes_back_elsewhere_is_asked_there(node: HandNode) ->
     check(node)
     node.scheduler.registry.remove("demo", ADDRESS)
     check(node, 20_000)
-    node.register("http://127.0.0.1:7777")
+    node.register("http://127.0.0.1:7777", instance="instance-1")
     check(node, 1000)
     assert [address for address, _, _ in network.calls] == ["http://127.0.0.1:7777"]
     assert load(node, run_id).state is RunState.RUNNING
@@ -312,7 +312,7 @@ def test_an_instance_that_restarted_on_another_port_is_asked_there_at_once(node:
     network = attach(node, states({run_id: "started"}))
     check(node)
     check(node, 5000)
-    node.register("http://127.0.0.1:8000", boot="boot-2")  # the old row stays until it is dead
+    node.register("http://127.0.0.1:8000", instance="instance-1", boot="boot-2")
     check(node, 1000)
     assert [address for address, _, _ in network.calls] == ["http://127.0.0.1:8000"]
     found = node.scheduler.registry.find_instance(1, "instance-1", node.clock.now_ms())

@@ -55,3 +55,15 @@ def test_an_unknown_group_is_refused(node: HandNode) -> None:
 def _seen(node: HandNode) -> int:
     with node.db.read() as conn:
         return executors.list_executors(conn)[0].seen_ms
+
+
+def test_an_instance_that_moved_leaves_its_old_address_at_once(node: HandNode) -> None:
+    registry = node.scheduler.registry
+    node.register("http://127.0.0.1:9002")
+    node.register("http://127.0.0.1:9009", instance="instance-1", boot="boot-2")
+    for _ in range(2):
+        assert [item.address for item in registry.live(1, node.clock.now_ms())] == [
+            "http://127.0.0.1:9002",
+            "http://127.0.0.1:9009",
+        ]
+        registry.step(node.clock.now_ms())

@@ -103,6 +103,17 @@ def test_a_retried_shard_keeps_its_index_and_total(node: HandNode) -> None:
     assert len(node.runs()) == 3
 
 
+def test_a_broadcast_to_one_that_is_tried_again_stays_one_shard(node: HandNode) -> None:
+    job = node.job(enabled=False, route_strategy="SHARDING_BROADCAST", max_retries=1)
+    node.scheduler.manager.run_now(job.id)
+    node.run_for(300)
+    node.finish(node.answer(), RunState.FAILED)
+    node.register("http://127.0.0.1:9002", instance="i2")
+    node.run_for(300)
+    (retry,) = node.answer()
+    assert (retry.shard_index, retry.shard_total, retry.attempt) == (0, 1, 2)
+
+
 def test_what_an_old_epoch_planned_is_fenced_only_by_the_new_one(node: HandNode) -> None:
     node.job(schedule_conf="1")
     node.plan()
