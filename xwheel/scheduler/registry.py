@@ -174,12 +174,14 @@ class ExecutorRegistry:
             there = {_name(_holder(item)) for item in live.values()}
             for key, old in before.items():
                 new = live.get(key)
-                if _name(_holder(old)) not in there:
+                is_gone = _name(_holder(old)) not in there
+                if is_gone:
                     # a beat this young means that it said farewell
                     self._departures[_name(_holder(old))] = (
                         now_ms if old.seen_ms >= oldest_ms else old.seen_ms
                     )
-                if new is None or (new.instance, new.boot) != (old.instance, old.boot):
+                # one that moved is news at its new address
+                if is_gone if new is None else (new.instance, new.boot) != (old.instance, old.boot):
                     self._news.append(_holder(old))
             for key, new in live.items():
                 self._departures.pop(_name(_holder(new)), None)
