@@ -151,8 +151,7 @@ class RegisteredExecutor:
     suspect_until_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Job(msgspec.Struct, frozen=True, gc=False):
     """What to run and when.
 
     Attributes:

@@ -68,7 +68,7 @@ def make_job(**changes: Any) -> Job:
         created_ms=NOW,
         updated_ms=NOW,
     )
-    return replace(job, **{"partition": changes.get("id", 1) % 64, **changes})
+    return msgspec.structs.replace(job, **{"partition": changes.get("id", 1) % 64, **changes})
 
 
 def job_values(**changes: Any) -> dict[str, Any]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, Final, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from xwheel.clock import Clock
 from xwheel.errors import DuplicateError, FieldError, RevisionError, ScheduleError

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import fields
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -25,10 +24,13 @@ ENUM_COLUMNS: Final = {
     "delivery": DeliveryPolicy,
     "join_mode": JoinMode,
 }
-# the names of the fields and not of the columns: only those are found at once among a constructor's keywords
-_JOB_NAMES: Final = tuple(field.name for field in fields(Job))
+# in the order of the record, so that a row goes into it by position
+_JOB_NAMES: Final = Job.__struct_fields__
 JOB_COLUMNS = [job.c[name] for name in _JOB_NAMES]
-_MEMBERS: Final = {name: {member.value: member for member in kind} for name, kind in ENUM_COLUMNS.items()}
+_ENUM_PLACES: Final = [
+    (_JOB_NAMES.index(name), {member.value: member for member in kind}) for name, kind in ENUM_COLUMNS.items()
+]
+_LIST_PLACES: Final = [_JOB_NAMES.index(name) for name in LIST_COLUMNS]
 
 
 class JobCursor(NamedTuple):
@@ -191,13 +193,13 @@ def find_calendar_user(conn: Connection, name: str) -> int | None:
 
 def _job(row: Row[Any]) -> Job:
     # the same as asking the row and the enums by name, in a fraction of the time
-    values = dict(zip(_JOB_NAMES, row, strict=True))
-    for name, members in _MEMBERS.items():
-        values[name] = members[values[name]]
-    for name in LIST_COLUMNS:
-        text = values[name]
-        values[name] = tuple(json.loads(text)) if text != "[]" else ()
-    return Job(**values)
+    values = list(row)
+    for place, members in _ENUM_PLACES:
+        values[place] = members[values[place]]
+    for place in _LIST_PLACES:
+        text = values[place]
+        values[place] = tuple(json.loads(text)) if text != "[]" else ()
+    return Job(*values)
 
 
 def _row(values: Mapping[str, Any]) -> dict[str, Any]:

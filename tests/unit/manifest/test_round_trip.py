@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from xwheel.api.fields import VISIBLE
 from xwheel.api.messages import JobCreate
 from xwheel.manifest import writing
 from xwheel.manifest.checking import build_state
@@ -28,7 +30,7 @@ NASTY = [
 TEXT = st.sampled_from(NASTY) | st.text(
     st.characters(exclude_characters="\x00", exclude_categories=["Cs"]), max_size=60
 ) | st.text(" \n\t:#-'\"|>yes", max_size=20)  # fmt: skip
-NAME = TEXT.filter(lambda text: bool(text.strip()))
+NAME = TEXT.filter(lambda text: bool(re.search(VISIBLE, text)))
 TIME = st.integers(1, 253_402_300_799_999)
 WORD = st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,9}\Z")
 
