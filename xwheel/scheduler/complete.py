@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import StrEnum
@@ -231,7 +230,7 @@ def _find_open(conn: Connection, roots: Collection[int]) -> set[int]:
 def _corrected(run: Run, outcome: Outcome) -> Outcome:
     """Call a failure that a kill asked for what it is."""
     if run.kill_requested and outcome.state is RunState.FAILED:
-        return dataclasses.replace(outcome, state=RunState.KILLED)
+        return replace(outcome, state=RunState.KILLED)
     return outcome
 
 

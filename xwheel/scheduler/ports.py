@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
+import msgspec
+
 from xwheel.model import ChildLink, Job, RegisteredExecutor, Run, RunState
 from xwheel.storage.checks import Holder
 from xwheel.storage.engine import Connection
@@ -78,8 +80,7 @@ class Planned:
     unfinished: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Routed:
+class Routed(msgspec.Struct, frozen=True, kw_only=True):
     """A run and who shall get it: several executors mean one shard each.
 
     Attributes:
@@ -93,8 +94,7 @@ class Routed:
     executors: Sequence[RegisteredExecutor]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shard:
+class Shard(msgspec.Struct, frozen=True, kw_only=True):
     """One fenced execution: a dispatching row, its job, and its executor."""
 
     run: Run
@@ -141,8 +141,7 @@ class Places(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """A way for a run to end.
 
     Attributes:
@@ -171,8 +170,7 @@ class Fate(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """The fate of one run."""
 
     run_id: int
@@ -180,8 +178,7 @@ class Answer:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
+class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     """A parcel that came back.
 
     Attributes:

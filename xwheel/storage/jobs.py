@@ -95,7 +95,7 @@ def get_jobs(conn: Connection, ids: Collection[int], *, deleted: bool = True) ->
     query = select(*JOB_COLUMNS).where(job.c.id.in_(sorted(ids)))
     if not deleted:
         query = query.where(job.c.deleted_ms.is_(None))
-    return {row.id: _job(row) for row in conn.execute(query)}
+    return {row[0]: _job(row) for row in conn.execute(query).all()}
 
 
 def update_job(conn: Connection, job_id: int, values: Mapping[str, Any]) -> Job:
@@ -157,7 +157,7 @@ def lock_due_jobs(conn: Connection, ids: Sequence[int], horizon_ms: int) -> list
         .order_by(job.c.id)
         .with_for_update()
     )
-    return [_job(row) for row in conn.execute(query)]
+    return [_job(row) for row in conn.execute(query).all()]
 
 
 def update_fires(conn: Connection, updates: Sequence[JobCursor]) -> int:

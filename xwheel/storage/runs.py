@@ -7,10 +7,12 @@ in id order.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from operator import attrgetter
+from functools import lru_cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, and_, case, insert, select, tuple_, update
+from msgspec.structs import astuple
+from sqlalchemy import Connection, Row, and_, case, select, tuple_, update
+from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import IntegrityError
 
 from xwheel.errors import DuplicateError, NotFoundError
@@ -56,7 +58,7 @@ def insert_runs(conn: Connection, runs: Sequence[Run]) -> None:
     if not runs:
         return
     try:
-        conn.execute(insert(run), [_values(item) for item in runs])
+        conn.exec_driver_sql(_insert_text(conn.dialect), [_values(item) for item in runs])
     except IntegrityError as error:
         raise DuplicateError(
             f"a run of job {runs[0].job_id} or of another one in the batch exists already"
@@ -199,7 +201,7 @@ def find_overdue(
     )
     if after is not None:
         query = query.where(tuple_(*place) > tuple_(after.partition, after.epoch, after.due_ms, after.id))
-    return [QueuedRun(*row) for row in conn.execute(query.order_by(*place).limit(limit))]
+    return [QueuedRun(*row) for row in conn.execute(query.order_by(*place).limit(limit)).all()]
 
 
 def load_due(conn: Connection, ids: Sequence[int]) -> list[DueRun]:
@@ -211,7 +213,7 @@ def load_due(conn: Connection, ids: Sequence[int]) -> list[DueRun]:
             .join(job, job.c.id == run.c.job_id)
             .where(run.c.id.in_(list(part)), run.c.state == RunState.PLANNED)
         )
-        found.extend(DueRun(run_of(row[:-1]), row[-1]) for row in conn.execute(query))
+        found.extend([DueRun(run_of(row), row[-1]) for row in conn.execute(query).all()])
     return found
 
 
@@ -287,7 +289,7 @@ def update_checks(conn: Connection, rows: Sequence[tuple[int, int]]) -> int:
 def lock_runs(conn: Connection, ids: Sequence[int]) -> dict[int, Run]:
     """Lock runs in id order, whatever their state; unknown ids are missing."""
     query = select(*RUN_COLUMNS).where(run.c.id.in_(sorted(ids))).order_by(run.c.id).with_for_update()
-    return {row.id: run_of(row) for row in conn.execute(query)}
+    return {row[0]: run_of(row) for row in conn.execute(query).all()}
 
 
 def get_groups(conn: Connection, ids: Collection[int]) -> dict[int, int]:
@@ -342,10 +344,20 @@ def cancel_runs(conn: Connection, ids: Sequence[int], *, reason: str, now_ms: in
     return update_many(conn, run, columns, values, state=RunState.PLANNED)
 
 
-def _values(item: Run) -> dict[str, Any]:
-    values = dict(zip(_RUN_NAMES, _FIELDS(item), strict=True))
-    values["open_partition"] = item.partition if item.state is RunState.PLANNED else None
-    return values
+@lru_cache(maxsize=8)
+def _insert_text(dialect: Dialect) -> str:
+    """Return the insert as the driver takes it; to name every value of every row cost more than to write them."""
+    quote = dialect.identifier_preparer.quote
+    names = ", ".join(quote(name) for name in (*_RUN_NAMES, "open_partition"))
+    mark = "?" if dialect.paramstyle == "qmark" else "%s"
+    return f"INSERT INTO run ({names}) VALUES ({', '.join([mark] * (_WIDTH + 1))})"  # noqa: S608 - our own names
+
+
+def _values(item: Run) -> tuple[Any, ...]:
+    values = [*astuple(item), item.partition if item.state is RunState.PLANNED else None]
+    values[_ORIGIN] = str(item.origin)
+    values[_STATE] = str(item.state)
+    return tuple(values)
 
 
 def run_of(row: Row[Any] | Sequence[Any]) -> Run:
@@ -364,4 +376,3 @@ _ORIGIN = _RUN_NAMES.index("origin")
 _STATE = _RUN_NAMES.index("state")
 _ORIGINS = {origin.value: origin for origin in Origin}
 _STATES = {state.value: state for state in RunState}
-_FIELDS = attrgetter(*_RUN_NAMES)
