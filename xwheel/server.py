@@ -181,6 +181,7 @@ class Scheduler:
             partial(plan, timetable=self.timetable),
             self.ring_loop.enqueue,
             self.clock,
+            remember=self.firing.remember,
             pre_read_ms=schedule.pre_read_ms,
             batch=schedule.claim_batch,
         )

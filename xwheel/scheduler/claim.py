@@ -8,7 +8,7 @@ from typing import Final
 
 from xwheel.clock import Clock
 from xwheel.errors import DuplicateError
-from xwheel.model import RunState
+from xwheel.model import Job, RunState
 from xwheel.scheduler.ports import LeaseView, Planned
 from xwheel.storage import jobs, runs, settings
 from xwheel.storage.engine import Connection, Database
@@ -79,6 +79,7 @@ class ClaimLoop:
         planner: The pure decision.
         enqueue: Gets the planned runs once they are committed.
         clock: Measures the transactions.
+        remember: Gets the jobs as they were claimed, so that nobody need read them again soon.
         pre_read_ms: How far ahead fires are planned.
         batch: Jobs in one transaction, at most; fewer where it would take long.
     """
@@ -92,6 +93,7 @@ class ClaimLoop:
         enqueue: Callable[[Sequence[QueuedRun]], None],
         clock: Clock,
         *,
+        remember: Callable[[Sequence[Job]], None] = lambda _: None,
         pre_read_ms: int,
         batch: int,
     ) -> None:
@@ -102,6 +104,8 @@ class ClaimLoop:
         self._planner = planner
         self._enqueue = enqueue
         self._clock = clock
+        self._remember = remember
+        self._due: Sequence[Job] = ()
         self._pre_read_ms = pre_read_ms
         self._limit = BatchLimit(batch)
         self._began_ms = 0
@@ -124,6 +128,7 @@ class ClaimLoop:
         except DuplicateError:
             # somebody planned one of these fires before: a restored backup, or a cursor set back by hand
             plan = self._db.transaction(lambda conn: self._claim(conn, ids, now_ms, known=True))
+        self._remember(self._due)
         is_full = plan.unfinished or has_more
         self._limit.note(self._clock.monotonic_ms() - self._began_ms, is_full=is_full)
         self._enqueue(
@@ -145,6 +150,7 @@ class ClaimLoop:
             for job in jobs.lock_due_jobs(conn, ids, now_ms + self._pre_read_ms)
             if job.partition in epochs
         ]
+        self._due = due
         plan = self._planner(
             due,
             now_ms,

@@ -146,18 +146,28 @@ class Firing:
             self._parking.forget(outcome.run_id for outcome in closed)
             self._finish(closed)
 
+    def remember(self, claimed: Sequence[Job]) -> None:
+        """Take jobs that were just read; from any thread. Their revision tells whether they are still right."""
+        if len(self._jobs) + len(claimed) > CACHED_JOBS:
+            self._jobs = {}
+        self._jobs.update([(job.id, job) for job in claimed])
+
     def _load_jobs(self, conn: Connection, due: Sequence[runs.DueRun]) -> Mapping[int, Job]:
         """Return the jobs of due runs; those whose revision stood still come from memory."""
-        stale = {item.run.job_id for item in due if self._revision(item.run.job_id) != item.job_revision}
+        known = self._jobs  # another thread may replace it meanwhile
+        owners: dict[int, Job] = {}
+        stale: set[int] = set()
+        for item in due:
+            job = known.get(item.run.job_id)
+            if job is not None and job.revision == item.job_revision:
+                owners[job.id] = job
+            else:
+                stale.add(item.run.job_id)
         if stale:
-            if len(self._jobs) > CACHED_JOBS:
-                self._jobs.clear()
-            self._jobs.update(jobs.get_jobs(conn, stale))
-        return self._jobs
-
-    def _revision(self, job_id: int) -> int:
-        known = self._jobs.get(job_id)
-        return -1 if known is None else known.revision
+            found = jobs.get_jobs(conn, stale)
+            self.remember(list(found.values()))
+            owners.update(found)
+        return owners
 
     def _route_all(self, due: Sequence[runs.DueRun], owners: Mapping[int, Job], now_ms: int) -> _Batch:
         live: dict[int, Sequence[RegisteredExecutor]] = {}

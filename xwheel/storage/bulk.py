@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import Connection, Table, make_url, text
+from sqlalchemy import Connection, Select, Table, make_url, text
 from sqlalchemy.engine import Dialect
 from sqlalchemy.sql.elements import TextClause
 
@@ -27,6 +27,19 @@ def chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     """Give the items in slices of at most ``size``."""
     for start in range(0, len(items), size):
         yield items[start : start + size]
+
+
+def fetch_rows(conn: Connection, query: Select[Any]) -> Sequence[Any]:
+    """Return rows as the driver made them, for records that take them by position: booleans may be 0 and 1.
+
+    To wrap and convert every row costs as much as to read it.
+    """
+    result = conn.execute(query)
+    try:
+        assert result.cursor is not None  # noqa: S101 - a select has one
+        return result.cursor.fetchall()
+    finally:
+        result.close()
 
 
 def update_many(

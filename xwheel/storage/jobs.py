@@ -13,7 +13,7 @@ from sqlalchemy.sql.elements import TextClause
 
 from xwheel.errors import NotFoundError
 from xwheel.model import PARTITIONS, BlockScope, DeliveryPolicy, Job, JoinMode, MisfirePolicy, RetryBackoff
-from xwheel.storage.bulk import update_many
+from xwheel.storage.bulk import fetch_rows, update_many
 from xwheel.storage.tables import job
 
 LIST_COLUMNS: Final = ("calendar_exclude", "calendar_require", "retry_delays_ms")
@@ -27,9 +27,11 @@ ENUM_COLUMNS: Final = {
 # in the order of the record, so that a row goes into it by position
 _JOB_NAMES: Final = Job.__struct_fields__
 JOB_COLUMNS = [job.c[name] for name in _JOB_NAMES]
-_ENUM_PLACES: Final = [
+_ENUM_PLACES: list[tuple[int, dict[Any, Any]]] = [
     (_JOB_NAMES.index(name), {member.value: member for member in kind}) for name, kind in ENUM_COLUMNS.items()
 ]
+# drivers may give 0 and 1, which are the same keys
+_ENUM_PLACES += [(_JOB_NAMES.index(name), {False: False, True: True}) for name in ("enabled", "recover_lost")]
 _LIST_PLACES: Final = [_JOB_NAMES.index(name) for name in LIST_COLUMNS]
 
 
@@ -95,7 +97,7 @@ def get_jobs(conn: Connection, ids: Collection[int], *, deleted: bool = True) ->
     query = select(*JOB_COLUMNS).where(job.c.id.in_(sorted(ids)))
     if not deleted:
         query = query.where(job.c.deleted_ms.is_(None))
-    return {row[0]: _job(row) for row in conn.execute(query).all()}
+    return {row[0]: _job(row) for row in fetch_rows(conn, query)}
 
 
 def update_job(conn: Connection, job_id: int, values: Mapping[str, Any]) -> Job:
@@ -157,7 +159,7 @@ def lock_due_jobs(conn: Connection, ids: Sequence[int], horizon_ms: int) -> list
         .order_by(job.c.id)
         .with_for_update()
     )
-    return [_job(row) for row in conn.execute(query).all()]
+    return [_job(row) for row in fetch_rows(conn, query)]
 
 
 def update_fires(conn: Connection, updates: Sequence[JobCursor]) -> int:
