@@ -13,7 +13,7 @@ from sqlalchemy.sql.elements import TextClause
 
 from xwheel.errors import NotFoundError
 from xwheel.model import PARTITIONS, BlockScope, DeliveryPolicy, Job, JoinMode, MisfirePolicy, RetryBackoff
-from xwheel.storage.bulk import fetch_rows, update_many
+from xwheel.storage.bulk import any_of, fetch_rows, update_many
 from xwheel.storage.tables import job
 
 LIST_COLUMNS: Final = ("calendar_exclude", "calendar_require", "retry_delays_ms")
@@ -94,7 +94,7 @@ def get_jobs(conn: Connection, ids: Collection[int], *, deleted: bool = True) ->
     """Return jobs by id; deleted ones too, unless told otherwise: their runs still need them."""
     if not ids:
         return {}
-    query = select(*JOB_COLUMNS).where(job.c.id.in_(sorted(ids)))
+    query = select(*JOB_COLUMNS).where(any_of(conn, job.c.id, sorted(ids)))
     if not deleted:
         query = query.where(job.c.deleted_ms.is_(None))
     return {row[0]: _job(row) for row in fetch_rows(conn, query)}
@@ -155,7 +155,7 @@ def lock_due_jobs(conn: Connection, ids: Sequence[int], horizon_ms: int) -> list
     """Lock candidates in id order, read them again and return those still due: an edit in between wins."""
     query = (
         select(*JOB_COLUMNS)
-        .where(job.c.id.in_(sorted(ids)), job.c.next_fire_ms <= horizon_ms, job.c.enabled)
+        .where(any_of(conn, job.c.id, sorted(ids)), job.c.next_fire_ms <= horizon_ms, job.c.enabled)
         .order_by(job.c.id)
         .with_for_update()
     )
@@ -172,7 +172,9 @@ def lock_jobs(conn: Connection, ids: Collection[int]) -> dict[int, Job]:
     if not ids:
         return {}
     query = (
-        select(*JOB_COLUMNS).where(job.c.id.in_(sorted(ids)), job.c.deleted_ms.is_(None)).order_by(job.c.id)
+        select(*JOB_COLUMNS)
+        .where(any_of(conn, job.c.id, sorted(ids)), job.c.deleted_ms.is_(None))
+        .order_by(job.c.id)
     )
     return {row.id: _job(row) for row in conn.execute(query.with_for_update())}
 

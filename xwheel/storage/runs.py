@@ -17,7 +17,7 @@ from sqlalchemy.exc import IntegrityError
 
 from xwheel.errors import DuplicateError, NotFoundError
 from xwheel.model import OPEN_STATES, PARTITIONS, Origin, Run, RunState
-from xwheel.storage.bulk import IN_LIMIT, chunks, fetch_rows, update_many
+from xwheel.storage.bulk import IN_LIMIT, any_of, chunks, fetch_rows, update_many
 from xwheel.storage.tables import job, run
 
 RUN_COLUMNS = [run.c[name] for name in Run.__struct_fields__]
@@ -160,14 +160,14 @@ def find_planned(conn: Connection, identities: Sequence[tuple[int, str, int, int
 
 def list_planned(conn: Connection, ids: Sequence[int]) -> list[Run]:
     """Return those of the runs that are still planned."""
-    query = select(*RUN_COLUMNS).where(run.c.id.in_(ids), run.c.state == RunState.PLANNED)
+    query = select(*RUN_COLUMNS).where(any_of(conn, run.c.id, ids), run.c.state == RunState.PLANNED)
     return [run_of(row) for row in conn.execute(query)]
 
 
 def lock_unadopted(conn: Connection, ids: Sequence[int]) -> list[QueuedRun]:
     """Lock rows that are still planned and held by nobody, in id order."""
     query = select(run.c.id, run.c.job_id, run.c.partition, run.c.epoch, run.c.due_ms).where(
-        run.c.id.in_(sorted(ids)), run.c.state == RunState.PLANNED, run.c.epoch == 0
+        any_of(conn, run.c.id, sorted(ids)), run.c.state == RunState.PLANNED, run.c.epoch == 0
     )
     return [QueuedRun(*row) for row in conn.execute(query.order_by(run.c.id).with_for_update())]
 
@@ -211,7 +211,7 @@ def load_due(conn: Connection, ids: Sequence[int]) -> list[DueRun]:
         query = (
             select(*RUN_COLUMNS, job.c.revision)
             .join(job, job.c.id == run.c.job_id)
-            .where(run.c.id.in_(list(part)), run.c.state == RunState.PLANNED)
+            .where(any_of(conn, run.c.id, part), run.c.state == RunState.PLANNED)
         )
         found.extend([DueRun(run_of(row), row[-1]) for row in fetch_rows(conn, query)])
     return found
@@ -226,13 +226,13 @@ def lock_planned(conn: Connection, ids: Sequence[int]) -> dict[int, tuple[int, i
     """
     query = (
         select(run.c.id, run.c.job_id, run.c.partition, run.c.epoch)
-        .where(run.c.id.in_(sorted(ids)), run.c.state == RunState.PLANNED)
+        .where(any_of(conn, run.c.id, sorted(ids)), run.c.state == RunState.PLANNED)
         .order_by(run.c.id)
         .with_for_update()
     )
     locked = conn.execute(query).all()
     owners = {job_id for _, job_id, _, _ in locked}
-    read = conn.execute(select(job.c.id, job.c.revision).where(job.c.id.in_(sorted(owners))))
+    read = conn.execute(select(job.c.id, job.c.revision).where(any_of(conn, job.c.id, sorted(owners))))
     revisions = {job_id: revision for job_id, revision in read}  # noqa: C416 - rows are no pairs to the type checker
     return {
         run_id: (partition, epoch, revisions[job_id])
@@ -259,7 +259,7 @@ def update_accepted(conn: Connection, ids: Sequence[int], *, now_ms: int, check_
     changed = 0
     check = case((run.c.kill_requested.is_(True), now_ms), else_=check_ms)
     for part in chunks(sorted(ids), IN_LIMIT):
-        query = update(run).where(run.c.id.in_(list(part)), run.c.state == RunState.DISPATCHING)
+        query = update(run).where(any_of(conn, run.c.id, part), run.c.state == RunState.DISPATCHING)
         changed += conn.execute(
             query.values(state=RunState.RUNNING, accepted_ms=now_ms, check_ms=check)
         ).rowcount
@@ -288,7 +288,9 @@ def update_checks(conn: Connection, rows: Sequence[tuple[int, int]]) -> int:
 
 def lock_runs(conn: Connection, ids: Sequence[int]) -> dict[int, Run]:
     """Lock runs in id order, whatever their state; unknown ids are missing."""
-    query = select(*RUN_COLUMNS).where(run.c.id.in_(sorted(ids))).order_by(run.c.id).with_for_update()
+    query = (
+        select(*RUN_COLUMNS).where(any_of(conn, run.c.id, sorted(ids))).order_by(run.c.id).with_for_update()
+    )
     return {row[0]: run_of(row) for row in fetch_rows(conn, query)}
 
 
