@@ -107,7 +107,7 @@ JOB = "groups:\n- app_name: g\n  jobs:\n  - name: j\n    handler: h\n    "
         (JOB.replace("handler: h", "param: x") + "timeout_s: 5", "f:4: job g/j: handler: must name"),
         (JOB + "children: [a, a]", "f:6: job g/j: children: g/a stands twice"),
         (JOB + "children: [{param: x}]", "children: job: is required"),
-        (JOB + "children: [{job: a, parm: x}]", "'parm': is not a key of a child; did you mean param"),
+        (JOB + "children: [{job: a, paramx: x}]", "'parm': is not a key of a child; did you mean param"),
         (JOB + "children: [{job: a, param: '${result.5}'}]", "names an id: write"),
         (JOB + "children: [j]", "f:4: job g/j: children: make a cycle: g/j -> g/j"),
         (JOB + "timeout_s: 0\n  - {name: j, handler: h}", "f:7: job g/j: stands twice, first at f:4"),
