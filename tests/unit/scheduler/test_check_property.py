@@ -27,6 +27,7 @@ class World:
 
     def __init__(self, db: Database, seed: int) -> None:
         self.chance = random.Random(seed)
+        random.seed(seed)  # the router that chooses at random asks the module
         self.node = HandNode(db, ManualClock(NOW), trigger={"check_after_s": 60})
         self.node.group()
         limits = [0, 0, 20, 120] * 2
