@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.support.databases import BACKENDS, empty, is_whole, server_database
+from tests.support.databases import BACKENDS, empty, mend, server_database
 from xwheel.storage import migrate
 from xwheel.storage.engine import Database
 
@@ -73,8 +73,7 @@ def db(request: pytest.FixtureRequest, _server_url: str | None) -> Iterator[Data
         yield request.getfixturevalue("sqlite_db")
         return
     database = Database(_server_url)
-    if not is_whole(database):
-        migrate.upgrade(database)
+    mend(database)
     empty(database)
     yield database
     database.close()

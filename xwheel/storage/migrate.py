@@ -34,7 +34,16 @@ def current_revision(db: Database) -> str | None:
 
 
 def upgrade(db: Database, revision: str = "head") -> None:
-    """Bring the schema up to a revision, by default the newest; nothing happens if it is there."""
+    """Bring the schema up to a revision, by default the newest; nothing happens if it is there.
+
+    Raises:
+        SchemaError: The schema is a newer version's, or the tables are somebody else's.
+    """
+    current = current_revision(db)
+    if current is None:
+        _refuse_foreign_tables(db)
+    elif current not in _known_revisions():
+        raise _newer(current)
     _run(db, lambda config: command.upgrade(config, revision))
 
 
@@ -53,21 +62,31 @@ def check_schema(db: Database) -> None:
     if current == head:
         return
     if current is None:
-        with db.read() as conn:
-            tables = set(inspect(conn).get_table_names()) - {"alembic_version"}
-        if tables:
-            raise SchemaError(
-                f"the database holds foreign tables ({', '.join(sorted(tables)[:3])}, ...): name an empty one"
-            )
+        _refuse_foreign_tables(db)
         raise SchemaError("the database is empty: run 'xwheel db upgrade'")
-    known = {script.revision for script in ScriptDirectory(str(MIGRATIONS)).walk_revisions()}
-    if current in known:
+    if current in _known_revisions():
         raise SchemaError(
             f"the schema is at {current}, this version needs {head}: stop all nodes, run 'xwheel db upgrade'"
         )
-    raise SchemaError(
-        f"the schema is at {current}, which this version does not know: install the newer xwheel"
+    raise _newer(current)
+
+
+def _known_revisions() -> set[str]:
+    return {script.revision for script in ScriptDirectory(str(MIGRATIONS)).walk_revisions()}
+
+
+def _newer(revision: str) -> SchemaError:
+    return SchemaError(
+        f"the schema is at {revision}, which this version does not know: install the newer xwheel"
     )
+
+
+def _refuse_foreign_tables(db: Database) -> None:
+    with db.read() as conn:
+        tables = set(inspect(conn).get_table_names()) - {"alembic_version"}
+    if tables:
+        names = ", ".join(sorted(tables)[:3])
+        raise SchemaError(f"the database holds foreign tables ({names}, ...): name an empty one")
 
 
 def _run(db: Database, action: object) -> None:
