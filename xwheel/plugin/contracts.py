@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
 from xwheel.model import Job, RegisteredExecutor
 
 
@@ -53,8 +55,7 @@ class ScheduleType(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RouteContext:
+class RouteContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a router may look at.
 
     Attributes:

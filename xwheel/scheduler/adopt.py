@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from xwheel.model import Job, Run, RunState
 from xwheel.scheduler.ports import LeaseView, Outcome
 from xwheel.storage import jobs, runs
@@ -121,4 +123,4 @@ class AdoptLoop:
         epochs = self._lease.lock(conn)
         found = [run for run in runs.lock_unadopted(conn, ids) if run.partition in epochs]
         runs.update_epochs(conn, [(run.id, epochs[run.partition]) for run in found])
-        return [run._replace(epoch=epochs[run.partition]) for run in found]
+        return [replace(run, epoch=epochs[run.partition]) for run in found]

@@ -8,12 +8,11 @@ from typing import Final
 
 from xwheel.clock import Clock
 from xwheel.errors import DuplicateError
-from xwheel.model import Job, RunState
+from xwheel.model import Job, Run, RunState
 from xwheel.scheduler.ports import LeaseView, Planned
 from xwheel.storage import jobs, runs, settings
 from xwheel.storage.engine import Connection, Database
 from xwheel.storage.ids import RunIds
-from xwheel.storage.runs import QueuedRun
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +89,7 @@ class ClaimLoop:
         lease: LeaseView,
         run_ids: RunIds,
         planner: Planner,
-        enqueue: Callable[[Sequence[QueuedRun]], None],
+        enqueue: Callable[[Sequence[Run]], None],
         clock: Clock,
         *,
         remember: Callable[[Sequence[Job]], None] = lambda _: None,
@@ -131,13 +130,7 @@ class ClaimLoop:
         self._remember(self._due)
         is_full = plan.unfinished or has_more
         self._limit.note(self._clock.monotonic_ms() - self._began_ms, is_full=is_full)
-        self._enqueue(
-            [
-                QueuedRun(run.id, run.job_id, run.partition, run.epoch, run.due_ms)
-                for run in plan.runs
-                if run.state is RunState.PLANNED and run.epoch
-            ]
-        )
+        self._enqueue([run for run in plan.runs if run.state is RunState.PLANNED and run.epoch])
         return FULL_WAIT_MS if is_full else min(LONGEST_WAIT_MS, self._pre_read_ms // 2)
 
     def _claim(self, conn: Connection, ids: Sequence[int], now_ms: int, *, known: bool) -> Planned:

@@ -17,6 +17,7 @@ from xwheel.scheduler.ports import (
     Parked,
     Parking,
     Places,
+    Queued,
     Routed,
     Shard,
 )
@@ -81,11 +82,9 @@ class Firing:
         self._parcel_runs = parcel_runs
         self._jobs: dict[int, Job] = {}
 
-    def fire(self, ids: Sequence[int], now_ms: int) -> set[int]:
+    def fire(self, queued: Sequence[Queued], now_ms: int) -> set[int]:
         """Send what can be sent now, park what may not go; return the ids of runs that must wait for a place."""
-        with self._db.read() as conn:
-            due = runs.load_due(conn, ids)
-            owners = self._load_jobs(conn, due)
+        due, owners = self._read(queued)
         batch = self._route_all(due, owners, now_ms)
         placing = _Placing(self._places, self._parcel_runs)
         lanes = self._places.choose({item.job.id for item, _ in batch.routed})
@@ -111,6 +110,9 @@ class Firing:
         for parcel in placing.fill(fenced.shards, lanes):
             self._send(parcel)
         self._settle(batch, fenced, now_ms)
+        for item, _ in placed if fenced.changed else ():
+            if item.run.id in fenced.changed:
+                self._jobs.pop(item.job.id, None)  # the next look reads it again
         return waiting | fenced.changed
 
     def _place_special(
@@ -151,6 +153,29 @@ class Firing:
         if len(self._jobs) + len(claimed) > CACHED_JOBS:
             self._jobs = {}
         self._jobs.update([(job.id, job) for job in claimed])
+
+    def _read(self, queued: Sequence[Queued]) -> tuple[list[runs.DueRun], dict[int, Job]]:
+        """Return due runs and their jobs, from memory where it has both.
+
+        Memory may be behind: the fence asks the rows whether the run is still planned and the job still the same.
+        """
+        known = self._jobs  # another thread may replace it meanwhile
+        due: list[runs.DueRun] = []
+        owners: dict[int, Job] = {}
+        unread: list[int] = []
+        for item in queued:
+            job = known.get(item.job_id)
+            if job is not None and isinstance(item, Run):
+                due.append(runs.DueRun(item, job.revision))
+                owners[job.id] = job
+            else:
+                unread.append(item.id)
+        if unread:
+            with self._db.read() as conn:
+                found = runs.load_due(conn, unread)
+                owners.update(self._load_jobs(conn, found))
+            due += found
+        return due, owners
 
     def _load_jobs(self, conn: Connection, due: Sequence[runs.DueRun]) -> Mapping[int, Job]:
         """Return the jobs of due runs; those whose revision stood still come from memory."""
@@ -197,9 +222,13 @@ class Firing:
 
     def _await_executors(self, batch: _Batch, absent: list[tuple[Run, Job]], now_ms: int) -> None:
         """Let runs without a live executor wait if their job says so, one scheduled fire of a job at most."""
+        with self._db.read() as conn:  # one that was cancelled meanwhile must not hold up those behind it
+            planned = {run.id for run in runs.list_planned(conn, [run.id for run, _ in absent])}
         absent.sort(key=lambda pair: (pair[0].due_ms, pair[0].id))
         waiting: set[int] = set()
         for run, job in absent:
+            if run.id not in planned:
+                continue
             until_ms = run.due_ms + job.wait_for_executor_s * 1000
             if now_ms >= until_ms:
                 message = _absence(run, job, now_ms)

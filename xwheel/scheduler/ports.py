@@ -14,6 +14,10 @@ from xwheel.model import ChildLink, Job, RegisteredExecutor, Run, RunState
 from xwheel.storage.checks import Holder
 from xwheel.storage.engine import Connection
 from xwheel.storage.jobs import JobCursor
+from xwheel.storage.runs import QueuedRun
+
+Queued = QueuedRun | Run
+"""A planned run in memory: whole if it was just claimed, otherwise only what tells when it is due."""
 
 
 class LeaseView(Protocol):
@@ -80,7 +84,7 @@ class Planned:
     unfinished: bool = False
 
 
-class Routed(msgspec.Struct, frozen=True, kw_only=True):
+class Routed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A run and who shall get it: several executors mean one shard each.
 
     Attributes:
@@ -94,7 +98,7 @@ class Routed(msgspec.Struct, frozen=True, kw_only=True):
     executors: Sequence[RegisteredExecutor]
 
 
-class Shard(msgspec.Struct, frozen=True, kw_only=True):
+class Shard(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One fenced execution: a dispatching row, its job, and its executor."""
 
     run: Run
@@ -141,7 +145,7 @@ class Places(Protocol):
         ...
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A way for a run to end.
 
     Attributes:
@@ -170,7 +174,7 @@ class Fate(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Answer(msgspec.Struct, frozen=True):
+class Answer(msgspec.Struct, frozen=True, gc=False):
     """The fate of one run."""
 
     run_id: int

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from xwheel.ring import TimeRing
+from xwheel.scheduler.ports import Queued
 from xwheel.storage.runs import QueuedRun
 
 logger = logging.getLogger(__name__)
@@ -17,8 +18,8 @@ FIRE_BATCH = 1000
 RETRY_PLACE_MS = 20
 IDLE_MS = 1000
 
-Fire = Callable[[Sequence[int], int], "set[int]"]
-"""``fire(run_ids, now_ms)`` sends what it can and returns the ids that must wait for a place."""
+Fire = Callable[[Sequence[Queued], int], "set[int]"]
+"""``fire(due, now_ms)`` sends what it can and returns the ids that must wait for a place."""
 
 
 class Parking(Protocol):
@@ -73,12 +74,12 @@ class RingLoop:
         self._parking = parking
         self._tick_ms = tick_ms
         self._waiting_limit = waiting_limit
-        self._inbox: deque[Sequence[QueuedRun]] = deque()
-        self._held: dict[int, QueuedRun] = {}
+        self._inbox: deque[Sequence[Queued]] = deque()
+        self._held: dict[int, Queued] = {}
         self._waiting: deque[int] = deque()
         self.overflowed = 0
 
-    def enqueue(self, runs: Sequence[QueuedRun]) -> None:
+    def enqueue(self, runs: Sequence[Queued]) -> None:
         """Take planned runs; from any thread."""
         if runs:
             self._inbox.append(runs)
@@ -114,7 +115,7 @@ class RingLoop:
     def _fire_batch(self, batch: Sequence[int], now_ms: int) -> set[int]:
         left: set[int] = set()
         try:
-            left = self._fire(batch, now_ms)
+            left = self._fire([self._held[run_id] for run_id in batch], now_ms)
         finally:
             # after a failure the rows say what became of them; reconciling brings back those still planned
             for run_id in batch:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import astuple
 from sqlalchemy import Connection, Row, and_, case, select, tuple_, update
 from sqlalchemy.engine import Dialect
@@ -23,7 +24,7 @@ from xwheel.storage.tables import job, run
 RUN_COLUMNS = [run.c[name] for name in Run.__struct_fields__]
 
 
-class QueuedRun(NamedTuple):
+class QueuedRun(Struct, frozen=True, gc=False):
     """What memory keeps of a planned run: enough to wait for it and to find it again."""
 
     id: int

@@ -34,7 +34,7 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
         return self.code == 200  # noqa: PLR2004
 
 
-class TriggerRequest(msgspec.Struct, frozen=True, kw_only=True):
+class TriggerRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Start one run.
 
     Attributes:
@@ -66,7 +66,7 @@ class TriggerRequest(msgspec.Struct, frozen=True, kw_only=True):
     trace_parent: str = ""
 
 
-class CallbackItem(msgspec.Struct, frozen=True, kw_only=True):
+class CallbackItem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The outcome of one run.
 
     Attributes:
@@ -178,7 +178,7 @@ class BatchRequest(msgspec.Struct, frozen=True, kw_only=True):
     runs: list[TriggerRequest]
 
 
-class BatchAnswer(msgspec.Struct, frozen=True, kw_only=True):
+class BatchAnswer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The answer to one run of a batch: 200 means accepted and on disk."""
 
     run_id: int

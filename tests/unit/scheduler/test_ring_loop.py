@@ -11,6 +11,7 @@ from tests.support.rows import NOW
 from xwheel.ring import TimeRing
 from xwheel.scheduler import ring_loop
 from xwheel.scheduler.parking import ParkedRuns
+from xwheel.scheduler.ports import Queued
 from xwheel.scheduler.ring_loop import RingLoop
 from xwheel.storage.runs import QueuedRun
 
@@ -27,7 +28,8 @@ def test_runs_that_wait_survive_the_failure_of_a_later_batch(monkeypatch: pytest
     monkeypatch.setattr(ring_loop, "FIRE_BATCH", 2)
     fired: list[int] = []
 
-    def fire(ids: Sequence[int], now_ms: int) -> set[int]:
+    def fire(due: Sequence[Queued], now_ms: int) -> set[int]:
+        ids = [run.id for run in due]
         if 3 in ids and not fired:
             fired.append(0)
             raise OSError("the database went away")
@@ -49,9 +51,9 @@ def test_runs_that_wait_survive_the_failure_of_a_later_batch(monkeypatch: pytest
 def test_a_batch_without_any_place_is_asked_once_a_tick() -> None:
     calls: list[int] = []
 
-    def fire(ids: Sequence[int], now_ms: int) -> set[int]:
-        calls.append(len(ids))
-        return set(ids)
+    def fire(due: Sequence[Queued], now_ms: int) -> set[int]:
+        calls.append(len(due))
+        return {run.id for run in due}
 
     loop = RingLoop(TimeRing(NOW, 20), fire, lambda: None, no_parking(), tick_ms=20, waiting_limit=10_000)
     loop.enqueue(queued(2500))
