@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import signal
@@ -20,6 +21,8 @@ EXIT_FAILED = 1
 EXIT_CONFIG = 2
 EXIT_LOCKED = 3
 EXIT_SCHEMA = 4
+
+GC_ALLOCATIONS = 50_000
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(threadName)s %(name)s: %(message)s"
 
@@ -80,6 +83,10 @@ def server(
     node = Node(config, announce=typer.echo)
     done = _signalled()
     node.start()
+    # what exists now stays; of what comes and goes with fires little has cycles, so looking for them seldom pays
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GC_ALLOCATIONS)
     done.wait()
     raise typer.Exit(0 if node.stop() else EXIT_FAILED)
 

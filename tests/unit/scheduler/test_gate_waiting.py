@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy import event
 
 from tests.support.node import HandNode
 from tests.support.rows import NOW
@@ -179,3 +180,29 @@ def test_a_retried_shard_keeps_its_index_though_its_first_executor_left(node: Ha
     node.tick(1)
     (retry,) = node.answer()
     assert (retry.shard_index, retry.shard_total, retry.address) == (1, 2, HOME)
+
+
+def test_a_fire_that_was_cancelled_in_memory_holds_up_no_later_one(empty_node: HandNode) -> None:
+    job = empty_node.job(schedule_type="ONCE", schedule_conf="2026-01-01T00:00:03", wait_for_executor_s=60)
+    empty_node.plan()
+    empty_node.scheduler.manager.stop(job.id)
+    empty_node.scheduler.manager.start(job.id)
+    empty_node.run_for(5000)
+    assert sorted(ends(empty_node, job)) == [("cancelled", "stopped"), ("planned", "")]
+
+
+def test_a_claimed_fire_is_not_read_again_before_it_is_sent(empty_node: HandNode) -> None:
+    seen: list[str] = []
+
+    def note(_conn: object, _cursor: object, statement: str, *_: object) -> None:
+        seen.append(statement)
+
+    empty_node.register(HOME)
+    empty_node.job(schedule_conf="3")
+    empty_node.plan()
+    event.listen(empty_node.db.engine, "before_cursor_execute", note)
+    empty_node.tick(3000)
+    event.remove(empty_node.db.engine, "before_cursor_execute", note)
+    assert len(empty_node.sent) == 1
+    reads = [item for item in seen if item.startswith("SELECT") and "FROM run" in item]
+    assert len(reads) == 1  # what is still planned, locked by the fence
