@@ -26,7 +26,7 @@ from xwheel.storage.engine import Connection, Database
 
 logger = logging.getLogger(__name__)
 
-CACHED_JOBS = 10_000
+CACHED_JOBS = 20_000
 
 Route = Callable[[Job, Sequence[RegisteredExecutor]], Sequence[RegisteredExecutor]]
 
@@ -151,7 +151,7 @@ class Firing:
     def remember(self, claimed: Sequence[Job]) -> None:
         """Take jobs that were just read; from any thread. Their revision tells whether they are still right."""
         if len(self._jobs) + len(claimed) > CACHED_JOBS:
-            self._jobs = {}
+            self._jobs = dict(list(self._jobs.items())[CACHED_JOBS // 2 :])  # the older half goes
         self._jobs.update([(job.id, job) for job in claimed])
 
     def _read(self, queued: Sequence[Queued]) -> tuple[list[runs.DueRun], dict[int, Job]]:

@@ -11,6 +11,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Final, TypeVar
 
+import msgspec
 from sqlalchemy import Column, ColumnElement, Connection, Select, Table, func, make_url, select, text
 from sqlalchemy.engine import Dialect
 from sqlalchemy.sql.elements import TextClause
@@ -36,7 +37,9 @@ def any_of(conn: Connection, column: Column[Any], ids: Iterable[int]) -> ColumnE
     """
     if conn.dialect.name != "sqlite":
         return column.in_(list(ids))
-    return column.in_(select(func.json_each(json.dumps(list(ids))).table_valued("value").c.value))
+    return column.in_(
+        select(func.json_each(msgspec.json.encode(list(ids)).decode()).table_valued("value").c.value)
+    )
 
 
 def fetch_rows(conn: Connection, query: Select[Any]) -> Sequence[Any]:
