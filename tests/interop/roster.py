@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+from tests.interop.java_peers import JAVA
 from tests.interop.peers import Peer
+from tests.interop.python_peers import PYXXL, XWHEEL
 
-PEERS: Sequence[Peer] = ()
+PEERS: tuple[Peer, ...] = (*JAVA, PYXXL, XWHEEL)

@@ -1,0 +1,24 @@
+package interop;
+
+import com.xxl.job.core.executor.XxlJobExecutor;
+import java.nio.file.Path;
+
+/** An executor without a framework: {@code App ADMIN_URL APP_NAME TOKEN PORT FOLDER}; ends well on SIGTERM. */
+public final class App {
+    public static void main(String[] args) throws Exception {
+        int port = Integer.parseInt(args[3]);
+        Path folder = Path.of(args[4]);
+        XxlJobExecutor executor = Bridge.executor(new Work(folder.resolve("executed")));
+        executor.setAdminAddresses(args[0]);
+        executor.setAppname(args[1]);
+        executor.setAccessToken(args[2]);
+        executor.setAddress("");
+        executor.setIp("127.0.0.1");
+        executor.setPort(port);
+        executor.setLogPath(folder.resolve("logs").toString());
+        executor.setLogRetentionDays(30);
+        executor.start();
+        Runtime.getRuntime().addShutdownHook(new Thread(executor::destroy));
+        Thread.currentThread().join();
+    }
+}
