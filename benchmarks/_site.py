@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from benchmarks.handlers import COUNT_FILE
+from tests.support.databases import server_database
 from xwheel.errors import XwheelError
 from xwheel.quickstart.processes import Child, free_port
 from xwheel.storage import migrate, tokens
@@ -41,7 +44,7 @@ class Site:
     executor_token: str
     db: Database
     node: Child
-    executor: Child
+    executor: Child | Foreign
     client: RestClient = field(init=False)
     group_id: int = 0
     address: str = ""
@@ -75,18 +78,71 @@ class Site:
         self.address = until(lambda: self.client.call("GET", path)["items"][0])["address"]
 
 
+class Foreign:
+    """``benchmarks.foreign`` as a child, with the face of :class:`Child`."""
+
+    name = "executor"
+
+    def __init__(self, orders: dict[str, object]) -> None:
+        self._orders = orders
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid if self._process else 0
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "benchmarks.foreign"]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(self._orders).encode() + b"\n")
+        self._process.stdin.flush()
+
+    def stop(self, timeout_s: float) -> int:
+        if self._process is None:
+            return 0
+        self._process.terminate()
+        return self._process.wait(timeout_s)
+
+    def tail(self) -> str:
+        return ""
+
+
+@contextmanager
+def database(backend: str, folder: Path) -> Iterator[str]:
+    """Give the URL of a database at this version's schema, as durable as its server makes it by itself."""
+    if backend != "sqlite":
+        with server_database(backend) as url:
+            yield url
+        return
+    url = f"sqlite:///{folder / 'xwheel.db'}"
+    db = Database(url)
+    migrate.upgrade(db)
+    db.close()
+    yield url
+
+
 @contextmanager
 def site(
-    *, with_executor: bool = True, prepare: Callable[[Database], object] | None = None
+    *,
+    with_executor: bool = True,
+    prepare: Callable[[Database], object] | None = None,
+    backend: str = "sqlite",
+    is_foreign: bool = False,
 ) -> Iterator[Site]:
     """Start a node, and an executor unless told otherwise; end them afterwards.
 
     Args:
         with_executor: Whether there is one.
         prepare: Fills the node's database before it starts.
+        backend: ``sqlite``, ``mariadb`` or ``postgresql``; a server is started for it.
+        is_foreign: The executor knows ``/run`` only.
     """
-    with tempfile.TemporaryDirectory(prefix="xwheel-bench-") as name:
-        made = _lay(Path(name))
+    with (
+        tempfile.TemporaryDirectory(prefix="xwheel-bench-") as name,
+        database(backend, Path(name)) as url,
+    ):
+        made = _lay(Path(name), url, is_foreign=is_foreign)
         if prepare is not None:
             prepare(made.db)
         try:
@@ -105,12 +161,10 @@ def site(
                 raise SystemExit(f"executor and node ended with {statuses}")
 
 
-def _lay(folder: Path) -> Site:
+def _lay(folder: Path, url: str, *, is_foreign: bool) -> Site:
     port, executor_port = free_port(), free_port()
     token, executor_token = secrets.token_hex(16), secrets.token_hex(16)
-    url = f"sqlite:///{folder / 'xwheel.db'}"
     db = Database(url)
-    migrate.upgrade(db)
     db.transaction(lambda conn: tokens.replace_token(conn, GROUP, token, 0))
     (folder / "count").write_bytes(bytes(8))
     config = {
@@ -134,7 +188,12 @@ def _lay(folder: Path) -> Site:
     (folder / "xwheel.toml").write_text("\n".join(lines))
     environment = {"XWHEEL_CONFIG": str(folder / "xwheel.toml"), COUNT_FILE: str(folder / "count")}
     node = Child("node", ["server"], folder / "node.log", environment)
-    executor = Child("executor", ["executor", "benchmarks.handlers"], folder / "executor.log", environment)
+    executor: Child | Foreign = Child(
+        "executor", ["executor", "benchmarks.handlers"], folder / "executor.log", environment
+    )
+    if is_foreign:
+        orders = {"port": executor_port, "token": executor_token, "app_name": GROUP}
+        executor = Foreign({**orders, "count_file": str(folder / "count")})
     return Site(folder, port, executor_port, token, executor_token, db, node, executor)
 
 

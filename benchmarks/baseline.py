@@ -4,10 +4,11 @@ Per fire: select job, select group, insert log, one ``/run`` over HTTP, update l
 log. The claim reads due jobs in one transaction and writes their next times back a hundred a statement. Only the order
 of steps is XXL-JOB's; tables, SQL and code are written here.
 
-It is meant to be good. Statements are prepared once and run on the bare driver, no ORM between. Each worker reads
-on a connection of its own. Writers take turns at one connection behind a lock, which is faster than to let them meet
-in SQLite's busy handler. HTTP goes out over kept connections with the curl handles that xwheel's own client uses, and
-comes in through xwheel's own listener and codecs. It leaves out what XXL-JOB does besides and what would only cost: the
+It is meant to be good. Statements run on the bare driver, no ORM between. On SQLite each worker reads on a connection
+of its own and writers take turns at one connection behind a lock, which is faster than to let them meet in SQLite's
+busy handler; on a server as many connections as xwheel's pool may have are shared by the workers. HTTP goes out over
+kept connections with the curl handles that xwheel's own client uses, and comes in through xwheel's own listener and
+codecs. It leaves out what XXL-JOB does besides and what would only cost: the
 wait for the next second, the pass to the ring, the look for children, retries, alarms and reports. Executors take it
 for an xwheel scheduler, so their callbacks are ten times as long as XXL-JOB's, and it commits them before it answers.
 It groups nothing that XXL-JOB would not: every statement of a fire is a transaction of its own.
@@ -19,16 +20,15 @@ from __future__ import annotations
 
 import json
 import queue
-import sqlite3
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import benchmarks._report  # noqa: F401 - finds a checkout that is not installed
+from benchmarks.baseline_store import Execute, Store, open_store
 from xwheel.listener import Listener
 from xwheel.wire.codec import decode_callbacks, decode_response, encode_response, encode_trigger
 from xwheel.wire.contract import OK, headers_for, join_url
@@ -43,23 +43,8 @@ CONNECTIONS = 64
 """To the executor, whose listener takes a hundred."""
 
 CALLBACK_THREADS = 20
+DATABASE_CONNECTIONS = 16
 PERIOD_MS = 3_600_000
-
-SCHEMA = """
-CREATE TABLE job_group (id INTEGER PRIMARY KEY, app_name TEXT NOT NULL, addresses TEXT NOT NULL);
-CREATE TABLE job_info (
-    id INTEGER PRIMARY KEY, group_id INTEGER NOT NULL, description TEXT NOT NULL, period_ms INTEGER NOT NULL,
-    route TEXT NOT NULL, handler TEXT NOT NULL, param TEXT NOT NULL, block TEXT NOT NULL, timeout_s INTEGER NOT NULL,
-    retries INTEGER NOT NULL, status INTEGER NOT NULL, last_ms INTEGER NOT NULL, next_ms INTEGER NOT NULL);
-CREATE INDEX ix_job_info_next ON job_info (status, next_ms);
-CREATE TABLE job_log (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, group_id INTEGER NOT NULL, job_id INTEGER NOT NULL, address TEXT,
-    handler TEXT, param TEXT, retries INTEGER NOT NULL DEFAULT 0, trigger_ms INTEGER NOT NULL,
-    trigger_code INTEGER NOT NULL DEFAULT 0, trigger_msg TEXT, handle_ms INTEGER,
-    handle_code INTEGER NOT NULL DEFAULT 0, handle_msg TEXT);
-CREATE INDEX ix_job_log_trigger ON job_log (trigger_ms);
-CREATE INDEX ix_job_log_job ON job_log (job_id, trigger_ms);
-"""
 
 SELECT_JOB = "SELECT group_id, route, handler, param, timeout_s, retries FROM job_info WHERE id = ?"
 SELECT_GROUP = "SELECT app_name, addresses FROM job_group WHERE id = ?"
@@ -75,14 +60,6 @@ SELECT_DUE = (
 )
 
 
-def connect(path: str) -> sqlite3.Connection:
-    """Open the file as durably as xwheel does; every statement outside of BEGIN commits by itself."""
-    conn = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "temp_store=MEMORY", "cache_size=-32768"):
-        conn.execute(f"PRAGMA {pragma}")
-    return conn
-
-
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
@@ -91,20 +68,15 @@ class Baseline:
     """One scheduler on one file.
 
     Args:
-        path: The SQLite file; made anew.
+        store: Its database, with the tables and nothing in them.
         url: The executor.
         workers: Threads that fire.
     """
 
-    def __init__(self, path: str, url: str, *, token: str, app_name: str, workers: int = WORKERS) -> None:
-        self._path = path
-        self._token = token
-        self._app_name = app_name
-        self._writer = connect(path)
-        self._writer.executescript(SCHEMA)
-        self._writer.execute("INSERT INTO job_group VALUES (1, ?, ?)", (app_name, url))
+    def __init__(self, store: Store, url: str, *, token: str, app_name: str, workers: int = WORKERS) -> None:
+        self._store = store
+        self._store.write("INSERT INTO job_group VALUES (1, ?, ?)", (app_name, url))
         self._turn = threading.Lock()
-        self._local = threading.local()
         self._due: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self._slots: queue.SimpleQueue[Slot] = queue.SimpleQueue()
         for _ in range(min(workers, CONNECTIONS)):
@@ -121,14 +93,11 @@ class Baseline:
     def add_jobs(self, count: int, handler: str) -> None:
         """Store jobs that are stopped."""
         rows = [(f"bench {number}", PERIOD_MS, handler, f"parameter {number}") for number in range(count)]
-        with self._turn:
-            self._writer.execute("BEGIN IMMEDIATE")
-            self._writer.executemany(
-                "INSERT INTO job_info (group_id, description, period_ms, route, handler, param, block, timeout_s, "
-                "retries, status, last_ms, next_ms) VALUES (1, ?, ?, 'ROUND', ?, ?, 'SERIAL_EXECUTION', 0, 0, 0, 0, 0)",
-                rows,
-            )
-            self._writer.execute("COMMIT")
+        self._store.write_many(
+            "INSERT INTO job_info (group_id, description, period_ms, route, handler, param, block, timeout_s, "
+            "retries, status, last_ms, next_ms) VALUES (1, ?, ?, 'ROUND', ?, ?, 'SERIAL_EXECUTION', 0, 0, 0, 0, 0)",
+            rows,
+        )
 
     def start(self) -> None:
         """Start the workers."""
@@ -137,8 +106,7 @@ class Baseline:
 
     def fire_all(self) -> int:
         """Make every job due now, and claim until none is; return how many were."""
-        with self._turn:
-            self._writer.execute("UPDATE job_info SET status = 1, next_ms = ?", (now_ms(),))
+        self._store.write("UPDATE job_info SET status = 1, next_ms = ?", (now_ms(),))
         found = 0
         while claimed := self._claim():
             found += claimed
@@ -151,7 +119,6 @@ class Baseline:
         for thread in self._threads:
             thread.join()
         self._callbacks.shutdown()
-        self._writer.close()
 
     def answer(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Take a beat or a callback, as a WSGI application."""
@@ -165,36 +132,14 @@ class Baseline:
 
     def _claim(self) -> int:
         """Hand on what is due and move it to its next time, in one transaction."""
-        with self._turn:
-            self._writer.execute("BEGIN IMMEDIATE")
+        with self._store.transaction() as execute:
             now = now_ms()
-            rows = self._writer.execute(SELECT_DUE, (now + PRE_READ_MS, SCAN_LIMIT)).fetchall()
+            rows = execute(SELECT_DUE, (now + PRE_READ_MS, SCAN_LIMIT)).fetchall()
             for start in range(0, len(rows), UPDATE_ROWS):
-                self._advance(rows[start : start + UPDATE_ROWS], now)
-            self._writer.execute("COMMIT")
+                _advance(execute, rows[start : start + UPDATE_ROWS], now)
         for job_id, _, _ in rows:
             self._due.put(job_id)
         return len(rows)
-
-    def _advance(self, rows: Sequence[tuple[int, int, int]], now: int) -> None:
-        cases = "WHEN ? THEN ? " * len(rows)
-        marks = ", ".join("?" * len(rows))
-        nexts = [value for job_id, period_ms, _ in rows for value in (job_id, now + period_ms)]
-        lasts = [value for job_id, _, next_ms in rows for value in (job_id, next_ms)]
-        self._writer.execute(
-            f"UPDATE job_info SET next_ms = CASE id {cases}END, last_ms = CASE id {cases}END WHERE id IN ({marks})",
-            [*nexts, *lasts, *(row[0] for row in rows)],
-        )
-
-    def _read(self, statement: str, key: int) -> Any:
-        conn = getattr(self._local, "conn", None)
-        if conn is None:
-            conn = self._local.conn = connect(self._path)
-        return conn.execute(statement, (key,)).fetchone()
-
-    def _write(self, statement: str, values: Sequence[Any]) -> sqlite3.Cursor:
-        with self._turn:
-            return self._writer.execute(statement, values)
 
     def _work(self) -> None:
         while (job_id := self._due.get()) is not None:
@@ -204,11 +149,10 @@ class Baseline:
                 self.problems.append(f"job {job_id}: {error!r}")
 
     def _fire(self, job_id: int) -> None:
-        group_id, route, handler, param, timeout_s, retries = self._read(SELECT_JOB, job_id)
-        app_name, addresses = self._read(SELECT_GROUP, group_id)
+        group_id, route, handler, param, timeout_s, retries = self._store.read(SELECT_JOB, (job_id,))
+        app_name, addresses = self._store.read(SELECT_GROUP, (group_id,))
         began = now_ms()
-        log_id = self._write(INSERT_LOG, (group_id, job_id, began)).lastrowid
-        assert log_id is not None
+        log_id = self._store.insert(INSERT_LOG, (group_id, job_id, began))
         choices = addresses.split(",")
         address = choices[job_id % len(choices)]
         request = TriggerRequest(
@@ -225,7 +169,7 @@ class Baseline:
             f"timeout: {timeout_s}<br>retries: {retries}<br><br>app: {app_name}<br>address: {address}<br>"
             f"code: {code}<br>msg: {said}"
         )
-        self._write(UPDATE_LOG, (address, handler, param, retries, began, code, message, log_id))
+        self._store.write(UPDATE_LOG, (address, handler, param, retries, began, code, message, log_id))
 
     def _post(self, url: str, body: bytes) -> HttpResult:
         slot = self._slots.get()
@@ -237,19 +181,29 @@ class Baseline:
             self._slots.put(slot)
 
     def _close(self, item: CallbackItem) -> None:
-        _, _, handle_code, text = self._read(SELECT_LOG, item.run_id)
+        _, _, handle_code, text = self._store.read(SELECT_LOG, (item.run_id,))
         if handle_code:
             self.repeated += 1
             return
         message = f"{text}<br>{item.message}" if text else item.message
-        self._write(CLOSE_LOG, (now_ms(), item.code, message, item.run_id))
+        self._store.write(CLOSE_LOG, (now_ms(), item.code, message, item.run_id))
         with self._turn:
             self.closed += 1
 
 
-def check(path: str, count: int) -> list[str]:
+def _advance(execute: Execute, rows: Sequence[tuple[int, int, int]], now: int) -> None:
+    cases = "WHEN ? THEN ? " * len(rows)
+    marks = ", ".join("?" * len(rows))
+    nexts = [value for job_id, period_ms, _ in rows for value in (job_id, now + period_ms)]
+    lasts = [value for job_id, _, next_ms in rows for value in (job_id, next_ms)]
+    execute(
+        f"UPDATE job_info SET next_ms = CASE id {cases}END, last_ms = CASE id {cases}END WHERE id IN ({marks})",
+        [*nexts, *lasts, *(row[0] for row in rows)],
+    )
+
+
+def check(store: Store, count: int) -> list[str]:
     """Return what is wrong with the rows of a round in which every job was to fire exactly once."""
-    conn = connect(path)
     wrong = []
     for what, query, expected in (
         ("log rows", "SELECT count(*) FROM job_log", count),
@@ -258,15 +212,14 @@ def check(path: str, count: int) -> list[str]:
         ("succeeded", "SELECT count(*) FROM job_log WHERE handle_code = 200", count),
         ("jobs still due", f"SELECT count(*) FROM job_info WHERE next_ms <= {now_ms()}", 0),
     ):
-        found = conn.execute(query).fetchone()[0]
+        (found,) = store.read(query)
         if found != expected:
             wrong.append(f"{what}: {found} instead of {expected}")
-    conn.close()
     return wrong
 
 
 def run_round(
-    path: str,
+    database: str,
     url: str,
     *,
     port: int,
@@ -277,7 +230,8 @@ def run_round(
     workers: int = WORKERS,
 ) -> dict[str, Any]:
     """Fire ``count`` jobs once each; return the rate, the CPU and whatever was wrong."""
-    baseline = Baseline(path, url, token=token, app_name=app_name, workers=workers)
+    store = open_store(database, DATABASE_CONNECTIONS, create=True)
+    baseline = Baseline(store, url, token=token, app_name=app_name, workers=workers)
     listener = Listener(
         "baseline", baseline.answer, host="127.0.0.1", port=port, threads=4, max_body_bytes=1 << 24
     )
@@ -295,20 +249,19 @@ def run_round(
         baseline.stop()
     finally:
         listener.stop()
-    conn = connect(path)
-    began, ended = conn.execute("SELECT min(trigger_ms), max(handle_ms) FROM job_log").fetchone()
-    conn.close()
+    began, ended = store.read("SELECT min(trigger_ms), max(handle_ms) FROM job_log")
+    problems = [*baseline.problems[:5], *check(store, count)]
+    store.close()
     return {
         "rate": 1000 * count / max(1, (ended or began) - began),
         "cpu_us": 1e6 * cpu / count,
         "repeated": baseline.repeated,
-        "problems": [*baseline.problems[:5], *check(path, count)],
+        "problems": problems,
     }
 
 
 def main() -> None:
     orders = json.load(sys.stdin)
-    Path(orders["path"]).unlink(missing_ok=True)
     print(json.dumps(run_round(**orders)), flush=True)
 
 

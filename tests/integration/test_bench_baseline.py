@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks import baseline
 from benchmarks._site import site
+from benchmarks.baseline_store import open_store
 from benchmarks.pipeline import _steady_job, measure_baseline, measure_flat_out
 
 FIRES = 150
@@ -24,7 +25,7 @@ def test_both_sides_execute_and_record_every_fire_once_on_one_executor() -> None
         _, final, _ = measure_flat_out(place, FIRES)
         assert final > 0
         assert place.executed() == 2 * FIRES
-        (path,) = place.folder.glob("baseline-*.db")
+        (path,) = place.folder.glob("baseline_*.db")
         conn = sqlite3.connect(path)
         rows = conn.execute("SELECT job_id, trigger_code, handle_code FROM job_log").fetchall()
         conn.close()
@@ -44,19 +45,18 @@ def test_both_sides_execute_and_record_every_fire_once_on_one_executor() -> None
 def test_a_fire_that_is_lost_repeated_or_failed_is_noticed(
     tmp_path: Path, damage: str, complaint: str
 ) -> None:
-    path = str(tmp_path / "baseline.db")
-    scheduler = baseline.Baseline(path, "http://127.0.0.1:9", token="t", app_name="bench", workers=1)
+    store = open_store(f"sqlite:///{tmp_path / 'baseline.db'}", 1, create=True)
+    scheduler = baseline.Baseline(store, "http://127.0.0.1:9", token="t", app_name="bench", workers=1)
     scheduler.add_jobs(1, "nothing")
-    conn = baseline.connect(path)
-    conn.execute("UPDATE job_info SET next_ms = ?", (baseline.now_ms() + 60_000,))
-    conn.execute(baseline.INSERT_LOG, (1, 1, 1))
-    conn.execute("UPDATE job_log SET trigger_code = 200, handle_code = 200")
-    assert baseline.check(path, 1) == []
-    conn.execute(damage)
-    assert any(line.startswith(complaint) for line in baseline.check(path, 1))
-    conn.close()
+    store.write("UPDATE job_info SET next_ms = ?", (baseline.now_ms() + 60_000,))
+    store.insert(baseline.INSERT_LOG, (1, 1, 1))
+    store.write("UPDATE job_log SET trigger_code = 200, handle_code = 200")
+    assert baseline.check(store, 1) == []
+    store.write(damage)
+    assert any(line.startswith(complaint) for line in baseline.check(store, 1))
     scheduler.start()
     scheduler.stop()
+    store.close()
 
 
 def test_half_of_the_due_times_lie_on_whole_seconds_and_half_are_spread_evenly() -> None:
