@@ -19,7 +19,7 @@ import pytest
 from tests.support.admins import APP_NAME, TOKEN
 from tests.support.executors import ROOT, make_executor, wait_until
 from tests.support.node import plugins
-from tests.support.peers import free_port
+from tests.support.ports import free_port
 from tests.support.rows import job_values
 from xwheel.config import build_config
 from xwheel.executor import Executor, JobContext, job

@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.admins import APP_NAME, TOKEN
 from tests.support.executors import ROOT, wait_until
-from tests.support.peers import free_port
+from tests.support.ports import free_port
 from tests.support.rows import job_values, make_run
 from xwheel.config import build_config
 from xwheel.model import Job, RegisteredExecutor, Run, RunState

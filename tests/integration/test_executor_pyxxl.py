@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.admins import APP_NAME, TOKEN
 from tests.support.executors import ROOT, wait_until
-from tests.support.peers import free_port
+from tests.support.ports import free_port
 
 
 class Node:

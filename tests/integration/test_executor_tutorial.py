@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.support.executors import ROOT, wait_until
-from tests.support.peers import free_port
+from tests.support.ports import free_port
 
 TUTORIAL = (ROOT / "docs" / "tutorial" / "first-executor.md").read_text()
 BIN = str(Path(sys.executable).parent)

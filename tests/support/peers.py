@@ -95,10 +95,3 @@ class Peer:
                 return
             if chosen:
                 connection.sendall(chosen)
-
-
-def free_port() -> int:
-    """Return a port on which nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.peers import OK_ANSWER, Peer, answer, free_port
+from tests.support.peers import OK_ANSWER, Peer, answer
+from tests.support.ports import free_port
 from xwheel.errors import ExecutorRefusedError, ExecutorUnreachableError, WireError
 from xwheel.wire.http import HttpCall, HttpResult, MultiClient, post
 
