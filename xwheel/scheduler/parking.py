@@ -109,7 +109,7 @@ class ParkedRuns:
         """Take runs that may not go yet."""
         for item in runs:
             run = item.run
-            queued = QueuedRun(run.id, run.job_id, run.partition, run.epoch, run.due_ms)
+            queued = QueuedRun(run.id, run.job_id, run.group_id, run.partition, run.epoch, run.due_ms)
             rank = (run.due_ms if item.until_ms is None else item.until_ms, run.id)
             queue = self._queues.get(item.line)
             if queue is None:

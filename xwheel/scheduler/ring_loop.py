@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from xwheel.ring import TimeRing
@@ -15,7 +15,8 @@ from xwheel.storage.runs import QueuedRun
 logger = logging.getLogger(__name__)
 
 FIRE_BATCH = 1000
-RETRY_PLACE_MS = 20
+LEAST_REACH = 64
+RETRY_PLACE_MS = 100
 IDLE_MS = 1000
 
 Fire = Callable[[Sequence[Queued], int], "set[int]"]
@@ -42,6 +43,65 @@ class Parking(Protocol):
     def drain(self) -> None:
         """Forget everything."""
         ...
+
+
+class WaitingRuns:
+    """Due runs without a place, in a line for each group: one whose executors are busy holds up no other.
+
+    A line is asked as far from its head as has paid lately, so that a long one costs little while nothing moves.
+    """
+
+    def __init__(self) -> None:
+        self._lines: dict[int, deque[int]] = {}
+        self._reach: dict[int, int] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def append(self, group_id: int, run_id: int) -> None:
+        """Put a run at the end of its line."""
+        self._lines.setdefault(group_id, deque()).append(run_id)
+        self._count += 1
+
+    def take(self, stuck: Collection[int]) -> dict[int, list[int]]:
+        """Take from the heads of all lines but the stuck ones, a batch in all; return group id to run ids."""
+        room = FIRE_BATCH
+        taken: dict[int, list[int]] = {}
+        for group_id in [group_id for group_id in self._lines if group_id not in stuck]:
+            line = self._lines.pop(group_id)
+            count = min(len(line), room, self._reach.get(group_id, FIRE_BATCH))
+            taken[group_id] = [line.popleft() for _ in range(count)]
+            room -= count
+            if line:
+                self._lines[group_id] = line  # behind the others: next time they come first
+            if not room:
+                break
+        self._count -= FIRE_BATCH - room
+        return taken
+
+    def give_back(self, group_id: int, taken: Sequence[int], left: Sequence[int]) -> None:
+        """Put what found no place back to the head, and note how far to reach next time."""
+        self.put_first(group_id, left)
+        went = len(taken) - len(left)
+        reach = 2 * went if left and went else 2 * len(taken)
+        self._reach[group_id] = max(LEAST_REACH, min(FIRE_BATCH, reach))
+
+    def put_first(self, group_id: int, run_ids: Sequence[int]) -> None:
+        """Put runs at the head of their line, in this order."""
+        if run_ids:
+            self._lines.setdefault(group_id, deque()).extendleft(reversed(run_ids))
+            self._count += len(run_ids)
+
+    def drop_newest(self, count: int) -> list[int]:
+        """Forget so many runs, from the ends of the longest lines, and return them."""
+        dropped: list[int] = []
+        while len(dropped) < count:
+            line = max(self._lines.values(), key=len)
+            share = min(count - len(dropped), max(1, len(line) // 2))
+            dropped += [line.pop() for _ in range(share)]
+        self._count -= len(dropped)
+        return dropped
 
 
 class RingLoop:
@@ -76,7 +136,7 @@ class RingLoop:
         self._waiting_limit = waiting_limit
         self._inbox: deque[Sequence[Queued]] = deque()
         self._held: dict[int, Queued] = {}
-        self._waiting: deque[int] = deque()
+        self._waiting = WaitingRuns()
         self.overflowed = 0
 
     def enqueue(self, runs: Sequence[Queued]) -> None:
@@ -98,17 +158,16 @@ class RingLoop:
         """Take what came in, fire what is due; return how long to wait in milliseconds."""
         self._take_inbox()
         self._take_parked(now_ms)
-        self._waiting.extend(self._ring.advance(now_ms))
-        stuck: list[int] = []
-        try:
-            while self._waiting:
-                batch = [self._waiting.popleft() for _ in range(min(FIRE_BATCH, len(self._waiting)))]
-                left = self._fire_batch(batch, now_ms)
-                stuck.extend(run_id for run_id in batch if run_id in left)
-                if len(left) == len(batch):
-                    break  # no place anywhere: asking again in this tick would spin
-        finally:
-            self._waiting.extendleft(reversed(stuck))
+        for run_id in self._ring.advance(now_ms):
+            self._waiting.append(self._held[run_id].group_id, run_id)
+        stuck: set[int] = set()  # no place: asking again in this tick would spin
+        while lines := self._waiting.take(stuck):
+            left = self._fire_batch([run_id for line in lines.values() for run_id in line], now_ms)
+            for group_id, line in lines.items():
+                remaining = [run_id for run_id in line if run_id in left]
+                self._waiting.give_back(group_id, line, remaining)
+                if remaining:
+                    stuck.add(group_id)
         self._drop_overflow()
         return self._wait_ms(now_ms)
 
@@ -129,14 +188,15 @@ class RingLoop:
         ids = list(self._held)
         self._ring.drain()
         self._held.clear()
-        self._waiting.clear()
+        self._waiting = WaitingRuns()
         self._parking.drain()
         return ids
 
     def _take_parked(self, now_ms: int) -> None:
         ripe = self._parking.take_ripe(now_ms)
         self._held.update((run.id, run) for run in ripe)
-        self._waiting.extendleft(run.id for run in reversed(ripe))
+        for run in reversed(ripe):
+            self._waiting.put_first(run.group_id, [run.id])
 
     def _take_inbox(self) -> None:
         while self._inbox:
@@ -145,8 +205,9 @@ class RingLoop:
             self._ring.push_many([run.id for run in fresh], [run.due_ms for run in fresh])
 
     def _drop_overflow(self) -> None:
-        while len(self._waiting) > self._waiting_limit:
-            self._held.pop(self._waiting.pop(), None)
+        excess = len(self._waiting) - self._waiting_limit
+        for run_id in self._waiting.drop_newest(excess) if excess > 0 else ():
+            self._held.pop(run_id, None)
             self.overflowed += 1
 
     def _wait_ms(self, now_ms: int) -> int:

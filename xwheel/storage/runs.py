@@ -29,9 +29,13 @@ class QueuedRun(Struct, frozen=True, gc=False):
 
     id: int
     job_id: int
+    group_id: int
     partition: int
     epoch: int
     due_ms: int
+
+
+_QUEUED = [run.c[name] for name in QueuedRun.__struct_fields__]
 
 
 class DueRun(NamedTuple):
@@ -167,7 +171,7 @@ def list_planned(conn: Connection, ids: Sequence[int]) -> list[Run]:
 
 def lock_unadopted(conn: Connection, ids: Sequence[int]) -> list[QueuedRun]:
     """Lock rows that are still planned and held by nobody, in id order."""
-    query = select(run.c.id, run.c.job_id, run.c.partition, run.c.epoch, run.c.due_ms).where(
+    query = select(*_QUEUED).where(
         any_of(conn, run.c.id, sorted(ids)), run.c.state == RunState.PLANNED, run.c.epoch == 0
     )
     return [QueuedRun(*row) for row in conn.execute(query.order_by(run.c.id).with_for_update())]
@@ -195,7 +199,7 @@ def find_overdue(
         after: Continue after this row.
     """
     place = (run.c.open_partition, run.c.epoch, run.c.due_ms, run.c.id)
-    query = select(run.c.id, run.c.job_id, run.c.partition, run.c.epoch, run.c.due_ms).where(
+    query = select(*_QUEUED).where(
         run.c.open_partition.in_(sorted(part for part in epochs if after is None or part >= after.partition)),
         run.c.epoch > 0,
         run.c.due_ms <= before_ms,

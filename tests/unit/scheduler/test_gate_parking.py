@@ -29,7 +29,7 @@ def parked(run_id: int, *, line: Line = LINE, due_ms: int = NOW, job_id: int = 1
 
 
 def queued(run_id: int, *, due_ms: int = NOW, job_id: int = 1) -> QueuedRun:
-    return QueuedRun(run_id, job_id, 1, 1, due_ms)
+    return QueuedRun(run_id, job_id, 1, 1, 1, due_ms)
 
 
 def ids(found: list[QueuedRun]) -> list[int]:
