@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tests.interop.peers import Peer, PeerProcess, Place, die_with_parent
-from tests.interop.ports import port_block
+from tests.support.ports import free_port
 from xwheel.errors import XwheelError
 from xwheel.wire.rest import RestClient
 
@@ -24,6 +24,7 @@ PERIOD_S = 120.0
 """How long to wait for something that a peer does every 20 or 30 seconds."""
 
 STOP_S = 60
+REFRESH_S = 1.2
 T = TypeVar("T")
 
 
@@ -32,17 +33,15 @@ class Cluster:
 
     Args:
         folder: For its database and the folders of executors.
-        ports: Free ports.
         settings: Added to its configuration as ``XWHEEL_…`` variables.
     """
 
-    def __init__(self, folder: Path, ports: Iterator[int], settings: Mapping[str, str] | None = None) -> None:
+    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
         self.folder = folder
-        self.port, self.executor_port = next(ports), next(ports)
+        self.port, self.executor_port = free_port(), free_port()
         self.token = secrets.token_hex(16)
         self.admin_url = f"http://127.0.0.1:{self.executor_port}/xxl-job-admin"
         self.processes: list[PeerProcess] = []
-        self._ports = ports
         self._settings = {
             "XWHEEL_API__PORT": str(self.port),
             "XWHEEL_API__EXECUTOR_PORT": str(self.executor_port),
@@ -70,7 +69,7 @@ class Cluster:
         if not self._token:
             words = "management token"
             self._token = self.wait(
-                lambda: next((line.split()[-1] for line in self._log() if words in line), ""), words
+                lambda: next((line.split()[-1] for line in self._lines() if words in line), ""), words
             )
         self.wait(lambda: self.call("GET", "/groups"), "the node's first answer")
 
@@ -79,7 +78,7 @@ class Cluster:
         if self._node is not None:
             node, self._node = self._node, None
             node.terminate()
-            assert node.wait(STOP_S) == 0, "\n".join(self._log()[-30:])
+            assert node.wait(STOP_S) == 0, self.tails()
 
     def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """Call the management API; ``path`` comes after ``/api/v1``."""
@@ -132,10 +131,11 @@ class Cluster:
             else:
                 if found:
                     return found
+            status = None if self._node is None else self._node.poll()
+            if status is not None:
+                raise AssertionError(f"{what}: the node ended with {status}\n{self.tails()}")
             if time.monotonic() > end:
-                tails = "\n".join(process.tail() for process in self.processes)
-                node = "\n".join(self._log()[-30:])
-                raise AssertionError(f"{what}: not within {deadline_s} s {problem}\n{node}\n{tails}")
+                raise AssertionError(f"{what}: not within {deadline_s} s {problem}")
             time.sleep(0.05)
 
     def ended(self, run_id: int, deadline_s: float = DEADLINE_S) -> dict[str, Any]:
@@ -164,7 +164,7 @@ class Cluster:
 
     def start(self, peer: Peer, app_name: str, **changes: Any) -> PeerProcess:
         """Start an executor of a group; it may take a while until it registers."""
-        port = next(self._ports)
+        port = free_port()
         folder = self.folder / f"{peer.name}-{port}"
         folder.mkdir()
         values = {"app_name": app_name, "admin_url": self.admin_url, "token": self.token, **changes}
@@ -175,15 +175,25 @@ class Cluster:
     def registered(self, group_id: int, *processes: PeerProcess) -> None:
         """Wait until these executors are live."""
         wanted = {process.address for process in processes}
-        self.wait(lambda: wanted <= self.executors(group_id).keys(), f"registration of {sorted(wanted)}")
+        for _ in range(2):
+            what = f"registration of {sorted(wanted)}"
+            self.wait(lambda: wanted <= self.executors(group_id).keys(), what, PERIOD_S)
+            # the node may have read the registry's rows just before and forget the new ones for a second
+            time.sleep(REFRESH_S)
+
+    def tails(self) -> str:
+        """Return the end of what node and executors wrote, for messages."""
+        node = "\n".join(["--- node ---", *self._lines()[-60:]])
+        return "\n".join([node, *(process.tail() for process in self.processes)])
 
     def close(self) -> None:
         """End everything."""
         for process in self.processes:
             process.kill()
-        self.stop_node()
+        if self._node is not None and self._node.poll() is None:
+            self.stop_node()
 
-    def _log(self) -> list[str]:
+    def _lines(self) -> list[str]:
         path = self.folder / "node.log"
         return path.read_text(errors="replace").splitlines() if path.exists() else []
 
@@ -191,10 +201,9 @@ class Cluster:
 @contextmanager
 def cluster(folder: Path, settings: Mapping[str, str] | None = None) -> Iterator[Cluster]:
     """Run a node for a while; executors that are left over are killed in the end."""
-    with port_block() as ports:
-        made = Cluster(folder, ports, settings)
-        try:
-            made.start_node()
-            yield made
-        finally:
-            made.close()
+    made = Cluster(folder, settings)
+    try:
+        made.start_node()
+        yield made
+    finally:
+        made.close()

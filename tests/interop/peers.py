@@ -6,8 +6,9 @@ Every peer's application registers the same handlers, told apart by their parame
 |---|---|---|
 | ``echo`` | any text | logs ``echo: PARAM``; succeeds with ``PARAM INDEX/TOTAL``, the shard |
 | ``sleep`` | ``SECONDS LABEL`` | sleeps, ends early when told to; succeeds with ``slept`` |
+| ``hold`` | ``LABEL`` | waits until its folder has a file ``LABEL``, ends early when told to; succeeds with ``held`` |
 | ``fail`` | any text | fails with a message that holds ``no luck`` |
-| ``lines`` | ``COUNT MS LABEL`` | logs ``line 1 of COUNT`` and so on, with so many milliseconds between; succeeds |
+| ``lines`` | ``COUNT LABEL`` | logs ``line 1 of COUNT`` and so on; after half of them waits for a file ``LABEL`` |
 
 Each appends to the file ``executed`` in its folder: ``start PARAM`` when it begins, ``end PARAM`` when it was not cut
 short. So a test can tell what really ran, whatever the peer says.
@@ -96,11 +97,18 @@ class PeerProcess:
                 preexec_fn=die_with_parent,  # noqa: PLW1509 - by the main thread only
             )
 
+    def notes(self) -> list[str]:
+        """Return what handlers wrote into ``executed``, in order."""
+        path = self.place.folder / "executed"
+        return path.read_text(encoding="utf-8").split("\n") if path.exists() else []
+
     def executed(self, word: str = "start") -> list[str]:
         """Return the parameters of runs that wrote this word, in order."""
-        path = self.place.folder / "executed"
-        lines = path.read_text().split("\n") if path.exists() else []
-        return [line.partition(" ")[2] for line in lines if line.partition(" ")[0] == word]
+        return [line.partition(" ")[2] for line in self.notes() if line.partition(" ")[0] == word]
+
+    def release(self, label: str) -> None:
+        """Let a handler go on that waits for this label."""
+        (self.place.folder / label).touch()
 
     def terminate(self) -> int:
         """Ask it to end and return its exit status."""

@@ -35,12 +35,25 @@ async def fail() -> None:
     raise ValueError(f"no luck with {g.xxl_run_data.executorParams}")
 
 
+async def released(label: str) -> None:
+    while not (Path(sys.argv[5]) / label).exists():
+        await asyncio.sleep(0.02)
+
+
+async def hold() -> str:
+    note("start")
+    await released(g.xxl_run_data.executorParams)
+    note("end")
+    return "held"
+
+
 async def lines() -> str:
     note("start")
-    count, pause_ms, *_ = g.xxl_run_data.executorParams.split()
+    count, label = g.xxl_run_data.executorParams.split()
     for line in range(1, int(count) + 1):
         g.logger.info("line %d of %s", line, count)
-        await asyncio.sleep(int(pause_ms) / 1000)
+        if line == int(count) // 2:
+            await released(label)
     note("end")
     return "logged"
 
@@ -54,11 +67,13 @@ def main() -> None:
         executor_url=f"http://127.0.0.1:{port}",
         executor_listen_host="127.0.0.1",
         executor_listen_port=int(port),
+        # its default gives a callback up after 15 s; a busy machine may take longer to start a node
+        http_retry_times=100,
         log_local_dir=str(Path(folder) / "logs"),
         debug=True,
     )
     runner = PyxxlRunner(config)
-    for handler in (echo, sleep, fail, lines):
+    for handler in (echo, sleep, hold, fail, lines):
         runner.register(name=handler.__name__)(handler)
     runner.run_executor()
 

@@ -36,13 +36,27 @@ def fail(ctx: JobContext) -> None:
     raise ValueError(f"no luck with {ctx.param}")
 
 
+def released(ctx: JobContext, label: str) -> None:
+    while not (Path(sys.argv[5]) / label).exists():
+        ctx.wait(0.02)
+
+
+@job("hold")
+def hold(ctx: JobContext) -> str:
+    note("start", ctx.param)
+    released(ctx, ctx.param)
+    note("end", ctx.param)
+    return "held"
+
+
 @job("lines")
 def lines(ctx: JobContext) -> str:
     note("start", ctx.param)
-    count, pause_ms, *_ = ctx.param.split()
+    count, label = ctx.param.split()
     for line in range(1, int(count) + 1):
         ctx.log(f"line {line} of {count}")
-        ctx.wait(int(pause_ms) / 1000)
+        if line == int(count) // 2:
+            released(ctx, label)
     note("end", ctx.param)
     return "logged"
 
@@ -50,7 +64,7 @@ def lines(ctx: JobContext) -> str:
 def main() -> None:
     admin_url, app_name, token, port, folder = sys.argv[1:]
     executor = Executor(
-        handlers=[echo, sleep, fail, lines],
+        handlers=[echo, sleep, hold, fail, lines],
         glue_types={"BEAN": BeanGlue()},
         app_name=app_name,
         admin_addresses=[admin_url],

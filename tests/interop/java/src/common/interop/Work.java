@@ -40,10 +40,25 @@ final class Work {
         int count = Integer.parseInt(words[0]);
         for (int line = 1; line <= count; line++) {
             log.accept("line " + line + " of " + count);
-            Thread.sleep(Long.parseLong(words[1]));
+            if (line == count / 2) {
+                await(words[1]);
+            }
         }
         note("end", param);
         return "logged";
+    }
+
+    String hold(String param) throws Exception {
+        note("start", param);
+        await(param);
+        note("end", param);
+        return "held";
+    }
+
+    private void await(String label) throws InterruptedException {
+        while (!Files.exists(executed.resolveSibling(label))) {
+            Thread.sleep(20);
+        }
     }
 
     private synchronized void note(String word, String param) throws IOException {

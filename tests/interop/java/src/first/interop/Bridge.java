@@ -18,6 +18,7 @@ final class Bridge {
             return work.echo(param, shard.getIndex(), shard.getTotal(), line -> XxlJobLogger.log(line));
         });
         register("sleep", work::sleep);
+        register("hold", work::hold);
         register("fail", param -> {
             work.fail(param);
             return "";

@@ -34,6 +34,11 @@ final class Bridge {
             XxlJobHelper.handleSuccess(work.sleep(XxlJobHelper.getJobParam()));
         }
 
+        @XxlJob("hold")
+        public void hold() throws Exception {
+            XxlJobHelper.handleSuccess(work.hold(XxlJobHelper.getJobParam()));
+        }
+
         @XxlJob("fail")
         public void fail() throws Exception {
             work.fail(XxlJobHelper.getJobParam());
