@@ -11,15 +11,10 @@ PROPERTY = "interop"
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print what was seen with each peer in this run."""
-    reports = [
-        report
-        for name in ("passed", "failed")
-        for report in terminalreporter.stats.get(name, [])
-        if isinstance(report, pytest.TestReport)
-    ]
     seen: dict[str, dict[str, str]] = {}
-    for report in reports:
-        seen |= {peer: cells for name, (peer, cells) in report.user_properties if name == PROPERTY}  # type: ignore[misc]
+    for name in ("passed", "failed"):
+        for report in terminalreporter.stats.get(name, []):
+            seen |= dict(value for key, value in getattr(report, "user_properties", ()) if key == PROPERTY)
     if not seen:
         return
     terminalreporter.section("peers")
