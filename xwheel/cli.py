@@ -15,12 +15,34 @@ import typer
 
 from xwheel import cli_cron, cli_group, cli_job, cli_run, cli_token
 from xwheel.config import Config, load_config
-from xwheel.errors import ConfigError, FieldError, LockError, PluginError, SchemaError, XwheelError
+from xwheel.errors import (
+    ConfigError,
+    DatabaseRefusedError,
+    DatabaseUnreachableError,
+    FieldError,
+    LockError,
+    PluginError,
+    SchemaError,
+    XwheelError,
+)
 
 EXIT_FAILED = 1
 EXIT_CONFIG = 2
 EXIT_LOCKED = 3
 EXIT_SCHEMA = 4
+# 5 is that of "job apply --check"
+EXIT_REFUSED = 6
+EXIT_UNREACHABLE = 7
+
+STATUSES = (
+    (ConfigError, EXIT_CONFIG),
+    (FieldError, EXIT_CONFIG),
+    (PluginError, EXIT_CONFIG),
+    (LockError, EXIT_LOCKED),
+    (SchemaError, EXIT_SCHEMA),
+    (DatabaseRefusedError, EXIT_REFUSED),
+    (DatabaseUnreachableError, EXIT_UNREACHABLE),
+)
 
 GC_ALLOCATIONS = 50_000
 
@@ -111,22 +133,20 @@ def executor(
 @database.command("upgrade")
 def database_upgrade(config_path: ConfigOption = None, url: UrlOption = None) -> None:
     """Bring the schema to the one this version needs."""
-    from xwheel.storage import migrate
+    from xwheel.storage import opening
     from xwheel.storage.engine import Database
 
-    db = Database(_config(config_path, url).database.url)
-    before = migrate.current_revision(db)
-    migrate.upgrade(db)
-    typer.echo(f"schema: {before or 'empty'} -> {migrate.current_revision(db)}")
+    before, after = opening.upgrade(Database(_config(config_path, url).database.url))
+    typer.echo(f"schema: {before or 'empty'} -> {after}")
 
 
 @database.command("check")
 def database_check(config_path: ConfigOption = None, url: UrlOption = None) -> None:
-    """Say whether the schema is the one this version needs; exit with 4 if not."""
+    """Say whether a node could work with the database; exit with 4 if its schema is not the one this version needs."""
+    from xwheel.node import open_database
     from xwheel.storage import migrate
-    from xwheel.storage.engine import Database
 
-    migrate.check_schema(Database(_config(config_path, url).database.url))
+    open_database(_config(config_path, url), create=False).close()
     typer.echo(f"schema: {migrate.head_revision()}, as needed")
 
 
@@ -152,19 +172,27 @@ def main() -> None:
     """Run the command; what xwheel refuses becomes one line and an exit status of its own."""
     try:
         app()
-    except (ConfigError, FieldError, PluginError) as error:
-        _fail(error, EXIT_CONFIG)
-    except LockError as error:
-        _fail(error, EXIT_LOCKED)
-    except SchemaError as error:
-        _fail(error, EXIT_SCHEMA)
     except XwheelError as error:
-        _fail(error, EXIT_FAILED)
+        _fail(error)
+    except Exception as error:
+        told = _database_error(error)
+        if told is None:
+            raise
+        _fail(told)
 
 
-def _fail(error: XwheelError, status: int) -> NoReturn:
+def _fail(error: XwheelError) -> NoReturn:
     typer.echo(f"xwheel: {error}", err=True)
-    raise SystemExit(status)
+    raise SystemExit(next((status for kind, status in STATUSES if isinstance(error, kind)), EXIT_FAILED))
+
+
+def _database_error(error: Exception) -> XwheelError | None:
+    """Return what a database's error means that no command foresaw; None for any other."""
+    if "sqlalchemy" not in sys.modules:
+        return None
+    from xwheel.storage.diagnosis import explain
+
+    return explain(error)
 
 
 def _config(path: Path | None, url: str | None, **sections: dict[str, Any]) -> Config:

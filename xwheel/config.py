@@ -51,6 +51,12 @@ class DatabaseSection(Section):
 
     url: str = Field("sqlite:///xwheel.db", description="SQLAlchemy URL of the database.")
     pool_size: int = Field(8, ge=1, le=256, description="Connections kept for readers and API threads.")
+    wait_s: int = Field(
+        60,
+        ge=0,
+        le=86_400,
+        description="How long a starting node waits for a database that takes no connection yet.",
+    )
 
 
 class ApiSection(Section):

@@ -137,6 +137,14 @@ class SchemaError(StorageError):
     """The database's schema is not the one this version needs; the message names the command that mends it."""
 
 
+class DatabaseRefusedError(StorageError):
+    """The database does not let us work; trying again does not help, a person must act."""
+
+
+class DatabaseUnreachableError(StorageError):
+    """The database takes no connection now; it may do so later."""
+
+
 class ExecutorError(XwheelError):
     """The executor cannot do what it was asked."""
 

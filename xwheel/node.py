@@ -19,8 +19,9 @@ from xwheel.listener import Listener
 from xwheel.model import Run
 from xwheel.plugin.manager import load_plugins
 from xwheel.server import Scheduler
-from xwheel.storage import groups, migrate, settings, tokens
+from xwheel.storage import groups, settings, tokens
 from xwheel.storage.engine import Database
+from xwheel.storage.opening import open_ready
 from xwheel.wire import codec, contract
 from xwheel.wire.http import post
 from xwheel.wire.messages import LogData, LogRequest
@@ -42,6 +43,8 @@ class Node:
 
     Raises:
         ConfigError: A setting cannot be used.
+        DatabaseUnreachableError: The database took no connection for as long as the settings say.
+        DatabaseRefusedError: The database lacks what a node needs.
         SchemaError: The database's schema is not this version's.
         PluginError: A plugin cannot be loaded.
     """
@@ -49,7 +52,7 @@ class Node:
     def __init__(self, config: Config, announce: Callable[[str], None]) -> None:
         self._config = config
         plugins = load_plugins(config)
-        self._db = open_database(config)
+        self._db = open_database(config, wait_s=config.database.wait_s)
         token = executor_token(config, self._db, announce)
         self.scheduler = Scheduler(config, self._db, plugins, token)
         ensure_management_token(self._db, self.scheduler.clock.now_ms(), announce)
@@ -180,21 +183,20 @@ def ensure_management_token(db: Database, now_ms: int, announce: Callable[[str],
     announce(f"management token (shown once): {made}")
 
 
-def open_database(config: Config, *, create: bool = True) -> Database:
-    """Open the database and make sure that its schema fits.
+def open_database(config: Config, *, create: bool = True, wait_s: float = 0) -> Database:
+    """Open the database and make sure that a node can work with it.
 
     Args:
         config: The settings.
         create: Create the tables of an empty SQLite database.
+        wait_s: How long to wait for a database that takes no connection yet.
 
     Raises:
+        DatabaseUnreachableError: No connection in that time.
+        DatabaseRefusedError: A person must act: login, database, rights or settings of the server.
         SchemaError: The schema is older, newer or foreign.
     """
-    db = Database(config.database.url, pool_size=config.database.pool_size)
-    if create and db.backend == "sqlite" and migrate.current_revision(db) is None:
-        migrate.upgrade(db)
-    migrate.check_schema(db)
-    return db
+    return open_ready(config.database.url, pool_size=config.database.pool_size, create=create, wait_s=wait_s)
 
 
 def executor_token(config: Config, db: Database, announce: Callable[[str], None]) -> str:

@@ -32,6 +32,8 @@ Lists follow the pages of the API by themselves, up to `--limit`. Errors are one
 | 3 | somebody else holds the database's lock |
 | 4 | the database's schema is not this version's |
 | 5 | `job apply --check` found a difference |
+| 6 | the database does not let us work: login, rights, settings, a full disk; a person must act |
+| 7 | the database takes no connection now |
 | 130 | interrupted |
 """
 

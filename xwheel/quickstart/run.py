@@ -30,7 +30,7 @@ from xwheel.quickstart.jobs import APP_NAME, definition, demo_jobs
 from xwheel.quickstart.processes import Child, free_port
 from xwheel.quickstart.verify import SHOWN, Report, verify
 from xwheel.quickstart.view import Board
-from xwheel.storage import migrate, tokens
+from xwheel.storage import opening, tokens
 from xwheel.storage.engine import Database
 from xwheel.wire.rest import RestClient
 
@@ -133,7 +133,7 @@ class _Demonstration:
         path.touch(mode=0o600)
         path.write_text(_toml(values), encoding="utf-8")
         db = Database(self._url)
-        migrate.upgrade(db)
+        opening.upgrade(db)
         now_ms = self._clock.now_ms()
         db.transaction(lambda conn: tokens.replace_token(conn, APP_NAME, token, now_ms))
         db.close()

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from xwheel.errors import ConfigError, StorageError
+from xwheel.storage import address
 
 __all__ = ["Connection", "Database", "FairLock", "is_retryable"]
 
@@ -72,29 +73,27 @@ class Database:
 
     def __init__(self, url: str, *, pool_size: int = 8) -> None:
         try:
-            parsed = make_url(url)
+            parsed = address.parse(url)
             options: dict[str, Any] = {
                 "pool_size": pool_size,
                 "max_overflow": pool_size,
                 "pool_pre_ping": True,
+                "connect_args": address.driver_options(parsed),
             }
             if parsed.get_backend_name() == "sqlite":
-                if parsed.database in (None, "", ":memory:"):
-                    raise ConfigError("database.url: SQLite needs a file, since several threads share it")
                 # reads are local: no ping is needed, and waiting beats failing
-                options |= {
-                    "pool_pre_ping": False,
-                    "connect_args": {"timeout": BUSY_TIMEOUT_S, "check_same_thread": False},
-                }
+                options["pool_pre_ping"] = False
+                options["connect_args"]["timeout"] = BUSY_TIMEOUT_S
             else:
                 options |= {"isolation_level": "READ COMMITTED"}
             self.engine: Engine = create_engine(parsed, **options)
         except ConfigError:
             raise
         except Exception as error:
-            raise ConfigError(f"database.url cannot be used: {error}") from error
+            raise ConfigError(f"database.url cannot be used: {type(error).__name__}") from error
         self.backend = self.engine.dialect.name
         self.path = parsed.database
+        self.most_connections = 2 * pool_size
         self.deadlocks = 0
         self._write_lock: FairLock | None = None
         if self.backend == "sqlite":

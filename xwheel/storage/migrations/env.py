@@ -1,7 +1,9 @@
 """Alembic's entry: migrate the connection that :mod:`xwheel.storage.migrate` hands over."""
 
 from alembic import context
+from sqlalchemy import Table, event
 
+from xwheel.storage.collation import spell_out
 from xwheel.storage.tables import metadata
 
 context.configure(
@@ -10,5 +12,10 @@ context.configure(
     transactional_ddl=True,
     render_as_batch=True,
 )
-with context.begin_transaction():
-    context.run_migrations()
+# tables that migrations make compare text alike on every server, so no migration can forget to say so
+event.listen(Table, "before_create", spell_out)
+try:
+    with context.begin_transaction():
+        context.run_migrations()
+finally:
+    event.remove(Table, "before_create", spell_out)

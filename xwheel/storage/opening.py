@@ -1,0 +1,109 @@
+"""Open a database for work, or say in one line why that cannot be."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from sqlalchemy import text
+
+from xwheel.errors import DatabaseUnreachableError
+from xwheel.storage import demands, migrate, rights
+from xwheel.storage.diagnosis import explain, explained
+from xwheel.storage.engine import Database
+
+__all__ = ["explain", "open_ready", "reach", "upgrade"]
+
+logger = logging.getLogger(__name__)
+
+FIRST_PAUSE_S: Final = 0.5
+LAST_PAUSE_S: Final = 10.0
+
+
+def open_ready(url: str, *, pool_size: int = 8, create: bool = False, wait_s: float = 0) -> Database:
+    """Open a database that a node can work with: reachable, fit, with this version's schema, writable.
+
+    Args:
+        url: SQLAlchemy URL.
+        pool_size: Connections kept open.
+        create: Create the tables of an empty SQLite database.
+        wait_s: How long to wait for a database that takes no connection yet.
+
+    Raises:
+        ConfigError: The URL cannot be used.
+        DatabaseUnreachableError: No connection in that time.
+        DatabaseRefusedError: A person must act: login, database, rights or settings of the server.
+        SchemaError: The schema is older, newer or foreign.
+    """
+    db = Database(url, pool_size=pool_size)
+    try:
+        reach(db, wait_s)
+        with explained(db.engine.url):
+            demands.check_server(db)
+            if create and db.backend == "sqlite" and migrate.current_revision(db) is None:
+                migrate.upgrade(db)
+            migrate.check_schema(db)
+            rights.check_rights(db)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def upgrade(db: Database) -> tuple[str | None, str]:
+    """Bring the schema to the one this version needs.
+
+    Returns:
+        The revision before (None for an empty database) and now.
+
+    Raises:
+        DatabaseUnreachableError: No connection.
+        DatabaseRefusedError: A person must act: login, database, rights or settings of the server.
+        SchemaError: The schema is a newer version's, or the tables are somebody else's.
+    """
+    reach(db)
+    with explained(db.engine.url):
+        demands.check_server(db)
+        before, head = migrate.current_revision(db), migrate.head_revision()
+        if before != head:
+            rights.check_may_upgrade(db)
+        migrate.upgrade(db)
+    return before, head
+
+
+def reach(
+    db: Database,
+    wait_s: float = 0,
+    *,
+    pause: Callable[[float], object] = time.sleep,
+    elapsed_s: Callable[[], float] = time.monotonic,
+) -> None:
+    """Make a first connection, waiting for a server that starts up.
+
+    Args:
+        db: The database.
+        wait_s: For how long; each try is told in one line of the log.
+        pause: Sleeps for so many seconds.
+        elapsed_s: Gives seconds that only rise.
+
+    Raises:
+        DatabaseUnreachableError: No connection in that time.
+        DatabaseRefusedError: Waiting would not help.
+    """
+    end_s = elapsed_s() + wait_s
+    pause_s = FIRST_PAUSE_S
+    while True:
+        try:
+            with explained(db.engine.url), db.engine.connect() as conn:
+                conn.execute(text("SELECT 1"))
+                return
+        except DatabaseUnreachableError as error:
+            left_s = end_s - elapsed_s()
+            if left_s <= 0:
+                raise
+            pause_s = min(pause_s, left_s)
+            logger.warning("%s; another try in %.1f s, for %.0f s more", error, pause_s, left_s)
+            pause(pause_s)
+            pause_s = min(2 * pause_s, LAST_PAUSE_S)
