@@ -57,7 +57,7 @@ class RemoteJobs:
             family = self._client.call("GET", f"{PREFIX}/jobs/{item['id']}/children")
             yield JobState(
                 ref=ref,
-                values={name: item[name] for name in JOB_FIELDS},
+                values={name: item.get(name) for name in JOB_FIELDS} | {"glue_source": self._source(item)},
                 enabled=item["enabled"],
                 children={
                     self._ref(child["child_id"]): self._named(child["param"]) for child in family["children"]
@@ -65,6 +65,12 @@ class RemoteJobs:
                 id=item["id"],
                 revision=item["revision"],  # the earlier read: a change between the two makes a conflict
             )
+
+    def _source(self, job: Mapping[str, Any]) -> str | None:
+        if not job["glue_version"]:
+            return None
+        view = self._client.call("GET", f"{PREFIX}/jobs/{job['id']}/glue/{job['glue_version']}")
+        return str(view["source"])
 
     def calendars(self, names: Iterable[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Yield the definitions of calendars."""

@@ -195,6 +195,12 @@ class UpkeepSection(Section):
     sweep_interval_s: int = Field(
         3600, ge=1, le=86_400, description="How long after a sweep of old rows the next one begins."
     )
+    glue_versions: int = Field(
+        30,
+        ge=1,
+        le=1000,
+        description="Versions of a script job's source that are kept; the newest ones stay.",
+    )
     sweep_batch: int = Field(500, ge=1, le=5000, description="Rows deleted in one transaction.")
 
 

@@ -180,6 +180,7 @@ class Job(msgspec.Struct, frozen=True, gc=False):
         awaits_root: Root run id whose end sets the next fire (fixed delay), or None.
         revision: Rises with each edit, stop, start and delete.
         schedule_error: Why the schedule was stopped by the scheduler, or empty.
+        glue_version: Number of the current version of the source, 0 if there is none.
     """
 
     id: int
@@ -224,6 +225,38 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     schedule_error: str
     created_ms: int
     updated_ms: int
+    glue_version: int = 0
+
+
+class NewSource(msgspec.Struct, frozen=True, kw_only=True):
+    """A source that is to be saved.
+
+    Attributes:
+        author: Who wrote it.
+        remark: Why, in a line.
+    """
+
+    source: str
+    author: str
+    remark: str = ""
+
+
+class GlueVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """A source as it was saved; never changed afterwards.
+
+    Attributes:
+        number: Counts from 1 for each job.
+        glue_type: What it was written for.
+        created_ms: Rises with the number; travels as ``glueUpdatetime``.
+    """
+
+    job_id: int
+    number: int
+    glue_type: str
+    source: str
+    author: str
+    remark: str
+    created_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

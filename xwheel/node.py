@@ -62,6 +62,7 @@ class Node:
             config=config.api,
             manager=self.scheduler.manager,
             bulk=self.scheduler.bulk,
+            scripts=self.scheduler.scripts,
             family=self.scheduler.family,
             registry=self.scheduler.registry,
             completer=self.scheduler.completer,

@@ -30,6 +30,7 @@ from xwheel.scheduler.family import ChildManager
 from xwheel.scheduler.fence import Fence
 from xwheel.scheduler.firing import Firing
 from xwheel.scheduler.gate import Gate
+from xwheel.scheduler.glue import Scripts
 from xwheel.scheduler.kill import RunKiller
 from xwheel.scheduler.lease import SqliteLease
 from xwheel.scheduler.manage import JobManager
@@ -116,20 +117,25 @@ class Scheduler:
             self._wake_planning,
         )
         self.completer.on_finished = self.parking.ended
+        self.scripts = Scripts(db, self.clock, plugins.glue_types, keep=config.upkeep.glue_versions)
         self.manager = JobManager(
             db,
             self.clock,
             self.run_ids,
             plugins,
             self.timetable,
+            self.scripts,
             new_run,
             self._wake_planning,
         )
         self.family = ChildManager(db, self.clock, check_template, max_depth=MAX_DEPTH)
         self.bulk = BulkManager(db, self.clock, self.run_ids, self.manager, new_run, self._wake_planning)
         self.switchboard = Switchboard(db, self.clock, self.calendars, self.manager, self._wake_planning)
-        selector = ring.PoolSelector(trigger.slow_threshold_ms, trigger.slow_count, trigger.slow_window_ms)
-        self.pool = TriggerPool(trigger.fast_pool, trigger.slow_pool, selector)
+        self.pool = TriggerPool(
+            trigger.fast_pool,
+            trigger.slow_pool,
+            ring.PoolSelector(trigger.slow_threshold_ms, trigger.slow_count, trigger.slow_window_ms),
+        )
         self.answers = AnswerWriter(
             db,
             self.pool,
@@ -165,6 +171,7 @@ class Scheduler:
             fence.pass_through,
             self._send,
             self.completer.finish,
+            self.scripts,
         )
         self.ring_loop = RingLoop(
             ring.TimeRing(self.clock.now_ms(), schedule.tick_ms),
@@ -173,6 +180,7 @@ class Scheduler:
             self.parking,
             tick_ms=schedule.tick_ms,
             waiting_limit=trigger.waiting_limit,
+            may_fire=lambda: self.lease.may_act(trigger.send_timeout_ms),
         )
         self.claiming = ClaimLoop(
             db,
@@ -192,6 +200,7 @@ class Scheduler:
             self.pool,
             self._send,
             self.completer.finish,
+            self.scripts,
             lane=ring.FAST,
             answer_ms=answer_ms,
             gone_ms=trigger.dead_after_s * 1000,
@@ -220,7 +229,7 @@ class Scheduler:
             timeout_ms=trigger.send_timeout_ms,
         )
         self.killer = RunKiller(db, self.clock, self.completer.finish, bells["checking"].set)
-        self.timekeeper = Timekeeper(db, self.clock, OffsetFilter(system), lambda _: bells["leasing"].set())
+        self.timekeeper = Timekeeper(db, self.clock, OffsetFilter(system), self._on_clock_step)
         upkeep = config.upkeep
         self.reporting = ReportLoop(db, self.lease, self.clock, interval_ms=upkeep.report_interval_s * 1000)
         self.sweeping = RetentionLoop(
@@ -232,8 +241,14 @@ class Scheduler:
             interval_ms=upkeep.sweep_interval_s * 1000,
             batch=upkeep.sweep_batch,
         )
-        self._ticking = Service("tick", self.ring_loop.step, self.clock, bell=bells["ticking"])
-        self._claiming = Service("claim", self.claiming.step, self.clock, bell=bells["claiming"])
+        # after a failure the rows may say more than memory knows
+        doubt = self.adopting.look_again
+        self._ticking = Service(
+            "tick", self.ring_loop.step, self.clock, bell=bells["ticking"], on_failure=doubt
+        )
+        self._claiming = Service(
+            "claim", self.claiming.step, self.clock, bell=bells["claiming"], on_failure=doubt
+        )
         self._adopting = Service("adopt", self.adopting.step, self.clock, bell=bells["adopting"])
         self._writing = Service("answers", self.answers.step, self.clock, bell=bells["writing"])
         self._leasing = Service("lease", self.lease.step, self.clock, bell=bells["leasing"])
@@ -273,6 +288,7 @@ class Scheduler:
         Raises:
             LockError: Another scheduler has the database.
         """
+        self.timekeeper.begin()
         self.lease.acquire()
         self.registry.step(self.clock.now_ms())
         self.calendars.step(self.clock.now_ms())
@@ -318,7 +334,15 @@ class Scheduler:
         return all([*planning, *ended])
 
     def _is_held(self, run_id: int) -> bool:
-        return self.ring_loop.is_held(run_id) or any(lane.is_sending(run_id) for lane in self.lanes.values())
+        return (
+            self.ring_loop.is_held(run_id)
+            or any(lane.is_sending(run_id) for lane in self.lanes.values())
+            or self.answers.is_kept(run_id)
+        )
+
+    def _on_clock_step(self, _jump_ms: int) -> None:
+        self.lease.halt()
+        self._bells["leasing"].set()
 
     def _recheck(self, stale: Sequence[Run], owners: Mapping[int, Job], now_ms: int) -> Mapping[int, str]:
         return recheck(stale, owners, now_ms, limited=self.registry.limited_groups)

@@ -14,6 +14,7 @@ from xwheel.api.bulk import BulkJobs
 from xwheel.api.calendars import Calendar, Calendars
 from xwheel.api.children import Children
 from xwheel.api.docs import Documents, OpenApiDocument, ReferencePage, ReferenceStyle
+from xwheel.api.glue import GlueVersion, GlueVersions
 from xwheel.api.groups import Executors, Group, GroupExecutors, Groups
 from xwheel.api.health import Healthz, Readyz
 from xwheel.api.jobs import Job, Jobs
@@ -77,6 +78,10 @@ def management_app(parts: ApiParts) -> GuardedApp:
     for action in ("start", "stop", "copy", "run"):
         app.add_route(f"{PREFIX}/jobs/{{job_id:{_ID}}}/{action}", job, suffix=action)
     app.add_route(f"{PREFIX}/jobs/{{job_id:{_ID}}}/children", Children(parts))
+    app.add_route(f"{PREFIX}/jobs/{{job_id:{_ID}}}/glue", GlueVersions(parts))
+    version = GlueVersion(parts)
+    app.add_route(f"{PREFIX}/jobs/{{job_id:{_ID}}}/glue/{{number:{_ID}}}", version)
+    app.add_route(f"{PREFIX}/jobs/{{job_id:{_ID}}}/glue/{{number:{_ID}}}/restore", version, suffix="restore")
     bulk = BulkJobs(parts)
     for action in BulkAction:
         app.add_route(f"{PREFIX}/jobs/bulk/{action}", bulk, suffix=action)

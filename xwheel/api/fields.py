@@ -16,6 +16,9 @@ YEAR_S: Final = 31_536_000
 MAX_PARAM: Final = 16_000
 """Characters; four bytes each still fit MariaDB's TEXT."""
 
+MAX_SOURCE: Final = 100_000
+"""Characters of a script; six bytes each still fit the body of a trigger that executors take."""
+
 MAX_PAGE: Final = 1000
 MAX_BULK: Final = 1000
 MAX_CHILDREN: Final = 100
@@ -55,6 +58,11 @@ RetryDelay = Annotated[int, Meta(ge=0, le=DAY_MS)]
 RetryDelays = Annotated[tuple[RetryDelay, ...], Meta(max_length=32)]
 Percent = Annotated[int, Meta(ge=0, le=100)]
 Retention = Annotated[int, Meta(ge=0, le=3650)]
+GlueSource = Annotated[
+    str, Meta(min_length=1, max_length=MAX_SOURCE, pattern=VISIBLE, extra={"hint": "not only blanks"})
+]
+Author = Annotated[str, Meta(min_length=1, max_length=64, pattern=VISIBLE, extra={"hint": "not only blanks"})]
+Remark = Annotated[str, Meta(max_length=255)]
 MaxRunning = Annotated[int, Meta(ge=0, le=100_000)]
 Wait = Annotated[int, Meta(ge=0, le=604_800)]
 Jitter = Annotated[int, Meta(ge=0, le=DAY_MS)]

@@ -18,7 +18,8 @@ from xwheel.api.schedule import blaming_the_schedule, check_calendars
 from xwheel.api.views import JobPage, JobView, RunView
 from xwheel.errors import ConflictError, FieldError, WireError
 from xwheel.model import Job as JobRecord
-from xwheel.storage import jobs
+from xwheel.model import NewSource
+from xwheel.storage import glue, jobs
 from xwheel.storage.job_list import JobFilter, page_jobs
 from xwheel.wire import contract
 
@@ -48,10 +49,11 @@ class Jobs(Resource):
         body = take_body(req, JobCreate, self._limit)
         values = changes_of(body)
         enabled = values.pop("enabled")
+        source = new_source(values.pop("glue_source"), req.context.caller)
         check_calendars(self._parts.calendars, body)
         with naming("group_id", "group"), blaming_the_schedule():
             cron.zone(body.timezone)
-            job = self._parts.manager.create(values, enabled=enabled)
+            job = self._parts.manager.create(values, enabled=enabled, source=source)
         resp.location = f"/api/v1/jobs/{job.id}"
         reply_job(resp, job, 201)
 
@@ -75,11 +77,12 @@ class Job(Resource):
         revision = wanted_revision(req, changes.pop("revision", None))
         if not changes:
             raise FieldError("body", "must change at least one field")
+        source = new_source(changes.pop("glue_source", None), req.context.caller)
         check_calendars(self._parts.calendars, body)
         with blaming_the_schedule():
             if body.timezone is not UNSET:
                 cron.zone(body.timezone)
-            job = self._parts.manager.edit(job_id, changes, revision=revision)
+            job = self._parts.manager.edit(job_id, changes, revision=revision, source=source)
         reply_job(resp, job)
 
     @operation({204: None}, headers=(MATCH_HEADER,), problems=("not-found", "conflict"))
@@ -116,19 +119,23 @@ class Job(Resource):
 
     @operation({201: JobView}, body=JobCopy, is_body_optional=True, problems=("not-found",))
     def on_post_copy(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
-        """Make a stopped job with the same definition; its children and parents are not copied."""
+        """Make a stopped job with the same definition and source; its children and parents are not copied."""
         body = take_body(req, JobCopy, self._limit, optional=True)
+        source = None
         with self._db.read() as conn:
             known = jobs.get_job(conn, job_id)
+            if known.glue_version:
+                text = glue.get_version(conn, job_id, known.glue_version).source
+                source = new_source(text, req.context.caller, f"copied from job {job_id}")
         values = {
             name: getattr(known, name)
             for name in JobCreate.__struct_fields__
-            if name not in {"enabled", "anchor_ms"}
+            if name not in {"enabled", "anchor_ms", "glue_source"}
         }
         values["name"] = body.name or known.name[: MAX_NAME - len(COPY_SUFFIX)] + COPY_SUFFIX
         values["group_id"] = body.group_id or known.group_id
         with naming("group_id", "group"), blaming_the_schedule():
-            job = self._parts.manager.create(values)
+            job = self._parts.manager.create(values, source=source)
         resp.location = f"/api/v1/jobs/{job.id}"
         reply_job(resp, job, 201)
 
@@ -167,6 +174,11 @@ class Job(Resource):
         if all(executor.address != address for executor in live):
             raise FieldError("address", f"{address} is no live executor of group {job.group_id}")
         return address
+
+
+def new_source(text: str | None, author: str, remark: str = "") -> NewSource | None:
+    """Return a source that comes with a job, or None."""
+    return None if text is None else NewSource(source=text, author=author, remark=remark)
 
 
 def reply_job(resp: falcon.Response, job: JobRecord, status: int = 200) -> None:

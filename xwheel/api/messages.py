@@ -13,9 +13,11 @@ from xwheel.api.fields import (
     After,
     AppName,
     AppPrefix,
+    Author,
     CalendarName,
     CalendarNames,
     Description,
+    GlueSource,
     Handler,
     Id,
     Ids,
@@ -29,6 +31,7 @@ from xwheel.api.fields import (
     Percent,
     PluginName,
     PreviewSize,
+    Remark,
     ReportSize,
     Retention,
     Retries,
@@ -114,6 +117,7 @@ class JobCreate(Input, frozen=True, kw_only=True):
     jitter_ms: Jitter = 0
     calendar_exclude: CalendarNames = ()
     calendar_require: CalendarNames = ()
+    glue_source: GlueSource | None = None
     enabled: bool = False
 
 
@@ -151,6 +155,7 @@ class JobChange(Input, frozen=True, kw_only=True):
     jitter_ms: Jitter | UnsetType = UNSET
     calendar_exclude: CalendarNames | UnsetType = UNSET
     calendar_require: CalendarNames | UnsetType = UNSET
+    glue_source: GlueSource | UnsetType = UNSET
     revision: Revision | UnsetType = UNSET
 
 
@@ -164,6 +169,23 @@ class JobCopy(Input, frozen=True, kw_only=True):
 class JobRevision(Input, frozen=True, kw_only=True):
     """Only if the job is at this revision; null for whatever is there."""
 
+    revision: Revision | None = None
+
+
+class GlueSave(Input, frozen=True, kw_only=True):
+    """A new version of a job's source; null for the token's name as author, only at ``revision`` unless null."""
+
+    source: GlueSource
+    author: Author | None = None
+    remark: Remark = ""
+    revision: Revision | None = None
+
+
+class GlueRestore(Input, frozen=True, kw_only=True):
+    """An old source as the newest version; null for the token's name as author, only at ``revision`` unless null."""
+
+    author: Author | None = None
+    remark: Remark = ""
     revision: Revision | None = None
 
 

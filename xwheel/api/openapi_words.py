@@ -35,6 +35,7 @@ PATH_FIELDS: Final[dict[str, dict[str, Any]]] = {
     "group_id": _ID,
     "job_id": _ID,
     "run_id": _ID,
+    "number": _ID,
     "name": _NAME,
 }
 HEADERS: Final[dict[str, dict[str, Any]]] = {
@@ -74,6 +75,8 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     },
     "JobChange": {"schedule_conf": "0 30 3 * * ?"},
     "JobCopy": {"name": "nightly report, second shop"},
+    "GlueSave": {"source": "echo hello\n", "author": "Li Lei", "remark": "say hello"},
+    "GlueRestore": {"remark": "the new one was slow"},
     "RunRequest": {"param": "2026-11-01"},
     "Rerun": {},
     "Bulk": {"ids": [1, 2, 3]},

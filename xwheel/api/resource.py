@@ -19,6 +19,7 @@ from xwheel.model import Run
 from xwheel.scheduler.bulk_manage import BulkManager
 from xwheel.scheduler.complete import Completer
 from xwheel.scheduler.family import ChildManager
+from xwheel.scheduler.glue import Scripts
 from xwheel.scheduler.manage import JobManager
 from xwheel.scheduler.registry import ExecutorRegistry
 from xwheel.scheduler.switch import CalendarBook, Switchboard
@@ -46,6 +47,7 @@ class ApiParts:
     config: ApiSection
     manager: JobManager
     bulk: BulkManager
+    scripts: Scripts
     family: ChildManager
     registry: ExecutorRegistry
     completer: Completer

@@ -106,6 +106,7 @@ def _job_of(query: PreviewQuery, now_ms: int) -> Job:
     given = {name: value for name, value in changes_of(query).items() if name not in {"from_ms", "count"}}
     values: dict[str, Any] = changes_of(JobCreate(group_id=1, name="preview", **given))
     values["anchor_ms"] = query.anchor_ms or now_ms
+    del values["glue_source"]
     return Job(
         id=0,
         partition=0,

@@ -74,8 +74,26 @@ class JobView(Struct, frozen=True, kw_only=True):
     last_fire_ms: int | None
     revision: int
     schedule_error: str
+    glue_version: int
     created_ms: int
     updated_ms: int
+
+
+class GlueItem(Struct, frozen=True, kw_only=True):
+    """A version of a job's source, in a list."""
+
+    job_id: int
+    number: int
+    glue_type: str
+    author: str
+    remark: str
+    created_ms: int
+
+
+class GlueView(GlueItem, frozen=True, kw_only=True):
+    """A version of a job's source."""
+
+    source: str
 
 
 class RunView(Struct, frozen=True, kw_only=True):
@@ -256,6 +274,13 @@ class JobPage(Struct, frozen=True, kw_only=True):
     """A page of jobs, which may be short or empty; ``next`` is the ``after`` of the following one, null on the last."""
 
     items: list[JobView]
+    next: int | None = None
+
+
+class GluePage(Struct, frozen=True, kw_only=True):
+    """A page of versions, newest first; ``next`` is the ``after`` of the following one, null on the last."""
+
+    items: list[GlueItem]
     next: int | None = None
 
 

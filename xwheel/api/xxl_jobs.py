@@ -13,6 +13,7 @@ from typing import Any, Final
 from xwheel import cron
 from xwheel.api.auth import Caller
 from xwheel.api.body import read_fields, rules_of
+from xwheel.api.jobs import new_source
 from xwheel.api.messages import JobChange, JobCreate, RunRequest
 from xwheel.api.rate import RateLimiter
 from xwheel.api.resource import ApiParts, changes_of
@@ -34,6 +35,7 @@ EDITS: Final = 3
 
 AUTHOR: Final = "author: "
 ALARM_EMAIL: Final = "alarmEmail: "
+MAX_REMARK: Final = 255
 NO_SCHEDULE: Final = "NONE"
 BEAN: Final = "BEAN"
 
@@ -96,8 +98,7 @@ class JobCalls:
         wanted = job_codec.decode_new_job(body)
         if wanted.group_id not in (None, caller.group_id):
             raise FieldError("group_id", f"there is no group {wanted.group_id}; yours is {caller.group_id}")
-        if wanted.glue_type != BEAN and wanted.has_source:
-            raise WireError("glueSource, glueRemark: must be empty, scripts cannot be sent with this call")
+        has_script = wanted.glue_type != BEAN and bool(wanted.source.strip())
         values = {
             **_values(wanted),
             "group_id": caller.group_id,
@@ -105,13 +106,18 @@ class JobCalls:
             "timezone": self._timezone,
             "description": _described("", wanted),
         }
+        if has_script:
+            values["glue_source"] = wanted.source
         message = read_fields(JobCreate, values)
         given = changes_of(message)
         given.pop("enabled")
+        source = new_source(
+            given.pop("glue_source"), wanted.author or caller.name, wanted.remark[:MAX_REMARK]
+        )
         with blaming_the_schedule():
-            job = self._parts.manager.create(given)
+            job = self._parts.manager.create(given, source=source)
         _log(caller, contract.ADD_JOB, job.id)
-        return Response(code=contract.OK, message=_note(wanted), data=str(job.id))
+        return Response(code=contract.OK, message=_note(wanted, has_script), data=str(job.id))
 
     def _update(self, caller: Caller, body: bytes) -> Response:
         job_id, wanted = job_codec.decode_job_update(body)
@@ -245,12 +251,12 @@ def _described(description: str, wanted: JobDefinition) -> str:
     return text
 
 
-def _note(wanted: JobDefinition) -> str:
+def _note(wanted: JobDefinition, is_source_kept: bool = False) -> str:
     """Return what became of fields that have no effect here; empty if there is nothing to say."""
     notes = []
     if wanted.alarm_email:
         notes.append("alarmEmail is kept in the job's description, no mail is sent to it")
-    if wanted.has_source:
+    if wanted.has_source and not is_source_kept:
         notes.append("glueSource and glueRemark are not kept")
     if wanted.schedule_type == NO_SCHEDULE and wanted.schedule_conf.strip():
         notes.append("scheduleConf is not kept for scheduleType NONE")

@@ -12,6 +12,7 @@ class BeanGlue:
     """Finds the handler by its name; the source is ignored."""
 
     name = "BEAN"
+    takes_source = False
 
     def build(self, request: GlueRequest, handlers: HandlerLookup) -> Callable[..., object]:
         """Return the function; raises :class:`~xwheel.errors.HandlerNotFoundError` if nobody registered it."""

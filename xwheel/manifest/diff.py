@@ -13,6 +13,7 @@ from xwheel.manifest.state import JOB_DEFAULTS, JOB_FIELDS, GroupState, JobState
 from xwheel.manifest.templates import named_in
 
 CALENDAR_FIELDS: Final = ("calendar_exclude", "calendar_require")
+KEPT_FIELDS: Final = ("anchor_ms", "glue_source")
 SHOWN_DUPLICATES: Final = 5
 
 
@@ -134,7 +135,7 @@ def _new_fields(want: JobState) -> Iterator[Change]:
 def _changed_fields(want: JobState, have: JobState) -> Iterator[Change]:
     for field in JOB_FIELDS:
         new = want.values[field]
-        if field == "anchor_ms" and new is None:
+        if field in KEPT_FIELDS and new is None:
             continue  # left out means: keep what is there
         if have.values[field] != new:
             yield Change(field, have.values[field], new)

@@ -35,7 +35,8 @@ class JobState:
     """A job as its author means it.
 
     Attributes:
-        values: :data:`JOB_FIELDS` to plain values; ``anchor_ms`` may be null, which keeps what is there.
+        values: :data:`JOB_FIELDS` to plain values; ``anchor_ms`` and ``glue_source`` may be null, which keeps what
+            is there.
         children: The jobs that run after it, with the template of their parameter or null for their own.
         id: Its id, 0 if it is only wanted.
         revision: What the node has it at, 0 if it is only wanted.

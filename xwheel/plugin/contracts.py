@@ -134,9 +134,12 @@ class GlueType(Protocol):
 
     Attributes:
         name: What jobs call it in ``glue_type``.
+        takes_source: Whether the code is the job's own source, which the scheduler keeps and sends. A job of such a
+            type cannot run without one; for other types :attr:`GlueRequest.source` is empty.
     """
 
     name: str
+    takes_source: bool
 
     def build(self, request: GlueRequest, handlers: HandlerLookup) -> Callable[..., object]:
         """Return what to call.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
@@ -44,6 +44,10 @@ class BulkResult(NamedTuple):
 
 class LockedJobs(Protocol):
     """What can be done to a job whose row is locked."""
+
+    def check_runnable(self, job: Job) -> None:
+        """Refuse what lacks something without which it cannot run."""
+        ...
 
     def start_locked(self, conn: Connection, job: Job, now_ms: int) -> Job:
         """Let it fire; what cannot is refused before anything is written."""
@@ -139,6 +143,7 @@ class BulkManager:
 
         def work(conn: Connection) -> list[BulkResult]:
             found = jobs.get_jobs(conn, ids, deleted=False)
+            refused = self._refused(found.values())
             made = [
                 self._new_run(
                     job,
@@ -151,14 +156,22 @@ class BulkManager:
                     run_id=run_ids[job_id],
                 )
                 for job_id, job in found.items()
+                if job_id not in refused
             ]
             runs.insert_runs(conn, made)
-            return [
-                BulkResult(job_id, run_id=run_ids[job_id]) if job_id in found else _missing(job_id)
-                for job_id in ids
-            ]
+            done = {run.job_id: BulkResult(run.job_id, run_id=run.id) for run in made}
+            return [done.get(job_id) or refused.get(job_id) or _missing(job_id) for job_id in ids]
 
         return self._db.transaction(work)
+
+    def _refused(self, found: Iterable[Job]) -> dict[int, BulkResult]:
+        refused: dict[int, BulkResult] = {}
+        for job in found:
+            try:
+                self._manager.check_runnable(job)
+            except FieldError as error:
+                refused[job.id] = BulkResult(job.id, error)
+        return refused
 
 
 def _missing(job_id: int) -> BulkResult:

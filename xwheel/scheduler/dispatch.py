@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from xwheel.errors import WireError
-from xwheel.model import BlockStrategy
+from xwheel.model import BlockStrategy, GlueVersion
 from xwheel.scheduler.ports import Answer, Delivery, Fate, Parcel, Shard
 from xwheel.wire import batch_codec, codec, contract
 from xwheel.wire.http import HttpCall, HttpResult, MultiClient
@@ -108,7 +108,7 @@ class Lane:
 
 def encode_parcel(parcel: Parcel) -> tuple[str, bytes]:
     """Return where a parcel goes and its bytes."""
-    requests = [trigger_request(shard) for shard in parcel.shards]
+    requests = [trigger_request(shard, parcel.sources.get(shard.job.id)) for shard in parcel.shards]
     executor = parcel.executor
     if executor.kind == "xwheel":
         batch = BatchRequest(instance=executor.instance, runs=requests)
@@ -117,8 +117,8 @@ def encode_parcel(parcel: Parcel) -> tuple[str, bytes]:
     return contract.join_url(executor.address, path), codec.encode_trigger(requests[0])
 
 
-def trigger_request(shard: Shard) -> TriggerRequest:
-    """Return the message that starts a shard."""
+def trigger_request(shard: Shard, source: GlueVersion | None = None) -> TriggerRequest:
+    """Return the message that starts a shard; with the source of its job if it has one."""
     run, job = shard.run, shard.job
     return TriggerRequest(
         job_id=run.job_id,
@@ -129,6 +129,8 @@ def trigger_request(shard: Shard) -> TriggerRequest:
         block_strategy=BlockStrategy(job.block_strategy),
         timeout_s=job.timeout_s,
         glue_type=job.glue_type,
+        glue_source="" if source is None else source.source,
+        glue_updated_ms=0 if source is None else source.created_ms,
         shard_index=run.shard_index,
         shard_total=run.shard_total,
         planned_ms=run.planned_ms,

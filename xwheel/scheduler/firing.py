@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xwheel.errors import PluginError, RouteError
-from xwheel.model import Job, Origin, RegisteredExecutor, Run, RunState
+from xwheel.model import GlueVersion, Job, Origin, RegisteredExecutor, Run, RunState
 from xwheel.scheduler.ports import (
     Fenced,
     GateView,
@@ -20,6 +20,8 @@ from xwheel.scheduler.ports import (
     Queued,
     Routed,
     Shard,
+    SourceView,
+    runs_a_parcel,
 )
 from xwheel.storage import gate, jobs, runs
 from xwheel.storage.engine import Connection, Database
@@ -27,6 +29,7 @@ from xwheel.storage.engine import Connection, Database
 logger = logging.getLogger(__name__)
 
 CACHED_JOBS = 20_000
+BEAN = "BEAN"
 
 Route = Callable[[Job, Sequence[RegisteredExecutor]], Sequence[RegisteredExecutor]]
 
@@ -53,6 +56,7 @@ class Firing:
         fence: Writes it down.
         send: Takes a parcel that has a place.
         finish: Closes runs that will never go.
+        sources: Finds the sources of script jobs; never asked about others.
         parcel_runs: Runs that travel in one request, for executors that take several.
     """
 
@@ -67,6 +71,7 @@ class Firing:
         fence: Callable[[Sequence[tuple[Routed, int]], int], Fenced],
         send: Callable[[Parcel], None],
         finish: Callable[[Sequence[Outcome]], object],
+        sources: SourceView,
         *,
         parcel_runs: int = 200,
     ) -> None:
@@ -79,6 +84,7 @@ class Firing:
         self._fence = fence
         self._send = send
         self._finish = finish
+        self._sources = sources
         self._parcel_runs = parcel_runs
         self._jobs: dict[int, Job] = {}
 
@@ -86,7 +92,7 @@ class Firing:
         """Send what can be sent now, park what may not go; return the ids of runs that must wait for a place."""
         due, owners = self._read(queued)
         batch = self._route_all(due, owners, now_ms)
-        placing = _Placing(self._places, self._parcel_runs)
+        placing = _Placing(self._places, self._parcel_runs, self._load_sources(batch))
         lanes = self._places.choose({item.job.id for item, _ in batch.routed})
         special = {item.run.id for item in self._gate.concerns(item for item, _ in batch.routed)}
         placed: list[tuple[Routed, int]] = []
@@ -114,6 +120,26 @@ class Firing:
             if item.run.id in fenced.changed:
                 self._jobs.pop(item.job.id, None)  # the next look reads it again
         return waiting | fenced.changed
+
+    def _load_sources(self, batch: _Batch) -> Mapping[int, GlueVersion]:
+        """Return the sources of the script jobs in a batch; runs of those that lack theirs are closed."""
+        scripts = {item.job.id: item.job for item, _ in batch.routed if item.job.glue_type != BEAN}
+        if not scripts:
+            return {}
+        found = self._sources.find(scripts.values())
+        lacking = {
+            job.id
+            for job in scripts.values()
+            if self._sources.lacks(job) or (job.glue_version and job.id not in found)
+        }
+        for item, _ in batch.routed:
+            if item.job.id in lacking:
+                text = f"job {item.job.id} has no {item.job.glue_type} source: save one"
+                batch.closed.append(
+                    Outcome(run_id=item.run.id, state=RunState.REFUSED, reason="no_source", message=text)
+                )
+        batch.routed = [pair for pair in batch.routed if pair[0].job.id not in lacking]
+        return found
 
     def _place_special(
         self, batch: _Batch, special: set[int], placing: _Placing, lanes: Mapping[int, int]
@@ -266,22 +292,25 @@ def _one_shard(run: Run, chosen: Sequence[RegisteredExecutor]) -> Sequence[Regis
 class _Placing:
     """The parcels of one batch while it is being placed."""
 
-    def __init__(self, places: Places, parcel_runs: int) -> None:
+    def __init__(self, places: Places, parcel_runs: int, sources: Mapping[int, GlueVersion]) -> None:
         self._places = places
         self._parcel_runs = parcel_runs
-        self._open: dict[tuple[int, str], list[Parcel]] = {}
+        self._sources = sources
+        self._limits = {job_id: runs_a_parcel(item, parcel_runs) for job_id, item in sources.items()}
+        self._open: dict[tuple[int, str, int], list[Parcel]] = {}
 
     def admit(self, item: Routed, lane: int) -> bool:
         """Give every shard of a run room in a parcel, or none of them."""
         opened: list[Parcel] = []
         counted: list[Parcel] = []
+        limit = self._limits.get(item.job.id, self._parcel_runs)
         for executor in item.executors:
-            parcel = self._parcel(lane, executor)
+            parcel = self._parcel(lane, executor, limit)
             if parcel is None:
                 for used in counted:
                     used.expected -= 1
                 for unused in opened:
-                    self._give_back(unused)
+                    self._give_back(unused, limit)
                 return False
             if parcel.expected == 0:
                 opened.append(parcel)
@@ -293,7 +322,8 @@ class _Placing:
         """Put fenced shards into the parcels that were opened for them; give unused places back."""
         parcels = {key: list(group) for key, group in self._open.items()}
         for shard in shards:
-            group = parcels[lanes[shard.job.id], shard.executor.address]
+            limit = self._limits.get(shard.job.id, self._parcel_runs)
+            group = parcels[lanes[shard.job.id], shard.executor.address, limit]
             while len(group[0].shards) >= group[0].expected:
                 group.pop(0)
             group[0].shards.append(shard)
@@ -301,6 +331,7 @@ class _Placing:
         for parcel in full:
             if not parcel.shards:
                 self._places.release(parcel.lane, parcel.executor.address)
+            parcel.sources = self._sources
         return [parcel for parcel in full if parcel.shards]
 
     def give_back_all(self) -> None:
@@ -309,16 +340,16 @@ class _Placing:
             for parcel in group:
                 self._places.release(parcel.lane, parcel.executor.address)
 
-    def _parcel(self, lane: int, executor: RegisteredExecutor) -> Parcel | None:
-        group = self._open.setdefault((lane, executor.address), [])
+    def _parcel(self, lane: int, executor: RegisteredExecutor, limit: int) -> Parcel | None:
+        group = self._open.setdefault((lane, executor.address, limit), [])
         is_batch = executor.kind == "xwheel"
-        if group and is_batch and group[-1].expected < self._parcel_runs:
+        if group and is_batch and group[-1].expected < limit:
             return group[-1]
         if not self._places.acquire(lane, executor.address, batch=is_batch):
             return None
         group.append(Parcel(lane=lane, executor=executor))
         return group[-1]
 
-    def _give_back(self, parcel: Parcel) -> None:
-        self._open[parcel.lane, parcel.executor.address].remove(parcel)
+    def _give_back(self, parcel: Parcel, limit: int) -> None:
+        self._open[parcel.lane, parcel.executor.address, limit].remove(parcel)
         self._places.release(parcel.lane, parcel.executor.address)

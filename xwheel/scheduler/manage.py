@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from xwheel.clock import Clock
 from xwheel.errors import DuplicateError, FieldError, RevisionError, ScheduleError
-from xwheel.model import Job, Origin, RetryBackoff, Run
+from xwheel.model import GlueVersion, Job, NewSource, Origin, RetryBackoff, Run
 from xwheel.plugin.manager import Plugins
 from xwheel.storage import children, groups, jobs, runs
 from xwheel.storage.engine import Connection, Database
@@ -55,6 +55,22 @@ class Timetable(Protocol):
         ...
 
 
+class Sources(Protocol):
+    """What management asks about the sources of script jobs."""
+
+    def check(self, job: Job) -> None:
+        """Refuse to start or run a job that lacks its source."""
+        ...
+
+    def save_locked(self, conn: Connection, job: Job, new: NewSource, now_ms: int) -> GlueVersion:
+        """Save a source of a job whose row is locked."""
+        ...
+
+    def edit_locked(self, conn: Connection, job: Job, merged: Job, new: NewSource | None, now_ms: int) -> int:
+        """Return the version that counts after an edit."""
+        ...
+
+
 class JobManager:
     """Changes jobs and plans runs by hand.
 
@@ -64,6 +80,7 @@ class JobManager:
         run_ids: Source of run ids.
         plugins: What jobs may name.
         timetable: When jobs fire.
+        sources: The sources of script jobs.
         new_run: Makes a first attempt of a job.
         wake: Told when something is to be claimed or adopted.
     """
@@ -75,6 +92,7 @@ class JobManager:
         run_ids: RunIds,
         plugins: Plugins,
         timetable: Timetable,
+        sources: Sources,
         new_run: NewRun,
         wake: Callable[[], None],
     ) -> None:
@@ -83,15 +101,19 @@ class JobManager:
         self._run_ids = run_ids
         self._plugins = plugins
         self._timetable = timetable
+        self._sources = sources
         self._new_run = new_run
         self._wake = wake
 
-    def create(self, values: Mapping[str, Any], *, enabled: bool = False) -> Job:
+    def create(
+        self, values: Mapping[str, Any], *, enabled: bool = False, source: NewSource | None = None
+    ) -> Job:
         """Create a job, stopped unless told otherwise.
 
         Args:
             values: Every field of a job that its author sets.
             enabled: Start it at once.
+            source: The first version of a script's source.
 
         Raises:
             FieldError: A field is not acceptable; ScheduleError for the schedule's fields.
@@ -109,26 +131,37 @@ class JobManager:
             "schedule_error": "",
             "created_ms": now_ms,
             "updated_ms": now_ms,
+            "glue_version": 0,
         }
-
         self._check(Job(id=0, partition=0, **row))
 
         def work(conn: Connection) -> Job:
             groups.get_group(conn, values["group_id"])
             job = jobs.insert_job(conn, row)
+            if source is not None:
+                made = self._sources.save_locked(conn, job, source, now_ms)
+                job = jobs.update_job(conn, job.id, {"glue_version": made.number})
             return self._start(conn, job, now_ms) if enabled else job
 
         job = self._db.transaction(work)
         self._wake()
         return job
 
-    def edit(self, job_id: int, changes: Mapping[str, Any], *, revision: int | None = None) -> Job:
+    def edit(
+        self,
+        job_id: int,
+        changes: Mapping[str, Any],
+        *,
+        revision: int | None = None,
+        source: NewSource | None = None,
+    ) -> Job:
         """Change fields of a job.
 
         Args:
             job_id: The job.
-            changes: New values.
+            changes: New values; with another glue type the job has no source until one is saved.
             revision: The revision that the caller has seen; None to overwrite whatever is there.
+            source: A new source; nothing is saved if it is the current one.
 
         Raises:
             NotFoundError: The job does not exist.
@@ -143,6 +176,7 @@ class JobManager:
             self._check(merged)
             reschedules = any(getattr(job, name) != getattr(merged, name) for name in SCHEDULE_FIELDS)
             values = {**changes, "revision": job.revision + 1, "updated_ms": now_ms}
+            values["glue_version"] = self._sources.edit_locked(conn, job, merged, source, now_ms)
             is_other_schedule = any(
                 getattr(job, name) != getattr(merged, name) for name in ("schedule_type", "schedule_conf")
             )
@@ -208,11 +242,16 @@ class JobManager:
             lambda conn: self.delete_locked(conn, self._lock(conn, job_id, revision), now_ms)
         )
 
+    def check_runnable(self, job: Job) -> None:
+        """Refuse a job that lacks its source, with a FieldError."""
+        self._sources.check(job)
+
     def start_locked(self, conn: Connection, job: Job, now_ms: int) -> Job:
         """Let a job fire whose row is locked; nothing is written if it does, or if it cannot.
 
         Raises:
             ScheduleError: It has no schedule or no further fire.
+            FieldError: It lacks its source.
         """
         return job if job.enabled else self._start(conn, job, now_ms)
 
@@ -253,6 +292,7 @@ class JobManager:
 
         Raises:
             NotFoundError: The job does not exist.
+            FieldError: It lacks its source.
         """
         now_ms = self._clock.now_ms()
         (run_id,) = self._run_ids.reserve(1)
@@ -260,6 +300,7 @@ class JobManager:
 
         def work(conn: Connection) -> Run:
             job = jobs.get_job(conn, job_id)
+            self._sources.check(job)
             run = self._new_run(
                 job,
                 origin=Origin.API,
@@ -304,6 +345,7 @@ class JobManager:
 
     def _start(self, conn: Connection, job: Job, now_ms: int) -> Job:
         """Enable a locked job from its next due time on."""
+        self._sources.check(job)
         next_ms = self._timetable.next_fire(job, now_ms)
         if next_ms is None:
             raise ScheduleError(

@@ -6,11 +6,11 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
-from xwheel.model import ChildLink, Job, RegisteredExecutor, Run, RunState
+from xwheel.model import ChildLink, GlueVersion, Job, RegisteredExecutor, Run, RunState
 from xwheel.storage.checks import Holder
 from xwheel.storage.engine import Connection
 from xwheel.storage.jobs import JobCursor
@@ -18,6 +18,10 @@ from xwheel.storage.runs import QueuedRun
 
 Queued = QueuedRun | Run
 """A planned run in memory: whole if it was just claimed, otherwise only what tells when it is due."""
+
+
+PARCEL_SOURCES: Final = 2 * 1024 * 1024
+"""Bytes of sources in a request; executors refuse bodies of more than 5 MiB unless told otherwise."""
 
 
 class LeaseView(Protocol):
@@ -116,6 +120,7 @@ class Parcel:
         shards: What travels.
         expected: Shards that were given room before the fence.
         again: They were sent before, without an answer: a refused connection proves nothing now.
+        sources: The sources of those of their jobs that have one, by job id.
     """
 
     lane: int
@@ -123,6 +128,28 @@ class Parcel:
     shards: list[Shard] = field(default_factory=list)
     expected: int = 0
     again: bool = False
+    sources: Mapping[int, GlueVersion] = field(default_factory=dict)
+
+
+def runs_a_parcel(source: GlueVersion, most: int) -> int:
+    """Return how many runs with a source of this length may share a request: ``most`` shared by powers of two.
+
+    Few different numbers, so that runs of many jobs still travel together.
+    """
+    room = max(1, PARCEL_SOURCES // (4 * len(source.source)))
+    return min(most, 1 << (room.bit_length() - 1))
+
+
+class SourceView(Protocol):
+    """What those who send runs ask about the sources of script jobs."""
+
+    def find(self, wanted: Collection[Job]) -> Mapping[int, GlueVersion]:
+        """Return the current sources of jobs by job id; may read the database, once for all of them."""
+        ...
+
+    def lacks(self, job: Job) -> bool:
+        """Tell whether a job cannot run because it has no source."""
+        ...
 
 
 class Places(Protocol):

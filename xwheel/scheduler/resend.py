@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from xwheel.model import RegisteredExecutor, Run, RunState
-from xwheel.scheduler.ports import LeaseView, Outcome, Parcel, Places, Shard
+from xwheel.model import GlueVersion, RegisteredExecutor, Run, RunState
+from xwheel.scheduler.ports import PARCEL_SOURCES, LeaseView, Outcome, Parcel, Places, Shard, SourceView
 from xwheel.storage import jobs, runs
 from xwheel.storage.engine import Connection, Database
 
@@ -28,6 +28,7 @@ class Resender:
         places: The trigger pool.
         send: Takes a parcel that has a place.
         finish: Closes runs whose executor is gone.
+        sources: Finds the sources of script jobs.
         lane: The lane that such parcels take.
         answer_ms: How long after a send it must have ended.
         gone_ms: How long an instance may be missing before its runs are lost.
@@ -42,6 +43,7 @@ class Resender:
         places: Places,
         send: Callable[[Parcel], None],
         finish: Callable[[Sequence[Outcome]], object],
+        sources: SourceView,
         *,
         lane: int,
         answer_ms: int,
@@ -55,6 +57,7 @@ class Resender:
         self._places = places
         self._send = send
         self._finish = finish
+        self._sources = sources
         self._lane = lane
         self._answer_ms = answer_ms
         self._gone_ms = gone_ms
@@ -100,6 +103,7 @@ class Resender:
             if not shards:
                 self._places.release(self._lane, executor.address)
         if shards:
+            shards, sources = self._with_sources(shards)
             self.resent += len(shards)
             logger.info(
                 "%d runs without an answer go to %s again, first %d",
@@ -107,7 +111,23 @@ class Resender:
                 executor.address,
                 group[0].id,
             )
-            self._send(Parcel(lane=self._lane, executor=executor, shards=shards, again=True))
+            self._send(Parcel(lane=self._lane, executor=executor, shards=shards, again=True, sources=sources))
+
+    def _with_sources(self, shards: Sequence[Shard]) -> tuple[list[Shard], Mapping[int, GlueVersion]]:
+        """Return as many shards as fit a request with their sources; the others wait for their next check."""
+        scripts = {shard.job.id: shard.job for shard in shards if shard.job.glue_version}
+        if not scripts:
+            return list(shards), {}
+        sources = self._sources.find(scripts.values())
+        fitting: list[Shard] = []
+        room = PARCEL_SOURCES
+        for shard in shards:
+            source = sources.get(shard.job.id)
+            room -= 0 if source is None else 4 * len(source.source)
+            if room < 0 and fitting:
+                break
+            fitting.append(shard)
+        return fitting, sources
 
     def _put_off(self, conn: Connection, moves: Sequence[tuple[int, int]]) -> None:
         locked = runs.lock_runs(conn, [run_id for run_id, _ in moves])

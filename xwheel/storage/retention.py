@@ -13,7 +13,7 @@ from sqlalchemy import BigInteger, Connection, Select, cast, delete, exists, sel
 
 from xwheel.model import OPEN_STATES
 from xwheel.storage.reports import DAY_MS
-from xwheel.storage.tables import child_arrival, hourly_report, job, job_child, run
+from xwheel.storage.tables import child_arrival, glue_version, hourly_report, job, job_child, run
 
 LEAST_DAYS: Final = 3
 """No run is deleted younger than this: a late outcome, a report or a person may still need it."""
@@ -139,7 +139,7 @@ def find_empty_tombstones(conn: Connection, ids: Iterable[int]) -> list[int]:
 
 
 def delete_tombstones(conn: Connection, ids: Iterable[int]) -> int:
-    """Delete those of the jobs that are deleted and have no run, with their links to parents and children.
+    """Delete those of the jobs that are deleted and have no run, with their sources and links.
 
     Their reports stay as long as reports do.
     """
@@ -148,6 +148,7 @@ def delete_tombstones(conn: Connection, ids: Iterable[int]) -> int:
         conn.execute(delete(job_child).where(job_child.c.parent_id.in_(gone)))
         conn.execute(delete(job_child).where(job_child.c.child_id.in_(gone)))
         conn.execute(delete(child_arrival).where(child_arrival.c.child_id.in_(gone)))
+        conn.execute(delete(glue_version).where(glue_version.c.job_id.in_(gone)))
         conn.execute(delete(job).where(job.c.id.in_(gone)))
     return len(gone)
 

@@ -21,7 +21,7 @@ from sqlalchemy import (
     UniqueConstraint,
     text,
 )
-from sqlalchemy.dialects.mysql import BINARY
+from sqlalchemy.dialects.mysql import BINARY, MEDIUMTEXT
 
 metadata = MetaData()
 
@@ -128,12 +128,27 @@ job = Table(
     Column("created_ms", BigInteger, nullable=False),
     Column("updated_ms", BigInteger, nullable=False),
     Column("deleted_ms", BigInteger),
+    # the current version of the source, 0 for none
+    Column("glue_version", Integer, nullable=False, server_default=text("0")),
     # due jobs, partition by partition; stopped jobs have no next fire and drop out of the range
     Index("ix_job_due", "partition", "next_fire_ms"),
     Index("ix_job_group", "group_id", "id"),
     # tombstones, which wait for their last run to go
     Index("ix_job_deleted", "deleted_ms"),
     sqlite_autoincrement=True,
+)
+
+glue_version = Table(
+    "glue_version",
+    metadata,
+    Column("job_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("glue_type", String(64), nullable=False),
+    # TEXT of MySQL and MariaDB ends at 64 KiB
+    Column("source", Text().with_variant(MEDIUMTEXT(), "mysql", "mariadb"), nullable=False),
+    Column("author", String(64), nullable=False),
+    Column("remark", String(255), nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
 )
 
 job_child = Table(

@@ -1,7 +1,7 @@
 """The spelling of the job calls of XXL-JOB's fourth generation, which admins answer and executors never see.
 
 What has a column of ours is translated and left for the API to judge, whose limits are the same for all doors.
-What has none (author, alarm addresses, script sources) is read and bounded here.
+What has none (author, alarm addresses) is read and bounded here.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ _SPELLING: Final = {
     "route_strategy": "executorRouteStrategy",
     "block_strategy": "executorBlockStrategy",
     "glue_type": "glueType",
+    "glue_source": "glueSource",
     "handler": "executorHandler",
     "param": "executorParam",
     "timeout_s": "executorTimeout",
@@ -46,7 +47,9 @@ class JobDefinition(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         group_id: None if the caller names none.
         glue_type: Empty in an update, which keeps what the job has.
-        has_source: Whether there is a script's source or a remark on it.
+        source: A script's source; empty in an update.
+        remark: A word on the source; empty in an update.
+        has_source: Whether the caller sent a source or a remark, also in an update.
     """
 
     group_id: int | None
@@ -64,6 +67,8 @@ class JobDefinition(msgspec.Struct, frozen=True, kw_only=True):
     max_retries: int
     glue_type: str
     has_source: bool
+    source: str = ""
+    remark: str = ""
 
 
 class JobTrigger(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,6 +121,7 @@ def decode_job_trigger(body: bytes) -> JobTrigger:
 
 
 def _definition(item: dict[str, Any], *, is_new: bool) -> JobDefinition:
+    source, remark = (text_in(item, name, MAX_TEXT) for name in ("glueSource", "glueRemark"))
     return JobDefinition(
         group_id=_group_in(item) if is_new else None,
         name=text_in(item, "name", MAX_TEXT),
@@ -131,7 +137,9 @@ def _definition(item: dict[str, Any], *, is_new: bool) -> JobDefinition:
         timeout_s=_number_in(item, "executorTimeout"),
         max_retries=_number_in(item, "executorFailRetryCount"),
         glue_type=text_in(item, "glueType", MAX_TEXT) if is_new else "",
-        has_source=any(text_in(item, name, MAX_TEXT).strip() for name in ("glueSource", "glueRemark")),
+        source=source if is_new else "",
+        remark=remark.strip() if is_new else "",
+        has_source=bool(source.strip() or remark.strip()),
     )
 
 

@@ -15,15 +15,17 @@ from xwheel.api.app import executor_app, management_app
 from xwheel.api.health import HealthReport
 from xwheel.api.resource import ApiParts
 from xwheel.builtin import daily_interval, routers, schedule_types
+from xwheel.builtin.glue_bean import BeanGlue
 from xwheel.config import ApiSection, build_config
 from xwheel.model import Run, RunState
-from xwheel.plugin import Router, ScheduleType
+from xwheel.plugin import GlueRequest, GlueType, HandlerLookup, Router, ScheduleType
 from xwheel.plugin.manager import Plugins
 from xwheel.plugin.registry import Registry
 from xwheel.scheduler.bulk_manage import BulkManager
 from xwheel.scheduler.child import MAX_DEPTH, check_template, render, succeeded
 from xwheel.scheduler.complete import Completer
 from xwheel.scheduler.family import ChildManager
+from xwheel.scheduler.glue import Scripts
 from xwheel.scheduler.kill import RunKiller
 from xwheel.scheduler.manage import JobManager
 from xwheel.scheduler.offspring import Offspring
@@ -60,6 +62,16 @@ class Asked:
         return self.logs(run, from_line)
 
 
+class ScriptGlue:
+    """A glue type whose jobs have a source; schedulers only ask for its name."""
+
+    name = "SCRIPT"
+    takes_source = True
+
+    def build(self, request: GlueRequest, handlers: HandlerLookup) -> Callable[..., object]:
+        raise NotImplementedError
+
+
 def shipped_plugins() -> Plugins:
     """What the core ships, without a look at what is installed."""
     config = build_config({})
@@ -72,7 +84,7 @@ def shipped_plugins() -> Plugins:
     return Plugins(
         schedule_types=Registry[ScheduleType]("schedule type", {item.name: item for item in types}, {}),
         routers=Registry[Router]("router", {item.name: item for item in ways}, {}),
-        glue_types=Registry[Any]("glue type", {"BEAN": object()}, {}),
+        glue_types=Registry[GlueType]("glue type", {"BEAN": BeanGlue(), "SCRIPT": ScriptGlue()}, {}),
     )
 
 
@@ -148,7 +160,8 @@ def api(db: Database) -> Api:
     asked = Asked()
     book = CalendarBook(db)
     timetable = Timetable(plugins.schedule_types, book.current)
-    manager = JobManager(db, clock, run_ids, plugins, timetable, new_run, lambda: None)
+    scripts = Scripts(db, clock, plugins.glue_types, keep=30)
+    manager = JobManager(db, clock, run_ids, plugins, timetable, scripts, new_run, lambda: None)
     offspring = Offspring(succeeded, render, new_run, max_depth=MAX_DEPTH)
     completer = Completer(db, run_ids, clock, decide_retry, timetable.next_fire, offspring, lambda: None)
     parts = ApiParts(
@@ -156,6 +169,7 @@ def api(db: Database) -> Api:
         clock=clock,
         config=ApiSection(max_body_bytes=LIMIT),
         manager=manager,
+        scripts=scripts,
         family=ChildManager(db, clock, check_template, max_depth=MAX_DEPTH),
         bulk=BulkManager(db, clock, run_ids, manager, new_run, lambda: None),
         registry=ExecutorRegistry(db, dead_after_ms=90_000),

@@ -104,9 +104,9 @@ def test_what_has_no_effect_is_told(orders: Tenant) -> None:
         ({"executorHandler": None}, "executorHandler: must name a handler"),
         ({"executorHandler": "x" * 256}, "executorHandler: must be text of 0 to 255 characters"),
         ({"executorParam": "x" * 16_001}, "executorParam: must be text of 0 to 16000 characters"),
-        ({"glueType": "GLUE_SHELL"}, "glueType: 'GLUE_SHELL' is not installed; known: BEAN"),
+        ({"glueType": "GLUE_SHELL"}, "glueType: 'GLUE_SHELL' is not installed; known: BEAN, SCRIPT"),
         ({"glueType": None}, "glueType: must be text of 1 to 64 characters"),
-        ({"glueType": "GLUE_SHELL", "glueSource": "rm"}, "glueSource, glueRemark: must be empty"),
+        ({"glueType": "SCRIPT", "glueSource": "a\x00"}, "glueSource: must not contain"),
         ({"author": "x" * 65}, "author: must be text of at most 64 characters"),
     ],
 )

@@ -65,7 +65,7 @@ def test_a_strangers_plugin_is_found(install: Install) -> None:
 def test_a_disabled_plugin_is_not_loaded(install: Install) -> None:
     install("raise RuntimeError('loaded')")
     plugins = load_plugins(build_config({"plugins": {"disabled": ["acme", "glue_bean"]}}))
-    assert list(plugins.glue_types) == []
+    assert "BEAN" not in plugins.glue_types
 
 
 @pytest.mark.parametrize(

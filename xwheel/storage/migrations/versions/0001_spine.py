@@ -107,6 +107,7 @@ def upgrade() -> None:
         sa.Column("created_ms", sa.BigInteger(), nullable=False),
         sa.Column("updated_ms", sa.BigInteger(), nullable=False),
         sa.Column("deleted_ms", sa.BigInteger(), nullable=True),
+        sa.Column("glue_version", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.PrimaryKeyConstraint("id"),
         sqlite_autoincrement=True,
     )
@@ -114,6 +115,7 @@ def upgrade() -> None:
     op.create_index("ix_job_group", "job", ["group_id", "id"], unique=False)
     op.create_index("ix_job_deleted", "job", ["deleted_ms"], unique=False)
     _create_children()
+    _create_sources()
     op.create_table(
         "node",
         sa.Column("id", sa.String(length=64), nullable=False),
@@ -215,6 +217,20 @@ def _create_children() -> None:
     op.create_index("ix_child_arrival_created", "child_arrival", ["created_ms"], unique=False)
 
 
+def _create_sources() -> None:
+    op.create_table(
+        "glue_version",
+        sa.Column("job_id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("number", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("glue_type", sa.String(length=64), nullable=False),
+        sa.Column("source", sa.Text().with_variant(mysql.MEDIUMTEXT(), "mysql", "mariadb"), nullable=False),
+        sa.Column("author", sa.String(length=64), nullable=False),
+        sa.Column("remark", sa.String(length=255), nullable=False),
+        sa.Column("created_ms", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("job_id", "number"),
+    )
+
+
 def _create_report() -> None:
     counters = (
         "open_runs",
@@ -250,6 +266,7 @@ def _seed(partitions: sa.Table, block: sa.Table, settings: sa.Table) -> None:
 def downgrade() -> None:
     """Drop the tables, and with them all data."""
     op.drop_table("hourly_report")
+    op.drop_table("glue_version")
     op.drop_table("child_arrival")
     op.drop_table("job_child")
     op.drop_table("setting")

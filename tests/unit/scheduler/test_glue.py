@@ -1,0 +1,172 @@
+"""Script jobs: what travels with their runs, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+
+from tests.support.node import HandNode
+from tests.support.rows import NOW, job_values
+from xwheel.model import GlueVersion, Job, NewSource, Origin, RunState
+from xwheel.plugin import GlueRequest, HandlerLookup
+from xwheel.plugin.manager import Plugins
+from xwheel.plugin.registry import Registry
+from xwheel.scheduler.dispatch import encode_parcel
+from xwheel.scheduler.ports import PARCEL_SOURCES, runs_a_parcel
+from xwheel.storage import jobs, retention
+from xwheel.storage.engine import Database
+from xwheel.testing import ManualClock
+from xwheel.wire.batch_codec import decode_batch
+from xwheel.wire.messages import TriggerRequest
+
+
+class ScriptGlue:
+    """A glue type whose jobs have a source."""
+
+    name = "SCRIPT"
+    takes_source = True
+
+    def build(self, request: GlueRequest, handlers: HandlerLookup) -> Any:
+        raise NotImplementedError
+
+
+@pytest.fixture
+def node(db: Database, monkeypatch: pytest.MonkeyPatch) -> HandNode:
+    from tests.support import node as support
+
+    known = support.plugins()
+    types = {"BEAN": known.glue_types["BEAN"], "SCRIPT": ScriptGlue()}
+    mine = Plugins(
+        schedule_types=known.schedule_types,
+        routers=known.routers,
+        glue_types=Registry[Any]("glue type", types, {}),
+    )
+    monkeypatch.setattr(support, "PLUGINS", [mine])
+    made = HandNode(db, ManualClock(NOW))
+    made.group()
+    made.register("http://127.0.0.1:9001")
+    return made
+
+
+def script(node: HandNode, source: str = "one", **changes: Any) -> Job:
+    values = job_values(anchor_ms=NOW, glue_type="SCRIPT", handler="", **changes)
+    return node.scheduler.manager.create(values, enabled=True, source=NewSource(source=source, author="me"))
+
+
+def sent(node: HandNode) -> list[TriggerRequest]:
+    parcels, node.sent[:] = list(node.sent), []
+    return [request for parcel in parcels for request in decode_batch(encode_parcel(parcel)[1])[1]]
+
+
+@pytest.fixture
+def statements(node: HandNode) -> Iterator[list[str]]:
+    found: list[str] = []
+
+    def note(_conn: object, _cursor: object, text: str, *_: object) -> None:
+        if "glue_version" in text and "FROM glue_version" in text:
+            found.append(text)
+
+    event.listen(node.db.engine, "before_cursor_execute", note)
+    yield found
+    event.remove(node.db.engine, "before_cursor_execute", note)
+
+
+def test_runs_carry_the_newest_source_and_its_time(node: HandNode) -> None:
+    job = script(node)
+    node.run_for(1500)
+    (first,) = sent(node)
+    assert (first.glue_type, first.glue_source) == ("SCRIPT", "one")
+    saved = node.scheduler.scripts.save(job.id, NewSource(source="two", author="me"))
+    node.run_for(1000)
+    second = sent(node)[-1]
+    assert (second.glue_source, second.glue_updated_ms) == ("two", saved.created_ms)
+    assert second.glue_updated_ms > first.glue_updated_ms
+
+
+def test_a_version_is_read_once_and_never_for_beans(node: HandNode, statements: list[str]) -> None:
+    node.job()
+    node.run_for(2000)
+    assert len(sent(node)) >= 2
+    assert statements == []
+    for number in range(5):
+        script(node, f"echo {number}")
+    statements.clear()
+    node.run_for(5000)
+    assert {item.glue_source for item in sent(node)} == {"", *(f"echo {number}" for number in range(5))}
+    assert 1 <= len(statements) <= 5
+
+
+def test_a_script_without_a_source_is_refused_where_nobody_checked(node: HandNode) -> None:
+    job = script(node)
+    node.db.transaction(lambda conn: jobs.update_job(conn, job.id, {"glue_version": 0, "revision": 9}))
+    bean = node.job()
+    node.run_for(1500)
+    assert {item.job_id for item in sent(node)} == {bean.id}
+    refused = [run for run in node.runs(job.id) if run.state is RunState.REFUSED]
+    assert [(run.reason, f"job {job.id} has no SCRIPT source" in run.message) for run in refused] == [
+        ("no_source", True)
+    ]
+
+
+def test_what_has_no_answer_is_sent_again_with_its_source(node: HandNode) -> None:
+    job = script(node)
+    node.run_for(1500)
+    (first,) = sent(node)
+    node.in_lane.clear()
+    node.scheduler.manager.stop(job.id)
+    node.run_for(30_000, step_ms=500)
+    again = [item for item in sent(node) if item.run_id == first.run_id]
+    assert again
+    assert {item.glue_source for item in again} == {"one"}
+
+
+def test_long_sources_travel_in_small_requests(node: HandNode) -> None:
+    long = "x" * 100_000
+    for _ in range(12):
+        script(node, long)
+    node.run_for(1500)
+    sizes = [len(encode_parcel(parcel)[1]) for parcel in node.sent]
+    assert len(sent(node)) == 12
+    assert max(sizes) <= PARCEL_SOURCES
+
+
+def test_requests_hold_as_many_runs_as_their_sources_allow() -> None:
+    def at(length: int) -> int:
+        version = GlueVersion(
+            job_id=1, number=1, glue_type="SCRIPT", source="x" * length, author="", remark="", created_ms=1
+        )
+        return runs_a_parcel(version, 200)
+
+    assert [at(1), at(2000), at(10_000), at(100_000)] == [200, 200, 32, 4]
+    assert all(at(length) * length * 4 <= PARCEL_SOURCES for length in range(1, 100_001, 997))
+
+
+def test_a_run_of_a_deleted_job_keeps_its_source_until_the_tombstone_goes(node: HandNode) -> None:
+    job = script(node)
+    node.scheduler.manager.delete(job.id)
+    assert node.scheduler.scripts.find([job])[job.id].source == "one"
+    removed = node.db.transaction(lambda conn: retention.delete_tombstones(conn, [job.id]))
+    assert removed == 1
+    node.scheduler.scripts._known.clear()
+    assert node.scheduler.scripts.find([job]) == {}
+
+
+def test_a_copy_in_memory_is_bounded(node: HandNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xwheel.scheduler.glue.CACHED_CHARS", 25)
+    made = [script(node, "0123456789") for _ in range(4)]
+    assert len(node.scheduler.scripts.find(made)) == 4
+    assert len(node.scheduler.scripts._known) == 2
+    assert node.scheduler.scripts._chars == 20
+
+
+def test_a_manual_run_of_a_stopped_script_carries_its_source(node: HandNode) -> None:
+    job = script(node, "by hand")
+    node.scheduler.manager.stop(job.id)
+    run = node.scheduler.manager.run_now(job.id, param="p")
+    node.run_for(1000)
+    (request,) = sent(node)
+    assert (request.run_id, request.param, request.glue_source) == (run.id, "p", "by hand")
+    assert run.origin is Origin.API

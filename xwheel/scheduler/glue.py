@@ -1,0 +1,183 @@
+"""Sources of script jobs: saved in versions, taken back, and handed to those who send runs."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from msgspec.structs import replace
+
+from xwheel.clock import Clock
+from xwheel.errors import FieldError, RevisionError
+from xwheel.model import GlueVersion, Job, NewSource
+from xwheel.plugin.contracts import GlueType
+from xwheel.storage import glue, jobs
+from xwheel.storage.engine import Connection, Database
+
+CACHED_CHARS: Final = 32 * 1024 * 1024
+"""Characters of sources that are remembered; a source is at most 100,000 of them."""
+
+
+class Scripts:
+    """Saves sources and finds them again.
+
+    Thread-safety: every method may be called by any thread; one lock guards the remembered sources.
+
+    Args:
+        db: The database.
+        clock: Where time comes from.
+        glue_types: What jobs may name.
+        keep: Versions of a job that stay.
+    """
+
+    def __init__(self, db: Database, clock: Clock, glue_types: Mapping[str, GlueType], *, keep: int) -> None:
+        self._db = db
+        self._clock = clock
+        self._takes_source = {name for name, kind in glue_types.items() if kind.takes_source}
+        self._keep = keep
+        self._lock = threading.Lock()
+        self._known: OrderedDict[tuple[int, int], GlueVersion] = OrderedDict()
+        self._chars = 0
+
+    def lacks(self, job: Job) -> bool:
+        """Tell whether a job cannot run because it has no source."""
+        return not job.glue_version and job.glue_type in self._takes_source
+
+    def check(self, job: Job) -> None:
+        """Refuse to start or run a job that lacks its source.
+
+        Raises:
+            FieldError: It does.
+        """
+        if self.lacks(job):
+            where = f"POST /api/v1/jobs/{job.id}/glue" if job.id else "glue_source"
+            raise FieldError(
+                "glue_source",
+                f"a {job.glue_type} job needs a source before it can run: save one with {where}",
+            )
+
+    def save(self, job_id: int, new: NewSource, *, revision: int | None = None) -> GlueVersion:
+        """Save a new source of a job; runs that are sent from now on carry it.
+
+        Args:
+            job_id: The job.
+            new: The source.
+            revision: The revision that the caller has seen; None for whatever is there.
+
+        Raises:
+            NotFoundError: The job does not exist.
+            RevisionError: It is at another revision.
+            FieldError: Its glue type takes no source.
+        """
+
+        def work(conn: Connection) -> GlueVersion:
+            return self._save(conn, self._locked(conn, job_id, revision), new)
+
+        return self._db.transaction(work)
+
+    def restore(
+        self, job_id: int, number: int, *, author: str, remark: str = "", revision: int | None = None
+    ) -> GlueVersion:
+        """Save the source of an old version as the newest one.
+
+        Args:
+            job_id: The job.
+            number: The version whose source is wanted again.
+            author: Who wants it.
+            remark: Empty for a sentence that names the version.
+            revision: The revision that the caller has seen; None for whatever is there.
+
+        Raises:
+            NotFoundError: The job or the version does not exist.
+            RevisionError: The job is at another revision.
+            FieldError: The version was written for another glue type.
+        """
+
+        def work(conn: Connection) -> GlueVersion:
+            job = self._locked(conn, job_id, revision)
+            old = glue.get_version(conn, job_id, number)
+            if old.glue_type != job.glue_type:
+                raise FieldError(
+                    "number", f"version {number} is {old.glue_type}, and job {job_id} is {job.glue_type} now"
+                )
+            words = remark or f"version {number} again"
+            return self._save(conn, job, NewSource(source=old.source, author=author, remark=words))
+
+        return self._db.transaction(work)
+
+    def save_locked(self, conn: Connection, job: Job, new: NewSource, now_ms: int) -> GlueVersion:
+        """Save a source of a job whose row is locked; the job's row must get the version's number.
+
+        Raises:
+            FieldError: The glue type takes no source.
+        """
+        if job.glue_type not in self._takes_source:
+            raise FieldError("glue_source", f"a {job.glue_type} job has no source")
+        return glue.insert_version(conn, job.id, job.glue_type, new, now_ms, keep=self._keep)
+
+    def edit_locked(self, conn: Connection, job: Job, merged: Job, new: NewSource | None, now_ms: int) -> int:
+        """Save the source that comes with an edit, if it is another one; return the version that counts then.
+
+        Args:
+            conn: Connection.
+            job: As it is; its row is locked.
+            merged: As it is to be. With another glue type the old source counts no more.
+            new: The source, or None to keep what counts.
+            now_ms: The present.
+
+        Raises:
+            FieldError: The glue type takes no source, or a started job would lack its own.
+        """
+        version = job.glue_version if merged.glue_type == job.glue_type else 0
+        if new is not None:
+            known = glue.get_version(conn, job.id, version).source if version else None
+            if known != new.source:
+                version = self.save_locked(conn, merged, new, now_ms).number
+        if job.enabled:
+            self.check(replace(merged, glue_version=version))
+        return version
+
+    def find(self, wanted: Collection[Job]) -> dict[int, GlueVersion]:
+        """Return the current sources of jobs by job id; those that are not remembered are read in one go."""
+        found: dict[int, GlueVersion] = {}
+        missing: list[tuple[int, int]] = []
+        with self._lock:
+            for job in wanted:
+                key = (job.id, job.glue_version)
+                known = self._known.get(key)
+                if known is not None:
+                    self._known.move_to_end(key)
+                    found[job.id] = known
+                elif job.glue_version:
+                    missing.append(key)
+        if missing:
+            with self._db.read() as conn:
+                read = glue.load_versions(conn, missing)
+            self._remember(read)
+            found.update((item.job_id, item) for item in read)
+        return found
+
+    def _remember(self, versions: Collection[GlueVersion]) -> None:
+        with self._lock:
+            for item in versions:
+                if (item.job_id, item.number) not in self._known:
+                    self._known[item.job_id, item.number] = item
+                    self._chars += len(item.source)
+            while self._chars > CACHED_CHARS:
+                _, oldest = self._known.popitem(last=False)
+                self._chars -= len(oldest.source)
+
+    def _locked(self, conn: Connection, job_id: int, revision: int | None) -> Job:
+        job = jobs.get_job(conn, job_id, lock=True)
+        if revision is not None and job.revision != revision:
+            raise RevisionError("job", job_id, job.revision, revision)
+        return job
+
+    def _save(self, conn: Connection, job: Job, new: NewSource) -> GlueVersion:
+        now_ms = self._clock.now_ms()
+        made = self.save_locked(conn, job, new, now_ms)
+        values = {"glue_version": made.number, "revision": job.revision + 1, "updated_ms": now_ms}
+        jobs.update_job(conn, job.id, values)
+        return made
