@@ -6,17 +6,34 @@ An ``executemany`` of updates is one round trip a row on MariaDB; these are one 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 import msgspec
-from sqlalchemy import Column, ColumnElement, Connection, Select, Table, func, make_url, select, text
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    Column,
+    ColumnElement,
+    Connection,
+    Executable,
+    Select,
+    String,
+    Table,
+    any_,
+    bindparam,
+    func,
+    make_url,
+    select,
+    text,
+)
 from sqlalchemy.engine import Dialect
 from sqlalchemy.sql.elements import TextClause
 
 T = TypeVar("T")
+S = TypeVar("S", bound=Executable)
 
 # SQLite's default limit of bound parameters is 32,766; other databases take as many or more
 IN_LIMIT = 10_000
@@ -42,12 +59,46 @@ def any_of(conn: Connection, column: Column[Any], ids: Iterable[int]) -> ColumnE
     )
 
 
-def fetch_rows(conn: Connection, query: Select[Any]) -> Sequence[Any]:
+class ById:
+    """A statement over the rows whose key is among some, made once for each kind of database.
+
+    To build a statement out of objects costs more than to run it. Ids travel as one JSON parameter to SQLite, as one
+    array to PostgreSQL, so its text is always the same, and one by one to MariaDB.
+
+    Args:
+        column: The key.
+        build: Gives the statement, from the condition on the key.
+    """
+
+    def __init__(self, column: Column[Any], build: Callable[[ColumnElement[bool]], S]) -> None:
+        self._column = column
+        self._build = build
+        self._made: dict[str, Any] = {}
+
+    def __call__(self, conn: Connection, ids: Iterable[int]) -> tuple[Any, dict[str, Any]]:
+        """Return the statement and its parameter; the statement's own ones may be added to it."""
+        kind = conn.dialect.name
+        statement = self._made.get(kind)
+        if statement is None:
+            statement = self._made[kind] = self._build(self._condition(kind))
+        values = list(ids)
+        return statement, {"ids": msgspec.json.encode(values).decode() if kind == "sqlite" else values}
+
+    def _condition(self, kind: str) -> ColumnElement[bool]:
+        if kind == "sqlite":
+            each = func.json_each(bindparam("ids", type_=String)).table_valued("value")
+            return self._column.in_(select(each.c.value))
+        if kind == "postgresql":
+            return self._column == any_(bindparam("ids", type_=ARRAY(BigInteger)))
+        return self._column.in_(bindparam("ids", expanding=True))
+
+
+def fetch_rows(conn: Connection, query: Select[Any], values: dict[str, Any] | None = None) -> Sequence[Any]:
     """Return rows as the driver made them, for records that take them by position: booleans may be 0 and 1.
 
     To wrap and convert every row costs as much as to read it.
     """
-    result = conn.execute(query)
+    result = conn.execute(query, values)
     try:
         assert result.cursor is not None  # noqa: S101 - a select has one
         return result.cursor.fetchall()

@@ -8,11 +8,23 @@ from typing import NamedTuple
 from sqlalchemy import Connection, and_, delete, exists, insert, or_, select, tuple_
 
 from xwheel.model import ChildLink, Origin, Run
-from xwheel.storage.bulk import IN_LIMIT, chunks
+from xwheel.storage.bulk import IN_LIMIT, ById, chunks, fetch_rows
 from xwheel.storage.runs import RUN_COLUMNS, run_of
 from xwheel.storage.tables import child_arrival, job, job_child, run
 
 PAIRS = 1000
+
+_ENDINGS = ById(
+    run.c.id,
+    lambda among: (
+        select(run.c.job_id, run.c.root_id, job.c.awaits_root)
+        .join(job, job.c.id == run.c.job_id)
+        .where(
+            among,
+            or_(job.c.awaits_root == run.c.root_id, exists().where(job_child.c.parent_id == run.c.job_id)),
+        )
+    ),
+)
 
 
 class Ending(NamedTuple):
@@ -42,13 +54,8 @@ def list_endings(conn: Connection, run_ids: Sequence[int]) -> list[Ending]:
 
     Most runs have neither, so most batches get nothing back.
     """
-    is_parent = exists().where(job_child.c.parent_id == run.c.job_id)
-    query = (
-        select(run.c.job_id, run.c.root_id, job.c.awaits_root)
-        .join(job, job.c.id == run.c.job_id)
-        .where(run.c.id.in_(run_ids), or_(job.c.awaits_root == run.c.root_id, is_parent))
-    )
-    return [Ending(row.job_id, row.root_id, row.awaits_root == row.root_id) for row in conn.execute(query)]
+    found = fetch_rows(conn, *_ENDINGS(conn, run_ids))
+    return [Ending(job_id, root_id, awaited == root_id) for job_id, root_id, awaited in found]
 
 
 def children_of(conn: Connection, parents: Collection[int]) -> list[ChildLink]:

@@ -8,12 +8,12 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Row, insert, select, text, update
+from sqlalchemy import Connection, Row, bindparam, insert, select, text, update
 from sqlalchemy.sql.elements import TextClause
 
 from xwheel.errors import NotFoundError
 from xwheel.model import PARTITIONS, BlockScope, DeliveryPolicy, Job, JoinMode, MisfirePolicy, RetryBackoff
-from xwheel.storage.bulk import any_of, fetch_rows, update_many
+from xwheel.storage.bulk import ById, any_of, fetch_rows, update_many
 from xwheel.storage.tables import job
 
 LIST_COLUMNS: Final = ("calendar_exclude", "calendar_require", "retry_delays_ms")
@@ -33,6 +33,18 @@ _ENUM_PLACES: list[tuple[int, dict[Any, Any]]] = [
 # drivers may give 0 and 1, which are the same keys
 _ENUM_PLACES += [(_JOB_NAMES.index(name), {False: False, True: True}) for name in ("enabled", "recover_lost")]
 _LIST_PLACES: Final = [_JOB_NAMES.index(name) for name in LIST_COLUMNS]
+
+_JOBS = ById(job.c.id, lambda among: select(*JOB_COLUMNS).where(among))
+_JOBS_THERE = ById(job.c.id, lambda among: select(*JOB_COLUMNS).where(among, job.c.deleted_ms.is_(None)))
+_LOCK_DUE = ById(
+    job.c.id,
+    lambda among: (
+        select(*JOB_COLUMNS)
+        .where(among, job.c.next_fire_ms <= bindparam("horizon_ms"), job.c.enabled)
+        .order_by(job.c.id)
+        .with_for_update()
+    ),
+)
 
 
 class JobCursor(NamedTuple):
@@ -94,10 +106,8 @@ def get_jobs(conn: Connection, ids: Collection[int], *, deleted: bool = True) ->
     """Return jobs by id; deleted ones too, unless told otherwise: their runs still need them."""
     if not ids:
         return {}
-    query = select(*JOB_COLUMNS).where(any_of(conn, job.c.id, sorted(ids)))
-    if not deleted:
-        query = query.where(job.c.deleted_ms.is_(None))
-    return {row[0]: _job(row) for row in fetch_rows(conn, query)}
+    statement = _JOBS if deleted else _JOBS_THERE
+    return {row[0]: _job(row) for row in fetch_rows(conn, *statement(conn, sorted(ids)))}
 
 
 def update_job(conn: Connection, job_id: int, values: Mapping[str, Any]) -> Job:
@@ -153,13 +163,8 @@ def _due_query(partitions: tuple[int, ...]) -> TextClause:
 
 def lock_due_jobs(conn: Connection, ids: Sequence[int], horizon_ms: int) -> list[Job]:
     """Lock candidates in id order, read them again and return those still due: an edit in between wins."""
-    query = (
-        select(*JOB_COLUMNS)
-        .where(any_of(conn, job.c.id, sorted(ids)), job.c.next_fire_ms <= horizon_ms, job.c.enabled)
-        .order_by(job.c.id)
-        .with_for_update()
-    )
-    return [_job(row) for row in fetch_rows(conn, query)]
+    statement, values = _LOCK_DUE(conn, sorted(ids))
+    return [_job(row) for row in fetch_rows(conn, statement, {**values, "horizon_ms": horizon_ms})]
 
 
 def update_fires(conn: Connection, updates: Sequence[JobCursor]) -> int:

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
 from xwheel.errors import LockError
 from xwheel.model import PARTITIONS
+from xwheel.storage.bulk import fetch_rows
 from xwheel.storage.tables import node, partition_lease, run
 
 
@@ -116,18 +117,20 @@ def take_leases(conn: Connection, owner: str, wanted: Mapping[int, str | None]) 
     return taken
 
 
+_LOCK_LEASES = (
+    select(partition_lease.c.partition, partition_lease.c.epoch)
+    .where(partition_lease.c.owner == bindparam("owner"))
+    .order_by(partition_lease.c.partition)
+    .with_for_update(read=True)
+)
+
+
 def lock_leases(conn: Connection, owner: str) -> dict[int, int]:
     """Hold the lease rows of a node until the transaction ends; return partition to epoch.
 
     Shared, since all stages of a node do so at once; only who takes or releases a lease waits for them.
     """
-    query = (
-        select(partition_lease.c.partition, partition_lease.c.epoch)
-        .where(partition_lease.c.owner == owner)
-        .order_by(partition_lease.c.partition)
-        .with_for_update(read=True)
-    )
-    return {row.partition: row.epoch for row in conn.execute(query)}
+    return dict(fetch_rows(conn, _LOCK_LEASES, {"owner": owner}))
 
 
 def lock_all_leases(conn: Connection) -> None:

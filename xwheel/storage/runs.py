@@ -12,16 +12,51 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import astuple
-from sqlalchemy import Connection, Row, and_, case, select, tuple_, update
+from sqlalchemy import Connection, Row, and_, bindparam, case, select, tuple_, update
 from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import IntegrityError
 
 from xwheel.errors import DuplicateError, NotFoundError
 from xwheel.model import OPEN_STATES, PARTITIONS, Origin, Run, RunState
-from xwheel.storage.bulk import IN_LIMIT, any_of, chunks, fetch_rows, update_many
+from xwheel.storage.bulk import IN_LIMIT, ById, any_of, chunks, fetch_rows, update_many
 from xwheel.storage.tables import job, run
 
 RUN_COLUMNS = [run.c[name] for name in Run.__struct_fields__]
+
+
+_DUE = ById(
+    run.c.id,
+    lambda among: (
+        select(*RUN_COLUMNS, job.c.revision)
+        .join(job, job.c.id == run.c.job_id)
+        .where(among, run.c.state == RunState.PLANNED)
+    ),
+)
+_LOCK_PLANNED = ById(
+    run.c.id,
+    lambda among: (
+        select(run.c.id, run.c.job_id, run.c.partition, run.c.epoch)
+        .where(among, run.c.state == RunState.PLANNED)
+        .order_by(run.c.id)
+        .with_for_update()
+    ),
+)
+_REVISIONS = ById(job.c.id, lambda among: select(job.c.id, job.c.revision).where(among))
+_ACCEPT = ById(
+    run.c.id,
+    lambda among: (
+        update(run)
+        .where(among, run.c.state == RunState.DISPATCHING)
+        .values(
+            state=RunState.RUNNING,
+            accepted_ms=bindparam("now_ms"),
+            check_ms=case((run.c.kill_requested.is_(True), bindparam("now_ms")), else_=bindparam("later_ms")),
+        )
+    ),
+)
+_LOCK_RUNS = ById(
+    run.c.id, lambda among: select(*RUN_COLUMNS).where(among).order_by(run.c.id).with_for_update()
+)
 
 
 class QueuedRun(Struct, frozen=True, gc=False):
@@ -213,12 +248,7 @@ def load_due(conn: Connection, ids: Sequence[int]) -> list[DueRun]:
     """Read planned runs with the current revision of their jobs; those that left the state are missing."""
     found: list[DueRun] = []
     for part in chunks(ids, IN_LIMIT):
-        query = (
-            select(*RUN_COLUMNS, job.c.revision)
-            .join(job, job.c.id == run.c.job_id)
-            .where(any_of(conn, run.c.id, part), run.c.state == RunState.PLANNED)
-        )
-        found.extend([DueRun(run_of(row), row[-1]) for row in fetch_rows(conn, query)])
+        found.extend([DueRun(run_of(row), row[-1]) for row in fetch_rows(conn, *_DUE(conn, part))])
     return found
 
 
@@ -229,16 +259,9 @@ def lock_planned(conn: Connection, ids: Sequence[int]) -> dict[int, tuple[int, i
     or stop that was committed before the second statement shows its revision there. One that comes later waits for
     these runs if it wants to cancel them, finds them gone, and so comes after the send.
     """
-    query = (
-        select(run.c.id, run.c.job_id, run.c.partition, run.c.epoch)
-        .where(any_of(conn, run.c.id, sorted(ids)), run.c.state == RunState.PLANNED)
-        .order_by(run.c.id)
-        .with_for_update()
-    )
-    locked = conn.execute(query).all()
+    locked = fetch_rows(conn, *_LOCK_PLANNED(conn, sorted(ids)))
     owners = {job_id for _, job_id, _, _ in locked}
-    read = conn.execute(select(job.c.id, job.c.revision).where(any_of(conn, job.c.id, sorted(owners))))
-    revisions = {job_id: revision for job_id, revision in read}  # noqa: C416 - rows are no pairs to the type checker
+    revisions: dict[int, int] = dict(fetch_rows(conn, *_REVISIONS(conn, sorted(owners))))
     return {
         run_id: (partition, epoch, revisions[job_id])
         for run_id, job_id, partition, epoch in locked
@@ -262,12 +285,9 @@ def update_accepted(conn: Connection, ids: Sequence[int], *, now_ms: int, check_
     A run that was to be killed before it was accepted is due for a check at once: the check sends the kill.
     """
     changed = 0
-    check = case((run.c.kill_requested.is_(True), now_ms), else_=check_ms)
     for part in chunks(sorted(ids), IN_LIMIT):
-        query = update(run).where(any_of(conn, run.c.id, part), run.c.state == RunState.DISPATCHING)
-        changed += conn.execute(
-            query.values(state=RunState.RUNNING, accepted_ms=now_ms, check_ms=check)
-        ).rowcount
+        statement, values = _ACCEPT(conn, part)
+        changed += conn.execute(statement, {**values, "now_ms": now_ms, "later_ms": check_ms}).rowcount
     return changed
 
 
@@ -293,10 +313,7 @@ def update_checks(conn: Connection, rows: Sequence[tuple[int, int]]) -> int:
 
 def lock_runs(conn: Connection, ids: Sequence[int]) -> dict[int, Run]:
     """Lock runs in id order, whatever their state; unknown ids are missing."""
-    query = (
-        select(*RUN_COLUMNS).where(any_of(conn, run.c.id, sorted(ids))).order_by(run.c.id).with_for_update()
-    )
-    return {row[0]: run_of(row) for row in fetch_rows(conn, query)}
+    return {row[0]: run_of(row) for row in fetch_rows(conn, *_LOCK_RUNS(conn, sorted(ids)))}
 
 
 def get_groups(conn: Connection, ids: Collection[int]) -> dict[int, int]:
