@@ -17,6 +17,7 @@ final class Bridge {
             ShardingUtil.ShardingVO shard = ShardingUtil.getShardingVo();
             return work.echo(param, shard.getIndex(), shard.getTotal(), line -> XxlJobLogger.log(line));
         });
+        register("nothing", param -> "");
         register("sleep", work::sleep);
         register("hold", work::hold);
         register("fail", param -> {

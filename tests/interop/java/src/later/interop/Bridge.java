@@ -29,6 +29,9 @@ final class Bridge {
             XxlJobHelper.handleSuccess(work.echo(XxlJobHelper.getJobParam(), shard, shards, this::log));
         }
 
+        @XxlJob("nothing")
+        public void nothing() {}
+
         @XxlJob("sleep")
         public void sleep() throws Exception {
             XxlJobHelper.handleSuccess(work.sleep(XxlJobHelper.getJobParam()));
