@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from sqlalchemy import URL
-from sqlalchemy.exc import DBAPIError, InterfaceError, InternalError, OperationalError
+from sqlalchemy.exc import DBAPIError
 
 from xwheel.errors import ConfigError, DatabaseRefusedError, DatabaseUnreachableError, XwheelError
 from xwheel.storage.address import hide, place_of
@@ -118,9 +118,10 @@ MARIADB: Final = {
     1286: Kind.ENGINE,
     **dict.fromkeys((1115, 1273), Kind.COLLATION),
     **dict.fromkeys((1040, 1203, 1226), Kind.CONNECTIONS),
-    # shutting down, aborted, gone, lost
-    **dict.fromkeys((1053, 1077, 1080, 1152, 1159, 1161, 2002, 2003, 2006, 2013, 2055), Kind.AWAY),
+    # closed by us, shutting down, aborted
+    **dict.fromkeys((0, 1053, 1077, 1080, 1152, 1159, 1161), Kind.AWAY),
 }
+CLIENT_ERRORS, SERVER_AGAIN = 2000, 3000
 POSTGRESQL: Final = {
     "28P01": Kind.LOGIN,
     "28000": Kind.ENTRY,
@@ -155,12 +156,13 @@ SQLITE: Final = {
 }
 
 
-def explain(error: BaseException, url: URL | None = None) -> XwheelError | None:
+def explain(error: BaseException, url: URL | None = None, *, connecting: bool = False) -> XwheelError | None:
     """Return what a driver's error means; None if it is none of those that an operator can mend.
 
     Args:
         error: What SQLAlchemy or the driver raised.
         url: Where the database is, so that it can be named.
+        connecting: Nothing of ours was asked yet, so that whatever fails is the connection.
     """
     if isinstance(error, TypeError) and str(error).startswith("Connection.__init__() got an unexpected"):
         return ConfigError(
@@ -173,18 +175,18 @@ def explain(error: BaseException, url: URL | None = None) -> XwheelError | None:
     if not isinstance(error, DBAPIError) or error.orig is None:
         return None
     kind = kind_of(error.orig)
-    if kind is None and isinstance(error, OperationalError | InterfaceError | InternalError):
+    if kind is None and connecting:
         kind = Kind.AWAY
     return None if kind is None else _sentence(kind, _words(error.orig), url)
 
 
 @contextmanager
-def explained(url: URL) -> Iterator[None]:
+def explained(url: URL, *, connecting: bool = False) -> Iterator[None]:
     """Turn drivers' errors that leave the block into xwheel's, where they mean something to an operator."""
     try:
         yield
     except Exception as error:
-        told = explain(error, url)
+        told = explain(error, url, connecting=connecting)
         if told is None:
             raise
         raise told from error
@@ -199,7 +201,9 @@ def kind_of(origin: BaseException) -> Kind | None:
             state = getattr(origin, "sqlstate", None)
             if state:
                 return POSTGRESQL.get(state) or (Kind.AWAY if state.startswith(("08", "57P")) else None)
-            return next((kind for pattern, kind in PHRASES if re.search(pattern, str(origin))), None)
+            found = next((kind for pattern, kind in PHRASES if re.search(pattern, str(origin))), None)
+            lost = "OperationalError" in type(origin).__name__
+            return found or (Kind.AWAY if lost else None)
         case "sqlite3":
             name = getattr(origin, "sqlite_errorname", None) or ""
             return SQLITE.get(name.removeprefix("SQLITE_").partition("_")[0])
@@ -208,7 +212,6 @@ def kind_of(origin: BaseException) -> Kind | None:
 
 
 def _kind_of_mariadb(origin: BaseException) -> Kind | None:
-    number = origin.args[0] if origin.args else None
     if f"rrcode: {errno.ENOSPC} " in str(origin) or f"error {errno.ENOSPC} " in str(origin):
         return Kind.FULL
     match getattr(origin, "original_exception", None):
@@ -219,7 +222,11 @@ def _kind_of_mariadb(origin: BaseException) -> Kind | None:
         case TimeoutError():
             return Kind.SILENCE
         case _:
-            return MARIADB.get(number) if isinstance(number, int) else None
+            number = origin.args[0] if origin.args else None
+            if not isinstance(number, int):
+                return None
+            # what the client says of itself: gone, lost, no answer
+            return MARIADB.get(number) or (Kind.AWAY if CLIENT_ERRORS <= number < SERVER_AGAIN else None)
 
 
 def _words(origin: BaseException) -> str:

@@ -96,7 +96,7 @@ def reach(
     pause_s = FIRST_PAUSE_S
     while True:
         try:
-            with explained(db.engine.url), db.engine.connect() as conn:
+            with explained(db.engine.url, connecting=True), db.engine.connect() as conn:
                 conn.execute(text("SELECT 1"))
                 return
         except DatabaseUnreachableError as error:

@@ -26,10 +26,11 @@ _TABLE_RIGHTS: Final = text(
     " unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS r(name)"
     " WHERE c.relnamespace = CAST(current_schema() AS regnamespace) AND c.relname IN :tables"
     " AND NOT has_table_privilege(c.oid, r.name)"
-    " UNION ALL SELECT c.relname, 'USAGE' FROM pg_class c JOIN pg_depend d ON d.objid = c.oid AND d.deptype = 'a'"
-    " JOIN pg_class t ON t.oid = d.refobjid AND t.relname IN :tables"
-    " WHERE c.relkind = 'S' AND c.relnamespace = CAST(current_schema() AS regnamespace)"
-    " AND NOT has_sequence_privilege(c.oid, 'USAGE')"
+    " UNION ALL SELECT t.relname, 'USAGE' FROM pg_depend d JOIN pg_class t ON t.oid = d.refobjid"
+    " JOIN pg_class c ON c.oid = d.objid"
+    " WHERE t.relnamespace = CAST(current_schema() AS regnamespace) AND t.relname IN :tables"
+    # conditions are asked in any order, and no other kind may be asked
+    " AND CASE WHEN c.relkind = 'S' THEN NOT has_sequence_privilege(c.oid, 'USAGE') ELSE false END"
 ).bindparams(bindparam("tables", expanding=True))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
 from collections.abc import Sequence
 
 import psycopg
@@ -111,7 +112,7 @@ def _postgresql(words: str, state: str | None = None) -> DBAPIError:
             "CREATE DATABASE `shop-2` CHARACTER SET utf8mb4",
         ),
         (_mariadb(1142, "INSERT denied"), MARIADB, DatabaseRefusedError, "UPDATE, DELETE ON `shop-2`.*"),
-        (_mariadb(4711, f"odd {SECRET}\nthing"), MARIADB, DatabaseUnreachableError, "odd *** thing"),
+        (_mariadb(2013, f"odd {SECRET}\nthing"), MARIADB, DatabaseUnreachableError, "odd *** thing"),
         (
             _postgresql("FATAL:  the database system is starting up"),
             POSTGRESQL,
@@ -158,9 +159,15 @@ def test_an_error_becomes_one_line_that_helps(
 def test_a_mistake_of_ours_is_not_explained_away() -> None:
     for origin in (
         psycopg.errors.SyntaxError("syntax error"),
+        psycopg.errors.UndefinedTable("no such table"),
         pymysql.err.ProgrammingError(1064, "You have an error in your SQL syntax"),
+        pymysql.err.OperationalError(1364, "Field 'x' doesn't have a default value"),
+        sqlite3.OperationalError("no such table: x"),
     ):
         assert explain(ProgrammingError(None, None, origin), MARIADB) is None
+        # unless nothing of ours was asked yet
+        told = explain(ProgrammingError(None, None, origin), MARIADB, connecting=True)
+        assert isinstance(told, DatabaseUnreachableError)
     assert explain(KeyError("x"), MARIADB) is None
 
 
