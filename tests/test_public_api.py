@@ -19,6 +19,9 @@ PUBLIC = {
     },
     xwheel.executor: {"Executor", "JobContext", "current_job", "job", "load_handlers"},
     xwheel.plugin: {
+        "Command",
+        "ConfigError",
+        "ExecutorError",
         "GlueRequest",
         "GlueType",
         "HandlerLookup",

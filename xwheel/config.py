@@ -166,6 +166,11 @@ class ExecutorSection(Section):
     labels: dict[str, str] = Field(
         default_factory=dict, description="Free labels that the scheduler shows and routers may use."
     )
+    allowed_glue_types: list[str] = Field(
+        default_factory=list,
+        description="Glue types beside BEAN that this executor runs, such as GLUE_SHELL. Scripts are programs of "
+        "whoever may edit jobs: none runs unless it is named here.",
+    )
     beat_s: float = Field(30, gt=0, le=300, description="Seconds between registry beats.")
     log_retention_days: int = Field(
         30, ge=0, description="Run logs older than this are deleted; 0 keeps all."

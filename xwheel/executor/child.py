@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from xwheel.clock import SystemClock
-from xwheel.errors import JobKilledError
+from xwheel.errors import ExecutorError, JobKilledError
 from xwheel.executor.context import CURRENT, JobContext
 from xwheel.executor.execution import describe_error, message_of
 from xwheel.executor.handlers import MARK, Handler
@@ -77,7 +77,7 @@ def main(raw: dict[str, Any]) -> None:
     context = JobContext(order.request, output, order.started_ms)
     CURRENT.set(context)
     _obey_terminate(context)
-    report = _call(order, context, output)
+    report = _call(order, context, output) if order.data is None else _become(order, context, output)
     data = msgspec.json.encode(report)
     while len(data) > MAX_REPORT:  # control characters take six bytes each
         report = Report(code=report.code, message=cut(report.message, len(report.message) // 2))
@@ -110,10 +110,33 @@ def _call(order: Order, context: JobContext, output: _Output) -> Report:
     return report
 
 
-def _find(order: Order) -> Handler:
+def _become(order: Order, context: JobContext, output: _Output) -> Report:
+    """Become the program that a glue type prepares; return only if that fails."""
+    try:
+        prepare: Any = _load(order)
+        arguments = list(prepare(context, order.data))
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)  # Python ignores them, and programs would inherit that
+        os.execvp(arguments[0], arguments)  # noqa: S606 -- no shell, as it must be
+    except ExecutorError as error:  # said for people; where it was raised tells them nothing
+        output.line(describe_error(error))
+        return Report(code=FAIL, message=cut(str(error), MAX_MESSAGE))
+    except BaseException as error:
+        output.line("".join(traceback.format_exception(error)).rstrip())
+        return Report(code=FAIL, message=cut(describe_error(error), MAX_MESSAGE))
+
+
+def _load(order: Order) -> object:
     found: object = _load_main(order.main) if order.main else importlib.import_module(order.module)
     for part in order.name.split("."):
         found = getattr(found, part)
+    return found
+
+
+def _find(order: Order) -> Handler:
+    found = _load(order)
     handler = getattr(found, MARK, None)
     if not isinstance(handler, Handler):
         raise LookupError(f"{order.module}.{order.name} is no @job handler in a fresh interpreter")

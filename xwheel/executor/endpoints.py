@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 import msgspec
@@ -35,6 +35,7 @@ from xwheel.wire.messages import (
 
 logger = logging.getLogger(__name__)
 
+BEAN: Final = "BEAN"
 SUCCESS: Final = Response(code=OK)
 
 
@@ -44,6 +45,7 @@ class Endpoints:
     Args:
         token: What callers must show.
         glue_types: Glue types by name.
+        allowed: Glue types beside BEAN that may run here.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class Endpoints:
         logs: RunLogs,
         handlers: HandlerRegistry,
         glue_types: Mapping[str, GlueType],
+        allowed: Collection[str] = (),
     ) -> None:
         self._token = token
         self._app_name = app_name
@@ -64,6 +67,7 @@ class Endpoints:
         self._logs = logs
         self._handlers = handlers
         self._glue_types = glue_types
+        self._allowed = frozenset({BEAN, *allowed})
         self._routes: Mapping[str, Callable[[bytes], Response]] = {
             contract.BEAT: self._beat,
             contract.IDLE_BEAT: self._idle_beat,
@@ -182,11 +186,22 @@ class Endpoints:
         """Find what to call.
 
         Raises:
-            ExecutorError: The glue type is unknown, or it cannot use the request.
+            ExecutorError: The glue type is unknown or not allowed here, or it cannot use the request.
         """
         glue = self._glue_types.get(request.glue_type) if request.glue_type in self._glue_types else None
         if glue is None:
             raise ExecutorError(f"glueType[{request.glue_type}] is not valid.")
+        if request.glue_type not in self._allowed:
+            logger.warning(
+                "run %d of job %d refused: glue type %s is not in executor.allowed_glue_types",
+                request.run_id,
+                request.job_id,
+                request.glue_type,
+            )
+            raise ExecutorError(
+                f"glue type {request.glue_type} is not allowed on this executor: its setting "
+                "executor.allowed_glue_types must name it"
+            )
         function = glue.build(
             GlueRequest(
                 job_id=request.job_id,

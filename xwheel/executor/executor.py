@@ -89,7 +89,7 @@ class Executor:
         """Open the journal, listen and register.
 
         Raises:
-            ConfigError: The address cannot be bound.
+            ConfigError: The address cannot be bound, or a glue type is allowed that nobody registered.
             LockError: Another process uses the data directory.
             JournalError: The journal cannot be opened.
         """
@@ -99,6 +99,7 @@ class Executor:
             glue_types = self._glue_types
             if glue_types is None:
                 glue_types = load_plugins(self._config).glue_types
+            _check_glue_types(self._settings, glue_types)
             self._parts = Parts(self._settings, self._token, self._handlers, glue_types, self._clock)
         self._parts.start()
 
@@ -209,6 +210,14 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
+
+
+def _check_glue_types(settings: ExecutorSection, known: Mapping[str, GlueType]) -> None:
+    for name in settings.allowed_glue_types:
+        if name not in known:
+            raise ConfigError(
+                f"executor.allowed_glue_types: {name!r} is not installed; known: {', '.join(sorted(known))}"
+            )
 
 
 def _check(settings: ExecutorSection) -> str:

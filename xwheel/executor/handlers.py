@@ -8,9 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import ModuleType
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from xwheel.errors import ConfigError, HandlerNotFoundError
+
+if TYPE_CHECKING:
+    from xwheel.plugin.contracts import Command
 
 MARK: Final = "__xwheel_job__"
 MAX_NAME: Final = 255
@@ -35,6 +38,7 @@ class Handler:
         parallel: How many runs of one job may run at once.
         init: Called once before the first run in this executor (in a process handler: in each process).
         destroy: Called once when the executor ends.
+        command: The program that a process handler becomes, or None; ``function`` prepares it then.
     """
 
     name: str
@@ -44,6 +48,7 @@ class Handler:
     parallel: int = 1
     init: Callable[[], object] | None = None
     destroy: Callable[[], object] | None = None
+    command: Command | None = None
 
 
 def job(
@@ -102,10 +107,23 @@ def describe(
     )
 
 
-def handler_of(function: Callable[..., object], name: str) -> Handler:
-    """Return a function's handler; functions that glue types build count as plain ones."""
+def handler_of(function: Callable[..., object] | Command, name: str) -> Handler:
+    """Return a function's handler; functions that glue types build count as plain ones, commands as processes."""
     found = getattr(function, MARK, None)
-    return found if isinstance(found, Handler) else describe(name or "glue", function)
+    if isinstance(found, Handler):
+        return found
+    from xwheel.plugin.contracts import Command  # applications that only mark handlers do without
+
+    if not isinstance(function, Command):
+        return describe(name or "glue", function)
+    _kind("the command of a glue type", function.prepare, process=True)
+    return Handler(
+        name=name or "glue",
+        function=function.prepare,
+        kind=HandlerKind.PROCESS,
+        takes_context=True,
+        command=function,
+    )
 
 
 def _kind(where: str, function: Callable[..., object], process: bool) -> HandlerKind:

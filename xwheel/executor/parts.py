@@ -77,6 +77,7 @@ class Parts:
             logs=self._logs,
             handlers=handlers,
             glue_types=glue_types,
+            allowed=settings.allowed_glue_types,
         )
         self.app = make_app(endpoints, max_body_bytes=settings.max_body_bytes)
         try:

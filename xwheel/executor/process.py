@@ -2,7 +2,8 @@
 
 The child gets its work as one JSON line on standard input and divides: one process calls the handler, the other one
 supervises it (:mod:`xwheel.executor.supervisor`) and keeps that pipe. A byte in the pipe, or its end when the executor
-dies, even by ``kill -9``, makes it kill everything. Standard output and error are the run's log file.
+dies, even by ``kill -9``, makes it kill everything. Standard output and error are the run's log file; those of a
+program, which the process may become, are a pipe that :mod:`xwheel.executor.output` brings there.
 """
 
 from __future__ import annotations
@@ -15,14 +16,15 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from xwheel.clock import Clock
 from xwheel.executor.context import JobContext
 from xwheel.executor.execution import Execution
-from xwheel.wire.contract import FAIL
+from xwheel.executor.output import copy_output
+from xwheel.wire.contract import FAIL, OK
 from xwheel.wire.messages import CallbackItem, TriggerRequest
 
 logger = logging.getLogger(__name__)
@@ -46,6 +48,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
         path: The parent's ``sys.path``.
         main: File of the parent's ``__main__``, if the handler lives there.
         report: Descriptor that takes the report.
+        data: What the function is handed to prepare a program; None if it is the handler itself.
     """
 
     path: list[str]
@@ -55,6 +58,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     request: TriggerRequest
     started_ms: int
     report: int
+    data: dict[str, Any] | None = None
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,12 +81,14 @@ def run_in_process(execution: Execution, context: JobContext, clock: Clock) -> C
         finally:
             os.close(write_end)
         with child:
-            status = _wait(execution, child)
+            status = _wait(execution, child, read_end)
         report = _read_report(read_end)
     except (OSError, subprocess.SubprocessError) as error:
         return execution.failed(error, clock.now_ms())
     finally:
         os.close(read_end)
+    if report is None and execution.handler.command is not None:
+        return execution.outcome(*_judge_exit(status), clock.now_ms())
     if report is None:
         return execution.outcome(FAIL, _describe_exit(status), clock.now_ms())
     return execution.outcome(report.code, report.message, clock.now_ms())
@@ -91,7 +97,7 @@ def run_in_process(execution: Execution, context: JobContext, clock: Clock) -> C
 def _spawn(execution: Execution, context: JobContext, write_end: int) -> subprocess.Popen[bytes]:
     log = execution.log
     assert log is not None  # noqa: S101
-    function = execution.handler.function
+    function, command = execution.handler.function, execution.handler.command
     module = function.__module__
     main = getattr(sys.modules["__main__"], "__file__", "") if module == "__main__" else ""
     order = Order(
@@ -102,13 +108,14 @@ def _spawn(execution: Execution, context: JobContext, write_end: int) -> subproc
         request=execution.request,
         started_ms=context.started_ms,
         report=write_end,
+        data=None if command is None else dict(command.data),
     )
-    output = log.fileno()
+    output = log.fileno() if command is None else subprocess.PIPE
     child = subprocess.Popen(  # noqa: S603 -- our own interpreter and a constant program
         [_interpreter(), "-c", BOOT],
         stdin=subprocess.PIPE,
         stdout=output,
-        stderr=output,
+        stderr=output if command is None else subprocess.STDOUT,
         pass_fds=(write_end,),
         start_new_session=True,
         env=_environment(context.trace_parent),
@@ -134,14 +141,18 @@ def _interpreter() -> str:
     return sys.executable
 
 
-def _wait(execution: Execution, child: subprocess.Popen[bytes]) -> int:
+def _wait(execution: Execution, child: subprocess.Popen[bytes], report: int) -> int:
     """Wait until the supervisor ends, kill what is left of its group, and return its wait status: the handler's."""
+    log = execution.log
+    assert log is not None  # noqa: S101
     push = _pusher(child)
     with execution.lock:
         execution.force = push
         ending = execution.ending
     if ending is not None:  # the kill came before there was somebody to signal
         push(0)
+    if child.stdout is not None:
+        copy_output(child.stdout.fileno(), report, log)
     # the zombie keeps its number, so the group cannot be somebody else's while we signal it
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     with execution.lock:
@@ -184,6 +195,17 @@ def _describe_exit(status: int) -> str:
         with contextlib.suppress(ValueError):
             return f"the handler's process was ended by {signal.Signals(-status).name}"
     return f"the handler's process ended with status {status} and without a result"
+
+
+def _judge_exit(status: int) -> tuple[int, str]:
+    """Return code and message of a program's end, in XXL-JOB's words; one that a signal ended counts from 128."""
+    if status == 0:
+        return OK, ""
+    text = f"script exit value({status if status > 0 else 128 - status}) is failed"
+    if status < 0:
+        with contextlib.suppress(ValueError):
+            text += f" ({signal.Signals(-status).name})"
+    return FAIL, text
 
 
 def _environment(trace_parent: str) -> dict[str, str]:

@@ -233,17 +233,17 @@ class RunLogs:
         size = 0
         with path.open("rb") as file:
             file.seek(offset)
-            for data in _read_lines(file.fileno()):
+            for data, whole in _read_lines(file.fileno()):
                 if live and not data.endswith(b"\n"):
                     break
                 if line >= from_line:
                     if found and size + len(data) > PAGE_BYTES:
                         self._remember(path, line, offset)
                         return found, False
-                    found.append(_shorten(data).decode("utf-8", "replace"))
+                    found.append(_shorten(data, whole).decode("utf-8", "replace"))
                     size += len(data)
                 line += 1
-                offset += len(data)
+                offset += whole
         self._remember(path, line, offset)
         return found, True
 
@@ -261,21 +261,29 @@ class RunLogs:
                 self._positions.popitem(last=False)
 
 
-def _read_lines(descriptor: int) -> Iterator[bytes]:
-    """Yield lines with their ends; the last one may lack it."""
+def _read_lines(descriptor: int) -> Iterator[tuple[bytes, int]]:
+    """Yield lines with their ends, and how long they are; the last one may lack its end.
+
+    Of a line that is longer than a page, the middle is missing: a program may print any amount without an end.
+    """
     rest = b""
+    missing = 0
     while chunk := os.read(descriptor, CHUNK):
         *lines, rest = (rest + chunk).split(b"\n")
         for line in lines:
-            yield line + b"\n"
+            yield line + b"\n", len(line) + 1 + missing
+            missing = 0
+        if len(rest) > PAGE_BYTES:
+            missing += len(rest) - PAGE_BYTES
+            rest = rest[:PAGE_BYTES]
     if rest:
-        yield rest
+        yield rest, len(rest) + missing
 
 
-def _shorten(line: bytes) -> bytes:
-    if len(line) <= PAGE_BYTES:
+def _shorten(line: bytes, whole: int) -> bytes:
+    if whole <= PAGE_BYTES:
         return line
-    return line[:PAGE_BYTES] + f" … (a line of {len(line)} bytes)\n".encode()
+    return line[:PAGE_BYTES] + f" … (a line of {whole} bytes)\n".encode()
 
 
 def _day(at_ms: int) -> str:

@@ -1,6 +1,8 @@
 """What plugin authors import: the hook marker, the contracts, and nothing with I/O."""
 
+from xwheel.errors import ConfigError, ExecutorError
 from xwheel.plugin.contracts import (
+    Command,
     GlueRequest,
     GlueType,
     HandlerLookup,
@@ -13,6 +15,9 @@ from xwheel.plugin.contracts import (
 from xwheel.plugin.hookspecs import hookimpl
 
 __all__ = [
+    "Command",
+    "ConfigError",
+    "ExecutorError",
     "GlueRequest",
     "GlueType",
     "HandlerLookup",

@@ -6,9 +6,9 @@ its constructor and refuse options it does not know. :mod:`xwheel.testing` has a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -91,8 +91,28 @@ class RunContext(Protocol):
     """The side of a run that a handler sees; :class:`xwheel.executor.JobContext` implements it."""
 
     @property
+    def run_id(self) -> int:
+        """The run; XXL-JOB's log id."""
+        ...
+
+    @property
+    def job_id(self) -> int:
+        """The job it belongs to."""
+        ...
+
+    @property
     def param(self) -> str:
         """Parameter of this run."""
+        ...
+
+    @property
+    def shard_index(self) -> int:
+        """Which shard this is, from 0."""
+        ...
+
+    @property
+    def shard_total(self) -> int:
+        """How many shards there are; 1 if the job is not sharded."""
         ...
 
     def log(self, text: str) -> None:
@@ -129,8 +149,31 @@ class HandlerLookup(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A program that a run starts in a process of its own, in place of a Python function.
+
+    The executor starts a process that calls ``prepare`` and then becomes the program. Its standard input is empty, its
+    standard output and error are the run's log, its environment is the executor's without xwheel's settings. Exit
+    status 0 is success. A kill or a timeout sends TERM to its process group, and after the grace KILL to every
+    descendant, also to those that left the group; so does the end of the program for what it left running.
+
+    Attributes:
+        prepare: A function at the top level of an importable module: ``prepare(context, data)`` returns the program
+            and its arguments, which no shell sees. It may write to the log, change ``os.environ``, set limits and
+            give up rights, and it may take long: it ends with the run. What it raises is the run's failure.
+        data: Handed to ``prepare``; plain values, since they travel as JSON.
+    """
+
+    prepare: Callable[[RunContext, Any], Sequence[str]]
+    data: Mapping[str, Any]
+
+
 class GlueType(Protocol):
     """Turns what a job row names into something an executor can call.
+
+    Schedulers need the names alone. An executor runs a type other than BEAN only if its setting
+    ``executor.allowed_glue_types`` names it.
 
     Attributes:
         name: What jobs call it in ``glue_type``.
@@ -141,8 +184,8 @@ class GlueType(Protocol):
     name: str
     takes_source: bool
 
-    def build(self, request: GlueRequest, handlers: HandlerLookup) -> Callable[..., object]:
-        """Return what to call.
+    def build(self, request: GlueRequest, handlers: HandlerLookup) -> Callable[..., object] | Command:
+        """Return what to call, or the program to start. Called for every run before it is accepted, so it is quick.
 
         Raises:
             HandlerNotFoundError: The name is not registered.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -154,3 +155,26 @@ def test_old_days_are_swept(logs: RunLogs, tmp_path: Path) -> None:
     assert logs.sweep(CREATED_MS, 0) == []
     assert len(list(tmp_path.iterdir())) == 3
     assert logs.read(2, CREATED_MS - 29 * 86_400_000, 1, live=False) is not None
+
+
+def test_a_line_of_any_length_is_read_in_bounded_memory(logs: RunLogs, tmp_path: Path) -> None:
+    log = logs.open(1, CREATED_MS)
+    log.raw("a\n")
+    log.close()
+    (path,) = tmp_path.rglob("1.log")
+    with path.open("ab") as file:
+        for _ in range(64):
+            file.write(b"x" * 1024 * 1024)
+        file.write(b"\nb\n")
+    tracemalloc.start()
+    try:
+        first = read(logs)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 16 * run_log.PAGE_BYTES
+    second = read(logs, 2)
+    third = read(logs, 3)
+    assert (first[1], first[2], second[1], third[1:]) == (1, "a\n", 2, (3, "b\n", True))
+    assert second[2].endswith(f"x … (a line of {64 * 1024 * 1024 + 1} bytes)\n")
+    assert len(second[2]) < run_log.PAGE_BYTES + 100
