@@ -76,6 +76,16 @@ class OffsetFilter:
         self._confirmations = confirmations
         self._suspicions: list[int] = []
 
+    @property
+    def is_suspicious(self) -> bool:
+        """Tell whether the last sample spoke of a step that is not confirmed yet."""
+        return bool(self._suspicions)
+
+    def begin(self, shared_ms: int, sent_ms: int, received_ms: int) -> int:
+        """Take the first sample as it is, since nothing is planned yet; return the change in milliseconds."""
+        self._suspicions.clear()
+        return self._clock.set_offset(shared_ms, (sent_ms + received_ms) // 2)
+
     def sample(self, shared_ms: int, sent_ms: int, received_ms: int) -> int | None:
         """Take one sample of the shared clock.
 

@@ -58,6 +58,7 @@ from xwheel.wire.http import MultiClient
 logger = logging.getLogger(__name__)
 
 ANSWER_GRACE_MS: Final = 2000
+GATHER_MS: Final = 5
 DRAIN_S: Final = 15
 # counting an hour may take long; what is late here delays no run
 UPKEEP_STALE_MS: Final = 300_000
@@ -148,6 +149,8 @@ class Scheduler:
                 check_after_ms=check_after_ms,
                 deadline_grace_ms=trigger.deadline_grace_s * 1000,
             ),
+            # who moves the clock by hand wants each answer written at once
+            gather_ms=GATHER_MS if clock is None else 0,
         )
         self.lanes = {
             lane: Lane(
@@ -241,13 +244,13 @@ class Scheduler:
             interval_ms=upkeep.sweep_interval_s * 1000,
             batch=upkeep.sweep_batch,
         )
-        # after a failure the rows may say more than memory knows
-        doubt = self.adopting.look_again
-        self._ticking = Service(
-            "tick", self.ring_loop.step, self.clock, bell=bells["ticking"], on_failure=doubt
-        )
-        self._claiming = Service(
-            "claim", self.claiming.step, self.clock, bell=bells["claiming"], on_failure=doubt
+        # what fails may have been committed nevertheless: then the rows say more than memory
+        self._ticking, self._claiming = (
+            Service(name, step, self.clock, bell=bells[bell], on_failure=self.adopting.look_again)
+            for name, step, bell in (
+                ("tick", self.ring_loop.step, "ticking"),
+                ("claim", self.claiming.step, "claiming"),
+            )
         )
         self._adopting = Service("adopt", self.adopting.step, self.clock, bell=bells["adopting"])
         self._writing = Service("answers", self.answers.step, self.clock, bell=bells["writing"])

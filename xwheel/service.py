@@ -7,18 +7,24 @@ import threading
 from collections.abc import Callable
 
 from xwheel.clock import Clock
+from xwheel.errors import DatabaseRefusedError, DatabaseUnreachableError
 
 logger = logging.getLogger(__name__)
 
 FIRST_PAUSE_MS = 100
 LONGEST_PAUSE_MS = 5000
+# how often a loop says that it still fails, and that it fails once more
+REMIND_MS = 600_000
+AGAIN_MS = 60_000
+OUTAGE = "outage"
 
 
 class Service:
     """One thread that repeats a step and survives its failures.
 
-    A step that raises is logged and repeated after a pause that doubles up to five seconds; the thread itself
-    never ends before :meth:`stop`. :meth:`age_ms` tells how long ago a step last ended well, for health checks.
+    A step that raises is repeated after a pause that doubles up to five seconds; the thread itself never ends before
+    :meth:`stop`. The first of its failures is logged, then one line in ten minutes, and the end of it: a database that
+    is away for a night fills no disk. :meth:`age_ms` tells how long ago a step last ended well, for health checks.
 
     Args:
         name: Thread name, ``xwheel-`` is put before it.
@@ -26,6 +32,7 @@ class Service:
         clock: Where time comes from.
         bell: Set by whoever wants the next step at once; None for one of its own.
         stale_ms: Age above which the loop counts as unhealthy.
+        on_failure: Told after a step that failed.
     """
 
     def __init__(
@@ -36,6 +43,7 @@ class Service:
         *,
         bell: threading.Event | None = None,
         stale_ms: int = 10_000,
+        on_failure: Callable[[], None] = lambda: None,
     ) -> None:
         self.name = name
         self.stale_ms = stale_ms
@@ -43,6 +51,8 @@ class Service:
         self.last_error = ""
         self._step = step
         self._clock = clock
+        self._on_failure = on_failure
+        self._log = FailureLog(name, clock)
         self._wake = bell or threading.Event()
         self._stopping = False
         self._done_ms = clock.monotonic_ms()
@@ -83,13 +93,62 @@ class Service:
             except Exception as error:
                 self.failures += 1
                 self.last_error = f"{type(error).__name__}: {error}"
-                logger.exception("loop %s failed, next try in %d ms", self.name, pause_ms)
+                self._log.failed(error)
+                self._on_failure()
                 wait_ms, pause_ms = pause_ms, min(pause_ms * 2, LONGEST_PAUSE_MS)
             else:
                 self._done_ms = self._clock.monotonic_ms()
                 pause_ms = FIRST_PAUSE_MS
+                self._log.worked()
             if not self._stopping and wait_ms > 0:
                 self._clock.wait(self._wake, wait_ms)
+
+
+class FailureLog:
+    """Says that a loop fails, and that it works again, in few lines.
+
+    An outage of the database is one line without a traceback, whatever its steps raise meanwhile.
+
+    Args:
+        name: The loop's name.
+        clock: Where time comes from.
+    """
+
+    def __init__(self, name: str, clock: Clock) -> None:
+        self._name = name
+        self._clock = clock
+        self._kind = ""
+        self._failures = 0
+        self._since_ms = 0
+        self._said_ms: int | None = None
+        self._is_open = False
+
+    def failed(self, error: Exception) -> None:
+        """Note a failure; inside its ``except`` block."""
+        now_ms = self._clock.monotonic_ms()
+        is_outage = isinstance(error, DatabaseUnreachableError | DatabaseRefusedError)
+        kind = OUTAGE if is_outage else f"{type(error).__name__}: {error}"
+        if not self._failures:
+            self._since_ms = now_ms
+        self._failures += 1
+        wait_ms = REMIND_MS if self._is_open else AGAIN_MS
+        if kind == self._kind and self._said_ms is not None and now_ms - self._said_ms < wait_ms:
+            return
+        self._kind, self._said_ms, self._is_open = kind, now_ms, True
+        text = "loop %s fails and is repeated until it works (%d failures by now): %s"
+        if is_outage:
+            logger.warning(text, self._name, self._failures, error)
+        else:
+            logger.exception(text, self._name, self._failures, error)
+
+    def worked(self) -> None:
+        """Note a step that ended well."""
+        if self._failures and self._is_open:
+            lasted_ms = self._clock.monotonic_ms() - self._since_ms
+            logger.info(
+                "loop %s works again after %d failures in %d ms", self._name, self._failures, lasted_ms
+            )
+        self._failures, self._is_open = 0, False
 
 
 class Rest:

@@ -66,14 +66,26 @@ class AdoptLoop:
         self._interval_ms = interval_ms
         self._reconcile_ms = reconcile_ms
         self._reconcile_at_ms = 0
+        self._doubts = 0
+        self._doubts_settled = 0
+
+    def look_again(self) -> None:
+        """Let the next step look for all rows that memory lost, those not due yet included; from any thread.
+
+        For after a transaction that failed: it may have been committed, and what it planned is in no memory.
+        """
+        self._doubts += 1  # one that another thread overwrites makes no difference: it only has to change
 
     def step(self, now_ms: int) -> int:
         """Adopt one batch; return how long to wait in milliseconds, 0 if there is more."""
         if not self._lease.may_act():
             return self._interval_ms
-        if now_ms >= self._reconcile_at_ms:
+        doubts = self._doubts
+        has_doubts = doubts != self._doubts_settled
+        if has_doubts or now_ms >= self._reconcile_at_ms:
+            self.reconcile(now_ms, now_ms + self._pre_read_ms if has_doubts else None)
             self._reconcile_at_ms = now_ms + self._reconcile_ms
-            self.reconcile(now_ms)
+            self._doubts_settled = doubts
         with self._db.read() as conn:
             found = runs.find_unadopted(conn, self._lease.epochs.keys(), now_ms + self._pre_read_ms, BATCH)
             late = [run_id for run_id, due_ms in found if due_ms < now_ms - OVERDUE_MS]
@@ -90,15 +102,21 @@ class AdoptLoop:
         self._enqueue(self._db.transaction(lambda conn: self._adopt(conn, ids)))
         return 0 if len(ids) >= BATCH else self._interval_ms
 
-    def reconcile(self, now_ms: int) -> None:
-        """Find planned rows of ours that no memory holds, and sends that nobody answered."""
+    def reconcile(self, now_ms: int, before_ms: int | None = None) -> None:
+        """Find planned rows of ours that no memory holds, and sends that nobody answered.
+
+        Args:
+            now_ms: The shared time.
+            before_ms: Look at rows due before this; None for those that are overdue.
+        """
         epochs = dict(self._lease.epochs)
+        horizon_ms = now_ms - OVERDUE_MS if before_ms is None else before_ms
         missing: list[QueuedRun] = []
         with self._db.read() as conn:
             unanswered = runs.list_unanswered(conn, epochs.keys(), now_ms, BATCH)
             after: QueuedRun | None = None
             for _ in range(PAGES):  # rows that memory holds must not hide those it lost
-                page = runs.find_overdue(conn, epochs, now_ms - OVERDUE_MS, PAGE, after)
+                page = runs.find_overdue(conn, epochs, horizon_ms, PAGE, after)
                 after = page[-1] if page else None
                 missing += [run for run in page if self._is_missing(run, epochs)]
                 if len(page) < PAGE or len(missing) >= PAGE:
@@ -106,7 +124,7 @@ class AdoptLoop:
         if missing:
             self.recovered += len(missing)
             logger.info(
-                "%d overdue runs were in no memory and are taken up again, first run %d",
+                "%d runs were in no memory and are taken up again, first run %d",
                 len(missing),
                 missing[0].id,
             )

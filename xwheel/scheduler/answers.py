@@ -6,6 +6,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from xwheel.errors import DatabaseRefusedError, DatabaseUnreachableError
 from xwheel.model import RunState
 from xwheel.scheduler.ports import Delivery, Fate, Outcome, Places
 from xwheel.storage import runs
@@ -19,7 +20,8 @@ IDLE_MS = 1000
 class AnswerWriter:
     """Turns deliveries into rows.
 
-    A place is given back only after its answers are written, so places also bound what waits here.
+    A place is given back only after its answers are written, so places also bound what waits here, and answers that
+    the database does not take now are kept until it does. Writes that would follow one another closely become one.
 
     Args:
         db: The database.
@@ -29,6 +31,7 @@ class AnswerWriter:
         wake: Ends this loop's wait.
         placed: Told that places became free.
         first_check: ``first_check(at_ms, timeout_s)`` tells when an accepted run is looked at.
+        gather_ms: From one write to the next, at least.
     """
 
     def __init__(
@@ -40,8 +43,12 @@ class AnswerWriter:
         wake: Callable[[], None],
         placed: Callable[[], None],
         first_check: Callable[[int, int], int],
+        *,
+        gather_ms: int = 0,
     ) -> None:
         self._db = db
+        self._gather_ms = gather_ms
+        self._next_ms = 0
         self._places = places
         self._finish = finish
         self._suspect = suspect
@@ -49,6 +56,7 @@ class AnswerWriter:
         self._placed = placed
         self._first_check = first_check
         self._inbox: deque[Delivery] = deque()
+        self._kept: frozenset[int] = frozenset()
 
     def put(self, deliveries: Iterable[Delivery]) -> None:
         """Take what came back; from any thread."""
@@ -61,18 +69,35 @@ class AnswerWriter:
 
     def step(self, now_ms: int) -> int:
         """Write everything that came back; return how long to wait in milliseconds."""
-        batch = [self._inbox.popleft() for _ in range(len(self._inbox))]
-        if not batch:
+        if not self._inbox:
             return IDLE_MS
+        if 0 < self._next_ms - now_ms <= self._gather_ms:
+            return self._next_ms - now_ms
+        self._next_ms = now_ms + self._gather_ms
+        batch = [self._inbox.popleft() for _ in range(len(self._inbox))]
         try:
             self._write(batch, now_ms)
-        finally:
-            for delivery in batch:
-                self._places.release(delivery.parcel.lane, delivery.parcel.executor.address)
-                job_ids = [shard.run.job_id for shard in delivery.parcel.shards]
-                self._places.record(job_ids, delivery.cost_ms, now_ms)
-            self._placed()
+        except (DatabaseUnreachableError, DatabaseRefusedError):
+            self._inbox.extendleft(reversed(batch))
+            self._kept = frozenset(shard.run.id for delivery in batch for shard in delivery.parcel.shards)
+            raise
+        except Exception:
+            self._settle(batch, now_ms)  # the rows stay as they are, and are asked about
+            raise
+        self._settle(batch, now_ms)
         return 0
+
+    def is_kept(self, run_id: int) -> bool:
+        """Tell whether the answer about a run waits for the database to take it; from any thread."""
+        return run_id in self._kept
+
+    def _settle(self, batch: Sequence[Delivery], now_ms: int) -> None:
+        self._kept = frozenset()
+        for delivery in batch:
+            self._places.release(delivery.parcel.lane, delivery.parcel.executor.address)
+            job_ids = [shard.run.job_id for shard in delivery.parcel.shards]
+            self._places.record(job_ids, delivery.cost_ms, now_ms)
+        self._placed()
 
     def _write(self, batch: Sequence[Delivery], now_ms: int) -> None:
         accepted: dict[int, list[int]] = {}  # run ids by the time limit of their job

@@ -33,7 +33,9 @@ class ClusterLease:
     """The partitions of one node among several, on database time.
 
     A node acts only while its lease outlasts the work, counted on its monotonic clock from when the renewal was sent.
-    A partition to be given away is fenced no more at once, and released when sends under it must have ended.
+    A partition to be given away is fenced no more at once, and released when sends under it must have ended. A lease
+    that ran out before it was renewed is lost, even if nobody took it: its partitions get new epochs, and what memory
+    held is adopted anew and passes the misfire rule again.
 
     Thread-safety: :attr:`epochs` is replaced, never changed; :meth:`step` belongs to one thread.
 
@@ -72,6 +74,8 @@ class ClusterLease:
         self._leaving: dict[int, int] = {}
         self._seen: dict[str, _Seen] = {}
         self._valid_until_ms = 0
+        self._halts = 0
+        self._halts_renewed = 0
 
     @property
     def epochs(self) -> Mapping[int, int]:
@@ -89,6 +93,7 @@ class ClusterLease:
     def step(self, now_ms: int) -> int:
         """Renew, take and give; return how long to wait in milliseconds."""
         del now_ms  # the database's time counts here
+        halts = self._halts
         sent_ms = self._clock.monotonic_ms()
         leases, live = self._db.transaction(lambda conn: self._renew(conn, sent_ms))
         mine = {row.partition: row.epoch for row in leases if row.owner == self.owner}
@@ -99,6 +104,7 @@ class ClusterLease:
         self._note(mine)
         self._epochs = {part: epoch for part, epoch in mine.items() if part not in self._leaving}
         self._valid_until_ms = sent_ms + self._lease_ms
+        self._halts_renewed = halts
         return min(self._renew_ms, self._settle_ms) if self._leaving else self._renew_ms
 
     def lock(self, conn: Connection) -> Mapping[int, int]:
@@ -109,7 +115,12 @@ class ClusterLease:
 
     def may_act(self, margin_ms: int = 0) -> bool:
         """Tell whether the lease outlasts ``margin_ms`` from now."""
-        return self._clock.monotonic_ms() + margin_ms < self._valid_until_ms
+        is_valid = self._clock.monotonic_ms() + margin_ms < self._valid_until_ms
+        return is_valid and self._halts == self._halts_renewed
+
+    def halt(self) -> None:
+        """Act no more until the lease is renewed; from any thread, but one at a time."""
+        self._halts += 1
 
     def release(self) -> None:
         """Give everything back, so that the others need not wait for the lease to end."""
@@ -133,7 +144,7 @@ class ClusterLease:
         others = [row for row in partitions.list_nodes(conn) if row.id != self.owner]
         live = self._live(others, shared_ms, sent_ms) | {self.owner}
         partitions.forget_nodes(conn, shared_ms - FORGET_TERMS * self._lease_ms)
-        leases = partitions.list_leases(conn)
+        leases = self._retake(conn, partitions.list_leases(conn), sent_ms)
         settled = {part for part, since_ms in self._leaving.items() if sent_ms - since_ms >= self._settle_ms}
         if settled:
             partitions.release_leases(conn, self.owner, settled)
@@ -148,6 +159,21 @@ class ClusterLease:
         if settled or chosen:
             leases = partitions.list_leases(conn)
         return leases, live
+
+    def _retake(self, conn: Connection, leases: list[LeaseRow], sent_ms: int) -> list[LeaseRow]:
+        """Take what is still ours under new epochs if our lease ran out; return the leases as they are then."""
+        late_ms = sent_ms - self._valid_until_ms
+        mine = {row.partition: row.owner for row in leases if row.owner == self.owner}
+        if late_ms < 0 or not mine or not self._valid_until_ms:
+            return leases
+        partitions.take_leases(conn, self.owner, mine)
+        logger.warning(
+            "node %s could not renew its lease, which ended %d ms ago: it takes %d partitions anew",
+            self.owner,
+            late_ms,
+            len(mine),
+        )
+        return partitions.list_leases(conn)
 
     def _take(self, conn: Connection, chosen: Mapping[int, str | None], dead: Mapping[str, NodeRow]) -> None:
         """Take partitions of nobody and of dead nodes, unless one of those renewed a moment ago."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from msgspec.structs import replace
@@ -9,14 +11,17 @@ from msgspec.structs import replace
 from xwheel.model import RegisteredExecutor, Run, RunState
 from xwheel.scheduler.ports import Fenced, GateView, LeaseView, Routed, Shard
 from xwheel.storage import runs
-from xwheel.storage.engine import Connection, Database
+from xwheel.storage.engine import CommitUnknownError, Connection, Database
+
+logger = logging.getLogger(__name__)
 
 
 class Fence:
     """Writes who gets which run.
 
     Stopped, edited and taken-over runs fall out here. A run for several executors becomes shard 0, and the other
-    shards are inserted beside it.
+    shards are inserted beside it. A connection that breaks at COMMIT leaves open whether it took effect: the rows are
+    read, and what is there is sent, once.
 
     Args:
         db: The database.
@@ -54,7 +59,25 @@ class Fence:
         if not routed:
             return Fenced()
         self._ensure_ids(sum(len(item.executors) - 1 for item, _ in routed))
-        return self._db.transaction(lambda conn: self._fence(conn, routed, now_ms))
+        written = Fenced()
+
+        def work(conn: Connection) -> Fenced:
+            nonlocal written
+            written = self._fence(conn, routed, now_ms)
+            return written
+
+        try:
+            return self._db.transaction(work)
+        except CommitUnknownError as error:
+            kept = self._db.transaction(lambda conn: self._recall(conn, written))
+            logger.warning(
+                "the fence of %d runs, first %d, was %s: %s",
+                len(routed),
+                routed[0][0].run.id,
+                "not committed and is done again" if kept is None else "committed",
+                error,
+            )
+            return self._db.transaction(work) if kept is None else kept
 
     def _fence(self, conn: Connection, routed: Sequence[tuple[Routed, int]], now_ms: int) -> Fenced:
         epochs = self._lease.lock(conn)
@@ -83,6 +106,20 @@ class Fence:
         runs.update_fenced(conn, fenced, now_ms=now_ms, check_ms=now_ms + self._answer_ms)
         runs.insert_runs(conn, [shard.run for shard in result.shards if shard.run.id not in planned])
         return result
+
+    def _recall(self, conn: Connection, written: Fenced) -> Fenced | None:
+        """Return what was written if it is there, less what was taken from us meanwhile; None if nothing is.
+
+        Waits for a COMMIT that is still under way: nobody but its transaction has these rows locked for long.
+        """
+        epochs = self._lease.lock(conn)
+        rows = runs.lock_runs(conn, [shard.run.id for shard in written.shards])
+        there = [shard for shard in written.shards if _is_written(shard.run, rows.get(shard.run.id))]
+        if written.shards and not there:
+            return None
+        return dataclasses.replace(
+            written, shards=[shard for shard in there if shard.run.partition in epochs]
+        )
 
     def _ask_gate(
         self,
@@ -125,3 +162,13 @@ class Fence:
             dispatched_ms=now_ms,
             check_ms=now_ms + self._answer_ms,
         )
+
+
+def _is_written(meant: Run, row: Run | None) -> bool:
+    """Tell whether a row is as this fence wrote it: its time and executor are nobody else's."""
+    return (
+        row is not None
+        and row.state is RunState.DISPATCHING
+        and (row.dispatched_ms, row.address, row.instance)
+        == (meant.dispatched_ms, meant.address, meant.instance)
+    )

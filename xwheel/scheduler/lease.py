@@ -64,6 +64,8 @@ class SqliteLease:
         self._renew_ms = renew_ms
         self._epochs: dict[int, int] = {}
         self._valid_until_ms = 0
+        self._halts = 0
+        self._halts_renewed = 0
         self._file = FileLock(Path(f"{db.path}.lock"))
 
     @property
@@ -87,6 +89,7 @@ class SqliteLease:
 
     def step(self, now_ms: int) -> int:
         """Renew, counting from the moment the renewal was sent; return how long to wait in milliseconds."""
+        halts = self._halts
         sent_ms = self._clock.monotonic_ms()
         until_ms = now_ms + self._lease_ms
         held = self._db.transaction(lambda conn: self._renew(conn, now_ms, until_ms))
@@ -94,6 +97,7 @@ class SqliteLease:
             self._valid_until_ms = 0
             raise LockError(f"node {self.owner} lost {len(self._epochs) - len(held)} of its leases")
         self._valid_until_ms = sent_ms + self._lease_ms
+        self._halts_renewed = halts
         return self._renew_ms
 
     def lock(self, conn: Connection) -> Mapping[int, int]:
@@ -102,7 +106,12 @@ class SqliteLease:
 
     def may_act(self, margin_ms: int = 0) -> bool:
         """Tell whether the lease outlasts ``margin_ms`` from now."""
-        return self._clock.monotonic_ms() + margin_ms < self._valid_until_ms
+        is_valid = self._clock.monotonic_ms() + margin_ms < self._valid_until_ms
+        return is_valid and self._halts == self._halts_renewed
+
+    def halt(self) -> None:
+        """Act no more until the lease is renewed; from any thread, but one at a time."""
+        self._halts += 1
 
     def release(self) -> None:
         """Give all partitions and the file back."""

@@ -146,8 +146,8 @@ class ExecutorRegistry:
     def step(self, now_ms: int) -> int:
         """Flush beats when it is time, sweep the dead, and see what other processes wrote."""
         if now_ms >= self._flush_at_ms:
-            self._flush_at_ms = now_ms + FLUSH_MS
             self.flush(now_ms)
+            self._flush_at_ms = now_ms + FLUSH_MS  # not before: a flush that failed is done again at once
         with self._db.read() as conn:
             rows = {(item.group_id, item.address): item for item in executors.list_executors(conn)}
             known = groups.list_groups(conn, limit=100_000)

@@ -116,6 +116,7 @@ class RingLoop:
         wake: Ends the tick thread's wait.
         parking: Where fire puts due runs that may not go yet.
         waiting_limit: Due runs kept in memory without a place; more stay rows and are found again by reconciling.
+        may_fire: Tells whether our lease outlasts a send; while it does not, all that is due waits.
     """
 
     def __init__(
@@ -127,6 +128,7 @@ class RingLoop:
         *,
         tick_ms: int,
         waiting_limit: int,
+        may_fire: Callable[[], bool] = lambda: True,
     ) -> None:
         self._ring = ring
         self._fire = fire
@@ -134,6 +136,7 @@ class RingLoop:
         self._parking = parking
         self._tick_ms = tick_ms
         self._waiting_limit = waiting_limit
+        self._may_fire = may_fire
         self._inbox: deque[Sequence[Queued]] = deque()
         self._held: dict[int, Queued] = {}
         self._waiting = WaitingRuns()
@@ -157,6 +160,8 @@ class RingLoop:
     def step(self, now_ms: int) -> int:
         """Take what came in, fire what is due; return how long to wait in milliseconds."""
         self._take_inbox()
+        if not self._may_fire():
+            return RETRY_PLACE_MS
         self._take_parked(now_ms)
         for run_id in self._ring.advance(now_ms):
             self._waiting.append(self._held[run_id].group_id, run_id)

@@ -8,16 +8,18 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from xwheel.errors import ConfigError, StorageError
-from xwheel.storage import address
+from xwheel.storage import address, outage
+from xwheel.storage.outage import CommitUnknownError, ConnectionLostError, Phase, is_retryable
 
-__all__ = ["Connection", "Database", "FairLock", "is_retryable"]
+__all__ = ["CommitUnknownError", "Connection", "ConnectionLostError", "Database", "FairLock", "is_retryable"]
 
 logger = logging.getLogger(__name__)
 
@@ -25,10 +27,6 @@ T = TypeVar("T")
 
 ATTEMPTS = 5
 BUSY_TIMEOUT_S = 5
-# SQLSTATE of PostgreSQL, error numbers of MariaDB, words of SQLite: worth another try
-RETRYABLE_STATES = frozenset({"40001", "40P01"})
-RETRYABLE_NUMBERS = frozenset({1205, 1213})
-RETRYABLE_WORDS = ("database is locked", "database table is locked")
 
 
 class FairLock:
@@ -58,10 +56,14 @@ class FairLock:
 
 
 class Database:
-    """One database: readers, writers, and the retry of transactions that lost a race.
+    """One database: readers, writers, and the retry of transactions that lost a race or their connection.
 
     READ COMMITTED everywhere. On SQLite every writer begins immediately, behind one fair lock of this process, so
     a writer never fails half-way with "locked".
+
+    Attributes:
+        deadlocks: Transactions that lost a race: deadlocks, lock waits that took too long, serialization failures.
+        broken: Connections that broke while they were used.
 
     Args:
         url: SQLAlchemy URL.
@@ -95,16 +97,24 @@ class Database:
         self.path = parsed.database
         self.most_connections = 2 * pool_size
         self.deadlocks = 0
+        self.broken = 0
         self._write_lock: FairLock | None = None
         if self.backend == "sqlite":
             self._write_lock = FairLock()
             event.listen(self.engine, "connect", _prepare_sqlite)
             event.listen(self.engine, "begin", _begin_sqlite)
+        else:
+            outage.watch(self.engine)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """Give a connection for reading; one consistent view on SQLite, read committed elsewhere."""
-        with self.engine.connect() as conn:
+        """Give a connection for reading; one consistent view on SQLite, read committed elsewhere.
+
+        Raises:
+            DatabaseUnreachableError: There is no connection, or it broke.
+            DatabaseRefusedError: The server lets us in no more.
+        """
+        with self._use(write=False) as conn:
             yield conn
 
     @contextmanager
@@ -112,58 +122,73 @@ class Database:
         """Give a connection inside a writing transaction; commit at the end, roll back on any error.
 
         Not retried: use :meth:`transaction` where other writers may lock the same rows.
+
+        Raises:
+            ConnectionLostError: The connection broke before COMMIT; nothing is written.
+            CommitUnknownError: It broke at COMMIT.
+            DatabaseUnreachableError: There is no connection.
+            DatabaseRefusedError: The server is read-only, its disk is full, or it lets us in no more.
         """
-        if self._write_lock is None:
-            with self.engine.begin() as conn:
-                yield conn
-            return
-        with (
-            self._write_lock,
-            self.engine.connect().execution_options(xwheel_write=True) as conn,
-            conn.begin(),
-        ):
+        with self._write_lock or nullcontext(), self._use(write=True) as conn:
             yield conn
 
     def transaction(self, work: Callable[[Connection], T]) -> T:
         """Run ``work`` in a writing transaction and return its result.
 
-        A deadlock or serialization failure repeats it, at most five times; ``work`` must therefore keep its effects
-        inside the transaction.
+        A deadlock, a serialization failure, a lock that came too late or a connection that broke before COMMIT repeats
+        it, at most five times; ``work`` must therefore keep its effects inside the transaction. One that broke at
+        COMMIT does not: the caller must read what became of it.
 
         Raises:
             StorageError: It lost the race five times.
+            CommitUnknownError: The connection broke at COMMIT.
+            DatabaseUnreachableError: There is no connection, or five broke.
+            DatabaseRefusedError: The server is read-only, its disk is full, or it lets us in no more.
         """
-        for attempt in range(ATTEMPTS):
+        for attempt in range(1, ATTEMPTS + 1):
             try:
                 with self.write() as conn:
                     return work(conn)
+            except ConnectionLostError as error:
+                if attempt == ATTEMPTS:
+                    raise
+                logger.info("a transaction is done again (attempt %d of %d): %s", attempt, ATTEMPTS, error)
             except DBAPIError as error:
                 if not is_retryable(error):
                     raise
                 self.deadlocks += 1
                 logger.warning(
-                    "transaction lost a race (attempt %d of %d): %s", attempt + 1, ATTEMPTS, error.orig
+                    "transaction lost a race (attempt %d of %d): %s", attempt, ATTEMPTS, error.orig
                 )
-                last = error
-                time.sleep(random.uniform(0, 0.02 * 2**attempt))  # noqa: S311 - spreads the losers, no secret
-        raise StorageError(
-            f"a transaction lost the race for its locks {ATTEMPTS} times: {last.orig}"
-        ) from last
+                if attempt == ATTEMPTS:
+                    raise StorageError(
+                        f"a transaction lost the race for its locks {ATTEMPTS} times: {error.orig}"
+                    ) from error
+                time.sleep(random.uniform(0, 0.01 * 2**attempt))  # noqa: S311 - spreads the losers, no secret
+        raise AssertionError("unreachable")
+
+    @contextmanager
+    def _use(self, *, write: bool) -> Iterator[Connection]:
+        """Give a connection, and say in our words what its failure means."""
+        phase = Phase.CONNECT
+        try:
+            with (
+                self.engine.connect().execution_options(xwheel_write=write) as conn,
+                conn.begin() if write else nullcontext(),
+            ):
+                phase = Phase.WORK
+                yield conn
+                phase = Phase.COMMIT
+        except (DBAPIError, PoolTimeout) as error:
+            told = outage.translate(error, phase, self.engine.url)
+            if told is None:
+                raise
+            self.broken += isinstance(told, ConnectionLostError | CommitUnknownError)
+            raise told from error
 
     def close(self) -> None:
         """Close all connections."""
         self.engine.dispose()
-
-
-def is_retryable(error: DBAPIError) -> bool:
-    """Tell whether the transaction failed only because another one was faster."""
-    origin = error.orig
-    if getattr(origin, "sqlstate", None) in RETRYABLE_STATES:
-        return True
-    arguments = getattr(origin, "args", ())
-    if arguments and arguments[0] in RETRYABLE_NUMBERS:
-        return True
-    return isinstance(error, OperationalError) and any(word in str(origin) for word in RETRYABLE_WORDS)
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:

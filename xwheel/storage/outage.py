@@ -1,0 +1,140 @@
+"""A connection that breaks or hangs: what is lost, what is not known, and how long it may hold anybody up."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from enum import Enum, auto
+from typing import Any, Final
+
+from sqlalchemy import URL, Engine, event
+from sqlalchemy.engine import ExceptionContext
+from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from xwheel.errors import DatabaseRefusedError, DatabaseUnreachableError, XwheelError
+from xwheel.storage.diagnosis import explain, kind_of
+
+# SQLSTATE of PostgreSQL (the last: lock_timeout), error numbers of MariaDB, words of SQLite: worth another try
+RETRYABLE_STATES: Final = frozenset({"40001", "40P01", "55P03"})
+RETRYABLE_NUMBERS: Final = frozenset({1205, 1213})
+RETRYABLE_WORDS: Final = ("database is locked", "database table is locked")
+
+# the server says farewell, or is read-only: the next connection may reach a better one
+ENDING_NUMBERS: Final = frozenset({1053, 1077, 1080, 1152, 1159, 1161, 1290, 1792, 1836, 1927})
+ENDING_STATES: Final = frozenset({"25006", "57P01", "57P02", "57P03"})
+
+LOCK_WAIT_S: Final = 10
+"""How long a statement waits for a row's lock."""
+
+IDLE_S: Final = 10
+"""After how long the server ends a transaction whose client is silent: a stopped process keeps no locks."""
+
+KEEPALIVE_S: Final = 10
+SILENCE_MS: Final = 30_000
+"""After how long without a sign of life a connection is broken, such as behind a network that lost its host."""
+
+
+class ConnectionLostError(DatabaseUnreachableError):
+    """The connection broke before COMMIT was sent: the server undoes the transaction, and it may be done again."""
+
+
+class CommitUnknownError(DatabaseUnreachableError):
+    """The connection broke at COMMIT: only the rows tell whether it was done."""
+
+
+class Phase(Enum):
+    """How far a connection's use has come."""
+
+    CONNECT = auto()
+    WORK = auto()
+    COMMIT = auto()
+
+
+def is_retryable(error: DBAPIError) -> bool:
+    """Tell whether the transaction failed only because another one was faster."""
+    origin = error.orig
+    if getattr(origin, "sqlstate", None) in RETRYABLE_STATES:
+        return True
+    if _number(origin) in RETRYABLE_NUMBERS:
+        return True
+    return isinstance(error, OperationalError) and any(word in str(origin) for word in RETRYABLE_WORDS)
+
+
+def translate(error: DBAPIError | PoolTimeout, phase: Phase, url: URL) -> XwheelError | None:
+    """Return what a failure means for the transaction; None for one that is no outage.
+
+    Args:
+        error: What SQLAlchemy raised.
+        phase: When.
+        url: Where the database is, so that it can be named.
+    """
+    if isinstance(error, PoolTimeout):
+        return DatabaseUnreachableError(
+            "no connection to the database became free in time: raise database.pool_size"
+        )
+    is_lost = phase is not Phase.CONNECT and error.connection_invalidated
+    # else a mistake of ours, or a duplicate
+    is_outage = phase is Phase.CONNECT or is_lost or kind_of(error.orig or error) is not None
+    told = explain(error, url) if is_outage and not is_retryable(error) else None
+    # one that has refused, such as a read-only server, leaves nothing unknown
+    if told is None or not is_lost or isinstance(told, DatabaseRefusedError):
+        return told
+    if phase is Phase.COMMIT:
+        return CommitUnknownError(f"{told}; whether the transaction was committed is not known")
+    return ConnectionLostError(str(told))
+
+
+def watch(engine: Engine) -> None:
+    """Let a server's connections end where they would hold others up, and be replaced once they are no good."""
+    event.listen(engine, "handle_error", _note_ending)
+    event.listen(
+        engine, "connect", _prepare_postgresql if engine.dialect.name == "postgresql" else _prepare_mariadb
+    )
+
+
+def _note_ending(context: ExceptionContext) -> None:
+    origin = context.original_exception
+    if _number(origin) in ENDING_NUMBERS or getattr(origin, "sqlstate", None) in ENDING_STATES:
+        context.is_disconnect = True
+
+
+def _prepare_postgresql(connection: Any, _record: object) -> None:
+    _keep_alive(connection.fileno())
+    before, connection.autocommit = connection.autocommit, True
+    connection.execute(
+        f"SELECT set_config('lock_timeout', '{LOCK_WAIT_S}s', false),"
+        f" set_config('idle_in_transaction_session_timeout', '{IDLE_S}s', false)"
+    )
+    connection.autocommit = before
+
+
+def _prepare_mariadb(connection: Any, _record: object) -> None:
+    with contextlib.suppress(AttributeError):
+        _keep_alive(connection._sock.fileno())  # the driver has no other way to it
+    words = [f"innodb_lock_wait_timeout = {LOCK_WAIT_S}"]
+    if "mariadb" in connection.get_server_info().lower():  # MySQL has no such limit
+        words.append(f"idle_transaction_timeout = {IDLE_S}")
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET SESSION {', '.join(words)}")
+
+
+def _keep_alive(number: int) -> None:
+    with socket.socket(fileno=os.dup(number)) as twin:
+        if twin.family not in (socket.AF_INET, socket.AF_INET6):
+            return
+        twin.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in (
+            ("TCP_KEEPIDLE", KEEPALIVE_S),
+            ("TCP_KEEPINTVL", KEEPALIVE_S // 2),
+            ("TCP_KEEPCNT", 3),
+            ("TCP_USER_TIMEOUT", SILENCE_MS),
+        ):
+            if hasattr(socket, name):  # not on every system
+                twin.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def _number(origin: BaseException | None) -> object:
+    arguments = getattr(origin, "args", ())
+    return arguments[0] if arguments and isinstance(arguments[0], int) else None
