@@ -175,9 +175,15 @@ class Cluster:
     def registered(self, group_id: int, *processes: PeerProcess) -> None:
         """Wait until these executors are live."""
         wanted = {process.address for process in processes}
+
+        def look() -> bool:
+            for process in processes:
+                assert process.process.poll() is None, f"an executor ended:\n{process.tail()}"
+            return wanted <= self.executors(group_id).keys()
+
         for _ in range(2):
             what = f"registration of {sorted(wanted)}"
-            self.wait(lambda: wanted <= self.executors(group_id).keys(), what, PERIOD_S)
+            self.wait(look, what, PERIOD_S)
             # the node may have read the registry's rows just before and forget the new ones for a second
             time.sleep(REFRESH_S)
 
