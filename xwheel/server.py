@@ -246,11 +246,8 @@ class Scheduler:
         )
         # what fails may have been committed nevertheless: then the rows say more than memory
         self._ticking, self._claiming = (
-            Service(name, step, self.clock, bell=bells[bell], on_failure=self.adopting.look_again)
-            for name, step, bell in (
-                ("tick", self.ring_loop.step, "ticking"),
-                ("claim", self.claiming.step, "claiming"),
-            )
+            Service(name, step, self.clock, bell=bells[f"{name}ing"], on_failure=self.adopting.look_again)
+            for name, step in (("tick", self.ring_loop.step), ("claim", self.claiming.step))
         )
         self._adopting = Service("adopt", self.adopting.step, self.clock, bell=bells["adopting"])
         self._writing = Service("answers", self.answers.step, self.clock, bell=bells["writing"])
