@@ -290,3 +290,7 @@ def _why_closed(url: URL | None) -> str:
     return next(
         (reason for is_so, reason in reasons if is_so), "look at the rights and the disk of its folder"
     )
+
+
+def _may(path: Path, mode: int) -> bool:
+    return os.access(path, mode, effective_ids=os.access in os.supports_effective_ids)
