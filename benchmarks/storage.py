@@ -84,7 +84,7 @@ def steps_of(db: Database, job_id: int, ids: Sequence[int], *, slow: bool) -> di
         runs.insert_runs(conn, [made[item] for item in part])
 
     def accept(conn: Connection, part: Sequence[int]) -> None:
-        runs.update_accepted(conn, part, now_ms=NOW, check_ms=NOW)
+        runs.update_accepted(conn, {NOW: part}, NOW)
 
     last = ("row_by_row", outcome_row_by_row) if slow else ("outcome", outcome)
     return {

@@ -138,5 +138,4 @@ class AnswerWriter:
         checks: dict[int, list[int]] = {}
         for timeout_s, ids in accepted.items():
             checks.setdefault(self._first_check(at_ms, timeout_s), []).extend(ids)
-        for check_ms, ids in checks.items():
-            runs.update_accepted(conn, ids, now_ms=at_ms, check_ms=check_ms)
+        runs.update_accepted(conn, checks, at_ms)

@@ -67,10 +67,8 @@ class Resender:
         """Settle dispatching runs that no lane has."""
         foreign = [run.id for run in waiting if not run.instance]
         if foreign:
-            check_ms = now_ms + self._check_after_ms
-            self._db.transaction(
-                lambda conn: runs.update_accepted(conn, foreign, now_ms=now_ms, check_ms=check_ms)
-            )
+            accepted = {now_ms + self._check_after_ms: foreign}
+            self._db.transaction(lambda conn: runs.update_accepted(conn, accepted, now_ms))
         lost: list[Outcome] = []
         missing: list[tuple[int, int]] = []
         by_executor: dict[str, tuple[RegisteredExecutor, list[Run]]] = {}

@@ -10,9 +10,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import astuple
-from sqlalchemy import Connection, Row, and_, bindparam, case, select, tuple_, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, case, func, select, tuple_, update
 from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import IntegrityError
 
@@ -22,6 +23,7 @@ from xwheel.storage.bulk import IN_LIMIT, ById, any_of, chunks, fetch_rows, upda
 from xwheel.storage.tables import job, run
 
 RUN_COLUMNS = [run.c[name] for name in Run.__struct_fields__]
+_IDENTITY = (run.c.job_id, run.c.origin, run.c.origin_key, run.c.shard_index)
 
 
 _DUE = ById(
@@ -32,11 +34,12 @@ _DUE = ById(
         .where(among, run.c.state == RunState.PLANNED)
     ),
 )
-_LOCK_PLANNED = ById(
+# by nothing but the key: MariaDB would rather walk an index on the state, and lock what it meets there
+_LOCK_STATES = ById(
     run.c.id,
     lambda among: (
-        select(run.c.id, run.c.job_id, run.c.partition, run.c.epoch)
-        .where(among, run.c.state == RunState.PLANNED)
+        select(run.c.id, run.c.job_id, run.c.partition, run.c.epoch, run.c.state)
+        .where(among)
         .order_by(run.c.id)
         .with_for_update()
     ),
@@ -46,7 +49,7 @@ _ACCEPT = ById(
     run.c.id,
     lambda among: (
         update(run)
-        .where(among, run.c.state == RunState.DISPATCHING)
+        .where(among)
         .values(
             state=RunState.RUNNING,
             accepted_ms=bindparam("now_ms"),
@@ -107,13 +110,10 @@ def insert_runs(conn: Connection, runs: Sequence[Run]) -> None:
 
 def find_existing(conn: Connection, runs: Iterable[Run]) -> set[tuple[int, str, int, int]]:
     """Return which identities, ``(job, origin, origin key, shard)``, have a row already."""
-    identity = tuple_(run.c.job_id, run.c.origin, run.c.origin_key, run.c.shard_index)
     found: set[tuple[int, str, int, int]] = set()
     keys = [identity_of(item) for item in runs]
     for part in chunks(keys, 1000):
-        rows = conn.execute(
-            select(run.c.job_id, run.c.origin, run.c.origin_key, run.c.shard_index).where(identity.in_(part))
-        )
+        rows = conn.execute(select(*_IDENTITY).where(_identified(conn, part)))
         found.update((row.job_id, row.origin, row.origin_key, row.shard_index) for row in rows)
     return found
 
@@ -171,7 +171,8 @@ def list_runs(
     if state is not None:
         query = query.where(run.c.state == state)
     if before is not None:
-        query = query.where(tuple_(run.c.due_ms, run.c.id) < tuple_(*before))
+        # MariaDB reads no range from a comparison of rows
+        query = query.where(run.c.due_ms <= before[0], tuple_(run.c.due_ms, run.c.id) < tuple_(*before))
     query = query.order_by(run.c.due_ms.desc(), run.c.id.desc()).limit(limit)
     return [run_of(row) for row in conn.execute(query)]
 
@@ -190,10 +191,9 @@ def find_unadopted(
 
 def find_planned(conn: Connection, identities: Sequence[tuple[int, str, int, int]]) -> list[int]:
     """Return the ids of the still planned runs among these identities."""
-    identity = tuple_(run.c.job_id, run.c.origin, run.c.origin_key, run.c.shard_index)
     found: list[int] = []
     for part in chunks(identities, 1000):
-        query = select(run.c.id).where(identity.in_(list(part)), run.c.state == RunState.PLANNED)
+        query = select(run.c.id).where(_identified(conn, part), run.c.state == RunState.PLANNED)
         found.extend(conn.execute(query.order_by(run.c.id)).scalars())
     return found
 
@@ -259,7 +259,8 @@ def lock_planned(conn: Connection, ids: Sequence[int]) -> dict[int, tuple[int, i
     or stop that was committed before the second statement shows its revision there. One that comes later waits for
     these runs if it wants to cancel them, finds them gone, and so comes after the send.
     """
-    locked = fetch_rows(conn, *_LOCK_PLANNED(conn, sorted(ids)))
+    found = fetch_rows(conn, *_LOCK_STATES(conn, sorted(ids)))
+    locked = [row[:4] for row in found if row[4] == RunState.PLANNED]
     owners = {job_id for _, job_id, _, _ in locked}
     revisions: dict[int, int] = dict(fetch_rows(conn, *_REVISIONS(conn, sorted(owners))))
     return {
@@ -279,16 +280,27 @@ def update_fenced(conn: Connection, rows: Sequence[Fenced], *, now_ms: int, chec
     return update_many(conn, run, columns, values, state=RunState.PLANNED)
 
 
-def update_accepted(conn: Connection, ids: Sequence[int], *, now_ms: int, check_ms: int) -> int:
+def update_accepted(conn: Connection, accepted: Mapping[int, Sequence[int]], now_ms: int) -> int:
     """Note that executors took runs; a callback that was faster stays the last word.
 
     A run that was to be killed before it was accepted is due for a check at once: the check sends the kill.
+
+    Args:
+        conn: A connection inside a writing transaction.
+        accepted: Run ids by the time of their next check.
+        now_ms: When the answers were there.
+
+    Returns:
+        How many were still waiting for an answer.
     """
-    changed = 0
-    for part in chunks(sorted(ids), IN_LIMIT):
-        statement, values = _ACCEPT(conn, part)
-        changed += conn.execute(statement, {**values, "now_ms": now_ms, "later_ms": check_ms}).rowcount
-    return changed
+    ids = sorted(run_id for part in accepted.values() for run_id in part)
+    # all at once and in id order, or else outcomes are met the other way round
+    locked = fetch_rows(conn, *_LOCK_STATES(conn, ids))
+    waiting = {run_id for run_id, _, _, _, state in locked if state == RunState.DISPATCHING}
+    for check_ms, part in accepted.items():
+        statement, values = _ACCEPT(conn, [run_id for run_id in part if run_id in waiting])
+        conn.execute(statement, {**values, "now_ms": now_ms, "later_ms": check_ms})
+    return len(waiting)
 
 
 def list_unanswered(conn: Connection, partitions: Collection[int], before_ms: int, limit: int) -> list[Run]:
@@ -354,11 +366,13 @@ def find_planned_jobs(conn: Connection, limit: int) -> list[int]:
 def lock_planned_of_job(conn: Connection, job_id: int, origins: Collection[Origin]) -> list[Run]:
     """Lock the still planned runs of a job whose row is locked; an edit or stop cancels them."""
     query = select(*RUN_COLUMNS).where(
-        run.c.job_id == job_id,
+        run.c.open_partition == job_id % PARTITIONS,
+        run.c.job_id + 0 == job_id,  # a sum, so that no index leads through all runs of the job
         run.c.state == RunState.PLANNED,
         run.c.origin.in_([str(origin) for origin in origins]),
     )
-    return [run_of(row) for row in conn.execute(query.order_by(run.c.id).with_for_update())]
+    # nor through the whole table for the sake of the order
+    return [run_of(row) for row in conn.execute(query.order_by(run.c.id + 0).with_for_update())]
 
 
 def cancel_runs(conn: Connection, ids: Sequence[int], *, reason: str, now_ms: int) -> int:
@@ -366,6 +380,19 @@ def cancel_runs(conn: Connection, ids: Sequence[int], *, reason: str, now_ms: in
     columns = ("state", "reason", "finished_ms", "open_partition", "origin_key")
     values = [(item, RunState.CANCELLED, reason, now_ms, None, -item) for item in ids]
     return update_many(conn, run, columns, values, state=RunState.PLANNED)
+
+
+def _identified(conn: Connection, keys: Sequence[tuple[int, str, int, int]]) -> ColumnElement[bool]:
+    """Return the condition that a run has one of these identities."""
+    if conn.dialect.name != "sqlite":
+        return tuple_(*_IDENTITY).in_(list(keys))
+    # SQLite reads the whole index for a list of tuples, and all runs of these jobs for a select of them
+    same, each = run.alias(), func.json_each(msgspec.json.encode(keys).decode()).table_valued("value")
+    parts = [
+        same.c[column.name] == func.json_extract(each.c.value, f"$[{n}]")
+        for n, column in enumerate(_IDENTITY)
+    ]
+    return run.c.id.in_(select(same.c.id).select_from(each).join(same, and_(*parts)))
 
 
 @lru_cache(maxsize=8)

@@ -80,7 +80,7 @@ def test_runs_of_an_executor_are_found_by_what_names_it(db: Database) -> None:
 @pytest.mark.parametrize(("kill", "expected"), [(False, NOW + 50), (True, NOW + 1)])
 def test_an_accepted_run_to_kill_is_due_at_once(db: Database, kill: bool, expected: int) -> None:
     insert(db, 1, RunState.DISPATCHING, NOW, kill_requested=kill)
-    db.transaction(lambda conn: runs.update_accepted(conn, [1], now_ms=NOW + 1, check_ms=NOW + 50))
+    db.transaction(lambda conn: runs.update_accepted(conn, {NOW + 50: [1]}, NOW + 1))
     with db.read() as conn:
         assert runs.get_run(conn, 1).check_ms == expected
 

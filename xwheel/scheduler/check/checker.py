@@ -298,7 +298,7 @@ class Checker:
                 if decision.accepted and locked.get(decision.row.id, (0, 0, None))[2] is RunState.DISPATCHING
             ]
             if accepted:
-                runs.update_accepted(conn, accepted, now_ms=now_ms, check_ms=now_ms)
+                runs.update_accepted(conn, {now_ms: accepted}, now_ms)
             looks = [
                 (decision.row.id, decision.check_ms, decision.reason)
                 for decision, question in sorted(decided, key=lambda pair: pair[0].row.id)
