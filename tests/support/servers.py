@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import psycopg
 import pymysql
 
 from tests.support.ports import free_port
@@ -30,6 +31,9 @@ from tests.support.server_homes import (
 )
 
 PASSWORD = secrets.token_hex(12)
+RUNNING: dict[int, subprocess.Popen[bytes]] = {}
+"""Servers of this process by port; whoever stops one and starts it again puts the new one here."""
+
 START_S = 60
 STOP_S = 30
 
@@ -84,15 +88,20 @@ def mariadb(*, options: Sequence[str] = (), durable: bool = False) -> Iterator[s
 
 
 @contextlib.contextmanager
-def postgresql(*, options: Mapping[str, str] | None = None, durable: bool = False) -> Iterator[str]:
+def postgresql(
+    *, options: Mapping[str, str] | None = None, durable: bool = False, standby: bool = False
+) -> Iterator[str]:
     """Run a PostgreSQL server; give the server's URL, to which the name of a database belongs.
 
     Args:
         options: Further settings, such as ``default_transaction_read_only``.
         durable: The disk has what is committed, as in a benchmark; else commits survive only the death of the server.
+        standby: It recovers for ever, as a replica whose primary is away.
     """
     with folder("postgres") as home:
         data, port = postgresql_data(home, PASSWORD), free_port()
+        if standby:
+            (data / "standby.signal").touch()
         settings = {
             "listen_addresses": "127.0.0.1",
             "port": str(port),
@@ -107,6 +116,7 @@ def postgresql(*, options: Mapping[str, str] | None = None, durable: bool = Fals
         words = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         command = [*become("postgres"), find("postgres", postgresql_place()), "-D", str(data), *words]
         with _server(command, home / "log", port):
+            _log_in_postgresql(port)
             yield f"postgresql+psycopg://xwheel:{PASSWORD}@127.0.0.1:{port}/"
 
 
@@ -116,15 +126,38 @@ def _server(command: Sequence[str], log: Path, port: int) -> Iterator[None]:
     with log.open("wb") as sink:
         process = subprocess.Popen(command, stdout=sink, stderr=sink, stdin=subprocess.DEVNULL)
         try:
+            RUNNING[port] = process
             _wait(process, log, port)
             yield
         finally:
-            process.send_signal(signal.SIGINT if "postgres" in command else signal.SIGTERM)
-            try:
-                process.wait(STOP_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            stop(RUNNING.pop(port, process))
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """End a server that we started."""
+    is_postgresql = any(str(word).endswith("/postgres") for word in process.args)  # type: ignore[union-attr]
+    # without waiting for its clients
+    process.send_signal(signal.SIGINT if is_postgresql else signal.SIGTERM)
+    try:
+        process.wait(STOP_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def start_again(port: int) -> None:
+    """Start a server that was stopped, on the same data directory and port."""
+    old = RUNNING[port]
+    process = subprocess.Popen(
+        old.args, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL
+    )
+    RUNNING[port] = process
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline and process.poll() is None:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        time.sleep(0.05)
+    raise RuntimeError(f"{process.args!r} did not start again")
 
 
 def _wait(process: subprocess.Popen[bytes], log: Path, port: int) -> None:
@@ -145,6 +178,22 @@ def _log_in(port: int) -> None:
         try:
             pymysql.connect(host="127.0.0.1", port=port, user="xwheel", password=PASSWORD).close()
         except pymysql.err.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+        else:
+            return
+
+
+def _log_in_postgresql(port: int) -> None:
+    """Wait until logins are taken: PostgreSQL listens while it starts up."""
+    deadline = time.monotonic() + START_S
+    while True:
+        try:
+            psycopg.connect(
+                host="127.0.0.1", port=port, user="xwheel", password=PASSWORD, dbname="postgres"
+            ).close()
+        except psycopg.OperationalError:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.05)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import socket
 from enum import Enum, auto
@@ -24,6 +25,8 @@ RETRYABLE_WORDS: Final = ("database is locked", "database table is locked")
 # the server says farewell, or is read-only: the next connection may reach a better one
 ENDING_NUMBERS: Final = frozenset({1053, 1077, 1080, 1152, 1159, 1161, 1290, 1792, 1836, 1927})
 ENDING_STATES: Final = frozenset({"25006", "57P01", "57P02", "57P03"})
+
+POOL_TROUBLE: Final = ("Exception during reset", "Exception terminating", "Exception closing")
 
 LOCK_WAIT_S: Final = 10
 """How long a statement waits for a row's lock."""
@@ -88,10 +91,16 @@ def translate(error: DBAPIError | PoolTimeout, phase: Phase, url: URL) -> Xwheel
 
 def watch(engine: Engine) -> None:
     """Let a server's connections end where they would hold others up, and be replaced once they are no good."""
+    # what it says of connections that break while they are given back is no news, and long
+    logging.getLogger(f"sqlalchemy.pool.impl.{type(engine.pool).__name__}").addFilter(_leave_out)
     event.listen(engine, "handle_error", _note_ending)
     event.listen(
         engine, "connect", _prepare_postgresql if engine.dialect.name == "postgresql" else _prepare_mariadb
     )
+
+
+def _leave_out(record: logging.LogRecord) -> bool:
+    return not record.msg.startswith(POOL_TROUBLE) if isinstance(record.msg, str) else True
 
 
 def _note_ending(context: ExceptionContext) -> None:

@@ -1,0 +1,231 @@
+"""A connection breaks at COMMIT, where nobody can know: the rows tell, and nothing is lost or doubled."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.cutting import Cut, CuttingProxy, cutting
+from tests.support.node import HandNode
+from tests.support.rows import NOW
+from xwheel.errors import DatabaseUnreachableError
+from xwheel.model import MisfirePolicy, Origin, RunState
+from xwheel.scheduler.complete import Verdict
+from xwheel.scheduler.ports import Outcome
+from xwheel.storage.engine import CommitUnknownError, Database
+from xwheel.testing import ManualClock
+
+FOREIGN = {"kind": "foreign", "instance": ""}
+
+
+@pytest.fixture
+def cut_off(server_url: str) -> Iterator[tuple[Database, CuttingProxy]]:
+    """A database behind the proxy."""
+    with cutting(server_url) as (url, proxy):
+        db = Database(url)
+        yield db, proxy
+        db.close()
+
+
+def make_node(db: Database, **facts: Any) -> HandNode:
+    node = HandNode(db, ManualClock(NOW))
+    node.group()
+    node.register("http://127.0.0.1:9001/", **facts)
+    return node
+
+
+@pytest.mark.parametrize("where", Cut)
+def test_a_claim_is_planned_once(cut_off: tuple[Database, CuttingProxy], where: Cut) -> None:
+    db, proxy = cut_off
+    node = make_node(db)
+    node.scheduler.run_ids.ensure(10_000)
+    job = node.job(schedule_conf="1")
+    proxy.cut_next_commit(where)
+    with pytest.raises(CommitUnknownError, match="not known"):
+        node.scheduler.claiming.step(NOW)
+    assert len(node.runs()) == (5 if where is Cut.AFTER else 0)
+    node.scheduler.adopting.look_again()  # as its thread does after a failure
+    node.plan()
+    planned = [run.planned_ms for run in node.runs(job.id)]
+    assert planned == sorted(set(planned))
+    assert len(planned) == 5
+    # those that memory never saw are there in time, not only once they are overdue
+    node.tick()
+    assert all(node.scheduler.ring_loop.is_held(run.id) for run in node.runs())
+    node.run_for(4000, each=node.answer)
+    fired = Counter(run.state for run in node.runs() if run.due_ms <= node.clock.now_ms())
+    assert set(fired) == {RunState.RUNNING}
+
+
+@pytest.mark.parametrize("where", Cut)
+@pytest.mark.parametrize("facts", [{}, FOREIGN], ids=["xwheel", "foreign"])
+def test_a_fence_sends_once_what_it_wrote(
+    cut_off: tuple[Database, CuttingProxy],
+    where: Cut,
+    facts: dict[str, Any],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    db, proxy = cut_off
+    node = make_node(db, **facts)
+    runs = [node.scheduler.manager.run_now(node.job(enabled=False, name=f"job {n}").id) for n in range(3)]
+    node.plan()
+    proxy.cut_next_commit(where)
+    node.tick(1)
+    assert proxy.cuts == 1
+    sent = [shard.run.id for parcel in node.sent for shard in parcel.shards]
+    assert sorted(sent) == sorted(run.id for run in runs)
+    assert {run.state for run in node.runs()} == {RunState.DISPATCHING}
+    assert (" was committed:" in caplog.text) is (where is Cut.AFTER)
+    node.answer()
+    assert {run.state for run in node.runs()} == {RunState.RUNNING}
+    node.tick(1000)
+    assert node.sent == []
+
+
+def test_a_fence_that_stays_unknown_is_asked_about_and_never_sent_twice(
+    cut_off: tuple[Database, CuttingProxy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db, proxy = cut_off
+    node = make_node(db)
+    node.scheduler.manager.run_now(node.job(enabled=False).id)
+    node.plan()
+
+    def fail(*_: object) -> None:
+        raise DatabaseUnreachableError("still away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("xwheel.scheduler.fence.Fence._recall", fail)
+        proxy.cut_next_commit(Cut.AFTER)
+        with pytest.raises(DatabaseUnreachableError):
+            node.tick(1)
+    assert node.sent == []
+    assert not any(node.scheduler.pool.in_flight().values())
+    (run,) = node.runs()
+    assert run.state is RunState.DISPATCHING
+    node.run_for(12_000)
+    (parcel,) = node.sent
+    assert parcel.again  # the same id, which the executor's journal knows if it ever came
+    node.answer()
+    assert [run.state for run in node.runs()] == [RunState.RUNNING]
+
+
+@pytest.mark.parametrize("where", Cut)
+def test_an_outcome_is_acknowledged_only_once_it_is_there(
+    cut_off: tuple[Database, CuttingProxy], where: Cut
+) -> None:
+    db, proxy = cut_off
+    node = make_node(db)
+    node.scheduler.manager.run_now(node.job(enabled=False, max_retries=1).id)
+    node.plan()
+    node.tick(1)
+    (run,) = node.answer()
+    outcome = Outcome(run_id=run.id, state=RunState.FAILED, code=500)
+    proxy.cut_next_commit(where)
+    with pytest.raises(CommitUnknownError):  # so that the callback is answered with an error
+        node.scheduler.completer.finish([outcome])
+    again = node.scheduler.completer.finish([outcome])
+    assert again == {run.id: Verdict.REPEATED if where is Cut.AFTER else Verdict.FINISHED}
+    assert sorted(str(run.origin) for run in node.runs()) == sorted([Origin.API, Origin.RETRY])
+
+
+@pytest.mark.parametrize("where", Cut)
+def test_answers_are_kept_until_they_are_written(cut_off: tuple[Database, CuttingProxy], where: Cut) -> None:
+    db, proxy = cut_off
+    node = make_node(db)
+    (run,) = [node.scheduler.manager.run_now(node.job(enabled=False).id)]
+    node.plan()
+    node.tick(1)
+    proxy.cut_next_commit(where)
+    with pytest.raises(CommitUnknownError):
+        node.answer()
+    assert node.scheduler.answers.is_kept(run.id)
+    assert node.scheduler.answers.pending() == 1
+    assert any(node.scheduler.pool.in_flight().values())
+    node.scheduler.answers.step(node.clock.now_ms())
+    assert [run.state for run in node.runs()] == [RunState.RUNNING]
+    assert not node.scheduler.answers.is_kept(run.id)
+    assert not any(node.scheduler.pool.in_flight().values())
+
+
+@pytest.mark.parametrize("where", Cut)
+def test_a_renewal_counts_only_once_it_is_known(cut_off: tuple[Database, CuttingProxy], where: Cut) -> None:
+    db, proxy = cut_off
+    node = make_node(db)
+    lease = node.scheduler.lease
+    node.clock.advance(9000)
+    proxy.cut_next_commit(where)
+    with pytest.raises(CommitUnknownError):
+        lease.step(node.clock.now_ms())
+    assert lease.may_act(900)
+    assert not lease.may_act(1000)
+    lease.step(node.clock.now_ms())
+    assert lease.may_act(9900)
+
+
+def persist(node: HandNode, work: Callable[[], object]) -> None:
+    """Repeat a stage as its thread would."""
+    for _ in range(1000):
+        try:
+            work()
+        except DatabaseUnreachableError:
+            node.scheduler.adopting.look_again()
+        else:
+            return
+    raise AssertionError("it never worked")
+
+
+def turn(node: HandNode, now_ms: int) -> list[int]:
+    """Step every loop once and let the executor answer and finish; return what was sent, not counting questions."""
+    scheduler = node.scheduler
+    for step in (
+        lambda: node.register("http://127.0.0.1:9001/"),
+        lambda: scheduler.lease.step(now_ms),
+        lambda: scheduler.registry.flush(now_ms),
+        lambda: scheduler.registry.step(now_ms),
+        node.plan,
+        lambda: scheduler.ring_loop.step(now_ms),
+        lambda: scheduler.reporting.step(now_ms),
+        lambda: scheduler.sweeping.step(now_ms),
+        lambda: scheduler.checker.step(now_ms),
+    ):
+        persist(node, step)
+    parcels = list(node.sent)
+    persist(node, node.answer)
+    persist(node, lambda: scheduler.answers.step(now_ms))
+    persist(node, lambda: node.finish([shard.run for parcel in parcels for shard in parcel.shards]))
+    return [shard.run.id for parcel in parcels if not parcel.again for shard in parcel.shards]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_fires_survive_connections_that_break_anywhere(
+    cut_off: tuple[Database, CuttingProxy], seed: int
+) -> None:
+    db, proxy = cut_off
+    node = make_node(db)
+    clock = node.clock
+    fires, seconds = 7, 10
+    ids = [
+        node.job(
+            name=f"job {number}",
+            schedule_conf="1",
+            misfire_policy=MisfirePolicy.FIRE_ALL,
+            max_retries=1,
+            end_ms=NOW + fires * 1000,
+        ).id
+        for number in range(3)
+    ]
+    sent: Counter[int] = Counter()
+    proxy.cut_at_random(0.04, seed)
+    for _ in range(seconds * 5):
+        sent.update(turn(node, clock.advance(200)))
+    proxy.cut_at_random(0)
+    assert proxy.cuts > 10
+    assert db.broken > 5
+    for job_id in ids:
+        rows = node.runs(job_id)
+        assert [run.planned_ms for run in rows] == [NOW + n * 1000 for n in range(1, fires + 1)]
+        assert {run.state for run in rows} == {RunState.SUCCEEDED}
+        assert {sent[run.id] for run in rows} == {1}
