@@ -112,7 +112,7 @@ class Foreign:
 def database(backend: str, folder: Path) -> Iterator[str]:
     """Give the URL of a database at this version's schema, as durable as its server makes it by itself."""
     if backend != "sqlite":
-        with server_database(backend) as url:
+        with server_database(backend, durable=True) as url:
             yield url
         return
     url = f"sqlite:///{folder / 'xwheel.db'}"

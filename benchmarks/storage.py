@@ -38,7 +38,7 @@ def database(backend: str) -> Iterator[Database]:
             yield db
             db.close()
         return
-    with server_database(backend) as url:
+    with server_database(backend, durable=True) as url:
         db = Database(url)
         empty(db)
         yield db
