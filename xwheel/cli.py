@@ -134,9 +134,8 @@ def executor(
 def database_upgrade(config_path: ConfigOption = None, url: UrlOption = None) -> None:
     """Bring the schema to the one this version needs."""
     from xwheel.storage import opening
-    from xwheel.storage.engine import Database
 
-    before, after = opening.upgrade(Database(_config(config_path, url).database.url))
+    before, after = opening.upgrade(_config(config_path, url).database.url)
     typer.echo(f"schema: {before or 'empty'} -> {after}")
 
 

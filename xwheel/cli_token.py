@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -57,7 +58,8 @@ def create(
         group_id = None if found is None else found.id
         return tokens.insert_token(conn, wanted.name, secret, wall_ms(), group_id=group_id)
 
-    made = _database(config_path, url).transaction(work)
+    with closing(_database(config_path, url)) as db:
+        made = db.transaction(work)
     if as_json:
         typer.echo(json.dumps({**_row(made), "token": secret}, indent=2))
         return
@@ -69,7 +71,7 @@ def list_them(config_path: ConfigOption = None, url: UrlOption = None, as_json: 
     """List all tokens by name; their secrets are kept nowhere."""
     from xwheel.storage import tokens
 
-    with _database(config_path, url).read() as conn:
+    with closing(_database(config_path, url)) as db, db.read() as conn:
         found = sorted(tokens.list_tokens(conn), key=lambda token: token.name)
     if as_json:
         typer.echo(json.dumps([_row(token) for token in found], indent=2))
@@ -86,7 +88,8 @@ def delete(
     """Delete a token; nodes refuse it within a second."""
     from xwheel.storage import tokens
 
-    _database(config_path, url).transaction(lambda conn: tokens.delete_token(conn, name))
+    with closing(_database(config_path, url)) as db:
+        db.transaction(lambda conn: tokens.delete_token(conn, name))
     typer.echo(json.dumps({"deleted": name}) if as_json else f"token {name} is deleted")
 
 

@@ -132,8 +132,8 @@ class _Demonstration:
         path = self._folder / "xwheel.toml"
         path.touch(mode=0o600)
         path.write_text(_toml(values), encoding="utf-8")
+        opening.upgrade(self._url)
         db = Database(self._url)
-        opening.upgrade(db)
         now_ms = self._clock.now_ms()
         db.transaction(lambda conn: tokens.replace_token(conn, APP_NAME, token, now_ms))
         db.close()

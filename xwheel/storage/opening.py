@@ -52,24 +52,32 @@ def open_ready(url: str, *, pool_size: int = 8, create: bool = False, wait_s: fl
     return db
 
 
-def upgrade(db: Database) -> tuple[str | None, str]:
+def upgrade(url: str) -> tuple[str | None, str]:
     """Bring the schema to the one this version needs.
+
+    Args:
+        url: SQLAlchemy URL.
 
     Returns:
         The revision before (None for an empty database) and now.
 
     Raises:
+        ConfigError: The URL cannot be used.
         DatabaseUnreachableError: No connection.
         DatabaseRefusedError: A person must act: login, database, rights or settings of the server.
         SchemaError: The schema is a newer version's, or the tables are somebody else's.
     """
-    reach(db)
-    with explained(db.engine.url):
-        demands.check_server(db)
-        before, head = migrate.current_revision(db), migrate.head_revision()
-        if before != head:
-            rights.check_may_upgrade(db)
-        migrate.upgrade(db)
+    db = Database(url)
+    try:
+        reach(db)
+        with explained(db.engine.url):
+            demands.check_server(db)
+            before, head = migrate.current_revision(db), migrate.head_revision()
+            if before != head:
+                rights.check_may_upgrade(db)
+            migrate.upgrade(db)
+    finally:
+        db.close()
     return before, head
 
 
