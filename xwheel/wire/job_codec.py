@@ -19,6 +19,7 @@ MAX_TEXT: Final = 5 * 1024 * 1024
 
 MAX_AUTHOR: Final = 64
 MAX_ALARM_EMAIL: Final = 255
+MAX_REMARK: Final = 255
 MAX_ADDRESS_LIST: Final = 4096
 
 SCHEDULE_TYPES: Final = ("NONE", "CRON", "FIX_RATE")
@@ -121,7 +122,8 @@ def decode_job_trigger(body: bytes) -> JobTrigger:
 
 
 def _definition(item: dict[str, Any], *, is_new: bool) -> JobDefinition:
-    source, remark = (text_in(item, name, MAX_TEXT) for name in ("glueSource", "glueRemark"))
+    source = text_in(item, "glueSource", MAX_TEXT)
+    remark = text_in(item, "glueRemark", MAX_REMARK if is_new else MAX_TEXT)
     return JobDefinition(
         group_id=_group_in(item) if is_new else None,
         name=text_in(item, "name", MAX_TEXT),

@@ -1,0 +1,218 @@
+"""A real scheduler and a real executor, each in a process of its own, as the commands start them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import wait_until
+
+GIB = 1024 * 1024 * 1024
+MIB = 1024 * 1024
+HANDLERS = "from xwheel.executor import job\n\n\n@job('demo')\ndef demo():\n    return 'bean'\n"
+
+JOBS = """\
+groups:
+- app_name: files
+  jobs:
+  - name: tidy
+    glue_type: GLUE_SHELL
+    glue_source: |
+      echo one
+      echo two
+"""
+
+
+class Process:
+    """A command of xwheel, with its output in a file."""
+
+    def __init__(self, folder: Path, arguments: list[str], **settings: str) -> None:
+        folder.mkdir(exist_ok=True)
+        self.output = folder / "output"
+        with self.output.open("wb") as file:
+            self._child = subprocess.Popen(
+                [sys.executable, "-m", "xwheel", *arguments],
+                cwd=folder,
+                env={**os.environ, "PYTHONUNBUFFERED": "1", **settings},
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+            )
+
+    def find(self, pattern: str) -> str:
+        """Wait for a line and return its group."""
+
+        def look() -> re.Match[str] | None:
+            assert self._child.poll() is None, self.output.read_text()
+            return re.search(pattern, self.output.read_text())
+
+        return wait_until(look)[1]
+
+    def peak_memory(self) -> int:
+        """Return the most that it ever had in memory, in bytes."""
+        status = Path(f"/proc/{self._child.pid}/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+
+    def stop(self) -> None:
+        self._child.terminate()
+        try:
+            self._child.wait(60)
+        finally:
+            self._child.kill()
+            self._child.wait()
+
+
+class Node:
+    """The management API of a node."""
+
+    executor: Process
+    group_id: int
+
+    def __init__(self, url: str, token: str) -> None:
+        self.url = url
+        self.token = token
+
+    def call(self, method: str, path: str, body: Any = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Authorization": f"Bearer {self.token}"}
+        request = urllib.request.Request(f"{self.url}/api/v1/{path}", data, headers, method=method)
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.loads(answer.read() or b"null")
+
+    def job(self, glue_type: str, source: str, **fields: Any) -> int:
+        body = {
+            "group_id": self.group_id,
+            "name": "script",
+            "glue_type": glue_type,
+            "glue_source": source,
+            **fields,
+        }
+        return int(self.call("POST", "jobs", body)["id"])
+
+    def run(self, job_id: int, **fields: Any) -> dict[str, Any]:
+        """Run a job by hand and wait for the end."""
+        run_id = self.call("POST", f"jobs/{job_id}/run", fields)["id"]
+
+        def ended() -> Any:
+            run = self.call("GET", f"runs/{run_id}")
+            return run if run["finished_ms"] else None
+
+        found: dict[str, Any] = wait_until(ended)
+        return found
+
+    def log(self, run: dict[str, Any], from_line: int = 1) -> dict[str, Any]:
+        found: dict[str, Any] = self.call("GET", f"runs/{run['id']}/log?from_line={from_line}")
+        return found
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    folder = tmp_path_factory.mktemp("site")
+    (folder / "executor").mkdir()
+    (folder / "executor" / "handlers.py").write_text(HANDLERS)
+    server = Process(folder / "node", ["server", "--port", "0", "--executor-port", "0"])
+    executor = None
+    try:
+        made = Node(
+            f"http://{server.find('management API on (.*)')}", server.find("management token .*: (.*)")
+        )
+        made.group_id = made.call("POST", "groups", {"app_name": "demo"})["id"]
+        executor = Process(
+            folder / "executor",
+            ["executor", "handlers"],
+            XWHEEL_EXECUTOR__APP_NAME="demo",
+            XWHEEL_EXECUTOR__ADMIN_ADDRESSES=json.dumps([f"http://{server.find('executor API on (.*)')}"]),
+            XWHEEL_EXECUTOR__ACCESS_TOKEN=server.find("executor token .*: (.*)"),
+            XWHEEL_EXECUTOR__PORT="0",
+            XWHEEL_EXECUTOR__ALLOWED_GLUE_TYPES='["GLUE_SHELL", "GLUE_PYTHON"]',
+        )
+        wait_until(lambda: made.call("GET", "executors")["items"])
+        made.executor = executor
+        yield made
+    finally:
+        if executor is not None:
+            executor.stop()
+        server.stop()
+
+
+def test_a_shell_script_travels_runs_and_is_replaced(node: Node) -> None:
+    job_id = node.job("GLUE_SHELL", 'echo "got $1, $2 of $3"; exit 0\n', param="stored")
+    run = node.run(job_id)
+    assert (run["state"], run["result_code"]) == ("succeeded", 200)
+    assert node.log(run)["content"] == "got stored, 0 of 1\n"
+    node.call("POST", f"jobs/{job_id}/glue", {"source": "echo broken >&2; exit 7", "remark": "worse"})
+    run = node.run(job_id)
+    assert (run["state"], run["message"]) == ("failed", "script exit value(7) is failed")
+    assert node.log(run)["content"] == "broken\n"
+    node.call("POST", f"jobs/{job_id}/glue/1/restore")
+    run = node.run(job_id, param="by hand")
+    assert node.log(run)["content"] == "got by hand, 0 of 1\n"
+
+
+def test_a_python_script_runs_beside_handlers(node: Node) -> None:
+    run = node.run(node.job("GLUE_PYTHON", "import sys\nprint('你好', sys.argv[1])\n", param="é"))
+    assert (run["state"], node.log(run)["content"]) == ("succeeded", "你好 é\n")
+    body = {"group_id": node.group_id, "name": "bean", "handler": "demo"}
+    bean = node.run(node.call("POST", "jobs", body)["id"])
+    assert (bean["state"], bean["message"]) == ("succeeded", "bean")
+
+
+def test_scripts_are_applied_from_files_and_exported(node: Node, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(node.token)
+    (tmp_path / "token").chmod(0o600)
+    file = tmp_path / "jobs.yaml"
+    file.write_text(JOBS)
+
+    def xwheel(*arguments: str) -> str:
+        command = [sys.executable, "-m", "xwheel", "job", *arguments, "--url", node.url]
+        command += ["--token-file", str(tmp_path / "token")]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+
+    assert "create files/tidy" in xwheel("apply", "-f", str(file))
+    (job,) = node.call("GET", "jobs?name=tidy")["items"]
+    assert node.call("GET", f"jobs/{job['id']}/glue/1")["source"] == "echo one\necho two\n"
+    exported = xwheel("export", "--group", "files").splitlines(keepends=True)
+    assert "".join(line for line in exported if "anchor_ms" not in line) == JOBS
+    assert "nothing differs" in xwheel("apply", "-f", str(file), "--check")
+    file.write_text(JOBS.replace("echo two", "echo three"))
+    assert "glue_source" in xwheel("apply", "-f", str(file))
+    assert node.call("GET", f"jobs/{job['id']}")["glue_version"] == 2
+    file.write_text(JOBS.partition("    glue_source")[0])
+    assert "nothing differs" in xwheel("apply", "-f", str(file))
+
+
+def test_what_the_executor_does_not_allow_is_refused(node: Node) -> None:
+    run = node.run(node.job("GLUE_NODEJS", "console.log(1)"))
+    assert run["state"] == "refused"
+    assert "glue type GLUE_NODEJS is not allowed on this executor" in run["message"]
+
+
+def test_a_gigabyte_of_output_takes_little_memory_and_is_read_by_page(node: Node) -> None:
+    line = "0123456789abcdef" * 4
+    source = f"yes {line} | head -c {GIB}; head -c 50000000 /dev/zero; echo the end"
+    run = node.run(node.job("GLUE_SHELL", source))
+    assert run["state"] == "succeeded"
+    first = node.log(run)
+    assert first["content"].startswith(f"{line}\n{line}\n")
+    assert 0 < len(first["content"]) <= MIB
+    assert not first["is_end"]
+    far = node.log(run, 3_000_000)
+    assert far["content"].startswith(f"{line}\n")
+    assert len(far["content"]) <= MIB
+    text = ""
+    page = node.log(run, 4_120_000)
+    while not page["is_end"]:
+        text = page["content"] or text
+        page = node.log(run, page["next_line"])
+    assert "the log reached 268435456 characters; the rest is dropped" in text + page["content"]
+    assert node.executor.peak_memory() < 200 * MIB
+    for file in node.executor.output.parent.rglob(f"{run['id']}.log"):
+        file.unlink()

@@ -1,0 +1,160 @@
+"""What happens in a run's own process before it becomes the script."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import resource
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from xwheel.plugin import ExecutorError, RunContext
+
+from xwheel_glue_script.environments import python_for
+from xwheel_glue_script.options import KINDS, Options
+from xwheel_glue_script.requirements import read_requirements
+
+SCRIPTS: Final = "gluesource"
+ENVIRONMENTS: Final = "glueenv"
+UNUSED_S: Final = 86_400
+"""Scripts that nobody ran for so long are deleted when another one is written."""
+
+MAX_ARGUMENT: Final = 128 * 1024 - 1
+"""Bytes of one argument that Linux takes."""
+
+MIB: Final = 1024 * 1024
+RESOURCES: Final = {
+    "memory_mb": (resource.RLIMIT_AS, MIB),
+    "cpu_s": (resource.RLIMIT_CPU, 1),
+    "file_mb": (resource.RLIMIT_FSIZE, MIB),
+    "open_files": (resource.RLIMIT_NOFILE, 1),
+    "processes": (resource.RLIMIT_NPROC, 1),
+}
+
+
+def prepare(context: RunContext, data: Mapping[str, Any]) -> list[str]:
+    """Write the script, and return the program that runs it with XXL-JOB's arguments.
+
+    Raises:
+        ExecutorError: The interpreter, the account or a requirement is not there, or the parameter is no argument.
+    """
+    options = Options(**{**data["options"], "pip_args": tuple(data["options"]["pip_args"])})
+    name = data["glue_type"]
+    kind = KINDS[name]
+    source = data["source"].replace("\r\n", "\n") if name == "GLUE_SHELL" else data["source"]
+    parameter = _argument(context.param)
+    account = _account(options.run_as)
+    home = Path(options.directory)
+    path = home / SCRIPTS / f"{data['job_id']}_{data['updated_ms']}{kind.suffix}"
+    _make_folder(path.parent, account, own=False)
+    _write(path, source, account)
+    wanted = read_requirements(source) if name == "GLUE_PYTHON" else None
+    if wanted is not None:
+        _make_folder(home / ENVIRONMENTS, account, own=True)
+    _become(account)
+    if wanted is None:
+        program = _find(name, options.interpreters.get(name, kind.program))
+    else:
+        program = python_for(wanted, home / ENVIRONMENTS, options)
+    if kind.suffix == ".py":
+        os.environ["PYTHONUNBUFFERED"] = "1"  # otherwise the log stands still until the end
+        os.environ["PYTHONIOENCODING"] = "utf-8:backslashreplace"
+    _limit(options.limits)
+    return [program, str(path), parameter, str(context.shard_index), str(context.shard_total)]
+
+
+def _argument(text: str) -> str:
+    if "\0" in text:
+        raise ExecutorError("the parameter holds a NUL character, which no program takes as an argument")
+    size = len(os.fsencode(text))
+    if size > MAX_ARGUMENT:
+        raise ExecutorError(
+            f"the parameter has {size} bytes, a program takes {MAX_ARGUMENT} as an argument: shorten it"
+        )
+    return text
+
+
+def _find(name: str, program: str) -> str:
+    found = shutil.which(program)
+    if found is None:
+        raise ExecutorError(
+            f"{name}: there is no program {program!r} here: install it, or name another one in "
+            f"plugins.options.glue_script.interpreters.{name}"
+        )
+    return found
+
+
+def _account(name: str) -> pwd.struct_passwd | None:
+    if not name:
+        return None
+    try:
+        account = pwd.getpwnam(name)
+    except KeyError:
+        raise ExecutorError(f"plugins.options.glue_script.run_as: there is no account {name!r}") from None
+    if account.pw_uid == os.geteuid():
+        return None
+    if os.geteuid() != 0:
+        raise ExecutorError(
+            f"plugins.options.glue_script.run_as: only root may run scripts as {name!r}; the executor runs as "
+            f"user {os.geteuid()}"
+        )
+    return account
+
+
+def _make_folder(folder: Path, account: pwd.struct_passwd | None, *, own: bool) -> None:
+    """Make a folder for the executor's account, or one that the scripts' account owns or may pass through."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if account is not None and own:
+        os.chown(folder, account.pw_uid, account.pw_gid)
+    elif account is not None:
+        folder.chmod(0o711)
+
+
+def _write(path: Path, source: str, account: pwd.struct_passwd | None) -> None:
+    """Write a script unless it is there; other runs may be reading it now."""
+    data = source.encode("utf-8", "surrogatepass")
+    with contextlib.suppress(OSError):
+        if path.read_bytes() == data and (account is None or path.stat().st_uid == account.pw_uid):
+            os.utime(path)
+            return
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        if account is not None:
+            os.fchown(file.fileno(), account.pw_uid, account.pw_gid)
+    beside.replace(path)
+    _sweep(path.parent)
+
+
+def _sweep(folder: Path) -> None:
+    before = time.time() - UNUSED_S
+    for path in folder.iterdir():
+        with contextlib.suppress(OSError):
+            if path.lstat().st_mtime < before:
+                path.unlink()
+
+
+def _become(account: pwd.struct_passwd | None) -> None:
+    """Give up every right of the executor's account: groups first, then real, effective and saved ids."""
+    if account is None:
+        return
+    os.setgroups(os.getgrouplist(account.pw_name, account.pw_gid))
+    os.setresgid(account.pw_gid, account.pw_gid, account.pw_gid)
+    os.setresuid(account.pw_uid, account.pw_uid, account.pw_uid)
+    os.environ.update(HOME=account.pw_dir, USER=account.pw_name, LOGNAME=account.pw_name)
+
+
+def _limit(limits: Mapping[str, int]) -> None:
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for name, number in limits.items():
+        which, unit = RESOURCES[name]
+        wanted = number * unit
+        _, most = resource.getrlimit(which)
+        if most != resource.RLIM_INFINITY:
+            wanted = min(wanted, most)
+        resource.setrlimit(which, (wanted, wanted))
