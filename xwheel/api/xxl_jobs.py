@@ -35,7 +35,6 @@ EDITS: Final = 3
 
 AUTHOR: Final = "author: "
 ALARM_EMAIL: Final = "alarmEmail: "
-MAX_REMARK: Final = 255
 NO_SCHEDULE: Final = "NONE"
 BEAN: Final = "BEAN"
 
@@ -111,9 +110,7 @@ class JobCalls:
         message = read_fields(JobCreate, values)
         given = changes_of(message)
         given.pop("enabled")
-        source = new_source(
-            given.pop("glue_source"), wanted.author or caller.name, wanted.remark[:MAX_REMARK]
-        )
+        source = new_source(given.pop("glue_source"), wanted.author or caller.name, wanted.remark)
         with blaming_the_schedule():
             job = self._parts.manager.create(given, source=source)
         _log(caller, contract.ADD_JOB, job.id)

@@ -107,6 +107,7 @@ def test_what_has_no_effect_is_told(orders: Tenant) -> None:
         ({"glueType": "GLUE_SHELL"}, "glueType: 'GLUE_SHELL' is not installed; known: BEAN, SCRIPT"),
         ({"glueType": None}, "glueType: must be text of 1 to 64 characters"),
         ({"glueType": "SCRIPT", "glueSource": "a\x00"}, "glueSource: must not contain"),
+        ({"glueRemark": "x" * 256}, "glueRemark: must be text of at most 255 characters"),
         ({"author": "x" * 65}, "author: must be text of at most 64 characters"),
     ],
 )
