@@ -7,7 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pymysql
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from tests.support.refusals import COMMANDS, Refusals
 from tests.support.small_disk import unshare
@@ -117,6 +119,19 @@ def test_a_full_disk_is_told(tmp_path: Path) -> None:
     assert "the disk of the database" in done.stderr
     assert "is full" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_a_database_that_fails_later_is_told_too(
+    xwheel: Refusals, sqlite_db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object) -> None:
+        raise OperationalError(
+            "SELECT", {}, pymysql.err.OperationalError(1053, "Server shutdown in progress")
+        )
+
+    monkeypatch.setattr("xwheel.storage.tokens.list_tokens", fail)
+    line = xwheel.line(cli.EXIT_UNREACHABLE, "token", "list", database=f"sqlite:///{sqlite_db.path}")
+    assert "is not reachable now: Server shutdown in progress" in line
 
 
 def test_a_real_process_says_one_line(tmp_path: Path) -> None:

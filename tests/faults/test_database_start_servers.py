@@ -156,6 +156,11 @@ def test_an_upgrade_without_all_rights_changes_nothing_on_mariadb(
     db.close()
 
 
+def test_an_upgrade_is_not_stopped_by_the_look_of_another_one(xwheel: Refusals, mariadb: OddServer) -> None:
+    mariadb.do("CREATE DATABASE shared", "CREATE TABLE shared.xwheel_probe_0123456789ab (id INTEGER)")
+    assert xwheel.passes("db", "upgrade", database=mariadb.at("shared")).startswith("schema: empty -> ")
+
+
 def test_rights_that_a_node_lacks_on_postgresql_are_named_and_the_grants_are_good(
     xwheel: Refusals, postgresql: OddServer
 ) -> None:
