@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-from tests.support.databases import BACKENDS, empty, mend, server_database
+from tests.interop import report as interop_report
+from tests.support.databases import BACKENDS, CleanDatabases
 from xwheel.storage import migrate
 from xwheel.storage.engine import Database
 
@@ -18,10 +20,48 @@ settings.register_profile("xwheel", deadline=None, print_blob=True)
 settings.load_profile("xwheel")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    # xdist's controller loads no conftest further down, and it is the one that prints
+    config.pluginmanager.register(interop_report, "interop-report")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--backend", choices=["sqlite", *BACKENDS], default="sqlite", help="the database that tests work on"
+        "--backend",
+        choices=["sqlite", *BACKENDS],
+        default="sqlite",
+        help="the database that tests work on; on a server, only the tests that ask for a database run",
     )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Note what each test works on; a server gets the tests that use ``new_database``, directly or not."""
+    backend = config.getoption("backend")
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        needs = "any" if "new_database" in fixtures else "sqlite" if "sqlite_db" in fixtures else "none"
+        item.user_properties.append(("database", needs))
+    if backend != "sqlite":
+        chosen = [item for item in items if ("database", "any") in item.user_properties]
+        config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
+        items[:] = chosen
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say how many tests ran on which database."""
+    tests = {
+        (report.nodeid, value)
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        for name, value in getattr(report, "user_properties", ())
+        if name == "database"
+    }
+    ran = Counter(value for _, value in tests)
+    backend = config.getoption("backend")
+    line = f"{ran['any']} tests ran on {backend}"
+    if backend == "sqlite":
+        line += f", {ran['sqlite']} that only SQLite can run, {ran['none']} without a database"
+    terminalreporter.write_sep("=", line)
 
 
 @pytest.fixture(autouse=True)
@@ -46,19 +86,36 @@ def _schema_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def _server_url(pytestconfig: pytest.Config) -> Iterator[str | None]:
-    """The database on the server that ``--backend`` names; each worker process has a server of its own."""
+def _server(pytestconfig: pytest.Config) -> Iterator[CleanDatabases | None]:
+    """The server that ``--backend`` names; each worker process has one of its own."""
     backend = pytestconfig.getoption("backend")
     if backend == "sqlite":
         yield None
         return
-    with server_database(backend) as url:
-        yield url
+    with BACKENDS[backend]() as base:
+        yield CleanDatabases(base, backend)
+
+
+@pytest.fixture
+def new_database(tmp_path: Path, _schema_template: Path, _server: CleanDatabases | None) -> Callable[[], str]:
+    """Give URLs of empty databases at this version's schema, on what ``--backend`` names; one more at each call."""
+    given = 0
+
+    def give() -> str:
+        nonlocal given
+        given += 1
+        if _server is not None:
+            return _server.url(given - 1)
+        path = tmp_path / f"database{given}.db"
+        path.write_bytes(_schema_template.read_bytes())
+        return f"sqlite:///{path}"
+
+    return give
 
 
 @pytest.fixture
 def sqlite_db(tmp_path: Path, _schema_template: Path) -> Iterator[Database]:
-    """An empty SQLite database at this version's schema, whatever ``--backend`` names."""
+    """An empty SQLite database at this version's schema, for what only SQLite does, whatever ``--backend`` names."""
     path = tmp_path / "xwheel.db"
     path.write_bytes(_schema_template.read_bytes())
     database = Database(f"sqlite:///{path}")
@@ -67,13 +124,8 @@ def sqlite_db(tmp_path: Path, _schema_template: Path) -> Iterator[Database]:
 
 
 @pytest.fixture
-def db(request: pytest.FixtureRequest, _server_url: str | None) -> Iterator[Database]:
+def db(new_database: Callable[[], str]) -> Iterator[Database]:
     """An empty database at this version's schema, on what ``--backend`` names."""
-    if _server_url is None:
-        yield request.getfixturevalue("sqlite_db")
-        return
-    database = Database(_server_url)
-    mend(database)
-    empty(database)
+    database = Database(new_database())
     yield database
     database.close()

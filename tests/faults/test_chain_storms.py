@@ -248,8 +248,8 @@ class Storm:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_storm_leaves_exactly_the_expected_runs(sqlite_db: Database, seed: int) -> None:
-    storm = Storm(sqlite_db, seed)
+def test_a_storm_leaves_exactly_the_expected_runs(db: Database, seed: int) -> None:
+    storm = Storm(db, seed)
     storm.rage()
     rows = storm.calm_down()
 

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -159,8 +159,10 @@ def progress(db: Database) -> int:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_a_chain_survives_a_node_that_is_killed(tmp_path: Path, seed: int) -> None:
-    url = f"sqlite:///{tmp_path / 'xwheel.db'}"
+def test_a_chain_survives_a_node_that_is_killed(
+    tmp_path: Path, new_database: Callable[[], str], seed: int
+) -> None:
+    url = new_database()
     ports = (free_port(), free_port())
     dice = random.Random(seed)
     db = Database(url)
@@ -168,7 +170,7 @@ def test_a_chain_survives_a_node_that_is_killed(tmp_path: Path, seed: int) -> No
     with executors(Admin(ports[1]), tmp_path):
         process = serve(tmp_path, url, ports)
         try:
-            wait_until(lambda: len(registered(scheduler)) == 2, 30)
+            wait_until(lambda: len(registered(scheduler)) == 2, 60)
             make_jobs(scheduler)
             for _ in range(KILLS):
                 seen = progress(db)
@@ -177,7 +179,9 @@ def test_a_chain_survives_a_node_that_is_killed(tmp_path: Path, seed: int) -> No
                 process.send_signal(signal.SIGKILL)
                 process.wait(10)
                 process = serve(tmp_path, url, ports)
-            wait_until(lambda: [run.job_id for run in load(db) if run.finished_ms].count(JOINED) == FIRES, 60)
+            wait_until(
+                lambda: [run.job_id for run in load(db) if run.finished_ms].count(JOINED) == FIRES, 120
+            )
         finally:
             process.kill()
             process.wait(10)

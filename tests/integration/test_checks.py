@@ -27,11 +27,10 @@ from xwheel.storage import groups, runs
 class Cluster:
     """A node in this process, with times that suit a test, and executors in processes of their own."""
 
-    def __init__(self, folder: Path, **trigger: Any) -> None:
+    def __init__(self, folder: Path, url: str, **trigger: Any) -> None:
         self.folder = folder
         times = {"send_timeout_ms": 500, "idle_grace_s": 2, "deadline_grace_s": 1, **trigger}
         api = {"port": 0, "executor_port": 0, "executor_token": TOKEN}
-        url = f"sqlite:///{folder / 'xwheel.db'}"
         self.node = Node(
             build_config({"database": {"url": url}, "api": api, "trigger": times}), lambda _: None
         )
@@ -55,7 +54,7 @@ class Cluster:
         with self.db.read() as conn:
             return runs.get_run(conn, run_id)
 
-    def wait_for(self, run_id: int, what: Callable[[Run], Any], deadline_s: float = 20) -> Run:
+    def wait_for(self, run_id: int, what: Callable[[Run], Any], deadline_s: float = 60) -> Run:
         """Wait until a run is as it should be, and return it."""
 
         def look() -> Run | None:
@@ -65,7 +64,7 @@ class Cluster:
         found: Run = wait_until(look, deadline_s)
         return found
 
-    def ended(self, run_id: int, deadline_s: float = 20) -> tuple[RunState, str]:
+    def ended(self, run_id: int, deadline_s: float = 60) -> tuple[RunState, str]:
         run = self.wait_for(run_id, lambda run: run.finished_ms, deadline_s)
         return run.state, run.reason
 
@@ -86,7 +85,7 @@ class Cluster:
                 stderr=log,
             )
         try:
-            wait_until(lambda: {(item.address, item.boot) for item in self.live()} - known, 20)
+            wait_until(lambda: {(item.address, item.boot) for item in self.live()} - known, 60)
             yield process
         finally:
             process.kill()
@@ -107,11 +106,11 @@ class Cluster:
 
 
 @pytest.fixture
-def clusters(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
+def clusters(tmp_path: Path, new_database: Callable[[], str]) -> Iterator[Callable[..., Cluster]]:
     made: list[Cluster] = []
 
     def make(**trigger: Any) -> Cluster:
-        made.append(Cluster(tmp_path, **trigger))
+        made.append(Cluster(tmp_path, new_database(), **trigger))
         return made[-1]
 
     yield make

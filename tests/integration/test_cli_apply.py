@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -75,17 +75,20 @@ class Shell:
     """Runs commands in this process against nodes that are as real as any."""
 
     def __init__(
-        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], home: Path
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        new_database: Callable[[], str],
     ) -> None:
-        self._monkeypatch, self._capsys, self._home = monkeypatch, capsys, home
+        self._monkeypatch, self._capsys, self._new_database = monkeypatch, capsys, new_database
         self._nodes: list[Node] = []
 
     def node(self) -> RestClient:
         """Start a node with an empty database; commands talk to it from now on."""
-        number, said = len(self._nodes), list[str]()
+        said = list[str]()
         config = build_config(
             {
-                "database": {"url": f"sqlite:///{self._home / f'{number}.db'}"},
+                "database": {"url": self._new_database()},
                 "api": {"port": 0, "executor_port": 0},
             }
         )
@@ -113,9 +116,9 @@ class Shell:
 
 @pytest.fixture
 def xwheel(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], new_database: Callable[[], str]
 ) -> Iterator[Shell]:
-    shell = Shell(monkeypatch, capsys, tmp_path)
+    shell = Shell(monkeypatch, capsys, new_database)
     yield shell
     shell.stop()
 

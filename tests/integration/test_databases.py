@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+from collections.abc import Callable
 from pathlib import Path
 
-from tests.integration.test_quickstart import start
-from xwheel.storage.engine import Database
+import pytest
+
+from tests.integration.test_quickstart import child_of, has_lines, start, wait_for
+from xwheel.quickstart.run import EXECUTIONS_FILE
 
 
-def test_every_fire_runs_exactly_once(db: Database, tmp_path: Path) -> None:
-    url = db.engine.url.render_as_string(hide_password=False)
-    db.close()
-    process = start(tmp_path / "data", "--seconds", "8", "--json", "--database", url)
-    output, errors = process.communicate(timeout=120)
+@pytest.mark.parametrize("kills", [0, 1])
+def test_every_fire_runs_exactly_once(new_database: Callable[[], str], tmp_path: Path, kills: int) -> None:
+    folder = tmp_path / "data"
+    process = start(folder, "--seconds", "6", "--json", "--database", new_database())
+    try:
+        for _ in range(kills):
+            wait_for(lambda: has_lines(folder / EXECUTIONS_FILE, 4))
+            os.kill(wait_for(lambda: child_of(process.pid, "server")), signal.SIGKILL)
+        output, errors = process.communicate(timeout=200)
+    finally:
+        process.kill()
     assert process.returncode == 0, errors
     summary = json.loads(output.splitlines()[-1])
-    assert summary["expected"] == summary["rows"] == summary["executions"] > 10
+    assert summary["expected"] == summary["rows"] == summary["executions"] > 8
+    assert summary["restarts"] == {"node": kills, "executor": 0}

@@ -6,6 +6,7 @@ import json
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,24 +36,25 @@ def collect() -> None:
     params.append(current_job().param)
 
 
-def xwheel(tmp_path: Path, *words: str) -> Any:
+def xwheel(url: str, *words: str) -> Any:
     command = [
         sys.executable,
         "-m",
         "xwheel",
         *words,
         "--database",
-        f"sqlite:///{tmp_path / 'x.db'}",
+        url,
         "--json",
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
 
-def test_from_the_first_token_to_the_last_call(tmp_path: Path) -> None:
+def test_from_the_first_token_to_the_last_call(tmp_path: Path, new_database: Callable[[], str]) -> None:
+    url = new_database()
     config = build_config(
         {
-            "database": {"url": f"sqlite:///{tmp_path / 'x.db'}"},
+            "database": {"url": url},
             "api": {"port": 0, "executor_port": 0, "executor_token": EXECUTOR_TOKEN},
         }
     )
@@ -62,12 +64,12 @@ def test_from_the_first_token_to_the_last_call(tmp_path: Path) -> None:
     try:
         # the printed token is lost: the command line makes another one while the node runs
         assert len(announced) == 1
-        ops = {"Authorization": "Bearer " + xwheel(tmp_path, "token", "create", "ops")["token"]}
+        ops = {"Authorization": "Bearer " + xwheel(url, "token", "create", "ops")["token"]}
         management = f"http://127.0.0.1:{node.management.port}/api/v1"
         wait_until(lambda: requests.get(f"{management}/groups", headers=ops, timeout=5).ok)
         made = requests.post(f"{management}/groups", headers=ops, json={"app_name": "orders"}, timeout=5)
         assert made.status_code == 201
-        secret = xwheel(tmp_path, "token", "create", "orders-1", "--group", "orders")["token"]
+        secret = xwheel(url, "token", "create", "orders-1", "--group", "orders")["token"]
         base = f"http://127.0.0.1:{node.executors.port}"
 
         def call(name: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -116,7 +118,7 @@ def test_from_the_first_token_to_the_last_call(tmp_path: Path) -> None:
             assert call("startJob", {"id": job_id})["msg"] == f"job {job_id} does not exist"
         finally:
             executor.stop()
-        xwheel(tmp_path, "token", "delete", "orders-1")
+        xwheel(url, "token", "delete", "orders-1")
         wait_until(lambda: call("removeJob", {"id": job_id})["code"] == 500, 3)
     finally:
         node.stop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -106,10 +106,10 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
+def place(tmp_path: Path, new_database: Callable[[], str]) -> Iterator[Place]:
     config = build_config(
         {
-            "database": {"url": f"sqlite:///{tmp_path / 'x.db'}"},
+            "database": {"url": new_database()},
             "api": {"port": 0, "executor_port": 0, "executor_token": EXECUTOR_TOKEN},
         }
     )

@@ -54,7 +54,7 @@ def child_of(parent: int, word: str) -> int | None:
     return None
 
 
-def wait_for(check: Any, limit_s: float = 60) -> Any:
+def wait_for(check: Any, limit_s: float = 120) -> Any:
     deadline = time.monotonic() + limit_s
     while not (found := check()):
         assert time.monotonic() < deadline, "it took too long"

@@ -120,7 +120,7 @@ def is_alive(pid: int) -> bool:
     return state not in ("Z", "X")
 
 
-def wait_until(done: Callable[[], Any], deadline_s: float = 10) -> Any:
+def wait_until(done: Callable[[], Any], deadline_s: float = 60) -> Any:
     """Poll until something is true; return it."""
     end = time.monotonic() + deadline_s
     while not (found := done()):

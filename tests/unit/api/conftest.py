@@ -119,7 +119,7 @@ class Api:
 
     def job(self, **fields: Any) -> dict[str, Any]:
         """Create a job over the API, in a group of its own unless told otherwise."""
-        group_id = fields.pop("group_id", None) or self.group(f"group-{fields.get('name', 'job')}")
+        group_id = fields.pop("group_id", None) or self.group(f"group-{fields.get('name', 'job')}"[:64])
         answer = self.call("POST", "jobs", {"group_id": group_id, "name": "job", "handler": "demo", **fields})
         assert answer.status_code == 201, answer.text
         made: dict[str, Any] = answer.json

@@ -88,9 +88,9 @@ class Storm:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_never_more_than_allowed_and_everything_goes_in_due_order(sqlite_db: Database, seed: int) -> None:
+def test_never_more_than_allowed_and_everything_goes_in_due_order(db: Database, seed: int) -> None:
     chance = random.Random(seed)
-    storm = Storm(sqlite_db, chance)
+    storm = Storm(db, chance)
     node = storm.node
     asked = 0
     for turn in range(80):
@@ -120,9 +120,9 @@ def test_never_more_than_allowed_and_everything_goes_in_due_order(sqlite_db: Dat
 
 
 def test_the_storm_would_notice_a_gate_that_lets_all_go(
-    sqlite_db: Database, monkeypatch: pytest.MonkeyPatch
+    db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    storm = Storm(sqlite_db, random.Random(1))
+    storm = Storm(db, random.Random(1))
     monkeypatch.setattr(storm.node.scheduler.firing._gate, "concerns", lambda _: [])
     for _ in range(5):
         storm.node.scheduler.manager.run_now(storm.jobs[1].id)
