@@ -18,8 +18,8 @@ run: $(READY)
 
 test: $(READY) lint types
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
-	XWHEEL_NO_EXTENSIONS=1 $(BIN)/python -m pytest -q -n $(JOBS) tests/ring tests/unit/scheduler
-	$(BIN)/python -m tests.support.backends -q -n $(JOBS) tests/unit/storage tests/unit/scheduler tests/integration/test_databases.py
+	XWHEEL_NO_EXTENSIONS=1 $(BIN)/python -m pytest -q -n $(JOBS) tests/ring tests/unit/scheduler/test_ring_loop.py tests/unit/scheduler/test_stages.py
+	$(BIN)/python -m tests.support.backends -q -n $(JOBS) --dist worksteal tests/unit tests/integration tests/faults
 	for plugin in plugins/*/; do (cd $$plugin && $(CURDIR)/$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile) || exit 1; done
 
 lint: $(READY)
