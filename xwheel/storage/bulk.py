@@ -22,12 +22,15 @@ from sqlalchemy import (
     Select,
     String,
     Table,
+    and_,
     any_,
     bindparam,
+    cast,
     func,
     make_url,
     select,
     text,
+    tuple_,
 )
 from sqlalchemy.engine import Dialect
 from sqlalchemy.sql.elements import TextClause
@@ -57,6 +60,43 @@ def any_of(conn: Connection, column: Column[Any], ids: Iterable[int]) -> ColumnE
     return column.in_(
         select(func.json_each(msgspec.json.encode(list(ids)).decode()).table_valued("value").c.value)
     )
+
+
+def tuple_in(
+    conn: Connection, columns: Sequence[Column[Any]], rows: Iterable[tuple[Any, ...]]
+) -> ColumnElement[bool]:
+    """Return the condition that columns, which lead an index, hold one of these tuples.
+
+    SQLite reads the whole table for a list of tuples, but not for a select of them with the columns' types.
+    """
+    if conn.dialect.name != "sqlite":
+        return tuple_(*columns).in_(list(rows))
+    each = func.json_each(msgspec.json.encode(list(rows)).decode()).table_valued("value")
+    values = [
+        cast(func.json_extract(each.c.value, f"$[{place}]"), column.type)
+        for place, column in enumerate(columns)
+    ]
+    return tuple_(*columns).in_(select(*values))
+
+
+def keyed_in(
+    conn: Connection, columns: Sequence[Column[Any]], rows: Iterable[tuple[Any, ...]]
+) -> ColumnElement[bool]:
+    """Return the condition that columns, which are a unique key of a table with an ``id``, hold one of these tuples.
+
+    SQLite would take the first column only for :func:`tuple_in` if it thinks that few rows have the same.
+    """
+    if conn.dialect.name != "sqlite":
+        return tuple_(*columns).in_(list(rows))
+    each = func.json_each(msgspec.json.encode(list(rows)).decode()).table_valued("value")
+    table = columns[0].table
+    same = table.alias()
+    parts = [
+        same.c[column.name] == func.json_extract(each.c.value, f"$[{place}]")
+        for place, column in enumerate(columns)
+    ]
+    found: ColumnElement[bool] = table.c.id.in_(select(same.c.id).select_from(each).join(same, and_(*parts)))
+    return found
 
 
 class ById:

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, and_, func, or_, select, update
 
 from xwheel.model import RunState
 from xwheel.storage.bulk import IN_LIMIT, chunks, update_many
-from xwheel.storage.tables import job, run
+from xwheel.storage.tables import IS_SENT, job, run
 
 SENT: Final = (str(RunState.DISPATCHING), str(RunState.RUNNING))
 QUEUE_MS: Final = 86_400_000
@@ -182,13 +182,13 @@ def lock_beside(conn: Connection, job_id: int, holder: Holder) -> list[tuple[int
     query = (
         select(run.c.id, run.c.dispatched_ms, run.c.reason)
         .where(
-            run.c.check_ms > 0,
+            IS_SENT,
             run.c.group_id + 0 == holder.group_id,  # sums, so that no index leads through all runs of the job
             run.c.job_id + 0 == job_id,
             run.c.address == holder.address,
             run.c.state.in_(SENT),
         )
-        .order_by(run.c.id)
+        .order_by(run.c.id + 0)  # nor through the whole table for the sake of the order
         .with_for_update()
     )
     return [(row.id, row.dispatched_ms, row.reason) for row in conn.execute(query)]

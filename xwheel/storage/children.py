@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import Connection, and_, delete, exists, insert, or_, select, tuple_
+from sqlalchemy import Connection, and_, delete, exists, insert, or_, select
 
 from xwheel.model import ChildLink, Origin, Run
-from xwheel.storage.bulk import IN_LIMIT, ById, chunks, fetch_rows
-from xwheel.storage.runs import RUN_COLUMNS, run_of
+from xwheel.storage.bulk import IN_LIMIT, ById, chunks, fetch_rows, tuple_in
+from xwheel.storage.run_rows import RUN_COLUMNS, run_of
 from xwheel.storage.tables import child_arrival, job, job_child, run
 
 PAIRS = 1000
@@ -105,7 +105,7 @@ def list_arrivals(conn: Connection, places: Iterable[tuple[int, int]]) -> list[A
             child_arrival.c.parent_id,
             child_arrival.c.root_id,
             child_arrival.c.created_ms,
-        ).where(tuple_(child_arrival.c.child_id, child_arrival.c.chain_id).in_(list(part)))
+        ).where(tuple_in(conn, (child_arrival.c.child_id, child_arrival.c.chain_id), part))
         found.extend(Arrival(*row) for row in conn.execute(query))
     return found
 

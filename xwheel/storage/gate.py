@@ -9,7 +9,7 @@ from sqlalchemy import Connection, func, literal_column, select, update
 
 from xwheel.model import RunState
 from xwheel.storage.bulk import IN_LIMIT, chunks
-from xwheel.storage.tables import executor_group, run
+from xwheel.storage.tables import IS_SENT, executor_group, run
 
 SENT_STATES = (RunState.DISPATCHING, RunState.RUNNING)
 
@@ -45,11 +45,7 @@ def count_open(conn: Connection, group_ids: Collection[int]) -> dict[int, int]:
         return {}
     # the sum keeps planners away from the index of a group's whole history, for the grouping too
     group_id = run.c.group_id + literal_column("0")
-    query = (
-        select(group_id, func.count())
-        .where(run.c.check_ms > 0, group_id.in_(sorted(group_ids)))
-        .group_by(group_id)
-    )
+    query = select(group_id, func.count()).where(IS_SENT, group_id.in_(sorted(group_ids))).group_by(group_id)
     return {row[0]: row[1] for row in conn.execute(query)}
 
 
@@ -59,7 +55,7 @@ def list_open(conn: Connection, job_ids: Collection[int]) -> list[OpenRun]:
     for part in chunks(sorted(job_ids), IN_LIMIT):
         # the sum keeps planners away from the index of a job's whole history
         query = select(run.c.id, run.c.job_id, run.c.root_id, run.c.kill_requested).where(
-            run.c.check_ms > 0, (run.c.job_id + 0).in_(list(part))
+            IS_SENT, (run.c.job_id + 0).in_(list(part))
         )
         found.extend(OpenRun(*row) for row in conn.execute(query))
     return found

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, tuple_
+from sqlalchemy import Connection, Row, delete, func, insert, select
 
 from xwheel.errors import NotFoundError
 from xwheel.model import GlueVersion, NewSource
-from xwheel.storage.bulk import chunks
+from xwheel.storage.bulk import chunks, tuple_in
 from xwheel.storage.tables import glue_version
 
 PAIRS = 100
@@ -84,7 +84,7 @@ def load_versions(conn: Connection, wanted: Collection[tuple[int, int]]) -> list
     """Return the versions of ``(job id, number)`` that exist, with their sources."""
     found: list[GlueVersion] = []
     for part in chunks(sorted(wanted), PAIRS):
-        pairs = tuple_(glue_version.c.job_id, glue_version.c.number).in_(list(part))
+        pairs = tuple_in(conn, (glue_version.c.job_id, glue_version.c.number), part)
         found.extend(_version(row) for row in conn.execute(select(*_ALL).where(pairs)))
     return found
 

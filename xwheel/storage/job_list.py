@@ -57,7 +57,8 @@ def page_jobs(
         look: How many rows may be looked at.
     """
     columns = (job.c.id, job.c.name, job.c.handler, job.c.enabled, job.c.schedule_type)
-    query = select(*columns).where(job.c.id > after_id, job.c.deleted_ms.is_(None))
+    # the sum keeps MariaDB from walking all jobs that are not deleted up to the first one of the page
+    query = select(*columns).where(job.c.id > after_id, (job.c.deleted_ms + 0).is_(None))
     if wanted.group_id is not None:
         query = query.where(job.c.group_id == wanted.group_id)
     # compared here and not in the database: each of them has its own idea of letters and their case

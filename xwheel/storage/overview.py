@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, Select, func, literal_column, select
 
 from xwheel.model import PARTITIONS
-from xwheel.storage.tables import executor_group, job, run
+from xwheel.storage.tables import IS_SENT, executor_group, job, run
 
 MOST: Final = 10_000
 """Nothing is counted further: this many means at least so many."""
@@ -38,7 +38,7 @@ def get_overview(conn: Connection) -> Overview:
             conn, select(job.c.id).where(job.c.partition.in_(partitions), job.c.next_fire_ms > 0)
         ),
         planned_runs=_count(conn, select(run.c.id).where(run.c.open_partition.in_(partitions))),
-        open_runs=_count(conn, select(run.c.id).where(run.c.check_ms > 0)),
+        open_runs=_count(conn, select(run.c.id).where(IS_SENT)),
     )
 
 

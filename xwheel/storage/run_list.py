@@ -9,9 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
+    Column,
     ColumnElement,
     Connection,
     Select,
+    String,
     and_,
     func,
     literal_column,
@@ -22,8 +24,8 @@ from sqlalchemy import (
 )
 
 from xwheel.model import PARTITIONS, Run, RunState
-from xwheel.storage.runs import RUN_COLUMNS, run_of
-from xwheel.storage.tables import RARE, run
+from xwheel.storage.run_rows import RUN_COLUMNS, run_of
+from xwheel.storage.tables import IS_SENT, RARE, run
 
 LOOK: Final = 5000
 COMMON_STATES: Final = frozenset(
@@ -117,7 +119,7 @@ def _plan(conn: Connection, wanted: RunFilter, look: int) -> list[_Walker]:
         if found is not None:
             return [_picker(wanted, found)]
     if wanted.job_id is not None:
-        return [_walker(wanted, run.c.job_id == wanted.job_id)]
+        return [_walker(wanted, run.c.job_id == wanted.job_id, run.c.job_id)]
     if wanted.states and not wanted.states & COMMON_STATES:
         # SQLite and PostgreSQL use a partial index only if the query repeats its condition
         return [
@@ -125,15 +127,21 @@ def _plan(conn: Connection, wanted: RunFilter, look: int) -> list[_Walker]:
             for state in sorted(wanted.states)
         ]
     if wanted.group_id is not None:
-        return [_walker(wanted, run.c.group_id == wanted.group_id)]
+        return [_walker(wanted, run.c.group_id == wanted.group_id, run.c.group_id)]
     return [_walker(wanted, None)]
 
 
-def _walker(wanted: RunFilter, indexed: ColumnElement[bool] | None) -> _Walker:
+def _walker(
+    wanted: RunFilter, indexed: ColumnElement[bool] | None, lead: Column[int] | None = None
+) -> _Walker:
     def walk(conn: Connection, before: Key | None, limit: int, look: int) -> _Walk:
         rest = _rest(wanted, indexed)
         inner = select(run.c.id, run.c.due_ms, *rest.columns).where(*_range(conn, wanted, before))
-        if indexed is not None:
+        if lead is not None and conn.dialect.name == "postgresql":
+            # sorted by what is one value: else, if it is that of many runs, all runs are walked by their time instead
+            value = getattr(wanted, lead.name)
+            inner = inner.where(lead.between(value, value)).order_by(lead.desc())
+        elif indexed is not None:
             inner = inner.where(indexed)
         inner = inner.order_by(run.c.due_ms.desc(), run.c.id.desc())
         if not rest.columns:
@@ -174,18 +182,24 @@ def _rest(wanted: RunFilter, indexed: ColumnElement[bool] | None) -> _Rest:
     return _Rest([run.c[name] for name, _ in tests], tests)
 
 
-def _range(conn: Connection, wanted: RunFilter, before: Key | None) -> list[ColumnElement[bool]]:
+def _hidden(column: ColumnElement[Any]) -> ColumnElement[Any]:
+    return column if isinstance(column.type, String) else column + 0
+
+
+def _range(
+    conn: Connection, wanted: RunFilter, before: Key | None, due_ms: ColumnElement[int] = run.c.due_ms
+) -> list[ColumnElement[bool]]:
     limits = []
     if wanted.from_ms is not None:
-        limits.append(run.c.due_ms >= wanted.from_ms)
+        limits.append(due_ms >= wanted.from_ms)
     if wanted.to_ms is not None:
-        limits.append(run.c.due_ms < wanted.to_ms)
+        limits.append(due_ms < wanted.to_ms)
     if before is not None:
         if conn.dialect.name in {"sqlite", "postgresql"}:
-            limits.append(tuple_(run.c.due_ms, run.c.id) < tuple_(*before))
+            limits.append(tuple_(due_ms, run.c.id) < tuple_(*before))
         else:  # MariaDB reads no range from a comparison of rows
-            limits.append(run.c.due_ms <= before.due_ms)
-            limits.append(or_(run.c.due_ms < before.due_ms, run.c.id < before.id))
+            limits.append(due_ms <= before.due_ms)
+            limits.append(or_(due_ms < before.due_ms, run.c.id < before.id))
     return limits
 
 
@@ -195,7 +209,7 @@ def _waiting(conn: Connection, states: frozenset[RunState], look: int) -> Select
     if RunState.PLANNED in states:
         parts.append(select(run.c.id).where(run.c.open_partition.in_(range(PARTITIONS))).limit(look + 1))
     if states != {RunState.PLANNED}:
-        parts.append(select(run.c.id).where(run.c.check_ms > 0).limit(look + 1))
+        parts.append(select(run.c.id).where(IS_SENT).limit(look + 1))
     # SQLite takes no LIMIT inside of a union but in a subquery of its own
     named = [select(part.subquery(f"part{place}").c.id) for place, part in enumerate(parts)]
     ids = union_all(*named).subquery("waiting")
@@ -207,11 +221,11 @@ def _waiting(conn: Connection, states: frozenset[RunState], look: int) -> Select
 def _picker(wanted: RunFilter, ids: Select[Any]) -> _Walker:
     def pick(conn: Connection, before: Key | None, limit: int, look: int) -> _Walk:
         del look
-        rest = _rest(wanted, None)
-        query = select(run.c.id, run.c.due_ms).where(run.c.id.in_(ids), *_range(conn, wanted, before))
-        query = query.where(*(run.c[name].in_(values) for name, values in rest.tests))
-        # sorting by an expression keeps planners from walking all of ix_run_due for the sake of the order
-        query = query.order_by((run.c.due_ms + 0).desc(), run.c.id.desc())
+        # expressions keep planners from looking for these few rows in the index of all runs of a group or a time
+        due_ms = run.c.due_ms + 0
+        query = select(run.c.id, run.c.due_ms).where(run.c.id.in_(ids), *_range(conn, wanted, before, due_ms))
+        query = query.where(*(_hidden(run.c[name]).in_(values) for name, values in _rest(wanted, None).tests))
+        query = query.order_by(due_ms.desc(), run.c.id.desc())
         keys = _keys(conn, query.limit(limit + 1))
         return _Walk(keys, keys[-1] if len(keys) > limit else None)
 

@@ -7,22 +7,18 @@ in id order.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
-import msgspec
 from msgspec import Struct
-from msgspec.structs import astuple
-from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, case, func, select, tuple_, update
-from sqlalchemy.engine import Dialect
+from sqlalchemy import Connection, and_, bindparam, case, select, tuple_, update
 from sqlalchemy.exc import IntegrityError
 
 from xwheel.errors import DuplicateError, NotFoundError
 from xwheel.model import OPEN_STATES, PARTITIONS, Origin, Run, RunState
-from xwheel.storage.bulk import IN_LIMIT, ById, any_of, chunks, fetch_rows, update_many
+from xwheel.storage.bulk import IN_LIMIT, ById, any_of, chunks, fetch_rows, keyed_in, update_many
+from xwheel.storage.run_rows import RUN_COLUMNS, insert_text, run_of, values_of
 from xwheel.storage.tables import job, run
 
-RUN_COLUMNS = [run.c[name] for name in Run.__struct_fields__]
 _IDENTITY = (run.c.job_id, run.c.origin, run.c.origin_key, run.c.shard_index)
 
 
@@ -101,7 +97,7 @@ def insert_runs(conn: Connection, runs: Sequence[Run]) -> None:
     if not runs:
         return
     try:
-        conn.exec_driver_sql(_insert_text(conn.dialect), [_values(item) for item in runs])
+        conn.exec_driver_sql(insert_text(conn.dialect), [values_of(item) for item in runs])
     except IntegrityError as error:
         raise DuplicateError(
             f"a run of job {runs[0].job_id} or of another one in the batch exists already"
@@ -113,7 +109,7 @@ def find_existing(conn: Connection, runs: Iterable[Run]) -> set[tuple[int, str, 
     found: set[tuple[int, str, int, int]] = set()
     keys = [identity_of(item) for item in runs]
     for part in chunks(keys, 1000):
-        rows = conn.execute(select(*_IDENTITY).where(_identified(conn, part)))
+        rows = conn.execute(select(*_IDENTITY).where(keyed_in(conn, _IDENTITY, part)))
         found.update((row.job_id, row.origin, row.origin_key, row.shard_index) for row in rows)
     return found
 
@@ -193,7 +189,7 @@ def find_planned(conn: Connection, identities: Sequence[tuple[int, str, int, int
     """Return the ids of the still planned runs among these identities."""
     found: list[int] = []
     for part in chunks(identities, 1000):
-        query = select(run.c.id).where(_identified(conn, part), run.c.state == RunState.PLANNED)
+        query = select(run.c.id).where(keyed_in(conn, _IDENTITY, part), run.c.state == RunState.PLANNED)
         found.extend(conn.execute(query.order_by(run.c.id)).scalars())
     return found
 
@@ -380,52 +376,3 @@ def cancel_runs(conn: Connection, ids: Sequence[int], *, reason: str, now_ms: in
     columns = ("state", "reason", "finished_ms", "open_partition", "origin_key")
     values = [(item, RunState.CANCELLED, reason, now_ms, None, -item) for item in ids]
     return update_many(conn, run, columns, values, state=RunState.PLANNED)
-
-
-def _identified(conn: Connection, keys: Sequence[tuple[int, str, int, int]]) -> ColumnElement[bool]:
-    """Return the condition that a run has one of these identities."""
-    if conn.dialect.name != "sqlite":
-        return tuple_(*_IDENTITY).in_(list(keys))
-    # SQLite reads the whole index for a list of tuples, and all runs of these jobs for a select of them
-    same, each = run.alias(), func.json_each(msgspec.json.encode(keys).decode()).table_valued("value")
-    parts = [
-        same.c[column.name] == func.json_extract(each.c.value, f"$[{n}]")
-        for n, column in enumerate(_IDENTITY)
-    ]
-    return run.c.id.in_(select(same.c.id).select_from(each).join(same, and_(*parts)))
-
-
-@lru_cache(maxsize=8)
-def _insert_text(dialect: Dialect) -> str:
-    """Return the insert as the driver takes it; to name every value of every row cost more than to write them."""
-    quote = dialect.identifier_preparer.quote
-    names = ", ".join(quote(name) for name in (*_RUN_NAMES, "open_partition"))
-    mark = "?" if dialect.paramstyle == "qmark" else "%s"
-    return f"INSERT INTO run ({names}) VALUES ({', '.join([mark] * (_WIDTH + 1))})"  # noqa: S608 - our own names
-
-
-def _values(item: Run) -> tuple[Any, ...]:
-    values = [*astuple(item), item.partition if item.state is RunState.PLANNED else None]
-    values[_ORIGIN] = str(item.origin)
-    values[_STATE] = str(item.state)
-    return tuple(values)
-
-
-def run_of(row: Row[Any] | Sequence[Any]) -> Run:
-    """Return a run from a row of :data:`RUN_COLUMNS`, which may have further columns behind them."""
-    values = list(row[:_WIDTH])
-    values[_ORIGIN] = _ORIGINS[values[_ORIGIN]]
-    values[_STATE] = _STATES[values[_STATE]]
-    values[_KILL] = bool(values[_KILL])
-    # by position and from dictionaries: a tenth of the time that keywords and calls of the enums take
-    return Run(*values)
-
-
-# plain strings: as column names they would be slow keys
-_RUN_NAMES = Run.__struct_fields__
-_WIDTH = len(_RUN_NAMES)
-_ORIGIN = _RUN_NAMES.index("origin")
-_STATE = _RUN_NAMES.index("state")
-_KILL = _RUN_NAMES.index("kill_requested")
-_ORIGINS = {origin.value: origin for origin in Origin}
-_STATES = {state.value: state for state in RunState}

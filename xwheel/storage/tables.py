@@ -19,6 +19,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    literal_column,
     text,
 )
 from sqlalchemy.dialects.mysql import BINARY, MEDIUMTEXT
@@ -221,6 +222,10 @@ run = Table(
     # the runs of one fire: shards and retries
     Index("ix_run_root", "root_id"),
 )
+
+# every run at an executor has a time of its next check; a literal, since PostgreSQL's generic plans read the whole
+# table for a parameter
+IS_SENT = run.c.check_ms > literal_column("0")
 
 calendar = Table(
     "calendar",

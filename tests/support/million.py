@@ -1,0 +1,224 @@
+"""A database with a long history: a million runs, most of them final, of jobs that have few or very many."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import Connection, text
+
+from tests.support.rows import NOW
+from xwheel.storage.engine import Database
+from xwheel.storage.tables import job, run
+
+RUNS: Final = 1_000_000
+JOBS: Final = 20_000
+GROUPS: Final = 50
+WAITING: Final = 400
+"""The newest runs are planned, half of them adopted."""
+
+SENT: Final = 600
+"""The ones before are dispatching or running."""
+
+APART_MS: Final = 3456
+"""Between the due times of two runs; a million of them are forty days."""
+
+BUSY_JOB: Final = 10_000
+"""A tenth of all runs is of this job."""
+
+BUSY_GROUP: Final = BUSY_JOB % GROUPS + 1
+QUIET_JOB: Final = 7
+HOUR_MS: Final = 3_600_000
+REPORT_HOURS: Final = 960
+REPORT_JOBS: Final = 100
+FIRST_HOUR: Final = NOW // HOUR_MS * HOUR_MS - REPORT_HOURS * HOUR_MS
+
+_JOB_OF: Final = f"CASE WHEN n % 10 = 0 THEN {BUSY_JOB} ELSE 1 + (n * 7919) % {JOBS} END"
+_STATE: Final = (
+    f"CASE WHEN n > {RUNS - WAITING} THEN 'planned' WHEN n > {RUNS - WAITING - SENT} AND n % 6 = 0 THEN 'dispatching' "
+    f"WHEN n > {RUNS - WAITING - SENT} THEN 'running' WHEN n % 50 = 0 THEN 'failed' WHEN n % 1000 = 1 THEN 'lost' "
+    "WHEN n % 1000 = 2 THEN 'timed_out' WHEN n % 2000 = 3 THEN 'refused' WHEN n % 2000 = 5 THEN 'killed' "
+    "WHEN n % 100 = 7 THEN 'skipped' WHEN n % 500 = 9 THEN 'cancelled' ELSE 'succeeded' END"
+)
+_DUE: Final = f"{NOW + 1000 * APART_MS} - ({RUNS} - n) * {APART_MS}"
+
+
+def fill(db: Database) -> None:
+    """Write everything with one statement a table; nothing is analyzed afterwards."""
+    with db.write() as conn:
+        _fill_small(conn)
+        _copy(conn, "job", JOBS, _job_columns())
+        if db.backend == "postgresql":
+            _skip_ids(conn)
+    indexes = sorted(run.indexes, key=lambda index: str(index.name))
+    with db.write() as conn:
+        # to make an index of rows that are there takes a fraction of the time
+        for index in indexes:
+            index.drop(conn)
+        columns = {**_run_columns(), "job_id": _JOB_OF}
+        inner = {"job_id": columns.pop("job_id"), "state": _STATE, "due_ms": _DUE}
+        _copy(conn, "run", RUNS, {**columns, "job_id": "job_id", "state": "state", "due_ms": "due_ms"}, inner)
+        for index in indexes:
+            index.create(conn)
+
+
+def _skip_ids(conn: Connection) -> None:
+    """Let new rows get ids behind those that were written."""
+    for name in ("executor_group", "job"):
+        conn.execute(text(f"SELECT setval('{name}_id_seq', (SELECT max(id) FROM {name}))"))
+
+
+def analyze(db: Database) -> None:
+    """Let the database look at its tables."""
+    with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as conn:
+        if db.backend == "mysql":
+            conn.execute(text("ANALYZE TABLE run, job, hourly_report, job_child, child_arrival")).all()
+        else:
+            conn.execute(text("ANALYZE"))
+
+
+def _copy(
+    conn: Connection, table: str, count: int, columns: dict[str, str], inner: dict[str, str] | None = None
+) -> None:
+    """Insert rows made of expressions over ``n``, which counts from 1, and ``words``, the same as text.
+
+    ``inner`` names some that others use.
+    """
+    quote = conn.dialect.identifier_preparer.quote
+    names = ", ".join(quote(name) for name in columns)
+    source = _numbers(conn, count)
+    if inner:
+        parts = ", ".join(f"{value} AS {name}" for name, value in inner.items())
+        source = f"(SELECT n, words, {parts} FROM {source}) AS made"
+    conn.execute(text(f"INSERT INTO {table} ({names}) SELECT {', '.join(columns.values())} FROM {source}"))
+
+
+def _numbers(conn: Connection, count: int) -> str:
+    match conn.dialect.name:
+        case "postgresql":
+            counted = f"generate_series(CAST(1 AS bigint), {count}) AS counted(n)"
+            return f"(SELECT n, CAST(n AS varchar) AS words FROM {counted}) AS numbers"
+        case "mysql":
+            counted = f"seq_1_to_{count}"
+            return f"(SELECT CAST(seq AS SIGNED) AS n, CAST(seq AS CHAR) AS words FROM {counted}) AS numbers"
+        case _:
+            counted = f"SELECT 1 AS n UNION ALL SELECT n + 1 FROM counted WHERE n < {count}"
+            return f"(WITH RECURSIVE counted AS ({counted}) SELECT n, CAST(n AS TEXT) AS words FROM counted) AS numbers"
+
+
+def _job_columns() -> dict[str, str]:
+    texts = {
+        "description": "",
+        "schedule_type": "CRON",
+        "schedule_conf": "0 * * * * ?",
+        "timezone": "UTC",
+        "misfire_policy": "skip",
+        "route_strategy": "FIRST",
+        "block_strategy": "SERIAL_EXECUTION",
+        "block_scope": "executor",
+        "glue_type": "BEAN",
+        "handler": "demo",
+        "param": "",
+        "retry_backoff": "fixed",
+        "retry_delays_ms": "[]",
+        "delivery": "at_least_once",
+        "join_mode": "any",
+        "calendar_exclude": "[]",
+        "calendar_require": "[]",
+        "schedule_error": "",
+    }
+    numbers = {
+        "misfire_threshold_ms": 5000,
+        "timeout_s": 0,
+        "max_retries": 0,
+        "retry_delay_ms": 0,
+        "retry_max_delay_ms": 0,
+        "retry_jitter_pct": 0,
+        "wait_for_executor_s": 0,
+        "jitter_ms": 0,
+        "revision": 1,
+        "anchor_ms": NOW,
+        "created_ms": NOW,
+        "updated_ms": NOW,
+    }
+    made = {
+        **{name: f"'{value}'" for name, value in texts.items()},
+        **{name: str(value) for name, value in numbers.items()},
+        "id": "n",
+        "group_id": f"n % {GROUPS} + 1",
+        "partition": "n % 64",
+        "name": "words",
+        "recover_lost": "(n % 2 = 0)",
+        "enabled": "(n % 20 <> 0)",
+        "retention_days": "CASE WHEN n % 100 = 0 THEN 60 ELSE 0 END",
+        # half of them are overdue
+        "next_fire_ms": f"CASE WHEN n % 20 = 0 THEN NULL ELSE {NOW} + (n - {JOBS // 2}) * 100 END",
+        "deleted_ms": f"CASE WHEN n % 200 = 0 AND n <> {BUSY_JOB} THEN {NOW} - n ELSE NULL END",
+    }
+    optional = {column.name for column in job.columns if column.nullable or column.server_default is not None}
+    return {name: made[name] for name in job.columns.keys() if name in made or name not in optional}  # noqa: SIM118
+
+
+def _run_columns() -> dict[str, str]:
+    is_sent = "state IN ('dispatching', 'running')"
+    is_closed = f"n <= {RUNS - WAITING - SENT}"
+    made = {
+        "id": "n",
+        "group_id": f"job_id % {GROUPS} + 1",
+        "partition": "job_id % 64",
+        "origin": "CASE WHEN n % 100 = 99 THEN 'retry' ELSE 'schedule' END",
+        "origin_key": "n",
+        "shard_index": "0",
+        "shard_total": "1",
+        "root_id": "n",
+        "chain_id": "n",
+        "chain_depth": "0",
+        "attempt": "1",
+        "retries_left": "0",
+        "open_partition": "CASE WHEN state = 'planned' THEN job_id % 64 ELSE NULL END",
+        "epoch": f"CASE WHEN n > {RUNS - WAITING // 2} THEN 0 ELSE 1 END",
+        "planned_ms": "due_ms",
+        "created_ms": "due_ms",
+        "reason": "''",
+        "address": "CASE WHEN state = 'planned' THEN NULL ELSE 'http://127.0.0.1:9001' END",
+        "instance": "CASE WHEN state = 'planned' THEN NULL ELSE 'instance-1' END",
+        "dispatched_ms": "CASE WHEN state = 'planned' THEN NULL ELSE due_ms END",
+        "accepted_ms": "CASE WHEN state = 'planned' THEN NULL ELSE due_ms + 5 END",
+        "finished_ms": f"CASE WHEN {is_closed} THEN due_ms + 900 ELSE NULL END",
+        # sent a little ago, asked about soon
+        "check_ms": f"CASE WHEN {is_sent} THEN {NOW} + (n - {RUNS - WAITING - SENT // 2}) * 1000 ELSE NULL END",
+        "kill_requested": "(1 = 0)",
+        "message": "'done'",
+        "skip_count": "0",
+    }
+    known = {"job_id", "state", "due_ms"}
+    missing = {c.name for c in run.columns if not c.nullable} - set(made) - known
+    assert not missing, f"columns of run that have no value here: {missing}"
+    return made
+
+
+def _fill_small(conn: Connection) -> None:
+    group = {"id": "n", "app_name": "words", "title": "words", "max_running": "100"}
+    _copy(conn, "executor_group", GROUPS, {**group, "created_ms": str(NOW), "updated_ms": str(NOW)})
+    executor = {
+        "group_id": f"n % {GROUPS} + 1",
+        "address": "words",
+        "registered_as": "''",
+        "kind": "'xwheel'",
+        "generation": "3",
+        "instance": "words",
+        "boot": "''",
+        "seen_ms": f"{NOW} + n",
+    }
+    _copy(conn, "executor", 200, executor)
+    _copy(conn, "job_child", 5000, {"parent_id": "n", "child_id": "n + 1"})
+    arrival = {"child_id": "n % 500", "chain_id": "n", "parent_id": "1", "root_id": "n"}
+    _copy(conn, "child_arrival", 20_000, {**arrival, "created_ms": f"{NOW} + n"})
+    # a job's source, saved again and again
+    source = {"job_id": "n % 100", "number": "n", "glue_type": "'GLUE_SHELL'", "source": "'exit 0'"}
+    _copy(conn, "glue_version", 3000, {**source, "author": "''", "remark": "''", "created_ms": f"{NOW} + n"})
+    hours = f"{FIRST_HOUR} + (n % {REPORT_HOURS}) * {HOUR_MS}"
+    counted = {"hour_ms": hours, "job_id": "n", "group_id": f"n % {GROUPS} + 1"}
+    numbers = ["succeeded", "failed", "timed_out", "killed", "lost", "refused", "cancelled", "skipped"]
+    sums = ["duration_sum_ms", "duration_max_ms", "lateness_max_ms"]
+    zeros = dict.fromkeys(("open_runs", *numbers, *sums), "1")
+    _copy(conn, "hourly_report", REPORT_HOURS * REPORT_JOBS, {**counted, **zeros})

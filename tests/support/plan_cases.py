@@ -1,0 +1,400 @@
+"""A call of every function in ``xwheel.storage`` that asks a database, over the rows of :mod:`tests.support.million`.
+
+Each reads at most :data:`ROWS` rows or index entries, however many there are; those that may read more say why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Connection
+
+from tests.support.million import BUSY_GROUP, BUSY_JOB, FIRST_HOUR, HOUR_MS, QUIET_JOB, RUNS, SENT, WAITING
+from tests.support.rows import NOW, job_values, make_executor, make_run
+from xwheel.model import PARTITIONS, ChildLink, NewSource, Origin, RunState
+from xwheel.storage import (
+    calendars,
+    checks,
+    children,
+    dbtime,
+    executors,
+    gate,
+    glue,
+    groups,
+    ids,
+    job_list,
+    jobs,
+    overview,
+    partitions,
+    reports,
+    retention,
+    run_list,
+    runs,
+    settings,
+    tokens,
+)
+
+ROWS: Final = 1500
+MANY: Final = 50
+"""How many rows each call is about."""
+
+ALL: Final = tuple(range(PARTITIONS))
+PLANNED: Final = tuple(range(RUNS - WAITING + 1, RUNS - WAITING + 1 + MANY))
+NEWS: Final = tuple(range(RUNS - MANY + 1, RUNS + 1))
+OPEN: Final = tuple(range(RUNS - WAITING - SENT + 1, RUNS - WAITING - SENT + 1 + MANY))
+PAST: Final = tuple(range(RUNS // 2, RUNS // 2 + MANY))
+SOME_JOBS: Final = (*range(1, MANY), BUSY_JOB)
+TOMBSTONES: Final = tuple(range(200, 200 * MANY, 200))
+REPORT: Final = "reads the report of the time asked for, an hour and job a row, and no run"
+OPEN_ROWS: Final = "reads what is open, which limits of groups and executors bound"
+IDENTITIES: Final = [
+    (1 + item * 7919 % 20_000, "schedule", item, 0) for item in PAST if item % 10 and item % 100 != 99
+]
+
+
+class Case(NamedTuple):
+    """A call; ``why`` tells why it may read more than :data:`ROWS` rows."""
+
+    name: str
+    work: Callable[[Connection], object]
+    rows: int = ROWS
+    why: str = ""
+
+
+def cases() -> Iterator[Case]:
+    """Give all calls, each named after its function and, behind a colon, what is special."""
+    for given in (
+        _runs(),
+        _pages(),
+        _jobs(),
+        _checks(),
+        _follow_ups(),
+        _upkeep(),
+        _reports(),
+        _others(),
+        _nodes(),
+    ):
+        yield from given
+
+
+def _runs() -> Iterator[Case]:
+    yield Case(
+        "runs.insert_runs", lambda conn: runs.insert_runs(conn, [make_run(RUNS + n) for n in range(1, MANY)])
+    )
+    yield Case("runs.find_existing", lambda conn: runs.find_existing(conn, [make_run(item) for item in PAST]))
+    yield Case("runs.get_run", lambda conn: runs.get_run(conn, 5))
+    yield Case("runs.find_run", lambda conn: runs.find_run(conn, runs.identity_of(make_run(5))))
+    yield Case("runs.list_runs", lambda conn: runs.list_runs(conn, limit=MANY))
+    yield Case("runs.list_runs: next", lambda conn: runs.list_runs(conn, before=(NOW - 10**9, 5), limit=MANY))
+    for job_id in (BUSY_JOB, QUIET_JOB):
+        yield Case(
+            f"runs.list_runs: job {job_id}", lambda conn, j=job_id: runs.list_runs(conn, job_id=j, limit=MANY)
+        )
+    for horizon_ms in (NOW, NOW + 10**9):
+        yield Case("runs.find_unadopted", lambda conn, h=horizon_ms: runs.find_unadopted(conn, ALL, h, MANY))
+    yield Case(
+        "runs.find_unadopted: one partition", lambda conn: runs.find_unadopted(conn, [5], NOW + 10**9, MANY)
+    )
+    yield Case("runs.find_planned", lambda conn: runs.find_planned(conn, IDENTITIES))
+    yield Case("runs.list_planned", lambda conn: runs.list_planned(conn, PLANNED))
+    yield Case("runs.lock_unadopted", lambda conn: runs.lock_unadopted(conn, NEWS))
+    yield Case("runs.update_epochs", lambda conn: runs.update_epochs(conn, [(item, 1) for item in NEWS]))
+    epochs = dict.fromkeys(ALL, 1)
+    yield Case("runs.find_overdue", lambda conn: runs.find_overdue(conn, epochs, NOW + 10**9, MANY))
+    after = runs.QueuedRun(id=RUNS - WAITING + 5, job_id=1, group_id=1, partition=5, epoch=1, due_ms=NOW)
+    yield Case(
+        "runs.find_overdue: next", lambda conn: runs.find_overdue(conn, epochs, NOW + 10**9, MANY, after)
+    )
+    yield Case("runs.load_due", lambda conn: runs.load_due(conn, PLANNED))
+    yield Case("runs.lock_planned", lambda conn: runs.lock_planned(conn, PLANNED))
+    fenced = [runs.Fenced(item, "http://127.0.0.1:9001", "instance-1", 1) for item in PLANNED]
+    yield Case("runs.update_fenced", lambda conn: runs.update_fenced(conn, fenced, now_ms=NOW, check_ms=NOW))
+    yield Case("runs.update_accepted", lambda conn: runs.update_accepted(conn, {NOW: OPEN}, NOW))
+    yield Case("runs.list_unanswered", lambda conn: runs.list_unanswered(conn, ALL, NOW + 10**9, MANY))
+    yield Case("runs.update_checks", lambda conn: runs.update_checks(conn, [(item, NOW) for item in OPEN]))
+    yield Case("runs.lock_runs", lambda conn: runs.lock_runs(conn, OPEN))
+    yield Case("runs.get_groups", lambda conn: runs.get_groups(conn, PAST))
+    yield Case("runs.get_origins", lambda conn: runs.get_origins(conn, PAST))
+    ended = [(item, RunState.SUCCEEDED, "", 200, "done", NOW) for item in OPEN]
+    yield Case("runs.update_finished", lambda conn: runs.update_finished(conn, ended))
+    yield Case("runs.find_open_roots", lambda conn: runs.find_open_roots(conn, OPEN))
+    yield Case("runs.find_planned_jobs", lambda conn: runs.find_planned_jobs(conn, MANY))
+    for job_id in (BUSY_JOB, QUIET_JOB):
+        yield Case(
+            f"runs.lock_planned_of_job: job {job_id}",
+            lambda conn, j=job_id: runs.lock_planned_of_job(conn, j, (Origin.SCHEDULE, Origin.RETRY)),
+        )
+    yield Case("runs.cancel_runs", lambda conn: runs.cancel_runs(conn, PLANNED, reason="edited", now_ms=NOW))
+
+
+def _pages() -> Iterator[Case]:
+    wanted = {
+        "all": run_list.RunFilter(),
+        "job": run_list.RunFilter(job_id=BUSY_JOB),
+        "quiet job": run_list.RunFilter(job_id=QUIET_JOB),
+        "group": run_list.RunFilter(group_id=BUSY_GROUP),
+        "root": run_list.RunFilter(root_id=5),
+        "chain": run_list.RunFilter(chain_id=5),
+        "failed": run_list.RunFilter(states=frozenset({RunState.FAILED})),
+        "ended badly": run_list.RunFilter(
+            states=frozenset({RunState.FAILED, RunState.LOST, RunState.KILLED, RunState.REFUSED})
+        ),
+        "succeeded": run_list.RunFilter(states=frozenset({RunState.SUCCEEDED})),
+        "failed of a job": run_list.RunFilter(job_id=BUSY_JOB, states=frozenset({RunState.FAILED})),
+        "lost of a group": run_list.RunFilter(group_id=BUSY_GROUP, states=frozenset({RunState.LOST})),
+        "planned": run_list.RunFilter(states=frozenset({RunState.PLANNED})),
+        "running": run_list.RunFilter(states=frozenset({RunState.RUNNING})),
+        "open": run_list.RunFilter(states=run_list.WAITING, group_id=BUSY_GROUP),
+        "an hour": run_list.RunFilter(from_ms=NOW - HOUR_MS, to_ms=NOW),
+        "an hour long ago": run_list.RunFilter(from_ms=NOW - 500 * HOUR_MS, to_ms=NOW - 499 * HOUR_MS),
+        "an hour of a job": run_list.RunFilter(
+            job_id=BUSY_JOB, from_ms=NOW - 500 * HOUR_MS, to_ms=NOW - 499 * HOUR_MS
+        ),
+        "address": run_list.RunFilter(address="http://127.0.0.1:9009"),
+        "retries": run_list.RunFilter(origin="retry"),
+    }
+    places = (None, run_list.Key(NOW - 10**9, 5))
+    for name, one in wanted.items():
+        for before in places:
+            # open rows are few but sorted all, so they are bounded by ten times the look
+            is_open = bool(one.states) and one.states <= run_list.WAITING
+            yield Case(
+                f"run_list.page_runs: {name}{', next' if before else ''}",
+                lambda conn, w=one, b=before, look=2000 if is_open else 200: run_list.page_runs(
+                    conn, w, before=b, limit=MANY, look=look
+                ),
+                rows=5 * (WAITING + SENT) + ROWS if is_open else ROWS,
+                why=OPEN_ROWS if is_open else "",
+            )
+
+
+def _jobs() -> Iterator[Case]:
+    extra = {"enabled": True, "next_fire_ms": NOW, "last_fire_ms": None, "awaits_root": None, "revision": 1}
+    values = {**job_values(), **extra, "schedule_error": "", "created_ms": NOW, "updated_ms": NOW}
+    yield Case("jobs.insert_job", lambda conn: jobs.insert_job(conn, values))
+    yield Case("jobs.get_job", lambda conn: jobs.get_job(conn, QUIET_JOB, lock=True))
+    yield Case("jobs.get_jobs", lambda conn: jobs.get_jobs(conn, SOME_JOBS))
+    yield Case("jobs.get_jobs: there", lambda conn: jobs.get_jobs(conn, SOME_JOBS, deleted=False))
+    yield Case("jobs.update_job", lambda conn: jobs.update_job(conn, QUIET_JOB, {"revision": 2}))
+    yield Case("jobs.delete_job", lambda conn: jobs.delete_job(conn, QUIET_JOB, NOW))
+    yield Case("jobs.find_due_jobs", lambda conn: jobs.find_due_jobs(conn, ALL, NOW, 500))
+    yield Case("jobs.find_due_jobs: one partition", lambda conn: jobs.find_due_jobs(conn, [7], NOW, MANY))
+    yield Case("jobs.find_due_jobs: none", lambda conn: jobs.find_due_jobs(conn, ALL, NOW - 10**9, 500))
+    yield Case("jobs.lock_due_jobs", lambda conn: jobs.lock_due_jobs(conn, SOME_JOBS, NOW))
+    cursors = [jobs.JobCursor(item, NOW, NOW, None, True, "") for item in SOME_JOBS]
+    yield Case("jobs.update_fires", lambda conn: jobs.update_fires(conn, cursors))
+    yield Case("jobs.lock_jobs", lambda conn: jobs.lock_jobs(conn, SOME_JOBS))
+    yield Case("jobs.list_jobs", lambda conn: jobs.list_jobs(conn, after_id=9000, limit=MANY))
+    yield Case("jobs.list_jobs: group", lambda conn: jobs.list_jobs(conn, group_id=BUSY_GROUP, limit=MANY))
+    looked: dict[str, job_list.JobFilter] = {
+        "all": job_list.JobFilter(),
+        "group": job_list.JobFilter(group_id=BUSY_GROUP),
+        "name": job_list.JobFilter(name="19999"),
+        "part": job_list.JobFilter(group_id=BUSY_GROUP, name_contains="nothing"),
+    }
+    for name, one in looked.items():
+        yield Case(
+            f"job_list.page_jobs: {name}",
+            lambda conn, w=one: job_list.page_jobs(conn, w, after_id=9000, limit=MANY, look=200),
+        )
+
+
+def _checks() -> Iterator[Case]:
+    # the executor that holds everything that is open
+    holder = checks.Holder(BUSY_GROUP, "http://127.0.0.1:9001", "instance-1")
+    foreign = checks.Holder(BUSY_GROUP, "http://127.0.0.1:9001", "")
+    yield Case("checks.list_due", lambda conn: checks.list_due(conn, ALL, NOW, NOW - 9000, MANY))
+    yield Case("checks.lock_checks", lambda conn: checks.lock_checks(conn, OPEN))
+    yield Case(
+        "checks.update_looks", lambda conn: checks.update_looks(conn, [(item, NOW, "idle") for item in OPEN])
+    )
+    yield Case("checks.update_dues", lambda conn: checks.update_dues(conn, [(item, NOW) for item in OPEN]))
+    yield Case("checks.request_kill", lambda conn: checks.request_kill(conn, OPEN[0], NOW))
+    yield Case("checks.list_holders", lambda conn: checks.list_holders(conn, ALL, NOW))
+    for one in (holder, foreign):
+        yield Case(
+            "checks.find_later",
+            lambda conn, h=one: checks.find_later(conn, h, ALL, NOW, after_id=0, limit=MANY),
+        )
+    yield Case("checks.lock_beside", lambda conn: checks.lock_beside(conn, BUSY_JOB, foreign))
+    for job_id in (BUSY_JOB, QUIET_JOB):
+        yield Case(
+            f"checks.list_ahead: job {job_id}",
+            lambda conn, j=job_id: checks.list_ahead(conn, [_open_run(j)]),
+            rows=4000,
+            why="reads the job's runs of one day, where an executor's queue may have begun",
+        )
+    yield Case("gate.lock_limits", lambda conn: gate.lock_limits(conn, [1, 2]))
+    yield Case("gate.count_open", lambda conn: gate.count_open(conn, [1, BUSY_GROUP]))
+    yield Case("gate.list_open", lambda conn: gate.list_open(conn, [BUSY_JOB, QUIET_JOB]))
+    yield Case("gate.request_kills", lambda conn: gate.request_kills(conn, OPEN, NOW))
+
+
+def _open_run(job_id: int) -> checks.OpenRun:
+    return checks.OpenRun(
+        id=OPEN[0],
+        job_id=job_id,
+        group_id=1,
+        partition=1,
+        state=RunState.RUNNING,
+        created_ms=NOW,
+        address="http://127.0.0.1:9001",
+        instance="",
+        dispatched_ms=NOW,
+        accepted_ms=NOW,
+        check_ms=NOW,
+        reason="",
+        kill_requested=False,
+        timeout_s=0,
+    )
+
+
+def _follow_ups() -> Iterator[Case]:
+    yield Case("children.list_endings", lambda conn: children.list_endings(conn, OPEN))
+    yield Case("children.children_of", lambda conn: children.children_of(conn, SOME_JOBS))
+    yield Case("children.parents_of", lambda conn: children.parents_of(conn, SOME_JOBS))
+    links = [ChildLink(parent_id=QUIET_JOB, child_id=BUSY_JOB, param=None)]
+    yield Case("children.replace_children", lambda conn: children.replace_children(conn, QUIET_JOB, links))
+    yield Case("children.delete_links", lambda conn: children.delete_links(conn, QUIET_JOB))
+    yield Case("children.list_root_runs", lambda conn: children.list_root_runs(conn, OPEN))
+    places = [(item % 500, item) for item in range(1, MANY)]
+    yield Case("children.list_arrivals", lambda conn: children.list_arrivals(conn, places))
+    arrivals = [children.Arrival(900, item, 1, item, NOW) for item in range(MANY)]
+    yield Case("children.insert_arrivals", lambda conn: children.insert_arrivals(conn, arrivals))
+    yield Case(
+        "children.find_recovered", lambda conn: children.find_recovered(conn, [(item, 0) for item in OPEN])
+    )
+
+
+def _upkeep() -> Iterator[Case]:
+    for job_id in (None, BUSY_JOB, QUIET_JOB):
+        for after in ((0, 0), (NOW - 20 * reports.DAY_MS, 5)):
+            yield Case(
+                "retention.find_old_runs",
+                lambda conn, j=job_id, a=after: retention.find_old_runs(
+                    conn, NOW - 9 * reports.DAY_MS, a, MANY, j
+                ),
+            )
+    yield Case("retention.find_own_retention", lambda conn: retention.find_own_retention(conn, SOME_JOBS))
+    yield Case("retention.list_retentions", lambda conn: retention.list_retentions(conn, 5000, MANY))
+    yield Case(
+        "retention.find_jobs_with_old_runs",
+        lambda conn: retention.find_jobs_with_old_runs(conn, TOMBSTONES, NOW),
+    )
+    old = [retention.OldRun(NOW, item, 1, item) for item in PAST]
+    due = dict.fromkeys(range(1, 20_001), NOW)
+    yield Case("retention.delete_closed", lambda conn: retention.delete_closed(conn, old, due))
+    yield Case("retention.delete_arrivals", lambda conn: retention.delete_arrivals(conn, NOW + 10**6, MANY))
+    yield Case(
+        "retention.delete_reports", lambda conn: retention.delete_reports(conn, FIRST_HOUR + HOUR_MS, MANY)
+    )
+    yield Case(
+        "retention.list_tombstones", lambda conn: retention.list_tombstones(conn, (NOW - 9000, 5), MANY)
+    )
+    yield Case(
+        "retention.find_empty_tombstones", lambda conn: retention.find_empty_tombstones(conn, TOMBSTONES)
+    )
+    yield Case("retention.delete_tombstones", lambda conn: retention.delete_tombstones(conn, TOMBSTONES))
+
+
+def _reports() -> Iterator[Case]:
+    hour = NOW // HOUR_MS * HOUR_MS
+    an_hour = "reads the runs of one hour, by due time"
+    yield Case(
+        "reports.count_hour", lambda conn: reports.count_hour(conn, hour - HOUR_MS, 0, MANY), 6000, an_hour
+    )
+    yield Case(
+        "reports.count_hour: on", lambda conn: reports.count_hour(conn, hour, 900, MANY), 6000, an_hour
+    )
+    yield Case("reports.list_hour", lambda conn: reports.list_hour(conn, FIRST_HOUR, 0, 20_000))
+    rows = [reports.JobHour(item, 1, reports.Counts()) for item in SOME_JOBS]
+    yield Case("reports.replace_hour", lambda conn: reports.replace_hour(conn, FIRST_HOUR, [8000], rows))
+    yield Case("reports.find_last_hour", reports.find_last_hour)
+    whole = 250_000
+    yield Case("reports.find_open_hours", lambda conn: reports.find_open_hours(conn, NOW, 9), whole, REPORT)
+    for by in ("hour", "day"):
+        for part in ({}, {"group_id": BUSY_GROUP}, {"job_id": QUIET_JOB}):
+            may = ROWS if "job_id" in part else whole
+            yield Case(
+                f"reports.list_report: {by}",
+                lambda conn, b=by, p=part: reports.list_report(conn, NOW - 99 * HOUR_MS, NOW, by=b, **p),
+                may,
+                "" if may == ROWS else REPORT,
+            )
+    yield Case(
+        "reports.get_totals", lambda conn: reports.get_totals(conn, NOW - 9 * HOUR_MS, NOW), 5000, REPORT
+    )
+    counted = f"counts at most {overview.MOST} of each kind, in an index"
+    yield Case("overview.get_overview", overview.get_overview, 3 * overview.MOST, counted)
+
+
+def _others() -> Iterator[Case]:
+    yield Case("calendars.save_calendar", lambda conn: calendars.save_calendar(conn, "easter", {}, NOW))
+    yield Case("calendars.list_calendars", calendars.list_calendars)
+    yield Case("calendars.calendars_version", calendars.calendars_version)
+    yield Case("calendars.delete_calendar", lambda conn: calendars.delete_calendar(conn, "feasts"))
+    every_job = "a person deletes or lists a calendar: nothing but the jobs' texts says who uses it"
+    for find in (jobs.find_calendar_users, jobs.find_calendar_user):
+        yield Case(f"jobs.{find.__name__}", lambda conn, f=find: f(conn, "easter"), 100_000, every_job)
+    yield Case("executors.save_executor", lambda conn: executors.save_executor(conn, make_executor()))
+    yield Case("executors.delete_executor", lambda conn: executors.delete_executor(conn, 2, "1"))
+    yield Case("executors.list_executors", executors.list_executors)
+    yield Case("executors.update_beats", lambda conn: executors.update_beats(conn, [(1, NOW), (2, NOW)]))
+    yield Case("executors.sweep_executors", lambda conn: executors.sweep_executors(conn, NOW + 9))
+    yield Case(
+        "groups.insert_group", lambda conn: groups.insert_group(conn, app_name="new", title="", now_ms=NOW)
+    )
+    yield Case("groups.get_group", lambda conn: groups.get_group(conn, 1))
+    yield Case("groups.find_group", lambda conn: groups.find_group(conn, "new"))
+    yield Case("groups.list_groups", lambda conn: groups.list_groups(conn, prefix="1"))
+    yield Case("groups.update_group", lambda conn: groups.update_group(conn, 1, {"title": "x"}, NOW))
+
+    def delete_group(conn: Connection) -> None:
+        made = groups.insert_group(conn, app_name="gone", title="", now_ms=NOW)
+        groups.delete_group(conn, made.id)
+
+    yield Case("groups.delete_group", delete_group)
+    new = NewSource(source="exit 0", author="", remark="")
+    yield Case(
+        "glue.insert_version", lambda conn: glue.insert_version(conn, 5, "GLUE_SHELL", new, NOW, keep=9)
+    )
+    yield Case("glue.get_version", lambda conn: glue.get_version(conn, 5, 5))
+    yield Case("glue.list_versions", lambda conn: glue.list_versions(conn, 5, before=0, limit=MANY))
+    yield Case(
+        "glue.load_versions", lambda conn: glue.load_versions(conn, [(item, item) for item in range(1, MANY)])
+    )
+    yield Case("ids.claim_ids", lambda conn: ids.claim_ids(conn, 100))
+    yield Case("dbtime.database_now_ms", dbtime.database_now_ms)
+    yield Case("settings.insert_setting", lambda conn: settings.insert_setting(conn, "paused", ""))
+    yield Case("settings.find_setting", lambda conn: settings.find_setting(conn, "paused"))
+    yield Case("settings.lock_setting", lambda conn: settings.lock_setting(conn, "chains"))
+    yield Case("settings.delete_setting", lambda conn: settings.delete_setting(conn, "paused"))
+    yield Case(
+        "tokens.insert_token", lambda conn: tokens.insert_token(conn, "new", "secret", NOW, group_id=1)
+    )
+    yield Case("tokens.list_tokens", tokens.list_tokens)
+    yield Case("tokens.has_unrestricted", tokens.has_unrestricted)
+    yield Case("tokens.delete_token", lambda conn: tokens.delete_token(conn, "first"))
+    yield Case("tokens.replace_token", lambda conn: tokens.replace_token(conn, "first", "another", NOW))
+
+
+def _nodes() -> Iterator[Case]:
+    names: Sequence[str] = ("node-1", "node-2")
+    plain: dict[str, Callable[[Connection], Any]] = {
+        "take_all_leases": lambda conn: partitions.take_all_leases(conn, "node-1"),
+        "release_runs": lambda conn: partitions.release_runs(conn, ALL),
+        "renew_node": lambda conn: partitions.renew_node(conn, "node-1", NOW, NOW),
+        "list_nodes": partitions.list_nodes,
+        "lock_nodes": lambda conn: partitions.lock_nodes(conn, names),
+        "forget_nodes": lambda conn: partitions.forget_nodes(conn, NOW),
+        "delete_node": lambda conn: partitions.delete_node(conn, "node-1"),
+        "list_leases": partitions.list_leases,
+        "take_leases": lambda conn: partitions.take_leases(conn, "node-1", dict.fromkeys(ALL)),
+        "lock_leases": lambda conn: partitions.lock_leases(conn, "node-1"),
+        "lock_all_leases": partitions.lock_all_leases,
+        "check_lease_rows": partitions.check_lease_rows,
+        "release_leases": lambda conn: partitions.release_leases(conn, "node-1", ALL),
+    }
+    for name, work in plain.items():
+        yield Case(f"partitions.{name}", work)
