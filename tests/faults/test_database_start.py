@@ -121,17 +121,15 @@ def test_a_full_disk_is_told(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_a_database_that_fails_later_is_told_too(
-    xwheel: Refusals, sqlite_db: Database, monkeypatch: pytest.MonkeyPatch
+def test_a_failure_that_no_command_foresaw_is_told_too(
+    xwheel: Refusals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(_: object) -> None:
-        raise OperationalError(
-            "SELECT", {}, pymysql.err.OperationalError(1053, "Server shutdown in progress")
-        )
+    def fail(*_: object) -> None:
+        raise OperationalError("SELECT", {}, pymysql.err.OperationalError(1114, "The table 'x' is full"))
 
-    monkeypatch.setattr("xwheel.storage.tokens.list_tokens", fail)
-    line = xwheel.line(cli.EXIT_UNREACHABLE, "token", "list", database=f"sqlite:///{sqlite_db.path}")
-    assert "is not reachable now: Server shutdown in progress" in line
+    monkeypatch.setattr("xwheel.cli_token._database", fail)
+    line = xwheel.line(cli.EXIT_REFUSED, "token", "list", database="sqlite:///x.db")
+    assert "is full (The table 'x' is full): make room" in line
 
 
 def test_a_real_process_says_one_line(tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ def _postgresql(words: str, state: str | None = None) -> DBAPIError:
         (_postgresql("terminating connection", "57P01"), POSTGRESQL, DatabaseUnreachableError, "terminating"),
         (_postgresql("cannot execute UPDATE", "25006"), POSTGRESQL, DatabaseRefusedError, "is read-only"),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_an_error_becomes_one_line_that_helps(
     error: DBAPIError, url: URL, kind: type[XwheelError], words: str
