@@ -165,7 +165,7 @@ def test_children_that_left_the_group_and_ignore_term_are_gone(
     source += f"until [ \"$(wc -l < '{pids}')\" = 2 ]; do sleep 0.05; done; "
     source += "exit 0" if ending == "exit" else "while :; do sleep 0.1; done"
     pids.touch()
-    site.start(source, executorTimeout=6 if ending == "timeout" else 0)
+    site.start(source, executorTimeout=10 if ending == "timeout" else 0)
     wait_until(lambda: len(pids.read_text().split()) == 2)
     found = [int(line) for line in pids.read_text().split()]
     if ending == "kill":

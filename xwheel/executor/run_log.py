@@ -232,6 +232,7 @@ class RunLogs:
         found: list[str] = []
         size = 0
         with path.open("rb") as file:
+            line, offset = _skip_lines(file.fileno(), line, offset, from_line)
             file.seek(offset)
             for data, whole in _read_lines(file.fileno()):
                 if live and not data.endswith(b"\n"):
@@ -259,6 +260,27 @@ class RunLogs:
             self._positions.move_to_end(path)
             while len(self._positions) > REMEMBERED:
                 self._positions.popitem(last=False)
+
+
+def _skip_lines(descriptor: int, line: int, offset: int, wanted: int) -> tuple[int, int]:
+    """Return a line at or shortly before the wanted one, and where it begins; whole chunks are only counted.
+
+    Args:
+        descriptor: The file.
+        line: A line before.
+        offset: Where that one begins.
+        wanted: The line to come near to.
+    """
+    place = os.lseek(descriptor, offset, os.SEEK_SET)
+    while line < wanted and (chunk := os.read(descriptor, CHUNK)):
+        ends = chunk.count(b"\n")
+        if line + ends > wanted:
+            break
+        if ends:
+            line += ends
+            offset = place + chunk.rfind(b"\n") + 1
+        place += len(chunk)
+    return line, offset
 
 
 def _read_lines(descriptor: int) -> Iterator[tuple[bytes, int]]:

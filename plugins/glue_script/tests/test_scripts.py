@@ -124,7 +124,7 @@ def test_no_process_of_a_script_is_left(site: Site, tmp_path: Path, ending: str)
         until [ "$(wc -l < pids 2>/dev/null)" = 4 ]; do sleep 0.05; done
         echo ready; while :; do sleep 0.1; done
     """
-    site.start(source, executorTimeout=0 if ending == "kill" else 10)
+    site.start(source, executorTimeout=0 if ending == "kill" else 15)
     wait_until(lambda: (tmp_path / "pids").exists() and len((tmp_path / "pids").read_text().split()) == 4)
     pids = [int(line) for line in (tmp_path / "pids").read_text().split()]
     if ending == "kill":

@@ -178,3 +178,14 @@ def test_a_line_of_any_length_is_read_in_bounded_memory(logs: RunLogs, tmp_path:
     assert (first[1], first[2], second[1], third[1:]) == (1, "a\n", 2, (3, "b\n", True))
     assert second[2].endswith(f"x … (a line of {64 * 1024 * 1024 + 1} bytes)\n")
     assert len(second[2]) < run_log.PAGE_BYTES + 100
+
+
+def test_any_line_may_be_asked_for_first(logs: RunLogs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_log, "CHUNK", 16)
+    lines = [f"{number}{'x' * (number * 7 % 50)}\n" for number in range(1, 200)]
+    log = logs.open(1, CREATED_MS)
+    log.raw("".join(lines))
+    log.close()
+    for number in range(1, 201):
+        logs._positions.clear()
+        assert read(logs, number) == (number, 199, "".join(lines[number - 1 :]), True), number
