@@ -40,6 +40,7 @@ USUAL: Final[dict[str, Usual]] = {
     "retry": Usual("failure with a retry", "failed, then failed with the handler's words; ran 2 times"),
     "kill": Usual("kill", "killed and cut short"),
     "rolling_log": Usual("rolling log to its end", "20 lines while it ran, 40 once in the end"),
+    "glue_shell": Usual("GLUE shell", "succeeded and logged; new version succeeded and logged"),
     "wrong_token": Usual("wrong token", "registration refused, the executor refuses calls"),
     "removal": Usual("removal at shutdown", "gone at once"),
     "callback_while_down": Usual("callback while xwheel is down", "succeeded"),
@@ -50,19 +51,50 @@ USUAL: Final[dict[str, Usual]] = {
 
 UNCHECKED: Final = Odd(
     "registration refused, the executor takes any call",
-    "it does not look at the token of calls that it gets; bind it to an address that only xwheel reaches",
+    "it does not look at the token of calls that it gets: let it listen where only xwheel reaches it",
+)
+NO_SCRIPTS: Final = Odd(
+    "refused executor_refused", "it knows no scripts and looks for a handler instead, which it does not find"
+)
+NO_TIMEOUT: Final = Odd(
+    "failed and cut short",
+    "it reports a run that it ended at its time limit as failed; only Java executors and xwheel tell the two apart",
 )
 
+# The numbers are those of section 10, traps for third-party peers, of the protocol reference.
 ODD: Final[dict[tuple[str, str], Odd]] = {
+    # 10.1, busy job: both strategies answer 500 "There are tasks running", there is no queue
+    ("go-1.2.0", "serial"): Odd(
+        "first succeeded, second refused",
+        "it has no queue and refuses while the job runs: give such jobs retries with a delay, or "
+        "`block_scope: cluster`, with which runs wait in xwheel",
+    ),
+    # 10.1, callback: runs of a job share one record, so what was covered reports under the newer run's id
+    ("go-1.2.0", "cover"): Odd(
+        "first lost and cut short, second succeeded",
+        "it reports the end of the covered run under the id of the newer one, which has ended; xwheel keeps the newer "
+        "run's outcome, and finds out that nobody runs the first one any more",
+    ),
+    # 10.1, callback: code 500 for whatever went wrong
+    ("go-1.2.0", "timeout"): NO_TIMEOUT,
+    # 10.1, glue: the glue type is ignored, it always looks up the handler
+    ("go-1.2.0", "glue_shell"): NO_SCRIPTS,
+    # 10.1, token: incoming calls are not checked
+    ("go-1.2.0", "wrong_token"): UNCHECKED,
+    # 10.1, callback: sent once, no retry
+    ("go-1.2.0", "callback_while_down"): Odd(
+        "lost no_report",
+        "it sends an outcome once: xwheel asks it about the run, hears that nothing runs and closes it as lost; "
+        "`recover_lost` runs it again",
+    ),
     # 10.2, headers: no inbound token check
     ("pyxxl", "wrong_token"): UNCHECKED,
+    # 10.2, timeout and cancel: code 500 with TimeoutError, never 502
+    ("pyxxl", "timeout"): NO_TIMEOUT,
+    # 10.2, /run: the handler's name is what counts
+    ("pyxxl", "glue_shell"): NO_SCRIPTS,
     ("xwheel", "cover"): Odd(
         "first killed and cut short, second succeeded", "xwheel's own executor tells a kill from a failure"
-    ),
-    # 10.2, timeout and cancel: code 500 with TimeoutError, never 502
-    ("pyxxl", "timeout"): Odd(
-        "failed and cut short",
-        "it reports a run that it ended at its time limit as failed, with the message `TimeoutError`",
     ),
 }
 

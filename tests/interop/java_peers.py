@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -30,9 +31,10 @@ def _build(version: str) -> Path:
 def _fetch_and_compile(version: str, folder: Path) -> None:
     words = [f"-Dxxl.version={version}", f"-Dslf4j.version={SLF4J[version]}"]
     words += [f"-DoutputDirectory={folder / 'lib'}", "-U"]
-    # a network that fails once may work the next time
     fetch = ["mvn", "-B", "-q", "-f", SOURCES / "pom.xml", *words, "dependency:copy-dependencies"]
-    call(fetch, folder, tries=3)
+    with (CACHE / "maven.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # Maven's own store of downloads is for one process at a time
+        call(fetch, folder, tries=3)  # a network that fails once may work the next time
     kind = "first" if version.startswith("2.2.") else "later"
     files = [path for part in ("common", kind) for path in (SOURCES / "src" / part).rglob("*.java")]
     options = ["--release", "11", "-encoding", "UTF-8", "-cp", "lib/*", "-d", "classes"]

@@ -60,7 +60,8 @@ class Peer:
         command: Its command line, after ``build``.
         environment: Added to ours.
         slash: Whether it registers its address with a slash at its end.
-        can: Words for what it can that others cannot; see ``tests/interop/expectations.py``.
+        lacks: What it is spared: ``callback`` (an outcome that found no scheduler is never sent again), ``log`` (what
+            handlers log is not shown), ``handlers`` (jobs must not share one: each gets a copy, ``hold.1`` and so on).
     """
 
     name: str
@@ -69,7 +70,7 @@ class Peer:
     command: Callable[[Place], Sequence[str]]
     environment: Mapping[str, str] = field(default_factory=dict)
     slash: bool = False
-    can: frozenset[str] = frozenset()
+    lacks: frozenset[str] = frozenset()
 
     def start(self, place: Place) -> PeerProcess:
         """Build the application if need be and start it; it registers by itself."""

@@ -27,6 +27,7 @@ class Stage:
     def __init__(self, cluster: Cluster, peer: Peer) -> None:
         self.cluster = cluster
         self.peer = peer
+        self._jobs = 0
         self.group_id = cluster.group(GROUP)
         started = [cluster.start(peer, GROUP) for _ in range(3)]
         self.first, self.worker, self.leaver = sorted(started, key=lambda process: process.address)
@@ -34,6 +35,10 @@ class Stage:
         cluster.registered(self.group_id, self.first, self.worker, self.leaver)
 
     def job(self, handler: str, **fields: Any) -> int:
+        """Create a job; where jobs must not share a handler, it gets a copy of its own."""
+        if handler and "handlers" in self.peer.lacks:
+            self._jobs += 1
+            handler = f"{handler}.{self._jobs}"
         return self.cluster.job(self.group_id, handler, **fields)
 
     def run(self, job_id: int, param: str) -> int:
@@ -68,6 +73,21 @@ class Stage:
 
         runs = self.cluster.wait(look, f"end of all runs of root {root_id}")
         return sorted(runs, key=lambda run: int(run["attempt"]))
+
+    def whole_log(self, run_id: int) -> str:
+        """Return the log of a run that ended."""
+        pages: list[str] = []
+        line = 1
+
+        def read() -> bool:
+            nonlocal line
+            page = self.cluster.log(run_id, line)
+            pages.append(page["content"])
+            line = page["next_line"]
+            return bool(page["is_end"])
+
+        self.cluster.wait(read, f"the end of the log of run {run_id}")
+        return "".join(pages)
 
     def ask(self, path: str, body: bytes, token: str | None = None) -> Response:
         """Call the worker as the node does, with the right token or another one."""

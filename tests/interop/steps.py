@@ -54,8 +54,10 @@ def unknown_handler(stage: Stage) -> Generator[None, None, str]:
     run_id = stage.run(stage.job("nobody"), "-")
     yield
     run = stage.ended(run_id)
-    named = "with the executor's words" if "nobody" in run["message"] else repr(run["message"])
-    return f"{run['state']} {named}"
+    words = run["message"].removeprefix(f"{stage.worker.address}: ")
+    # every peer has its own; none of them may be lost, and none arrive as the JSON that it travelled in
+    is_text = words.strip() and not words.startswith(("{", "["))
+    return f"{run['state']} {'with' if is_text else 'without'} the executor's words"
 
 
 def serial(stage: Stage) -> Generator[None, None, str]:
@@ -152,7 +154,11 @@ def rolling_log(stage: Stage) -> Generator[None, None, str]:
         line = page["next_line"]
         return bool(page["is_end"])
 
-    for _ in range(5):  # the last of them bring nothing new, which must not move the place to read from
+    if "log" not in stage.peer.lacks:
+        stage.cluster.wait(
+            lambda: read() or f"line {count // 2} of {count}" in "".join(pages), "half of the log"
+        )
+    for _ in range(3):  # these bring nothing new, which must not move the place to read from
         early = read()
     before = "".join(pages)
     stage.worker.release("log")
@@ -161,6 +167,21 @@ def rolling_log(stage: Stage) -> Generator[None, None, str]:
     once = sum(text.count(f"line {number} of {count}") == 1 for number in range(1, count + 1))
     halves = f"{before.count(f' of {count}')} lines while it ran{', said to be all' if early else ''}"
     return f"{halves}, {once} once in the end"
+
+
+def glue_shell(stage: Stage) -> Generator[None, None, str]:
+    """A script travels with its run; a new version of it counts from the next run on."""
+    job_id = stage.job("", glue_type="GLUE_SHELL", glue_source='echo "first: $1, $2/$3"\n')
+    run_id = stage.run(job_id, "scripted")
+    yield
+    first = stage.ended(run_id)
+    if first["state"] != "succeeded":
+        return f"{first['state']} {first['reason']}"
+    stage.cluster.call("POST", f"/jobs/{job_id}/glue", {"source": 'echo "second: $1"\n'})
+    second = stage.ended(stage.run(job_id, "rescripted"))
+    wanted = ((first["id"], "first: scripted, 0/1"), (second["id"], "second: rescripted"))
+    logged = ["logged" if words in stage.whole_log(run_id) else "not logged" for run_id, words in wanted]
+    return f"{first['state']} and {logged[0]}; new version {second['state']} and {logged[1]}"
 
 
 def wrong_token(stage: Stage) -> Generator[None, None, str]:
@@ -178,9 +199,9 @@ def removal(stage: Stage) -> Generator[None, None, str]:
     """SIGTERM ends the executor and takes it out of the registry at once."""
     yield
     stage.leaver.terminate()
-    # without a farewell it would be live for 90 seconds
+    # without a farewell it would be live for at least a minute more: 90 seconds from its last beat
     stage.cluster.wait(
-        lambda: stage.leaver.address not in stage.cluster.executors(stage.group_id), "farewell"
+        lambda: stage.leaver.address not in stage.cluster.executors(stage.group_id), "farewell", 40
     )
     return "gone at once"
 
@@ -200,6 +221,7 @@ SIDE_BY_SIDE: Final[dict[str, Step]] = {
         unknown_handler,
         broadcast,
         retry,
+        glue_shell,
         wrong_token,
     )
 }

@@ -19,13 +19,14 @@ PAGE = ROOT / "docs" / "reference" / "compatibility.md"
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # the first one may fetch and build the applications
 @pytest.mark.parametrize("peer", PEERS, ids=lambda peer: peer.name)
 def test_scenario(peer: Peer, tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
     settings = {
         # running runs are asked about while the scenario goes on
         "XWHEEL_TRIGGER__CHECK_AFTER_S": "2",
         # how long the node waits for an outcome that such peers never send again
-        "XWHEEL_TRIGGER__IDLE_GRACE_S": "5" if "forget" in peer.can else "120",
+        "XWHEEL_TRIGGER__IDLE_GRACE_S": "5" if "callback" in peer.lacks else "120",
     }
     with cluster(tmp_path, settings) as made:
         try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from xwheel.builtin.glue_bean import BeanGlue
 from xwheel.executor import Executor, JobContext, job
 
 
@@ -65,7 +64,7 @@ def main() -> None:
     admin_url, app_name, token, port, folder = sys.argv[1:]
     executor = Executor(
         handlers=[echo, sleep, hold, fail, lines],
-        glue_types={"BEAN": BeanGlue()},
+        allowed_glue_types=["GLUE_SHELL"],
         app_name=app_name,
         admin_addresses=[admin_url],
         access_token=token,
