@@ -225,7 +225,9 @@ def _kind_of_mariadb(origin: BaseException) -> Kind | None:
             number = origin.args[0] if origin.args else None
             if not isinstance(number, int):
                 return None
-            # what the client says of itself: gone, lost, no answer
+            if CLIENT_ERRORS <= number < SERVER_AGAIN and "timed out" in str(origin):
+                return Kind.SILENCE
+            # what the client says of itself: gone, lost
             return MARIADB.get(number) or (Kind.AWAY if CLIENT_ERRORS <= number < SERVER_AGAIN else None)
 
 

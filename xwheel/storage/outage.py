@@ -24,7 +24,7 @@ RETRYABLE_WORDS: Final = ("database is locked", "database table is locked")
 
 # the server says farewell, or is read-only: the next connection may reach a better one
 ENDING_NUMBERS: Final = frozenset({1053, 1077, 1080, 1152, 1159, 1161, 1290, 1792, 1836, 1927})
-ENDING_STATES: Final = frozenset({"25006", "57P01", "57P02", "57P03"})
+ENDING_STATES: Final = frozenset({"25006", "25P03", "25P04", "57P01", "57P02", "57P03", "57P05"})
 
 POOL_TROUBLE: Final = ("Exception during reset", "Exception terminating", "Exception closing")
 
@@ -122,6 +122,7 @@ def _prepare_postgresql(connection: Any, _record: object) -> None:
 def _prepare_mariadb(connection: Any, _record: object) -> None:
     with contextlib.suppress(AttributeError):
         _keep_alive(connection._sock.fileno())  # the driver has no other way to it
+    connection._read_timeout = None  # it was for the server's greeting
     words = [f"innodb_lock_wait_timeout = {LOCK_WAIT_S}"]
     if "mariadb" in connection.get_server_info().lower():  # MySQL has no such limit
         words.append(f"idle_transaction_timeout = {IDLE_S}")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import socket
 import sqlite3
 from collections.abc import Sequence
 
 import psycopg
 import pymysql
 import pytest
-from sqlalchemy import URL, make_url
+from sqlalchemy import URL, make_url, select
 from sqlalchemy.exc import DBAPIError, OperationalError, ProgrammingError
 
 from xwheel.errors import ConfigError, DatabaseRefusedError, DatabaseUnreachableError, XwheelError
@@ -181,6 +182,28 @@ def test_missing_packages_and_unknown_options_are_told() -> None:
 
 def test_every_kind_has_its_sentence() -> None:
     assert set(SENTENCES) == set(Kind)
+
+
+@pytest.mark.parametrize(
+    "form", ["mysql+pymysql://ada@127.0.0.1:{}/x", "postgresql+psycopg://ada@127.0.0.1:{}/x"]
+)
+def test_a_server_that_takes_connections_and_is_silent_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    monkeypatch.setattr(address, "CONNECT_TIMEOUT_S", 2)  # the least that libpq takes
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        db = Database(form.format(silent.getsockname()[1]))
+        with pytest.raises(DatabaseUnreachableError, match="no answer from"):
+            reach(db)
+
+
+def test_only_the_greeting_has_a_time_limit(db: Database) -> None:
+    with db.read() as conn:
+        if db.backend == "mysql":
+            driver = conn.connection.driver_connection
+            assert driver is not None
+            assert driver._read_timeout is None
+        assert conn.execute(select(1)).scalar() == 1
 
 
 class _Server:
