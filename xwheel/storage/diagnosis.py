@@ -212,6 +212,8 @@ def kind_of(origin: BaseException) -> Kind | None:
 
 
 def _kind_of_mariadb(origin: BaseException) -> Kind | None:
+    number = origin.args[0] if origin.args else None
+    is_clients = isinstance(number, int) and CLIENT_ERRORS <= number < SERVER_AGAIN
     if f"rrcode: {errno.ENOSPC} " in str(origin) or f"error {errno.ENOSPC} " in str(origin):
         return Kind.FULL
     match getattr(origin, "original_exception", None):
@@ -221,14 +223,11 @@ def _kind_of_mariadb(origin: BaseException) -> Kind | None:
             return Kind.NOBODY
         case TimeoutError():
             return Kind.SILENCE
-        case _:
-            number = origin.args[0] if origin.args else None
-            if not isinstance(number, int):
-                return None
-            if CLIENT_ERRORS <= number < SERVER_AGAIN and "timed out" in str(origin):
-                return Kind.SILENCE
-            # what the client says of itself: gone, lost
-            return MARIADB.get(number) or (Kind.AWAY if CLIENT_ERRORS <= number < SERVER_AGAIN else None)
+    if is_clients and "timed out" in str(origin):
+        return Kind.SILENCE
+    known = MARIADB.get(number) if isinstance(number, int) else None
+    # what the client says of itself: gone, lost
+    return known or (Kind.AWAY if is_clients else None)
 
 
 def _words(origin: BaseException) -> str:
