@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -10,13 +12,23 @@ from alembic import command
 from alembic.config import Config as AlembicConfig
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, inspect
+from sqlalchemy import Connection, inspect, literal_column, select, text
+from sqlalchemy.exc import OperationalError
 
 from xwheel.errors import SchemaError
 from xwheel.storage.engine import Database
 from xwheel.storage.rights import PROBE
+from xwheel.storage.tables import metadata
+
+logger = logging.getLogger(__name__)
 
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
+VERSION_TABLE: Final = "alembic_version"
+WAIT_S: Final = 60
+# of one database, as all advisory locks are; locks of MariaDB are those of the server
+LOCK_KEY: Final = 0x7877_6865_656C
+LOCK_NAME: Final = "CONCAT('xwheel ', MD5(DATABASE()))"
+BUSY: Final = f"another process has been changing the schema for {WAIT_S} s: wait for it and try again"
 
 
 def head_revision() -> str:
@@ -28,10 +40,8 @@ def head_revision() -> str:
 
 def current_revision(db: Database) -> str | None:
     """Return the database's schema revision; None for an empty database."""
-    # it tells on every look which dialect it is for
-    logging.getLogger("alembic.runtime.migration").setLevel(logging.WARNING)
     with db.read() as conn:
-        return MigrationContext.configure(conn).get_current_revision()
+        return _revision(conn)
 
 
 def upgrade(db: Database, revision: str = "head") -> None:
@@ -40,17 +50,32 @@ def upgrade(db: Database, revision: str = "head") -> None:
     Raises:
         SchemaError: The schema is a newer version's, or the tables are somebody else's.
     """
-    current = current_revision(db)
-    if current is None:
-        _refuse_foreign_tables(db)
-    elif current not in _known_revisions():
-        raise _newer(current)
-    _run(db, lambda config: command.upgrade(config, revision))
+    with _alone(db) as conn:
+        current = _revision(conn)
+        if current is None:
+            _drop_remains(conn)
+            _refuse_foreign_tables(conn)
+        elif current not in _known_revisions():
+            raise _newer(current)
+        try:
+            command.upgrade(_config(conn), revision)
+        except BaseException:
+            if conn.dialect.name == "mysql":
+                # there, what was done before stays
+                logger.error(
+                    "the upgrade stopped half-way: run 'xwheel db upgrade' again once its cause is mended"
+                )
+            raise
 
 
 def downgrade(db: Database, revision: str) -> None:
-    """Bring the schema down to a revision; ``base`` removes all tables."""
-    _run(db, lambda config: command.downgrade(config, revision))
+    """Bring the schema down to a revision; ``base`` removes all tables.
+
+    Raises:
+        SchemaError: Another process changes the schema.
+    """
+    with _alone(db) as conn:
+        command.downgrade(_config(conn), revision)
 
 
 def check_schema(db: Database) -> None:
@@ -63,7 +88,10 @@ def check_schema(db: Database) -> None:
     if current == head:
         return
     if current is None:
-        _refuse_foreign_tables(db)
+        with db.read() as conn:
+            if _find_remains(conn):
+                raise SchemaError("an upgrade of the schema stopped half-way: run 'xwheel db upgrade' again")
+            _refuse_foreign_tables(conn)
         raise SchemaError("the database is empty: run 'xwheel db upgrade'")
     if current in _known_revisions():
         raise SchemaError(
@@ -82,23 +110,87 @@ def _newer(revision: str) -> SchemaError:
     )
 
 
-def _refuse_foreign_tables(db: Database) -> None:
-    with db.read() as conn:
-        tables = set(inspect(conn).get_table_names()) - {"alembic_version"}
+def _tables(conn: Connection) -> set[str]:
     # somebody else may be about to upgrade too, and look at what it may do
-    tables = {name for name in tables if not name.startswith(PROBE)}
+    return {name for name in inspect(conn).get_table_names() if not name.startswith(PROBE)}
+
+
+def _refuse_foreign_tables(conn: Connection) -> None:
+    tables = _tables(conn) - {VERSION_TABLE}
     if tables:
         names = ", ".join(sorted(tables)[:3])
         raise SchemaError(f"the database holds foreign tables ({names}, ...): name an empty one")
 
 
-def _run(db: Database, action: object) -> None:
+def _revision(conn: Connection) -> str | None:
+    # it tells on every look which dialect it is for
+    logging.getLogger("alembic.runtime.migration").setLevel(logging.WARNING)
+    return MigrationContext.configure(conn).get_current_revision()
+
+
+def _find_remains(conn: Connection) -> list[str]:
+    """Return the tables of a first upgrade that stopped half-way, which MariaDB cannot undo.
+
+    None is returned if anybody wrote to them: no node starts on them, so all they may hold is what the upgrade wrote.
+    """
+    tables = _tables(conn)
+    ours = tables - {VERSION_TABLE}
+    if VERSION_TABLE not in tables or not ours or not ours <= set(metadata.tables):
+        return []
+    for name in ours & {"executor_group", "job", "run"}:
+        if conn.execute(select(literal_column("1")).select_from(metadata.tables[name]).limit(1)).first():
+            return []
+    return sorted(ours)
+
+
+def _drop_remains(conn: Connection) -> None:
+    remains = _find_remains(conn)
+    quote = conn.dialect.identifier_preparer.quote
+    for name in remains:
+        conn.execute(text(f"DROP TABLE {quote(name)}"))
+    if remains:
+        logger.warning(
+            "dropped %d tables of an upgrade that stopped half-way; they held no data", len(remains)
+        )
+
+
+def _config(conn: Connection) -> AlembicConfig:
     config = AlembicConfig()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.attributes["connection"] = conn
+    return config
 
-    def migrate(conn: Connection) -> None:
-        config.attributes["connection"] = conn
-        action(config)  # type: ignore[operator]
 
+@contextmanager
+def _alone(db: Database) -> Iterator[Connection]:
+    """Give a connection inside a writing transaction of the one process that changes the schema; others wait.
+
+    Raises:
+        SchemaError: Another process has changed it for a minute.
+    """
     with db.write() as conn:
-        migrate(conn)
+        match db.backend:
+            case "postgresql":
+                _lock_postgresql(conn)
+                yield conn
+            case "mysql":
+                if conn.execute(text(f"SELECT GET_LOCK({LOCK_NAME}, {WAIT_S})")).scalar_one() != 1:
+                    raise SchemaError(BUSY)
+                try:
+                    yield conn
+                finally:
+                    # it belongs to the connection, which goes back to the pool
+                    conn.execute(text(f"SELECT RELEASE_LOCK({LOCK_NAME})"))
+            case _:
+                yield conn  # the lock of the file does it
+
+
+def _lock_postgresql(conn: Connection) -> None:
+    conn.execute(text(f"SET LOCAL lock_timeout = '{WAIT_S}s'"))
+    try:
+        conn.execute(text(f"SELECT pg_advisory_xact_lock({LOCK_KEY})"))
+    except OperationalError as error:
+        if getattr(error.orig, "sqlstate", None) == "55P03":
+            raise SchemaError(BUSY) from error
+        raise
+    conn.execute(text("SET LOCAL lock_timeout = DEFAULT"))
