@@ -6,15 +6,13 @@ the next node ends with the same rows.
 
 from __future__ import annotations
 
-import os
-import signal
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from sqlalchemy import event
 
+from tests.support.crashes import Snapshot, bury_nodes, die_at
 from tests.support.node import HandNode
 from tests.support.rows import NOW
 from xwheel.model import ChildLink, JoinMode, MisfirePolicy, Run, RunState
@@ -24,7 +22,7 @@ from xwheel.storage.engine import Database
 from xwheel.testing import ManualClock
 
 WAYS = 4  # shares of the statements, so that the shares can run side by side
-FEWEST = 60
+FEWEST = {"sqlite": 60, "mysql": 20, "postgresql": 20}  # a server has fewer points
 EXECUTORS = ("http://127.0.0.1:9001", "http://127.0.0.1:9002")
 START, LEFT, RIGHT, JOINED, LAST, DELAY, AFTER = range(1, 8)
 
@@ -108,71 +106,48 @@ def drive(node: HandNode, journal: Journal, duration_ms: int) -> None:
     node.run_for(duration_ms, step_ms=500, each=each)
 
 
-def killed_at(path: Path, journal_path: Path, statement: int) -> bool:
-    """Run the scenario in a child that dies before the nth statement of its outcomes; tell whether it came so far."""
-    child = os.fork()
-    if child:
-        _, status = os.waitpid(child, 0)
-        assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0, "the child failed by itself"
-        return os.WIFSIGNALED(status)
-    try:
-        db = Database(f"sqlite:///{path}")
-        count = 0
-        is_finishing = False
+def killed_at(url: str, journal_path: Path, number: int) -> bool:
+    """Run the scenario in a child that dies at the nth point of its outcomes; tell whether it came that far."""
 
-        def strike(*_: object) -> None:
-            nonlocal count
-            count += is_finishing
-            if is_finishing and count == statement:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        event.listen(db.engine, "before_cursor_execute", strike)
-        event.listen(db.engine, "commit", strike)
+    def scenario(db: Database, switch: Callable[[bool], None]) -> None:
+        switch(False)
         node = HandNode(db, ManualClock(NOW))
         finish = node.scheduler.completer.finish
 
         def watched(outcomes: Sequence[Outcome]) -> object:
-            nonlocal is_finishing
-            is_finishing = True
+            switch(True)
             try:
                 return finish(outcomes)
             finally:
-                is_finishing = False
+                switch(False)
 
         node.scheduler.completer.finish = watched  # type: ignore[method-assign,assignment]
         drive(node, Journal(journal_path), 9000)
-    except BaseException:
-        os._exit(1)
-    os._exit(0)
 
-
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory, _schema_template: Path) -> Path:
-    path = tmp_path_factory.mktemp("family") / "prepared.db"
-    path.write_bytes(_schema_template.read_bytes())
-    db = Database(f"sqlite:///{path}")
-    prepare(db)
-    with db.read() as conn:
-        conn.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
-    db.close()
-    return path
+    return die_at(url, number, scenario)
 
 
 @pytest.mark.parametrize("first", range(1, WAYS + 1))
-def test_what_follows_survives_every_statement(prepared: Path, tmp_path: Path, first: int) -> None:
-    statement = first
-    while strike_and_check(prepared, tmp_path, statement):
-        statement += WAYS
-    assert statement > FEWEST, "the scenario must pass through every kind of follow-up"
+def test_what_follows_survives_every_statement(
+    new_database: Callable[[], str], tmp_path: Path, first: int
+) -> None:
+    db = Database(new_database())
+    prepare(db)
+    prepared, number = Snapshot(db), first
+    while strike_and_check(db, prepared, tmp_path, number):
+        number += WAYS
+    assert number > FEWEST[db.backend], "the scenario must pass through every kind of follow-up"
+    db.close()
 
 
-def strike_and_check(prepared: Path, tmp_path: Path, statement: int) -> bool:
-    """Kill one process at a statement and let the next one finish the work; False once nobody was killed."""
-    path, journal = tmp_path / f"{statement}.db", Journal(tmp_path / f"{statement}.journal")
-    path.write_bytes(prepared.read_bytes())
-    if not killed_at(path, journal.path, statement):
+def strike_and_check(db: Database, prepared: Snapshot, tmp_path: Path, number: int) -> bool:
+    """Kill one process at a point and let the next one finish the work; False once nobody was killed."""
+    prepared.restore(db)
+    db.close()  # the child shares no connection
+    journal = Journal(tmp_path / f"{number}.journal")
+    if not killed_at(db.engine.url.render_as_string(hide_password=False), journal.path, number):
         return False
-    db = Database(f"sqlite:///{path}")
+    bury_nodes(db)
     node = HandNode(db, ManualClock(NOW + 9000))
     node.register(*EXECUTORS)
     journal = Journal(journal.path)
@@ -186,11 +161,11 @@ def strike_and_check(prepared: Path, tmp_path: Path, statement: int) -> bool:
         for run in rows
         if run.job_id < DELAY
     )
-    assert found == EXPECTED, f"killed before statement {statement}"
+    assert found == EXPECTED, f"killed at point {number}"
     assert {run.shard_total for run in rows if run.job_id == START} == {2}
     assert {run.id for run in rows if run.finished_ms} == journal.taken
     check_delay(node, rows)
-    db.close()
+    node.scheduler.lease.release()  # the next child needs the lock on the file
     return True
 
 

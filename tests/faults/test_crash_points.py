@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from sqlalchemy import event
 
+from tests.support.crashes import Snapshot, bury_nodes, die_at
 from tests.support.node import HandNode
 from tests.support.rows import NOW
 from xwheel.model import MisfirePolicy, RunState
@@ -19,7 +18,7 @@ from xwheel.storage.engine import Database
 from xwheel.testing import ManualClock
 
 WAYS = 4  # shares of the statements, so that the shares can run side by side
-FEWEST = 60
+FEWEST = {"sqlite": 60, "mysql": 20, "postgresql": 20}  # a server has fewer points
 
 
 def prepare(db: Database) -> None:
@@ -60,61 +59,37 @@ def drive(node: HandNode, journal: Journal, duration_ms: int, step_ms: int = 500
     node.run_for(duration_ms, step_ms=step_ms, each=each)
 
 
-def killed_at(path: Path, journal_path: Path, statement: int) -> bool:
-    """Run the scenario in a child that kills itself before its nth statement; tell whether it came that far."""
-    child = os.fork()
-    if child:
-        _, status = os.waitpid(child, 0)
-        assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0, "the child failed by itself"
-        return os.WIFSIGNALED(status)
-    try:
-        db = Database(f"sqlite:///{path}")
-        count = 0
+def killed_at(url: str, journal_path: Path, number: int) -> bool:
+    """Run the scenario in a child that kills itself at its nth point; tell whether it came that far."""
 
-        def strike(*_: object) -> None:
-            nonlocal count
-            count += 1
-            if count == statement:
-                os.kill(os.getpid(), signal.SIGKILL)
+    def scenario(db: Database, _: object) -> None:
+        drive(HandNode(db, ManualClock(NOW)), Journal(journal_path), 2000)
 
-        event.listen(db.engine, "before_cursor_execute", strike)
-        event.listen(db.engine, "commit", strike)
-        node = HandNode(db, ManualClock(NOW))
-        drive(node, Journal(journal_path), 2000)
-    except BaseException:
-        os._exit(1)
-    os._exit(0)
-
-
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory, _schema_template: Path) -> Path:
-    path = tmp_path_factory.mktemp("crash") / "prepared.db"
-    path.write_bytes(_schema_template.read_bytes())
-    db = Database(f"sqlite:///{path}")
-    prepare(db)
-    with db.read() as conn:
-        conn.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
-    db.close()
-    return path
+    return die_at(url, number, scenario)
 
 
 @pytest.mark.parametrize("first", range(1, WAYS + 1))
-def test_nothing_is_lost_and_nothing_is_doubled(prepared: Path, tmp_path: Path, first: int) -> None:
-    statement = first
-    while strike_and_check(prepared, tmp_path, statement):
-        statement += WAYS
-    assert statement > FEWEST, "the scenario must pass through claim, fence, answer and outcome"
+def test_nothing_is_lost_and_nothing_is_doubled(
+    new_database: Callable[[], str], tmp_path: Path, first: int
+) -> None:
+    db = Database(new_database())
+    prepare(db)
+    prepared, number = Snapshot(db), first
+    while strike_and_check(db, prepared, tmp_path, number):
+        number += WAYS
+    assert number > FEWEST[db.backend], "the scenario must pass through claim, fence, answer and outcome"
+    db.close()
 
 
-def strike_and_check(prepared: Path, tmp_path: Path, statement: int) -> bool:
-    """Kill one process at a statement and let the next one finish the work; False once nobody was killed."""
-    path, journal_path = tmp_path / f"{statement}.db", tmp_path / f"{statement}.journal"
-    path.write_bytes(prepared.read_bytes())
-    if not killed_at(path, journal_path, statement):
+def strike_and_check(db: Database, prepared: Snapshot, tmp_path: Path, number: int) -> bool:
+    """Kill one process at a point and let the next one finish the work; False once nobody was killed."""
+    prepared.restore(db)
+    db.close()  # the child shares no connection
+    journal_path = tmp_path / f"{number}.journal"
+    if not killed_at(db.engine.url.render_as_string(hide_password=False), journal_path, number):
         return False
-    db = Database(f"sqlite:///{path}")
-    clock = ManualClock(NOW + 2000)
-    node = HandNode(db, clock)
+    bury_nodes(db)
+    node = HandNode(db, ManualClock(NOW + 2000))
     journal = Journal(journal_path)
     # the executor delivers again what the dead node may or may not have written down
     node.register("http://127.0.0.1:9001", "http://127.0.0.1:9002")
@@ -138,7 +113,7 @@ def strike_and_check(prepared: Path, tmp_path: Path, statement: int) -> bool:
     assert Counter(run.id for run in rows) == journal.taken
     (again,) = node.scheduler.completer.finish([_outcome(rows[0].id)]).values()
     assert again is Verdict.REPEATED
-    db.close()
+    node.scheduler.lease.release()  # the next child needs the lock on the file
     return True
 
 
