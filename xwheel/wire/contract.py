@@ -65,6 +65,9 @@ TEXT_COVER: Final = "block strategy effect：Cover Early"
 TEXT_KILLED: Final = "scheduling center kill job."
 TEXT_NOTHING_TO_KILL: Final = "job thread already killed."
 TEXT_NO_LOG: Final = "readLog fail, logFile not exists"
+TEXTS_NO_LOG: Final = frozenset({TEXT_NO_LOG, "readLog fail, logFile not found", "No such logid logs."})
+"""What executors of others send in place of a log that is not there, or not yet."""
+
 TEXT_G4_OBJECT: Final = "openapi invoke error"
 """How a fourth-generation scheduler begins its answer to a body of the wrong shape."""
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from xwheel.errors import WireError
 from xwheel.model import MAX_ID, BlockStrategy
+from xwheel.wire.contract import TEXTS_NO_LOG
 from xwheel.wire.fields import (
     EXTRA,
     MAX_INT,
@@ -166,14 +167,21 @@ def log_payload(data: LogData) -> dict[str, Any]:
 def read_log_data(payload: object) -> LogData:
     """Read a piece of log out of :attr:`Response.data`.
 
+    A text that stands for a log that is not there is no line of it: reading goes on where it began.
+
     Raises:
         WireError: Names the field and what is allowed.
     """
     item = as_object("data", payload)
     is_end = item.get("isEnd", item.get("end", False))
+    from_line = int_in(item, "fromLineNum", MAX_INT, low=-MAX_INT)
+    to_line = int_in(item, "toLineNum", MAX_INT, low=-MAX_INT)
+    content = to_text("logContent", item.get("logContent"), 64 * 1024 * 1024)
+    if content in TEXTS_NO_LOG:
+        return LogData(from_line=from_line, to_line=from_line - 1, content=content, is_end=True)
     return LogData(
-        from_line=int_in(item, "fromLineNum", MAX_INT, low=-MAX_INT),
-        to_line=int_in(item, "toLineNum", MAX_INT, low=-MAX_INT),
-        content=to_text("logContent", item.get("logContent"), 64 * 1024 * 1024),
+        from_line=from_line,
+        to_line=to_line,
+        content=content,
         is_end=is_end is True or is_end == "true",
     )
