@@ -140,7 +140,11 @@ class Scripts:
         return version
 
     def find(self, wanted: Collection[Job]) -> dict[int, GlueVersion]:
-        """Return the current sources of jobs by job id; those that are not remembered are read in one go."""
+        """Return the current sources of jobs by job id; those that are not remembered are read in one go.
+
+        A job in memory may be so far behind that its version is not kept any more; then the newest one is returned, and
+        the fence finds the job changed.
+        """
         found: dict[int, GlueVersion] = {}
         missing: list[tuple[int, int]] = []
         with self._lock:
@@ -155,6 +159,9 @@ class Scripts:
         if missing:
             with self._db.read() as conn:
                 read = glue.load_versions(conn, missing)
+                gone = {job_id for job_id, _ in missing} - {item.job_id for item in read}
+                newest = jobs.get_jobs(conn, gone).values()
+                read += glue.load_versions(conn, [(job.id, job.glue_version) for job in newest])
             self._remember(read)
             found.update((item.job_id, item) for item in read)
         return found

@@ -161,6 +161,18 @@ def open_folder() -> Iterator[Path]:
         yield Path(name)
 
 
+@pytest.fixture
+def more_groups() -> Iterator[None]:
+    """Give this process a group that must not be passed on, if it may have one."""
+    before = os.getgroups()
+    if os.geteuid() == 0:
+        os.setgroups([*before, 4])
+    yield
+    if os.geteuid() == 0:
+        os.setgroups(before)
+
+
+@pytest.mark.usefixtures("more_groups")
 def test_another_account_has_no_right_of_the_executors(make_site: MakeSite, open_folder: Path) -> None:
     """Only root may take another account; for anybody else the very wish is refused."""
     site = make_site({"run_as": "nobody", "directory": str(open_folder)})

@@ -125,11 +125,15 @@ def test_what_has_no_answer_is_sent_again_with_its_source(node: HandNode) -> Non
 
 def test_long_sources_travel_in_small_requests(node: HandNode) -> None:
     long = "x" * 100_000
-    for _ in range(12):
+    for _ in range(24):
         script(node, long)
     node.run_for(1500)
-    sizes = [len(encode_parcel(parcel)[1]) for parcel in node.sent]
-    assert len(sent(node)) == 12
+    sizes, ids = [], []
+    for _ in range(4):  # an address has room for a few requests at a time
+        sizes += [len(encode_parcel(parcel)[1]) for parcel in node.sent]
+        ids += [run.job_id for run in node.answer()]
+        node.tick(50)
+    assert sorted(ids) == list(range(1, 25))
     assert max(sizes) <= PARCEL_SOURCES
 
 
@@ -160,6 +164,19 @@ def test_a_copy_in_memory_is_bounded(node: HandNode, monkeypatch: pytest.MonkeyP
     assert len(node.scheduler.scripts.find(made)) == 4
     assert len(node.scheduler.scripts._known) == 2
     assert node.scheduler.scripts._chars == 20
+
+
+def test_a_job_in_memory_whose_version_is_gone_is_read_again(node: HandNode) -> None:
+    job = script(node)
+    node.plan()
+    for number in range(31):
+        node.scheduler.scripts.save(job.id, NewSource(source=f"echo {number}", author="me"))
+    node.tick(1500)
+    assert sent(node) == []  # the fence saw that the job is another one
+    assert not [run for run in node.runs(job.id) if run.state is RunState.REFUSED]
+    node.tick(100)
+    assert {item.glue_source for item in sent(node)} == {"echo 30"}
+    assert not [run for run in node.runs(job.id) if run.state is RunState.REFUSED]
 
 
 def test_a_manual_run_of_a_stopped_script_carries_its_source(node: HandNode) -> None:
