@@ -80,15 +80,18 @@ def test_an_unknown_database_comes_with_its_statement(
 
 
 @EVERY_COMMAND
-def test_a_closed_port_and_an_unknown_name_may_become_better(
+def test_a_closed_port_may_become_better(
     xwheel: Refusals, server: OddServer, command: tuple[str, ...]
 ) -> None:
     port = free_port()
     url = make_url(server.at("ready")).set(port=port).render_as_string(hide_password=False)
     line = xwheel.line(UNREACHABLE, *command, database=url, secret=servers.PASSWORD)
     assert f"nothing listens at 127.0.0.1:{port}: start the database server" in line
+
+
+def test_a_name_that_does_not_resolve_may_become_better(xwheel: Refusals, server: OddServer) -> None:
     url = make_url(server.at("ready")).set(host="nowhere.invalid").render_as_string(hide_password=False)
-    line = xwheel.line(UNREACHABLE, *command, database=url, secret=servers.PASSWORD)
+    line = xwheel.line(UNREACHABLE, "server", database=url, secret=servers.PASSWORD)
     assert "the name nowhere.invalid does not resolve" in line
 
 

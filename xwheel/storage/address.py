@@ -71,11 +71,21 @@ def _check_parts(url: URL) -> None:
         raise ConfigError("database.url: write %40 for each @ in the user or the password, and %2F for /")
     if url.port is not None and not 1 <= url.port <= MAX_PORT:
         raise ConfigError("database.url: the port must be a number from 1 to 65535")
+    if not _may_be_host(url.host or ""):
+        raise ConfigError("database.url: what stands for the host can be no name")
     if not url.database:
         raise ConfigError("database.url: names no database: add /DATABASE behind the host")
     charset = url.query.get("charset", "utf8mb4")
     if url.get_backend_name() == "mysql" and charset != "utf8mb4":
         raise ConfigError(f"database.url: charset must be utf8mb4, not {str(charset)[:32]!r}: leave it out")
+
+
+def _may_be_host(host: str) -> bool:
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return host.startswith("/")  # the folder of a socket
+    return True
 
 
 def driver_options(url: URL) -> dict[str, Any]:

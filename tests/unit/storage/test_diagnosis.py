@@ -33,6 +33,8 @@ POSTGRESQL = make_url(f"postgresql+psycopg://ada:{SECRET}@db.example/shop")
         (f"mysql+pymysql://ada:{SECRET}@h:70000/x", "port must be a number"),
         (f"mysql+pymysql://ada:p@{SECRET}@h/x", "write %40"),
         (f"mysql+pymysql://ada:p@q/{SECRET}@h/x", "write %40"),
+        (f"mysql+pymysql://ada:p@{SECRET}..h/x", "can be no name"),
+        (f"mysql+pymysql://ada:p@{'h' * 64}/x", "can be no name"),
         (f"mysql+pymysql://ada:{SECRET}@h/", "names no database"),
         (f"postgresql+psycopg://ada:{SECRET}@h", "names no database"),
         (f"mysql+pymysql://ada:{SECRET}@h/x?charset=latin1", "charset must be utf8mb4"),
