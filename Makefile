@@ -32,7 +32,7 @@ types: $(READY)
 	$(BIN)/mypy
 
 bench: $(READY)
-	for bench in pipeline claim api http executor ring cron; do $(BIN)/python -m benchmarks.$$bench $(ARGS) || exit 1; done
+	for bench in pipeline claim api http executor peers ring cron; do $(BIN)/python -m benchmarks.$$bench $(ARGS) || exit 1; done
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info xwheel/_ring.c xwheel/_ring.cpp xwheel/*.so
