@@ -97,8 +97,9 @@ class Readyz:
                 try:
                     right = migrate.current_revision(self._db) == self._head
                     self._failing = [] if right else ["schema"]
-                except Exception:
-                    logger.warning("the database does not answer the readiness check", exc_info=True)
+                except Exception as error:
+                    if self._failing != ["database"]:  # once an outage, however often somebody asks
+                        logger.warning("the database does not answer the readiness check: %s", error)
                     self._failing = ["database"]
                 self._asked_ms = now_ms
             return self._failing

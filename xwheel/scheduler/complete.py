@@ -13,12 +13,15 @@ from xwheel.model import FINAL_STATES, TRANSITIONS, Job, Origin, Run, RunState
 from xwheel.scheduler.ports import FamilyLinks, Outcome, Planner
 from xwheel.storage import children, jobs, runs
 from xwheel.storage.bulk import chunks
-from xwheel.storage.engine import Connection, Database
+from xwheel.storage.engine import CommitUnknownError, Connection, Database
 from xwheel.storage.ids import IdsShortError, RunIds
 
 logger = logging.getLogger(__name__)
 
 BATCH = 500
+DOUBTS = 3
+"""How often a connection may break at COMMIT before the executor must deliver again."""
+
 CHILDREN = 2000
 """Child runs planned in one transaction, unless a single outcome calls for more."""
 
@@ -98,10 +101,16 @@ class Completer:
     def _finish_part(self, part: Sequence[Outcome]) -> tuple[dict[int, Verdict], int]:
         """Close a batch in one transaction, or in halves; what follows is known only inside: it may be done again."""
         needed = len(part)
+        doubts = 0
         while True:
             self._run_ids.ensure(needed)
             try:
                 return self._db.transaction(lambda conn: self._finish(conn, part))
+            except CommitUnknownError:
+                # done again it changes nothing that was done: those outcomes count as repeated
+                doubts += 1
+                if doubts == DOUBTS:
+                    raise
             except IdsShortError as short:
                 # retries and children of the batch, and as many again: other threads take from the same source
                 needed = 2 * (needed + short.count)

@@ -79,8 +79,9 @@ def translate(error: DBAPIError | PoolTimeout, phase: Phase, url: URL) -> Xwheel
         )
     is_lost = phase is not Phase.CONNECT and error.connection_invalidated
     # else a mistake of ours, or a duplicate
-    is_outage = phase is Phase.CONNECT or is_lost or kind_of(error.orig or error) is not None
-    told = explain(error, url) if is_outage and not is_retryable(error) else None
+    is_away = phase is Phase.CONNECT or is_lost
+    is_outage = is_away or kind_of(error.orig or error) is not None
+    told = None if not is_outage or is_retryable(error) else explain(error, url, connecting=is_away)
     # one that has refused, such as a read-only server, leaves nothing unknown
     if told is None or not is_lost or isinstance(told, DatabaseRefusedError):
         return told
