@@ -66,15 +66,15 @@ def test_from_the_first_token_to_the_last_call(tmp_path: Path, new_database: Cal
         assert len(announced) == 1
         ops = {"Authorization": "Bearer " + xwheel(url, "token", "create", "ops")["token"]}
         management = f"http://127.0.0.1:{node.management.port}/api/v1"
-        wait_until(lambda: requests.get(f"{management}/groups", headers=ops, timeout=5).ok)
-        made = requests.post(f"{management}/groups", headers=ops, json={"app_name": "orders"}, timeout=5)
+        wait_until(lambda: requests.get(f"{management}/groups", headers=ops, timeout=60).ok)
+        made = requests.post(f"{management}/groups", headers=ops, json={"app_name": "orders"}, timeout=60)
         assert made.status_code == 201
         secret = xwheel(url, "token", "create", "orders-1", "--group", "orders")["token"]
         base = f"http://127.0.0.1:{node.executors.port}"
 
         def call(name: str, body: dict[str, Any]) -> dict[str, Any]:
             headers = {TOKEN_HEADER: secret, APP_NAME_HEADER: "orders"}
-            answer = requests.post(f"{base}/api/{name}", headers=headers, json=body, timeout=5)
+            answer = requests.post(f"{base}/api/{name}", headers=headers, json=body, timeout=60)
             found: dict[str, Any] = answer.json()
             return found
 
@@ -93,8 +93,8 @@ def test_from_the_first_token_to_the_last_call(tmp_path: Path, new_database: Cal
             added = call("addJob", definition(executorHandler="collect", scheduleType="NONE"))
             job_id = added["data"]
             live = f"{management}/groups/{made.json()['id']}/executors"
-            wait_until(lambda: requests.get(live, headers=ops, timeout=5).json()["items"])
-            address = requests.get(live, headers=ops, timeout=5).json()["items"][0]["address"]
+            wait_until(lambda: requests.get(live, headers=ops, timeout=60).json()["items"])
+            address = requests.get(live, headers=ops, timeout=60).json()["items"][0]["address"]
             assert call("triggerJob", {"id": job_id, "executorParam": "first"})["code"] == 200
             assert (
                 call("triggerJob", {"id": job_id, "executorParam": "second", "addressList": address + "/"})[
@@ -119,7 +119,7 @@ def test_from_the_first_token_to_the_last_call(tmp_path: Path, new_database: Cal
         finally:
             executor.stop()
         xwheel(url, "token", "delete", "orders-1")
-        wait_until(lambda: call("removeJob", {"id": job_id})["code"] == 500, 3)
+        wait_until(lambda: call("removeJob", {"id": job_id})["code"] == 500)
     finally:
         node.stop()
 
