@@ -1,0 +1,121 @@
+"""Deadlocks, locks that come too late and clients that fall silent: tried again, with a bound, and counted."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import select, text, update
+
+from tests.support.rows import make_run
+from xwheel.errors import StorageError
+from xwheel.storage import outage, runs
+from xwheel.storage.engine import ATTEMPTS, Connection, ConnectionLostError, Database
+from xwheel.storage.tables import run
+
+
+@pytest.fixture
+def db(server_url: str) -> Iterator[Database]:
+    database = Database(server_url)
+    database.transaction(lambda conn: runs.insert_runs(conn, [make_run(1), make_run(2)]))
+    yield database
+    database.close()
+
+
+def touch(conn: Connection, run_id: int) -> None:
+    conn.execute(update(run).where(run.c.id == run_id).values(check_ms=run.c.check_ms + 1))
+
+
+def counts(db: Database) -> list[int | None]:
+    with db.read() as conn:
+        return list(conn.execute(select(run.c.check_ms).order_by(run.c.id)).scalars())
+
+
+def test_a_deadlock_is_tried_again_and_counted(db: Database) -> None:
+    with db.write() as conn:
+        conn.execute(update(run).values(check_ms=0))
+    barrier = threading.Barrier(2, timeout=30)
+    tries: list[int] = []
+
+    def work(conn: Connection, first: int, second: int) -> None:
+        tries.append(first)
+        touch(conn, first)
+        if tries.count(first) == 1:
+            barrier.wait()  # both hold their first row now
+        touch(conn, second)
+
+    threads = [
+        threading.Thread(target=lambda pair=pair: db.transaction(lambda conn: work(conn, *pair)))
+        for pair in ((1, 2), (2, 1))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert db.deadlocks == 1
+    assert len(tries) == 3
+    assert counts(db) == [2, 2]  # what the loser had done was undone before it was done again
+
+
+def test_a_lock_that_comes_too_late_undoes_the_whole_transaction(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outage, "LOCK_WAIT_S", 1)
+    late = Database(db.engine.url.render_as_string(hide_password=False))
+    with db.write() as conn:
+        conn.execute(update(run).values(check_ms=0))
+    tries: list[int] = []
+    holder = db.engine.connect()
+    holder.execute(select(run.c.id).where(run.c.id == 2).with_for_update())
+
+    def work(conn: Connection) -> None:
+        tries.append(1)
+        touch(conn, 1)
+        if len(tries) == 2:
+            holder.close()
+        touch(conn, 2)
+
+    late.transaction(work)
+    assert late.deadlocks == 1
+    assert len(tries) == 2
+    assert counts(db) == [1, 1]
+    late.close()
+
+
+def test_a_lock_that_never_comes_is_given_up(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outage, "LOCK_WAIT_S", 1)
+    late = Database(db.engine.url.render_as_string(hide_password=False))
+    with db.engine.connect() as holder:
+        holder.execute(select(run.c.id).where(run.c.id == 2).with_for_update())
+        with pytest.raises(StorageError, match="lost the race for its locks 5 times"):
+            late.transaction(lambda conn: touch(conn, 2))
+    assert late.deadlocks == ATTEMPTS
+    late.close()
+
+
+def test_a_client_that_falls_silent_keeps_no_locks(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outage, "IDLE_S", 1)
+    silent = Database(db.engine.url.render_as_string(hide_password=False))
+
+    def fall_silent() -> None:
+        with silent.write() as conn:
+            touch(conn, 1)
+            # nobody commits: another waits for the lock only until the server ends the silent one
+            db.transaction(lambda other: touch(other, 1))
+            touch(conn, 2)
+
+    with pytest.raises(ConnectionLostError):
+        fall_silent()
+    assert silent.broken == 1
+    silent.close()
+
+
+def test_sessions_have_the_bounds(db: Database) -> None:
+    questions = (
+        {"SHOW lock_timeout": "10s", "SHOW idle_in_transaction_session_timeout": "10s"}
+        if db.backend == "postgresql"
+        else {"SELECT @@innodb_lock_wait_timeout": 10, "SELECT @@idle_transaction_timeout": 10}
+    )
+    with db.read() as conn:
+        assert {question: conn.execute(text(question)).scalar() for question in questions} == questions
