@@ -93,7 +93,9 @@ def _server(pytestconfig: pytest.Config) -> Iterator[CleanDatabases | None]:
         yield None
         return
     with BACKENDS[backend]() as base:
-        yield CleanDatabases(base, backend)
+        databases = CleanDatabases(base, backend)
+        yield databases
+        databases.close()
 
 
 @pytest.fixture

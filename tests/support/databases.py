@@ -59,6 +59,11 @@ class CleanDatabases:
         empty(db)
         return db.engine.url.render_as_string(hide_password=False)
 
+    def close(self) -> None:
+        """Close the connections that were kept."""
+        for db in self._known:
+            db.close()
+
 
 def twin_of(db: Database) -> Database:
     """Open the same database once more, as another process would."""

@@ -38,7 +38,7 @@ def free_port() -> int:
 
 def _take_block() -> range:
     below = int(RANGE.read_text().split()[0]) if RANGE.exists() else 32_768
-    folder = Path(tempfile.gettempdir()) / f"interop-ports-{os.getuid()}"
+    folder = Path(tempfile.gettempdir()) / f"xwheel-test-ports-{os.getuid()}"
     folder.mkdir(exist_ok=True)
     starts = list(range(LOWEST, max(below, LOWEST + 8 * BLOCK), BLOCK))
     random.SystemRandom().shuffle(starts)  # a test may have seeded the common one
