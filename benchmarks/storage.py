@@ -16,7 +16,7 @@ from sqlalchemy import bindparam, update
 from benchmarks._report import Report, timed
 from tests.support.databases import empty, server_database
 from tests.support.rows import NOW, job_values, make_run
-from xwheel.model import Run, RunState
+from xwheel.model import PARTITIONS, Run, RunState
 from xwheel.storage import jobs, migrate, runs
 from xwheel.storage.engine import Connection, Database
 from xwheel.storage.runs import Fenced
@@ -86,9 +86,17 @@ def steps_of(db: Database, job_id: int, ids: Sequence[int], *, slow: bool) -> di
     def accept(conn: Connection, part: Sequence[int]) -> None:
         runs.update_accepted(conn, {NOW: part}, NOW)
 
+    def claim(conn: Connection, part: Sequence[int]) -> None:
+        """What a claim does with jobs that are due, one run each, but for the leases."""
+        found, _ = jobs.find_due_jobs(conn, range(PARTITIONS), NOW, len(part))
+        claimed = jobs.lock_due_jobs(conn, found[: len(part)], NOW)
+        insert(conn, part)
+        cursors = [jobs.JobCursor(item.id, NOW, NOW, None, True, "") for item in claimed]
+        assert jobs.update_fires(conn, cursors) == len(part)
+
     last = ("row_by_row", outcome_row_by_row) if slow else ("outcome", outcome)
     return {
-        "insert": lambda: in_batches(db, ids, BATCH, insert),
+        "claim": lambda: in_batches(db, ids, BATCH, claim),
         "fence": lambda: in_batches(db, ids, BATCH, fence),
         "accepted": lambda: in_batches(db, ids, BATCH, accept),
         last[0]: lambda: in_batches(db, ids, OUTCOMES, last[1]),
@@ -97,23 +105,26 @@ def steps_of(db: Database, job_id: int, ids: Sequence[int], *, slow: bool) -> di
 
 def measure(report: Report, backend: str, rows: int) -> None:
     seconds: dict[str, list[float]] = {
-        name: [] for name in ("insert", "fence", "accepted", "outcome", "row_by_row")
+        name: [] for name in ("claim", "fence", "accepted", "outcome", "row_by_row")
     }
     with database(backend) as db:
         values = {
             **job_values(),
             "enabled": True,
-            "next_fire_ms": None,
+            "next_fire_ms": NOW,
             "last_fire_ms": None,
             "awaits_root": None,
         }
         times = {"revision": 1, "schedule_error": "", "created_ms": NOW, "updated_ms": NOW}
-        job = db.transaction(lambda conn: jobs.insert_job(conn, {**values, **times}))
+        one = {**values, **times}
+        # as many in each partition
+        count = -(-BATCH // PARTITIONS) * PARTITIONS
+        due = db.transaction(lambda conn: [jobs.insert_job(conn, one) for _ in range(count)])
         for number in range(report.args.repeats):
             for slow in (True, False):
                 first = 1 + (2 * number + slow) * rows
                 ids = list(range(first, first + rows))
-                for name, step in steps_of(db, job.id, ids, slow=slow).items():
+                for name, step in steps_of(db, due[0].id, ids, slow=slow).items():
                     seconds[name].append(timed(step))
     for name, samples in seconds.items():
         report.figure(f"{backend}.{name}", [rows / sample for sample in samples], "rows/s")
