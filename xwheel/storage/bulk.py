@@ -217,7 +217,7 @@ def _postgresql_form(table: Table, columns: tuple[str, ...], guarded: bool) -> T
 
 @lru_cache(maxsize=64)
 def _mariadb_form(table: Table, columns: tuple[str, ...], guarded: bool) -> TextClause:
-    kinds = [_type_name(table, name, MARIADB) for name in ("id", *columns)]
+    kinds = [_mariadb_kind(table, name) for name in ("id", *columns)]
     parts = ", ".join(f"c{place} {kind} PATH '$[{place}]'" for place, kind in enumerate(kinds))
     sets = ", ".join(f"{table.name}.{name} = v.c{place}" for place, name in enumerate(columns, 1))
     guard = f" WHERE {table.name}.state = :state" if guarded else ""
@@ -225,6 +225,12 @@ def _mariadb_form(table: Table, columns: tuple[str, ...], guarded: bool) -> Text
         f"UPDATE {table.name} JOIN JSON_TABLE(:rows, '$[*]' COLUMNS ({parts})) AS v "  # noqa: S608 - our own names
         f"ON {table.name}.id = v.c0 SET {sets}{guard}"
     )
+
+
+def _mariadb_kind(table: Table, column: str) -> str:
+    # without it texts are converted to the database's own character set on their way, which may not know them
+    charset = " CHARACTER SET utf8mb4" if isinstance(table.c[column].type, String) else ""
+    return _type_name(table, column, MARIADB) + charset
 
 
 def _type_name(table: Table, column: str, dialect: Dialect) -> str:
