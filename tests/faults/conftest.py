@@ -13,7 +13,10 @@ from tests.support.databases import BACKENDS, CleanDatabases
 def breakable(request: pytest.FixtureRequest) -> Iterator[CleanDatabases]:
     """A server of each kind, whatever ``--backend`` names."""
     with BACKENDS[request.param]() as base:
-        yield CleanDatabases(base, request.param)
+        databases = CleanDatabases(base, request.param)
+        yield databases
+        for db in databases._known:  # before their server goes
+            db.close()
 
 
 @pytest.fixture
