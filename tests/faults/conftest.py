@@ -15,8 +15,7 @@ def breakable(request: pytest.FixtureRequest) -> Iterator[CleanDatabases]:
     with BACKENDS[request.param]() as base:
         databases = CleanDatabases(base, request.param)
         yield databases
-        for db in databases._known:  # before their server goes
-            db.close()
+        databases.close()
 
 
 @pytest.fixture

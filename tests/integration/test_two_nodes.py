@@ -40,8 +40,7 @@ def shared(request: pytest.FixtureRequest) -> Iterator[CleanDatabases]:
     with BACKENDS[request.param]() as base:
         databases = CleanDatabases(base, request.param)
         yield databases
-        for db in databases._known:  # before their server goes
-            db.close()
+        databases.close()
 
 
 @dataclass
