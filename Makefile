@@ -26,10 +26,11 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/cython-lint --max-line-length 120 xwheel/_ring.pyx
-	$(BIN)/codespell xwheel tests docs benchmarks README.md changelog.d
+	$(BIN)/codespell xwheel plugins tests docs benchmarks README.md changelog.d
 
 types: $(READY)
 	$(BIN)/mypy
+	$(BIN)/mypy $(wildcard plugins/*/xwheel_*)
 
 bench: $(READY)
 	for bench in pipeline claim api http executor peers ring cron; do $(BIN)/python -m benchmarks.$$bench $(ARGS) || exit 1; done

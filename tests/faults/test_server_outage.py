@@ -203,11 +203,12 @@ def test_connections_that_are_killed_again_and_again(site: Site) -> None:
     killer = threading.Thread(target=kill)
     killer.start()
     try:
-        wait_until(lambda: len(site.seen) >= 6 * JOBS, PATIENCE_S)
+        # those that nobody used at that moment count for nothing
+        db = site.node.scheduler.db
+        wait_until(lambda: len(site.seen) >= 6 * JOBS and db.broken > 0, PATIENCE_S)
     finally:
         stop.set()
         killer.join()
-    assert site.node.scheduler.db.broken > 0
     site.check()
 
 
