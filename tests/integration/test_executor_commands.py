@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 
 from tests.support.admins import APP_NAME, TOKEN, FakeAdmin
-from tests.support.executors import is_alive, wait_until
+from tests.support.executors import is_alive, started_beside, wait_until
 from xwheel.builtin.glue_bean import BeanGlue
 from xwheel.errors import ConfigError
 from xwheel.executor import Executor
-from xwheel.executor.supervisor import descendants
 from xwheel.plugin import Command, ExecutorError, GlueRequest, HandlerLookup, RunContext
 
 LOG_AT = {"logDateTim": 1_790_000_000_000, "logDateTime": 1_790_000_000_000}
@@ -159,7 +158,7 @@ def test_output_beyond_the_limit_is_dropped_and_said(site: Site, monkeypatch: py
 def test_children_that_left_the_group_and_ignore_term_are_gone(
     site: Site, tmp_path: Path, ending: str, code: int
 ) -> None:
-    pids = tmp_path / "pids"
+    pids, others = tmp_path / "pids", started_beside(set())
     child = f"trap '' TERM HUP; echo $BASHPID >> '{pids}'; while :; do sleep 0.1; done"
     source = f"trap '' TERM; ({child}) & setsid bash -c \"{child.replace('$', chr(92) + '$')}\" & "
     source += f"until [ \"$(wc -l < '{pids}')\" = 2 ]; do sleep 0.05; done; "
@@ -172,7 +171,7 @@ def test_children_that_left_the_group_and_ignore_term_are_gone(
         assert site.admin.call(site.executor.address, "/kill", {"jobId": 1})["code"] == 200
     assert site.admin.outcome(1, 60)["handleCode"] == code
     assert not any(is_alive(pid) for pid in found)
-    assert descendants(os.getpid()) == []
+    assert started_beside(others) == set()
 
 
 def test_a_program_that_closes_its_output_is_waited_for(site: Site, tmp_path: Path) -> None:

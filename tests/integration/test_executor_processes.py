@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from tests.support.admins import FakeAdmin
 from tests.support.executor_app import HANDLERS
-from tests.support.executors import ExecutorProcess, executor_of, is_alive, wait_until
-from xwheel.executor.supervisor import descendants
+from tests.support.executors import ExecutorProcess, executor_of, is_alive, started_beside, wait_until
 
 
 @pytest.mark.parametrize(
@@ -26,7 +24,7 @@ from xwheel.executor.supervisor import descendants
 def test_a_daemon_that_ignores_term_is_gone_before_the_outcome(
     how: str, ending: str, code: int, text: str, tmp_path: Path
 ) -> None:
-    path = tmp_path / "pid"
+    path, others = tmp_path / "pid", started_beside(set())
     with FakeAdmin() as admin, executor_of(admin, tmp_path / "data", list(HANDLERS)) as executor:
         limit = 2 if ending == "timeout" else 0
         admin.run(executor.address, "daemonizes", 1, executorParams=f"{path} {how}", executorTimeout=limit)
@@ -36,7 +34,7 @@ def test_a_daemon_that_ignores_term_is_gone_before_the_outcome(
         item = admin.outcome(1)
         assert (item["handleCode"], item["handleMsg"]) == (code, text)
         assert not is_alive(pid)
-        assert descendants(os.getpid()) == []
+        assert started_beside(others) == set()
 
 
 def test_a_daemon_dies_with_the_executor(tmp_path: Path) -> None:

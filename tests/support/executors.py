@@ -15,6 +15,7 @@ from tests.support.admins import APP_NAME, TOKEN, FakeAdmin
 from tests.support.small_disk import unshare
 from xwheel.builtin.glue_bean import BeanGlue
 from xwheel.executor import Executor
+from xwheel.executor.supervisor import descendants
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -118,6 +119,12 @@ def is_alive(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     return state not in ("Z", "X")
+
+
+def started_beside(others: set[int]) -> set[int]:
+    """Return the processes below this one but for those known before, such as other tests' servers, and theirs."""
+    known = others.union(*(descendants(pid) for pid in others))
+    return set(descendants(os.getpid())) - known
 
 
 def wait_until(done: Callable[[], Any], deadline_s: float = 60) -> Any:
