@@ -219,5 +219,5 @@ def test_a_node_that_was_frozen_for_longer_than_its_lease_sends_nothing_under_it
     cluster.nodes["a"].send_signal(signal.SIGCONT)
     cluster.wait_for(32, 32)  # it has a share again, and of what moved every epoch rose
     moved = [part for part, epoch in cluster.epochs.items() if epoch > epochs[part]]
-    assert len(moved) == 32
+    assert len(moved) >= 32  # more if the other one was held up too
     cluster.check()

@@ -79,7 +79,7 @@ def take_body(req: falcon.Request, kind: type[S], limit: int, *, optional: bool 
         InputError: It is no object, or a field is unknown, missing or outside its limit.
     """
     content = read_body(req, limit)
-    if optional and (not content or content.isspace()):
+    if optional and not content:
         return read_fields(kind, {})
     return read_fields(kind, _read_object(content))
 
