@@ -15,6 +15,9 @@ from xwheel.storage.tables import glue_version
 PAIRS = 100
 """Versions in one statement: each may be long."""
 
+LAST_NUMBER = 2**31 - 1
+"""The column takes no larger one, and PostgreSQL none in a question either."""
+
 _ALL = tuple(glue_version.c[name] for name in GlueVersion.__struct_fields__)
 _WITHOUT_SOURCE = tuple(column for column in _ALL if column.name != "source")
 
@@ -58,7 +61,7 @@ def get_version(conn: Connection, job_id: int, number: int) -> GlueVersion:
         NotFoundError: It does not exist, or is not kept any more.
     """
     query = select(*_ALL).where(glue_version.c.job_id == job_id, glue_version.c.number == number)
-    row = conn.execute(query).one_or_none()
+    row = conn.execute(query).one_or_none() if number <= LAST_NUMBER else None
     if row is None:
         raise NotFoundError(f"source version of job {job_id}", number)
     return _version(row)
@@ -75,7 +78,7 @@ def list_versions(conn: Connection, job_id: int, *, before: int, limit: int) -> 
     """
     query = select(*_WITHOUT_SOURCE).where(glue_version.c.job_id == job_id)
     if before:
-        query = query.where(glue_version.c.number < before)
+        query = query.where(glue_version.c.number < min(before, LAST_NUMBER))
     rows = conn.execute(query.order_by(glue_version.c.number.desc()).limit(limit))
     return [GlueVersion(**row._asdict(), source="") for row in rows]
 

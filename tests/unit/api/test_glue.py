@@ -38,6 +38,10 @@ def test_versions_are_saved_listed_read_and_taken_back(api: Api) -> None:
     rest = api.call("GET", path, params={"after": listed["next"]}).json
     assert [(item["number"], item["author"]) for item in rest["items"]] == [(1, "Li Lei")]
     assert rest["next"] is None
+    # numbers that no column holds
+    assert len(api.call("GET", path, params={"after": 2**53 - 2}).json["items"]) == 3
+    assert [api.call("GET", f"{path}/{number}").status_code for number in (4, 2**40)] == [404, 404]
+    assert api.call("POST", f"{path}/{2**40}/restore").status_code == 404
     assert source_of(api, job) == (3, "echo 1\n")
 
 
