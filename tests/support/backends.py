@@ -11,6 +11,9 @@ import sys
 
 from tests.support import servers
 
+# two minutes; PostgreSQL judges values more strictly than MariaDB, so it is the one to ask besides SQLite
+LEFT_OUT = {"mariadb": ("--ignore=tests/integration/test_schemathesis.py",)}
+
 
 def main() -> int:
     """Return pytest's first bad exit status, or 0."""
@@ -21,9 +24,16 @@ def main() -> int:
                 return 1
             continue
         print(f"tests on {backend}", flush=True)
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", "--backend", backend, *sys.argv[1:]], check=False
-        )
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "--backend",
+            backend,
+            *LEFT_OUT.get(backend, ()),
+            *sys.argv[1:],
+        ]
+        done = subprocess.run(command, check=False)
         if done.returncode:
             return done.returncode
     return 0
