@@ -30,7 +30,7 @@ lint: $(READY)
 
 types: $(READY)
 	$(BIN)/mypy
-	$(BIN)/mypy $(wildcard plugins/*/xwheel_*)
+	$(BIN)/mypy $(filter-out %.egg-info,$(wildcard plugins/*/xwheel_*))
 
 bench: $(READY)
 	for bench in pipeline claim api http executor peers ring cron; do $(BIN)/python -m benchmarks.$$bench $(ARGS) || exit 1; done
