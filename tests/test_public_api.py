@@ -8,6 +8,7 @@ import xwheel.plugin
 
 PUBLIC = {
     xwheel: {
+        "Alarm",
         "Config",
         "ExecutorGroup",
         "Job",
@@ -19,6 +20,10 @@ PUBLIC = {
     },
     xwheel.executor: {"Executor", "JobContext", "current_job", "job", "load_handlers"},
     xwheel.plugin: {
+        "Alarm",
+        "AlarmChannel",
+        "AlarmKind",
+        "AlarmRetryLater",
         "Command",
         "ConfigError",
         "ExecutorError",

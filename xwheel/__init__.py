@@ -17,11 +17,22 @@ if TYPE_CHECKING:
     from xwheel.config import Config
     from xwheel.errors import XwheelError
     from xwheel.model import ExecutorGroup, Job, Run
-    from xwheel.plugin import RouteContext, hookimpl
+    from xwheel.plugin import Alarm, RouteContext, hookimpl
 
-__all__ = ["Config", "ExecutorGroup", "Job", "RouteContext", "Run", "XwheelError", "__version__", "hookimpl"]
+__all__ = [
+    "Alarm",
+    "Config",
+    "ExecutorGroup",
+    "Job",
+    "RouteContext",
+    "Run",
+    "XwheelError",
+    "__version__",
+    "hookimpl",
+]
 
 _HOMES: Final = {
+    "Alarm": "xwheel.plugin",
     "Config": "xwheel.config",
     "ExecutorGroup": "xwheel.model",
     "Job": "xwheel.model",

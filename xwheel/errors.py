@@ -167,3 +167,16 @@ class JobTimeoutError(ExecutorError):
 
 class JobKilledError(ExecutorError):
     """Raised inside a handler whose run was killed."""
+
+
+class AlarmRetryLater(XwheelError):  # noqa: N818 - says what to do, not what is wrong
+    """An alarm channel's other side wants to be asked later.
+
+    Args:
+        message: What it said; must hold no secret.
+        after_s: In how many seconds.
+    """
+
+    def __init__(self, message: str, after_s: float) -> None:
+        super().__init__(message)
+        self.after_s = after_s

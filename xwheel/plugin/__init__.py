@@ -1,7 +1,10 @@
 """What plugin authors import: the hook marker, the contracts, and nothing with I/O."""
 
-from xwheel.errors import ConfigError, ExecutorError
+from xwheel.errors import AlarmRetryLater, ConfigError, ExecutorError
 from xwheel.plugin.contracts import (
+    Alarm,
+    AlarmChannel,
+    AlarmKind,
     Command,
     GlueRequest,
     GlueType,
@@ -15,6 +18,10 @@ from xwheel.plugin.contracts import (
 from xwheel.plugin.hookspecs import hookimpl
 
 __all__ = [
+    "Alarm",
+    "AlarmChannel",
+    "AlarmKind",
+    "AlarmRetryLater",
     "Command",
     "ConfigError",
     "ExecutorError",

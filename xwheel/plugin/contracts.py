@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Protocol
 
 import msgspec
 
-from xwheel.model import Job, RegisteredExecutor
+from xwheel.model import ExecutorGroup, Job, RegisteredExecutor, Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,5 +191,72 @@ class GlueType(Protocol):
         Raises:
             HandlerNotFoundError: The name is not registered.
             ExecutorError: The source cannot be used.
+        """
+        ...
+
+
+class AlarmKind(StrEnum):
+    """What an alarm tells."""
+
+    FAILED = "failed"
+    LOST = "lost"
+    REFUSED = "refused"
+    SKIPPED = "skipped"
+    NOT_RUN = "not_run"
+    STILL_RUNNING = "still_running"
+    SCHEDULE_ERROR = "schedule_error"
+    RECOVERED = "recovered"
+    TEST = "test"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alarm:
+    """What a channel is asked to tell.
+
+    Attributes:
+        id: Stays the same when the alarm is sent again, so that a receiver can tell a repetition.
+        kind: What happened.
+        at_ms: When it happened.
+        title: One line that names the job and what happened.
+        text: The same at length, in lines; plain text that may hold any character.
+        reason: Short word or message of the run, or empty.
+        job: The job; None in a test.
+        group: The job's group; None in a test.
+        run: The run that it is about; None where there is none, as in a test or if a job did not run.
+        count: How many events this stands for: those that the rule's window or its quiet hours held back count here.
+        receivers: Who shall get it, in the channel's own words; empty for the channel's default.
+    """
+
+    id: int
+    kind: AlarmKind
+    at_ms: int
+    title: str
+    text: str
+    reason: str
+    job: Job | None
+    group: ExecutorGroup | None
+    run: Run | None
+    count: int = 1
+    receivers: Sequence[str] = ()
+
+
+class AlarmChannel(Protocol):
+    """Tells people.
+
+    Attributes:
+        name: What alarm rules call it in ``channel``.
+    """
+
+    name: str
+
+    def send(self, alarm: Alarm) -> str | None:
+        """Send it, and return what the other side answered, if anything; a few words that are kept with the attempt.
+
+        Called on a thread of the channel's own, one alarm at a time. It should bound its own waiting: one that takes
+        longer than the setting ``alarm.send_timeout_s`` counts as failed.
+
+        Raises:
+            AlarmRetryLater: The other side wants to be asked later.
+            Exception: Anything else is a failed attempt, too; its message is kept and must hold no secret.
         """
         ...

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pluggy
 
 from xwheel.config import Config
-from xwheel.plugin.contracts import GlueType, Router, ScheduleType
+from xwheel.plugin.contracts import AlarmChannel, GlueType, Router, ScheduleType
 
 PROJECT = "xwheel"
 hookspec = pluggy.HookspecMarker(PROJECT)
@@ -27,3 +27,8 @@ def xwheel_register_routers(config: Config) -> Iterable[Router]:  # type: ignore
 @hookspec
 def xwheel_register_glue_types(config: Config) -> Iterable[GlueType]:  # type: ignore[empty-body]
     """Return glue types; jobs name them in ``glue_type``."""
+
+
+@hookspec
+def xwheel_register_alarms(config: Config) -> Iterable[AlarmChannel]:  # type: ignore[empty-body]
+    """Return alarm channels; alarm rules name them in ``channel``."""

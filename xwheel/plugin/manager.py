@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, cast
 
@@ -12,7 +12,7 @@ import pluggy
 from xwheel.config import Config
 from xwheel.errors import ConfigError, DuplicateNameError, PluginError
 from xwheel.plugin import hookspecs
-from xwheel.plugin.contracts import GlueType, Router, ScheduleType
+from xwheel.plugin.contracts import AlarmChannel, GlueType, Router, ScheduleType
 from xwheel.plugin.registry import Registry
 
 ENTRY_POINT_GROUP = "xwheel"
@@ -25,6 +25,7 @@ class Plugins:
     schedule_types: Registry[ScheduleType]
     routers: Registry[Router]
     glue_types: Registry[GlueType]
+    alarm_channels: Registry[AlarmChannel] = field(default_factory=lambda: Registry("alarm channel", {}, {}))
 
 
 def load_plugins(config: Config) -> Plugins:
@@ -55,6 +56,7 @@ def load_plugins(config: Config) -> Plugins:
         schedule_types=registry("schedule type", manager.hook.xwheel_register_schedule_types),
         routers=registry("router", manager.hook.xwheel_register_routers),
         glue_types=registry("glue type", manager.hook.xwheel_register_glue_types),
+        alarm_channels=registry("alarm channel", manager.hook.xwheel_register_alarms),
     )
 
 
