@@ -22,7 +22,18 @@ LAYERS = {
     3: {"storage", "builtin"},
     4: {"scheduler", "executor"},
     5: {"api", "console", "manifest"},
-    6: {"__init__", "server", "node", "cli", "cli_cron", "cli_token", "testing", "quickstart", "__main__"}
+    6: {
+        "__init__",
+        "pipeline",
+        "server",
+        "node",
+        "cli",
+        "cli_cron",
+        "cli_token",
+        "testing",
+        "quickstart",
+        "__main__",
+    }
     | {"cli_group", "cli_job", "cli_run", "cli_apply", "cli_remote", "cli_connection", "cli_output"},
 }
 LAYER_OF = {room: layer for layer, rooms in LAYERS.items() for room in rooms}

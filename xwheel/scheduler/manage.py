@@ -14,9 +14,8 @@ import msgspec
 from msgspec.structs import replace
 
 from xwheel.clock import Clock
-from xwheel.errors import DuplicateError, FieldError, RevisionError, ScheduleError
-from xwheel.model import GlueVersion, Job, NewSource, Origin, RetryBackoff, Run
-from xwheel.plugin.manager import Plugins
+from xwheel.errors import DuplicateError, RevisionError, ScheduleError
+from xwheel.model import GlueVersion, Job, NewSource, Origin, Run
 from xwheel.storage import children, groups, jobs, runs
 from xwheel.storage.engine import Connection, Database
 from xwheel.storage.ids import RunIds
@@ -50,10 +49,6 @@ class Timetable(Protocol):
         """Tell whether the next fire is set when the last one ends."""
         ...
 
-    def check(self, job: Job) -> None:
-        """Refuse a schedule that cannot work."""
-        ...
-
 
 class Sources(Protocol):
     """What management asks about the sources of script jobs."""
@@ -78,7 +73,7 @@ class JobManager:
         db: The database.
         clock: Where time comes from.
         run_ids: Source of run ids.
-        plugins: What jobs may name.
+        check_job: Refuses a job whose fields cannot work, with a FieldError.
         timetable: When jobs fire.
         sources: The sources of script jobs.
         new_run: Makes a first attempt of a job.
@@ -90,7 +85,7 @@ class JobManager:
         db: Database,
         clock: Clock,
         run_ids: RunIds,
-        plugins: Plugins,
+        check_job: Callable[[Job], None],
         timetable: Timetable,
         sources: Sources,
         new_run: NewRun,
@@ -99,7 +94,7 @@ class JobManager:
         self._db = db
         self._clock = clock
         self._run_ids = run_ids
-        self._plugins = plugins
+        self._check_job = check_job
         self._timetable = timetable
         self._sources = sources
         self._new_run = new_run
@@ -133,7 +128,7 @@ class JobManager:
             "updated_ms": now_ms,
             "glue_version": 0,
         }
-        self._check(Job(id=0, partition=0, **row))
+        self._check_job(Job(id=0, partition=0, **row))
 
         def work(conn: Connection) -> Job:
             groups.get_group(conn, values["group_id"])
@@ -173,7 +168,7 @@ class JobManager:
         def work(conn: Connection) -> Job:
             job = self._lock(conn, job_id, revision)
             merged = replace(job, **changes)
-            self._check(merged)
+            self._check_job(merged)
             reschedules = any(getattr(job, name) != getattr(merged, name) for name in SCHEDULE_FIELDS)
             values = {**changes, "revision": job.revision + 1, "updated_ms": now_ms}
             values["glue_version"] = self._sources.edit_locked(conn, job, merged, source, now_ms)
@@ -371,27 +366,6 @@ class JobManager:
     ) -> None:
         planned = runs.lock_planned_of_job(conn, job_id, origins)
         runs.cancel_runs(conn, [run.id for run in planned], reason=reason, now_ms=now_ms)
-
-    def _check(self, job: Job) -> None:
-        """Refuse names nobody registered and schedules that cannot work.
-
-        Raises:
-            FieldError: Names the field and what is allowed.
-        """
-        for field, name, registry in (
-            ("schedule_type", job.schedule_type, self._plugins.schedule_types),
-            ("route_strategy", job.route_strategy, self._plugins.routers),
-            ("glue_type", job.glue_type, self._plugins.glue_types),
-        ):
-            if name not in registry:
-                raise FieldError(field, f"{name!r} is not installed; known: {', '.join(sorted(registry))}")
-        if job.glue_type == "BEAN" and not job.handler.strip():
-            raise FieldError("handler", "must name a handler")
-        if job.retry_backoff is RetryBackoff.LIST and not job.retry_delays_ms:
-            raise FieldError("retry_delays_ms", "must hold at least one delay for the backoff list")
-        if job.start_ms is not None and job.end_ms is not None and job.end_ms <= job.start_ms:
-            raise ScheduleError("end_ms", "must be later than start_ms")
-        self._timetable.check(job)
 
 
 def _hash_key(key: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import falcon.testing
@@ -26,6 +27,7 @@ from xwheel.scheduler.child import MAX_DEPTH, check_template, render, succeeded
 from xwheel.scheduler.complete import Completer
 from xwheel.scheduler.family import ChildManager
 from xwheel.scheduler.glue import Scripts
+from xwheel.scheduler.job_check import check_job
 from xwheel.scheduler.kill import RunKiller
 from xwheel.scheduler.manage import JobManager
 from xwheel.scheduler.offspring import Offspring
@@ -161,7 +163,8 @@ def api(db: Database) -> Api:
     book = CalendarBook(db)
     timetable = Timetable(plugins.schedule_types, book.current)
     scripts = Scripts(db, clock, plugins.glue_types, keep=30)
-    manager = JobManager(db, clock, run_ids, plugins, timetable, scripts, new_run, lambda: None)
+    check = partial(check_job, plugins=plugins, check_schedule=timetable.check)
+    manager = JobManager(db, clock, run_ids, check, timetable, scripts, new_run, lambda: None)
     offspring = Offspring(succeeded, render, new_run, max_depth=MAX_DEPTH)
     completer = Completer(db, run_ids, clock, decide_retry, timetable.next_fire, offspring, lambda: None)
     parts = ApiParts(

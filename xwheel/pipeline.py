@@ -1,0 +1,303 @@
+"""The stages of a node and who is wired to whom: the only module that imports every stage."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+from xwheel import ring
+from xwheel.clock import Clock, OffsetFilter, SystemClock
+from xwheel.config import Config, TriggerSection
+from xwheel.errors import RouteError
+from xwheel.model import Job, RegisteredExecutor, Run
+from xwheel.plugin.manager import Plugins
+from xwheel.scheduler.adopt import AdoptLoop
+from xwheel.scheduler.answers import AnswerWriter
+from xwheel.scheduler.bulk_manage import BulkManager
+from xwheel.scheduler.check.checker import Checker
+from xwheel.scheduler.check.decide import CheckRules, first_check_ms
+from xwheel.scheduler.check.questions import IN_FLIGHT
+from xwheel.scheduler.child import MAX_DEPTH, check_template, render, succeeded
+from xwheel.scheduler.claim import ClaimLoop
+from xwheel.scheduler.cluster_lease import ClusterLease
+from xwheel.scheduler.complete import Completer, Verdict
+from xwheel.scheduler.dispatch import Lane
+from xwheel.scheduler.family import ChildManager
+from xwheel.scheduler.fence import Fence
+from xwheel.scheduler.firing import Firing
+from xwheel.scheduler.gate import Gate
+from xwheel.scheduler.glue import Scripts
+from xwheel.scheduler.job_check import check_job
+from xwheel.scheduler.kill import RunKiller
+from xwheel.scheduler.lease import SqliteLease
+from xwheel.scheduler.manage import JobManager
+from xwheel.scheduler.offspring import Offspring
+from xwheel.scheduler.parking import ParkedRuns
+from xwheel.scheduler.plan import new_run, plan, recheck
+from xwheel.scheduler.ports import Outcome, Parcel
+from xwheel.scheduler.registry import FLUSH_MS, ExecutorRegistry
+from xwheel.scheduler.report import ReportLoop
+from xwheel.scheduler.resend import Resender
+from xwheel.scheduler.retry import decide_retry
+from xwheel.scheduler.ring_loop import RingLoop
+from xwheel.scheduler.route import route
+from xwheel.scheduler.shares import decide_moves
+from xwheel.scheduler.switch import CalendarBook, Switchboard
+from xwheel.scheduler.timekeeper import Timekeeper
+from xwheel.scheduler.timetable import Timetable
+from xwheel.scheduler.trigger_pool import TriggerPool
+from xwheel.scheduler.upkeep import RetentionLoop
+from xwheel.storage.engine import Database
+from xwheel.storage.ids import RunIds
+from xwheel.wire.http import MultiClient
+
+ANSWER_GRACE_MS: Final = 2000
+GATHER_MS: Final = 5
+
+
+class Pipeline:
+    """The stages of a node; what each of them owns stands in ``docs/explanation/pipeline.md``.
+
+    Nothing here runs by itself: :class:`~xwheel.server.Scheduler` has the loops.
+
+    Args:
+        config: The settings.
+        db: The database, at this version's schema.
+        plugins: What jobs may name.
+        executor_token: The token shared with executors.
+        clock: Where time comes from; None for the system's.
+    """
+
+    def __init__(
+        self, config: Config, db: Database, plugins: Plugins, executor_token: str, clock: Clock | None = None
+    ) -> None:
+        self.config = config
+        self.db = db
+        self.plugins = plugins
+        system = SystemClock()
+        self.clock: Clock = clock or system
+        schedule, trigger = config.schedule, config.trigger
+        check_after_ms = trigger.check_after_s * 1000
+        answer_ms = trigger.send_timeout_ms + ANSWER_GRACE_MS
+        bells = {
+            name: threading.Event()
+            for name in ("adopting", "checking", "claiming", "leasing", "ticking", "writing")
+        }
+        self.bells = bells
+        self.run_ids = RunIds(db)
+        self.parking = ParkedRuns(bells["ticking"].set, limit=trigger.waiting_limit)
+        self.registry = ExecutorRegistry(
+            db, dead_after_ms=trigger.dead_after_s * 1000, on_arrival=self.parking.arrived
+        )
+        self.lease = _lease_for(
+            db,
+            self.clock,
+            lease_ms=schedule.lease_s * 1000,
+            renew_ms=round(schedule.lease_renew_s * 1000),
+            settle_ms=answer_ms,
+        )
+        self.calendars = CalendarBook(db)
+        self.timetable = Timetable(plugins.schedule_types, self.calendars.current)
+        self.completer = _Completer(
+            db,
+            self.run_ids,
+            self.clock,
+            decide_retry,
+            self.timetable.next_fire,
+            Offspring(succeeded, render, new_run, max_depth=MAX_DEPTH),
+            self._wake_planning,
+        )
+        self.completer.on_finished = self.parking.ended
+        self.scripts = Scripts(db, self.clock, plugins.glue_types, keep=config.upkeep.glue_versions)
+        self.manager = JobManager(
+            db,
+            self.clock,
+            self.run_ids,
+            partial(check_job, plugins=plugins, check_schedule=self.timetable.check),
+            self.timetable,
+            self.scripts,
+            new_run,
+            self._wake_planning,
+        )
+        self.family = ChildManager(db, self.clock, check_template, max_depth=MAX_DEPTH)
+        self.bulk = BulkManager(db, self.clock, self.run_ids, self.manager, new_run, self._wake_planning)
+        self.switchboard = Switchboard(db, self.clock, self.calendars, self.manager, self._wake_planning)
+        self.pool = TriggerPool(
+            trigger.fast_pool,
+            trigger.slow_pool,
+            ring.PoolSelector(trigger.slow_threshold_ms, trigger.slow_count, trigger.slow_window_ms),
+        )
+        self.answers = AnswerWriter(
+            db,
+            self.pool,
+            self.completer.finish,
+            self.registry.suspect,
+            bells["writing"].set,
+            bells["ticking"].set,
+            first_check=partial(
+                first_check_ms,
+                check_after_ms=check_after_ms,
+                deadline_grace_ms=trigger.deadline_grace_s * 1000,
+            ),
+            # who moves the clock by hand wants each answer written at once
+            gather_ms=GATHER_MS if clock is None else 0,
+        )
+        self.lanes = {
+            lane: Lane(
+                MultiClient(token=executor_token, max_in_flight=size),
+                self.answers.put,
+                lambda: self.lease.may_act(trigger.send_timeout_ms),
+                self.registry.app_name,
+                timeout_ms=trigger.send_timeout_ms,
+            )
+            for lane, size in ((ring.FAST, trigger.fast_pool), (ring.SLOW, trigger.slow_pool))
+        }
+        gate = Gate(lambda: self.registry.limited_groups, self.parking)
+        fence = Fence(db, self.lease, gate, self.run_ids.ensure, self.run_ids.take, answer_ms=answer_ms)
+        self.firing = Firing(
+            db,
+            self.registry.live,
+            self._route,
+            self.pool,
+            gate,
+            self.parking,
+            fence.pass_through,
+            self._send,
+            self.completer.finish,
+            self.scripts,
+        )
+        self.ring_loop = RingLoop(
+            ring.TimeRing(self.clock.now_ms(), schedule.tick_ms),
+            self.firing.fire,
+            bells["ticking"].set,
+            self.parking,
+            tick_ms=schedule.tick_ms,
+            waiting_limit=trigger.waiting_limit,
+            may_fire=lambda: self.lease.may_act(trigger.send_timeout_ms),
+        )
+        self.claiming = ClaimLoop(
+            db,
+            self.lease,
+            self.run_ids,
+            partial(plan, timetable=self.timetable),
+            self.ring_loop.enqueue,
+            self.clock,
+            remember=self.firing.remember,
+            pre_read_ms=schedule.pre_read_ms,
+            batch=schedule.claim_batch,
+        )
+        self.resender = Resender(
+            db,
+            self.lease,
+            self.registry.find_instance,
+            self.pool,
+            self._send,
+            self.completer.finish,
+            self.scripts,
+            lane=ring.FAST,
+            answer_ms=answer_ms,
+            gone_ms=trigger.dead_after_s * 1000,
+            check_after_ms=check_after_ms,
+        )
+        self.adopting = AdoptLoop(
+            db,
+            self.lease,
+            self.ring_loop.enqueue,
+            self._is_held,
+            self.resender.settle,
+            self.completer.finish,
+            self._recheck,
+            self.parking.is_beyond,
+            pre_read_ms=schedule.pre_read_ms,
+            interval_ms=schedule.adopt_interval_ms,
+            reconcile_ms=schedule.reconcile_interval_ms,
+        )
+        self.checker = Checker(
+            db,
+            self.lease,
+            self.registry,
+            MultiClient(token=executor_token, max_in_flight=IN_FLIGHT),
+            self.completer.finish,
+            _check_rules(trigger, answer_ms),
+            timeout_ms=trigger.send_timeout_ms,
+        )
+        self.killer = RunKiller(db, self.clock, self.completer.finish, bells["checking"].set)
+        self.timekeeper = Timekeeper(db, self.clock, OffsetFilter(system), self._on_clock_step)
+        upkeep = config.upkeep
+        self.reporting = ReportLoop(db, self.lease, self.clock, interval_ms=upkeep.report_interval_s * 1000)
+        self.sweeping = RetentionLoop(
+            db,
+            self.lease,
+            self.clock,
+            run_days=upkeep.run_retention_days,
+            report_days=upkeep.report_retention_days,
+            interval_ms=upkeep.sweep_interval_s * 1000,
+            batch=upkeep.sweep_batch,
+        )
+
+    def _is_held(self, run_id: int) -> bool:
+        return (
+            self.ring_loop.is_held(run_id)
+            or any(lane.is_sending(run_id) for lane in self.lanes.values())
+            or self.answers.is_kept(run_id)
+        )
+
+    def _on_clock_step(self, _jump_ms: int) -> None:
+        self.lease.halt()
+        self.bells["leasing"].set()
+
+    def _recheck(self, stale: Sequence[Run], owners: Mapping[int, Job], now_ms: int) -> Mapping[int, str]:
+        return recheck(stale, owners, now_ms, limited=self.registry.limited_groups)
+
+    def _route(self, job: Job, executors: Sequence[RegisteredExecutor]) -> Sequence[RegisteredExecutor]:
+        def nobody(address: str) -> bool:
+            raise RouteError(
+                f"router {job.route_strategy} asks {address}, which no router may do on the tick thread"
+            )
+
+        return route(job, executors, self.plugins.routers, beat=nobody, idle_beat=nobody)
+
+    def _send(self, parcel: Parcel) -> None:
+        self.lanes[parcel.lane].send(parcel)
+
+    def _wake_planning(self) -> None:
+        self.bells["claiming"].set()
+        self.bells["adopting"].set()
+
+
+class _Completer(Completer):
+    """Closes runs, and then tells of it whoever waits for their end."""
+
+    on_finished: Callable[[Iterable[int]], None]
+
+    def finish(self, outcomes: Sequence[Outcome]) -> dict[int, Verdict]:
+        verdicts = super().finish(outcomes)
+        self.on_finished(verdicts)
+        return verdicts
+
+
+def _lease_for(
+    db: Database, clock: Clock, *, lease_ms: int, renew_ms: int, settle_ms: int
+) -> SqliteLease | ClusterLease:
+    """Return the lease that fits the database: one scheduler a SQLite file, several share any other."""
+    owner = secrets.token_hex(8)
+    if db.backend == "sqlite":
+        return SqliteLease(db, owner, clock, lease_ms=lease_ms, renew_ms=renew_ms)
+    return ClusterLease(
+        db, owner, clock, decide_moves, lease_ms=lease_ms, renew_ms=renew_ms, settle_ms=settle_ms
+    )
+
+
+def _check_rules(trigger: TriggerSection, answer_ms: int) -> CheckRules:
+    dead_ms = trigger.dead_after_s * 1000
+    return CheckRules(
+        check_after_ms=trigger.check_after_s * 1000,
+        # beats that other nodes took are seen a flush late
+        gone_ms=dead_ms + min(FLUSH_MS, dead_ms // 3),
+        answer_ms=answer_ms,
+        idle_grace_ms=trigger.idle_grace_s * 1000,
+        deadline_grace_ms=trigger.deadline_grace_s * 1000,
+    )
