@@ -1,6 +1,7 @@
 """What plugin authors import: the hook marker, the contracts, and nothing with I/O."""
 
 from xwheel.errors import AlarmRetryLater, ConfigError, ExecutorError
+from xwheel.model import RunState
 from xwheel.plugin.contracts import (
     Alarm,
     AlarmChannel,
@@ -11,7 +12,9 @@ from xwheel.plugin.contracts import (
     HandlerLookup,
     RouteContext,
     Router,
+    RunChange,
     RunContext,
+    RunListener,
     ScheduleSpec,
     ScheduleType,
 )
@@ -30,7 +33,10 @@ __all__ = [
     "HandlerLookup",
     "RouteContext",
     "Router",
+    "RunChange",
     "RunContext",
+    "RunListener",
+    "RunState",
     "ScheduleSpec",
     "ScheduleType",
     "hookimpl",

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from xwheel.model import ExecutorGroup, Job, RegisteredExecutor, Run
+from xwheel.model import ExecutorGroup, Job, RegisteredExecutor, Run, RunState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,5 +258,51 @@ class AlarmChannel(Protocol):
         Raises:
             AlarmRetryLater: The other side wants to be asked later.
             Exception: Anything else is a failed attempt, too; its message is kept and must hold no secret.
+        """
+        ...
+
+
+class RunChange(msgspec.Struct, frozen=True, gc=False):
+    """That a run came into a state; told after it was committed.
+
+    Attributes:
+        run_id: The run.
+        job_id: Its job.
+        group_id: Its job's group.
+        state: The state that it is in now.
+        at_ms: When, in epoch milliseconds.
+        reason: Short word for why, such as ``misfire`` or ``no_executor``; empty if plain.
+        message: What the handler or the scheduler said at the end, its first 1,000 characters.
+        address: The executor that has or had it; empty if nobody got it.
+    """
+
+    run_id: int
+    job_id: int
+    group_id: int
+    state: RunState
+    at_ms: int
+    reason: str = ""
+    message: str = ""
+    address: str = ""
+
+
+class RunListener(Protocol):
+    """Is told how runs fare, beside the pipeline and without a hold on it.
+
+    Each node tells its own listeners what it wrote itself. A change is told at most once: what a crash takes from
+    memory, and the oldest of what waits when a listener is too slow, is not told. The scheduler counts what it drops.
+    Two changes of one run that follow each other closely may come in the wrong order; a final state is the last word.
+
+    Attributes:
+        name: What health and logs call it.
+    """
+
+    name: str
+
+    def on_change(self, changes: Sequence[RunChange]) -> None:
+        """Take up to 1,000 changes at once.
+
+        Called on a thread of the listener's own, one call at a time. What it raises is logged, and the changes of
+        that call are not told again.
         """
         ...

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pluggy
 
 from xwheel.config import Config
-from xwheel.plugin.contracts import AlarmChannel, GlueType, Router, ScheduleType
+from xwheel.plugin.contracts import AlarmChannel, GlueType, Router, RunListener, ScheduleType
 
 PROJECT = "xwheel"
 hookspec = pluggy.HookspecMarker(PROJECT)
@@ -32,3 +32,8 @@ def xwheel_register_glue_types(config: Config) -> Iterable[GlueType]:  # type: i
 @hookspec
 def xwheel_register_alarms(config: Config) -> Iterable[AlarmChannel]:  # type: ignore[empty-body]
     """Return alarm channels; alarm rules name them in ``channel``."""
+
+
+@hookspec
+def xwheel_register_run_listeners(config: Config) -> Iterable[RunListener]:  # type: ignore[empty-body]
+    """Return run listeners; each is told the changes of runs on a thread of its own."""

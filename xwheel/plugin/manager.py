@@ -12,7 +12,7 @@ import pluggy
 from xwheel.config import Config
 from xwheel.errors import ConfigError, DuplicateNameError, PluginError
 from xwheel.plugin import hookspecs
-from xwheel.plugin.contracts import AlarmChannel, GlueType, Router, ScheduleType
+from xwheel.plugin.contracts import AlarmChannel, GlueType, Router, RunListener, ScheduleType
 from xwheel.plugin.registry import Registry
 
 ENTRY_POINT_GROUP = "xwheel"
@@ -26,6 +26,7 @@ class Plugins:
     routers: Registry[Router]
     glue_types: Registry[GlueType]
     alarm_channels: Registry[AlarmChannel] = field(default_factory=lambda: Registry("alarm channel", {}, {}))
+    run_listeners: Registry[RunListener] = field(default_factory=lambda: Registry("run listener", {}, {}))
 
 
 def load_plugins(config: Config) -> Plugins:
@@ -57,6 +58,7 @@ def load_plugins(config: Config) -> Plugins:
         routers=registry("router", manager.hook.xwheel_register_routers),
         glue_types=registry("glue type", manager.hook.xwheel_register_glue_types),
         alarm_channels=registry("alarm channel", manager.hook.xwheel_register_alarms),
+        run_listeners=registry("run listener", manager.hook.xwheel_register_run_listeners),
     )
 
 
