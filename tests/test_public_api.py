@@ -30,6 +30,7 @@ PUBLIC = {
         "GlueRequest",
         "GlueType",
         "HandlerLookup",
+        "PluginOptions",
         "RouteContext",
         "Router",
         "RunChange",
@@ -39,6 +40,7 @@ PUBLIC = {
         "ScheduleSpec",
         "ScheduleType",
         "hookimpl",
+        "read_options",
     },
 }
 

@@ -19,6 +19,7 @@ from xwheel.plugin.contracts import (
     ScheduleType,
 )
 from xwheel.plugin.hookspecs import hookimpl
+from xwheel.plugin.options import PluginOptions, read_options
 
 __all__ = [
     "Alarm",
@@ -31,6 +32,7 @@ __all__ = [
     "GlueRequest",
     "GlueType",
     "HandlerLookup",
+    "PluginOptions",
     "RouteContext",
     "Router",
     "RunChange",
@@ -40,4 +42,5 @@ __all__ = [
     "ScheduleSpec",
     "ScheduleType",
     "hookimpl",
+    "read_options",
 ]

@@ -1,0 +1,168 @@
+"""Strict options of plugins: a model says what the table ``[plugins.options.NAME]`` may hold, and errors say where."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+
+from xwheel.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+    from xwheel.config import Config
+
+FILE_SUFFIX: Final = "_file"
+MAX_SECRET_BYTES: Final = 65_536
+# pydantic's words for what TOML calls otherwise
+_WORDS: Final = {
+    "a valid string": "a text",
+    "a valid integer": "a whole number",
+    "a valid boolean": "true or false",
+    "a valid array": "a list",
+    "a valid tuple": "a list",
+    "an object": "a table",
+}
+
+
+class PluginOptions(BaseModel):
+    """Base of a plugin's options; frozen, unknown keys and other types than the stated ones refused.
+
+    Fields are pydantic's, each with a description. A secret is a ``SecretStr``; beside ``password: SecretStr | None``
+    a field ``password_file: Path | None = None`` lets operators name a file that holds it, which is read into
+    ``password``. A nested table is another subclass of this.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        allow_inf_nan=False,
+        hide_input_in_errors=True,
+        use_attribute_docstrings=True,
+    )
+
+    @model_validator(mode="after")
+    def _take_secrets_from_files(self) -> Self:
+        fields = type(self).model_fields
+        for name, field in fields.items():
+            path = self.__dict__.get(name + FILE_SUFFIX)
+            if not isinstance(path, Path) or not _is_secret(field.annotation):
+                continue
+            if self.__dict__[name] is not None:
+                raise _refusal(f"give {name} or {name}{FILE_SUFFIX}, not both")
+            # nobody has seen the object yet
+            self.__dict__[name] = SecretStr(_read_secret(name + FILE_SUFFIX, path))
+        return self
+
+
+T = TypeVar("T", bound=PluginOptions)
+
+_noted: ContextVar[dict[str, PluginOptions] | None] = ContextVar("xwheel_plugin_options", default=None)
+
+
+def read_options(config: Config, plugin: str, model: type[T]) -> T:
+    """Return a plugin's options, checked; call it in the hook, so that a mistake stops the start.
+
+    Args:
+        config: What the hook was given.
+        plugin: The name of the plugin's entry point.
+        model: What its table may hold.
+
+    Raises:
+        ConfigError: A key is unknown, missing or not acceptable. The message names it and what is allowed, and never
+            holds the value.
+    """
+    where = f"plugins.options.{plugin}"
+    try:
+        text = json.dumps(dict(config.plugin(plugin)))
+    except (TypeError, ValueError):
+        raise ConfigError(
+            f"{where} may hold texts, numbers, true and false, lists and tables, but no dates"
+        ) from None
+    try:
+        # as JSON, a text may stand for a path and a list for a tuple, but no text for a number
+        options = model.model_validate_json(text, strict=True)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False)
+        raise ConfigError("; ".join(_explain(where, item, model) for item in found)) from None
+    noted = _noted.get()
+    if noted is not None:
+        noted[plugin] = options
+    return options
+
+
+@contextmanager
+def noting_options() -> Iterator[dict[str, PluginOptions]]:
+    """Collect the options that plugins read meanwhile, by plugin."""
+    noted: dict[str, PluginOptions] = {}
+    token = _noted.set(noted)
+    try:
+        yield noted
+    finally:
+        _noted.reset(token)
+
+
+def _explain(where: str, item: ErrorDetails, model: type[PluginOptions]) -> str:
+    parts = [str(part) for part in item["loc"] if part != "[key]"]
+    name = ".".join([where, *parts])
+    if item["type"] == "extra_forbidden":
+        return f"{name} is not an option{_known(model, item['loc'])}"
+    if item["type"] == "missing":
+        return f"{name} is missing"
+    message = item["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    for word, ours in _WORDS.items():
+        message = message.replace(word, ours)
+    return f"{name}: {message[:1].lower()}{message[1:]}"
+
+
+def _known(model: type[PluginOptions], loc: tuple[int | str, ...]) -> str:
+    """Return which keys the table has in which an unknown one stands."""
+    owner: type[BaseModel] = model
+    for part in loc[:-1]:
+        field = owner.model_fields.get(str(part))
+        inner = _model_in(field.annotation) if field is not None else None
+        # the parts of lists and tables of models are indices and keys
+        owner = inner or owner
+    wanted = difflib.get_close_matches(str(loc[-1]), owner.model_fields, n=1)
+    known = ", ".join(sorted(owner.model_fields)) or "none"
+    return f"; did you mean {wanted[0]}? known: {known}" if wanted else f"; known: {known}"
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for inner in get_args(annotation) if (found := _model_in(inner))), None)
+
+
+def _is_secret(annotation: Any) -> bool:
+    if get_origin(annotation) in {Union, UnionType}:
+        return SecretStr in get_args(annotation)
+    return annotation is SecretStr
+
+
+def _read_secret(name: str, path: Path) -> str:
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(MAX_SECRET_BYTES + 1)
+        secret = content.decode("utf-8").strip()
+    except OSError as error:
+        raise _refusal(f"{name}: cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise _refusal(f"{name}: {path} holds no UTF-8 text") from None
+    if not secret or len(content) > MAX_SECRET_BYTES:
+        raise _refusal(f"{name}: {path} must hold a secret of 1 to {MAX_SECRET_BYTES} bytes")
+    return secret
+
+
+def _refusal(words: str) -> PydanticCustomError:
+    # as a template's value, since braces in a path would be taken for names of values
+    return PydanticCustomError("secret_file", "{words}", {"words": words})
