@@ -2,6 +2,7 @@
 
 from xwheel.errors import AlarmRetryLater, ConfigError, ExecutorError
 from xwheel.model import RunState
+from xwheel.plugin.alarm_parts import ALARM_PLACEHOLDERS, AlarmReceipts, AlarmTemplate, alarm_values
 from xwheel.plugin.contracts import (
     Alarm,
     AlarmChannel,
@@ -22,10 +23,13 @@ from xwheel.plugin.hookspecs import hookimpl
 from xwheel.plugin.options import PluginOptions, read_options
 
 __all__ = [
+    "ALARM_PLACEHOLDERS",
     "Alarm",
     "AlarmChannel",
     "AlarmKind",
+    "AlarmReceipts",
     "AlarmRetryLater",
+    "AlarmTemplate",
     "Command",
     "ConfigError",
     "ExecutorError",
@@ -41,6 +45,7 @@ __all__ = [
     "RunState",
     "ScheduleSpec",
     "ScheduleType",
+    "alarm_values",
     "hookimpl",
     "read_options",
 ]
