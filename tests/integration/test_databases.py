@@ -20,8 +20,8 @@ def test_every_fire_runs_exactly_once(new_database: Callable[[], str], tmp_path:
     process = start(folder, "--seconds", "6", "--json", "--database", new_database())
     try:
         for _ in range(kills):
-            wait_for(lambda: has_lines(folder / EXECUTIONS_FILE, 4))
-            os.kill(wait_for(lambda: child_of(process.pid, "server")), signal.SIGKILL)
+            wait_for(process, lambda: has_lines(folder / EXECUTIONS_FILE, 4))
+            os.kill(wait_for(process, lambda: child_of(process.pid, "server")), signal.SIGKILL)
         output, errors = process.communicate(timeout=200)
     finally:
         process.kill()

@@ -54,9 +54,13 @@ def child_of(parent: int, word: str) -> int | None:
     return None
 
 
-def wait_for(check: Any, limit_s: float = 120) -> Any:
+def wait_for(process: subprocess.Popen[str], check: Any, limit_s: float = 120) -> Any:
+    """Poll until something is true of a process that lives; return it."""
     deadline = time.monotonic() + limit_s
     while not (found := check()):
+        if process.poll() is not None:
+            output, errors = process.communicate()
+            pytest.fail(f"it ended with {process.returncode}\n{output}\n{errors}")
         assert time.monotonic() < deadline, "it took too long"
         time.sleep(0.02)
     return found
@@ -72,8 +76,8 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     folder = tmp_path_factory.mktemp("quickstart")
     process = start(folder, "--seconds", str(SECONDS), "--rate", str(RATE), "--json")
     for lines in (RATE, 4 * RATE):
-        wait_for(lambda n=lines: has_lines(folder / EXECUTIONS_FILE, n))
-        os.kill(wait_for(lambda: child_of(process.pid, "server")), signal.SIGKILL)
+        wait_for(process, lambda n=lines: has_lines(folder / EXECUTIONS_FILE, n))
+        os.kill(wait_for(process, lambda: child_of(process.pid, "server")), signal.SIGKILL)
     output, errors = process.communicate(timeout=150)
     return Finished(folder, process.returncode, json.loads(output.splitlines()[-1]), errors)
 
@@ -157,7 +161,7 @@ def test_secrets_are_shown_once_and_stay_private(killed: Finished) -> None:
 def test_an_interrupt_drains_and_ends_with_0(tmp_path: Path) -> None:
     process = start(tmp_path / "data")
     try:
-        wait_for(lambda: has_lines(tmp_path / "data" / EXECUTIONS_FILE, 3))
+        wait_for(process, lambda: has_lines(tmp_path / "data" / EXECUTIONS_FILE, 3))
         process.send_signal(signal.SIGINT)
         output, errors = process.communicate(timeout=60)
     finally:
