@@ -1,12 +1,12 @@
 """What plugin authors import: the hook marker, the contracts, and nothing with I/O."""
 
+from xwheel.alarm_model import AlarmKind
 from xwheel.errors import AlarmRetryLater, ConfigError, ExecutorError
 from xwheel.model import RunState
 from xwheel.plugin.alarm_parts import ALARM_PLACEHOLDERS, AlarmReceipts, AlarmTemplate, alarm_values
 from xwheel.plugin.contracts import (
     Alarm,
     AlarmChannel,
-    AlarmKind,
     Command,
     GlueRequest,
     GlueType,

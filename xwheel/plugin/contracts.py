@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Protocol
 
 import msgspec
 
+from xwheel.alarm_model import AlarmKind
 from xwheel.model import ExecutorGroup, Job, RegisteredExecutor, Run, RunState
 
 
@@ -193,20 +193,6 @@ class GlueType(Protocol):
             ExecutorError: The source cannot be used.
         """
         ...
-
-
-class AlarmKind(StrEnum):
-    """What an alarm tells."""
-
-    FAILED = "failed"
-    LOST = "lost"
-    REFUSED = "refused"
-    SKIPPED = "skipped"
-    NOT_RUN = "not_run"
-    STILL_RUNNING = "still_running"
-    SCHEDULE_ERROR = "schedule_error"
-    RECOVERED = "recovered"
-    TEST = "test"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
