@@ -7,7 +7,6 @@ Files, arguments and exit codes are those of XXL-JOB's executors. Nothing runs b
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from xwheel.plugin import Command, ExecutorError, GlueRequest, HandlerLookup, hookimpl
@@ -33,7 +32,7 @@ class ScriptGlue:
 
     def __init__(self, name: str, options: Options) -> None:
         self.name = name
-        self._options = asdict(options)
+        self._options = options.model_dump(mode="json", exclude_none=True)
 
     def build(self, request: GlueRequest, handlers: HandlerLookup) -> Command:
         """Return the command that runs the source.

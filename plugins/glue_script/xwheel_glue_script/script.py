@@ -42,7 +42,7 @@ def prepare(context: RunContext, data: Mapping[str, Any]) -> list[str]:
     Raises:
         ExecutorError: The interpreter, the account or a requirement is not there, or the parameter is no argument.
     """
-    options = Options(**{**data["options"], "pip_args": tuple(data["options"]["pip_args"])})
+    options = Options.model_validate(data["options"])
     name = data["glue_type"]
     kind = KINDS[name]
     source = data["source"].replace("\r\n", "\n") if name == "GLUE_SHELL" else data["source"]
@@ -63,7 +63,7 @@ def prepare(context: RunContext, data: Mapping[str, Any]) -> list[str]:
     if kind.suffix == ".py":
         os.environ["PYTHONUNBUFFERED"] = "1"  # otherwise the log stands still until the end
         os.environ["PYTHONIOENCODING"] = "utf-8:backslashreplace"
-    _limit(options.limits)
+    _limit(options.limits.model_dump(exclude_none=True))
     return [program, str(path), parameter, str(context.shard_index), str(context.shard_total)]
 
 
