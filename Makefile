@@ -1,10 +1,13 @@
-# The README's two commands, and the checks behind them. Everything works in .venv, which the first call makes.
+# The README's two commands, and the checks behind them. Everything works in .venv, which the first call makes; the
+# plugins are not in it: each is tested in an environment of its own, .venv/plugins/NAME, that sees the core's.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-SOURCES := pyproject.toml setup.py xwheel/_ring.pyx $(wildcard plugins/*/pyproject.toml)
+SOURCES := pyproject.toml setup.py xwheel/_ring.pyx
+PLUGINS := $(patsubst plugins/%/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
+HOMES := $(PLUGINS:%=$(VENV)/plugins/%/.ready)
 JOBS ?= 2
 # tools that start other tools must find them
 export PATH := $(CURDIR)/$(BIN):$(PATH)
@@ -16,11 +19,13 @@ export REQUIRE_SERVERS
 run: $(READY)
 	$(BIN)/xwheel quickstart $(ARGS)
 
-test: $(READY) lint types
+test: $(READY) $(HOMES) lint types
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 	XWHEEL_NO_EXTENSIONS=1 $(BIN)/python -m pytest -q -n $(JOBS) tests/ring tests/unit/scheduler/test_ring_loop.py tests/unit/scheduler/test_stages.py
 	$(BIN)/python -m tests.support.backends -q -n $(JOBS) --dist worksteal tests/unit tests/integration tests/faults
-	for plugin in plugins/*/; do (cd $$plugin && $(CURDIR)/$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile) || exit 1; done
+	for plugin in $(PLUGINS); do \
+		(cd plugins/$$plugin && $(CURDIR)/$(VENV)/plugins/$$plugin/bin/python -m pytest -q -n $(JOBS) --dist loadfile) || exit 1; \
+	done
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -28,9 +33,11 @@ lint: $(READY)
 	$(BIN)/cython-lint --max-line-length 120 xwheel/_ring.pyx
 	$(BIN)/codespell xwheel plugins tests docs benchmarks README.md changelog.d
 
-types: $(READY)
+types: $(READY) $(HOMES)
 	$(BIN)/mypy
-	$(BIN)/mypy $(filter-out %.egg-info,$(wildcard plugins/*/xwheel_*))
+	for plugin in $(PLUGINS); do \
+		$(BIN)/mypy --python-executable $(VENV)/plugins/$$plugin/bin/python plugins/$$plugin/xwheel_$$plugin || exit 1; \
+	done
 
 bench: $(READY)
 	for bench in pipeline claim api http executor peers ring cron; do $(BIN)/python -m benchmarks.$$bench $(ARGS) || exit 1; done
@@ -44,6 +51,13 @@ $(READY): $(SOURCES)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "xwheel needs Python 3.11 or newer")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	PYTHONWARNINGS=ignore XWHEEL_REQUIRE_EXTENSIONS=$(if $(shell command -v c++),1,0) $(BIN)/python -m pip install --quiet --editable '.[dev]' \
-		$(foreach plugin,$(wildcard plugins/*/pyproject.toml),--editable ./$(dir $(plugin)))
+	PYTHONWARNINGS=ignore XWHEEL_REQUIRE_EXTENSIONS=$(if $(shell command -v c++),1,0) $(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $(READY)
+
+# 'pip --python' sees what the core's environment has and adds only what the plugin wants besides
+$(HOMES): $(VENV)/plugins/%/.ready: plugins/%/pyproject.toml $(READY)
+	$(BIN)/python -m venv --clear --without-pip $(@D)
+	$(BIN)/python -c 'import site; print(f"import site; site.addsitedir({site.getsitepackages()[0]!r})")' \
+		> "$$(echo $(@D)/lib/python3*/site-packages)/core.pth"
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip --python $(@D)/bin/python install --quiet --no-build-isolation --editable 'plugins/$*[dev]'
+	touch $@

@@ -33,7 +33,7 @@ class Cluster:
 
     Args:
         folder: For its database and the folders of executors.
-        settings: Added to its configuration as ``XWHEEL_…`` variables.
+        settings: Added to its environment, such as ``XWHEEL_…`` variables.
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:

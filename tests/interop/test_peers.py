@@ -14,6 +14,7 @@ from tests.interop.report import PROPERTY
 from tests.interop.roster import PEERS
 from tests.interop.scenario import play
 from tests.interop.stage import Stage
+from tests.support.plugin_homes import plugin_home
 
 PAGE = ROOT / "docs" / "reference" / "compatibility.md"
 
@@ -23,6 +24,8 @@ PAGE = ROOT / "docs" / "reference" / "compatibility.md"
 @pytest.mark.parametrize("peer", PEERS, ids=lambda peer: peer.name)
 def test_scenario(peer: Peer, tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
     settings = {
+        # a node that knows GLUE_SHELL
+        "PYTHONPATH": str(plugin_home("glue_script")),
         # running runs are asked about while the scenario goes on
         "XWHEEL_TRIGGER__CHECK_AFTER_S": "2",
         # how long the node waits for an outcome that such peers never send again

@@ -1,0 +1,12 @@
+"""What this suite says holds for a core with no plugin installed."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+
+
+def test_no_plugin_is_installed() -> None:
+    found = {entry.dist.name for entry in entry_points(group="xwheel") if entry.dist}
+    assert found == {"xwheel"}, (
+        "plugins are tested in environments of their own: run 'make clean', then 'make test'"
+    )
