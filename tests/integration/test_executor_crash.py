@@ -42,7 +42,6 @@ def test_every_journal_state_survives(seed: int, tmp_path: Path) -> None:
             executor.kill()
             ran_before = executor.executed()
         admin.refuse = lambda _uri, _body: None
-        started = time.monotonic()
         with ExecutorProcess(admin, tmp_path) as executor:
             for log_id in (11, 12):
                 assert outcome(admin, log_id) == (500, "failed", "interrupted")
@@ -50,7 +49,6 @@ def test_every_journal_state_survives(seed: int, tmp_path: Path) -> None:
                 assert outcome(admin, log_id) == (500, "failed", "not_started")
             for log_id in range(6, 11):
                 assert outcome(admin, log_id)[:2] == (200, "succeeded")
-            assert time.monotonic() - started < 5 + 10  # the process start included
             check_fates(admin, sent, ran_before)
             # a repeated id is answered and not run
             assert admin.run(executor.address, "quick", 6, job_id=6)["code"] == 200

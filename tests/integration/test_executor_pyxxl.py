@@ -40,10 +40,9 @@ class Node:
             lambda: [
                 text for text in (folder / "node.log").read_text().splitlines() if "management token" in text
             ],
-            20,
         )[0]
         self._token = line.split()[-1]
-        wait_until(self._answers, 20)
+        wait_until(self._answers)
 
     def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         request = urllib.request.Request(
@@ -52,7 +51,7 @@ class Node:
             headers={"Authorization": f"Bearer {self._token}"},
             method=method,
         )
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return dict(json.loads(answer.read() or b"{}"))
 
     def run(self, handler: str, param: str = "", **fields: Any) -> int:
@@ -67,12 +66,12 @@ class Node:
             run = self.call("GET", f"/runs/{run_id}")
             return run if run["finished_ms"] else None
 
-        found: dict[str, Any] = wait_until(look, 20)
+        found: dict[str, Any] = wait_until(look)
         return found
 
     def stop(self) -> int:
         self.process.terminate()
-        status = self.process.wait(30)
+        status = self.process.wait(60)
         self._log.close()
         return status
 
@@ -109,7 +108,7 @@ def pyxxl(node: Node, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_pyxxl_runs_for_us(node: Node, pyxxl: subprocess.Popen[bytes]) -> None:
-    (executor,) = wait_until(lambda: node.call("GET", "/groups/1/executors")["items"], 20)
+    (executor,) = wait_until(lambda: node.call("GET", "/groups/1/executors")["items"])
     assert (executor["kind"], executor["instance"]) == ("foreign", "")
 
     run = node.finished(run_id := node.run("hello", "wörld"))
@@ -129,5 +128,5 @@ def test_pyxxl_runs_for_us(node: Node, pyxxl: subprocess.Popen[bytes]) -> None:
     assert run["state"] in ("failed", "timed_out")
 
     pyxxl.terminate()
-    pyxxl.wait(20)
-    wait_until(lambda: not node.call("GET", "/groups/1/executors")["items"], 10)
+    pyxxl.wait(60)
+    wait_until(lambda: not node.call("GET", "/groups/1/executors")["items"])

@@ -76,7 +76,7 @@ def test_four_workers_forked_after_loading(command: list[str], tmp_path: Path) -
             assert admin.outcome(4)["handleMsg"].startswith("pid ")
         finally:
             server.terminate()
-            status = server.wait(30)
+            status = server.wait(60)
         assert status == 0
         assert admin.removed[-1]["registryValue"] == second["registryValue"]
 

@@ -67,11 +67,11 @@ def test_the_first_executor(tmp_path: Path) -> None:
         processes.append(start(executor, "executor.log"))
         wait_until(said("executor.log", "(is registered)"))
         assert ask(create)["id"] == 1
-        (run,) = wait_until(lambda: ask(look).get("items"), 15)
+        (run,) = wait_until(lambda: ask(look).get("items"))
         assert run["message"] == "greeted world"
         log = ask(look.replace("runs?state=succeeded&limit=1", f"runs/{run['id']}/log"))
         assert f"run {run['id']} greets world" in str(log["content"])
         assert "this line lands in the run's log too" in str(log["content"])
     finally:
-        statuses = [(process.terminate(), process.wait(30))[1] for process in reversed(processes)]
+        statuses = [(process.terminate(), process.wait(60))[1] for process in reversed(processes)]
     assert statuses == [0, 0]

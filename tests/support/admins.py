@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 TOKEN = "a-token-for-tests-only"
 APP_NAME = "demo-app"
-DEADLINE_S = 15.0
+DEADLINE_S = 60.0
 
 
 class _Handler(BaseHTTPRequestHandler):

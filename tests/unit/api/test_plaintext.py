@@ -41,5 +41,5 @@ def test_messages(message: str, text: str) -> None:
 @pytest.mark.parametrize("piece", ["<b", "<b ", "<!--", "&#", "<br", "<span <", "&lt;<"])
 def test_no_message_takes_long(piece: str) -> None:
     begin = time.perf_counter()
-    to_plain(piece * 5000)
-    assert time.perf_counter() - begin < 1
+    to_plain(piece * 50_000)  # half a second; minutes if it took the square of it
+    assert time.perf_counter() - begin < 30

@@ -33,7 +33,7 @@ def test_the_lock_serves_in_order_of_arrival() -> None:
                 threading.Event().wait(0.001)
         assert order == []
     for thread in threads:
-        thread.join(5)
+        thread.join(60)
     assert order == [0, 1, 2, 3, 4]
 
 
