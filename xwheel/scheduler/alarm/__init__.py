@@ -1,0 +1,1 @@
+"""Alarms: what is told, when, to whom, and what became of it."""

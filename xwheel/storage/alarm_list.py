@@ -1,0 +1,86 @@
+"""Pages of alarms and of attempts to tell them, newest first."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, Row, Select, Table, select
+
+from xwheel.alarm_model import AlarmAttempt, AlarmKind, AlarmRow, AlarmState, AttemptState
+from xwheel.errors import NotFoundError
+from xwheel.storage.alarm_tables import alarm, alarm_attempt
+
+ALARM_COLUMNS = [alarm.c[name] for name in AlarmRow.__slots__]
+ATTEMPT_COLUMNS = [alarm_attempt.c[name] for name in AlarmAttempt.__slots__]
+
+
+class AlarmFilter(NamedTuple):
+    """Which alarms, or attempts to tell them, are wanted; None wants all.
+
+    Attributes:
+        alarm_id: Alarms that are counted in this one; attempts to tell it.
+        run_id: Alarms about this run; attempts are not looked for by run.
+    """
+
+    job_id: int | None = None
+    group_id: int | None = None
+    alarm_id: int | None = None
+    run_id: int | None = None
+
+
+def get_alarm(conn: Connection, alarm_id: int) -> AlarmRow:
+    """Return an alarm.
+
+    Raises:
+        NotFoundError: It does not exist.
+    """
+    row = conn.execute(select(*ALARM_COLUMNS).where(alarm.c.id == alarm_id)).one_or_none()
+    if row is None:
+        raise NotFoundError("alarm", alarm_id)
+    return alarm_of(row)
+
+
+def list_alarms(
+    conn: Connection, wanted: AlarmFilter, *, before_id: int | None = None, limit: int = 100
+) -> list[AlarmRow]:
+    """Return a page of alarms, newest first."""
+    query = _narrowed(select(*ALARM_COLUMNS), alarm, wanted, before_id)
+    if wanted.run_id is not None:
+        query = query.where(alarm.c.run_id == wanted.run_id)
+    if wanted.alarm_id is not None:
+        query = query.where(alarm.c.notice_id == wanted.alarm_id)
+    return [alarm_of(row) for row in conn.execute(query.limit(limit))]
+
+
+def list_attempts(
+    conn: Connection, wanted: AlarmFilter, *, before_id: int | None = None, limit: int = 100
+) -> list[AlarmAttempt]:
+    """Return a page of attempts, newest first."""
+    query = _narrowed(select(*ATTEMPT_COLUMNS), alarm_attempt, wanted, before_id)
+    if wanted.alarm_id is not None:
+        query = query.where(alarm_attempt.c.alarm_id == wanted.alarm_id)
+    return [attempt_of(row) for row in conn.execute(query.limit(limit))]
+
+
+def alarm_of(row: Row[Any]) -> AlarmRow:
+    """Return an alarm from a row of :data:`ALARM_COLUMNS`."""
+    values = dict(row._mapping)
+    return AlarmRow(**{**values, "kind": AlarmKind(values["kind"]), "state": AlarmState(values["state"])})
+
+
+def attempt_of(row: Row[Any]) -> AlarmAttempt:
+    """Return an attempt from a row of :data:`ATTEMPT_COLUMNS`."""
+    values = dict(row._mapping)
+    values["receivers"] = tuple(json.loads(values["receivers"]))
+    return AlarmAttempt(**{**values, "state": AttemptState(values["state"])})
+
+
+def _narrowed(query: Select[Any], table: Table, wanted: AlarmFilter, before_id: int | None) -> Select[Any]:
+    if wanted.job_id is not None:
+        query = query.where(table.c.job_id == wanted.job_id)
+    if wanted.group_id is not None:
+        query = query.where(table.c.group_id == wanted.group_id)
+    if before_id is not None:
+        query = query.where(table.c.id < before_id)
+    return query.order_by(table.c.id.desc())
