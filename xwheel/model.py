@@ -5,7 +5,8 @@ All times are epoch milliseconds, UTC. All records are frozen; a change is a new
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -137,6 +138,7 @@ class RegisteredExecutor:
         boot: Changes with each start of an xwheel executor, empty for foreign ones.
         seen_ms: Last beat that the database knows.
         suspect_until_ms: After a failed send: routed to only if nobody else is there, until this time.
+        labels: What an xwheel executor says of itself, for routers; empty for foreign ones.
     """
 
     id: int
@@ -149,6 +151,7 @@ class RegisteredExecutor:
     boot: str
     seen_ms: int
     suspect_until_ms: int
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 class Job(msgspec.Struct, frozen=True, gc=False):
@@ -181,6 +184,7 @@ class Job(msgspec.Struct, frozen=True, gc=False):
         revision: Rises with each edit, stop, start and delete.
         schedule_error: Why the schedule was stopped by the scheduler, or empty.
         glue_version: Number of the current version of the source, 0 if there is none.
+        route_options: What the job's router goes by, in the router's own words; empty for none.
     """
 
     id: int
@@ -226,6 +230,7 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     created_ms: int
     updated_ms: int
     glue_version: int = 0
+    route_options: str = ""
 
 
 class NewSource(msgspec.Struct, frozen=True, kw_only=True):

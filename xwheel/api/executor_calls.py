@@ -95,6 +95,7 @@ class ExecutorCalls:
             boot=request.boot,
             seen_ms=0,
             suspect_until_ms=0,
+            labels=request.labels,
         )
         app_name = request.app_name.strip()
         try:

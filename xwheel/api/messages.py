@@ -38,6 +38,7 @@ from xwheel.api.fields import (
     RetryDelay,
     RetryDelays,
     Revision,
+    RouteOptions,
     RunCursor,
     RunStates,
     ScheduleConf,
@@ -97,6 +98,7 @@ class JobCreate(Input, frozen=True, kw_only=True):
     misfire_policy: MisfirePolicy = MisfirePolicy.SKIP
     misfire_threshold_ms: MisfireThreshold = 5000
     route_strategy: PluginName = "FIRST"
+    route_options: RouteOptions = ""
     block_strategy: BlockStrategy = BlockStrategy.SERIAL_EXECUTION
     block_scope: BlockScope = BlockScope.EXECUTOR
     glue_type: PluginName = "BEAN"
@@ -135,6 +137,7 @@ class JobChange(Input, frozen=True, kw_only=True):
     misfire_policy: MisfirePolicy | UnsetType = UNSET
     misfire_threshold_ms: MisfireThreshold | UnsetType = UNSET
     route_strategy: PluginName | UnsetType = UNSET
+    route_options: RouteOptions | UnsetType = UNSET
     block_strategy: BlockStrategy | UnsetType = UNSET
     block_scope: BlockScope | UnsetType = UNSET
     glue_type: PluginName | UnsetType = UNSET

@@ -31,6 +31,7 @@ class ExecutorView(Struct, frozen=True, kw_only=True):
     boot: str
     seen_ms: int
     suspect_until_ms: int
+    labels: dict[str, str]
 
 
 class JobView(Struct, frozen=True, kw_only=True):
@@ -49,6 +50,7 @@ class JobView(Struct, frozen=True, kw_only=True):
     misfire_policy: MisfirePolicy
     misfire_threshold_ms: int
     route_strategy: str
+    route_options: str
     block_strategy: str
     block_scope: BlockScope
     glue_type: str

@@ -234,6 +234,6 @@ def _is_moved(row: RegisteredExecutor, now: RegisteredExecutor) -> bool:
 
 def _same(known: RegisteredExecutor, facts: RegisteredExecutor) -> bool:
     def identity(item: RegisteredExecutor) -> Sequence[object]:
-        return (item.registered_as, item.kind, item.generation, item.instance, item.boot)
+        return (item.registered_as, item.kind, item.generation, item.instance, item.boot, item.labels)
 
     return identity(known) == identity(facts)

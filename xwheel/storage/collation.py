@@ -6,12 +6,14 @@ index.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection, String, Table
 
 MARIADB_COLLATION: Final = "utf8mb4_nopad_bin"
 MYSQL_COLLATION: Final = "utf8mb4_0900_bin"
+
+T = TypeVar("T", bound=String)
 
 
 def server_collation(conn: Connection) -> str:
@@ -25,9 +27,16 @@ def spell_out(table: Table, conn: Connection, **_: Any) -> None:
         case "postgresql":
             for column in table.columns:
                 if isinstance(column.type, String):
-                    column.type = column.type.copy()
-                    column.type.collation = "C"
+                    column.type = spelled_out(conn, column.type)
         case "mysql":
             table.dialect_kwargs.update(
                 mysql_engine="InnoDB", mysql_charset="utf8mb4", mysql_collate=server_collation(conn)
             )
+
+
+def spelled_out(conn: Connection, kind: T) -> T:
+    """Return a type of text for a column that is added to a table that is there; elsewhere the table's rule holds."""
+    if conn.dialect.name == "postgresql":
+        kind = kind.copy()
+        kind.collation = "C"
+    return kind

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from typing import Any
 
-from sqlalchemy import Connection, and_, delete, insert, select, update
+from sqlalchemy import Connection, Row, and_, delete, insert, select, update
 
 from xwheel.model import RegisteredExecutor
 from xwheel.storage.bulk import update_many
@@ -25,6 +27,7 @@ def save_executor(conn: Connection, item: RegisteredExecutor) -> RegisteredExecu
         "instance": item.instance,
         "boot": item.boot,
         "seen_ms": item.seen_ms,
+        "labels": json.dumps(dict(item.labels), ensure_ascii=False) if item.labels else None,
     }
     same = and_(executor.c.group_id == item.group_id, executor.c.address == item.address)
     if conn.execute(update(executor).where(same).values(values)).rowcount == 0:
@@ -33,7 +36,7 @@ def save_executor(conn: Connection, item: RegisteredExecutor) -> RegisteredExecu
         moved = and_(executor.c.instance == item.instance, executor.c.address != item.address)
         conn.execute(delete(executor).where(executor.c.group_id == item.group_id, moved))
     row = conn.execute(select(executor).where(same)).one()
-    return RegisteredExecutor(**row._mapping, suspect_until_ms=item.suspect_until_ms)
+    return _executor(row, item.suspect_until_ms)
 
 
 def delete_executor(conn: Connection, group_id: int, address: str) -> int:
@@ -45,7 +48,7 @@ def delete_executor(conn: Connection, group_id: int, address: str) -> int:
 def list_executors(conn: Connection) -> list[RegisteredExecutor]:
     """Return all executors, sorted by address within their group: the order that shards follow."""
     query = select(executor).order_by(executor.c.group_id, executor.c.address)
-    return [RegisteredExecutor(**row._mapping, suspect_until_ms=0) for row in conn.execute(query)]
+    return [_executor(row) for row in conn.execute(query)]
 
 
 def update_beats(conn: Connection, beats: Sequence[tuple[int, int]]) -> int:
@@ -56,3 +59,11 @@ def update_beats(conn: Connection, beats: Sequence[tuple[int, int]]) -> int:
 def sweep_executors(conn: Connection, before_ms: int) -> int:
     """Delete executors not seen since; the test stands in the statement, so a beat just flushed wins."""
     return conn.execute(delete(executor).where(executor.c.seen_ms < before_ms)).rowcount
+
+
+def _executor(row: Row[Any], suspect_until_ms: int = 0) -> RegisteredExecutor:
+    values = dict(row._mapping)
+    labels = values.pop("labels")
+    return RegisteredExecutor(
+        **values, suspect_until_ms=suspect_until_ms, labels=json.loads(labels) if labels else {}
+    )

@@ -77,6 +77,8 @@ executor = Table(
     Column("instance", String(64), nullable=False),
     Column("boot", String(64), nullable=False),
     Column("seen_ms", BigInteger, nullable=False),
+    # a JSON object; null for none
+    Column("labels", Text),
     UniqueConstraint("group_id", "address", name="uq_executor_group_address"),
     sqlite_autoincrement=True,
 )
@@ -131,6 +133,7 @@ job = Table(
     Column("deleted_ms", BigInteger),
     # the current version of the source, 0 for none
     Column("glue_version", Integer, nullable=False, server_default=text("0")),
+    Column("route_options", String(512), nullable=False, server_default=""),
     # due jobs, partition by partition; stopped jobs have no next fire and drop out of the range
     Index("ix_job_due", "partition", "next_fire_ms"),
     Index("ix_job_group", "group_id", "id"),

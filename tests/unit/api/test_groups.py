@@ -94,6 +94,7 @@ def test_executors_of_a_group_are_the_live_ones(api: Api) -> None:
         "boot": "boot-1",
         "seen_ms": NOW,
         "suspect_until_ms": 0,
+        "labels": {},
     }
     first = api.call("GET", "executors", params={"limit": 2}).json
     rest = api.call("GET", "executors", params={"after": first["next"]}).json

@@ -47,6 +47,14 @@ def test_a_new_boot_is_written_at_once(node: HandNode) -> None:
         assert [item.boot for item in executors.list_executors(conn)] == ["boot-2"]
 
 
+def test_new_labels_are_written_at_once(node: HandNode) -> None:
+    for labels in ({"zone": "a", "gpu": "yes"}, {"zone": "b"}, {}):
+        node.register("http://127.0.0.1:9001", labels=labels)
+        with node.db.read() as conn:
+            assert [item.labels for item in executors.list_executors(conn)] == [labels]
+        assert node.scheduler.registry.live(1, node.clock.now_ms())[0].labels == labels
+
+
 def test_an_unknown_group_is_refused(node: HandNode) -> None:
     with pytest.raises(NotFoundError, match="nowhere"):
         node.register("http://127.0.0.1:9001", app_name="nowhere")

@@ -75,6 +75,31 @@ def test_down_and_up_again_with_data_in_every_table(db: Database) -> None:
     _write_everything(db)
 
 
+def test_an_older_schema_gets_new_columns_and_keeps_its_data(db: Database) -> None:
+    migrate.downgrade(db, "0001")
+    added = {"executor": ("labels", None), "job": ("route_options", "")}
+    written: dict[str, list[dict[str, Any]]] = {}
+    with db.write() as conn:
+        for name, (column, _) in added.items():
+            table = tables.metadata.tables[name]
+            written[name] = [_row(table, number) for number in (1, 2)]
+            for row in written[name]:
+                del row[column]
+            conn.execute(insert(table), written[name])
+    with pytest.raises(SchemaError, match="is at 0001"):
+        migrate.check_schema(db)
+    migrate.upgrade(db)
+    with db.read() as conn:
+        for name, rows in written.items():
+            query = select(tables.metadata.tables[name]).order_by(text("id"))
+            found = [dict(row._mapping) for row in conn.execute(query)]
+            assert [{**row, **mine} for row, mine in zip(found, rows, strict=True)] == found
+        for name, (column, value) in added.items():
+            there = tables.metadata.tables[name].c[column]
+            assert set(conn.execute(select(there)).scalars()) == {value}
+        assert compare_metadata(MigrationContext.configure(conn), tables.metadata) == []
+
+
 def test_upgrades_at_once_wait_for_each_other(db: Database) -> None:
     migrate.downgrade(db, "base")
     twins = [twin_of(db) for _ in range(4)]
@@ -113,7 +138,14 @@ def _fail_at(db: Database, words: str) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize(
-    "words", ["CREATE TABLE job_child", "CREATE INDEX ix_run_group", "INSERT INTO run_id_block"]
+    "words",
+    [
+        "CREATE TABLE job_child",
+        "CREATE INDEX ix_run_group",
+        "INSERT INTO run_id_block",
+        "ALTER TABLE executor ADD",
+        "ALTER TABLE job ADD",
+    ],
 )
 def test_after_one_that_failed_half_way_the_next_finishes(
     db: Database, words: str, caplog: pytest.LogCaptureFixture
@@ -150,14 +182,16 @@ def test_an_older_and_a_newer_schema_are_refused_with_what_mends_it(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # as a version after this one would see this one's schema
-    monkeypatch.setattr(migrate, "head_revision", lambda: "0002")
-    with pytest.raises(SchemaError, match=r"is at 0001.*needs 0002: stop all nodes, run 'xwheel db upgrade'"):
+    head = migrate.head_revision()
+    monkeypatch.setattr(migrate, "head_revision", lambda: "9999")
+    hint = rf"is at {head}.*needs 9999: stop all nodes, run 'xwheel db upgrade'"
+    with pytest.raises(SchemaError, match=hint):
         migrate.check_schema(db)
     monkeypatch.undo()
     with db.write() as conn:
-        conn.execute(text("UPDATE alembic_version SET version_num = '0002'"))
+        conn.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     for use in (migrate.check_schema, migrate.upgrade):
-        with pytest.raises(SchemaError, match=r"is at 0002.*install the newer xwheel"):
+        with pytest.raises(SchemaError, match=r"is at 9999.*install the newer xwheel"):
             use(db)
 
 
