@@ -17,7 +17,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS = {
     0: {"errors", "model", "alarm_model", "clock", "cron", "calendars", "ring", "_ring", "_ring_py", "_cron"},
-    1: {"wire", "config", "service", "listener"},
+    1: {"wire", "config", "service", "listener", "egress"},
     2: {"plugin"},
     3: {"storage", "builtin"},
     4: {"scheduler", "executor"},
@@ -44,9 +44,11 @@ HOMES = {
     "alembic": ("storage/",),
     "falcon": ("api/", "console/", "executor/server.py"),
     "pluggy": ("plugin/",),
+    "packaging": ("plugin/",),
     "requests": ("wire/http.py", "wire/curl.py", "wire/rest.py"),
     "urllib3": ("wire/http.py",),
-    "pycurl": ("wire/curl.py", "wire/multi_client.py"),
+    "pycurl": ("wire/curl.py", "wire/multi_client.py", "egress/"),
+    "certifi": ("egress/",),
     "holidays": ("calendars.py",),
     "croniter": ("cron.py", "_cron_"),
     "waitress": ("listener.py",),

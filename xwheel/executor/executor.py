@@ -19,7 +19,7 @@ from xwheel.executor.capture import CAPTURE
 from xwheel.executor.handlers import HandlerRegistry
 from xwheel.executor.parts import Parts
 from xwheel.plugin.contracts import GlueType
-from xwheel.plugin.manager import load_plugins
+from xwheel.plugin.manager import load_glue_types
 
 logger = logging.getLogger(__name__)
 
@@ -98,7 +98,7 @@ class Executor:
                 raise ConfigError("the executor is running already")
             glue_types = self._glue_types
             if glue_types is None:
-                glue_types = load_plugins(self._config).glue_types
+                glue_types = load_glue_types(self._config)
             _check_glue_types(self._settings, glue_types)
             self._parts = Parts(self._settings, self._token, self._handlers, glue_types, self._clock)
         self._parts.start()

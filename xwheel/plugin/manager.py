@@ -1,117 +1,136 @@
-"""Find plugins through entry points, ask each hook once, and give read-only registries."""
+"""Load plugins, ask each hook once, and give read-only registries."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import pluggy
 
 from xwheel.config import Config
 from xwheel.errors import ConfigError, DuplicateNameError, PluginError
-from xwheel.plugin import hookspecs
 from xwheel.plugin.contracts import AlarmChannel, GlueType, Router, RunListener, ScheduleType
+from xwheel.plugin.demands import check_object
+from xwheel.plugin.loading import Origin, find_origins, load_all, origin_of
+from xwheel.plugin.options import noting_options, shown_options
 from xwheel.plugin.registry import Registry
 
-ENTRY_POINT_GROUP = "xwheel"
+CONTRACTS: Final[Mapping[str, tuple[str, type[Any]]]] = {
+    "xwheel_register_schedule_types": ("schedule type", ScheduleType),
+    "xwheel_register_routers": ("router", Router),
+    "xwheel_register_glue_types": ("glue type", GlueType),
+    "xwheel_register_alarms": ("alarm channel", AlarmChannel),
+    "xwheel_register_run_listeners": ("run listener", RunListener),
+}
+"""Hook to the kind of object that it registers, and the contract of that kind."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginInfo:
+    """An installed plugin, for those who look.
+
+    Attributes:
+        origin: Its name, distribution and version.
+        enabled: False if the settings disable it; it was not loaded then.
+        registers: Kind to the names that it brought, sorted.
+        options: Its options as it understood them, without secrets.
+    """
+
+    origin: Origin
+    enabled: bool
+    registers: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    options: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plugins:
-    """Everything that can be chosen by name."""
+    """Everything that can be chosen by name, and the plugins that brought it."""
 
     schedule_types: Registry[ScheduleType]
     routers: Registry[Router]
     glue_types: Registry[GlueType]
     alarm_channels: Registry[AlarmChannel] = field(default_factory=lambda: Registry("alarm channel", {}, {}))
     run_listeners: Registry[RunListener] = field(default_factory=lambda: Registry("run listener", {}, {}))
+    installed: Sequence[PluginInfo] = ()
 
 
 def load_plugins(config: Config) -> Plugins:
     """Load all plugins that are installed and not disabled.
 
     Raises:
-        PluginError: One fails to load, has a hook nobody specified or a name twice. The message names the
-            distribution and the entry point.
-        ConfigError: Options are given for a plugin that is not there.
+        PluginError: One cannot be loaded, has a hook nobody specified or a name twice, or registers what is not of
+            the kind. The message names the distribution and the entry point.
+        ConfigError: An option is not acceptable, or belongs to no plugin.
     """
-    manager = pluggy.PluginManager(hookspecs.PROJECT)
-    manager.add_hookspecs(hookspecs)
-    origins = _register_all(manager, config)
-    unknown = set(config.plugins.options) - set(origins)
-    if unknown:
-        raise ConfigError(
-            f"plugins.options.{min(unknown)} belongs to no loaded plugin; loaded: {', '.join(sorted(origins))}"
+    manager, origins = load_all(config)
+    with noting_options() as noted:
+        registries = {hook: _collect(manager, hook, config, origins) for hook in CONTRACTS}
+    for name, options in config.plugins.options.items():
+        if options and name in origins and origins[name].is_core and name not in noted:
+            raise ConfigError(f"plugins.options.{name}.{min(options)}: {name} has no options")
+    infos = []
+    for name, (origin, _) in find_origins(config).items():
+        brought = {
+            registry.kind: sorted(item for item, owner in registry.owners.items() if owner == str(origin))
+            for registry in registries.values()
+            if name in origins
+        }
+        infos.append(
+            PluginInfo(
+                origin=origin,
+                enabled=name in origins,
+                registers={kind: names for kind, names in brought.items() if names},
+                options=shown_options(noted.get(name), config.plugin(name)),
+            )
         )
-    try:
-        manager.check_pending()
-    except pluggy.PluginValidationError as error:
-        raise PluginError(f"{_origin_of(manager, error.plugin, origins)}: {error}") from error
-
-    def registry(kind: str, hook: Any) -> Registry[Any]:
-        return _collect(kind, hook, config, lambda plugin: _origin_of(manager, plugin, origins))
-
     return Plugins(
-        schedule_types=registry("schedule type", manager.hook.xwheel_register_schedule_types),
-        routers=registry("router", manager.hook.xwheel_register_routers),
-        glue_types=registry("glue type", manager.hook.xwheel_register_glue_types),
-        alarm_channels=registry("alarm channel", manager.hook.xwheel_register_alarms),
-        run_listeners=registry("run listener", manager.hook.xwheel_register_run_listeners),
+        schedule_types=registries["xwheel_register_schedule_types"],
+        routers=registries["xwheel_register_routers"],
+        glue_types=registries["xwheel_register_glue_types"],
+        alarm_channels=registries["xwheel_register_alarms"],
+        run_listeners=registries["xwheel_register_run_listeners"],
+        installed=infos,
     )
 
 
-def _register_all(manager: pluggy.PluginManager, config: Config) -> dict[str, str]:
-    """Register every entry point's module; return where each plugin name comes from."""
-    origins: dict[str, str] = {}
-    found = sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry: entry.name)
-    for name in set(config.plugins.disabled) - {entry.name for entry in found}:
-        raise ConfigError(f"plugins.disabled names {name!r}, which is not installed")
-    for entry in found:
-        origin = _describe(entry)
-        if entry.name in config.plugins.disabled or origins.get(entry.name) == origin:
-            continue  # an editable install may list the same distribution twice
-        if entry.name in origins:
-            raise DuplicateNameError(
-                f"plugin {entry.name} comes from {origins[entry.name]} and from {origin}"
-            )
-        try:
-            manager.register(entry.load(), name=entry.name)
-        except Exception as error:
-            reason = " ".join(str(error).split())
-            raise PluginError(f"{origin} cannot be loaded: {type(error).__name__}: {reason}") from error
-        origins[entry.name] = origin
-    return origins
+def load_glue_types(config: Config) -> Registry[GlueType]:
+    """Load what an executor needs; plugins that only schedulers use need no options there.
+
+    Raises:
+        PluginError: A plugin cannot be loaded, or brings a glue type that is none.
+        ConfigError: An option of one with glue types is not acceptable.
+    """
+    manager, origins = load_all(config)
+    return _collect(manager, "xwheel_register_glue_types", config, origins)
 
 
 def _collect(
-    kind: str, hook: pluggy.HookCaller, config: Config, origin_of: Callable[[object], str]
+    manager: pluggy.PluginManager, hook: str, config: Config, origins: dict[str, Origin]
 ) -> Registry[Any]:
     """Ask each implementation by itself, so that a failure or a duplicate can be told by its owner."""
+    kind, contract = CONTRACTS[hook]
     objects: dict[str, Any] = {}
     owners: dict[str, str] = {}
-    for implementation in hook.get_hookimpls():
-        owner = origin_of(implementation.plugin)
+    caller: pluggy.HookCaller = getattr(manager.hook, hook)
+    for implementation in caller.get_hookimpls():
+        origin = origin_of(manager, implementation.plugin, origins)
+        call = cast(Callable[..., Iterable[Any]], implementation.function)
         arguments = {"config": config}
         try:
-            call = cast(Callable[..., Iterable[Any]], implementation.function)
-            given = call(*(arguments[name] for name in implementation.argnames))
-            named = [(item.name, item) for item in given]
+            given = list(call(*(arguments[name] for name in implementation.argnames)))
+        except ConfigError as error:
+            raise ConfigError(f"{error}; asked for by {origin}") from error
         except Exception as error:
-            raise PluginError(f"{owner} fails in {hook.name}: {type(error).__name__}: {error}") from error
-        for name, item in named:
+            reason = " ".join(str(error).split())
+            raise PluginError(f"{origin} fails in {hook}: {type(error).__name__}: {reason}") from error
+        for item in given:
+            try:
+                check_object(kind, contract, item)
+            except PluginError as error:
+                raise PluginError(f"{origin}, {hook}: {error}") from None
+            name = item.name
             if name in objects:
-                raise DuplicateNameError(f"{kind} {name!r} is registered by {owners[name]} and by {owner}")
-            objects[name], owners[name] = item, owner
+                raise DuplicateNameError(f"{kind} {name!r} is registered by {owners[name]} and by {origin}")
+            objects[name], owners[name] = item, str(origin)
     return Registry(kind, objects, owners)
-
-
-def _describe(entry: EntryPoint) -> str:
-    distribution = f"{entry.dist.name} {entry.dist.version}" if entry.dist else "unknown distribution"
-    return f"{distribution} (entry point {entry.name} = {entry.value})"
-
-
-def _origin_of(manager: pluggy.PluginManager, plugin: object, origins: dict[str, str]) -> str:
-    name = manager.get_name(plugin) or "?"
-    return origins.get(name, name)

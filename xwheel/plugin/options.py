@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 
 FILE_SUFFIX: Final = "_file"
 MAX_SECRET_BYTES: Final = 65_536
+MASK: Final = "**********"
+_SECRET: Final = re.compile(
+    "password|passwd|secret|token|authorization|cookie|credential|api.?key", re.IGNORECASE
+)
 # pydantic's words for what TOML calls otherwise
 _WORDS: Final = {
     "a valid string": "a text",
@@ -109,6 +114,28 @@ def noting_options() -> Iterator[dict[str, PluginOptions]]:
         yield noted
     finally:
         _noted.reset(token)
+
+
+def shown_options(options: PluginOptions | None, given: Mapping[str, Any]) -> dict[str, object]:
+    """Return options for people to look at: as the plugin understood them, else their names alone; never a secret.
+
+    Args:
+        options: What the plugin read with :func:`read_options`, None if it did not.
+        given: Its table in the settings.
+    """
+    if options is None:
+        return dict.fromkeys(given, MASK)
+    return {name: _masked(name, value) for name, value in options.model_dump(mode="json").items()}
+
+
+def _masked(name: str, value: Any) -> Any:
+    """Hide also what is a secret by its name alone, such as a header in a table of headers."""
+    if isinstance(value, dict):
+        return {key: _masked(key, inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_masked(name, inner) for inner in value]
+    is_secret = bool(_SECRET.search(name)) and not name.endswith(FILE_SUFFIX)
+    return MASK if is_secret and isinstance(value, str) and value else value
 
 
 def _explain(where: str, item: ErrorDetails, model: type[PluginOptions]) -> str:
