@@ -16,9 +16,9 @@ from sqlalchemy import Connection, inspect, literal_column, select, text
 from sqlalchemy.exc import OperationalError
 
 from xwheel.errors import SchemaError
+from xwheel.storage.alarm_tables import metadata
 from xwheel.storage.engine import Database
 from xwheel.storage.rights import PROBE
-from xwheel.storage.tables import metadata
 
 logger = logging.getLogger(__name__)
 

@@ -12,10 +12,10 @@ from sqlalchemy.exc import DBAPIError
 
 from xwheel.errors import DatabaseRefusedError
 from xwheel.storage.address import place_of
+from xwheel.storage.alarm_tables import metadata
 from xwheel.storage.collation import server_collation
 from xwheel.storage.diagnosis import RIGHTS, Kind, kind_of
 from xwheel.storage.engine import Database
-from xwheel.storage.tables import metadata
 
 logger = logging.getLogger(__name__)
 
