@@ -216,6 +216,12 @@ class PluginsSection(Section):
     options: dict[str, dict[str, Any]] = Field(
         default_factory=dict, description="One table of options per plugin."
     )
+    listener_queue: int = Field(
+        50_000,
+        ge=1000,
+        le=1_000_000,
+        description="Changes of runs that may wait for one run listener; beyond that the oldest are dropped.",
+    )
 
 
 class Config(BaseSettings):

@@ -33,6 +33,7 @@ from xwheel.scheduler.glue import Scripts
 from xwheel.scheduler.job_check import check_job
 from xwheel.scheduler.kill import RunKiller
 from xwheel.scheduler.lease import SqliteLease
+from xwheel.scheduler.listeners import RunFeed
 from xwheel.scheduler.manage import JobManager
 from xwheel.scheduler.offspring import Offspring
 from xwheel.scheduler.parking import ParkedRuns
@@ -87,6 +88,8 @@ class Pipeline:
             for name in ("adopting", "checking", "claiming", "leasing", "ticking", "writing")
         }
         self.bells = bells
+        self.listeners = RunFeed(plugins.run_listeners, self.clock, limit=config.plugins.listener_queue)
+        db.listen(self.listeners.put if plugins.run_listeners else None)
         self.run_ids = RunIds(db)
         self.parking = ParkedRuns(bells["ticking"].set, limit=trigger.waiting_limit)
         self.registry = ExecutorRegistry(

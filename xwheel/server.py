@@ -84,6 +84,7 @@ class Scheduler(Pipeline):
         self.lease.acquire()
         self.registry.step(self.clock.now_ms())
         self.calendars.step(self.clock.now_ms())
+        self.listeners.start()
         for service in self.services:
             service.start()
 
@@ -123,4 +124,5 @@ class Scheduler(Pipeline):
         self.checker.close()
         self.registry.flush(self.clock.now_ms())
         self.lease.release()
+        self.listeners.stop()
         return all([*planning, *ended])

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from xwheel.errors import DatabaseRefusedError, DatabaseUnreachableError
 from xwheel.model import RunState
 from xwheel.scheduler.ports import Delivery, Fate, Outcome, Places
-from xwheel.storage import runs
+from xwheel.storage import changes, runs
 from xwheel.storage.engine import Connection, Database
 
 logger = logging.getLogger(__name__)
@@ -130,12 +130,20 @@ class AnswerWriter:
                         accepted.setdefault(limits[answer.run_id], []).append(answer.run_id)
         if accepted:
             at_ms = max((delivery.at_ms for delivery in batch), default=now_ms) or now_ms
-            self._db.transaction(lambda conn: self._accept(conn, accepted, at_ms))
+            self._db.transaction(lambda conn: self._accept(conn, batch, accepted, at_ms))
         if refused:
             self._finish(refused)
 
-    def _accept(self, conn: Connection, accepted: Mapping[int, Sequence[int]], at_ms: int) -> None:
+    def _accept(
+        self,
+        conn: Connection,
+        batch: Sequence[Delivery],
+        accepted: Mapping[int, Sequence[int]],
+        at_ms: int,
+    ) -> None:
         checks: dict[int, list[int]] = {}
         for timeout_s, ids in accepted.items():
             checks.setdefault(self._first_check(at_ms, timeout_s), []).extend(ids)
-        runs.update_accepted(conn, checks, at_ms)
+        waiting = runs.update_accepted(conn, checks, at_ms)
+        shards = (shard.run for delivery in batch for shard in delivery.parcel.shards)
+        changes.note_accepted(conn, shards, waiting, at_ms)

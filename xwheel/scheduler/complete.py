@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from xwheel.clock import Clock
 from xwheel.model import FINAL_STATES, TRANSITIONS, Job, Origin, Run, RunState
 from xwheel.scheduler.ports import FamilyLinks, Outcome, Planner
-from xwheel.storage import children, jobs, runs
+from xwheel.storage import changes, children, jobs, runs
 from xwheel.storage.bulk import chunks
 from xwheel.storage.engine import CommitUnknownError, Connection, Database
 from xwheel.storage.ids import IdsShortError, RunIds
@@ -141,6 +141,10 @@ class Completer:
                 verdicts[outcome.run_id] = Verdict.FINISHED
                 closing.append((run, _corrected(run, outcome)))
         runs.update_finished(conn, [_row(outcome, now_ms) for _, outcome in closing])
+        changes.note(
+            conn,
+            (changes.change(run, end.state, now_ms, end.reason, end.message) for run, end in closing),
+        )
         self._withdraw(conn, [run for run, _ in closing if run.state is RunState.LOST], now_ms)
         retries = self._retries(conn, closing, now_ms)
         runs.insert_runs(conn, retries)
@@ -220,8 +224,10 @@ class Completer:
             for run in corrected
             for origin in (Origin.RECOVERY, Origin.RETRY)
         ]
-        planned = runs.find_planned(conn, keys)
-        runs.cancel_runs(conn, planned, reason="late_outcome", now_ms=now_ms)
+        locked = runs.lock_runs(conn, runs.find_planned(conn, keys))
+        planned = [run for run in locked.values() if run.state is RunState.PLANNED]
+        runs.cancel_runs(conn, [run.id for run in planned], reason="late_outcome", now_ms=now_ms)
+        changes.note_cancelled(conn, planned, "late_outcome", now_ms)
 
 
 def _concerned(endings: Sequence[children.Ending], family: FamilyLinks) -> set[int]:

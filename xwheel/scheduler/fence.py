@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from xwheel.model import RegisteredExecutor, Run, RunState
 from xwheel.scheduler.ports import Fenced, GateView, LeaseView, Routed, Shard
-from xwheel.storage import runs
+from xwheel.storage import changes, runs
 from xwheel.storage.engine import CommitUnknownError, Connection, Database
 
 logger = logging.getLogger(__name__)
@@ -104,6 +104,14 @@ class Fence:
             if shard.run.id in planned
         ]
         runs.update_fenced(conn, fenced, now_ms=now_ms, check_ms=now_ms + self._answer_ms)
+        changes.note(
+            conn,
+            (
+                changes.change(shard.run, RunState.DISPATCHING, now_ms)
+                for shard in result.shards
+                if shard.run.id in planned
+            ),
+        )
         runs.insert_runs(conn, [shard.run for shard in result.shards if shard.run.id not in planned])
         return result
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from xwheel.clock import Clock
 from xwheel.errors import DuplicateError, RevisionError, ScheduleError
 from xwheel.model import GlueVersion, Job, NewSource, Origin, Run
-from xwheel.storage import children, groups, jobs, runs
+from xwheel.storage import changes, children, groups, jobs, runs
 from xwheel.storage.engine import Connection, Database
 from xwheel.storage.ids import RunIds
 
@@ -366,6 +366,7 @@ class JobManager:
     ) -> None:
         planned = runs.lock_planned_of_job(conn, job_id, origins)
         runs.cancel_runs(conn, [run.id for run in planned], reason=reason, now_ms=now_ms)
+        changes.note_cancelled(conn, planned, reason, now_ms)
 
 
 def _hash_key(key: str) -> int:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from xwheel.model import GlueVersion, RegisteredExecutor, Run, RunState
 from xwheel.scheduler.ports import PARCEL_SOURCES, LeaseView, Outcome, Parcel, Places, Shard, SourceView
-from xwheel.storage import jobs, runs
+from xwheel.storage import changes, jobs, runs
 from xwheel.storage.engine import Connection, Database
 
 logger = logging.getLogger(__name__)
@@ -67,8 +67,7 @@ class Resender:
         """Settle dispatching runs that no lane has."""
         foreign = [run.id for run in waiting if not run.instance]
         if foreign:
-            accepted = {now_ms + self._check_after_ms: foreign}
-            self._db.transaction(lambda conn: runs.update_accepted(conn, accepted, now_ms))
+            self._db.transaction(lambda conn: self._accept(conn, waiting, foreign, now_ms))
         lost: list[Outcome] = []
         missing: list[tuple[int, int]] = []
         by_executor: dict[str, tuple[RegisteredExecutor, list[Run]]] = {}
@@ -89,6 +88,10 @@ class Resender:
             self._db.transaction(lambda conn: self._put_off(conn, missing))
         for executor, group in by_executor.values():
             self._ask_again(executor, group, now_ms)
+
+    def _accept(self, conn: Connection, waiting: Sequence[Run], foreign: Sequence[int], now_ms: int) -> None:
+        accepted = runs.update_accepted(conn, {now_ms + self._check_after_ms: foreign}, now_ms)
+        changes.note_accepted(conn, waiting, accepted, now_ms)
 
     def _ask_again(self, executor: RegisteredExecutor, group: Sequence[Run], now_ms: int) -> None:
         if not self._places.acquire(self._lane, executor.address, batch=True):

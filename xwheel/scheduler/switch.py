@@ -10,7 +10,7 @@ from xwheel.calendars import Calendar, parse_calendar
 from xwheel.clock import Clock
 from xwheel.errors import ConflictError
 from xwheel.model import Job, Origin
-from xwheel.storage import calendars, jobs, partitions, runs, settings
+from xwheel.storage import calendars, changes, jobs, partitions, runs, settings
 from xwheel.storage.engine import Connection, Database
 
 logger = logging.getLogger(__name__)
@@ -175,6 +175,7 @@ class Switchboard:
             if not planned:
                 continue
             runs.cancel_runs(conn, [run.id for run in planned], reason="paused", now_ms=now_ms)
+            changes.note_cancelled(conn, planned, "paused", now_ms)
             first_ms = min(run.planned_ms for run in planned)
             values = {"next_fire_ms": first_ms, "awaits_root": None, "revision": job.revision + 1}
             jobs.update_job(conn, job_id, values)

@@ -7,7 +7,7 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
 
@@ -16,7 +16,8 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from xwheel.errors import ConfigError, StorageError
-from xwheel.storage import address, outage
+from xwheel.plugin.contracts import RunChange
+from xwheel.storage import address, changes, outage
 from xwheel.storage.outage import CommitUnknownError, ConnectionLostError, Phase, is_retryable
 
 __all__ = ["CommitUnknownError", "Connection", "ConnectionLostError", "Database", "FairLock", "is_retryable"]
@@ -99,12 +100,20 @@ class Database:
         self.deadlocks = 0
         self.broken = 0
         self._write_lock: FairLock | None = None
+        self._sink: Callable[[Sequence[RunChange]], None] | None = None
         if self.backend == "sqlite":
             self._write_lock = FairLock()
             event.listen(self.engine, "connect", _prepare_sqlite)
             event.listen(self.engine, "begin", _begin_sqlite)
         else:
             outage.watch(self.engine)
+
+    def listen(self, sink: Callable[[Sequence[RunChange]], None] | None) -> None:
+        """Hand the changes of runs that a transaction notes to ``sink`` once it is committed; None for nobody.
+
+        Called by the thread that wrote them, on SQLite before the next one writes: so it must be quick.
+        """
+        self._sink = sink
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -171,12 +180,15 @@ class Database:
     def _use(self, *, write: bool) -> Iterator[Connection]:
         """Give a connection, and say in our words what its failure means."""
         phase = Phase.CONNECT
+        noted: list[RunChange] = []
         try:
             with (
                 self.engine.connect().execution_options(xwheel_write=write) as conn,
                 conn.begin() if write else nullcontext(),
             ):
                 phase = Phase.WORK
+                if write and self._sink is not None:
+                    noted = changes.begin(conn)
                 yield conn
                 phase = Phase.COMMIT
         except (DBAPIError, PoolTimeout) as error:
@@ -185,6 +197,9 @@ class Database:
                 raise
             self.broken += isinstance(told, ConnectionLostError | CommitUnknownError)
             raise told from error
+        if noted and self._sink is not None:
+            self._sink(noted)
+            noted.clear()  # the pooled connection still knows the list
 
     def close(self) -> None:
         """Close all connections."""

@@ -15,6 +15,7 @@ from sqlalchemy.exc import IntegrityError
 
 from xwheel.errors import DuplicateError, NotFoundError
 from xwheel.model import OPEN_STATES, PARTITIONS, Origin, Run, RunState
+from xwheel.storage import changes
 from xwheel.storage.bulk import IN_LIMIT, ById, any_of, chunks, fetch_rows, keyed_in, update_many
 from xwheel.storage.run_rows import RUN_COLUMNS, insert_text, run_of, values_of
 from xwheel.storage.tables import job, run
@@ -102,6 +103,13 @@ def insert_runs(conn: Connection, runs: Sequence[Run]) -> None:
         raise DuplicateError(
             f"a run of job {runs[0].job_id} or of another one in the batch exists already"
         ) from error
+    changes.note(
+        conn,
+        (
+            changes.change(item, item.state, item.dispatched_ms or item.created_ms, item.reason, item.message)
+            for item in runs
+        ),
+    )
 
 
 def find_existing(conn: Connection, runs: Iterable[Run]) -> set[tuple[int, str, int, int]]:
@@ -276,7 +284,7 @@ def update_fenced(conn: Connection, rows: Sequence[Fenced], *, now_ms: int, chec
     return update_many(conn, run, columns, values, state=RunState.PLANNED)
 
 
-def update_accepted(conn: Connection, accepted: Mapping[int, Sequence[int]], now_ms: int) -> int:
+def update_accepted(conn: Connection, accepted: Mapping[int, Sequence[int]], now_ms: int) -> set[int]:
     """Note that executors took runs; a callback that was faster stays the last word.
 
     A run that was to be killed before it was accepted is due for a check at once: the check sends the kill.
@@ -287,7 +295,7 @@ def update_accepted(conn: Connection, accepted: Mapping[int, Sequence[int]], now
         now_ms: When the answers were there.
 
     Returns:
-        How many were still waiting for an answer.
+        Those that were still waiting for an answer.
     """
     ids = sorted(run_id for part in accepted.values() for run_id in part)
     # all at once and in id order, or else outcomes are met the other way round
@@ -296,7 +304,7 @@ def update_accepted(conn: Connection, accepted: Mapping[int, Sequence[int]], now
     for check_ms, part in accepted.items():
         statement, values = _ACCEPT(conn, [run_id for run_id in part if run_id in waiting])
         conn.execute(statement, {**values, "now_ms": now_ms, "later_ms": check_ms})
-    return len(waiting)
+    return waiting
 
 
 def list_unanswered(conn: Connection, partitions: Collection[int], before_ms: int, limit: int) -> list[Run]:

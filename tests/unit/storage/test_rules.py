@@ -166,7 +166,7 @@ def test_statements_of_a_batch_do_not_grow_with_its_rows(db: Database) -> None:
         assert runs.update_fenced(conn, rows, now_ms=NOW, check_ms=NOW) == len(ids)
 
     def accept(conn: Connection, ids: list[int]) -> None:
-        assert runs.update_accepted(conn, {NOW: ids}, NOW) == len(ids)
+        assert runs.update_accepted(conn, {NOW: ids}, NOW) == set(ids)
 
     def finish(conn: Connection, ids: list[int]) -> None:
         rows = [(item, RunState.SUCCEEDED, "", 200, "", NOW) for item in runs.lock_runs(conn, ids)]

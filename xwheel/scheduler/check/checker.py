@@ -22,7 +22,7 @@ from xwheel.scheduler.check.decide import (
 )
 from xwheel.scheduler.check.questions import KEYS, Ask, Caller, Question, Questions, Reply, Waits
 from xwheel.scheduler.ports import ExecutorView, LeaseView, Outcome
-from xwheel.storage import checks, runs
+from xwheel.storage import changes, checks, runs
 from xwheel.storage.bulk import chunks
 from xwheel.storage.checks import Ahead, Holder, OpenRun
 from xwheel.storage.engine import Connection, Database
@@ -298,7 +298,9 @@ class Checker:
                 if decision.accepted and locked.get(decision.row.id, (0, 0, None))[2] is RunState.DISPATCHING
             ]
             if accepted:
-                runs.update_accepted(conn, {now_ms: accepted}, now_ms)
+                waiting = runs.update_accepted(conn, {now_ms: accepted}, now_ms)
+                rows = (decision.row for decision, _ in decided)
+                changes.note_accepted(conn, rows, waiting, now_ms)
             looks = [
                 (decision.row.id, decision.check_ms, decision.reason)
                 for decision, question in sorted(decided, key=lambda pair: pair[0].row.id)
