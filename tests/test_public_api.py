@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import xwheel
+import xwheel.egress
 import xwheel.executor
 import xwheel.plugin
 
@@ -17,6 +18,15 @@ PUBLIC = {
         "XwheelError",
         "__version__",
         "hookimpl",
+    },
+    xwheel.egress: {
+        "Answer",
+        "EgressCall",
+        "EgressClient",
+        "EgressError",
+        "EgressPolicy",
+        "EgressRefusedError",
+        "Target",
     },
     xwheel.executor: {"Executor", "JobContext", "current_job", "job", "load_handlers"},
     xwheel.plugin: {

@@ -209,6 +209,32 @@ class UpkeepSection(Section):
     sweep_batch: int = Field(500, ge=1, le=5000, description="Rows deleted in one transaction.")
 
 
+class EgressSection(Section):
+    """What webhooks, gateways and HTTP jobs may call: public addresses, and what is named here."""
+
+    schemes: list[str] = Field(["http", "https"], description="Schemes of URLs; of `http` and `https`.")
+    allow_ports: list[int | str] = Field(
+        [80, 443],
+        description="Ports that may be called; a text is a range, such as `8000-8999`.",
+    )
+    allow_networks: list[str] = Field(
+        default_factory=list,
+        description="Networks that may be called though they are not public, such as `10.1.0.0/16`. A cloud's "
+        "metadata service must be named by its one address.",
+    )
+    allow_hosts: list[str] = Field(
+        default_factory=list,
+        description="Hosts that may be called though their address is a private one, such as `chat.example.com` or "
+        "`*.example.com`.",
+    )
+    only_hosts: list[str] = Field(
+        default_factory=list, description="If not empty, no other hosts may be called; written as above."
+    )
+    ca_file: Path | None = Field(
+        None, description="Certificates (PEM) of authorities that are trusted beside the public ones."
+    )
+
+
 class PluginsSection(Section):
     """Which plugins load, and their options."""
 
@@ -237,6 +263,7 @@ class Config(BaseSettings):
     trigger: TriggerSection = TriggerSection()
     executor: ExecutorSection = ExecutorSection()
     upkeep: UpkeepSection = UpkeepSection()
+    egress: EgressSection = EgressSection()
     plugins: PluginsSection = PluginsSection()
 
     @classmethod
