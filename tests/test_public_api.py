@@ -6,6 +6,7 @@ import xwheel
 import xwheel.egress
 import xwheel.executor
 import xwheel.plugin
+import xwheel.testing
 
 PUBLIC = {
     xwheel: {
@@ -44,17 +45,34 @@ PUBLIC = {
         "GlueType",
         "HandlerLookup",
         "PluginOptions",
+        "RegisteredExecutor",
         "RouteContext",
         "Router",
         "RunChange",
         "RunContext",
         "RunListener",
         "RunState",
+        "ScheduleError",
         "ScheduleSpec",
         "ScheduleType",
         "alarm_values",
         "hookimpl",
         "read_options",
+    },
+    xwheel.testing: {
+        "ManualClock",
+        "check_alarm_channel",
+        "check_glue_type",
+        "check_router",
+        "check_run_listener",
+        "check_schedule_type",
+        "load_plugin",
+        "sample_alarm",
+        "sample_executors",
+        "sample_group",
+        "sample_job",
+        "sample_route_context",
+        "sample_run",
     },
 }
 

@@ -1,8 +1,8 @@
 """What plugin authors import: the hook marker, the contracts, and nothing with I/O."""
 
 from xwheel.alarm_model import AlarmKind
-from xwheel.errors import AlarmRetryLater, ConfigError, ExecutorError
-from xwheel.model import RunState
+from xwheel.errors import AlarmRetryLater, ConfigError, ExecutorError, ScheduleError
+from xwheel.model import RegisteredExecutor, RunState
 from xwheel.plugin.alarm_parts import ALARM_PLACEHOLDERS, AlarmReceipts, AlarmTemplate, alarm_values
 from xwheel.plugin.contracts import (
     Alarm,
@@ -37,12 +37,14 @@ __all__ = [
     "GlueType",
     "HandlerLookup",
     "PluginOptions",
+    "RegisteredExecutor",
     "RouteContext",
     "Router",
     "RunChange",
     "RunContext",
     "RunListener",
     "RunState",
+    "ScheduleError",
     "ScheduleSpec",
     "ScheduleType",
     "alarm_values",

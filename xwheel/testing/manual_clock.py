@@ -1,4 +1,4 @@
-"""What tests of xwheel and of its plugins need."""
+"""A clock for tests, in which no time passes by itself."""
 
 from __future__ import annotations
 

@@ -1,0 +1,221 @@
+"""Complete records for tests of plugins; every field can be replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import entry_points
+from typing import Any, Final
+
+import msgspec
+
+from xwheel.config import build_config
+from xwheel.model import (
+    BlockScope,
+    DeliveryPolicy,
+    ExecutorGroup,
+    Job,
+    JoinMode,
+    MisfirePolicy,
+    Origin,
+    RegisteredExecutor,
+    RetryBackoff,
+    Run,
+    RunState,
+)
+from xwheel.plugin import Alarm, AlarmKind, RouteContext
+from xwheel.plugin.loading import CORE, ENTRY_POINT_GROUP
+from xwheel.plugin.manager import Plugins, load_plugins
+
+SAMPLE_MS: Final = 1_767_225_600_000
+"""2026-01-01T00:00:00Z."""
+
+
+def load_plugin(name: str, options: Mapping[str, Any] | None = None) -> Plugins:
+    """Load an installed plugin and those of the core, without any other.
+
+    Args:
+        name: The plugin's entry point.
+        options: Its table of options, as it would stand in ``[plugins.options.NAME]``.
+
+    Raises:
+        PluginError: It is not installed or not usable.
+        ConfigError: An option is not acceptable.
+    """
+    others = {
+        entry.name
+        for entry in entry_points(group=ENTRY_POINT_GROUP)
+        if entry.name != name and entry.dist is not None and entry.dist.name != CORE
+    }
+    settings = {"disabled": sorted(others), "options": {name: dict(options or {})}}
+    return load_plugins(build_config({"plugins": settings}))
+
+
+def sample_group(**changes: Any) -> ExecutorGroup:
+    """Return an executor group."""
+    values = {
+        "id": 1,
+        "app_name": "shop",
+        "title": "Shop workers",
+        "max_running": 0,
+        "created_ms": SAMPLE_MS,
+        "updated_ms": SAMPLE_MS,
+    }
+    return ExecutorGroup(**{**values, **changes})
+
+
+def sample_job(**changes: Any) -> Job:
+    """Return a job."""
+    job = Job(
+        id=1,
+        group_id=1,
+        partition=1,
+        name="nightly report",
+        description="",
+        schedule_type="CRON",
+        schedule_conf="0 0 3 * * ?",
+        timezone="UTC",
+        anchor_ms=SAMPLE_MS,
+        start_ms=None,
+        end_ms=None,
+        misfire_policy=MisfirePolicy.SKIP,
+        misfire_threshold_ms=5000,
+        route_strategy="FIRST",
+        block_strategy="SERIAL_EXECUTION",
+        block_scope=BlockScope.EXECUTOR,
+        glue_type="BEAN",
+        handler="report",
+        param="",
+        timeout_s=0,
+        max_retries=0,
+        retry_backoff=RetryBackoff.FIXED,
+        retry_delay_ms=0,
+        retry_delays_ms=(),
+        retry_max_delay_ms=0,
+        retry_jitter_pct=0,
+        delivery=DeliveryPolicy.AT_LEAST_ONCE,
+        recover_lost=False,
+        join_mode=JoinMode.ANY,
+        retention_days=0,
+        wait_for_executor_s=0,
+        jitter_ms=0,
+        calendar_exclude=(),
+        calendar_require=(),
+        enabled=True,
+        next_fire_ms=SAMPLE_MS + 10_800_000,
+        last_fire_ms=None,
+        awaits_root=None,
+        revision=1,
+        schedule_error="",
+        created_ms=SAMPLE_MS,
+        updated_ms=SAMPLE_MS,
+    )
+    return msgspec.structs.replace(job, **{"partition": changes.get("id", 1) % 64, **changes})
+
+
+def sample_run(**changes: Any) -> Run:
+    """Return a failed run of :func:`sample_job`."""
+    run_id = changes.get("id", 100)
+    run = Run(
+        id=run_id,
+        job_id=1,
+        group_id=1,
+        partition=1,
+        origin=Origin.SCHEDULE,
+        origin_key=SAMPLE_MS,
+        shard_index=0,
+        shard_total=1,
+        root_id=run_id,
+        chain_id=run_id,
+        chain_depth=0,
+        attempt=1,
+        retries_left=0,
+        state=RunState.FAILED,
+        epoch=0,
+        due_ms=SAMPLE_MS,
+        planned_ms=SAMPLE_MS,
+        created_ms=SAMPLE_MS,
+        param=None,
+        reason="",
+        address="http://10.0.0.1:9999",
+        instance=None,
+        dispatched_ms=SAMPLE_MS + 5,
+        accepted_ms=SAMPLE_MS + 9,
+        finished_ms=SAMPLE_MS + 1500,
+        check_ms=None,
+        kill_requested=False,
+        result_code=500,
+        message="disk is full",
+        skip_last_ms=None,
+        skip_count=0,
+    )
+    return msgspec.structs.replace(run, **changes)
+
+
+def sample_alarm(**changes: Any) -> Alarm:
+    """Return an alarm about :func:`sample_run`."""
+    values: dict[str, Any] = {
+        "id": 7,
+        "kind": AlarmKind.FAILED,
+        "at_ms": SAMPLE_MS + 1500,
+        "title": "nightly report failed",
+        "text": "job 1 nightly report, run 100, on http://10.0.0.1:9999\ndisk is full",
+        "reason": "disk is full",
+        "job": sample_job(),
+        "group": sample_group(),
+        "run": sample_run(),
+        "count": 1,
+        "receivers": (),
+    }
+    return Alarm(**{**values, **changes})
+
+
+def sample_executors(count: int, **changes: Any) -> list[RegisteredExecutor]:
+    """Return live executors ``http://10.0.0.1:9999``, ``http://10.0.0.2:9999`` and so on."""
+    found = []
+    for number in range(1, count + 1):
+        address = f"http://10.0.{number // 256}.{number % 256}:9999"
+        values: dict[str, Any] = {
+            "id": number,
+            "group_id": 1,
+            "address": address,
+            "registered_as": address,
+            "kind": "xwheel",
+            "generation": 4,
+            "instance": f"instance-{number}",
+            "boot": f"boot-{number}",
+            "seen_ms": SAMPLE_MS,
+            "suspect_until_ms": 0,
+        }
+        found.append(RegisteredExecutor(**{**values, **changes}))
+    return sorted(found, key=lambda item: item.address)
+
+
+def sample_route_context(
+    executors: Sequence[RegisteredExecutor],
+    job: Job | None = None,
+    *,
+    beat: Callable[[str], bool] | None = None,
+    idle_beat: Callable[[str], bool] | None = None,
+    **more: Any,
+) -> RouteContext:
+    """Return what a router may look at; an address that nobody answers for is alive and idle.
+
+    Args:
+        executors: Whom it may choose.
+        job: For which job; :func:`sample_job` if None.
+        beat: Answers for addresses.
+        idle_beat: Answers for addresses, too.
+        more: Further fields of :class:`~xwheel.plugin.RouteContext`.
+    """
+    return RouteContext(
+        job=job or sample_job(),
+        executors=executors,
+        beat=beat or _yes,
+        idle_beat=idle_beat or _yes,
+        **more,
+    )
+
+
+def _yes(address: str) -> bool:
+    del address
+    return True
