@@ -23,6 +23,11 @@ _UNSENT_CODES: Final = frozenset(
     }
 )
 
+# curl's own words tell how it works inside, not what happened
+_WORDS: Final = {
+    pycurl.E_SEND_FAIL_REWIND: "the connection ended while the call was on its way, which is not sent twice"
+}
+
 
 class HttpCall(msgspec.Struct, frozen=True, kw_only=True):
     """One POST.
@@ -106,7 +111,7 @@ class Slot:
         cost_ms = curl.getinfo(pycurl.TOTAL_TIME) * 1000
         if code:
             sent = code not in _UNSENT_CODES and curl.getinfo(pycurl.REQUEST_SIZE) > 0
-            error = f"{text or 'transfer failed'} (curl {code})"
+            error = f"{_WORDS.get(code) or text or 'transfer failed'} (curl {code})"
             return call, failed(call, error, sent=sent, cost_ms=cost_ms)
         status = curl.getinfo(pycurl.RESPONSE_CODE)
         body = self.buffer.getvalue()

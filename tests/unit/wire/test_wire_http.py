@@ -111,6 +111,7 @@ def test_only_repeatable_calls_are_repeated(client: MultiClient, repeatable: boo
         assert len(peer.requests) == requests
         assert result.sent
         assert result.status == (200 if repeatable else 0)
+        assert repeatable or "not sent twice" in result.error
 
 
 def test_redirects_are_not_followed(client: MultiClient) -> None:
