@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from xwheel import Config, Job, RouteContext, Run, XwheelError, __version__, hookimpl
 from xwheel.executor import Executor, JobContext, current_job, job
-from xwheel.model import RegisteredExecutor
-from xwheel.plugin import Router, ScheduleSpec, ScheduleType
+from xwheel.plugin import RegisteredExecutor, Router, ScheduleSpec, ScheduleType
 from xwheel.testing import ManualClock
 
 
