@@ -17,7 +17,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS = {
     0: {"errors", "model", "alarm_model", "clock", "cron", "calendars", "ring", "_ring", "_ring_py", "_cron"},
-    1: {"wire", "config", "service", "listener", "egress"},
+    1: {"wire", "config", "service", "listener", "egress", "signals"},
     2: {"plugin"},
     3: {"storage", "builtin"},
     4: {"scheduler", "executor"},

@@ -5,9 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import logging
-import signal
 import sys
-import threading
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -25,6 +23,7 @@ from xwheel.errors import (
     SchemaError,
     XwheelError,
 )
+from xwheel.signals import StopSignals
 
 EXIT_FAILED = 1
 EXIT_CONFIG = 2
@@ -98,19 +97,21 @@ def server(
     executor_port: Annotated[int | None, typer.Option(help="Port of the executor API.")] = None,
 ) -> None:
     """Run a scheduler node until SIGTERM or Ctrl-C, then drain."""
-    from xwheel.node import Node
+    with StopSignals(for_good=True) as signals:
+        from xwheel.node import Node
 
-    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
-    config = _config(config_path, url, api={"port": port, "executor_port": executor_port})
-    node = Node(config, announce=typer.echo)
-    done = _signalled()
-    node.start()
-    # what exists now stays; of what comes and goes with fires little has cycles, so looking for them seldom pays
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(GC_ALLOCATIONS)
-    done.wait()
-    raise typer.Exit(0 if node.stop() else EXIT_FAILED)
+        logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
+        config = _config(config_path, url, api={"port": port, "executor_port": executor_port})
+        node = Node(config, announce=typer.echo)
+        if signals.be_up():
+            return
+        node.start()
+        # what exists now stays; of what comes and goes with fires little has cycles, so looking for them seldom pays
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(GC_ALLOCATIONS)
+        signals.wait()
+        raise typer.Exit(0 if node.stop() else EXIT_FAILED)
 
 
 @app.command()
@@ -202,11 +203,3 @@ def _config(path: Path | None, url: str | None, **sections: dict[str, Any]) -> C
         for section, values in sections.items()
     }
     return load_config(path, given)
-
-
-def _signalled() -> threading.Event:
-    """Return an event that SIGTERM and SIGINT set."""
-    done = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: done.set())
-    return done

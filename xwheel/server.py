@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Sequence
 from typing import Final
@@ -9,12 +10,16 @@ from typing import Final
 from xwheel import ring
 from xwheel.clock import Clock
 from xwheel.config import Config
+from xwheel.errors import XwheelError
 from xwheel.pipeline import Pipeline
 from xwheel.plugin.manager import Plugins
 from xwheel.service import Service
 from xwheel.storage.engine import Database
 
-DRAIN_S: Final = 15
+logger = logging.getLogger(__name__)
+
+DRAIN_S: Final = 20
+LEAVE_S: Final = 10
 # counting an hour may take long; what is late here delays no run
 UPKEEP_STALE_MS: Final = 300_000
 
@@ -94,13 +99,12 @@ class Scheduler(Pipeline):
         Returns:
             Whether everything ended in time; what did not is in the rows.
         """
-        self.checker.wake()
-        planning = [
-            service.stop(timeout_s)
-            for service in (*self._keeping, self._claiming, self._adopting, self._checking, self._ticking)
-        ]
-        self.ring_loop.drain()
         deadline_ms = self.clock.monotonic_ms() + round(timeout_s * 1000)
+        self.checker.wake()
+        planning = self._end(
+            [*self._keeping, self._claiming, self._adopting, self._checking, self._ticking], deadline_ms
+        )
+        self.ring_loop.drain()
         pause = threading.Event()
         while (
             any(self.pool.in_flight().values()) or self.answers.pending()
@@ -108,21 +112,50 @@ class Scheduler(Pipeline):
             self.clock.wait(pause, 10)
         for lane in self.lanes.values():
             lane.wake()
-        ended = [
-            service.stop(timeout_s)
-            for service in (
+        ended = self._end(
+            [
                 *self._sending,
                 self._writing,
                 self._timekeeping,
                 self._calendaring,
                 self._registering,
                 self._leasing,
-            )
-        ]
+            ],
+            deadline_ms,
+        )
         for lane in self.lanes.values():
             lane.close()
         self.checker.close()
-        self.registry.flush(self.clock.now_ms())
-        self.lease.release()
+        left = self._leave()
         self.listeners.stop()
-        return all([*planning, *ended])
+        return planning and ended and left
+
+    def _end(self, services: Sequence[Service], deadline_ms: int) -> bool:
+        """Stop loops one after the other; tell whether all ended in time."""
+        ended = [
+            service.stop(max(0.1, (deadline_ms - self.clock.monotonic_ms()) / 1000)) for service in services
+        ]
+        return all(ended)
+
+    def _leave(self) -> bool:
+        """Write the last beats and give the leases back; tell whether that worked, which a dead database may forbid."""
+        done = threading.Event()
+
+        def leave() -> None:
+            try:
+                self.registry.flush(self.clock.now_ms())
+                self.lease.release()
+            except XwheelError as error:
+                logger.warning("the leases are not given back, they end by themselves: %s", error)
+            else:
+                done.set()
+
+        # in a thread: a database that hangs may hold nobody up for ever
+        thread = threading.Thread(target=leave, name="xwheel-leave", daemon=True)
+        thread.start()
+        thread.join(LEAVE_S)
+        if thread.is_alive():
+            logger.warning(
+                "the leases are not given back, they end by themselves: the database does not answer"
+            )
+        return done.is_set()

@@ -5,11 +5,9 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import signal
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from types import FrameType
 from typing import Any, Final
 
 from xwheel.clock import Clock, SystemClock
@@ -20,6 +18,7 @@ from xwheel.executor.handlers import HandlerRegistry
 from xwheel.executor.parts import Parts
 from xwheel.plugin.contracts import GlueType
 from xwheel.plugin.manager import load_glue_types
+from xwheel.signals import StopSignals
 
 logger = logging.getLogger(__name__)
 
@@ -149,19 +148,11 @@ class Executor:
         Returns:
             What :meth:`stop` says.
         """
-        done = threading.Event()
-
-        def end(_number: int, _frame: FrameType | None) -> None:
-            done.set()
-
-        before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
-        try:
+        with StopSignals() as signals:
+            signals.be_up()
             self.start()
-            done.wait()
+            signals.wait()
             return self.stop()
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     def __enter__(self) -> Executor:
         self.start()

@@ -1,0 +1,147 @@
+"""SIGTERM at the worst moments: before the database is there, while it is away, and again and again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import make_url
+
+from tests.support import servers
+from tests.support.databases import CleanDatabases
+from tests.support.executors import ROOT, wait_until
+from tests.support.ports import free_port
+from xwheel.config import build_config
+from xwheel.node import Node
+from xwheel.server import Scheduler
+
+PATIENCE_S = 100
+
+
+class Server:
+    """``xwheel server`` in a process of its own."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.log = folder / "node.log"
+        self.ports = folder / "ports.json"
+        settings = {
+            "XWHEEL_API__PORT": "0",
+            "XWHEEL_API__EXECUTOR_PORT": "0",
+            "XWHEEL_API__PORT_FILE": str(self.ports),
+            "XWHEEL_SCHEDULE__LEASE_S": "4",
+            "XWHEEL_SCHEDULE__LEASE_RENEW_S": "0.5",
+            "XWHEEL_TRIGGER__SEND_TIMEOUT_MS": "1000",
+            "PYTHONPATH": str(ROOT),
+        }
+        with self.log.open("wb") as sink:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "xwheel", "server", "--database", url],
+                cwd=folder,
+                env={**os.environ, **settings},
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=sink,
+            )
+
+    def until_it_says(self, words: str) -> None:
+        def look() -> bool:
+            assert self.process.poll() is None, self.said
+            return words in self.said
+
+        wait_until(look, PATIENCE_S)
+
+    @property
+    def said(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def end(self, *numbers: signal.Signals) -> int:
+        for number in numbers:
+            self.process.send_signal(number)
+        return self.process.wait(PATIENCE_S)
+
+
+@contextlib.contextmanager
+def serving(url: str, folder: Path) -> Iterator[Server]:
+    server = Server(url, folder)
+    try:
+        yield server
+    finally:
+        server.process.kill()
+        server.process.wait()
+
+
+def test_a_node_that_waits_for_its_database_ends_at_once(tmp_path: Path) -> None:
+    url = f"mysql+pymysql://xwheel:secret@127.0.0.1:{free_port()}/xwheel"
+    with serving(url, tmp_path) as server:
+        server.until_it_says("another try in")
+        assert server.end(signal.SIGTERM) == 0, server.said
+        assert "Traceback" not in server.said
+
+
+@pytest.mark.parametrize(
+    "numbers", [(signal.SIGTERM,) * 3, (signal.SIGINT, signal.SIGTERM)], ids=["thrice", "both"]
+)
+def test_a_node_drains_however_often_it_is_told(
+    breakable: CleanDatabases, tmp_path: Path, numbers: tuple[signal.Signals, ...]
+) -> None:
+    with serving(breakable.url(0), tmp_path) as server:
+        server.until_it_says("executor API on")
+        assert server.end(*numbers) == 0, server.said
+        assert "stopped, drained" in server.said
+        assert "Traceback" not in server.said
+
+
+def test_a_node_ends_while_its_database_is_away(breakable: CleanDatabases, tmp_path: Path) -> None:
+    url = breakable.url(0)
+    port = make_url(url).port or 0
+    with serving(url, tmp_path) as server:
+        server.until_it_says("executor API on")
+        servers.stop(servers.RUNNING[port])
+        try:
+            server.until_it_says("loop lease fails")
+            assert server.end(signal.SIGTERM) == 1, server.said  # it could not say goodbye
+        finally:
+            servers.start_again(port)
+    assert "the leases are not given back, they end by themselves: nothing listens at" in server.said
+    assert "stopped, not everything ended in time" in server.said
+    assert "Traceback" not in server.said
+
+
+def test_a_node_ends_while_its_database_hangs(
+    breakable: CleanDatabases, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("xwheel.server.LEAVE_S", 0.5)
+    monkeypatch.setattr(Scheduler.stop, "__defaults__", (1,))
+    url = breakable.url(0)
+    api = {"port": 0, "executor_port": 0}
+    node = Node(build_config({"database": {"url": url}, "api": api}), lambda _: None)
+    node.start()
+    with frozen(servers.RUNNING[make_url(url).port or 0].pid):
+        assert not node.stop()
+    # what hung goes on now, and gives its connections back
+    wait_until(lambda: not any(item.name.startswith("xwheel-") for item in threading.enumerate()), PATIENCE_S)
+    node.scheduler.db.close()
+    assert (
+        "the leases are not given back, they end by themselves: the database does not answer" in caplog.text
+    )
+
+
+@contextlib.contextmanager
+def frozen(pid: int) -> Iterator[None]:
+    """Stop a server and its children in their tracks."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    for number in (pid, *map(int, children)):
+        os.kill(number, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for number in (pid, *map(int, children)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(number, signal.SIGCONT)

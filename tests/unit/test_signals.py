@@ -1,0 +1,86 @@
+"""A process that is told to end does so, whenever it is told and however often."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from xwheel.signals import StopSignals
+
+HEARS = """
+import os
+from xwheel.signals import StopSignals
+
+with StopSignals() as signals:
+    signals.be_up()
+    print("up", flush=True)
+    for _ in range(2000):
+        signals.wait()
+    os._exit(0)
+"""
+
+
+def test_signals_may_interrupt_each_other() -> None:
+    """With a lock in the handler, one of so many would sooner or later wait for the one that it interrupted."""
+    process = subprocess.Popen([sys.executable, "-c", HEARS], stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
+        deadline = time.monotonic() + 100
+        while process.poll() is None and time.monotonic() < deadline:
+            process.send_signal(signal.SIGTERM)
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.0001)  # not faster than a handler ends
+        assert process.poll() == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_what_is_not_up_yet_ends_at_once(number: signal.Signals) -> None:
+    def be_told() -> None:
+        os.kill(os.getpid(), number)
+        threading.Event().wait(60)
+
+    with StopSignals(), pytest.raises(SystemExit) as ended:
+        be_told()
+    assert ended.value.code == 0
+
+
+def test_what_is_up_hears_of_it() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with StopSignals() as signals:
+        assert not signals.be_up()
+        for _ in range(3):
+            os.kill(os.getpid(), signal.SIGTERM)
+        signals.wait()
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_process_that_ends_stays_deaf() -> None:
+    code = (
+        "import os, signal; from xwheel.signals import StopSignals\n"
+        "with StopSignals(for_good=True) as signals:\n"
+        "    signals.be_up(); os.kill(os.getpid(), signal.SIGTERM); signals.wait()\n"
+        "os.kill(os.getpid(), signal.SIGTERM); os.kill(os.getpid(), signal.SIGINT); print('ended')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=100, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"ended\n", b"")
+
+
+def test_a_signal_that_was_swallowed_is_not_forgotten() -> None:
+    with StopSignals() as signals:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            threading.Event().wait(60)
+        except SystemExit:
+            pass
+        assert signals.be_up()
