@@ -1,0 +1,362 @@
+"""What each provider wants to be sent, and how its answer is read; pure, but for the clock of a signature.
+
+Written from the providers' public documents. Text goes as plain text, so that no name of a job is taken for markup.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import quote_plus
+
+from xwheel.egress import Answer, EgressClient
+from xwheel.plugin import Alarm, AlarmRetryLater, AlarmTemplate, alarm_values
+
+from xwheel_alarm_webhook.cutting import cut_bytes, cut_utf16, fit
+
+JSON: Final = {"Content-Type": "application/json; charset=utf-8"}
+MAX_SAID: Final = 200
+RETRY_S: Final = 30.0
+"""How long to wait if a provider says "too many" and not how long."""
+
+OK: Final = 200
+TOO_MANY: Final = 429
+UNAVAILABLE: Final = 503
+
+DINGTALK_BODY: Final = 20_000
+DINGTALK_TEXT: Final = 15_000
+DINGTALK_TOO_MANY: Final = frozenset({130101, 410100})
+DINGTALK_PAUSE_S: Final = 600.0
+"""A robot that was too fast is muted for ten minutes."""
+
+WECOM_TEXT: Final = 2048
+WECOM_TOO_MANY: Final = 45009
+WECOM_PAUSE_S: Final = 60.0
+
+FEISHU_BODY: Final = 20_000
+FEISHU_TEXT: Final = 15_000
+FEISHU_TOO_MANY: Final = frozenset({11232, 99991400})
+FEISHU_PAUSE_S: Final = 60.0
+
+SLACK_TEXT: Final = 4000
+SLACK_EVERYBODY: Final = frozenset({"here", "channel", "everyone"})
+TELEGRAM_TEXT: Final = 4096
+
+MENTION: Final = r"^[A-Za-z0-9_.+-]{1,64}$"
+_MOBILE: Final = re.compile(r"\+?[0-9-]{5,20}")
+
+
+class SendError(Exception):
+    """A robot did not take an alarm; the message holds no secret."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outgoing:
+    """A request, and who it is for."""
+
+    url: str = field(repr=False)
+    body: bytes | None = field(repr=False)
+    method: str = "POST"
+    headers: Mapping[str, str] = field(default_factory=lambda: JSON, repr=False)
+
+
+class Robot:
+    """One receiver of a kind. Immutable, so it may be used by any thread.
+
+    Args:
+        url: Where to; holds secrets.
+        text: The message's template.
+        mention: Who every alarm mentions.
+        secrets: What must be taken out of whatever the other side says.
+    """
+
+    def __init__(self, url: str, text: str, mention: Sequence[str], *secrets: str) -> None:
+        self._url = url
+        self._template = AlarmTemplate(text)
+        self._mention = tuple(mention)
+        # a key in the query or the end of the path, as all providers have it
+        parts = re.split(r"[/?&=]", url.partition("://")[2])[1:]
+        parts += [part for secret in secrets for part in (secret, *re.split(r"[\s:]", secret))]
+        hidden = {part for part in parts if len(part) >= 8}  # noqa: PLR2004 -- words are shorter
+        self._secrets = sorted(hidden, key=len, reverse=True)
+
+    def check(self, client: EgressClient) -> None:
+        """Raise :class:`~xwheel.egress.EgressRefusedError` if no alarm could be sent; without I/O."""
+        client.call("POST", self._url)
+
+    def send(self, client: EgressClient, alarm: Alarm, mention: Sequence[str], timeout_s: float) -> str:
+        """Send an alarm and return what the other side said.
+
+        Raises:
+            AlarmRetryLater: It wants to be asked later.
+            SendError: It did not take it.
+            EgressError: There was no complete answer, or the policy forbids the call.
+        """
+        made = self.make(alarm, tuple(dict.fromkeys((*self._mention, *mention))))
+        answer = client.request(
+            made.method, made.url, headers=made.headers, body=made.body, timeout_s=timeout_s
+        )
+        return self.judge(answer)
+
+    def make(self, alarm: Alarm, mention: Sequence[str]) -> Outgoing:
+        """Return the request."""
+        raise NotImplementedError
+
+    def judge(self, answer: Answer) -> str:
+        """Return what the other side said, if it took the alarm; else raise."""
+        raise NotImplementedError
+
+    def fill(self, alarm: Alarm) -> str:
+        """Return the message."""
+        return self._template.fill(alarm_values(alarm))
+
+    def said(self, answer: Answer, words: object = None) -> str:
+        """Return what the other side said in one short line without our secrets."""
+        text = answer.text if words is None else str(words)
+        text = " ".join(text.split())
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return f"HTTP {answer.status} {cut_bytes(text, MAX_SAID)}".strip()
+
+    def read(self, answer: Answer) -> dict[str, Any]:
+        """Return the JSON object that a provider answers with; refuse everything else."""
+        if answer.status in {TOO_MANY, UNAVAILABLE}:
+            after_s = answer.retry_after_s
+            if answer.status == TOO_MANY or after_s is not None:
+                raise AlarmRetryLater(self.said(answer), RETRY_S if after_s is None else after_s)
+        try:
+            found = None if answer.truncated else json.loads(answer.body)
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            raise SendError(f"{self.said(answer)}: not the answer of this kind of robot")
+        return found
+
+
+def _encode(message: object) -> bytes:
+    return json.dumps(message, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def _sign(key: str, text: str) -> str:
+    return base64.b64encode(hmac.new(key.encode(), text.encode(), hashlib.sha256).digest()).decode()
+
+
+class DingTalk(Robot):
+    """A custom robot of DingTalk."""
+
+    def __init__(self, url: str, text: str, mention: Sequence[str], secret: str) -> None:
+        super().__init__(url, text, mention, secret)
+        self._secret = secret
+
+    def make(self, alarm: Alarm, mention: Sequence[str]) -> Outgoing:
+        """Return the request, signed if there is a key."""
+        people = [one for one in mention if one != "all"]
+        at = {
+            "atMobiles": [one for one in people if _MOBILE.fullmatch(one)],
+            "atUserIds": [one for one in people if not _MOBILE.fullmatch(one)],
+            "isAtAll": "all" in mention,
+        }
+        # DingTalk shows a mention where the text names it
+        tail = "".join(f" @{one}" for one in people)
+
+        def body(text: str) -> bytes:
+            return _encode({"msgtype": "text", "text": {"content": text + tail}, "at": at})
+
+        url = self._url
+        if self._secret:
+            now_ms = str(time.time_ns() // 1_000_000)
+            sign = _sign(self._secret, f"{now_ms}\n{self._secret}")
+            url += f"{'&' if '?' in url else '?'}timestamp={now_ms}&sign={quote_plus(sign)}"
+        return Outgoing(url=url, body=fit(cut_bytes(self.fill(alarm), DINGTALK_TEXT), body, DINGTALK_BODY))
+
+    def judge(self, answer: Answer) -> str:
+        """Judge by ``errcode``."""
+        found = self.read(answer)
+        code = found.get("errcode")
+        said = self.said(answer, f"errcode {code}: {found.get('errmsg')}")
+        if code in DINGTALK_TOO_MANY:
+            raise AlarmRetryLater(said, DINGTALK_PAUSE_S)
+        if answer.status != OK or code != 0 or isinstance(code, bool):
+            raise SendError(said)
+        return said
+
+
+class WeCom(Robot):
+    """A group robot of WeCom."""
+
+    def make(self, alarm: Alarm, mention: Sequence[str]) -> Outgoing:
+        """Return the request."""
+        numbers = [one for one in mention if _MOBILE.fullmatch(one)]
+        names = ["@all" if one == "all" else one for one in mention if one not in numbers]
+        text = {
+            "content": cut_bytes(self.fill(alarm), WECOM_TEXT),
+            "mentioned_list": names,
+            "mentioned_mobile_list": numbers,
+        }
+        return Outgoing(url=self._url, body=_encode({"msgtype": "text", "text": text}))
+
+    def judge(self, answer: Answer) -> str:
+        """Judge by ``errcode``."""
+        found = self.read(answer)
+        code = found.get("errcode")
+        said = self.said(answer, f"errcode {code}: {found.get('errmsg')}")
+        if code == WECOM_TOO_MANY:
+            raise AlarmRetryLater(said, WECOM_PAUSE_S)
+        if answer.status != OK or code != 0 or isinstance(code, bool):
+            raise SendError(said)
+        return said
+
+
+class Feishu(Robot):
+    """A custom robot of Feishu or Lark."""
+
+    def __init__(self, url: str, text: str, mention: Sequence[str], secret: str) -> None:
+        super().__init__(url, text, mention, secret)
+        self._secret = secret
+
+    def make(self, alarm: Alarm, mention: Sequence[str]) -> Outgoing:
+        """Return the request, signed if there is a key."""
+        # a text of a job must not mention everybody
+        text = cut_bytes(re.sub(r"<(?=/?at\b)", "< ", self.fill(alarm), flags=re.IGNORECASE), FEISHU_TEXT)
+        tail = "".join(f' <at user_id="{one}"></at>' for one in mention)
+        signed: dict[str, str] = {}
+        if self._secret:
+            now_s = str(time.time_ns() // 1_000_000_000)
+            # the key is what other providers sign, and nothing is signed with it
+            signed = {"timestamp": now_s, "sign": _sign(f"{now_s}\n{self._secret}", "")}
+
+        def body(text: str) -> bytes:
+            return _encode({**signed, "msg_type": "text", "content": {"text": text + tail}})
+
+        return Outgoing(url=self._url, body=fit(text, body, FEISHU_BODY))
+
+    def judge(self, answer: Answer) -> str:
+        """Judge by ``code``, or by ``StatusCode``, as older answers have it."""
+        found = self.read(answer)
+        code = found.get("code", found.get("StatusCode"))
+        said = self.said(answer, f"code {code}: {found.get('msg', found.get('StatusMessage'))}")
+        if code in FEISHU_TOO_MANY:
+            raise AlarmRetryLater(said, FEISHU_PAUSE_S)
+        if answer.status != OK or code != 0 or isinstance(code, bool):
+            raise SendError(said)
+        return said
+
+
+class Slack(Robot):
+    """An incoming webhook of Slack."""
+
+    def make(self, alarm: Alarm, mention: Sequence[str]) -> Outgoing:
+        """Return the request."""
+        tail = "".join(f" <!{one}>" if one in SLACK_EVERYBODY else f" <@{one}>" for one in mention)
+        text = cut_bytes(self.fill(alarm), SLACK_TEXT)
+        text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+        return Outgoing(url=self._url, body=_encode({"text": text + tail}))
+
+    def judge(self, answer: Answer) -> str:
+        """Judge by the body, which is ``ok``; other ones name what is wrong."""
+        if answer.status == TOO_MANY:
+            after_s = answer.retry_after_s
+            raise AlarmRetryLater(self.said(answer), RETRY_S if after_s is None else after_s)
+        if answer.status != OK or answer.text.strip() != "ok":
+            raise SendError(self.said(answer))
+        return self.said(answer)
+
+
+class Telegram(Robot):
+    """A bot of Telegram in one chat."""
+
+    def __init__(self, server: str, text: str, mention: Sequence[str], token: str, chat: str) -> None:
+        super().__init__(f"{server.rstrip('/')}/bot{token}/sendMessage", text, mention, token)
+        self._chat: int | str = chat if chat.startswith("@") else int(chat)
+
+    def make(self, alarm: Alarm, mention: Sequence[str]) -> Outgoing:
+        """Return the request."""
+        tail = "".join(f" @{one}" for one in mention)
+        text = cut_utf16(self.fill(alarm), TELEGRAM_TEXT - len(tail)) + tail
+        message = {"chat_id": self._chat, "text": text, "link_preview_options": {"is_disabled": True}}
+        return Outgoing(url=self._url, body=_encode(message))
+
+    def judge(self, answer: Answer) -> str:
+        """Judge by ``ok``; ``retry_after`` stands in the body."""
+        if answer.status == TOO_MANY:
+            raise AlarmRetryLater(self.said(answer), self._after_s(answer))
+        found = self.read(answer)
+        if answer.status != OK or found.get("ok") is not True:
+            raise SendError(self.said(answer, f"{found.get('error_code')}: {found.get('description')}"))
+        return self.said(answer, "ok")
+
+    def _after_s(self, answer: Answer) -> float:
+        try:
+            found = float(json.loads(answer.body)["parameters"]["retry_after"])
+        except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
+            found = answer.retry_after_s if answer.retry_after_s is not None else RETRY_S
+        return min(max(found, 0.0), 86_400.0) if found == found else RETRY_S  # noqa: PLR0124 -- no NaN
+
+
+class Webhook(Robot):
+    """Any other webhook."""
+
+    def __init__(
+        self,
+        url: str,
+        body: str,
+        *,
+        method: str,
+        headers: Mapping[str, str],
+        content_type: str,
+        max_text: int,
+        expect: str,
+    ) -> None:
+        super().__init__(url, body, (), *headers.values())
+        self._method = method
+        self._headers = {"Content-Type": content_type, **headers}
+        self._escape = ESCAPES[content_type]
+        self._max_text = max_text
+        self._expect = expect
+
+    def check(self, client: EgressClient) -> None:
+        """Look at the headers, too."""
+        client.call(self._method, self._url, headers=self._headers)
+
+    def make(self, alarm: Alarm, mention: Sequence[str]) -> Outgoing:
+        """Return the request; there is nobody to mention."""
+        del mention
+        values = alarm_values(alarm)
+        values["text"] = cut_bytes(values["text"], self._max_text)
+        body = self._template.fill(values, self._escape).encode("utf-8", "replace")
+        return Outgoing(
+            url=self._url,
+            method=self._method,
+            headers=self._headers,
+            body=None if self._method == "GET" else body,
+        )
+
+    def judge(self, answer: Answer) -> str:
+        """Judge by the status, and by what the body must hold."""
+        after_s = answer.retry_after_s
+        if answer.status == TOO_MANY or (answer.status == UNAVAILABLE and after_s is not None):
+            raise AlarmRetryLater(self.said(answer), RETRY_S if after_s is None else after_s)
+        if answer.status // 100 != OK // 100:
+            raise SendError(self.said(answer))
+        if self._expect not in answer.text:
+            raise SendError(f"{self.said(answer)}: the answer does not hold what expect names")
+        return self.said(answer)
+
+
+def _json_part(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+ESCAPES: Final[Mapping[str, Callable[[str], str]]] = {
+    "application/json": _json_part,
+    "application/x-www-form-urlencoded": quote_plus,
+    "text/plain": str,
+}
+"""How values are made harmless in a body, by its type."""
