@@ -185,7 +185,7 @@ class UpkeepSection(Section):
         30,
         ge=0,
         le=36_500,
-        description="Finished runs older than this are deleted; less than 3 counts as 3, 0 keeps all. "
+        description="Finished runs and alarms older than this are deleted; less than 3 counts as 3, 0 keeps all. "
         "Jobs may have a retention of their own.",
     )
     report_retention_days: int = Field(
@@ -207,6 +207,28 @@ class UpkeepSection(Section):
         description="Versions of a script job's source that are kept; the newest ones stay.",
     )
     sweep_batch: int = Field(500, ge=1, le=5000, description="Rows deleted in one transaction.")
+
+
+class AlarmSection(Section):
+    """Telling people; the rules themselves are in the database."""
+
+    queue_size: int = Field(
+        100, ge=1, le=10_000, description="Alarms that may wait in memory for one channel."
+    )
+    send_timeout_s: int = Field(30, ge=1, le=600, description="A send that takes longer counts as failed.")
+    attempts: int = Field(
+        5, ge=1, le=20, description="How often an alarm is sent through a channel, at most."
+    )
+    retry_delay_s: int = Field(
+        10, ge=1, le=3600, description="Pause before the second attempt; doubles with each further one."
+    )
+    retry_max_delay_s: int = Field(600, ge=1, le=86_400, description="No pause is longer.")
+    watch_interval_s: int = Field(
+        15,
+        ge=1,
+        le=3600,
+        description="How often jobs that do not run and runs that do not end are looked for.",
+    )
 
 
 class EgressSection(Section):
@@ -263,6 +285,7 @@ class Config(BaseSettings):
     trigger: TriggerSection = TriggerSection()
     executor: ExecutorSection = ExecutorSection()
     upkeep: UpkeepSection = UpkeepSection()
+    alarm: AlarmSection = AlarmSection()
     egress: EgressSection = EgressSection()
     plugins: PluginsSection = PluginsSection()
 

@@ -9,8 +9,10 @@ from typing import Final
 from xwheel.clock import Clock
 from xwheel.errors import DuplicateError
 from xwheel.model import Job, Run, RunState
+from xwheel.scheduler.alarm.ports import Alarms, NoAlarms
 from xwheel.scheduler.ports import LeaseView, Planned
-from xwheel.storage import jobs, runs, settings
+from xwheel.storage import alarms, jobs, runs, settings
+from xwheel.storage.alarms import NewAlarm
 from xwheel.storage.engine import Connection, Database
 from xwheel.storage.ids import RunIds
 
@@ -27,6 +29,7 @@ LOOKS_PER_RUN = 4
 TARGET_MS: Final = 50
 FIRST_SHARE: Final = 0.1
 LEAST_SHARE: Final = 0.05
+NO_ALARMS: Final = NoAlarms()
 
 Planner = Callable[..., Planned]
 """``plan(jobs, now_ms, pre_read_ms=…, take_ids=…, epochs=…, max_runs=…, max_looks=…)``: the pure decision, with
@@ -81,6 +84,7 @@ class ClaimLoop:
         remember: Gets the jobs as they were claimed, so that nobody need read them again soon.
         pre_read_ms: How far ahead fires are planned.
         batch: Jobs in one transaction, at most; fewer where it would take long.
+        alarms: Says what rules ask for of skipped fires and of schedules that fail.
     """
 
     def __init__(
@@ -95,6 +99,7 @@ class ClaimLoop:
         remember: Callable[[Sequence[Job]], None] = lambda _: None,
         pre_read_ms: int,
         batch: int,
+        alarms: Alarms = NO_ALARMS,
     ) -> None:
         self.duplicates = 0
         self._db = db
@@ -105,6 +110,8 @@ class ClaimLoop:
         self._clock = clock
         self._remember = remember
         self._due: Sequence[Job] = ()
+        self._alarms = alarms
+        self._raised: Sequence[NewAlarm] = ()
         self._pre_read_ms = pre_read_ms
         self._limit = BatchLimit(batch)
         self._began_ms = 0
@@ -128,6 +135,7 @@ class ClaimLoop:
             # somebody planned one of these fires before: a restored backup, or a cursor set back by hand
             plan = self._db.transaction(lambda conn: self._claim(conn, ids, now_ms, known=True))
         self._remember(self._due)
+        self._alarms.committed(self._raised)
         is_full = plan.unfinished or has_more
         self._limit.note(self._clock.monotonic_ms() - self._began_ms, is_full=is_full)
         self._enqueue([run for run in plan.runs if run.state is RunState.PLANNED and run.epoch])
@@ -137,6 +145,7 @@ class ClaimLoop:
         self._began_ms = self._clock.monotonic_ms()  # not before: waiting for our turn is no cost of ours
         epochs = self._lease.lock(conn)
         if settings.find_setting(conn, settings.PAUSED) is not None:
+            self._raised = ()
             return Planned()  # whoever pauses locks the leases first, so this answer holds until we commit
         due = [
             job
@@ -157,7 +166,18 @@ class ClaimLoop:
             self._drop_known(conn, plan, now_ms)
         runs.insert_runs(conn, plan.runs)
         jobs.update_fires(conn, plan.job_updates)
+        self._raise(conn, plan, now_ms)
         return plan
+
+    def _raise(self, conn: Connection, plan: Planned, now_ms: int) -> None:
+        """Write what rules ask for of fires that are skipped and of jobs that are stopped."""
+        broken = {cursor.id: cursor.schedule_error for cursor in plan.job_updates if cursor.schedule_error}
+        stops = [(job, broken[job.id]) for job in self._due if job.id in broken] if broken else []
+        self._raised = [
+            *self._alarms.of_skips(plan.runs, now_ms),
+            *self._alarms.of_stops(stops, now_ms),
+        ]
+        alarms.insert_alarms(conn, self._raised)
 
     def _drop_known(self, conn: Connection, plan: Planned, now_ms: int) -> None:
         """Take out what has a row already; a fixed delay that would await a dropped run goes on from now."""

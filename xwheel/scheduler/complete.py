@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import StrEnum
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from xwheel.clock import Clock
 from xwheel.model import FINAL_STATES, TRANSITIONS, Job, Origin, Run, RunState
+from xwheel.scheduler.alarm.ports import Alarms, NoAlarms
 from xwheel.scheduler.ports import FamilyLinks, Outcome, Planner
-from xwheel.storage import changes, children, jobs, runs
+from xwheel.storage import alarms, changes, children, jobs, runs
+from xwheel.storage.alarms import NewAlarm
 from xwheel.storage.bulk import chunks
 from xwheel.storage.engine import CommitUnknownError, Connection, Database
 from xwheel.storage.ids import IdsShortError, RunIds
@@ -28,6 +31,7 @@ CHILDREN = 2000
 MESSAGE_LENGTH = 15_000
 ERROR_LENGTH = 512
 UNHAPPY = FINAL_STATES - {RunState.SUCCEEDED}
+NO_ALARMS: Final = NoAlarms()
 
 NextFire = Callable[[Job, int], "int | None"]
 
@@ -41,6 +45,22 @@ class Verdict(StrEnum):
     FINISHED = "finished"
     UNKNOWN = "unknown"
     REPEATED = "repeated"
+
+
+class _Done(NamedTuple):
+    """What a transaction did: verdicts, how much it planned, and the alarms that it wrote."""
+
+    verdicts: dict[int, Verdict]
+    planned: int
+    alarms: Sequence[NewAlarm]
+
+    def and_then(self, other: _Done) -> _Done:
+        """Return both together."""
+        return _Done(
+            {**self.verdicts, **other.verdicts},
+            self.planned + other.planned,
+            [*self.alarms, *other.alarms],
+        )
 
 
 class _TooManyError(Exception):
@@ -58,6 +78,7 @@ class Completer:
         next_fire: When a job fires next, for jobs whose fires wait for the end of the last one.
         offspring: Plans the children of what succeeded.
         wake: Told when something was planned, so that it need not wait for the next look.
+        alarms: Says what rules ask for of what ends.
     """
 
     def __init__(
@@ -69,6 +90,7 @@ class Completer:
         next_fire: NextFire,
         offspring: Planner,
         wake: Callable[[], None],
+        alarms: Alarms = NO_ALARMS,
     ) -> None:
         self._db = db
         self._run_ids = run_ids
@@ -77,6 +99,7 @@ class Completer:
         self._next_fire = next_fire
         self._offspring = offspring
         self._wake = wake
+        self._alarms = alarms
 
     def finish(self, outcomes: Sequence[Outcome]) -> dict[int, Verdict]:
         """Close runs and plan what follows, at most 500 a transaction, in id order.
@@ -92,13 +115,14 @@ class Completer:
             unique.setdefault(outcome.run_id, outcome)
         verdicts: dict[int, Verdict] = {}
         for part in chunks(sorted(unique.values(), key=lambda outcome: outcome.run_id), BATCH):
-            answers, planned = self._finish_part(part)
-            verdicts.update(answers)
-            if planned:
+            done = self._finish_part(part)
+            verdicts.update(done.verdicts)
+            if done.planned:
                 self._wake()
+            self._alarms.committed(done.alarms)
         return verdicts
 
-    def _finish_part(self, part: Sequence[Outcome]) -> tuple[dict[int, Verdict], int]:
+    def _finish_part(self, part: Sequence[Outcome]) -> _Done:
         """Close a batch in one transaction, or in halves; what follows is known only inside: it may be done again."""
         needed = len(part)
         doubts = 0
@@ -116,10 +140,9 @@ class Completer:
                 needed = 2 * (needed + short.count)
             except _TooManyError:
                 middle = len(part) // 2
-                first, second = self._finish_part(part[:middle]), self._finish_part(part[middle:])
-                return {**first[0], **second[0]}, first[1] + second[1]
+                return self._finish_part(part[:middle]).and_then(self._finish_part(part[middle:]))
 
-    def _finish(self, conn: Connection, outcomes: Sequence[Outcome]) -> tuple[dict[int, Verdict], int]:
+    def _finish(self, conn: Connection, outcomes: Sequence[Outcome]) -> _Done:
         now_ms = self._clock.now_ms()
         ids = [outcome.run_id for outcome in outcomes]
         endings = children.list_endings(conn, ids)
@@ -156,8 +179,14 @@ class Completer:
             raise _TooManyError
         offspring = self._numbered(drafts, roots_too=True)
         runs.insert_runs(conn, offspring)
-        self._end_delays(conn, [job for job in awaiting if job.awaits_root not in still_open], now_ms)
-        return verdicts, len(retries) + len(offspring) + len(awaiting)
+        ended = [job for job in awaiting if job.awaits_root not in still_open]
+        raised = [
+            *self._alarms.of_ends(closing, {retry.origin_key for retry in retries}, now_ms),
+            *self._alarms.of_skips(offspring, now_ms),
+            *self._alarms.of_stops(self._end_delays(conn, ended, now_ms), now_ms),
+        ]
+        alarms.insert_alarms(conn, raised)
+        return _Done(verdicts, len(retries) + len(offspring) + len(awaiting), raised)
 
     def _retries(self, conn: Connection, closing: Sequence[tuple[Run, Outcome]], now_ms: int) -> list[Run]:
         hopeful = [
@@ -194,9 +223,14 @@ class Completer:
             return [replace(run, id=new, root_id=new) for run, new in zip(drafts, ids, strict=True)]
         return [replace(run, id=new) for run, new in zip(drafts, ids, strict=True)]
 
-    def _end_delays(self, conn: Connection, awaiting: Sequence[Job], now_ms: int) -> None:
-        """Set the next fire of jobs whose awaited fire has no open run left; any final state counts."""
+    def _end_delays(self, conn: Connection, awaiting: Sequence[Job], now_ms: int) -> list[tuple[Job, str]]:
+        """Set the next fire of jobs whose awaited fire has no open run left; any final state counts.
+
+        Returns:
+            The jobs that are stopped because their schedule fails, with the error.
+        """
         cursors: list[jobs.JobCursor] = []
+        stops: list[tuple[Job, str]] = []
         for job in awaiting:
             try:
                 next_ms, error = self._next_fire(job, now_ms), ""
@@ -205,8 +239,10 @@ class Completer:
             ) as failure:  # a schedule type is a plugin: whatever it raises stops this job only
                 logger.warning("job %d is stopped, its schedule fails: %s", job.id, failure)
                 next_ms, error = None, str(failure)[:ERROR_LENGTH] or type(failure).__name__
+                stops.append((job, error))
             cursors.append(jobs.JobCursor(job.id, next_ms, job.last_fire_ms, None, not error, error))
         jobs.update_fires(conn, cursors)
+        return stops
 
     def _root_origins(
         self, conn: Connection, failed: Sequence[Run], owners: Mapping[int, Job]

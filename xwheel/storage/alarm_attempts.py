@@ -59,29 +59,22 @@ class OldAlarm(NamedTuple):
 
 def insert_attempts(conn: Connection, attempts: Sequence[NewAttempt]) -> None:
     """Write attempts that are to be made, and some that failed before they began."""
-    if not attempts:
-        return
-    conn.execute(
-        insert(alarm_attempt),
-        [
-            {
-                "alarm_id": item.alarm_id,
-                "job_id": item.job_id,
-                "group_id": item.group_id,
-                "partition": item.partition,
-                "channel": item.target.channel,
-                "open_channel": None if item.due_ms is None else item.target.channel,
-                "receivers": json.dumps(list(item.target.receivers), ensure_ascii=False),
-                "number": item.number,
-                "state": str(AttemptState.FAILED if item.due_ms is None else AttemptState.WAITING),
-                "due_ms": item.due_ms,
-                "started_ms": None,
-                "took_ms": None,
-                "answer": item.answer[:ANSWER_LENGTH],
-            }
-            for item in attempts
-        ],
-    )
+    if attempts:
+        conn.execute(insert(alarm_attempt), [_values(item) for item in attempts])
+
+
+def insert_ended(conn: Connection, attempt: NewAttempt, ended: EndedAttempt) -> int:
+    """Write an attempt together with what came of it; return its id."""
+    values = {
+        **_values(attempt),
+        "state": str(ended.state),
+        "started_ms": ended.started_ms,
+        "took_ms": ended.took_ms,
+        "answer": _clean(ended.answer),
+    }
+    result = conn.execute(insert(alarm_attempt).values(values))
+    assert result.inserted_primary_key is not None  # noqa: S101 - a single insert always has one
+    return int(result.inserted_primary_key[0])
 
 
 def find_due_attempts(
@@ -150,3 +143,21 @@ def delete_episodes(conn: Connection, before_ms: int, limit: int) -> int:
 def _clean(text: str) -> str:
     text = text.replace("\x00", "")
     return text if len(text) <= ANSWER_LENGTH else text[: ANSWER_LENGTH - 3] + "..."
+
+
+def _values(item: NewAttempt) -> dict[str, Any]:
+    return {
+        "alarm_id": item.alarm_id,
+        "job_id": item.job_id,
+        "group_id": item.group_id,
+        "partition": item.partition,
+        "channel": item.target.channel,
+        "open_channel": None if item.due_ms is None else item.target.channel,
+        "receivers": json.dumps(list(item.target.receivers), ensure_ascii=False),
+        "number": item.number,
+        "state": str(AttemptState.FAILED if item.due_ms is None else AttemptState.WAITING),
+        "due_ms": item.due_ms,
+        "started_ms": None,
+        "took_ms": None,
+        "answer": _clean(item.answer),
+    }

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, Select, Table, select
 
 from xwheel.alarm_model import AlarmAttempt, AlarmKind, AlarmRow, AlarmState, AttemptState
 from xwheel.errors import NotFoundError
+from xwheel.model import Run
 from xwheel.storage.alarm_tables import alarm, alarm_attempt
+from xwheel.storage.bulk import any_of
+from xwheel.storage.run_rows import RUN_COLUMNS, run_of
+from xwheel.storage.tables import run
 
 ALARM_COLUMNS = [alarm.c[name] for name in AlarmRow.__slots__]
 ATTEMPT_COLUMNS = [alarm_attempt.c[name] for name in AlarmAttempt.__slots__]
@@ -61,6 +66,24 @@ def list_attempts(
     if wanted.alarm_id is not None:
         query = query.where(alarm_attempt.c.alarm_id == wanted.alarm_id)
     return [attempt_of(row) for row in conn.execute(query.limit(limit))]
+
+
+def get_attempt(conn: Connection, attempt_id: int) -> AlarmAttempt:
+    """Return an attempt.
+
+    Raises:
+        NotFoundError: It does not exist.
+    """
+    row = conn.execute(select(*ATTEMPT_COLUMNS).where(alarm_attempt.c.id == attempt_id)).one_or_none()
+    if row is None:
+        raise NotFoundError("alarm attempt", attempt_id)
+    return attempt_of(row)
+
+
+def get_runs(conn: Connection, ids: Collection[int]) -> dict[int, Run]:
+    """Return runs by id; those that are gone are missing."""
+    query = select(*RUN_COLUMNS).where(any_of(conn, run.c.id, sorted(ids)))
+    return {row.id: run_of(row) for row in conn.execute(query)}
 
 
 def alarm_of(row: Row[Any]) -> AlarmRow:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
@@ -46,6 +46,12 @@ def get_group(conn: Connection, group_id: int) -> ExecutorGroup:
     if row is None:
         raise NotFoundError("group", group_id)
     return _group(row)
+
+
+def get_groups(conn: Connection, ids: Collection[int]) -> dict[int, ExecutorGroup]:
+    """Return groups by id; unknown ids are missing."""
+    query = select(executor_group).where(executor_group.c.id.in_(sorted(ids)))
+    return {row.id: _group(row) for row in conn.execute(query)}
 
 
 def find_group(conn: Connection, app_name: str) -> ExecutorGroup | None:

@@ -1,0 +1,99 @@
+"""Everything about alarms of one node, wired to each other."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from xwheel.clock import Clock
+from xwheel.config import AlarmSection
+from xwheel.plugin import AlarmChannel
+from xwheel.scheduler.alarm.book import AlarmBook
+from xwheel.scheduler.alarm.check import check_rule
+from xwheel.scheduler.alarm.loop import AlarmLoop, Patience
+from xwheel.scheduler.alarm.raising import Raising
+from xwheel.scheduler.alarm.senders import Senders
+from xwheel.scheduler.alarm.watch import Watch
+from xwheel.scheduler.alarm_rules import AlarmRules
+from xwheel.scheduler.ports import LeaseView
+from xwheel.storage.engine import Database
+
+LOOK_MS: Final = 20
+
+
+class AlarmDesk:
+    """The parts of alarms, and their end.
+
+    Attributes:
+        rules: What people change and look at.
+        raising: What the stages ask.
+
+    Args:
+        db: The database.
+        lease: Our partitions.
+        clock: Where time comes from.
+        channels: The plugins' channels by name.
+        settings: The section ``alarm`` of the configuration.
+        wake: Ends the loop's wait.
+    """
+
+    def __init__(
+        self,
+        db: Database,
+        lease: LeaseView,
+        clock: Clock,
+        channels: Mapping[str, AlarmChannel],
+        settings: AlarmSection,
+        wake: Callable[[], None],
+    ) -> None:
+        self._clock = clock
+        self._pause = threading.Event()
+        self.book = AlarmBook(db)
+        self.raising = Raising(self.book, wake)
+        self.senders = Senders(
+            db,
+            channels,
+            clock,
+            wake,
+            queue_size=settings.queue_size,
+            timeout_ms=settings.send_timeout_s * 1000,
+        )
+        self._loop = AlarmLoop(
+            db,
+            lease,
+            self.book,
+            self.senders,
+            Patience(
+                attempts=settings.attempts,
+                first_ms=settings.retry_delay_s * 1000,
+                longest_ms=settings.retry_max_delay_s * 1000,
+            ),
+            Watch(
+                db,
+                lease,
+                self.book,
+                self.raising.committed,
+                interval_ms=settings.watch_interval_s * 1000,
+            ).step,
+        )
+        self.step = self._loop.step
+        self.rules = AlarmRules(
+            db, clock, check_rule, self.senders, lambda: self.book.refresh(clock.now_ms())
+        )
+
+    def begin(self) -> None:
+        """Read the rules, before anything happens that they ask for."""
+        self.book.step(self._clock.now_ms())
+
+    def end(self, until_ms: int) -> bool:
+        """Let sends under way end until a monotonic time and write down what came of them; after the loop has ended.
+
+        Returns:
+            Whether all of them ended.
+        """
+        self.senders.close()
+        while self.senders.is_busy() and self._clock.monotonic_ms() < until_ms:
+            self._clock.wait(self._pause, LOOK_MS)
+        self._loop.write_ends(self._clock.now_ms())
+        return not self.senders.is_busy()
