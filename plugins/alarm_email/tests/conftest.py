@@ -17,6 +17,7 @@ from typing import Any, cast
 import pytest
 import trustme
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
+from hypothesis import HealthCheck, settings
 from xwheel import Alarm, Config
 from xwheel.plugin import AlarmKind
 
@@ -24,6 +25,10 @@ from xwheel_alarm_email import EmailChannel, xwheel_register_alarms
 
 USER, PASSWORD = "xwheel", "s3cret-canary"
 DEADLINE_S = 60.0
+
+# machines of tests are slow at times
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 def alarm_of(**changes: Any) -> Alarm:
