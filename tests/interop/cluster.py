@@ -24,7 +24,6 @@ PERIOD_S = 120.0
 """How long to wait for something that a peer does every 20 or 30 seconds."""
 
 STOP_S = 60
-REFRESH_S = 1.2
 T = TypeVar("T")
 
 
@@ -181,11 +180,7 @@ class Cluster:
                 assert process.process.poll() is None, f"an executor ended:\n{process.tail()}"
             return wanted <= self.executors(group_id).keys()
 
-        for _ in range(2):
-            what = f"registration of {sorted(wanted)}"
-            self.wait(look, what, PERIOD_S)
-            # the node may have read the registry's rows just before and forget the new ones for a second
-            time.sleep(REFRESH_S)
+        self.wait(look, f"registration of {sorted(wanted)}", PERIOD_S)
 
     def tails(self) -> str:
         """Return the end of what node and executors wrote, for messages."""

@@ -44,6 +44,8 @@ class ExecutorRegistry:
         self._dead_after_ms = dead_after_ms
         self._lock = threading.Lock()
         self._rows: dict[tuple[int, str], RegisteredExecutor] = {}
+        # what was written here since the rows were last asked for; None for what left
+        self._recent: dict[tuple[int, str], RegisteredExecutor | None] = {}
         self._beats: dict[tuple[int, str], int] = {}
         self._suspects: dict[str, int] = {}
         self._groups: dict[str, int] = {}
@@ -73,10 +75,10 @@ class ExecutorRegistry:
                 return
         saved = self._db.transaction(lambda conn: executors.save_executor(conn, facts))
         with self._lock:
-            self._rows = {
-                place: row for place, row in self._rows.items() if place == key or not _is_moved(row, saved)
-            }
-            self._rows[key] = saved
+            for place in [place for place, row in self._rows.items() if _is_moved(row, saved)]:
+                self._rows.pop(place)
+                self._recent[place] = None
+            self._rows[key] = self._recent[key] = saved
             self._suspects.pop(facts.address, None)
         logger.info("executor %s of group %s registered (%s)", facts.address, app_name, facts.kind)
         self._on_arrival(group_id)
@@ -91,6 +93,7 @@ class ExecutorRegistry:
         gone = self._db.transaction(lambda conn: executors.delete_executor(conn, group_id, address))
         with self._lock:
             self._rows.pop((group_id, address), None)
+            self._recent[group_id, address] = None
             self._beats.pop((group_id, address), None)
         logger.info("executor %s of group %s left", address, app_name)
         return gone > 0
@@ -148,15 +151,19 @@ class ExecutorRegistry:
         if now_ms >= self._flush_at_ms:
             self.flush(now_ms)
             self._flush_at_ms = now_ms + FLUSH_MS  # not before: a flush that failed is done again at once
+        with self._lock:
+            self._recent = {}
         with self._db.read() as conn:
             rows = {(item.group_id, item.address): item for item in executors.list_executors(conn)}
             known = groups.list_groups(conn, limit=100_000)
         names = {group.app_name: group.id for group in known}
         self.limited_groups = frozenset(group.id for group in known if group.max_running > 0)
         with self._lock:
-            self._rows = rows
+            # who came or left while the rows were read
+            rows |= {key: item for key, item in self._recent.items() if item is not None}
+            self._rows = {key: item for key, item in rows.items() if self._recent.get(key, item) is not None}
             self._groups = names
-            self._beats = {key: seen_ms for key, seen_ms in self._beats.items() if key in rows}
+            self._beats = {key: seen_ms for key, seen_ms in self._beats.items() if key in self._rows}
             self._suspects = {address: until for address, until in self._suspects.items() if until > now_ms}
         before = self._seen_live or {}
         self._compare({(item.group_id, item.address): item for item in self.all(now_ms)}, now_ms)

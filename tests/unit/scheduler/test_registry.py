@@ -75,3 +75,38 @@ def test_an_instance_that_moved_leaves_its_old_address_at_once(node: HandNode) -
             "http://127.0.0.1:9009",
         ]
         registry.step(node.clock.now_ms())
+
+
+def test_who_comes_or_goes_while_the_rows_are_read_stays_so(
+    node: HandNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry, now_ms = node.scheduler.registry, node.clock.now_ms()
+    node.register("http://127.0.0.1:9002")
+    with node.db.read() as conn:
+        before = executors.list_executors(conn)
+    # one moves, one leaves, one is new; then the look goes on with what it had read before
+    node.register("http://127.0.0.1:9004", instance="instance-1")
+    registry.remove("demo", "http://127.0.0.1:9002")
+    node.register("http://127.0.0.1:9003")
+    here = [item.address for item in registry.live(1, now_ms)]
+
+    def read_too_early(_: object) -> list[object]:
+        node.register("http://127.0.0.1:9001", instance="instance-1")
+        node.register("http://127.0.0.1:9004", instance="instance-1")
+        registry.remove("demo", "http://127.0.0.1:9002")
+        node.register("http://127.0.0.1:9003", boot="boot-2")
+        return list(before)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(executors, "list_executors", read_too_early)
+        registry.step(now_ms)
+    assert [item.address for item in registry.live(1, now_ms)] == here
+    registry.step(now_ms)
+    assert (
+        [item.address for item in registry.live(1, now_ms)]
+        == here
+        == [
+            "http://127.0.0.1:9003",
+            "http://127.0.0.1:9004",
+        ]
+    )
