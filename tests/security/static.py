@@ -86,7 +86,7 @@ def _of_format(function: ast.Attribute) -> Iterator[str]:
 def _of_comparison(node: ast.Compare) -> Iterator[str]:
     """Secrets are compared by ``hmac.compare_digest``, which takes the same time wherever they differ."""
     sides = [node.left, *node.comparators]
-    plain = any(isinstance(op, ast.Eq | ast.NotEq | ast.In | ast.NotIn) for op in node.ops)
+    plain = not all(isinstance(op, ast.Is | ast.IsNot) for op in node.ops)
     if plain and not any(isinstance(side, ast.Constant) for side in sides):
         for side in sides:
             name = (
