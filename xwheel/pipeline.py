@@ -15,6 +15,7 @@ from xwheel.errors import RouteError
 from xwheel.model import Job, RegisteredExecutor, Run
 from xwheel.plugin.manager import Plugins
 from xwheel.scheduler.adopt import AdoptLoop
+from xwheel.scheduler.alarm.desk import AlarmDesk
 from xwheel.scheduler.answers import AnswerWriter
 from xwheel.scheduler.bulk_manage import BulkManager
 from xwheel.scheduler.check.checker import Checker
@@ -85,7 +86,7 @@ class Pipeline:
         answer_ms = trigger.send_timeout_ms + ANSWER_GRACE_MS
         bells = {
             name: threading.Event()
-            for name in ("adopting", "checking", "claiming", "leasing", "ticking", "writing")
+            for name in ("adopting", "alarming", "checking", "claiming", "leasing", "ticking", "writing")
         }
         self.bells = bells
         self.listeners = RunFeed(plugins.run_listeners, self.clock, limit=config.plugins.listener_queue)
@@ -102,6 +103,9 @@ class Pipeline:
             renew_ms=round(schedule.lease_renew_s * 1000),
             settle_ms=answer_ms,
         )
+        self.alarms = AlarmDesk(
+            db, self.lease, self.clock, plugins.alarm_channels, config.alarm, bells["alarming"].set
+        )
         self.calendars = CalendarBook(db)
         self.timetable = Timetable(plugins.schedule_types, self.calendars.current)
         self.completer = _Completer(
@@ -112,6 +116,7 @@ class Pipeline:
             self.timetable.next_fire,
             Offspring(succeeded, render, new_run, max_depth=MAX_DEPTH),
             self._wake_planning,
+            self.alarms.raising,
         )
         self.completer.on_finished = self.parking.ended
         self.scripts = Scripts(db, self.clock, plugins.glue_types, keep=config.upkeep.glue_versions)
@@ -191,6 +196,7 @@ class Pipeline:
             remember=self.firing.remember,
             pre_read_ms=schedule.pre_read_ms,
             batch=schedule.claim_batch,
+            alarms=self.alarms.raising,
         )
         self.resender = Resender(
             db,

@@ -53,6 +53,7 @@ class Scheduler(Pipeline):
         self._registering = Service("registry", self.registry.step, self.clock)
         self._timekeeping = Service("time", self.timekeeper.step, self.clock, stale_ms=30_000)
         self._checking = Service("check", self.checker.step, self.clock, bell=self.bells["checking"])
+        self._alarming = Service("alarms", self.alarms.step, self.clock, bell=self.bells["alarming"])
         self._keeping = [
             Service(name, step, self.clock, stale_ms=UPKEEP_STALE_MS)
             for name, step in (("report", self.reporting.step), ("sweep", self.sweeping.step))
@@ -73,6 +74,7 @@ class Scheduler(Pipeline):
             self._writing,
             *self._sending,
             self._checking,
+            self._alarming,
             self._ticking,
             self._adopting,
             self._claiming,
@@ -89,6 +91,7 @@ class Scheduler(Pipeline):
         self.lease.acquire()
         self.registry.step(self.clock.now_ms())
         self.calendars.step(self.clock.now_ms())
+        self.alarms.begin()
         self.listeners.start()
         for service in self.services:
             service.start()
@@ -116,6 +119,7 @@ class Scheduler(Pipeline):
             [
                 *self._sending,
                 self._writing,
+                self._alarming,
                 self._timekeeping,
                 self._calendaring,
                 self._registering,
@@ -123,6 +127,7 @@ class Scheduler(Pipeline):
             ],
             deadline_ms,
         )
+        self.alarms.close(deadline_ms)
         for lane in self.lanes.values():
             lane.close()
         self.checker.close()
@@ -138,11 +143,12 @@ class Scheduler(Pipeline):
         return all(ended)
 
     def _leave(self) -> bool:
-        """Write the last beats and give the leases back; tell whether that worked, which a dead database may forbid."""
+        """Write what is left and give the leases back; tell whether that worked, which a dead database may forbid."""
         done = threading.Event()
 
         def leave() -> None:
             try:
+                self.alarms.write_ends()
                 self.registry.flush(self.clock.now_ms())
                 self.lease.release()
             except XwheelError as error:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from tests.support.rows import job_values, make_executor
 from xwheel.config import Config, build_config
 from xwheel.model import Job, RegisteredExecutor, Run, RunState
+from xwheel.plugin import AlarmChannel
 from xwheel.plugin.manager import Plugins, load_plugins
+from xwheel.plugin.registry import Registry
 from xwheel.scheduler.lease import SqliteLease
 from xwheel.scheduler.ports import Answer, Delivery, Fate, Outcome, Parcel
 from xwheel.server import Scheduler
@@ -32,11 +35,20 @@ class HandNode:
     Nothing here runs in a thread. The lanes are replaced by a list; :meth:`answer` plays the executor.
     """
 
-    def __init__(self, db: Database, clock: ManualClock, **settings: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        db: Database,
+        clock: ManualClock,
+        *,
+        channels: Sequence[AlarmChannel] = (),
+        **settings: dict[str, Any],
+    ) -> None:
         self.db = db
         self.clock = clock
         self.config: Config = build_config(settings)
-        self.scheduler = Scheduler(self.config, db, plugins(), "x" * 32, clock)
+        named = Registry("alarm channel", {item.name: item for item in channels}, {})
+        installed = dataclasses.replace(plugins(), alarm_channels=named)
+        self.scheduler = Scheduler(self.config, db, installed, "x" * 32, clock)
         self.sent: list[Parcel] = []
         self.in_lane: set[int] = set()
         for lane in self.scheduler.lanes.values():
@@ -45,6 +57,7 @@ class HandNode:
         self.scheduler.lease.acquire()
         self.scheduler.registry.step(clock.now_ms())
         self.scheduler.calendars.step(clock.now_ms())
+        self.scheduler.alarms.begin()
 
     def group(self, app_name: str = "demo") -> int:
         return self.db.transaction(

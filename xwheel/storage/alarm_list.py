@@ -87,8 +87,8 @@ def get_runs(conn: Connection, ids: Collection[int]) -> dict[int, Run]:
 
 
 def alarm_of(row: Row[Any]) -> AlarmRow:
-    """Return an alarm from a row of :data:`ALARM_COLUMNS`."""
-    values = dict(row._mapping)
+    """Return an alarm from a row of :data:`ALARM_COLUMNS`, which may have further columns behind them."""
+    values = dict(zip(AlarmRow.__slots__, row, strict=False))
     return AlarmRow(**{**values, "kind": AlarmKind(values["kind"]), "state": AlarmState(values["state"])})
 
 

@@ -20,6 +20,7 @@ from xwheel.scheduler.ports import LeaseView
 from xwheel.storage.engine import Database
 
 LOOK_MS: Final = 20
+LAST_MS: Final = 3000
 
 
 class AlarmDesk:
@@ -86,14 +87,16 @@ class AlarmDesk:
         """Read the rules, before anything happens that they ask for."""
         self.book.step(self._clock.now_ms())
 
-    def end(self, until_ms: int) -> bool:
-        """Let sends under way end until a monotonic time and write down what came of them; after the loop has ended.
+    def close(self, until_ms: int) -> None:
+        """Send nothing more, and let sends under way end: for three seconds, or until a monotonic time.
 
-        Returns:
-            Whether all of them ended.
+        Comes after the end of the loop. What is not sent, or not written down, is for the next holder of the partition.
         """
         self.senders.close()
+        until_ms = min(until_ms, self._clock.monotonic_ms() + LAST_MS)
         while self.senders.is_busy() and self._clock.monotonic_ms() < until_ms:
             self._clock.wait(self._pause, LOOK_MS)
+
+    def write_ends(self) -> None:
+        """Write down what came of the last sends."""
         self._loop.write_ends(self._clock.now_ms())
-        return not self.senders.is_busy()

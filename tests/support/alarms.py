@@ -1,0 +1,97 @@
+"""Alarm channels for tests, and how to wait for what they do."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tests.support.node import HandNode
+from xwheel.alarm_model import AlarmAttempt, AlarmKind, AlarmRow, AlarmRule, AlarmTarget, AlarmWhen
+from xwheel.plugin import Alarm
+from xwheel.storage import alarm_list
+from xwheel.storage.alarm_list import AlarmFilter
+
+PATIENCE_S = 60
+
+
+class Recorder:
+    """A channel that keeps what it is told; ``fail`` says what to raise for an alarm, if anything."""
+
+    def __init__(self, name: str = "pager", fail: Callable[[Alarm], Exception | None] | None = None) -> None:
+        self.name = name
+        self.told: list[Alarm] = []
+        self._fail = fail or (lambda _: None)
+
+    def send(self, alarm: Alarm) -> str | None:
+        self.told.append(alarm)
+        error = self._fail(alarm)
+        if error is not None:
+            raise error
+        return f"took {alarm.id}"
+
+    def kinds(self) -> list[str]:
+        return [str(alarm.kind) for alarm in self.told]
+
+
+class Stuck:
+    """A channel that hangs until it is let go."""
+
+    def __init__(self, name: str = "stuck") -> None:
+        self.name = name
+        self.gate = threading.Event()
+        self.calls = 0
+
+    def send(self, alarm: Alarm) -> str | None:
+        del alarm
+        self.calls += 1
+        self.gate.wait(PATIENCE_S)
+        return "late"
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait for another thread."""
+    until = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < until, "another thread did not get there"
+        time.sleep(0.005)
+
+
+def settle(node: HandNode) -> None:
+    """Step the loop until nothing is to be done at this moment, and every send that can end has ended."""
+    senders = node.scheduler.alarms.senders
+
+    def idle() -> bool:
+        node.scheduler.alarms.step(node.clock.now_ms())
+        return not senders.ended() and not any(senders.under_way(name) for name in senders.names)
+
+    wait_until(idle)
+    for _ in range(3):
+        wait_until(idle)
+
+
+def rule(node: HandNode, *kinds: str, channels: Sequence[str] = ("pager",), **values: Any) -> AlarmRule:
+    """Make a rule; it tells each end, at once and each time, unless told otherwise."""
+    targets = tuple(AlarmTarget(channel=name, receivers=("me",)) for name in channels)
+    return node.scheduler.alarms.rules.create(
+        {
+            "kinds": tuple(AlarmKind(kind) for kind in kinds or ("failed",)),
+            "when": AlarmWhen.EACH,
+            "window_s": 0,
+            "targets": targets,
+            **values,
+        }
+    )
+
+
+def alarms_of(node: HandNode) -> list[AlarmRow]:
+    """All alarms, oldest first."""
+    with node.db.read() as conn:
+        return alarm_list.list_alarms(conn, AlarmFilter(), limit=10_000)[::-1]
+
+
+def attempts_of(node: HandNode, alarm_id: int | None = None) -> list[AlarmAttempt]:
+    """All attempts, or those of one alarm, oldest first."""
+    with node.db.read() as conn:
+        return alarm_list.list_attempts(conn, AlarmFilter(alarm_id=alarm_id), limit=10_000)[::-1]
