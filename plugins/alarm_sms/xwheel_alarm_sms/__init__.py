@@ -35,7 +35,8 @@ __all__ = ["SmsChannel", "SmsError", "xwheel_register_alarms"]
 
 MAX_ANSWER: Final = 1500
 MAX_ANSWER_BYTES: Final = 16_384
-MIN_CALL_S: Final = 2.0
+FAIR_CALL_S: Final = 2.0
+LEAST_CALL_S: Final = 0.1
 CUT: Final = "..."
 
 
@@ -117,11 +118,11 @@ class SmsChannel:
                 outcome.held.append(number)
                 continue
             left = deadline - self._monotonic()
-            if left <= 0:
+            if left < LEAST_CALL_S:
                 outcome.failed[number] = f"no time left of {self._options.timeout_s:g} s"
                 continue
             # a number on which the gateway hangs leaves time for the others
-            share = min(left, max(MIN_CALL_S, left / (len(numbers) - index)))
+            share = min(left, max(FAIR_CALL_S, left / (len(numbers) - index)))
             try:
                 outcome.sent[number] = self._send_one(values, number, share)
                 self._throttle.note(number)
