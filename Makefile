@@ -14,18 +14,16 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 export REQUIRE_SERVERS
 
-.PHONY: run test lint types bench fuzz clean
+.PHONY: run test lint types plugins bench fuzz clean
 
 run: $(READY)
 	$(BIN)/xwheel quickstart $(ARGS)
 
-test: $(READY) $(HOMES) lint types
+test: $(READY) lint types
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 	XWHEEL_NO_EXTENSIONS=1 $(BIN)/python -m pytest -q -n $(JOBS) tests/ring tests/unit/scheduler/test_ring_loop.py tests/unit/scheduler/test_stages.py
 	$(BIN)/python -m tests.support.backends -q -n $(JOBS) --dist worksteal tests/unit tests/integration tests/faults
-	for plugin in $(PLUGINS); do \
-		(cd plugins/$$plugin && $(CURDIR)/$(VENV)/plugins/$$plugin/bin/python -m pytest -q -n $(JOBS) --dist loadfile) || exit 1; \
-	done
+	$(MAKE) --no-print-directory plugins
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -37,6 +35,11 @@ types: $(READY) $(HOMES)
 	$(BIN)/mypy
 	for plugin in $(PLUGINS); do \
 		$(BIN)/mypy --python-executable $(VENV)/plugins/$$plugin/bin/python plugins/$$plugin/xwheel_$$plugin || exit 1; \
+	done
+
+plugins: $(HOMES)
+	for plugin in $(PLUGINS); do \
+		(cd plugins/$$plugin && $(CURDIR)/$(VENV)/plugins/$$plugin/bin/python -m pytest -q -n $(JOBS) --dist loadfile) || exit 1; \
 	done
 
 bench: $(READY)
