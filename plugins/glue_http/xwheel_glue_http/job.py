@@ -1,0 +1,170 @@
+"""One HTTP job: makes its call, writes what came back into the run's log, and judges it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import quote
+
+from xwheel.egress import Answer, EgressCall, EgressClient, EgressError
+from xwheel.plugin import ExecutorError, RunContext
+
+from xwheel_glue_http.document import SECRET, Call, DocumentError
+from xwheel_glue_http.options import Options
+from xwheel_glue_http.template import TemplateError
+
+MAX_RESULT: Final = 2000
+MAX_SAID: Final = 200
+KB: Final = 1024
+HIDDEN: Final = "***"
+# cookies are credentials, too
+_HIDDEN_HEADERS: Final = frozenset({"set-cookie", "www-authenticate", "authorization"})
+
+
+class HttpJob:
+    """A job's call, ready to be made once.
+
+    Args:
+        client: Makes the call.
+        options: The plugin's options.
+        call: What the source says.
+
+    Raises:
+        EgressRefusedError: The policy forbids it, whatever the placeholders hold.
+        DocumentError: It would send a secret where that may not go.
+    """
+
+    def __init__(self, client: EgressClient, options: Options, call: Call) -> None:
+        self._client = client
+        self._options = options
+        self._call = call
+        sample = dict.fromkeys(("param", "run_id", "job_id", "shard_index", "shard_total"), "1")
+        found = {name: options.secrets[name.removeprefix(SECRET)] for name in call.secrets}
+        self._secrets = {name: secret.text for name, secret in found.items()}
+        origin = client.policy.target(call.url({**sample, **self._secrets})).origin
+        for name, secret in sorted(found.items()):
+            if origin not in secret.origins:
+                raise DocumentError(
+                    f"${{{name}}} may not go to {origin}: "
+                    f"plugins.options.glue_http.secrets.{name.removeprefix(SECRET)}.origins does not name it"
+                )
+        # as it is, in a URL, in JSON
+        spellings = {
+            form
+            for text in self._secrets.values()
+            for form in (text, quote(text, safe=""), json.dumps(text, ensure_ascii=False)[1:-1])
+        }
+        self._spellings = sorted(spellings, key=len, reverse=True)
+
+    async def run(self, context: RunContext) -> str:
+        """Make the call; a kill or a timeout of the run aborts it at once.
+
+        Returns:
+            The run's result.
+
+        Raises:
+            ExecutorError: There is no complete answer, or it is not what the source expects.
+        """
+        values = {
+            "param": context.param,
+            "run_id": str(context.run_id),
+            "job_id": str(context.job_id),
+            "shard_index": str(context.shard_index),
+            "shard_total": str(context.shard_total),
+        }
+        begun = time.monotonic()
+        try:
+            call = self._prepare({**values, **self._secrets})
+            hidden = {**values, **dict.fromkeys(self._secrets, HIDDEN)}
+            context.log(f"{self._call.method} {self._call.url(hidden)}")
+            answer = await _run(call)
+        except (EgressError, TemplateError) as error:
+            raise ExecutorError(self._hide(str(error))) from None
+        took_ms = int((time.monotonic() - begun) * 1000)
+        context.log(self._describe(answer, took_ms))
+        return self._judge(answer)
+
+    def _prepare(self, values: Mapping[str, str]) -> EgressCall:
+        document = self._call.document
+        return self._client.call(
+            self._call.method,
+            self._call.url(values),
+            headers=self._call.headers(values),
+            body=self._call.body(values),
+            timeout_s=document.timeout_s,
+            max_answer=self._options.read_kb * KB,
+            redirects=document.redirects,
+        )
+
+    def _describe(self, answer: Answer, took_ms: int) -> str:
+        lines = [f"HTTP {answer.status} from {answer.origin} in {took_ms} ms"]
+        for name, value in answer.headers.items():
+            lines.append(f"{name}: {HIDDEN if name in _HIDDEN_HEADERS else self._hide(value)}")
+        most = self._options.log_kb * KB
+        if most and answer.body:
+            lines += ["", self._hide(answer.text)[:most]]
+        if answer.truncated or len(answer.body) > most:
+            size = f"over {len(answer.body)}" if answer.truncated else str(len(answer.body))
+            lines.append(
+                f"[the body has {size} bytes; plugins.options.glue_http.log_kb says how many are kept]"
+            )
+        return "\n".join(lines)
+
+    def _judge(self, answer: Answer) -> str:
+        document = self._call.document
+        text = answer.text
+        if not self._call.takes(answer.status):
+            wanted = ", ".join(str(item) for item in document.expect_status)
+            raise ExecutorError(f"HTTP {answer.status}, expected {wanted}: {self._short(text)}")
+        part = f" in the first {len(answer.body)} bytes" if answer.truncated else ""
+        if document.expect_body not in text:
+            raise ExecutorError(
+                f"HTTP {answer.status} without what expect_body names{part}: {self._short(text)}"
+            )
+        if document.refuse_body and document.refuse_body in text:
+            raise ExecutorError(f"HTTP {answer.status} with what refuse_body names: {self._short(text)}")
+        return self._hide(text)[:MAX_RESULT] if document.result == "body" else f"HTTP {answer.status}"
+
+    def _short(self, text: str) -> str:
+        return " ".join(self._hide(text).split())[:MAX_SAID]
+
+    def _hide(self, text: str) -> str:
+        """Take our secrets out of what the other side repeats."""
+        for secret in self._spellings:
+            text = text.replace(secret, HIDDEN)
+        return text
+
+
+async def _run(call: EgressCall) -> Answer:
+    """Run a call on a thread of its own: it may wait long, and the loop's helper threads are few."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Answer] = loop.create_future()
+
+    def tell(answer: Answer | None, error: BaseException | None) -> None:
+        if future.done():
+            return  # the run was ended meanwhile
+        if error is not None:
+            future.set_exception(error)
+        elif answer is not None:
+            future.set_result(answer)
+
+    def work() -> None:
+        answer, problem = None, None
+        try:
+            answer = call.run()
+        except BaseException as error:
+            problem = error
+        with contextlib.suppress(RuntimeError):  # the loop ended with the executor
+            loop.call_soon_threadsafe(tell, answer, problem)
+
+    threading.Thread(target=work, name="xwheel-http-job", daemon=True).start()
+    try:
+        return await future
+    except asyncio.CancelledError:
+        call.abort()
+        raise
