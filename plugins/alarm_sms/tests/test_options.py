@@ -52,9 +52,9 @@ def test_the_entry_point_registers_a_channel_where_options_are_given() -> None:
         ({"gateway": {}}, "plugins.options.alarm_sms.gateway.url is missing"),
         ({"gateway": URL | {"bdy": {}}}, "alarm_sms.gateway.bdy is not an option; did you mean body"),
         ({"gateway": URL | {"method": "DELETE"}}, "gateway.method: must be 'GET', 'POST' or 'PUT'"),
-        ({"gateway": {"url": "ftp://x.example.com"}}, "alarm_sms.gateway.url: the URL must begin with http"),
-        ({"gateway": {"url": "http://10.0.0.1/"}}, "alarm_sms.gateway.url: .*private; egress.allow_networks"),
-        ({"gateway": {"url": "http://x.example.com:8080/"}}, "gateway.url: .*egress.allow_ports"),
+        ({"gateway": {"url": "ftp://x.example.com"}}, "alarm_sms.gateway: the URL must begin with http"),
+        ({"gateway": {"url": "http://10.0.0.1/"}}, "alarm_sms.gateway: .*private; egress.allow_networks"),
+        ({"gateway": {"url": "http://x.example.com:8080/"}}, "alarm_sms.gateway: .*egress.allow_ports"),
         ({"gateway": {"url": "https://x.example.com/{nr}"}}, r"gateway.url: \{nr\} is no placeholder"),
         ({"gateway": URL | {"query": {"a": "{job.id}"}}}, r"gateway.query: \{job.id\} is no placeholder"),
         ({"gateway": URL | {"body": {"a": [{"b": "{x}"}]}}}, r"gateway.body: \{x\} is no placeholder"),
@@ -63,6 +63,11 @@ def test_the_entry_point_registers_a_channel_where_options_are_given() -> None:
             {"gateway": URL | {"headers": {"A": "{title}"}}},
             r"headers: \{title\} may not stand in a header; \{digits\},",
         ),
+        (
+            {"gateway": URL | {"headers": {"Host": "x"}}},
+            "alarm_sms.gateway: the header Host is set by the client",
+        ),
+        ({"gateway": URL | {"headers": {"A": "x\ny"}}}, "alarm_sms.gateway: the header A must be one line"),
         ({"gateway": URL | {"headers": {"A b": "x"}}}, "gateway.headers: a name of a header"),
         ({"gateway": URL | {"method": "GET", "body": {"a": "b"}}}, "gateway: method GET has no body"),
         (
@@ -94,7 +99,7 @@ def test_the_entry_point_registers_a_channel_where_options_are_given() -> None:
         ),
         ({"aliyun": ALIYUN | {"params": {"a": 1}}}, "aliyun.params.a: must be a text"),
         ({"aliyun": ALIYUN | {"endpoint": "https://x/y"}}, "aliyun.endpoint: "),
-        ({"aliyun": ALIYUN | {"endpoint": "https://127.0.0.1"}}, "aliyun.endpoint: .*egress.allow_networks"),
+        ({"aliyun": ALIYUN | {"endpoint": "https://127.0.0.1"}}, "alarm_sms.aliyun: .*egress.allow_networks"),
     ],
 )
 def test_an_option_that_cannot_be_stops_the_start(options: dict[str, Any], words: str) -> None:

@@ -196,13 +196,12 @@ def xwheel_register_alarms(config: Config) -> Iterable[SmsChannel]:
         return []
     options = read_options(config, PLUGIN, Options)
     client = EgressClient(EgressPolicy.from_config(config))
-    where, url = "gateway.url", ""
-    if options.aliyun is not None:
-        where, url = "aliyun.endpoint", options.aliyun.endpoint
-    elif options.gateway is not None:
-        url = Gateway(options.gateway).call({}, "0").url
+    table = "aliyun" if options.aliyun is not None else "gateway"
+    call = _provider(options).call({}, "0")
     try:
-        client.policy.target(url)
+        client.call(
+            call.method, call.url, headers=call.headers, body=call.body
+        )  # checks it and sends nothing
     except EgressRefusedError as error:
-        raise ConfigError(f"plugins.options.{PLUGIN}.{where}: {error}") from None
+        raise ConfigError(f"plugins.options.{PLUGIN}.{table}: {error}") from None
     return [SmsChannel(options, client)]
