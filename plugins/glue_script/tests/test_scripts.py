@@ -134,6 +134,35 @@ def test_no_process_of_a_script_is_left(site: Site, tmp_path: Path, ending: str)
     assert [pid for pid in pids if is_alive(pid)] == []
 
 
+def test_what_a_script_leaves_running_ends_with_it(site: Site, tmp_path: Path) -> None:
+    source = f"""
+        cd '{tmp_path}'
+        (setsid sh -c 'trap "" TERM; echo $$ >> pids; while :; do sleep 0.1; done' > /dev/null 2>&1 &)
+        until [ -s pids ]; do sleep 0.05; done
+        echo ended
+    """
+    assert site.run(source) == (200, "")
+    assert site.log() == "ended\n"
+    assert not is_alive(int((tmp_path / "pids").read_text()))
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("GLUE_SHELL", r"printf 'a\377\376b\n'; printf '\303' >&2; sleep 0.1; printf '\251\nend\n'"),
+        (
+            "GLUE_PYTHON",
+            r"import sys; w = sys.stdout.buffer.write; w(b'a\xff\xfeb\n\xc3'); sys.stdout.flush(); w(b'\xa9\nend\n')",
+        ),
+    ],
+)
+def test_bytes_that_are_not_utf8_are_replaced_and_split_letters_are_whole(
+    site: Site, name: str, source: str
+) -> None:
+    assert site.run(source, glue_type=name) == (200, "")
+    assert site.log() == "a\ufffd\ufffdb\né\nend\n"
+
+
 def test_term_lets_a_script_tidy_up(site: Site, tmp_path: Path) -> None:
     site.start(
         f"trap 'echo tidy > \"{tmp_path}/tidy\"; exit 0' TERM; echo up > '{tmp_path}/up'; sleep 600 & wait"
