@@ -27,12 +27,10 @@ def plugin_home(name: str) -> Path:
 def _install(source: Path, folder: Path) -> None:
     # a build writes into its source folder, where it could meet another one
     copy = folder / "source"
-    shutil.copytree(source, copy, ignore=shutil.ignore_patterns(".*", "*.egg-info", "build", "tests"))
-    pip_install([str(copy)], "--no-deps", "--no-compile", "--target", str(folder))
+    shutil.copytree(
+        source, copy, ignore=shutil.ignore_patterns(".*", "*.egg-info", "build", "tests", "__pycache__")
+    )
+    offline = ["--quiet", "--no-index", "--no-deps", "--no-build-isolation", "--disable-pip-version-check"]
+    where = ["--no-compile", "--target", str(folder)]
+    call([sys.executable, "-m", "pip", "install", *offline, *where, copy], ROOT, PYTHONWARNINGS="ignore")
     shutil.rmtree(copy)
-
-
-def pip_install(what: list[str], *options: str) -> None:
-    """Install without a network: what is built is built with this environment's own tools."""
-    offline = ["--quiet", "--no-index", "--no-build-isolation", "--disable-pip-version-check"]
-    call([sys.executable, "-m", "pip", "install", *offline, *options, *what], ROOT, PYTHONWARNINGS="ignore")
