@@ -38,6 +38,7 @@ PUBLIC = {
         "AlarmReceipts",
         "AlarmRetryLater",
         "AlarmTemplate",
+        "ChecksSource",
         "Command",
         "ConfigError",
         "ExecutorError",

@@ -7,6 +7,7 @@ from xwheel.plugin.alarm_parts import ALARM_PLACEHOLDERS, AlarmReceipts, AlarmTe
 from xwheel.plugin.contracts import (
     Alarm,
     AlarmChannel,
+    ChecksSource,
     Command,
     GlueRequest,
     GlueType,
@@ -30,6 +31,7 @@ __all__ = [
     "AlarmReceipts",
     "AlarmRetryLater",
     "AlarmTemplate",
+    "ChecksSource",
     "Command",
     "ConfigError",
     "ExecutorError",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -191,6 +191,22 @@ class GlueType(Protocol):
         Raises:
             HandlerNotFoundError: The name is not registered.
             ExecutorError: The source cannot be used.
+        """
+        ...
+
+
+@runtime_checkable
+class ChecksSource(Protocol):
+    """A glue type that reads sources when they are saved, so that their authors learn at once what is wrong.
+
+    Sources that are saved by other ways, such as by an older version, still meet :meth:`GlueType.build` alone.
+    """
+
+    def check_source(self, source: str) -> None:
+        """Refuse a source that no executor could use; called in a transaction, so it does no I/O.
+
+        Raises:
+            ExecutorError: One sentence that says what is wrong and what is allowed.
         """
         ...
 

@@ -10,9 +10,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from xwheel.clock import Clock
-from xwheel.errors import FieldError, RevisionError
+from xwheel.errors import ExecutorError, FieldError, RevisionError
 from xwheel.model import GlueVersion, Job, NewSource
-from xwheel.plugin.contracts import GlueType
+from xwheel.plugin.contracts import ChecksSource, GlueType
 from xwheel.storage import glue, jobs
 from xwheel.storage.engine import Connection, Database
 
@@ -36,6 +36,7 @@ class Scripts:
         self._db = db
         self._clock = clock
         self._takes_source = {name for name, kind in glue_types.items() if kind.takes_source}
+        self._checks = {name: kind for name, kind in glue_types.items() if isinstance(kind, ChecksSource)}
         self._keep = keep
         self._lock = threading.Lock()
         self._known: OrderedDict[tuple[int, int], GlueVersion] = OrderedDict()
@@ -111,10 +112,12 @@ class Scripts:
         """Save a source of a job whose row is locked; the job's row must get the version's number.
 
         Raises:
-            FieldError: The glue type takes no source.
+            FieldError: The glue type takes no source, or not this one.
         """
         if job.glue_type not in self._takes_source:
             raise FieldError("glue_source", f"a {job.glue_type} job has no source")
+        if job.glue_type in self._checks:
+            _check_source(job.glue_type, self._checks[job.glue_type], new.source)
         return glue.insert_version(conn, job.id, job.glue_type, new, now_ms, keep=self._keep)
 
     def edit_locked(self, conn: Connection, job: Job, merged: Job, new: NewSource | None, now_ms: int) -> int:
@@ -188,3 +191,13 @@ class Scripts:
         values = {"glue_version": made.number, "revision": job.revision + 1, "updated_ms": now_ms}
         jobs.update_job(conn, job.id, values)
         return made
+
+
+def _check_source(name: str, glue_type: ChecksSource, source: str) -> None:
+    try:
+        glue_type.check_source(source)
+    except ExecutorError as error:
+        raise FieldError("glue_source", str(error)) from error
+    except Exception as error:  # a glue type is a plugin
+        text = f"the glue type {name} cannot read it: {type(error).__name__}: {error}"
+        raise FieldError("glue_source", text[:500]) from error

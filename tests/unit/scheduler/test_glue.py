@@ -10,8 +10,9 @@ from sqlalchemy import event
 
 from tests.support.node import HandNode
 from tests.support.rows import NOW, job_values
+from xwheel.errors import FieldError
 from xwheel.model import GlueVersion, Job, NewSource, Origin, RunState
-from xwheel.plugin import GlueRequest, HandlerLookup
+from xwheel.plugin import ExecutorError, GlueRequest, HandlerLookup
 from xwheel.plugin.manager import Plugins
 from xwheel.plugin.registry import Registry
 from xwheel.scheduler.dispatch import encode_parcel
@@ -31,6 +32,12 @@ class ScriptGlue:
 
     def build(self, request: GlueRequest, handlers: HandlerLookup) -> Any:
         raise NotImplementedError
+
+    def check_source(self, source: str) -> None:
+        if source == "bad":
+            raise ExecutorError("line 1 is bad: write a good one")
+        if source == "odd":
+            raise RuntimeError("oh")
 
 
 @pytest.fixture
@@ -84,6 +91,28 @@ def test_runs_carry_the_newest_source_and_its_time(node: HandNode) -> None:
     second = sent(node)[-1]
     assert (second.glue_source, second.glue_updated_ms) == ("two", saved.created_ms)
     assert second.glue_updated_ms > first.glue_updated_ms
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("bad", "glue_source: line 1 is bad: write a good one"),
+        ("odd", "glue_source: the glue type SCRIPT cannot read it: RuntimeError: oh"),
+    ],
+)
+def test_a_source_that_its_glue_type_refuses_is_not_saved(node: HandNode, source: str, said: str) -> None:
+    job = script(node)
+    manager = node.scheduler.manager
+    for save in (
+        lambda: script(node, source),
+        lambda: manager.edit(job.id, {}, source=NewSource(source=source, author="me")),
+        lambda: node.scheduler.scripts.save(job.id, NewSource(source=source, author="me")),
+    ):
+        with pytest.raises(FieldError, match=f"^{said}$"):
+            save()
+    with node.db.read() as conn:
+        assert jobs.get_job(conn, job.id).glue_version == job.glue_version
+        assert jobs.get_jobs(conn, [job.id, job.id + 1]).keys() == {job.id}
 
 
 def test_a_version_is_read_once_and_never_for_beans(node: HandNode, statements: list[str]) -> None:
