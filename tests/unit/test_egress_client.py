@@ -246,6 +246,23 @@ def test_an_abort_ends_a_call_that_waits() -> None:
         early.run()
 
 
+def test_an_abort_does_not_wait_for_a_name() -> None:
+    asked, free = threading.Event(), threading.Event()
+
+    def resolve(host: str, port: int) -> Sequence[str]:
+        asked.set()
+        free.wait()
+        return []
+
+    call = EgressClient(EgressPolicy(), resolve=resolve).call("GET", "https://a.example/", timeout_s=3600)
+    aborting = threading.Thread(target=lambda: (asked.wait(LONG_S), call.abort()))
+    aborting.start()
+    with pytest.raises(EgressError, match=r"^https://a\.example: the call was aborted$"):
+        call.run()
+    free.set()
+    aborting.join()
+
+
 def test_a_server_that_closes_or_is_not_there_is_an_error() -> None:
     def close(handler: BaseHTTPRequestHandler, seen: Seen) -> None:
         handler.connection.close()

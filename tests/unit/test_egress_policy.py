@@ -275,6 +275,10 @@ def test_ports_and_schemes_are_those_of_the_settings() -> None:
         ({"allow_networks": ["10.1.2.3/16"]}, "egress.allow_networks: 10.1.2.3/16 has host bits set"),
         ({"allow_networks": ["example.com"]}, "egress.allow_networks: 'example.com' does not appear"),
         ({"allow_hosts": ["*"]}, "egress.allow_hosts: '*' is no host"),
+        (
+            {"allow_hosts": ["10.1.2.3"]},
+            "egress.allow_hosts: '10.1.2.3' is an address: name it in egress.allow_n",
+        ),
         ({"only_hosts": ["http://a.example"]}, "egress.only_hosts: 'http://a.example' is no host"),
         ({"ca_file": "/nowhere/ca.pem"}, "egress.ca_file: there is no file /nowhere/ca.pem"),
         ({"allow_network": []}, "egress.allow_network is not a setting; did you mean allow_networks?"),

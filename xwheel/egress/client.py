@@ -135,6 +135,7 @@ class EgressCall:
         self._lock = threading.Lock()
         self._sockets: list[socket.socket] = []
         self._aborted = False
+        self._named = threading.Event()
 
     @property
     def origin(self) -> str:
@@ -145,6 +146,7 @@ class EgressCall:
         """End the call at once; :meth:`run` raises then."""
         with self._lock:
             self._aborted = True
+            self._named.set()
             for one in self._sockets:
                 with contextlib.suppress(OSError):
                     one.shutdown(socket.SHUT_RDWR)
@@ -244,7 +246,9 @@ class EgressCall:
     def _resolve(self, target: Target, deadline: int) -> list[Address]:
         """Ask for a name's addresses, on a thread: the library's call knows no time limit."""
         found: list[Sequence[str] | OSError | UnicodeError] = []
-        done = threading.Event()
+        with self._lock:
+            if not self._aborted:
+                self._named.clear()
 
         def ask() -> None:
             try:
@@ -252,10 +256,12 @@ class EgressCall:
             except (OSError, UnicodeError) as error:
                 found.append(error)
             finally:
-                done.set()
+                self._named.set()
 
         threading.Thread(target=ask, name="xwheel-egress-name", daemon=True).start()
-        done.wait(max(0, deadline - self._clock.monotonic_ms()) / 1000)
+        self._named.wait(max(0, deadline - self._clock.monotonic_ms()) / 1000)
+        if self._aborted:
+            raise EgressError(f"{target.origin}: the call was aborted")
         if not found:
             raise EgressError(f"{target.origin}: the name was not resolved within {self._timeout_s:g} s")
         if isinstance(found[0], Exception):

@@ -243,9 +243,11 @@ def _network(item: str) -> Network:
 
 def _pattern(setting: str, item: str) -> str:
     try:
-        name, _ = _host(item.removeprefix("*."))
+        name, literal = _host(item.removeprefix("*."))
     except EgressRefusedError:
         raise ConfigError(
-            f"egress.{setting}: {item!r} is no host such as chat.example.com, *.example.com or 10.1.2.3"
+            f"egress.{setting}: {item!r} is no host such as chat.example.com or *.example.com"
         ) from None
+    if literal is not None and setting == "allow_hosts":
+        raise ConfigError(f"egress.allow_hosts: {item!r} is an address: name it in egress.allow_networks")
     return f"*.{name}" if item.startswith("*.") else name

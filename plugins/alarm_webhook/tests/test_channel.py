@@ -83,7 +83,7 @@ def test_a_robot_that_hangs_takes_its_share_of_the_time_and_no_more() -> None:
     with serving() as hanging, serving() as good:
         hanging.reply = lambda handler, seen: (hanging.freed.wait(), None)[1]
         robots = {**slack("dev", port=hanging.port), **slack("ops", port=good.port)}
-        channel = channel_of("slack", robots, hanging.port, good.port, timeout_s=1)
+        channel = channel_of("slack", robots, hanging.port, good.port, timeout_s=5)
         begun = time.monotonic()
         with pytest.raises(
             SendError, match=r"^dev: http://127\.0\.0\.1:\d+: no complete answer .*; ops: HTTP 200 ok$"

@@ -26,8 +26,10 @@ def xwheel_register_alarms(config: Config) -> Iterable[WebhookChannel]:
     """Register a channel for each kind that has robots."""
     client = EgressClient(EgressPolicy.from_config(config))
     options = read_options(config, client)
+    # what takes longer counts as failed, though it may still arrive
+    timeout_s = min(options.timeout_s, 0.9 * config.alarm.send_timeout_s)
     return [
-        WebhookChannel(kind, robots, client, timeout_s=options.timeout_s)
+        WebhookChannel(kind, robots, client, timeout_s=timeout_s)
         for kind, robots in options.robots().items()
         if robots
     ]

@@ -190,7 +190,11 @@ class Options(PluginOptions):
     """The plugin's options: a table of robots by name for each kind."""
 
     timeout_s: float = Field(
-        8, gt=0, le=60, description="Limit for an alarm to all robots that it goes to, in seconds."
+        8,
+        gt=0,
+        le=60,
+        description="Limit for an alarm to all robots that it goes to, in seconds; never over nine tenths of "
+        "`alarm.send_timeout_s`.",
     )
     dingtalk: dict[Name, DingTalkOptions] = Field(default_factory=dict, description="Robots of DingTalk.")
     wecom: dict[Name, WeComOptions] = Field(default_factory=dict, description="Robots of WeCom.")
