@@ -71,6 +71,9 @@ class Node:
             calendars=self.scheduler.calendars,
             executor_tokens=[token],
             health=self.health,
+            alarms=self.scheduler.alarms.rules,
+            plugins=plugins,
+            listener_health=self.scheduler.listeners.health,
             fetch_log=LogFetcher(self._db, token, config.trigger.send_timeout_ms / 1000).fetch,
             kill=self.scheduler.killer.kill,
         )

@@ -47,6 +47,9 @@ MEANING = [
     ("GET", "/api/v1/schedule/preview"),
     ("GET", "/api/v1/reports"),
     ("POST", "/api/v1/tokens"),
+    ("POST", "/api/v1/alarms/rules"),
+    ("PATCH", "/api/v1/alarms/rules/{rule_id}"),
+    ("POST", "/api/v1/alarms/test"),
 ]
 ACCEPTED = ["2xx", "401", "404", "409", "422"]
 # Narrower than the default, which lets 5xx pass, but for 413: a list of too many items may be too large a body first.

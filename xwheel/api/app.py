@@ -9,6 +9,7 @@ import falcon
 import falcon.routing
 
 from xwheel.api import errors, executor_calls
+from xwheel.api.alarms import Alarm, AlarmRule, AlarmRules, Alarms, AlarmTests, Attempts
 from xwheel.api.auth import Gate, GuardedApp, Policy, TokenStore
 from xwheel.api.bulk import BulkJobs
 from xwheel.api.calendars import Calendar, Calendars
@@ -19,6 +20,7 @@ from xwheel.api.groups import Executors, Group, GroupExecutors, Groups
 from xwheel.api.health import Healthz, Readyz
 from xwheel.api.jobs import Job, Jobs
 from xwheel.api.openapi import Route
+from xwheel.api.plugins import Plugins
 from xwheel.api.reports import Overview, Reports
 from xwheel.api.resource import ApiParts
 from xwheel.api.runs import Run, RunLog, Runs
@@ -99,6 +101,13 @@ def management_app(parts: ApiParts) -> GuardedApp:
     app.add_route(f"{PREFIX}/tokens/{{name}}", Token(parts))
     app.add_route(f"{PREFIX}/calendars", Calendars(parts))
     app.add_route(f"{PREFIX}/calendars/{{name}}", Calendar(parts))
+    app.add_route(f"{PREFIX}/alarms", Alarms(parts))
+    app.add_route(f"{PREFIX}/alarms/{{alarm_id:{_ID}}}", Alarm(parts))
+    app.add_route(f"{PREFIX}/alarms/attempts", Attempts(parts))
+    app.add_route(f"{PREFIX}/alarms/rules", AlarmRules(parts))
+    app.add_route(f"{PREFIX}/alarms/rules/{{rule_id:{_ID}}}", AlarmRule(parts))
+    app.add_route(f"{PREFIX}/alarms/test", AlarmTests(parts))
+    app.add_route(f"{PREFIX}/plugins", Plugins(parts))
     documents = Documents(lambda: [Route(*route) for route in app.routes])
     app.add_route(f"{PREFIX}/openapi.json", OpenApiDocument(documents))
     app.add_route("/docs", ReferencePage(documents))

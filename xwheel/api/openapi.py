@@ -15,6 +15,7 @@ import msgspec
 from falcon.routing import map_http_methods
 
 from xwheel.api import messages
+from xwheel.api.alarm_messages import AlarmRuleChange
 from xwheel.api.auth import Policy, policy_of
 from xwheel.api.body import rules_of
 from xwheel.api.errors import PROBLEM_TYPE, TABLE, Problem
@@ -35,7 +36,7 @@ FAULTS: Final = {
 }
 NUL_FREE: Final = r"^[^\u0000]*$"
 NOT_BLANK: Final = rf"^[^\u0000]*{VISIBLE}[^\u0000]*$"
-_JOB_CHANGES: Final = (messages.JobChange, messages.GroupChange)
+_CHANGES: Final = (messages.JobChange, messages.GroupChange, AlarmRuleChange)
 
 
 class Route(NamedTuple):
@@ -145,7 +146,7 @@ def _explain(kind: type[messages.Input], schema: Json) -> None:
     """Add to a message's schema what its types do not say."""
     for name, rule in rules_of(kind).items():
         schema["properties"][name]["description"] = f"{rule.words[:1].upper()}{rule.words[1:]}."
-    if kind in _JOB_CHANGES:
+    if kind in _CHANGES:
         # a revision alone changes nothing
         schema["anyOf"] = [{"required": [name]} for name in rules_of(kind) if name != "revision"]
     if kind.__name__ in EXAMPLES:

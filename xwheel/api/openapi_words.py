@@ -19,9 +19,11 @@ TAGS: Final = {
     "runs": "What happened and what will.",
     "schedule": "When a schedule would fire, and the pause of all of them.",
     "calendars": "Named days and times that jobs keep out of, or keep to.",
+    "alarms": "What is told to whom when runs go wrong, and what became of it.",
     "reports": "What became of runs, hour by hour or day by day.",
     "overview": "Figures for a first look.",
     "tokens": "Who may call.",
+    "plugins": "What is installed, and what can be chosen by name.",
     "service": "The state of the node, and this document.",
 }
 _ID: Final[dict[str, Any]] = {"type": "integer", "minimum": 1, "maximum": MAX_ID}
@@ -36,6 +38,8 @@ PATH_FIELDS: Final[dict[str, dict[str, Any]]] = {
     "job_id": _ID,
     "run_id": _ID,
     "number": _ID,
+    "rule_id": _ID,
+    "alarm_id": _ID,
     "name": _NAME,
 }
 HEADERS: Final[dict[str, dict[str, Any]]] = {
@@ -54,6 +58,7 @@ LINKS: Final = {
     "GroupView": ("id", "group_id"),
     "JobView": ("id", "job_id"),
     "RunView": ("id", "run_id"),
+    "AlarmRuleView": ("id", "rule_id"),
     "CalendarView": ("name", "name"),
     "NewTokenView": ("name", "name"),
 }
@@ -83,6 +88,19 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     "BulkRun": {"ids": [1, 2, 3], "param": "2026-11-01"},
     "ChildrenChange": {"children": [{"child_id": 2}, {"child_id": 3, "param": "by hand"}]},
     "TokenCreate": {"name": "deploy"},
+    "AlarmRuleCreate": {
+        "name": "shop: tell the team",
+        "group_id": 1,
+        "kinds": ["failed", "lost", "not_run"],
+        "targets": [{"channel": "email", "receivers": ["ops@example.com"]}],
+        "not_run_s": 7200,
+        "quiet_from": "22:00",
+        "quiet_to": "07:00",
+        "quiet_timezone": "Asia/Shanghai",
+        "quiet_pass": ["lost"],
+    },
+    "AlarmRuleChange": {"window_s": 900},
+    "AlarmTest": {"channel": "email", "receivers": ["ops@example.com"]},
 }
 _TEXTS: Final[dict[str, Any]] = {"type": "array", "items": {"type": "string"}, "maxItems": MAX_ENTRIES}
 CALENDAR: Final[dict[str, Any]] = {

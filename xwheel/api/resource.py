@@ -16,10 +16,13 @@ from xwheel.clock import Clock
 from xwheel.config import ApiSection
 from xwheel.errors import FieldError, NotFoundError
 from xwheel.model import Run
+from xwheel.plugin.manager import Plugins
+from xwheel.scheduler.alarm_rules import AlarmRules
 from xwheel.scheduler.bulk_manage import BulkManager
 from xwheel.scheduler.complete import Completer
 from xwheel.scheduler.family import ChildManager
 from xwheel.scheduler.glue import Scripts
+from xwheel.scheduler.listeners import ListenerHealth
 from xwheel.scheduler.manage import JobManager
 from xwheel.scheduler.registry import ExecutorRegistry
 from xwheel.scheduler.switch import CalendarBook, Switchboard
@@ -38,6 +41,7 @@ class ApiParts:
         config: Limits and threads.
         executor_tokens: Tokens that executors may use; two while one is being replaced.
         health: What the node knows of itself; must not wait for anything.
+        listener_health: How each run listener fares.
         fetch_log: Reads a run's log from a line on at the executor that has it.
         kill: Ends a run, or begins to.
     """
@@ -56,6 +60,9 @@ class ApiParts:
     calendars: CalendarBook
     executor_tokens: Sequence[str]
     health: Callable[[], HealthReport]
+    alarms: AlarmRules
+    plugins: Plugins
+    listener_health: Callable[[], Sequence[ListenerHealth]]
     fetch_log: Callable[[Run, int], LogData]
     kill: Callable[[int], Run]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,6 +12,7 @@ import falcon.testing
 import pytest
 
 from tests.support.rows import NOW, make_run
+from xwheel.alarm_model import AlarmAttempt, AttemptState
 from xwheel.api.app import executor_app, management_app
 from xwheel.api.health import HealthReport
 from xwheel.api.resource import ApiParts
@@ -22,6 +23,9 @@ from xwheel.model import Run, RunState
 from xwheel.plugin import GlueRequest, GlueType, HandlerLookup, Router, ScheduleType
 from xwheel.plugin.manager import Plugins
 from xwheel.plugin.registry import Registry
+from xwheel.scheduler.alarm.check import check_rule
+from xwheel.scheduler.alarm.ports import ChannelHealth
+from xwheel.scheduler.alarm_rules import AlarmRules
 from xwheel.scheduler.bulk_manage import BulkManager
 from xwheel.scheduler.child import MAX_DEPTH, check_template, render, succeeded
 from xwheel.scheduler.complete import Completer
@@ -29,6 +33,7 @@ from xwheel.scheduler.family import ChildManager
 from xwheel.scheduler.glue import Scripts
 from xwheel.scheduler.job_check import check_job
 from xwheel.scheduler.kill import RunKiller
+from xwheel.scheduler.listeners import ListenerHealth
 from xwheel.scheduler.manage import JobManager
 from xwheel.scheduler.offspring import Offspring
 from xwheel.scheduler.plan import new_run
@@ -55,6 +60,7 @@ class Asked:
     def __init__(self) -> None:
         self.report = HealthReport()
         self.logs: Callable[[Run, int], LogData] | None = None
+        self.listeners: list[ListenerHealth] = []
 
     def health(self) -> HealthReport:
         return self.report
@@ -62,6 +68,41 @@ class Asked:
     def log(self, run: Run, from_line: int) -> LogData:
         assert self.logs is not None, f"nobody should ask for the log of {run.id}"
         return self.logs(run, from_line)
+
+
+class Channels:
+    """Stands for those who send alarms: a channel that answers, and one that does not."""
+
+    names = ("mail", "silent")
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, Sequence[str]]] = []
+        self.told: list[ChannelHealth] = []
+        self.failure: Exception | None = None
+
+    def test(self, channel: str, receivers: Sequence[str]) -> AlarmAttempt:
+        if self.failure is not None:
+            raise self.failure
+        self.sent.append((channel, receivers))
+        good = channel == "mail"
+        return AlarmAttempt(
+            id=len(self.sent),
+            alarm_id=len(self.sent),
+            job_id=None,
+            group_id=None,
+            partition=0,
+            channel=channel,
+            receivers=tuple(receivers),
+            number=1,
+            state=AttemptState.SENT if good else AttemptState.FAILED,
+            due_ms=None,
+            started_ms=NOW,
+            took_ms=12,
+            answer="250 queued" if good else "TimeoutError: no answer in 5 s",
+        )
+
+    def health(self) -> list[ChannelHealth]:
+        return self.told
 
 
 class ScriptGlue:
@@ -98,6 +139,7 @@ class Api:
     clock: ManualClock
     parts: ApiParts
     asked: Asked
+    channels: Channels
     management: falcon.testing.TestClient
     executor: falcon.testing.TestClient
 
@@ -160,6 +202,7 @@ def api(db: Database) -> Api:
     plugins = shipped_plugins()
     db.transaction(lambda conn: tokens.insert_token(conn, "tests", TOKEN, NOW))
     asked = Asked()
+    channels = Channels()
     book = CalendarBook(db)
     timetable = Timetable(plugins.schedule_types, book.current)
     scripts = Scripts(db, clock, plugins.glue_types, keep=30)
@@ -182,6 +225,9 @@ def api(db: Database) -> Api:
         calendars=book,
         executor_tokens=[EXECUTOR_TOKEN],
         health=asked.health,
+        alarms=AlarmRules(db, clock, check_rule, channels, lambda: None),
+        plugins=plugins,
+        listener_health=lambda: asked.listeners,
         fetch_log=asked.log,
         kill=RunKiller(db, clock, completer.finish, lambda: None).kill,
     )
@@ -190,6 +236,7 @@ def api(db: Database) -> Api:
         clock,
         parts,
         asked,
+        channels,
         falcon.testing.TestClient(management_app(parts)),
         falcon.testing.TestClient(executor_app(parts)),
     )

@@ -71,6 +71,16 @@ ROUTES = {
     ("GET", "/api/v1/calendars/1"),
     ("PUT", "/api/v1/calendars/1"),
     ("DELETE", "/api/v1/calendars/1"),
+    ("GET", "/api/v1/alarms"),
+    ("GET", "/api/v1/alarms/1"),
+    ("GET", "/api/v1/alarms/attempts"),
+    ("GET", "/api/v1/alarms/rules"),
+    ("POST", "/api/v1/alarms/rules"),
+    ("GET", "/api/v1/alarms/rules/1"),
+    ("PATCH", "/api/v1/alarms/rules/1"),
+    ("DELETE", "/api/v1/alarms/rules/1"),
+    ("POST", "/api/v1/alarms/test"),
+    ("GET", "/api/v1/plugins"),
 }
 WRONG = {
     "none": {},
