@@ -64,7 +64,7 @@ class Site:
 
     def rows(self) -> list[Run]:
         with self.admin.read() as conn:
-            return runs.list_runs(conn, limit=1000)
+            return [run for run in runs.list_runs(conn, limit=1000) if run.job_id in self.planned]
 
     def check(self) -> None:
         """Wait for the end, then compare: every due time has one run, which was executed once and succeeded."""
@@ -112,7 +112,14 @@ def make_executor(site: Site, folder: Path) -> Executor:
 @pytest.fixture
 def site(breakable: CleanDatabases, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Iterator[Site]:
     caplog.set_level(logging.INFO)
-    url = plain_user(breakable.url(0))
+    url = breakable.url(0)
+    with site_on(plain_user(url), url, tmp_path) as made:
+        yield made
+
+
+@contextlib.contextmanager
+def site_on(url: str, admin_url: str, folder: Path) -> Iterator[Site]:
+    """Run a node and an executor on a database."""
     config = build_config(
         {
             "database": {"url": url},
@@ -121,13 +128,13 @@ def site(breakable: CleanDatabases, tmp_path: Path, caplog: pytest.LogCaptureFix
             "api": {"port": 0, "executor_port": 0, "executor_token": TOKEN},
         }
     )
-    admin = Database(breakable.url(0), pool_size=1)
+    admin = Database(admin_url, pool_size=1)
     made = Site(Node(config, announce=lambda _: None), admin)
     made.node.start()
     scheduler = made.node.scheduler
     now_ms = scheduler.clock.now_ms()
     admin.transaction(lambda conn: groups.insert_group(conn, app_name=APP_NAME, title="t", now_ms=now_ms))
-    executor = make_executor(made, tmp_path)
+    executor = make_executor(made, folder)
     executor.start()
     try:
         wait_until(lambda: scheduler.registry.all(scheduler.clock.now_ms()), PATIENCE_S)

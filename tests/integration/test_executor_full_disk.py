@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from pathlib import Path
 
 from tests.support.admins import FakeAdmin
 from tests.support.executors import ExecutorProcess, wait_until
+from tests.support.small_disk import fill
 
 DISK_MB = 8
-
-
-def fill(path: Path) -> None:
-    """Write until there is no room for another byte."""
-    number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    try:
-        for size in (65536, 4096, 1):
-            with contextlib.suppress(OSError):
-                while True:
-                    os.write(number, b"x" * size)
-    finally:
-        os.close(number)
 
 
 def test_a_full_disk_refuses_runs_finishes_accepted_ones_and_recovers(tmp_path: Path) -> None:

@@ -29,11 +29,14 @@ from tests.support.server_homes import (
     postgresql_data,
     postgresql_place,
 )
+from tests.support.small_disk import unshare
 
 PASSWORD = secrets.token_hex(12)
 RUNNING: dict[int, subprocess.Popen[bytes]] = {}
 """Servers of this process by port; whoever stops one and starts it again puts the new one here."""
 
+ROOT = Path(__file__).parents[2]
+SMALL_DISK = "tests.support.small_disk"
 START_S = 60
 STOP_S = 30
 
@@ -48,12 +51,13 @@ def is_installed(backend: str) -> bool:
 
 
 @contextlib.contextmanager
-def mariadb(*, options: Sequence[str] = (), durable: bool = False) -> Iterator[str]:
+def mariadb(*, options: Sequence[str] = (), durable: bool = False, disk_mb: int = 0) -> Iterator[str]:
     """Run a MariaDB server; give the server's URL, to which the name of a database belongs.
 
     Args:
         options: Further ones of mariadbd, such as ``--read-only``.
         durable: The disk has what is committed, as in a benchmark; else commits survive only the death of the server.
+        disk_mb: Give its data directory a disk of its own, of so many megabytes: :func:`disk` tells where it is seen.
     """
     with folder("mysql") as home:
         data, port = mariadb_data(home), free_port()
@@ -82,14 +86,18 @@ def mariadb(*, options: Sequence[str] = (), durable: bool = False) -> Iterator[s
             *as_user("mysql"),
             *options,
         ]
-        with _server(command, home / "log", port):
+        with _server(_beside(data, disk_mb, command), home / "log", port):
             _log_in(port)
             yield f"mysql+pymysql://xwheel:{PASSWORD}@127.0.0.1:{port}/"
 
 
 @contextlib.contextmanager
 def postgresql(
-    *, options: Mapping[str, str] | None = None, durable: bool = False, standby: bool = False
+    *,
+    options: Mapping[str, str] | None = None,
+    durable: bool = False,
+    standby: bool = False,
+    disk_mb: int = 0,
 ) -> Iterator[str]:
     """Run a PostgreSQL server; give the server's URL, to which the name of a database belongs.
 
@@ -97,6 +105,7 @@ def postgresql(
         options: Further settings, such as ``default_transaction_read_only``.
         durable: The disk has what is committed, as in a benchmark; else commits survive only the death of the server.
         standby: It recovers for ever, as a replica whose primary is away.
+        disk_mb: Give its data directory a disk of its own, of so many megabytes: :func:`disk` tells where it is seen.
     """
     with folder("postgres") as home:
         data, port = postgresql_data(home, PASSWORD), free_port()
@@ -115,16 +124,35 @@ def postgresql(
         }
         words = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         command = [*become("postgres"), find("postgres", postgresql_place()), "-D", str(data), *words]
-        with _server(command, home / "log", port):
+        with _server(_beside(data, disk_mb, command), home / "log", port):
             _log_in_postgresql(port)
             yield f"postgresql+psycopg://xwheel:{PASSWORD}@127.0.0.1:{port}/"
+
+
+def disk(port: int) -> Path:
+    """Return a server's small disk, as it is seen from outside."""
+    process = RUNNING[port]
+    words = [str(word) for word in process.args]  # type: ignore[union-attr]
+    return Path(f"/proc/{process.pid}/root{words[words.index(SMALL_DISK) + 1]}")
+
+
+def _beside(data: Path, disk_mb: int, command: list[str]) -> list[str]:
+    """Return the command that gives a server's data directory a disk of its own, if it shall have one."""
+    if not disk_mb:
+        return command
+    seed = data.rename(data.with_name("seed"))
+    data.mkdir()
+    # without holes: a server does not expect that a file's middle finds no room
+    script = 'cp -a --sparse=never "$0/." "$1" && shift && exec "$@"'
+    copy = ["/bin/sh", "-c", script, str(seed), str(data), *command]
+    return unshare(str(data), disk_mb, copy, as_root=False)
 
 
 @contextlib.contextmanager
 def _server(command: Sequence[str], log: Path, port: int) -> Iterator[None]:
     """Run a server until the block ends; it is told to stop by its pid, and killed if it does not."""
     with log.open("wb") as sink:
-        process = subprocess.Popen(command, stdout=sink, stderr=sink, stdin=subprocess.DEVNULL)
+        process = subprocess.Popen(command, stdout=sink, stderr=sink, stdin=subprocess.DEVNULL, cwd=ROOT)
         try:
             RUNNING[port] = process
             _wait(process, log, port)

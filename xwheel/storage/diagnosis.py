@@ -142,6 +142,8 @@ PHRASES: Final = (
     (r"resolve host|translate host name", Kind.NAME),
     (r"Connection refused|No such file or directory", Kind.NOBODY),
     (r"timeout expired|timed out", Kind.SILENCE),
+    # what the first connection to a database writes
+    (r"No space left on device|could not write init file", Kind.FULL),
 )
 SQLITE: Final = {
     "CANTOPEN": Kind.FILE_CLOSED,
