@@ -11,12 +11,13 @@ from typing import Final
 from xwheel import ring
 from xwheel.clock import Clock, OffsetFilter, SystemClock
 from xwheel.config import Config, TriggerSection
-from xwheel.errors import RouteError
-from xwheel.model import Job, RegisteredExecutor, Run
+from xwheel.model import Job, Run
 from xwheel.plugin.manager import Plugins
 from xwheel.scheduler.adopt import AdoptLoop
 from xwheel.scheduler.alarm.desk import AlarmDesk
 from xwheel.scheduler.answers import AnswerWriter
+from xwheel.scheduler.asking import Asker
+from xwheel.scheduler.beats import Beats
 from xwheel.scheduler.bulk_manage import BulkManager
 from xwheel.scheduler.check.checker import Checker
 from xwheel.scheduler.check.decide import CheckRules, first_check_ms
@@ -35,9 +36,11 @@ from xwheel.scheduler.job_check import check_job
 from xwheel.scheduler.kill import RunKiller
 from xwheel.scheduler.lease import SqliteLease
 from xwheel.scheduler.listeners import RunFeed
+from xwheel.scheduler.loads import Loads
 from xwheel.scheduler.manage import JobManager
 from xwheel.scheduler.offspring import Offspring
 from xwheel.scheduler.parking import ParkedRuns
+from xwheel.scheduler.placing import Placing
 from xwheel.scheduler.plan import new_run, plan, recheck
 from xwheel.scheduler.ports import Outcome, Parcel
 from xwheel.scheduler.registry import FLUSH_MS, ExecutorRegistry
@@ -45,19 +48,21 @@ from xwheel.scheduler.report import ReportLoop
 from xwheel.scheduler.resend import Resender
 from xwheel.scheduler.retry import decide_retry
 from xwheel.scheduler.ring_loop import RingLoop
-from xwheel.scheduler.route import route
+from xwheel.scheduler.route import Chooser, route
 from xwheel.scheduler.shares import decide_moves
 from xwheel.scheduler.switch import CalendarBook, Switchboard
 from xwheel.scheduler.timekeeper import Timekeeper
 from xwheel.scheduler.timetable import Timetable
 from xwheel.scheduler.trigger_pool import TriggerPool
 from xwheel.scheduler.upkeep import RetentionLoop
+from xwheel.storage import executors
 from xwheel.storage.engine import Database
 from xwheel.storage.ids import RunIds
 from xwheel.wire.http import MultiClient
 
 ANSWER_GRACE_MS: Final = 2000
 GATHER_MS: Final = 5
+BEAT_MS: Final = 2000
 
 
 class Pipeline:
@@ -165,11 +170,26 @@ class Pipeline:
         }
         gate = Gate(lambda: self.registry.limited_groups, self.parking)
         fence = Fence(db, self.lease, gate, self.run_ids.ensure, self.run_ids.take, answer_ms=answer_ms)
+        self.loads = Loads(self._count_runs, self.clock)
+        self.beats = Beats(
+            MultiClient(token=executor_token, max_in_flight=IN_FLIGHT),
+            self.registry.app_name,
+            self.registry.suspect,
+            self.clock,
+            timeout_ms=min(trigger.send_timeout_ms, BEAT_MS),
+        )
+        self.asker = Asker(
+            partial(route, routers=plugins.routers, load=self.loads.load),
+            self.beats,
+            self._route_again,
+            self.clock,
+        )
         self.firing = Firing(
             db,
             self.registry.live,
-            self._route,
+            Chooser(plugins.routers, self.asker, self.loads).choose,
             self.pool,
+            partial(Placing, self.pool),
             gate,
             self.parking,
             fence.pass_through,
@@ -252,6 +272,7 @@ class Pipeline:
             self.ring_loop.is_held(run_id)
             or any(lane.is_sending(run_id) for lane in self.lanes.values())
             or self.answers.is_kept(run_id)
+            or self.asker.is_held(run_id)
         )
 
     def _on_clock_step(self, _jump_ms: int) -> None:
@@ -261,15 +282,15 @@ class Pipeline:
     def _recheck(self, stale: Sequence[Run], owners: Mapping[int, Job], now_ms: int) -> Mapping[int, str]:
         return recheck(stale, owners, now_ms, limited=self.registry.limited_groups)
 
-    def _route(self, job: Job, executors: Sequence[RegisteredExecutor]) -> Sequence[RegisteredExecutor]:
-        def nobody(address: str) -> bool:
-            raise RouteError(
-                f"router {job.route_strategy} asks {address}, which no router may do on the tick thread"
-            )
+    def _route_again(self, asked: Sequence[Run]) -> None:
+        self.ring_loop.enqueue(asked)
 
-        return route(job, executors, self.plugins.routers, beat=nobody, idle_beat=nobody)
+    def _count_runs(self) -> Mapping[str, int]:
+        with self.db.read() as conn:
+            return executors.count_runs(conn)
 
     def _send(self, parcel: Parcel) -> None:
+        self.loads.sent(parcel.executor.address, len(parcel.shards))
         self.lanes[parcel.lane].send(parcel)
 
     def _wake_planning(self) -> None:

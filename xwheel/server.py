@@ -63,6 +63,15 @@ class Scheduler(Pipeline):
             for name, lane in (("fast", ring.FAST), ("slow", ring.SLOW))
         ]
 
+        self._routing = [
+            Service(name, step, self.clock)
+            for name, step in (
+                ("beats", self.beats.step),
+                ("ask", self.asker.step),
+                ("loads", self.loads.step),
+            )
+        ]
+
     @property
     def services(self) -> Sequence[Service]:
         """All loops, in the order in which they start."""
@@ -74,6 +83,7 @@ class Scheduler(Pipeline):
             self._writing,
             *self._sending,
             self._checking,
+            *self._routing,
             self._alarming,
             self._ticking,
             self._adopting,
@@ -108,6 +118,8 @@ class Scheduler(Pipeline):
             [*self._keeping, self._claiming, self._adopting, self._checking, self._ticking], deadline_ms
         )
         self.ring_loop.drain()
+        self.asker.stop()
+        self.beats.stop()
         pause = threading.Event()
         while (
             any(self.pool.in_flight().values()) or self.answers.pending()
@@ -118,6 +130,7 @@ class Scheduler(Pipeline):
         ended = self._end(
             [
                 *self._sending,
+                *self._routing,
                 self._writing,
                 self._alarming,
                 self._timekeeping,
@@ -131,6 +144,7 @@ class Scheduler(Pipeline):
         for lane in self.lanes.values():
             lane.close()
         self.checker.close()
+        self.beats.close()
         left = self._leave()
         self.listeners.stop()
         return planning and ended and left

@@ -340,6 +340,7 @@ def _others() -> Iterator[Case]:
     yield Case("executors.save_executor", lambda conn: executors.save_executor(conn, make_executor()))
     yield Case("executors.delete_executor", lambda conn: executors.delete_executor(conn, 2, "1"))
     yield Case("executors.list_executors", executors.list_executors)
+    yield Case("executors.count_runs", executors.count_runs)
     yield Case("executors.update_beats", lambda conn: executors.update_beats(conn, [(1, NOW), (2, NOW)]))
     yield Case("executors.sweep_executors", lambda conn: executors.sweep_executors(conn, NOW + 9))
     yield Case(
@@ -351,8 +352,7 @@ def _others() -> Iterator[Case]:
     yield Case("groups.update_group", lambda conn: groups.update_group(conn, 1, {"title": "x"}, NOW))
 
     def delete_group(conn: Connection) -> None:
-        made = groups.insert_group(conn, app_name="gone", title="", now_ms=NOW)
-        groups.delete_group(conn, made.id)
+        groups.delete_group(conn, groups.insert_group(conn, app_name="gone", title="", now_ms=NOW).id)
 
     yield Case("groups.delete_group", delete_group)
     new = NewSource(source="exit 0", author="", remark="")

@@ -32,7 +32,7 @@ class Last:
 
     def route(self, context: RouteContext) -> Sequence[RegisteredExecutor]:
         """Return the last one that is not suspect."""
-        trusted = _trusted(context)
+        trusted = context.trusted
         return trusted[-1:]
 
 
@@ -44,7 +44,7 @@ class Random:
 
     def route(self, context: RouteContext) -> Sequence[RegisteredExecutor]:
         """Return one at random."""
-        return [random.choice(_trusted(context))]  # noqa: S311 - spreads load, guards nothing
+        return [random.choice(context.trusted)]  # noqa: S311 - spreads load, guards nothing
 
 
 class Round:
@@ -63,7 +63,7 @@ class Round:
 
     def route(self, context: RouteContext) -> Sequence[RegisteredExecutor]:
         """Return the next one."""
-        trusted = _trusted(context)
+        trusted = context.trusted
         with self._lock:
             if len(self._counts) > COUNTED_JOBS:
                 self._counts.clear()
@@ -81,12 +81,6 @@ class ShardingBroadcast:
     def route(self, context: RouteContext) -> Sequence[RegisteredExecutor]:
         """Return them all; a suspect keeps its place, since shard numbers follow addresses."""
         return sorted(context.executors, key=lambda item: item.address)
-
-
-def _trusted(context: RouteContext) -> Sequence[RegisteredExecutor]:
-    """Return the executors without a recent failed send, or all if there are only such."""
-    trusted = [item for item in context.executors if not item.suspect_until_ms]
-    return trusted or context.executors
 
 
 @hookimpl

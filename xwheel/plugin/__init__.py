@@ -1,7 +1,7 @@
 """What plugin authors import: the hook marker, the contracts, and nothing with I/O."""
 
 from xwheel.alarm_model import AlarmKind
-from xwheel.errors import AlarmRetryLater, ConfigError, ExecutorError, ScheduleError
+from xwheel.errors import AlarmRetryLater, ConfigError, ExecutorError, RouteError, ScheduleError
 from xwheel.model import RegisteredExecutor, RunState
 from xwheel.plugin.alarm_parts import ALARM_PLACEHOLDERS, AlarmReceipts, AlarmTemplate, alarm_values
 from xwheel.plugin.contracts import (
@@ -19,6 +19,7 @@ from xwheel.plugin.contracts import (
     RunListener,
     ScheduleSpec,
     ScheduleType,
+    TakesOptions,
 )
 from xwheel.plugin.hookspecs import hookimpl
 from xwheel.plugin.options import PluginOptions, read_options
@@ -41,6 +42,7 @@ __all__ = [
     "PluginOptions",
     "RegisteredExecutor",
     "RouteContext",
+    "RouteError",
     "Router",
     "RunChange",
     "RunContext",
@@ -49,6 +51,7 @@ __all__ = [
     "ScheduleError",
     "ScheduleSpec",
     "ScheduleType",
+    "TakesOptions",
     "alarm_values",
     "hookimpl",
     "read_options",

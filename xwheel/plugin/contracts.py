@@ -56,20 +56,43 @@ class ScheduleType(Protocol):
         ...
 
 
+def no_load(address: str) -> int:
+    """Return 0: nobody counts."""
+    del address
+    return 0
+
+
 class RouteContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a router may look at.
 
     Attributes:
         job: The job, as it stands now.
         executors: Live executors of the job's group, suspects last, sorted by address within each part.
-        beat: Ask an address whether it lives; blocks, so only routers that say ``asks = True`` may call it.
-        idle_beat: Ask an address whether the job is idle there; same rule.
+        beat: Ask an address whether it lives; blocks, so only routers that say ``asks = True`` may call it. Answers
+            are kept for a second.
+        idle_beat: Ask an address whether the job is idle there; same rule, and a yes counts for one run only.
+        load: How many runs an address has at the moment, sent from any node, a second or so ago, and from this one
+            until now. The first call after a pause may know of this node's alone.
+        now_ms: The shared time.
+        routers: All routers by name, for one that lets another choose among some of the executors.
     """
 
     job: Job
     executors: Sequence[RegisteredExecutor]
     beat: Callable[[str], bool]
     idle_beat: Callable[[str], bool]
+    load: Callable[[str], int] = no_load
+    now_ms: int = 0
+    routers: Mapping[str, Router] = msgspec.field(default_factory=dict)
+
+    @property
+    def trusted(self) -> Sequence[RegisteredExecutor]:
+        """The executors without a recent failed send, or all if there are only such."""
+        executors, now_ms = self.executors, self.now_ms
+        count = len(executors)
+        while count and executors[count - 1].suspect_until_ms > now_ms:
+            count -= 1
+        return executors[:count] if 0 < count < len(executors) else executors
 
 
 class Router(Protocol):
@@ -84,7 +107,23 @@ class Router(Protocol):
     asks: bool
 
     def route(self, context: RouteContext) -> Sequence[RegisteredExecutor]:
-        """Return who shall run it: one executor, or several for one shard each. ``executors`` is never empty."""
+        """Return who shall run it: one executor, or several for one shard each. ``executors`` is never empty.
+
+        One that asks executors runs on a thread of its own kind; after 30 s its run is refused.
+        """
+        ...
+
+
+@runtime_checkable
+class TakesOptions(Protocol):
+    """A router whose jobs may say more in ``route_options``; for routers without this they must be empty."""
+
+    def check(self, options: str) -> None:
+        """Refuse options that cannot work, when a job is saved; they are at most 512 characters.
+
+        Raises:
+            RouteError: One sentence that says what is wrong and what is allowed.
+        """
         ...
 
 
@@ -222,8 +261,8 @@ class Alarm:
         title: One line that names the job and what happened.
         text: The same at length, in lines; plain text that may hold any character.
         reason: Short word or message of the run, or empty.
-        job: The job; None in a test.
-        group: The job's group; None in a test.
+        job: The job; None in a test, and in a summary of several jobs.
+        group: The job's group; None as well.
         run: The run that it is about; None where there is none, as in a test or if a job did not run.
         count: How many events this stands for: those that the rule's window or its quiet hours held back count here.
         receivers: Who shall get it, in the channel's own words; empty for the channel's default.

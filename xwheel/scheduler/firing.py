@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from xwheel.errors import PluginError, RouteError
 from xwheel.model import GlueVersion, Job, Origin, RegisteredExecutor, Run, RunState
@@ -21,7 +22,6 @@ from xwheel.scheduler.ports import (
     Routed,
     Shard,
     SourceView,
-    runs_a_parcel,
 )
 from xwheel.storage import gate, jobs, runs
 from xwheel.storage.engine import Connection, Database
@@ -31,7 +31,23 @@ logger = logging.getLogger(__name__)
 CACHED_JOBS = 20_000
 BEAN = "BEAN"
 
-Route = Callable[[Job, Sequence[RegisteredExecutor]], Sequence[RegisteredExecutor]]
+Choose = Callable[[Run, Job, Sequence[RegisteredExecutor], int], Sequence[RegisteredExecutor] | None]
+
+
+class Placing(Protocol):
+    """What firing asks of the parcels of one batch."""
+
+    def admit(self, item: Routed, lane: int) -> bool:
+        """Give every shard of a run room in a parcel, or none of them."""
+        ...
+
+    def fill(self, shards: Sequence[Shard], lanes: Mapping[int, int]) -> list[Parcel]:
+        """Put fenced shards into the parcels that were opened for them; give unused places back."""
+        ...
+
+    def give_back_all(self) -> None:
+        """Give every place back: nothing will be sent."""
+        ...
 
 
 @dataclass(slots=True)
@@ -41,6 +57,7 @@ class _Batch:
     routed: list[tuple[Routed, int]] = field(default_factory=list)
     parked: list[Parked] = field(default_factory=list)
     closed: list[Outcome] = field(default_factory=list)
+    waiting: set[int] = field(default_factory=set)
 
 
 class Firing:
@@ -49,54 +66,53 @@ class Firing:
     Args:
         db: The database.
         live: Live executors of a group at a time, suspects last.
-        route: Who shall get a run.
+        choose: Who shall get a run; None if it comes back once executors were asked, nobody if it must wait for that.
         places: The trigger pool.
+        placing: Gives a batch room, told the sources of its script jobs.
         gate: Knows which runs a limit or a cluster-wide block strategy holds back.
         parking: Takes due runs that may not go yet.
         fence: Writes it down.
         send: Takes a parcel that has a place.
         finish: Closes runs that will never go.
         sources: Finds the sources of script jobs; never asked about others.
-        parcel_runs: Runs that travel in one request, for executors that take several.
     """
 
     def __init__(
         self,
         db: Database,
         live: Callable[[int, int], Sequence[RegisteredExecutor]],
-        route: Route,
+        choose: Choose,
         places: Places,
+        placing: Callable[[Mapping[int, GlueVersion]], Placing],
         gate: GateView,
         parking: Parking,
         fence: Callable[[Sequence[tuple[Routed, int]], int], Fenced],
         send: Callable[[Parcel], None],
         finish: Callable[[Sequence[Outcome]], object],
         sources: SourceView,
-        *,
-        parcel_runs: int = 200,
     ) -> None:
         self._db = db
         self._live = live
-        self._route = route
+        self._choose = choose
         self._places = places
+        self._placing = placing
         self._gate = gate
         self._parking = parking
         self._fence = fence
         self._send = send
         self._finish = finish
         self._sources = sources
-        self._parcel_runs = parcel_runs
         self._jobs: dict[int, Job] = {}
 
     def fire(self, queued: Sequence[Queued], now_ms: int) -> set[int]:
         """Send what can be sent now, park what may not go; return the ids of runs that must wait for a place."""
         due, owners = self._read(queued)
         batch = self._route_all(due, owners, now_ms)
-        placing = _Placing(self._places, self._parcel_runs, self._load_sources(batch))
+        placing = self._placing(self._load_sources(batch))
         lanes = self._places.choose({item.job.id for item, _ in batch.routed})
         special = {item.run.id for item in self._gate.concerns(item for item, _ in batch.routed)}
         placed: list[tuple[Routed, int]] = []
-        waiting: set[int] = set()
+        waiting = batch.waiting
         for item, revision in batch.routed:
             if special and item.run.id in special:
                 continue
@@ -142,7 +158,7 @@ class Firing:
         return found
 
     def _place_special(
-        self, batch: _Batch, special: set[int], placing: _Placing, lanes: Mapping[int, int]
+        self, batch: _Batch, special: set[int], placing: Placing, lanes: Mapping[int, int]
     ) -> list[tuple[Routed, int]]:
         """Give room to runs that must pass the gate, oldest first; nobody overtakes one that finds none."""
         placed: list[tuple[Routed, int]] = []
@@ -235,11 +251,15 @@ class Firing:
                 absent.append((run, job))
                 continue
             try:
-                chosen = able if run.address is not None else self._route(job, able)
+                chosen = able if run.address is not None else self._choose(run, job, able, now_ms)
             except (RouteError, PluginError) as error:
                 batch.closed.append(
                     Outcome(run_id=run.id, state=RunState.REFUSED, reason="no_route", message=str(error))
                 )
+                continue
+            if not chosen:
+                if chosen is not None:
+                    batch.waiting.add(run.id)
                 continue
             batch.routed.append((Routed(run=run, job=job, executors=_one_shard(run, chosen)), revision))
         if absent:
@@ -287,69 +307,3 @@ def _absence(run: Run, job: Job, now_ms: int) -> str:
 def _one_shard(run: Run, chosen: Sequence[RegisteredExecutor]) -> Sequence[RegisteredExecutor]:
     """Return the executor of a shard that is tried again; a first attempt keeps all that were chosen."""
     return [chosen[run.shard_index % len(chosen)]] if run.attempt > 1 else chosen
-
-
-class _Placing:
-    """The parcels of one batch while it is being placed."""
-
-    def __init__(self, places: Places, parcel_runs: int, sources: Mapping[int, GlueVersion]) -> None:
-        self._places = places
-        self._parcel_runs = parcel_runs
-        self._sources = sources
-        self._limits = {job_id: runs_a_parcel(item, parcel_runs) for job_id, item in sources.items()}
-        self._open: dict[tuple[int, str, int], list[Parcel]] = {}
-
-    def admit(self, item: Routed, lane: int) -> bool:
-        """Give every shard of a run room in a parcel, or none of them."""
-        opened: list[Parcel] = []
-        counted: list[Parcel] = []
-        limit = self._limits.get(item.job.id, self._parcel_runs)
-        for executor in item.executors:
-            parcel = self._parcel(lane, executor, limit)
-            if parcel is None:
-                for used in counted:
-                    used.expected -= 1
-                for unused in opened:
-                    self._give_back(unused, limit)
-                return False
-            if parcel.expected == 0:
-                opened.append(parcel)
-            parcel.expected += 1
-            counted.append(parcel)
-        return True
-
-    def fill(self, shards: Sequence[Shard], lanes: Mapping[int, int]) -> list[Parcel]:
-        """Put fenced shards into the parcels that were opened for them; give unused places back."""
-        parcels = {key: list(group) for key, group in self._open.items()}
-        for shard in shards:
-            limit = self._limits.get(shard.job.id, self._parcel_runs)
-            group = parcels[lanes[shard.job.id], shard.executor.address, limit]
-            while len(group[0].shards) >= group[0].expected:
-                group.pop(0)
-            group[0].shards.append(shard)
-        full = [parcel for group in self._open.values() for parcel in group]
-        for parcel in full:
-            if not parcel.shards:
-                self._places.release(parcel.lane, parcel.executor.address)
-            parcel.sources = self._sources
-        return [parcel for parcel in full if parcel.shards]
-
-    def give_back_all(self) -> None:
-        """Give every place back: nothing will be sent."""
-        for group in self._open.values():
-            for parcel in group:
-                self._places.release(parcel.lane, parcel.executor.address)
-
-    def _parcel(self, lane: int, executor: RegisteredExecutor, limit: int) -> Parcel | None:
-        group = self._open.setdefault((lane, executor.address, limit), [])
-        is_batch = executor.kind == "xwheel"
-        if group and is_batch and group[-1].expected < limit:
-            return group[-1]
-        if not self._places.acquire(lane, executor.address, batch=is_batch):
-            return None
-        group.append(Parcel(lane=lane, executor=executor))
-        return group[-1]
-
-    def _give_back(self, parcel: Parcel, limit: int) -> None:
-        self._open[parcel.lane, parcel.executor.address, limit].remove(parcel)
-        self._places.release(parcel.lane, parcel.executor.address)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from xwheel.errors import FieldError, ScheduleError
+from xwheel.errors import FieldError, RouteError, ScheduleError
 from xwheel.model import Job, RetryBackoff
+from xwheel.plugin import Router
+from xwheel.plugin.contracts import TakesOptions
 from xwheel.plugin.manager import Plugins
 
 
@@ -27,6 +29,7 @@ def check_job(job: Job, plugins: Plugins, check_schedule: Callable[[Job], None])
     ):
         if name not in registry:
             raise FieldError(field, f"{name!r} is not installed; known: {', '.join(sorted(registry))}")
+    _check_route_options(job, plugins.routers[job.route_strategy])
     if job.glue_type == "BEAN" and not job.handler.strip():
         raise FieldError("handler", "must name a handler")
     if job.retry_backoff is RetryBackoff.LIST and not job.retry_delays_ms:
@@ -34,3 +37,17 @@ def check_job(job: Job, plugins: Plugins, check_schedule: Callable[[Job], None])
     if job.start_ms is not None and job.end_ms is not None and job.end_ms <= job.start_ms:
         raise ScheduleError("end_ms", "must be later than start_ms")
     check_schedule(job)
+
+
+def _check_route_options(job: Job, router: Router) -> None:
+    if not isinstance(router, TakesOptions):
+        if job.route_options:
+            raise FieldError("route_options", f"must be empty: the router {router.name} takes none")
+        return
+    try:
+        router.check(job.route_options)
+    except RouteError as error:
+        raise FieldError("route_options", str(error)) from error
+    except Exception as error:  # a router is a plugin
+        text = f"the router {router.name} cannot read it: {type(error).__name__}: {error}"
+        raise FieldError("route_options", text[:500]) from error

@@ -6,11 +6,11 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, delete, insert, select, update
+from sqlalchemy import Connection, Row, and_, delete, func, insert, select, update
 
 from xwheel.model import RegisteredExecutor
 from xwheel.storage.bulk import update_many
-from xwheel.storage.tables import executor
+from xwheel.storage.tables import IS_SENT, executor, run
 
 
 def save_executor(conn: Connection, item: RegisteredExecutor) -> RegisteredExecutor:
@@ -59,6 +59,12 @@ def update_beats(conn: Connection, beats: Sequence[tuple[int, int]]) -> int:
 def sweep_executors(conn: Connection, before_ms: int) -> int:
     """Delete executors not seen since; the test stands in the statement, so a beat just flushed wins."""
     return conn.execute(delete(executor).where(executor.c.seen_ms < before_ms)).rowcount
+
+
+def count_runs(conn: Connection) -> dict[str, int]:
+    """Return how many runs are dispatching or running at each address; every open row has a time of its next check."""
+    query = select(run.c.address, func.count()).where(IS_SENT).group_by(run.c.address)
+    return {row[0]: row[1] for row in conn.execute(query) if row[0] is not None}
 
 
 def _executor(row: Row[Any], suspect_until_ms: int = 0) -> RegisteredExecutor:

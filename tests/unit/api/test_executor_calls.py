@@ -72,21 +72,13 @@ def test_the_app_name_header_tells_the_fourth_generation(api: Api) -> None:
 
 def test_an_xwheel_executor_says_who_it_is(api: Api) -> None:
     group = api.group()
-    body = encode_registry(
-        RegistryRequest(
-            group="EXECUTOR",
-            app_name="demo",
-            address=ADDRESS,
-            instance="i-1",
-            boot="b-1",
-            labels={"zone": "北京", "bad": "\x00"},
-        )
-    )
+    facts: dict[str, Any] = {"instance": "i-1", "boot": "b-1", "labels": {"zone": "北京", "bad": "\x00"}}
+    body = encode_registry(RegistryRequest(group="EXECUTOR", app_name="demo", address=ADDRESS, **facts))
     api.report_in("/api/registry", body)
     api.parts.registry.step(api.clock.now_ms())  # as another node sees it
     (executor,) = live(api, group)
     assert (executor.kind, executor.instance, executor.boot) == ("xwheel", "i-1", "b-1")
-    assert executor.labels == {"zone": "北京", "bad": "\x00"}
+    assert executor.labels == facts["labels"]
 
 
 def test_an_executor_leaves_at_once_and_may_leave_twice(api: Api) -> None:

@@ -51,7 +51,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
 def test_the_shipped_plugins_come_through_the_same_door() -> None:
     plugins = load_plugins(build_config({}))
     assert {"NONE", "CRON", "FIX_RATE", "ONCE"} <= set(plugins.schedule_types)
-    assert {"FIRST", "LAST", "ROUND", "RANDOM", "SHARDING_BROADCAST"} == set(plugins.routers)
+    assert {"FIRST", "LAST", "ROUND", "RANDOM", "SHARDING_BROADCAST"} <= set(plugins.routers)
     assert "BEAN" in plugins.glue_types
     assert "entry point routers" in plugins.routers.owners["FIRST"]
 
