@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from xwheel.plugin import Alarm, AlarmKind, AlarmReceipts, AlarmTemplate, alarm_values
 from xwheel.plugin.alarm_parts import ALARM_PLACEHOLDERS
+from xwheel.testing import sample_alarm, sample_job, sample_run
 
 
 def alarm_of(**changes: object) -> Alarm:
@@ -113,6 +114,16 @@ def test_values_tell_the_time_in_utc_and_leave_shell_marks_alone() -> None:
     values = alarm_values(alarm_of(title="$(rm -rf /); `id` \ud800", at_ms=1_790_000_000_123))
     assert values["time"] == "2026-09-21 14:13:20 UTC"
     assert values["title"] == "$(rm -rf /); `id` ?"
+
+
+def test_values_tell_of_job_group_and_run() -> None:
+    values = alarm_values(
+        sample_alarm(job=sample_job(id=5, name="nightly {run_id}"), run=sample_run(id=77), count=3)
+    )
+    assert (
+        AlarmTemplate("{group}/{job}/{job_id}/{run_id}/{count}").fill(values)
+        == "shop/nightly {run_id}/5/77/3"
+    )
 
 
 def test_receipts_spare_those_who_got_it_until_all_did() -> None:
