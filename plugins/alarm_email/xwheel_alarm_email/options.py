@@ -16,15 +16,13 @@ MAX_RECEIVERS: Final = 100  # what every server must take for one mail (RFC 5321
 PORTS: Final = {"tls": 465, "starttls": 587, "plain": 25}
 
 SUBJECT: Final = "[xwheel] {title}"
-TEXT: Final = """{title}
-
-{text}
+# the text of an alarm begins with its title
+TEXT: Final = """{text}
 
 alarm {id}, {kind}, {time}
 """
 HTML: Final = """<!DOCTYPE html>
 <html><body style="font-family: sans-serif">
-<h2 style="font-size: 1.1em">{title}</h2>
 <pre style="white-space: pre-wrap; font-family: inherit">{text}</pre>
 <p style="color: #666666; font-size: 0.85em">alarm {id}, {kind}, {time}</p>
 </body></html>
