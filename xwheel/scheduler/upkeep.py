@@ -1,4 +1,4 @@
-"""Delete what is old: finished runs, arrivals of chains, reports, and jobs that were deleted.
+"""Delete what is old: finished runs, arrivals of chains, alarms, reports, and jobs that were deleted.
 
 The holder of partition 0 does it, one short transaction at a time. Nothing here needs the lease to be safe: two nodes
 that sweep at the same time find less to do.
@@ -14,7 +14,7 @@ from typing import Final
 from xwheel.clock import Clock
 from xwheel.scheduler.ports import LeaseView
 from xwheel.service import Rest
-from xwheel.storage import retention
+from xwheel.storage import alarm_attempts, retention
 from xwheel.storage.engine import Connection, Database
 from xwheel.storage.reports import DAY_MS
 from xwheel.storage.retention import LEAST_DAYS, OldRun
@@ -98,7 +98,13 @@ class RetentionLoop:
             yield from self._sweep_runs(now_ms)
         yield from self._sweep_own(now_ms)
         if self._run_days:
-            yield from self._sweep_rows(retention.delete_arrivals, _cutoff_ms(now_ms, self._run_days))
+            old_ms = _cutoff_ms(now_ms, self._run_days)
+            for delete in (
+                retention.delete_arrivals,
+                alarm_attempts.delete_alarms,
+                alarm_attempts.delete_episodes,
+            ):
+                yield from self._sweep_rows(delete, old_ms)
         if self._report_days:
             days = max(LEAST_REPORT_DAYS, self._report_days)
             yield from self._sweep_rows(retention.delete_reports, _cutoff_ms(now_ms, days))
@@ -106,7 +112,9 @@ class RetentionLoop:
         after = (self.deleted_runs, self.deleted_rows, self.swept_jobs)
         if before != after:
             gone = [new - old for new, old in zip(after, before, strict=True)]
-            logger.info("deleted %d old runs, %d report and arrival rows, %d jobs deleted before", *gone)
+            logger.info(
+                "deleted %d old runs, %d report, arrival and alarm rows, %d jobs deleted before", *gone
+            )
 
     def _sweep_runs(self, now_ms: int) -> Iterator[None]:
         """Delete old runs of jobs without a retention of their own, in the order of due times."""

@@ -49,14 +49,6 @@ class EndedAttempt(NamedTuple):
     answer: str
 
 
-class OldAlarm(NamedTuple):
-    """An alarm that retention looks at."""
-
-    id: int
-    at_ms: int
-    due_ms: int | None
-
-
 def insert_attempts(conn: Connection, attempts: Sequence[NewAttempt]) -> None:
     """Write attempts that are to be made, and some that failed before they began."""
     if attempts:
@@ -119,18 +111,17 @@ def update_attempts(conn: Connection, ended: Sequence[EndedAttempt]) -> int:
     return update_many(conn, alarm_attempt, columns, rows)
 
 
-def find_old_alarms(conn: Connection, after_id: int, limit: int) -> list[OldAlarm]:
-    """Return a page of alarms by id, which is nearly the order of time."""
-    query = select(alarm.c.id, alarm.c.at_ms, alarm.c.due_ms).where(alarm.c.id > after_id)
-    return [OldAlarm(*row) for row in conn.execute(query.order_by(alarm.c.id).limit(limit))]
+def delete_alarms(conn: Connection, before_ms: int, limit: int) -> int:
+    """Delete alarms of before an instant with their attempts, of the oldest ones; return how many alarms went.
 
-
-def delete_alarms(conn: Connection, ids: Collection[int]) -> int:
-    """Delete alarms with their attempts; return how many alarms went."""
+    One that is still to be looked at stays. Ids are nearly in the order of time, so that no index is needed.
+    """
+    query = select(alarm.c.id, alarm.c.last_ms, alarm.c.due_ms).order_by(alarm.c.id).limit(limit)
+    ids = [row.id for row in conn.execute(query) if row.last_ms < before_ms and row.due_ms is None]
     if not ids:
         return 0
-    conn.execute(delete(alarm_attempt).where(any_of(conn, alarm_attempt.c.alarm_id, sorted(ids))))
-    return conn.execute(delete(alarm).where(any_of(conn, alarm.c.id, sorted(ids)))).rowcount
+    conn.execute(delete(alarm_attempt).where(any_of(conn, alarm_attempt.c.alarm_id, ids)))
+    return conn.execute(delete(alarm).where(any_of(conn, alarm.c.id, ids))).rowcount
 
 
 def delete_episodes(conn: Connection, before_ms: int, limit: int) -> int:

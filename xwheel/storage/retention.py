@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import BigInteger, Connection, Select, cast, delete, exists, select, tuple_
 
 from xwheel.model import OPEN_STATES
+from xwheel.storage import alarm_rules
 from xwheel.storage.bulk import tuple_in
 from xwheel.storage.reports import DAY_MS
 from xwheel.storage.tables import child_arrival, glue_version, hourly_report, job, job_child, run
@@ -142,7 +143,7 @@ def find_empty_tombstones(conn: Connection, ids: Iterable[int]) -> list[int]:
 
 
 def delete_tombstones(conn: Connection, ids: Iterable[int]) -> int:
-    """Delete those of the jobs that are deleted and have no run, with their sources and links.
+    """Delete those of the jobs that are deleted and have no run, with their sources, links and rules.
 
     Their reports stay as long as reports do.
     """
@@ -152,6 +153,7 @@ def delete_tombstones(conn: Connection, ids: Iterable[int]) -> int:
         conn.execute(delete(job_child).where(job_child.c.child_id.in_(gone)))
         conn.execute(delete(child_arrival).where(child_arrival.c.child_id.in_(gone)))
         conn.execute(delete(glue_version).where(glue_version.c.job_id.in_(gone)))
+        alarm_rules.delete_rules_of(conn, jobs=gone)
         conn.execute(delete(job).where(job.c.id.in_(gone)))
     return len(gone)
 

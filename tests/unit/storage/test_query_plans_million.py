@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from sqlalchemy import Connection, text
 
-from tests.support import million
+from tests.support import million, plan_alarms
 from tests.support.plan_cases import Case, cases
 from tests.support.row_meter import metered
 from tests.support.rows import NOW
@@ -19,7 +19,7 @@ from xwheel.storage import calendars, tokens
 from xwheel.storage.engine import Database
 
 # what it makes of statements is seen where these are asked
-NO_QUESTIONS = {"bulk", "collation"}
+NO_QUESTIONS = {"bulk", "changes", "collation"}
 # asked by every loop of every node, also while nobody has looked at the tables since they grew
 AT_ONCE = (
     "runs.find_unadopted",
@@ -27,6 +27,7 @@ AT_ONCE = (
     "jobs.find_due_jobs",
     "checks.list_due",
     "runs.list_unanswered",
+    *plan_alarms.AT_ONCE,
 )
 
 
@@ -43,19 +44,21 @@ def test_each_question_has_a_case() -> None:
         and [item.annotation for item in inspect.signature(function).parameters.values()][:1]
         == ["Connection"]
     }
-    assert {case.name.partition(":")[0] for case in cases()} == asked
+    assert {case.name.partition(":")[0] for case in (*cases(), *plan_alarms.cases())} == asked
 
 
 def test_no_question_reads_more_than_it_is_about(db: Database) -> None:
     million.fill(db)
+    plan_alarms.fill(db)
     with db.write() as conn:
         tokens.insert_token(conn, "first", "a token", NOW)
         tokens.insert_token(conn, "second", "another token", NOW)
         calendars.save_calendar(conn, "feasts", {}, NOW)
-    every = list(cases())
+    every = [*cases(), *plan_alarms.cases()]
     # right after so many rows came, nobody has looked at the tables
     found = _too_long(db, [case for case in every if case.name.startswith(AT_ONCE)])
     million.analyze(db)
+    plan_alarms.analyze(db)
     found += _too_long(db, every)
     if db.backend == "postgresql":
         # what the server falls back to once it has met a statement a few times

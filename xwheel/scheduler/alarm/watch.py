@@ -18,6 +18,8 @@ from xwheel.storage.engine import Connection, Database
 
 BATCH: Final = 500
 NAP_MS: Final = 5000
+FIRST_WINDOW_MS: Final = 60_000
+WIDER: Final = 10
 PIECE_MS: Final = 50
 """Between two pieces of one round, so that other work goes on."""
 
@@ -128,7 +130,7 @@ class Watch:
         ours = self._lease.lock(conn)
         mine = [job for job in page if job.partition in ours]
         since_ms = self._now_ms - rule.not_run_s * 1000
-        ran = alarm_watch.find_ran(conn, [job.id for job in mine], since_ms)
+        ran = self._ran(conn, {job.id for job in mine}, since_ms)
         known = alarms.lock_episodes(conn, [job.id for job in mine])
         raised: list[NewAlarm] = []
         opened: list[Episode] = []
@@ -142,6 +144,16 @@ class Watch:
                 opened.append(msgspec.structs.replace(episode, is_open=True, touched_ms=self._now_ms))
         alarms.save_episodes(conn, opened)
         return raised
+
+    def _ran(self, conn: Connection, job_ids: set[int], since_ms: int) -> set[int]:
+        """Return which jobs ran since; looks farther back only for those that did not run lately."""
+        ran: set[int] = set()
+        from_ms, window_ms = self._now_ms, FIRST_WINDOW_MS
+        while from_ms > since_ms and ran < job_ids:
+            from_ms = max(since_ms, self._now_ms - window_ms)
+            ran |= alarm_watch.find_ran(conn, job_ids - ran, from_ms)
+            window_ms *= WIDER
+        return ran
 
     def _of_job(self, job: WatchedJob, rule: AlarmRule, kind: AlarmKind, reason: str) -> NewAlarm:
         return NewAlarm(
