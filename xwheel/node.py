@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from xwheel.api.app import executor_app, management_app
-from xwheel.api.health import HealthReport
+from xwheel.api.health import HealthCounts, HealthReport, LoopHealth
 from xwheel.api.resource import ApiParts
 from xwheel.config import Config, check_secret
 from xwheel.errors import ConflictError, ExecutorRefusedError, NotFoundError
@@ -122,8 +122,25 @@ class Node:
 
     def health(self) -> HealthReport:
         """Return what the node knows of itself."""
-        stale = [service.name for service in self.scheduler.services if not service.is_healthy()]
-        return HealthReport(stale_loops=stale, holds_leases=self.scheduler.lease.may_act())
+        scheduler = self.scheduler
+        loops = [
+            LoopHealth(
+                name=service.name, ok=service.is_healthy(), age_ms=service.age_ms(), failures=service.failures
+            )
+            for service in scheduler.services
+        ]
+        return HealthReport(
+            stale_loops=[loop.name for loop in loops if not loop.ok],
+            holds_leases=scheduler.lease.may_act(),
+            partitions=len(scheduler.lease.epochs),
+            loops=loops,
+            counts=HealthCounts(
+                deadlocks=self._db.deadlocks,
+                retries=self._db.retries,
+                broken_connections=self._db.broken,
+                clock_steps=scheduler.timekeeper.steps,
+            ),
+        )
 
 
 class LogFetcher:

@@ -53,9 +53,35 @@ def test_a_deadlock_is_tried_again_and_counted(db: Database) -> None:
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert db.deadlocks == 1
+    assert (db.deadlocks, db.retries) == (1, 1)
     assert len(tries) == 3
     assert counts(db) == [2, 2]  # what the loser had done was undone before it was done again
+
+
+def test_a_failed_serialization_is_tried_again_and_counted(db: Database) -> None:
+    """Two that read a row and then write it, on a server that forces SERIALIZABLE on everybody."""
+    with db.write() as conn:
+        conn.execute(update(run).values(check_ms=0))
+    db.engine = db.engine.execution_options(isolation_level="SERIALIZABLE")
+    barrier = threading.Barrier(2, timeout=60)
+    tries: list[str] = []
+
+    def work(conn: Connection) -> None:
+        name = threading.current_thread().name
+        tries.append(name)
+        seen = conn.execute(select(run.c.check_ms).where(run.c.id == 1)).scalar_one() or 0
+        if tries.count(name) == 1:
+            barrier.wait()  # both have read now
+        conn.execute(update(run).where(run.c.id == 1).values(check_ms=seen + 1))
+
+    threads = [threading.Thread(target=db.transaction, args=(work,)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert (db.deadlocks, db.retries) == (1, 1)
+    assert len(tries) == 3
+    assert counts(db)[0] == 2  # neither overwrote the other
 
 
 def test_a_lock_that_comes_too_late_undoes_the_whole_transaction(

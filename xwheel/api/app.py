@@ -17,7 +17,7 @@ from xwheel.api.children import Children
 from xwheel.api.docs import Documents, OpenApiDocument, ReferencePage, ReferenceStyle
 from xwheel.api.glue import GlueVersion, GlueVersions
 from xwheel.api.groups import Executors, Group, GroupExecutors, Groups
-from xwheel.api.health import Healthz, Readyz
+from xwheel.api.health import Healthz, NodeHealth, Readyz
 from xwheel.api.jobs import Job, Jobs
 from xwheel.api.openapi import Route
 from xwheel.api.plugins import Plugins
@@ -69,7 +69,9 @@ def management_app(parts: ApiParts) -> GuardedApp:
     app.add_error_handler(Exception, errors.on_error)
     app.add_error_handler(falcon.HTTPError, errors.on_http_error)
     app.add_route("/healthz", Healthz(parts.health))
-    app.add_route("/readyz", Readyz(parts.health, parts.db, parts.clock))
+    ready = Readyz(parts.health, parts.db, parts.clock)
+    app.add_route("/readyz", ready)
+    app.add_route(f"{PREFIX}/health", NodeHealth(parts.health, ready))
     app.add_route(f"{PREFIX}/groups", Groups(parts))
     app.add_route(f"{PREFIX}/groups/{{group_id:{_ID}}}", Group(parts))
     app.add_route(f"{PREFIX}/groups/{{group_id:{_ID}}}/executors", GroupExecutors(parts))

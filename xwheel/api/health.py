@@ -1,4 +1,4 @@
-"""``/healthz`` and ``/readyz``: public, and therefore short."""
+"""``/healthz`` and ``/readyz``: public, and therefore short; ``/health`` tells more, to those who have a token."""
 
 from __future__ import annotations
 
@@ -25,16 +25,56 @@ CACHE_MS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LoopHealth:
+    """How one of a node's loops fares.
+
+    Attributes:
+        name: Its thread's name, without ``xwheel-``.
+        ok: Whether it lives and its last good step is recent.
+        age_ms: Milliseconds since its last good step.
+        failures: Steps that failed since the start.
+    """
+
+    name: str
+    ok: bool
+    age_ms: int
+    failures: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthCounts:
+    """What a node has counted since its start.
+
+    Attributes:
+        deadlocks: Transactions that lost a race: deadlocks, serialization failures, locks that came too late.
+        retries: Transactions that were done again, after a lost race or a broken connection.
+        broken_connections: Connections to the database that broke while they were used.
+        clock_steps: Jumps of the database's clock.
+    """
+
+    deadlocks: int = 0
+    retries: int = 0
+    broken_connections: int = 0
+    clock_steps: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HealthReport:
     """What a node knows of itself without asking the database.
 
     Attributes:
         stale_loops: Names of loops whose last good step is too long ago.
         holds_leases: Whether the node holds the leases it should.
+        partitions: How many partitions it holds.
+        loops: All loops.
+        counts: What it has counted.
     """
 
     stale_loops: Sequence[str] = ()
     holds_leases: bool = True
+    partitions: int = 0
+    loops: Sequence[LoopHealth] = ()
+    counts: HealthCounts = HealthCounts()
 
 
 class HealthView(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +82,37 @@ class HealthView(msgspec.Struct, frozen=True, kw_only=True):
 
     status: str
     failing: list[str] | UnsetType = UNSET
+
+
+class LoopHealthView(msgspec.Struct, frozen=True, kw_only=True):
+    """A loop of a node: ``age_ms`` is the time since its last good step, ``failures`` counts since the start."""
+
+    name: str
+    ok: bool
+    age_ms: int
+    failures: int
+
+
+class HealthCountsView(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node has counted since its start.
+
+    ``deadlocks`` are transactions that lost a race for locks, ``retries`` those that were done again.
+    """
+
+    deadlocks: int
+    retries: int
+    broken_connections: int
+    clock_steps: int
+
+
+class NodeHealthView(msgspec.Struct, frozen=True, kw_only=True):
+    """How this node fares; ``failing`` is what ``/healthz`` and ``/readyz`` together would name."""
+
+    status: str
+    failing: list[str]
+    partitions: int
+    counts: HealthCountsView
+    loops: list[LoopHealthView]
 
 
 class Healthz:
@@ -87,8 +158,11 @@ class Readyz:
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Answer 200, or 503 with what is missing: ``leases``, ``database`` or ``schema``."""
         del req
-        leases = [] if self._report().holds_leases else ["leases"]
-        _answer(resp, leases + self._ask_database())
+        _answer(resp, self.missing(self._report()))
+
+    def missing(self, report: HealthReport) -> list[str]:
+        """Return what the node lacks to work."""
+        return ([] if report.holds_leases else ["leases"]) + self._ask_database()
 
     def _ask_database(self) -> list[str]:
         with self._lock:
@@ -103,6 +177,36 @@ class Readyz:
                     self._failing = ["database"]
                 self._asked_ms = now_ms
             return self._failing
+
+
+class NodeHealth:
+    """``/health``: how this node fares, and what it has counted.
+
+    Args:
+        report: What the node knows of itself.
+        ready: Asks the database.
+    """
+
+    policy = Policy.TOKEN
+
+    def __init__(self, report: Callable[[], HealthReport], ready: Readyz) -> None:
+        self._report = report
+        self._ready = ready
+
+    @operation({200: NodeHealthView})
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Tell how this node fares; 200 whatever fails."""
+        del req
+        report = self._report()
+        failing = [*report.stale_loops, *self._ready.missing(report)]
+        view = NodeHealthView(
+            status="failing" if failing else "ok",
+            failing=failing,
+            partitions=report.partitions,
+            counts=msgspec.convert(report.counts, HealthCountsView, from_attributes=True),
+            loops=[msgspec.convert(loop, LoopHealthView, from_attributes=True) for loop in report.loops],
+        )
+        resp.data = msgspec.json.encode(view)
 
 
 def _answer(resp: falcon.Response, failing: list[str]) -> None:

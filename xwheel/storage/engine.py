@@ -64,6 +64,7 @@ class Database:
 
     Attributes:
         deadlocks: Transactions that lost a race: deadlocks, lock waits that took too long, serialization failures.
+        retries: Transactions that were done again after a lost race or a broken connection.
         broken: Connections that broke while they were used.
 
     Args:
@@ -98,6 +99,7 @@ class Database:
         self.path = parsed.database
         self.most_connections = 2 * pool_size
         self.deadlocks = 0
+        self.retries = 0
         self.broken = 0
         self._write_lock: FairLock | None = None
         self._sink: Callable[[Sequence[RunChange]], None] | None = None
@@ -155,6 +157,7 @@ class Database:
             DatabaseRefusedError: The server is read-only, its disk is full, or it lets us in no more.
         """
         for attempt in range(1, ATTEMPTS + 1):
+            self.retries += attempt > 1
             try:
                 with self.write() as conn:
                     return work(conn)

@@ -26,6 +26,7 @@ PUBLIC = {
 }
 ROUTES = {
     *PUBLIC,
+    ("GET", "/api/v1/health"),
     ("GET", "/api/v1/groups"),
     ("POST", "/api/v1/groups"),
     ("GET", "/api/v1/groups/1"),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.api.conftest import Api
-from xwheel.api.health import HealthReport
+from xwheel.api.health import HealthCounts, HealthReport, LoopHealth
 from xwheel.storage import migrate
 
 
@@ -67,3 +67,24 @@ def test_health_is_only_read(api: Api, path: str) -> None:
     answer = api.management.simulate_post(path)
     assert (answer.status_code, answer.json["type"]) == (405, "urn:xwheel:problem:method-not-allowed")
     assert "GET" in answer.headers["allow"]
+
+
+def test_a_token_is_told_how_the_node_fares_and_what_it_counted(api: Api) -> None:
+    api.asked.report = HealthReport(
+        stale_loops=["claim"],
+        holds_leases=False,
+        partitions=21,
+        loops=[LoopHealth(name="claim", ok=False, age_ms=12_000, failures=3)],
+        counts=HealthCounts(deadlocks=1, retries=2, broken_connections=3, clock_steps=4),
+    )
+    answer = api.call("GET", "health")
+    assert answer.status_code == 200
+    assert answer.json == {
+        "status": "failing",
+        "failing": ["claim", "leases"],
+        "partitions": 21,
+        "counts": {"deadlocks": 1, "retries": 2, "broken_connections": 3, "clock_steps": 4},
+        "loops": [{"name": "claim", "ok": False, "age_ms": 12_000, "failures": 3}],
+    }
+    api.asked.report = HealthReport()
+    assert api.call("GET", "health").json["status"] == "ok"
