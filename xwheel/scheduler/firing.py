@@ -138,23 +138,21 @@ class Firing:
         return waiting | fenced.changed
 
     def _load_sources(self, batch: _Batch) -> Mapping[int, GlueVersion]:
-        """Return the sources of the script jobs in a batch; runs of those that lack theirs are closed."""
+        """Return the sources of the script jobs in a batch; runs that nobody could execute are closed."""
         scripts = {item.job.id: item.job for item, _ in batch.routed if item.job.glue_type != BEAN}
         if not scripts:
             return {}
         found = self._sources.find(scripts.values())
-        lacking = {
-            job.id
-            for job in scripts.values()
-            if self._sources.lacks(job) or (job.glue_version and job.id not in found)
+        refusals = {
+            job.id: why for job in scripts.values() if (why := self._sources.refusal(job, found.get(job.id)))
         }
         for item, _ in batch.routed:
-            if item.job.id in lacking:
-                text = f"job {item.job.id} has no {item.job.glue_type} source: save one"
+            if why := refusals.get(item.job.id):
+                reason, text = why
                 batch.closed.append(
-                    Outcome(run_id=item.run.id, state=RunState.REFUSED, reason="no_source", message=text)
+                    Outcome(run_id=item.run.id, state=RunState.REFUSED, reason=reason, message=text)
                 )
-        batch.routed = [pair for pair in batch.routed if pair[0].job.id not in lacking]
+        batch.routed = [pair for pair in batch.routed if pair[0].job.id not in refusals]
         return found
 
     def _place_special(

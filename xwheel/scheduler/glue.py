@@ -35,6 +35,7 @@ class Scripts:
     def __init__(self, db: Database, clock: Clock, glue_types: Mapping[str, GlueType], *, keep: int) -> None:
         self._db = db
         self._clock = clock
+        self._glue_types = glue_types
         self._takes_source = {name for name, kind in glue_types.items() if kind.takes_source}
         self._checks = {name: kind for name, kind in glue_types.items() if isinstance(kind, ChecksSource)}
         self._keep = keep
@@ -45,6 +46,20 @@ class Scripts:
     def lacks(self, job: Job) -> bool:
         """Tell whether a job cannot run because it has no source."""
         return not job.glue_version and job.glue_type in self._takes_source
+
+    def refusal(self, job: Job, source: GlueVersion | None) -> tuple[str, str] | None:
+        """Return why a script job cannot run, as a reason and a message, or None if it can.
+
+        Args:
+            job: The job.
+            source: What :meth:`find` found for it.
+        """
+        if job.glue_type not in self._glue_types:
+            known = ", ".join(sorted(self._glue_types))
+            return "no_glue_type", f"no glue type is called {job.glue_type!r}; known: {known}"
+        if self.lacks(job) or (job.glue_version and source is None):
+            return "no_source", f"job {job.id} has no {job.glue_type} source: save one"
+        return None
 
     def check(self, job: Job) -> None:
         """Refuse to start or run a job that lacks its source.

@@ -147,8 +147,13 @@ class SourceView(Protocol):
         """Return the current sources of jobs by job id; may read the database, once for all of them."""
         ...
 
-    def lacks(self, job: Job) -> bool:
-        """Tell whether a job cannot run because it has no source."""
+    def refusal(self, job: Job, source: GlueVersion | None) -> tuple[str, str] | None:
+        """Return why a script job cannot run, as a reason and a message, or None if it can.
+
+        Args:
+            job: The job.
+            source: What :meth:`find` found for it.
+        """
         ...
 
 

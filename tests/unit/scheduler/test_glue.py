@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
+from tests.support import node as support
 from tests.support.node import HandNode
 from tests.support.rows import NOW, job_values
 from xwheel.errors import FieldError
@@ -42,8 +43,6 @@ class ScriptGlue:
 
 @pytest.fixture
 def node(db: Database, monkeypatch: pytest.MonkeyPatch) -> HandNode:
-    from tests.support import node as support
-
     known = support.plugins()
     types = {"BEAN": known.glue_types["BEAN"], "SCRIPT": ScriptGlue()}
     mine = Plugins(
@@ -138,6 +137,23 @@ def test_a_script_without_a_source_is_refused_where_nobody_checked(node: HandNod
     assert [(run.reason, f"job {job.id} has no SCRIPT source" in run.message) for run in refused] == [
         ("no_source", True)
     ]
+
+
+def test_a_script_whose_glue_type_was_uninstalled_is_refused(
+    node: HandNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = script(node)
+    bean = node.job()
+    monkeypatch.setattr(support, "PLUGINS", [])
+    node.scheduler.lease.release()
+    later = HandNode(node.db, node.clock)
+    later.run_for(1500)
+    assert {item.job_id for item in sent(later)} == {bean.id}
+    refused = [run for run in later.runs(job.id) if run.state is RunState.REFUSED]
+    assert refused
+    assert {(run.reason, run.message) for run in refused} == {
+        ("no_glue_type", "no glue type is called 'SCRIPT'; known: BEAN")
+    }
 
 
 def test_what_has_no_answer_is_sent_again_with_its_source(node: HandNode) -> None:
