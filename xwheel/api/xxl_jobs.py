@@ -137,6 +137,8 @@ class JobCalls:
         job = self._own(caller, job_id)
         # the zone stays as well: XXL-JOB knows none, so it cannot mean to change it
         values = {**_values(wanted), "description": _described(job.description, wanted)}
+        if wanted.route_strategy != job.route_strategy:
+            values["route_options"] = ""  # they were for the other one, and XXL-JOB knows none
         changes = changes_of(read_fields(JobChange, values))
         with blaming_the_schedule():
             self._parts.manager.edit(job_id, changes, revision=job.revision)

@@ -7,6 +7,7 @@ import random
 import struct
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 
 from xwheel.plugin import RegisteredExecutor
 from xwheel.testing import sample_executors, sample_job, sample_route_context
@@ -14,6 +15,7 @@ from xwheel.testing import sample_executors, sample_job, sample_route_context
 from xwheel_router_extra.hashing import RINGS, ConsistentHash
 
 
+@cache
 def hash_of(text: str) -> int:
     return int(struct.unpack("<I", hashlib.md5(text.encode("utf-8")).digest()[:4])[0])
 

@@ -65,6 +65,8 @@ def check(
         ({"misfire_policy": "explode"}, "misfire_policy"),
         ({"block_strategy": "QUEUE"}, "block_strategy"),
         ({"route_strategy": "NEAREST"}, "route_strategy"),
+        ({"route_options": "zone=a"}, "route_options"),
+        ({"route_options": "x" * 513}, "route_options"),
         ({"schedule_type": "MOON"}, "schedule_type"),
         ({"glue_type": "GLUE_COBOL"}, "glue_type"),
         ({"handler": ""}, "handler"),

@@ -163,6 +163,16 @@ def test_an_update_replaces_all_but_group_and_glue(orders: Tenant, api: Api) -> 
     assert job.description == "Closes the books.\nauthor: Han Meimei"
 
 
+def test_an_update_to_another_router_leaves_the_options_of_the_old_one_behind(
+    orders: Tenant, api: Api
+) -> None:
+    job_id = orders.add()
+    with api.db.write() as conn:
+        conn.exec_driver_sql(f"UPDATE job SET route_options = 'zone=a' WHERE id = {job_id}")
+    assert orders.call("updateJob", definition(id=job_id, executorRouteStrategy="LAST")) == SUCCESS
+    assert (orders.job(job_id).route_strategy, orders.job(job_id).route_options) == ("LAST", "")
+
+
 def test_an_update_of_a_started_job_moves_its_next_fire(orders: Tenant) -> None:
     job_id = orders.add()
     assert orders.call("startJob", {"id": job_id}) == SUCCESS
