@@ -163,9 +163,8 @@ def _server(command: Sequence[str], log: Path, port: int) -> Iterator[None]:
 
 def stop(process: subprocess.Popen[bytes]) -> None:
     """End a server that we started."""
-    is_postgresql = any(str(word).endswith("/postgres") for word in process.args)  # type: ignore[union-attr]
     # without waiting for its clients
-    process.send_signal(signal.SIGINT if is_postgresql else signal.SIGTERM)
+    process.send_signal(signal.SIGINT if _is_postgresql(process) else signal.SIGTERM)
     try:
         process.wait(STOP_S)
     except subprocess.TimeoutExpired:
@@ -173,8 +172,12 @@ def stop(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
+def _is_postgresql(process: subprocess.Popen[bytes]) -> bool:
+    return any(str(word).endswith("/postgres") for word in process.args)  # type: ignore[union-attr]
+
+
 def start_again(port: int) -> None:
-    """Start a server that was stopped, on the same data directory and port."""
+    """Start a server that was stopped, on the same data directory and port; it takes logins then."""
     old = RUNNING[port]
     process = subprocess.Popen(
         old.args, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL
@@ -183,6 +186,7 @@ def start_again(port: int) -> None:
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline and process.poll() is None:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            (_log_in_postgresql if _is_postgresql(process) else _log_in)(port)
             return
         time.sleep(0.05)
     raise RuntimeError(f"{process.args!r} did not start again")
