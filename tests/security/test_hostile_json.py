@@ -168,7 +168,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=15, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(body=st.dictionaries(KEYS, VALUES, max_size=5) | VALUES)
 def test_typed_and_nested_json_makes_no_server_error(api: Api, body: Any) -> None:
     send_everywhere(api, json.dumps(body).encode(), writing_routes(api))

@@ -114,7 +114,7 @@ def meant(template: str, values: dict[str, str]) -> str | None:
     return "".join(filled)
 
 
-@settings(derandomize=True, max_examples=500)
+@settings(derandomize=True, max_examples=200)
 @given(template=TEMPLATES, result=RESULTS, param=RESULTS)
 def test_a_template_gives_what_a_table_of_texts_gives(template: str, result: str, param: str) -> None:
     """So it can say nothing that the table does not say: no attribute, no item, no call, and nothing twice."""
