@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -55,19 +56,20 @@ class Provider:
     """A server that answers as a test says."""
 
     port: int = 0
+    scheme: str = "http"
     reply: Reply = field(default_factory=lambda: say(200, b"ok"))
     seen: list[Seen] = field(default_factory=list)
     freed: threading.Event = field(default_factory=threading.Event)
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{self.scheme}://127.0.0.1:{self.port}"
 
 
 @contextlib.contextmanager
-def serving(host: str = "127.0.0.1") -> Iterator[Provider]:
+def serving(tls: ssl.SSLContext | None = None) -> Iterator[Provider]:
     """Run a provider."""
-    provider = Provider()
+    provider = Provider(scheme="https" if tls else "http")
 
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
@@ -86,10 +88,18 @@ def serving(host: str = "127.0.0.1") -> Iterator[Provider]:
         daemon_threads = True
         block_on_close = False
 
+        def finish_request(self, request: Any, client_address: Any) -> None:
+            if tls is None:
+                super().finish_request(request, client_address)
+                return
+            request.settimeout(30)
+            with tls.wrap_socket(request, server_side=True) as safe:
+                super().finish_request(safe, client_address)
+
         def handle_error(self, request: object, client_address: object) -> None:
             pass
 
-    server = Server((host, 0), Handler)
+    server = Server(("127.0.0.1", 0), Handler)
     provider.port = server.server_port
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
