@@ -18,6 +18,9 @@ PARTITIONS: Final = 64
 MAX_ID: Final = 2**53 - 1
 """Ids fit 53 bits, so that JavaScript and Gson peers keep them exactly."""
 
+FAILED_OVER: Final = "failed_over"
+"""Reason of a run that another attempt at the next executor follows: whom its router had asked was gone by then."""
+
 
 class RunState(StrEnum):
     """Where a run stands; see the transition table below."""

@@ -155,6 +155,7 @@ class Pipeline:
                 check_after_ms=check_after_ms,
                 deadline_grace_ms=trigger.deadline_grace_s * 1000,
             ),
+            has_asked=self._has_asked,
             # who moves the clock by hand wants each answer written at once
             gather_ms=GATHER_MS if clock is None else 0,
         )
@@ -281,6 +282,9 @@ class Pipeline:
 
     def _recheck(self, stale: Sequence[Run], owners: Mapping[int, Job], now_ms: int) -> Mapping[int, str]:
         return recheck(stale, owners, now_ms, limited=self.registry.limited_groups)
+
+    def _has_asked(self, run_id: int) -> bool:
+        return self.asker.has_chosen(run_id)
 
     def _route_again(self, asked: Sequence[Run]) -> None:
         self.ring_loop.enqueue(asked)

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from xwheel.errors import DatabaseRefusedError, DatabaseUnreachableError
-from xwheel.model import RunState
+from xwheel.model import FAILED_OVER, RunState
 from xwheel.scheduler.ports import Delivery, Fate, Outcome, Places
 from xwheel.storage import changes, runs
 from xwheel.storage.engine import Connection, Database
@@ -31,6 +31,7 @@ class AnswerWriter:
         wake: Ends this loop's wait.
         placed: Told that places became free.
         first_check: ``first_check(at_ms, timeout_s)`` tells when an accepted run is looked at.
+        has_asked: Tells whether the router of a run asked executors before it chose.
         gather_ms: From one write to the next, at least.
     """
 
@@ -43,6 +44,7 @@ class AnswerWriter:
         wake: Callable[[], None],
         placed: Callable[[], None],
         first_check: Callable[[int, int], int],
+        has_asked: Callable[[int], bool] = lambda _: False,
         *,
         gather_ms: int = 0,
     ) -> None:
@@ -55,6 +57,7 @@ class AnswerWriter:
         self._wake = wake
         self._placed = placed
         self._first_check = first_check
+        self._has_asked = has_asked
         self._inbox: deque[Delivery] = deque()
         self._kept: frozenset[int] = frozenset()
 
@@ -112,13 +115,13 @@ class AnswerWriter:
                 if answer.fate is Fate.ACCEPTED:
                     accepted.setdefault(limits[answer.run_id], []).append(answer.run_id)
                 elif answer.fate is Fate.REFUSED:
-                    message = f"{address}: {answer.message}"
+                    goes_on = not delivery.reached and self._has_asked(answer.run_id)
                     refused.append(
                         Outcome(
                             run_id=answer.run_id,
                             state=RunState.REFUSED,
-                            reason="executor_refused",
-                            message=message,
+                            reason=FAILED_OVER if goes_on else "executor_refused",
+                            message=f"{address}: {answer.message}",
                         )
                     )
                 else:

@@ -187,6 +187,10 @@ class Asker:
         """Tell whether a run is out; from any thread."""
         return run_id in self._pending
 
+    def has_chosen(self, run_id: int) -> bool:
+        """Tell whether a run got its executor here, a moment ago; from any thread."""
+        return run_id in self._choices
+
     def step(self, now_ms: int) -> int:
         """Give up on calls that last too long, forget old choices; return how long to wait in milliseconds."""
         oldest_ms = self._clock.monotonic_ms() - ROUTE_MS

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from xwheel.clock import Clock
-from xwheel.model import FINAL_STATES, TRANSITIONS, Job, Origin, Run, RunState
+from xwheel.model import FAILED_OVER, FINAL_STATES, TRANSITIONS, Job, Origin, Run, RunState
 from xwheel.scheduler.alarm.ports import Alarms, NoAlarms
 from xwheel.scheduler.ports import FamilyLinks, Outcome, Planner
 from xwheel.storage import alarms, changes, children, jobs, runs
@@ -192,7 +192,9 @@ class Completer:
         hopeful = [
             (run, outcome)
             for run, outcome in closing
-            if outcome.state is RunState.LOST or (run.retries_left > 0 and outcome.state in UNHAPPY)
+            if outcome.state is RunState.LOST
+            or (run.retries_left > 0 and outcome.state in UNHAPPY)
+            or outcome.reason == FAILED_OVER
         ]
         if not hopeful:
             return []

@@ -7,13 +7,15 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from xwheel.model import DeliveryPolicy, Job, Origin, RetryBackoff, Run, RunState
+from xwheel.model import FAILED_OVER, DeliveryPolicy, Job, Origin, RetryBackoff, Run, RunState
 
 RETRYABLE: Final = frozenset({RunState.FAILED, RunState.TIMED_OUT, RunState.REFUSED})
 DEADLINE: Final = "deadline"
 """Reason of a time-out that the scheduler made up because nobody reported one."""
 
 LONGEST_MS: Final = 86_400_000
+MOST_OVER: Final = 16
+"""Attempts after which going on with the next executor has to end."""
 
 
 def decide_retry(
@@ -45,6 +47,8 @@ def decide_retry(
     if state is RunState.LOST:
         allowed = job.recover_lost and job.delivery is DeliveryPolicy.AT_LEAST_ONCE and not recovered
         return _next_attempt(run, Origin.RECOVERY, run.retries_left, now_ms, now_ms) if allowed else None
+    if reason == FAILED_OVER and run.attempt < MOST_OVER:
+        return _next_attempt(run, Origin.RETRY, run.retries_left, now_ms, now_ms)
     if state not in RETRYABLE or run.retries_left <= 0 or (run.state is RunState.LOST and recovered):
         return None  # the recovery run of a run that was not lost after all is its next attempt
     if reason == DEADLINE and job.delivery is DeliveryPolicy.AT_MOST_ONCE:

@@ -18,6 +18,7 @@ from xwheel.plugin.registry import Registry
 from xwheel.scheduler import asking
 from xwheel.scheduler.asking import Asker
 from xwheel.scheduler.beats import Beats
+from xwheel.scheduler.ports import Fate
 from xwheel.scheduler.route import Chooser
 from xwheel.scheduler.route import route as call_router
 from xwheel.storage.engine import Database
@@ -380,3 +381,26 @@ def test_when_nobody_answers_the_run_is_refused_with_the_reason(sqlite_db: Datab
     assert second.attempt == 2
     live = node.scheduler.registry.live(1, node.clock.now_ms())
     assert all(item.suspect_until_ms for item in live)
+
+
+def test_when_the_chosen_one_is_gone_at_the_send_the_next_gets_it(sqlite_db: Database) -> None:
+    says: dict[str, bool | None] = dict.fromkeys(ADDRESSES, True)
+    node = asking_node(sqlite_db, FirstAlive(), says=says)
+    job, plain = ask_for(node, "ALIVE"), node.job(enabled=False)
+    for item in (job, plain):
+        node.scheduler.manager.run_now(item.id)
+    node.run_for(300)
+    come_back(node)
+    says[ADDRESSES[0]] = None
+    assert {run.address for run in node.answer(Fate.REFUSED)} == {ADDRESSES[0]}
+    node.run_for(300)
+    come_back(node)
+    node.answer()
+    first, second = node.runs(job.id)
+    assert (first.state, first.reason) == (RunState.REFUSED, "failed_over")
+    assert (second.state, second.address, second.attempt) == (RunState.RUNNING, ADDRESSES[1], 2)
+    assert second.retries_left == first.retries_left == 0
+    # a router that asks nobody leaves it to the job's retries
+    assert [(run.state, run.reason) for run in node.runs(plain.id)] == [
+        (RunState.REFUSED, "executor_refused")
+    ]
