@@ -21,7 +21,7 @@ LAYERS = {
     2: {"plugin"},
     3: {"storage", "builtin"},
     4: {"scheduler", "executor"},
-    5: {"api", "console", "manifest"},
+    5: {"api", "console", "manifest", "scaffold"},
     6: {
         "__init__",
         "pipeline",
@@ -34,7 +34,7 @@ LAYERS = {
         "quickstart",
         "__main__",
     }
-    | {"cli_group", "cli_job", "cli_run", "cli_apply", "cli_remote", "cli_connection", "cli_output"},
+    | {"cli_group", "cli_job", "cli_run", "cli_alarm", "cli_plugins", "cli_apply", "cli_remote", "cli_connection", "cli_output"},
 }
 LAYER_OF = {room: layer for layer, rooms in LAYERS.items() for room in rooms}
 

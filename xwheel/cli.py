@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import logging
 import sys
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from xwheel import cli_cron, cli_group, cli_job, cli_run, cli_token
+from xwheel import cli_alarm, cli_cron, cli_group, cli_job, cli_plugins, cli_run, cli_token
 from xwheel.config import Config, load_config
 from xwheel.errors import (
     ConfigError,
@@ -60,6 +59,8 @@ app.add_typer(cli_token.app, name="token")
 app.add_typer(cli_group.app, name="group")
 app.add_typer(cli_job.app, name="job")
 app.add_typer(cli_run.app, name="run")
+app.add_typer(cli_alarm.app, name="alarm")
+app.add_typer(cli_plugins.app, name="plugins")
 
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", "-c", help="TOML file with settings; default: $XWHEEL_CONFIG.")
@@ -148,24 +149,6 @@ def database_check(config_path: ConfigOption = None, url: UrlOption = None) -> N
 
     open_database(_config(config_path, url), create=False).close()
     typer.echo(f"schema: {migrate.head_revision()}, as needed")
-
-
-@app.command()
-def plugins(config_path: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """List what can be chosen by name, and which distribution brought it."""
-    from xwheel.plugin.manager import load_plugins
-
-    loaded = load_plugins(load_config(config_path))
-    rows = [
-        {"kind": registry.kind, "name": name, "from": registry.owners[name]}
-        for registry in (loaded.schedule_types, loaded.routers, loaded.glue_types)
-        for name in sorted(registry)
-    ]
-    if as_json:
-        typer.echo(json.dumps(rows, indent=2))
-        return
-    for row in rows:
-        typer.echo(f"{row['kind']:<14} {row['name']:<24} {row['from']}")
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ HEAD = """# Commands
 
 This page is written from the commands themselves: `python -m tests.unit.test_cli_reference`.
 
-`group`, `job` and `run` talk to a running node over its management API; the node is `--url` or `XWHEEL_URL`
+`group`, `job`, `run` and `alarm` talk to a running node over its management API; the node is `--url` or `XWHEEL_URL`
 (default `http://127.0.0.1:8080`). The token is in the file `--token-file`, in `XWHEEL_TOKEN`, or in the file
 `XWHEEL_TOKEN_FILE`; it is no option of its own, since other users of a machine can see those.
 
@@ -43,6 +43,8 @@ def leaves(command: Any, path: str) -> Iterator[tuple[str, Any]]:
     if children is None:
         yield path, command
         return
+    if command.invoke_without_command:
+        yield path, command
     for name, child in children.items():
         yield from leaves(child, f"{path} {name}")
 
