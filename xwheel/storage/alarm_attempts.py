@@ -116,7 +116,8 @@ def delete_alarms(conn: Connection, before_ms: int, limit: int) -> int:
 
     One that is still to be looked at stays. Ids are nearly in the order of time, so that no index is needed.
     """
-    query = select(alarm.c.id, alarm.c.last_ms, alarm.c.due_ms).order_by(alarm.c.id).limit(limit)
+    query = select(alarm.c.id, alarm.c.last_ms, alarm.c.due_ms).where(alarm.c.id > 0)
+    query = query.order_by(alarm.c.id).limit(limit)
     ids = [row.id for row in conn.execute(query) if row.last_ms < before_ms and row.due_ms is None]
     if not ids:
         return 0

@@ -27,6 +27,7 @@ SMALL = {
     "calendar",
     "v",
     "api_token",
+    "alarm_rule",
     "CONSTANT",
 }
 
