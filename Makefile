@@ -42,8 +42,9 @@ plugins: $(HOMES)
 		(cd plugins/$$plugin && $(CURDIR)/$(VENV)/plugins/$$plugin/bin/python -m pytest -q -n $(JOBS) --dist loadfile) || exit 1; \
 	done
 
-bench: $(READY)
-	for bench in pipeline claim api http executor peers ring cron; do $(BIN)/python -m benchmarks.$$bench $(ARGS) || exit 1; done
+bench: $(READY) $(HOMES)
+	for bench in pipeline claim api http executor peers listener ring cron; do $(BIN)/python -m benchmarks.$$bench $(ARGS) || exit 1; done
+	$(VENV)/plugins/router_extra/bin/python -m benchmarks.route $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info xwheel/_ring.c xwheel/_ring.cpp xwheel/*.so
