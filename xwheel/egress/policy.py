@@ -48,6 +48,15 @@ class Target:
     literal: Address | None
     path: str
 
+    @classmethod
+    def parse(cls, url: str) -> Target:
+        """Take a URL apart, whatever a policy says of it.
+
+        Raises:
+            EgressRefusedError: It is no plain URL. The message holds nothing of it.
+        """
+        return _parse(url)
+
     @property
     def authority(self) -> str:
         """Host and port, as they stand in a URL."""
@@ -108,7 +117,7 @@ class EgressPolicy:
         Raises:
             EgressRefusedError: It is odd or not allowed. The message holds no more of it than scheme, host and port.
         """
-        target = _parse(url)
+        target = Target.parse(url)
         if target.scheme not in self.schemes:
             raise EgressRefusedError(
                 f"{target.origin}: the scheme is not allowed; egress.schemes has {', '.join(sorted(self.schemes))}"

@@ -45,6 +45,12 @@ BAD: list[tuple[str, str]] = [
     ),
     ('{"url": "https://a.example", "expect_status": ["299-200"]}', "expect_status: '299-200' is no status"),
     ('{"url": "https://a.example", "body": "a", "json": 1}', "body and json exclude each other"),
+    ('{"url": "ftp://a.example/${param}"}', "url: the URL must begin with http:// or https://"),
+    (
+        '{"url": "http://me:pw@a.example/"}',
+        "url: the URL holds a user name or password before @: use a header",
+    ),
+    ('{"url": "http://2130706433/"}', "url: the URL's host looks like a number"),
     ('{"url": "https://${param}/"}', "url: scheme, host and port must hold no placeholder"),
     ('{"url": "${param}://a.example/"}', "url: scheme, host and port must hold no placeholder"),
     ('{"url": "https://a.example:${param}"}', "url: scheme, host and port must hold no placeholder"),

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta
+from xwheel.egress import EgressRefusedError, Target
 
 from xwheel_glue_http.options import SecretOptions
 from xwheel_glue_http.template import Template, TemplateError
@@ -90,6 +91,11 @@ class Call:
         self._body = None if document.body is None else template("body", document.body)
         self._json = _map(document.json, lambda text: template("json", text))
         self.secrets = frozenset(found - NAMES)
+        try:
+            # with something in place of each placeholder; where it may go is for the executor to say
+            Target.parse(self.url(dict.fromkeys(found, "1")))
+        except EgressRefusedError as error:
+            raise DocumentError(f"url: {error}") from None
 
     @property
     def method(self) -> str:
