@@ -119,16 +119,25 @@ def server(
 def executor(
     target: Annotated[
         str, typer.Argument(help="MODULE or MODULE:NAME that holds @job handlers or an Executor.")
-    ],
+    ] = "",
     config_path: ConfigOption = None,
 ) -> None:
-    """Run an executor with the handlers of a module until SIGTERM or Ctrl-C, then drain."""
+    """Run an executor with a module's handlers, or with glue types alone, until SIGTERM or Ctrl-C, then drain."""
     from xwheel.executor import Executor, load_handlers
 
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
     sys.path.insert(0, str(Path.cwd()))
-    found = load_handlers(target)
-    runner = found if isinstance(found, Executor) else Executor(load_config(config_path), handlers=[found])
+    found = load_handlers(target) if target else None
+    if isinstance(found, Executor):
+        runner = found
+    else:
+        config = load_config(config_path)
+        if found is None and not config.executor.allowed_glue_types:
+            raise ConfigError(
+                "there is nothing to run: name a module with @job handlers, or allow glue types in "
+                "executor.allowed_glue_types"
+            )
+        runner = Executor(config, handlers=[] if found is None else [found])
     raise typer.Exit(0 if runner.run_forever() else EXIT_FAILED)
 
 
