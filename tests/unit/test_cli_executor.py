@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from xwheel.executor import Executor
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Executor]:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.path", [])
+    monkeypatch.setattr("sys.path", list(sys.path))
     monkeypatch.setattr("logging.basicConfig", lambda **_: None)
     found: list[Executor] = []
     monkeypatch.setattr(Executor, "run_forever", lambda self: found.append(self) or True)
