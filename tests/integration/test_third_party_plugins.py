@@ -42,7 +42,7 @@ def tutorial(tmp_path: Path) -> Iterator[Tutorial]:
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # it builds and installs five wheels, and starts a node three times
 def test_a_strangers_plugins(tutorial: Tutorial) -> None:
-    folders, install, check, listing, serve, prepare, first, second, *use, wrong, remove, save = (
+    folders, install, check, listing, serve, prepare, first, second, *use, wrong, remove, save, new = (
         tutorial.shells
     )
     create, look, fail, tell = use
@@ -52,7 +52,7 @@ def test_a_strangers_plugins(tutorial: Tutorial) -> None:
     done_well(tutorial.type(install))
     assert done_well(tutorial.type(check)) == "all three hold\n"
     listed = done_well(tutorial.type(listing))
-    for word in ("NEARBY", "acme-nearby", "GLUE_SQL", "acme-sql-glue"):
+    for word in ("NEARBY", "acme-nearby", "acme-file-alarm", "GLUE_SQL", "acme-sql-glue"):
         assert word in listed
 
     server = tutorial.start(serve, "server.log")
@@ -89,6 +89,8 @@ def test_a_strangers_plugins(tutorial: Tutorial) -> None:
     done_well(tutorial.type("pip uninstall --yes acme-file-alarm"))
     tutorial.start(serve, "server.log")
     wait_for_node(tutorial)
+    done_well(tutorial.type(new))
+    assert (tutorial.folder / "my_router" / "pyproject.toml").exists()
     (rule, *_) = fail.split("\ncurl")
     answer = json.loads(done_well(tutorial.type(rule.replace("-sf", "-s"))))
     assert answer["status"] == 422
