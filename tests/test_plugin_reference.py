@@ -1,0 +1,268 @@
+"""``docs/reference/plugins.md`` is written from the code: hooks, contracts, options of what we ship.
+
+``python -m tests.test_plugin_reference`` writes it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, SecretStr
+from pydantic_core import PydanticUndefined
+
+from xwheel.plugin import hookspecs
+from xwheel.plugin.contracts import (
+    Alarm,
+    AlarmChannel,
+    ChecksSource,
+    Command,
+    GlueRequest,
+    GlueType,
+    HandlerLookup,
+    RouteContext,
+    Router,
+    RunChange,
+    RunContext,
+    RunListener,
+    ScheduleSpec,
+    ScheduleType,
+    TakesOptions,
+)
+from xwheel.plugin.manager import CONTRACTS
+from xwheel.plugin.options import PluginOptions
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "reference" / "plugins.md"
+SHIPPED = sorted(path.parent.name for path in ROOT.glob("plugins/*/pyproject.toml"))
+# contract to what it takes and gives
+PARTS: dict[type[Any], list[type[Any]]] = {
+    ScheduleType: [ScheduleSpec],
+    Router: [TakesOptions, RouteContext],
+    GlueType: [ChecksSource, GlueRequest, Command, HandlerLookup, RunContext],
+    AlarmChannel: [Alarm],
+    RunListener: [RunChange],
+}
+HEAD = """# Plugins
+
+This page is written from the code: `python -m tests.test_plugin_reference`. How to write one stands in
+[write a plugin in ten minutes](../tutorial/first-plugin.md); `xwheel plugins new KIND NAME` writes a project.
+
+Everything that a job, a rule or a setting chooses by name comes from a plugin, ours included: an installed
+distribution with an entry point in the group `xwheel`. The entry point's name is the plugin's name: the setting
+`plugins.disabled` takes it, and its table of options is `[plugins.options.NAME]`.
+
+A process asks each hook once, when it starts: a scheduler all of them, an executor only `xwheel_register_glue_types`.
+The start stops with one line that names the distribution and the entry point if a plugin
+
+- cannot be imported, or needs a distribution that is not installed, or another version of it,
+- has a hook that nobody specified, one with other arguments, one that is not marked with `@hookimpl`, or none at all,
+- registers an object that lacks an attribute or a method of its contract, or has one of another form,
+- registers a name that is taken, or one with blanks or more than 64 characters (a schedule type: 32),
+- finds an option unknown, missing or mistyped.
+
+A plugin that fails later is contained: a router that raises fails that run, a channel that hangs or raises delays no
+other channel, a listener that does so delays nothing.
+
+There are no hooks for stores of logs: executors keep their own files. A hook comes with the first plugin that needs
+it.
+
+## What plugins may import
+
+`xwheel`, `xwheel.plugin`, `xwheel.egress` for [calls to addresses outside](egress.md), and in their tests
+`xwheel.testing`, which has a suite for each contract (`check_router` and so on), sample records, and `load_plugin`.
+Everything else may change in any release. Objects are called by several threads unless their contract says otherwise,
+and do no I/O when they are made.
+
+## Options
+
+A plugin describes its table as a subclass of `xwheel.plugin.PluginOptions`, a pydantic model, and reads it in its
+hook with `read_options(config, NAME, Model)`. Texts are not taken for numbers. A field of type `SecretStr` is never
+shown; beside `password: SecretStr | None` a field `password_file: Path | None = None` lets operators name a file that
+holds it. From the environment, all tables together are one JSON document:
+
+```sh
+export XWHEEL_PLUGINS__OPTIONS='{"NAME": {"key": 5}}'
+```
+"""
+
+
+def plugins_page() -> str:
+    """Return the reference of plugins, as it must stand in ``docs/reference/plugins.md``."""
+    lines = [HEAD, "## Hooks", ""]
+    for name, (_, contract) in CONTRACTS.items():
+        hook = getattr(hookspecs, name)
+        lines += [
+            f"### `{name}`",
+            "",
+            f"`{name}{inspect.signature(hook)}`".replace("'", ""),
+            "",
+            *prose(hook),
+            f"Contract: [`{contract.__name__}`](#{contract.__name__.lower()}).",
+            "",
+        ]
+    lines += ["## Contracts", ""]
+    for contract, parts in PARTS.items():
+        for item in (contract, *parts):
+            lines += [f"### `{item.__name__}`", "", *prose(item), *members(item)]
+    lines += ["## Options of the shipped plugins", ""]
+    for name in SHIPPED:
+        lines += [f"### `{name}`", ""]
+        model = options_of(name)
+        if model is None:
+            lines += ["It has none.", ""]
+            continue
+        lines += table(f"plugins.options.{name}", model)
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
+
+
+def prose(item: Any) -> list[str]:
+    """Return a docstring as Markdown: sections as lists, one line an entry."""
+    made: list[str] = []
+    for line in (inspect.getdoc(item) or "").splitlines():
+        text = plain(line)
+        if re.fullmatch(r"(Attributes|Args|Raises|Returns):", line):
+            made += [f"{line}", ""]
+        elif re.match(r"    \w+: ", line):
+            entry, _, words = text.strip().partition(": ")
+            made.append(f"- `{entry}`: {words}")
+        elif line.startswith("        ") and made and made[-1].startswith("- "):
+            made[-1] += f" {text.strip()}"
+        else:
+            made.append(text.strip())
+    return [*made, ""]
+
+
+def plain(text: str) -> str:
+    """Return reStructuredText as Markdown."""
+    text = re.sub(r":\w+:`~?([^`]+)`", lambda found: f"`{found[1].rpartition('.')[2]}`", text)
+    return text.replace("``", "`")
+
+
+def members(item: type[Any]) -> Iterator[str]:
+    """Yield the methods and properties of a contract with their signatures."""
+    for name, value in vars(item).items():
+        if name.startswith("_") or not (inspect.isfunction(value) or isinstance(value, property)):
+            continue
+        if isinstance(value, property):
+            assert value.fget is not None
+            yield f"#### `{name}: {annotation(value.fget)}`"
+        else:
+            signature = str(inspect.signature(value)).replace("(self, ", "(").replace("'", "")
+            yield f"#### `{name}{signature}`"
+        yield ""
+        yield from prose(value)
+
+
+def annotation(function: Any) -> str:
+    return str(inspect.get_annotations(function)["return"])
+
+
+def options_of(name: str) -> type[PluginOptions] | None:
+    """Return the model of a shipped plugin's options; its package itself, which may need more, is not imported."""
+    folder = ROOT / "plugins" / name / f"xwheel_{name}"
+    if not (folder / "options.py").exists():
+        return None
+    package = types.ModuleType(folder.name)
+    package.__path__ = [str(folder)]
+    before = dict(sys.modules)
+    sys.modules[folder.name] = package
+    try:
+        found = importlib.import_module(f"{folder.name}.options").Options
+    finally:
+        for module in set(sys.modules) - set(before):
+            if module.split(".")[0] == folder.name:
+                del sys.modules[module]
+        if folder.name in before:
+            sys.modules[folder.name] = before[folder.name]
+    assert issubclass(found, PluginOptions)
+    return found
+
+
+def table(where: str, model: type[BaseModel]) -> list[str]:
+    lines = [f"`[{where}]`", "", "| key | holds | default | meaning |", "|---|---|---|---|"]
+    inner: list[str] = []
+    for key, field in model.model_fields.items():
+        default = "needed" if field.is_required() else shown(field.get_default(call_default_factory=True))
+        words = (field.description or "").replace("\n", " ").replace("|", r"\|")
+        lines.append(f"| `{key}` | {kind_of(field.annotation)} | {default} | {words} |")
+        below = model_in(field.annotation)
+        if below is not None:
+            place = f"{where}.{key}" + (".NAME" if "dict" in str(field.annotation) else "")
+            inner += table(place, below)
+    return [*lines, "", *inner]
+
+
+def kind_of(annotation: Any) -> str:
+    """Return a type in a word or two."""
+    text = str(annotation)
+    literal = re.search(r"Literal\[([^\]]*)\]", text)
+    if model_in(annotation) is not None:
+        return "tables by name" if "dict" in text else "table"
+    if "dict" in text:
+        return "table"
+    if "tuple" in text or "list" in text:
+        return "list"
+    if literal:
+        return literal[1].replace("'", "`")
+    for part, word in (
+        ("SecretStr", "secret"),
+        ("Path", "path"),
+        ("bool", "true or false"),
+        ("float", "number"),
+        ("int", "whole number"),
+        ("str", "text"),
+    ):
+        if part in text:
+            return word
+    raise TypeError(text)
+
+
+def shown(value: Any) -> str:
+    if value is None or value is PydanticUndefined or isinstance(value, SecretStr | BaseModel):
+        return "none"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    text = str(value).replace("\n", r"\n").replace("|", r"\|")
+    return f"`{text}`" if text and value not in ((), {}) else "empty"
+
+
+def model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    args = getattr(annotation, "__args__", ())
+    return next((found for part in args if (found := model_in(part)) is not None), None)
+
+
+def test_the_page_says_what_the_code_says() -> None:
+    assert PAGE.read_text(encoding="utf-8") == plugins_page(), "python -m tests.test_plugin_reference"
+
+
+def test_every_hook_has_a_contract() -> None:
+    assert {name for name in vars(hookspecs) if name.startswith("xwheel_")} == set(CONTRACTS)
+    assert {contract for _, contract in CONTRACTS.values()} == set(PARTS)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_option_says_what_it_means(name: str) -> None:
+    def check(model: type[BaseModel]) -> None:
+        for key, field in model.model_fields.items():
+            assert field.description, f"{name}: {model.__name__}.{key}"
+            below = model_in(field.annotation)
+            if below is not None:
+                check(below)
+
+    model = options_of(name)
+    if model is not None:
+        check(model)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(plugins_page(), encoding="utf-8")
