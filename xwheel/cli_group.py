@@ -62,8 +62,11 @@ def show(
         print_json({**found, "executors": executors})
         return
     print_fields(shown(found))
-    rows = ((item["address"], item["kind"], local_time(item["seen_ms"])) for item in executors)
-    print_table(("EXECUTOR", "KIND", "SEEN"), rows)
+    rows = (
+        (item["address"], item["kind"], local_time(item["seen_ms"]), _labels(item["labels"]))
+        for item in executors
+    )
+    print_table(("EXECUTOR", "KIND", "SEEN", "LABELS"), rows)
 
 
 @app.command()
@@ -123,3 +126,7 @@ def delete(
 def _given(title: str | None, max_running: int | None) -> dict[str, object]:
     values: dict[str, object] = {"title": title, "max_running": max_running}
     return {name: value for name, value in values.items() if value is not None}
+
+
+def _labels(labels: dict[str, str]) -> str:
+    return ",".join(f"{key}={labels[key]}" for key in sorted(labels))

@@ -147,7 +147,7 @@ class Pipeline:
             db,
             self.pool,
             self.completer.finish,
-            self.registry.suspect,
+            self._suspect,
             bells["writing"].set,
             bells["ticking"].set,
             first_check=partial(
@@ -282,6 +282,10 @@ class Pipeline:
 
     def _recheck(self, stale: Sequence[Run], owners: Mapping[int, Job], now_ms: int) -> Mapping[int, str]:
         return recheck(stale, owners, now_ms, limited=self.registry.limited_groups)
+
+    def _suspect(self, address: str, now_ms: int) -> None:
+        self.registry.suspect(address, now_ms)
+        self.beats.doubt(address)
 
     def _has_asked(self, run_id: int) -> bool:
         return self.asker.has_chosen(run_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -23,7 +24,7 @@ SPENT_MS: Final = 200
 """By then the run that goes there is there, and the executor says so itself."""
 
 KEPT: Final = 20_000
-POLL_MS: Final = 500
+POLL_MS: Final = 200
 HTTP_OK: Final = 200
 
 
@@ -62,15 +63,18 @@ class Caller(Protocol):
 
 
 class _Known(NamedTuple):
+    """An answer, or a question on its way, which is fresh for ever."""
+
     answer: Future[bool]
-    until_ms: float
+    until_ms: float = math.inf
+    at_ms: float = math.inf
 
 
 class Beats:
     """Puts questions and keeps their answers for a moment, so that many runs cost one question.
 
-    Thread-safety: what asks, :meth:`spend` and :meth:`stop` may be called from any thread; :meth:`step` and
-    :meth:`close` belong to the one that owns the client.
+    Thread-safety: :meth:`step` and :meth:`close` belong to the one that owns the client; everything else may be
+    called from any thread.
 
     Args:
         client: Connections of its own.
@@ -96,6 +100,7 @@ class Beats:
         self._timeout_ms = timeout_ms
         self._lock = threading.Lock()
         self._known: dict[Beat, _Known] = {}
+        self._doubted: dict[str, int] = {}
         self._stopped = False
 
     def beat(self, executor: RegisteredExecutor) -> Future[bool]:
@@ -119,11 +124,20 @@ class Beats:
         beat = Beat(executor.address, executor.group_id, job_id)
         answer: Future[bool] = Future()
         answer.set_result(False)
-        until_ms = self._clock.monotonic_ms() + SPENT_MS
+        now_ms = self._clock.monotonic_ms()
         with self._lock:
             known = self._known.get(beat)
             if known is not None and known.answer.done():
-                self._known[beat] = _Known(answer, until_ms)
+                self._known[beat] = _Known(answer, now_ms + SPENT_MS, now_ms)
+
+    def doubt(self, address: str) -> None:
+        """Believe nothing that an address said until now: it could not be reached."""
+        now_ms = self._clock.monotonic_ms()
+        with self._lock:
+            if len(self._doubted) >= KEPT:
+                self._doubted.clear()
+                self._known = {beat: known for beat, known in self._known.items() if not known.answer.done()}
+            self._doubted[address] = now_ms
 
     def step(self, now_ms: int) -> int:
         """Move questions on for a while; return 0: the waiting happens inside."""
@@ -137,7 +151,8 @@ class Beats:
                 known = self._known.get(beat)
                 if known is not None and not known.answer.done():
                     fresh_ms = IDLE_FRESH_MS if beat.job_id else FRESH_MS
-                    self._known[beat] = _Known(known.answer, self._clock.monotonic_ms() + fresh_ms)
+                    at_ms = self._clock.monotonic_ms()
+                    self._known[beat] = _Known(known.answer, at_ms + fresh_ms, at_ms)
                     known.answer.set_result(answer)
         return 0
 
@@ -162,11 +177,13 @@ class Beats:
             if self._stopped:
                 raise RouteError("the node stops")
             known = self._known.pop(beat, None)
-            if known is None or known.until_ms <= now_ms:
-                known = _Known(Future(), float("inf"))
-                is_new = True
-            else:
-                is_new = False
+            is_new = (
+                known is None
+                or known.until_ms <= now_ms
+                or known.at_ms <= self._doubted.get(beat.address, -1)
+            )
+            if known is None or is_new:
+                known = _Known(Future())
             self._known[beat] = known  # at the end: who was asked for longest ago is forgotten first
             if len(self._known) > KEPT:
                 self._forget_some()

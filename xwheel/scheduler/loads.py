@@ -63,6 +63,8 @@ class Loads:
     def step(self, now_ms: int) -> int:
         """Count, if somebody asked lately; return how long to wait in milliseconds."""
         del now_ms
+        if self.is_asked:  # by a router that works elsewhere than on the tick thread
+            self._asked_ms, self.is_asked = self._clock.monotonic_ms(), False
         asked_ms = self._asked_ms
         if asked_ms is None or self._clock.monotonic_ms() - asked_ms > WANTED_MS:
             self._open = {}

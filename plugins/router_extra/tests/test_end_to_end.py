@@ -180,6 +180,18 @@ def test_labels_choose_by_what_executors_say(site: tuple[Node, list[str]]) -> No
     assert "none of 3 executors has the labels zone=c" in run["message"]
 
 
+def test_labels_are_shown(site: tuple[Node, list[str]], tmp_path: Path) -> None:
+    node, addresses = site
+    token = tmp_path / "token"
+    token.write_text(node.token)
+    token.chmod(0o600)
+    command = [sys.executable, "-m", "xwheel", "group", "show", "demo", "--token-file", str(token)]
+    command += ["--url", node.url.removesuffix("/api/v1")]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    for address, zone in zip(addresses, ("a", "b"), strict=True):
+        assert re.search(rf"^{re.escape(address)} .* zone={zone}$", shown, re.MULTILINE), shown
+
+
 @pytest.mark.parametrize(
     ("route", "options", "words"),
     [

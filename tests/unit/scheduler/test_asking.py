@@ -171,6 +171,19 @@ def test_answers_are_kept_for_a_moment() -> None:
     assert len(desk.wire.calls) == 6
 
 
+def test_what_an_address_said_is_forgotten_once_it_cannot_be_reached() -> None:
+    desk = Desk(FirstAlive())
+    job, (run, other) = cases("ALIVE", 2)
+    desk.choose(run, job)
+    desk.settle(1)
+    desk.wire.says[ADDRESSES[0]] = None
+    desk.beats.doubt(ADDRESSES[0])
+    desk.clock.advance(1)
+    desk.choose(other, job)
+    desk.settle(2)
+    assert desk.chosen(other, job) == "2"
+
+
 def test_a_yes_to_an_idle_beat_counts_for_one_run() -> None:
     desk = Desk(FirstIdle())
     job, runs = cases("IDLE", 4)

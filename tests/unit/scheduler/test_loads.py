@@ -28,10 +28,14 @@ def test_nothing_is_counted_while_nobody_asks() -> None:
     loads.chosen([SECOND], NOW)
     assert loads.step(NOW) > 0
     assert loads.load(FIRST.address) == 7
+    loads.chosen([SECOND], NOW)
     clock.advance(WANTED_MS + 1)
     loads.step(NOW)
     assert counted == [1]
+    # a router on a thread of its own asks, too
     assert loads.load(FIRST.address) == 0
+    loads.step(NOW)
+    assert loads.load(FIRST.address) == 7
 
 
 def test_what_was_sent_counts_until_it_is_counted_and_what_was_chosen_for_a_batch() -> None:
