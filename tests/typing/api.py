@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xwheel import Config, Job, RouteContext, Run, XwheelError, __version__, hookimpl
+from xwheel.egress import Answer, EgressClient, EgressError, EgressPolicy
 from xwheel.executor import Executor, JobContext, current_job, job
 from xwheel.plugin import RegisteredExecutor, Router, ScheduleSpec, ScheduleType
 from xwheel.testing import ManualClock
@@ -61,3 +62,12 @@ def start() -> None:
     executor = Executor(handlers=[greet, fetch], app_name="demo", port=0)
     executor.start()
     executor.stop()
+
+
+def status_of(config: Config, url: str) -> int | None:
+    client = EgressClient(EgressPolicy.from_config(config))
+    try:
+        answer: Answer = client.request("GET", url, headers={"Accept": "text/html"}, timeout_s=5)
+    except EgressError:
+        return None
+    return answer.status
