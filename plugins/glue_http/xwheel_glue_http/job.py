@@ -79,9 +79,9 @@ class HttpJob:
         }
         begun = time.monotonic()
         try:
-            call = self._prepare({**values, **self._secrets})
-            hidden = {**values, **dict.fromkeys(self._secrets, HIDDEN)}
-            context.log(f"{self._call.method} {self._call.url(hidden)}")
+            values.update(self._secrets)
+            call = self._prepare(values)
+            context.log(f"{self._call.method} {self._hide(self._call.url(values))}")
             answer = await _run(call)
         except (EgressError, TemplateError) as error:
             raise ExecutorError(self._hide(str(error))) from None
@@ -106,9 +106,10 @@ class HttpJob:
         for name, value in answer.headers.items():
             lines.append(f"{name}: {HIDDEN if name in _HIDDEN_HEADERS else self._hide(value)}")
         most = self._options.log_kb * KB
-        if most and answer.body:
-            lines += ["", self._hide(answer.text)[:most]]
-        if answer.truncated or len(answer.body) > most:
+        body = self._text(answer).encode("utf-8")
+        if most and body:
+            lines += ["", body[:most].decode("utf-8", "ignore")]
+        if answer.truncated or len(body) > most:
             size = f"over {len(answer.body)}" if answer.truncated else str(len(answer.body))
             lines.append(
                 f"[the body has {size} bytes; plugins.options.glue_http.log_kb says how many are kept]"
@@ -117,21 +118,22 @@ class HttpJob:
 
     def _judge(self, answer: Answer) -> str:
         document = self._call.document
-        text = answer.text
+        text, short = answer.text, " ".join(self._text(answer).split())[:MAX_SAID]
         if not self._call.takes(answer.status):
             wanted = ", ".join(str(item) for item in document.expect_status)
-            raise ExecutorError(f"HTTP {answer.status}, expected {wanted}: {self._short(text)}")
+            raise ExecutorError(f"HTTP {answer.status}, expected {wanted}: {short}")
         part = f" in the first {len(answer.body)} bytes" if answer.truncated else ""
         if document.expect_body not in text:
-            raise ExecutorError(
-                f"HTTP {answer.status} without what expect_body names{part}: {self._short(text)}"
-            )
+            raise ExecutorError(f"HTTP {answer.status} without what expect_body names{part}: {short}")
         if document.refuse_body and document.refuse_body in text:
-            raise ExecutorError(f"HTTP {answer.status} with what refuse_body names: {self._short(text)}")
-        return self._hide(text)[:MAX_RESULT] if document.result == "body" else f"HTTP {answer.status}"
+            raise ExecutorError(f"HTTP {answer.status} with what refuse_body names: {short}")
+        return self._text(answer)[:MAX_RESULT] if document.result == "body" else f"HTTP {answer.status}"
 
-    def _short(self, text: str) -> str:
-        return " ".join(self._hide(text).split())[:MAX_SAID]
+    def _text(self, answer: Answer) -> str:
+        """Return the body without our secrets, and without the end that may hold a part of one."""
+        text = self._hide(answer.text)
+        longest = len(self._spellings[0]) if self._spellings else 0
+        return text[: len(text) - longest] if answer.truncated and longest else text
 
     def _hide(self, text: str) -> str:
         """Take our secrets out of what the other side repeats."""
