@@ -34,7 +34,17 @@ LAYERS = {
         "quickstart",
         "__main__",
     }
-    | {"cli_group", "cli_job", "cli_run", "cli_alarm", "cli_plugins", "cli_apply", "cli_remote", "cli_connection", "cli_output"},
+    | {
+        "cli_group",
+        "cli_job",
+        "cli_run",
+        "cli_alarm",
+        "cli_plugins",
+        "cli_apply",
+        "cli_remote",
+        "cli_connection",
+        "cli_output",
+    },
 }
 LAYER_OF = {room: layer for layer, rooms in LAYERS.items() for room in rooms}
 
