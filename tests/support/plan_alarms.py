@@ -150,6 +150,7 @@ def _alarms() -> Iterator[Case]:
     yield Case("alarms.update_alarms", lambda conn: alarms.update_alarms(conn, changes))
     yield Case("alarms.get_alarms", lambda conn: alarms.get_alarms(conn, SOME))
     yield Case("alarms.list_merged", lambda conn: alarms.list_merged(conn, (1, 2, 3), "summary", MANY))
+    yield Case("alarms.find_held", lambda conn: alarms.find_held(conn, range(1, MANY)))
     yield Case("alarms.lock_episodes", lambda conn: alarms.lock_episodes(conn, range(1, MANY)))
     yield Case("alarms.save_episodes", lambda conn: alarms.save_episodes(conn, episodes))
     yield Case("alarms.list_open_episodes", lambda conn: alarms.list_open_episodes(conn, NOW - MANY * 1000))

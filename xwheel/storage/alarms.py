@@ -141,11 +141,15 @@ def insert_test(conn: Connection, now_ms: int) -> int:
     return int(result.inserted_primary_key[0])
 
 
-def find_due_alarms(conn: Connection, partitions: Collection[int], now_ms: int, limit: int) -> list[int]:
-    """Return alarms of these partitions that are to be looked at, each partition's in order of time."""
+def find_due_alarms(
+    conn: Connection, partitions: Collection[int], now_ms: int, limit: int
+) -> list[tuple[int, int]]:
+    """Return ``(alarm, job)`` of what is to be looked at in these partitions, each partition's in order of time."""
     place = (alarm.c.partition, alarm.c.due_ms, alarm.c.id)
-    query = select(alarm.c.id).where(alarm.c.partition.in_(sorted(partitions)), alarm.c.due_ms <= now_ms)
-    return list(conn.execute(query.order_by(*place).limit(limit)).scalars())
+    query = select(alarm.c.id, alarm.c.job_id).where(
+        alarm.c.partition.in_(sorted(partitions)), alarm.c.due_ms <= now_ms
+    )
+    return [(row.id, row.job_id) for row in conn.execute(query.order_by(*place).limit(limit))]
 
 
 def lock_alarms(conn: Connection, ids: Collection[int]) -> list[DueAlarm]:
@@ -177,6 +181,14 @@ def list_merged(conn: Connection, notice_ids: Collection[int], note: str, limit:
         any_of(conn, alarm.c.notice_id, sorted(notice_ids)), alarm.c.note == note
     )
     return [alarm_of(row) for row in conn.execute(query.order_by(alarm.c.id).limit(limit))]
+
+
+def find_held(conn: Connection, job_ids: Collection[int]) -> list[int]:
+    """Return the alarms that count others for these jobs."""
+    query = select(alarm_episode.c.held_id).where(
+        any_of(conn, alarm_episode.c.job_id, sorted(job_ids)), alarm_episode.c.held_id.is_not(None)
+    )
+    return list(conn.execute(query).scalars())
 
 
 def lock_episodes(conn: Connection, job_ids: Collection[int]) -> dict[EpisodeKey, Episode]:

@@ -132,13 +132,15 @@ def test_without_a_rule_for_it_nothing_is_read(node: HandNode, pager: Recorder) 
     rule(node, "failed")
     send(node, node.job())
     settle(node)
+    node.clock.advance(100 * SECOND)
+    node.scheduler.lease.step(node.clock.now_ms())
     seen: list[str] = []
 
     def note(*given: object) -> None:
         seen.append(str(given[2]))
 
     event.listen(node.db.engine, "before_cursor_execute", note)
-    look(node, 100)
+    settle(node)
     event.remove(node.db.engine, "before_cursor_execute", note)
     assert not [statement for statement in seen if " run" in statement.replace("run_", "")]
     assert alarms_of(node) == []

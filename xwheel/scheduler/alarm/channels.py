@@ -1,4 +1,4 @@
-"""Alarm channels at work: one bounded queue and one thread each, so that none waits for another."""
+"""Alarm channels at work: a bounded queue and a thread each, so that none waits for another."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ class _Record:
 class ChannelSender:
     """Sends through one channel, one alarm at a time. Every method may be called by any thread.
 
-    A send that does not come back in time is a failed one; its thread is given up and another takes its place, three
-    times at most.
+    The thread lives as long as there is something to send. A send that does not come back in time is a failed one; its
+    thread is given up and another takes its place, three times at most.
 
     Args:
         channel: The plugin's channel.
@@ -95,7 +95,6 @@ class ChannelSender:
         self._queue_size = queue_size
         self._timeout_ms = timeout_ms
         self._lock = threading.Lock()
-        self._bell = threading.Condition(self._lock)
         self._queue: deque[Send] = deque()
         self._worker: _Worker | None = None
         self._hanging = 0
@@ -115,7 +114,6 @@ class ChannelSender:
             self._queue.append(send)
             if self._worker is None and self._hanging < MOST_HANGING:
                 self._start()
-            self._bell.notify_all()
             return True
 
     def check(self) -> int | None:
@@ -164,7 +162,6 @@ class ChannelSender:
         with self._lock:
             self._is_closed = True
             self._queue.clear()
-            self._bell.notify_all()
 
     def _start(self) -> None:
         worker = _Worker()
@@ -191,10 +188,8 @@ class ChannelSender:
     def _work(self, worker: _Worker) -> None:
         while True:
             with self._lock:
-                while not self._queue and not self._is_closed:
-                    self._bell.wait()
-                if self._is_closed:
-                    self._worker = None
+                if not self._queue:
+                    self._worker = None  # the next send starts another: they are few
                     return
                 send = worker.send = self._queue.popleft()
                 worker.began_ms, worker.started_ms = self._clock.monotonic_ms(), self._clock.now_ms()

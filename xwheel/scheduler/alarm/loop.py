@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,6 +16,7 @@ from xwheel.scheduler.alarm.texts import LINES, make_alarm
 from xwheel.scheduler.ports import LeaseView
 from xwheel.storage import alarm_attempts, alarm_list, alarms, groups, jobs
 from xwheel.storage.alarm_attempts import EndedAttempt, NewAttempt
+from xwheel.storage.alarms import DueAlarm
 from xwheel.storage.engine import Connection, Database
 
 BATCH: Final = 500
@@ -146,20 +147,19 @@ class AlarmLoop:
     def _fold(self, now_ms: int) -> bool:
         """Decide about a batch of what is new or held back; tell whether there may be more."""
         with self._db.read() as conn:
-            ids = alarms.find_due_alarms(conn, self._lease.epochs, now_ms, BATCH)
-        if ids:
-            self._db.transaction(lambda conn: self._decide(conn, ids, now_ms))
-        return len(ids) == BATCH
+            found = alarms.find_due_alarms(conn, self._lease.epochs, now_ms, BATCH)
+        if found:
+            self._db.transaction(lambda conn: self._decide(conn, dict(found), now_ms))
+        return len(found) == BATCH
 
-    def _decide(self, conn: Connection, ids: Sequence[int], now_ms: int) -> None:
+    def _decide(self, conn: Connection, found: Mapping[int, int], now_ms: int) -> None:
         ours = self._lease.lock(conn)
+        # nobody but the holder of the partition, on this thread, changes what is held
+        ids = {*found, *alarms.find_held(conn, set(found.values()))}
         locked = [item for item in alarms.lock_alarms(conn, ids) if item.row.partition in ours]
-        due = [item for item in locked if item.row.due_ms is not None and item.row.due_ms <= now_ms]
-        episodes = alarms.lock_episodes(
-            conn, {item.row.job_id for item in due if item.row.job_id is not None}
-        )
-        held = {episode.held_id for episode in episodes.values() if episode.held_id is not None}
-        holders = alarms.lock_alarms(conn, held - {item.row.id for item in due})
+        due = [item for item in locked if item.row.id in found and _is_due(item, now_ms)]
+        episodes = alarms.lock_episodes(conn, {found[item.row.id] for item in due})
+        holders = [item for item in locked if item.row.id not in found]
         folded = fold(due, holders, self._book.by_id, episodes, now_ms, channels=self._senders.names)
         alarms.update_alarms(conn, folded.changes)
         alarms.save_episodes(conn, folded.episodes)
@@ -218,3 +218,7 @@ class AlarmLoop:
             self._db.transaction(lambda conn: self._end(conn, ended, now_ms))
         if len(orphans) < BATCH:
             self._orphans_ms = now_ms
+
+
+def _is_due(item: DueAlarm, now_ms: int) -> bool:
+    return item.row.due_ms is not None and item.row.due_ms <= now_ms
