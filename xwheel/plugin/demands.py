@@ -8,12 +8,16 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from xwheel.errors import PluginError
+from xwheel.plugin.contracts import ChecksSource, TakesOptions
 
 MAX_NAME: Final = 64
 """Characters of a name; of a schedule type's :data:`MAX_SCHEDULE_NAME`. They fit the columns that hold them."""
 
 MAX_SCHEDULE_NAME: Final = 32
 _NAME: Final = re.compile(r"[^\s\x00-\x1f\x7f\x85\ufeff]+")
+OPTIONAL: Final[dict[str, type[Any]]] = {"router": TakesOptions, "glue type": ChecksSource}
+"""Kind to what its objects may do besides; one that has such a method must have it in the right form."""
+
 _TYPES: Final[dict[str, type]] = {"str": str, "bool": bool}
 
 
@@ -44,6 +48,10 @@ def check_object(kind: str, contract: type[Any], item: object) -> None:
         )
     for method, pattern in _methods(contract):
         _check_method(kind, method, pattern, item)
+    if kind in OPTIONAL:
+        for method, pattern in _methods(OPTIONAL[kind]):
+            if hasattr(item, method):
+                _check_method(kind, method, pattern, item)
 
 
 def _methods(contract: type[Any]) -> Iterator[tuple[str, Callable[..., object]]]:

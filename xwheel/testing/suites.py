@@ -11,11 +11,19 @@ from types import FunctionType
 from typing import Any, Final
 
 from xwheel.alarm_model import AlarmKind
-from xwheel.errors import AlarmRetryLater, ExecutorError, FieldError, HandlerNotFoundError, PluginError
+from xwheel.errors import (
+    AlarmRetryLater,
+    ExecutorError,
+    FieldError,
+    HandlerNotFoundError,
+    PluginError,
+    RouteError,
+)
 from xwheel.model import Job, RegisteredExecutor, RunState
 from xwheel.plugin.contracts import (
     Alarm,
     AlarmChannel,
+    ChecksSource,
     Command,
     GlueRequest,
     GlueType,
@@ -25,6 +33,7 @@ from xwheel.plugin.contracts import (
     RunListener,
     ScheduleSpec,
     ScheduleType,
+    TakesOptions,
 )
 from xwheel.plugin.demands import check_object
 from xwheel.testing.samples import (
@@ -46,12 +55,15 @@ STRANGE: Final = (
 )
 
 
-def check_router(router: Router, job: Job | None = None, **more: Any) -> None:
+def check_router(
+    router: Router, job: Job | None = None, *, bad_options: Sequence[str] = (), **more: Any
+) -> None:
     """Check a router: it chooses among the given ones, each once, from any thread, and asks only if it says so.
 
     Args:
         router: The router.
-        job: A job that it can route; :func:`~xwheel.testing.sample_job` if None.
+        job: A job that it can route, with its options; :func:`~xwheel.testing.sample_job` if None.
+        bad_options: Options that it must refuse, if it takes any.
         more: Further fields of the route context that it needs.
     """
     _check_form("router", Router, router)
@@ -77,6 +89,11 @@ def check_router(router: Router, job: Job | None = None, **more: Any) -> None:
     suspects = sample_executors(3, suspect_until_ms=SAMPLE_MS + 60_000)
     for executors in (sample_executors(1), sample_executors(2), sample_executors(100), suspects):
         check(executors)
+    if isinstance(router, TakesOptions):
+        router.check(job.route_options)
+        for options in bad_options:
+            with _must_raise(RouteError, f"router {router.name} took the options {options[:40]!r}"):
+                router.check(options)
     several = sample_executors(5)
 
     def often() -> None:
@@ -151,6 +168,11 @@ def check_glue_type(
     for bad_request in refused:
         with _must_raise(ExecutorError, f"glue type {glue.name} took the source {bad_request.source[:40]!r}"):
             glue.build(bad_request, handlers)
+    if isinstance(glue, ChecksSource):
+        glue.check_source(source)
+        for text in bad_sources:
+            with _must_raise(ExecutorError, f"glue type {glue.name} let {text[:40]!r} be saved"):
+                glue.check_source(text)
 
 
 def check_schedule_type(

@@ -71,6 +71,7 @@ def test_a_disabled_plugin_is_not_loaded(install: Install) -> None:
 
 # a hook that returns what follows, in a module that begins with what stands before it
 HEAD = "from xwheel.plugin import hookimpl\n"
+ROUTE = "route = lambda self, context: ..."
 WRAPPER = HEAD + "@hookimpl(wrapper=True)\ndef xwheel_register_routers(config): return (yield)"
 CLASS = "class Mine:\n    name = {name!r}\n    asks = {asks!r}\n    {method}\n"
 
@@ -104,6 +105,7 @@ def router(name: object = "MINE", asks: object = False, method: str = "def route
         (router(method="def root(self, context): ..."), PluginError, r"the method route\(context\) is missing"),
         (router(method="def route(self): ..."), PluginError, r"route\(\) cannot be called as route\(context\)"),
         (router(method="async def route(self, context): ..."), PluginError, "must be a plain method, not an async one"),
+        (router(method=f"{ROUTE}\n    check = lambda self: ..."), PluginError, r"called as check\(options\)"),
         (router().replace("Mine()", "Mine"), PluginError, r"class Mine is no router: route\(self, context\) cannot"),
         (ROUTER.format(name="FIRST"), DuplicateNameError, "router 'FIRST' is registered by .* and by "),
     ],
