@@ -141,7 +141,7 @@ def busy(api: Api) -> Api:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_the_api_keeps_to_its_document(busy: Api, tmp_path: Path) -> None:
     config = settings(tmp_path / "schemathesis.toml", examples=12, chains=12)
     # the longest script, with every character escaped, is no body that is too large
