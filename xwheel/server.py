@@ -13,7 +13,7 @@ from xwheel.config import Config
 from xwheel.errors import XwheelError
 from xwheel.pipeline import Pipeline
 from xwheel.plugin.manager import Plugins
-from xwheel.service import Service
+from xwheel.service import Service, Watchman
 from xwheel.storage.engine import Database
 
 logger = logging.getLogger(__name__)
@@ -54,6 +54,8 @@ class Scheduler(Pipeline):
         self._timekeeping = Service("time", self.timekeeper.step, self.clock, stale_ms=30_000)
         self._checking = Service("check", self.checker.step, self.clock, bell=self.bells["checking"])
         self._alarming = Service("alarms", self.alarms.step, self.clock, bell=self.bells["alarming"])
+        self.watchman = Watchman(lambda: self.services, self.clock)
+        self._watching = Service("watch", self.watchman.step, self.clock)
         self._keeping = [
             Service(name, step, self.clock, stale_ms=UPKEEP_STALE_MS)
             for name, step in (("report", self.reporting.step), ("sweep", self.sweeping.step))
@@ -76,6 +78,7 @@ class Scheduler(Pipeline):
     def services(self) -> Sequence[Service]:
         """All loops, in the order in which they start."""
         return [
+            self._watching,
             self._leasing,
             self._registering,
             self._calendaring,
@@ -97,13 +100,20 @@ class Scheduler(Pipeline):
         Raises:
             LockError: Another scheduler has the database.
         """
-        self.timekeeper.begin()
-        self.lease.acquire()
-        self.registry.step(self.clock.now_ms())
-        self.calendars.step(self.clock.now_ms())
-        self.alarms.begin()
+        watching, *others = self.services
+        watching.start()
+        try:
+            with self.watchman.noting("start"):
+                self.timekeeper.begin()
+                self.lease.acquire()
+                self.registry.step(self.clock.now_ms())
+                self.calendars.step(self.clock.now_ms())
+                self.alarms.begin()
+        except BaseException:
+            watching.stop()
+            raise
         self.listeners.start()
-        for service in self.services:
+        for service in others:
             service.start()
 
     def stop(self, timeout_s: float = DRAIN_S) -> bool:
@@ -137,6 +147,7 @@ class Scheduler(Pipeline):
                 self._calendaring,
                 self._registering,
                 self._leasing,
+                self._watching,
             ],
             deadline_ms,
         )

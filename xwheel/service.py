@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from xwheel.clock import Clock
 from xwheel.errors import DatabaseRefusedError, DatabaseUnreachableError
@@ -17,6 +18,8 @@ LONGEST_PAUSE_MS = 5000
 REMIND_MS = 600_000
 AGAIN_MS = 60_000
 OUTAGE = "outage"
+STILL_MS = 10_000
+WATCH_MS = 1000
 
 
 class Service:
@@ -55,6 +58,7 @@ class Service:
         self._log = FailureLog(name, clock)
         self._wake = bell or threading.Event()
         self._stopping = False
+        self._began_ms: int | None = None
         self._done_ms = clock.monotonic_ms()
         self._thread = threading.Thread(target=self._run, name=f"xwheel-{name}", daemon=True)
 
@@ -79,6 +83,11 @@ class Service:
         """Return milliseconds since a step last ended without an error."""
         return self._clock.monotonic_ms() - self._done_ms
 
+    def standing_ms(self) -> int:
+        """Return for how long the present step has lasted, in milliseconds; 0 between steps."""
+        began_ms = self._began_ms
+        return 0 if began_ms is None else self._clock.monotonic_ms() - began_ms
+
     def is_healthy(self) -> bool:
         """Tell whether the thread lives and its last good step is recent."""
         return self._thread.is_alive() and self.age_ms() <= self.stale_ms
@@ -88,6 +97,7 @@ class Service:
         while not self._stopping:
             # cleared before the step: a wake during the step must not be lost
             self._wake.clear()
+            self._began_ms = self._clock.monotonic_ms()
             try:
                 wait_ms = self._step(self._clock.now_ms())
             except Exception as error:
@@ -100,6 +110,7 @@ class Service:
                 self._done_ms = self._clock.monotonic_ms()
                 pause_ms = FIRST_PAUSE_MS
                 self._log.worked()
+            self._began_ms = None
             if not self._stopping and wait_ms > 0:
                 self._clock.wait(self._wake, wait_ms)
 
@@ -149,6 +160,49 @@ class FailureLog:
                 "loop %s works again after %d failures in %d ms", self._name, self._failures, lasted_ms
             )
         self._failures, self._is_open = 0, False
+
+
+class Watchman:
+    """Says which loops stand still in a step, as in a database that answers nothing: they cannot say it themselves.
+
+    Args:
+        services: The loops; each may take ``stale_ms`` for a step.
+        clock: Where time comes from.
+    """
+
+    def __init__(self, services: Callable[[], Sequence[Service]], clock: Clock) -> None:
+        self._services = services
+        self._clock = clock
+        self._noted: dict[str, int] = {}
+        self._said: frozenset[str] = frozenset()
+
+    @contextmanager
+    def noting(self, name: str) -> Iterator[None]:
+        """Watch a piece of work outside of loops, too."""
+        self._noted[name] = self._clock.monotonic_ms()
+        try:
+            yield
+        finally:
+            del self._noted[name]
+
+    def step(self, now_ms: int) -> int:
+        """Look around; return how long to wait in milliseconds."""
+        now_ms = self._clock.monotonic_ms()
+        standing = {item.name: ms for item in self._services() if (ms := item.standing_ms()) > item.stale_ms}
+        for name, began_ms in list(self._noted.items()):
+            if now_ms - began_ms > STILL_MS:
+                standing[name] = now_ms - began_ms
+        if standing.keys() - self._said:
+            logger.warning(
+                "%s: no step forward for %d s; what they wait for answers nothing, such as a database that hangs, or "
+                "waits for room on its disk",
+                ", ".join(sorted(standing)),
+                max(standing.values()) // 1000,
+            )
+        elif self._said and not standing:
+            logger.info("%s: in motion again", ", ".join(sorted(self._said)))
+        self._said = self._said | standing.keys() if standing else frozenset()
+        return WATCH_MS
 
 
 class Rest:

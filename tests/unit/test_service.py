@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 
+import pytest
+
 from xwheel.clock import OffsetFilter, SystemClock
-from xwheel.service import FIRST_PAUSE_MS, LONGEST_PAUSE_MS, Service
+from xwheel.service import FIRST_PAUSE_MS, LONGEST_PAUSE_MS, Service, Watchman
 from xwheel.testing import ManualClock
 
 
@@ -62,6 +65,39 @@ def test_health_follows_the_last_good_step() -> None:
     gate.set()
     assert service.stop()
     assert not service.is_healthy()
+
+
+def test_loops_that_stand_still_are_told_once_and_so_is_their_end(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    clock, gate, stepped = ManualClock(), threading.Event(), threading.Semaphore(0)
+
+    def step(now_ms: int) -> int:
+        stepped.release()
+        gate.wait(60)
+        return 60_000
+
+    services = [Service(name, step, clock, stale_ms=10_000) for name in ("one", "two")]
+    watchman = Watchman(lambda: services, clock)
+    for service in services:
+        service.start()
+        assert stepped.acquire(timeout=60)
+        clock.advance(4000)
+    with watchman.noting("start"):
+        for advance_ms in (0, 3000, 1000, 60_000):
+            clock.advance(advance_ms)
+            watchman.step(0)
+    assert [item.getMessage().partition(";")[0] for item in caplog.records] == [
+        "one: no step forward for 11 s",
+        "one, start, two: no step forward for 72 s",
+    ]
+    caplog.clear()
+    gate.set()
+    for service in services:
+        assert service.stop()
+        assert service.standing_ms() == 0
+    for _ in range(3):
+        watchman.step(0)
+    assert [item.getMessage() for item in caplog.records] == ["one, start, two: in motion again"]
 
 
 def test_a_bell_ends_the_wait() -> None:
