@@ -133,7 +133,8 @@ def delete_episodes(conn: Connection, before_ms: int, limit: int) -> int:
 
 
 def _clean(text: str) -> str:
-    text = text.replace("\x00", "")
+    # a plugin may say anything, also what no database takes
+    text = text.replace("\x00", "").encode("utf-8", "replace").decode()
     return text if len(text) <= ANSWER_LENGTH else text[: ANSWER_LENGTH - 3] + "..."
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from typing import Any
 
 import pytest
 
@@ -186,6 +187,39 @@ def test_a_full_queue_leaves_the_rest_in_its_rows(db: Database) -> None:
     settle(node)
     assert [item.state for item in attempts_of(node)] == [AttemptState.SENT] * 10
     assert stuck.calls == 10
+
+
+def test_what_waits_in_memory_is_left_to_the_next_holder_of_the_lease(db: Database) -> None:
+    stuck = Stuck()
+    node = a_node(db, stuck)
+    strike(node, rule(node, "failed", channels=["stuck"]).id, 5)
+    step(node)
+    wait_until(lambda: stuck.calls == 1)
+    node.scheduler.lease.halt()
+    stuck.gate.set()
+    wait_until(lambda: len(node.scheduler.alarms.senders.ended()) == 5)
+    assert stuck.calls == 1
+    node.scheduler.alarms.step(node.clock.now_ms())
+    assert sorted(str(item.state) for item in attempts_of(node)) == ["sent"] + ["waiting"] * 4
+    node.scheduler.lease.step(node.clock.now_ms())
+    settle(node)
+    assert [str(item.state) for item in attempts_of(node)] == ["sent"] * 5
+    assert stuck.calls == 5
+
+
+@pytest.mark.parametrize("after_s", [float("nan"), "soon", -5])
+def test_a_plugin_that_says_nonsense_stops_nothing(db: Database, after_s: Any) -> None:
+    nonsense = "\ud800\x00" + "x" * 5000
+    pager = Recorder(fail=lambda _: AlarmRetryLater(nonsense, after_s) if len(pager.told) == 1 else None)
+    node = a_node(db, pager, retry_delay_s=1)
+    strike(node, rule(node, "failed").id)
+    settle(node)
+    step(node, SECOND)
+    settle(node)
+    first, second = attempts_of(node)
+    assert (first.state, first.answer[:4], len(first.answer)) == (AttemptState.FAILED, "?xxx", 1000)
+    assert second.state is AttemptState.SENT
+    assert node.scheduler.alarms.rules.health()[0].is_healthy
 
 
 def test_a_test_is_sent_at_once_and_kept(db: Database) -> None:

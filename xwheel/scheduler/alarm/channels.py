@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -38,6 +39,7 @@ class Sent:
     Attributes:
         started_ms: When the channel was called; None if it was not.
         retry_after_s: When the other side wants to be asked again, if it said so.
+        is_left: It was not made: the partition is another node's now, and so is the attempt.
     """
 
     attempt: AlarmAttempt
@@ -46,6 +48,7 @@ class Sent:
     started_ms: int | None
     took_ms: int | None
     retry_after_s: float | None = None
+    is_left: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -76,6 +79,7 @@ class ChannelSender:
         channel: The plugin's channel.
         clock: Where time comes from.
         done: Gets each attempt that ended; on the channel's thread or on that which calls :meth:`check`.
+        is_ours: Tells whether a partition is still held here; asked right before each send.
         queue_size: Sends that may wait.
         timeout_ms: How long a send may take.
     """
@@ -85,6 +89,7 @@ class ChannelSender:
         channel: AlarmChannel,
         clock: Clock,
         done: Callable[[Sent], None],
+        is_ours: Callable[[int], bool],
         *,
         queue_size: int,
         timeout_ms: int,
@@ -92,6 +97,7 @@ class ChannelSender:
         self._channel = channel
         self._clock = clock
         self._done = done
+        self._is_ours = is_ours
         self._queue_size = queue_size
         self._timeout_ms = timeout_ms
         self._lock = threading.Lock()
@@ -191,8 +197,13 @@ class ChannelSender:
                 if not self._queue:
                     self._worker = None  # the next send starts another: they are few
                     return
-                send = worker.send = self._queue.popleft()
+                send = self._queue.popleft()
+                is_ours = not send.attempt.id or self._is_ours(send.attempt.partition)
+                worker.send = send if is_ours else None
                 worker.began_ms, worker.started_ms = self._clock.monotonic_ms(), self._clock.now_ms()
+            if not is_ours:
+                self._done(Sent(send.attempt, False, "", None, None, is_left=True))
+                continue
             sent = self._try(send, worker)
             with self._lock:
                 worker.send = None
@@ -212,14 +223,15 @@ class ChannelSender:
 
     def _try(self, send: Send, worker: _Worker) -> Sent:
         retry_after_s: float | None = None
+        said: object
         try:
-            answer, ok = self._channel.send(send.alarm) or "", True
+            said, ok, kind = self._channel.send(send.alarm) or "", True, ""
         except AlarmRetryLater as later:
-            answer, ok, retry_after_s = str(later), False, later.after_s
+            said, ok, kind, retry_after_s = later, False, "", _seconds(later.after_s)
         except BaseException as error:  # a plugin's thread has nobody else to tell
-            answer, ok = f"{type(error).__name__}: {error}", False
+            said, ok, kind = error, False, f"{type(error).__name__}: "
         took_ms = self._clock.monotonic_ms() - worker.began_ms
-        return Sent(send.attempt, ok, str(answer)[:ANSWER_LENGTH], worker.started_ms, took_ms, retry_after_s)
+        return Sent(send.attempt, ok, _words(kind, said), worker.started_ms, took_ms, retry_after_s)
 
     def _note(self, sent: Sent) -> None:
         self._record = _Record(
@@ -227,3 +239,18 @@ class ChannelSender:
             last_ms=self._clock.now_ms(),
             last_answer=sent.answer,
         )
+
+
+def _seconds(given: object) -> float | None:
+    """Return a plugin's number of seconds, or None if it is none."""
+    return float(given) if isinstance(given, int | float) and math.isfinite(given) else None
+
+
+def _words(kind: str, said: object) -> str:
+    """Return what a plugin said as text that can be shown and kept."""
+    try:
+        text = kind + str(said)
+    except Exception:
+        text = f"{kind}(nothing that can be read)"
+    text = text.replace("\x00", "").encode("utf-8", "replace").decode()
+    return text if len(text) <= ANSWER_LENGTH else text[: ANSWER_LENGTH - 3] + "..."

@@ -13,6 +13,7 @@ from xwheel.errors import FieldError, ScheduleError
 MAX_TARGETS: Final = 20
 MAX_RECEIVERS: Final = 50
 RECEIVER_LENGTH: Final = 255
+CHANNEL_LENGTH: Final = 64
 LONGEST_WINDOW_S: Final = 86_400
 LONGEST_WAIT_S: Final = 31 * 86_400
 SHORTEST_NOT_RUN_S: Final = 10
@@ -35,6 +36,8 @@ def check_rule(rule: AlarmRule, channels: Collection[str]) -> None:
     if len(rule.targets) > MAX_TARGETS:
         raise FieldError("targets", f"at most {MAX_TARGETS} are allowed, not {len(rule.targets)}")
     for target in rule.targets:
+        if len(target.channel) > CHANNEL_LENGTH:
+            raise FieldError("targets", f"the name of a channel has at most {CHANNEL_LENGTH} characters")
         if target.channel not in channels:
             known = ", ".join(sorted(channels)) or "none, install a plugin that brings one"
             raise FieldError(

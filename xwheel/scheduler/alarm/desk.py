@@ -57,6 +57,7 @@ class AlarmDesk:
             channels,
             clock,
             wake,
+            lambda partition: lease.may_act() and partition in lease.epochs,
             queue_size=settings.queue_size,
             timeout_ms=settings.send_timeout_s * 1000,
         )

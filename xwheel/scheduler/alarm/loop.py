@@ -112,7 +112,7 @@ class AlarmLoop:
     def _end(self, conn: Connection, ended: Sequence[Sent], now_ms: int) -> None:
         """Write ends of attempts that still wait for theirs, and plan the next ones."""
         waiting = alarm_attempts.lock_attempts(conn, {sent.attempt.id for sent in ended})
-        mine = [sent for sent in ended if sent.attempt.id in waiting]
+        mine = [sent for sent in ended if sent.attempt.id in waiting and not sent.is_left]
         alarm_attempts.update_attempts(
             conn,
             [

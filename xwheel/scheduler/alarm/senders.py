@@ -29,6 +29,7 @@ class Senders:
         channels: The plugins' channels by name.
         clock: Where time comes from.
         wake: Told when an attempt ended.
+        is_ours: Tells whether a partition is held here.
         queue_size: Sends that may wait in memory for one channel.
         timeout_ms: How long a send may take.
     """
@@ -39,6 +40,7 @@ class Senders:
         channels: Mapping[str, AlarmChannel],
         clock: Clock,
         wake: Callable[[], None],
+        is_ours: Callable[[int], bool],
         *,
         queue_size: int,
         timeout_ms: int,
@@ -48,7 +50,9 @@ class Senders:
         self._wake = wake
         self._timeout_ms = timeout_ms
         self._senders = {
-            name: ChannelSender(channel, clock, self._done, queue_size=queue_size, timeout_ms=timeout_ms)
+            name: ChannelSender(
+                channel, clock, self._done, is_ours, queue_size=queue_size, timeout_ms=timeout_ms
+            )
             for name, channel in sorted(channels.items())
         }
         self._lock = threading.Lock()
