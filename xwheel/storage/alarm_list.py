@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Column, Connection, Row, Select, Table, select
+from sqlalchemy import Column, Connection, Row, select
 
 from xwheel.alarm_model import AlarmAttempt, AlarmKind, AlarmRow, AlarmState, AttemptState
 from xwheel.errors import NotFoundError
@@ -50,24 +50,25 @@ def list_alarms(
     conn: Connection, wanted: AlarmFilter, *, before_id: int | None = None, limit: int = 100
 ) -> list[AlarmRow]:
     """Return a page of alarms, newest first."""
-    query = _narrowed(alarm, wanted, before_id)
-    if wanted.run_id is not None:
-        query = query.where(alarm.c.run_id == wanted.run_id)
-    if wanted.alarm_id is not None:
-        query = query.where(alarm.c.notice_id == wanted.alarm_id)
-    rows = _load(conn, alarm, ALARM_COLUMNS, query.limit(limit))
-    return [alarm_of(row) for row in rows]
+    values = {
+        alarm.c.run_id: wanted.run_id,
+        alarm.c.notice_id: wanted.alarm_id,
+        alarm.c.job_id: wanted.job_id,
+        alarm.c.group_id: wanted.group_id,
+    }
+    return [alarm_of(row) for row in _page(conn, ALARM_COLUMNS, values, before_id, limit)]
 
 
 def list_attempts(
     conn: Connection, wanted: AlarmFilter, *, before_id: int | None = None, limit: int = 100
 ) -> list[AlarmAttempt]:
     """Return a page of attempts, newest first."""
-    query = _narrowed(alarm_attempt, wanted, before_id)
-    if wanted.alarm_id is not None:
-        query = query.where(alarm_attempt.c.alarm_id == wanted.alarm_id)
-    rows = _load(conn, alarm_attempt, ATTEMPT_COLUMNS, query.limit(limit))
-    return [attempt_of(row) for row in rows]
+    values = {
+        alarm_attempt.c.alarm_id: wanted.alarm_id,
+        alarm_attempt.c.job_id: wanted.job_id,
+        alarm_attempt.c.group_id: wanted.group_id,
+    }
+    return [attempt_of(row) for row in _page(conn, ATTEMPT_COLUMNS, values, before_id, limit)]
 
 
 def get_attempt(conn: Connection, attempt_id: int) -> AlarmAttempt:
@@ -101,21 +102,27 @@ def attempt_of(row: Row[Any]) -> AlarmAttempt:
     return AlarmAttempt(**{**values, "state": AttemptState(values["state"])})
 
 
-def _narrowed(table: Table, wanted: AlarmFilter, before_id: int | None) -> Select[Any]:
-    """Return a query for ids alone: MariaDB reads a range of an index backwards only if that is all it needs."""
-    query = select(table.c.id)
-    if wanted.job_id is not None:
-        query = query.where(table.c.job_id == wanted.job_id)
-    if wanted.group_id is not None:
-        query = query.where(table.c.group_id == wanted.group_id)
+def _page(
+    conn: Connection,
+    columns: Sequence[Column[Any]],
+    wanted: Mapping[Column[Any], int | None],
+    before_id: int | None,
+    limit: int,
+) -> Sequence[Row[Any]]:
+    """Return rows with these values, the first of which is looked up in its index; newest first."""
+    key = columns[0]
+    # ids alone: MariaDB reads a range of an index backwards only if that is all it needs
+    query = select(key)
     if before_id is not None:
-        query = query.where(table.c.id < before_id)
-    return query.order_by(table.c.id.desc())
-
-
-def _load(conn: Connection, table: Table, columns: list[Column[Any]], ids: Select[Any]) -> list[Row[Any]]:
-    found = list(conn.execute(ids).scalars())
+        query = query.where(key < before_id)
+    given = {column: value for column, value in wanted.items() if value is not None}
+    for place, (column, value) in enumerate(given.items()):
+        if place == 0 and conn.dialect.name == "postgresql":
+            # sorted by what is one value: else, if it is that of many rows, all rows are walked by their id instead
+            query = query.where(column.between(value, value)).order_by(column.desc())
+        else:
+            query = query.where(column == value)
+    found = list(conn.execute(query.order_by(key.desc()).limit(limit)).scalars())
     if not found:
         return []
-    rows = conn.execute(select(*columns).where(any_of(conn, table.c.id, found)).order_by(table.c.id.desc()))
-    return list(rows)
+    return conn.execute(select(*columns).where(any_of(conn, key, found)).order_by(key.desc())).all()
