@@ -18,7 +18,7 @@ import pytest
 from pydantic import BaseModel, SecretStr
 from pydantic_core import PydanticUndefined
 
-from xwheel.plugin import hookspecs
+from xwheel.plugin import RegisteredExecutor, hookspecs
 from xwheel.plugin.contracts import (
     Alarm,
     AlarmChannel,
@@ -45,7 +45,7 @@ SHIPPED = sorted(path.parent.name for path in ROOT.glob("plugins/*/pyproject.tom
 # contract to what it takes and gives
 PARTS: dict[type[Any], list[type[Any]]] = {
     ScheduleType: [ScheduleSpec],
-    Router: [TakesOptions, RouteContext],
+    Router: [TakesOptions, RouteContext, RegisteredExecutor],
     GlueType: [ChecksSource, GlueRequest, Command, HandlerLookup, RunContext],
     AlarmChannel: [Alarm],
     RunListener: [RunChange],
@@ -86,7 +86,8 @@ and do no I/O when they are made.
 A plugin describes its table as a subclass of `xwheel.plugin.PluginOptions`, a pydantic model, and reads it in its
 hook with `read_options(config, NAME, Model)`. Texts are not taken for numbers. A field of type `SecretStr` is never
 shown; beside `password: SecretStr | None` a field `password_file: Path | None = None` lets operators name a file that
-holds it. From the environment, all tables together are one JSON document:
+holds it. From the environment, all tables together are one JSON document,
+which then stands in place of those of the file:
 
 ```sh
 export XWHEEL_PLUGINS__OPTIONS='{"NAME": {"key": 5}}'

@@ -33,10 +33,10 @@ def show(
     token_file: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the plugins of this environment; with --url those of a running node, and how they fare there."""
+    """List the plugins of this environment; with --url or --token-file those of a node, and how they fare."""
     if context.invoked_subcommand is not None:
         return
-    if url is None:
+    if url is None and token_file is None:
         from xwheel.plugin.manager import load_plugins
 
         items = [_item(info) for info in load_plugins(load_config(config_path)).installed]
@@ -45,7 +45,7 @@ def show(
     if as_json:
         print_json(items)
         return
-    with_health = url is not None
+    with_health = any(one["health"] for item in items for one in item["registers"])
     print_table(
         ("KIND", "NAME", "FROM", *(["HEALTH"] if with_health else [])),
         (

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from xwheel.cli import app
 from xwheel.config import build_config
 from xwheel.errors import ConfigError, DuplicateNameError, PluginError, UnknownNameError
 from xwheel.plugin.manager import load_glue_types, load_plugins
@@ -245,3 +247,23 @@ def test_an_unknown_name_tells_the_known_ones() -> None:
     with pytest.raises(UnknownNameError, match="no glue type is called 'GLUE_COBOL'; known: BEAN"):
         plugins.glue_types["GLUE_COBOL"]
     assert plugins.glue_types.get("GLUE_COBOL") is None
+
+
+def test_the_command_lists_what_is_there_and_what_is_not(install: Install, tmp_path: Path) -> None:
+    install(STRICT)
+    install(ROUTER.format(name="NEAREST"), "bcme")
+    install("raise RuntimeError('loaded')", "ccme")
+    settings = tmp_path / "xwheel.toml"
+    settings.write_text(
+        '[plugins]\ndisabled = ["ccme"]\n[plugins.options.acme]\nurl = "https://hush"\nlimit = 7\n'
+    )
+    done = CliRunner().invoke(app, ["plugins", "--config", str(settings)])
+    assert done.exit_code == 0, done.output
+    lines = [" ".join(line.split()) for line in done.output.splitlines()]
+    assert lines[0] == "KIND NAME FROM"
+    assert "alarm channel shout acme-acme 1.2 (entry point acme = acme_module_acme)" in lines
+    assert "router NEAREST acme-bcme 1.2 (entry point bcme = acme_module_bcme)" in lines
+    assert "option plugins.options.acme.limit = 7" in lines
+    assert 'option plugins.options.acme.url = "**********"' in lines
+    assert "disabled: ccme of acme-ccme 1.2" in lines
+    assert "hush" not in done.output
