@@ -7,8 +7,17 @@ from collections.abc import Sequence
 from xwheel import Config, Job, RouteContext, Run, XwheelError, __version__, hookimpl
 from xwheel.egress import Answer, EgressClient, EgressError, EgressPolicy
 from xwheel.executor import Executor, JobContext, current_job, job
-from xwheel.plugin import RegisteredExecutor, Router, ScheduleSpec, ScheduleType
-from xwheel.testing import ManualClock
+from xwheel.plugin import (
+    Alarm,
+    AlarmChannel,
+    PluginOptions,
+    RegisteredExecutor,
+    Router,
+    ScheduleSpec,
+    ScheduleType,
+    read_options,
+)
+from xwheel.testing import ManualClock, check_alarm_channel, check_router, check_schedule_type
 
 
 @job("greet", parallel=2)
@@ -49,6 +58,31 @@ def xwheel_register_routers(config: Config) -> list[Router]:
 @hookimpl
 def xwheel_register_schedule_types(config: Config) -> list[ScheduleType]:
     return [Weekly()]
+
+
+class Options(PluginOptions):
+    prefix: str = ""
+
+
+class Loud:
+    name = "loud"
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+
+    def send(self, alarm: Alarm) -> str:
+        return f"{self._prefix}{alarm.title}"
+
+
+@hookimpl
+def xwheel_register_alarms(config: Config) -> list[AlarmChannel]:
+    return [Loud(read_options(config, "loud", Options).prefix)]
+
+
+def check_all() -> None:
+    check_router(Newest())
+    check_schedule_type(Weekly(), ["1"])
+    check_alarm_channel(Loud("!"), receivers=["ops"])
 
 
 def describe(item: Job, run: Run) -> str:
