@@ -1,0 +1,53 @@
+"""A running node tells alarms while one channel hangs and another raises, and ends in time nevertheless."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from tests.support.alarms import Recorder, Stuck, wait_until
+from tests.support.node import plugins
+from tests.support.rows import job_values
+from xwheel.alarm_model import AlarmKind, AlarmTarget, AttemptState
+from xwheel.config import build_config
+from xwheel.plugin.registry import Registry
+from xwheel.scheduler.alarm_rules import AlarmRules
+from xwheel.server import Scheduler
+from xwheel.storage import groups, migrate
+from xwheel.storage.alarm_list import AlarmFilter
+from xwheel.storage.engine import Database
+
+RUNS = 10
+
+
+def sent_through(rules: AlarmRules, channel: str) -> int:
+    found = rules.list_attempts(AlarmFilter(), limit=1000)
+    return sum(item.channel == channel and item.state is AttemptState.SENT for item in found)
+
+
+def test_a_running_node_tells_what_it_must(tmp_path: Path) -> None:
+    stuck, bad, good = Stuck(), Recorder("bad", lambda _: ValueError("no")), Recorder("good")
+    channels = Registry("alarm channel", {item.name: item for item in (stuck, bad, good)}, {})
+    installed = dataclasses.replace(plugins(), alarm_channels=channels)
+    db = Database(f"sqlite:///{tmp_path / 'node.db'}")
+    migrate.upgrade(db)
+    node = Scheduler(build_config({}), db, installed, "x" * 32)
+    node.start()
+    try:
+        rules = node.alarms.rules
+        targets = tuple(AlarmTarget(channel=item.name) for item in (stuck, bad, good))
+        rules.create({"kinds": (AlarmKind.REFUSED,), "targets": targets, "window_s": 0})
+        db.transaction(lambda conn: groups.insert_group(conn, app_name="empty", title="", now_ms=1))
+        job = node.manager.create(job_values(group_id=1, schedule_type="NONE", schedule_conf=""))
+        for _ in range(RUNS):
+            node.manager.run_now(job.id)
+        wait_until(lambda: len(good.told) == RUNS and len(bad.told) >= RUNS)
+        assert {alarm.reason for alarm in good.told} == {"no_executor"}
+        assert rules.test_send("good").state is AttemptState.SENT
+        wait_until(lambda: sent_through(rules, "good") == RUNS + 1)
+    finally:
+        node.stop()  # the channel that still hangs does not hold it up
+    assert stuck.calls == 1
+    assert sent_through(rules, "stuck") == 0
+    stuck.gate.set()
+    db.close()
