@@ -11,6 +11,7 @@ import pytest
 from conftest import ALL
 from xwheel import Config
 from xwheel.plugin import Command, ConfigError, ExecutorError, GlueRequest, GlueType
+from xwheel.testing import check_glue_type
 
 import xwheel_glue_script
 from xwheel_glue_script import xwheel_register_glue_types
@@ -43,6 +44,11 @@ def test_the_entry_point_registers_all_types_without_allowing_any() -> None:
     assert [item.name for item in found] == ALL
     assert all(item.takes_source for item in found)
     assert list(Config().executor.allowed_glue_types) == []
+
+
+def test_all_types_keep_the_contract() -> None:
+    for glue in register():
+        check_glue_type(glue, source="echo hello", bad_sources=[" \n"])
 
 
 def test_a_command_carries_the_source() -> None:
