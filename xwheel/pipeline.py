@@ -62,7 +62,6 @@ from xwheel.wire.http import MultiClient
 
 ANSWER_GRACE_MS: Final = 2000
 GATHER_MS: Final = 5
-BEAT_MS: Final = 2000
 
 
 class Pipeline:
@@ -177,7 +176,7 @@ class Pipeline:
             self.registry.app_name,
             self.registry.suspect,
             self.clock,
-            timeout_ms=min(trigger.send_timeout_ms, BEAT_MS),
+            timeout_ms=trigger.send_timeout_ms,
         )
         self.asker = Asker(
             partial(route, routers=plugins.routers, load=self.loads.load),

@@ -168,6 +168,8 @@ def test_labels_with_a_router_that_asks_need_the_other_name() -> None:
     router, known = labels_router()
     with pytest.raises(RouteError, match="LABELS_ASKING"):
         router.check("gpu=yes | FAILOVER")
+    with pytest.raises(RouteError, match="use it with LABELS_ASKING"):
+        choose(router, labelled({"gpu": "yes"}), options="gpu | STRANGER", routers={"STRANGER": Failover()})
     asking, known = labels_router(asks=True)
     asking.check("gpu=yes | FAILOVER")
     executors = labelled({}, {"gpu": "yes"}, {"gpu": "yes"})

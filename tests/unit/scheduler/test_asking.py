@@ -2,96 +2,21 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 
-from tests.support.node import HandNode
+from tests.support.asking import ADDRESSES, PATIENCE_S, FirstAlive, FirstIdle, Hanging, Wire, wait_for
 from tests.support.rows import NOW, make_executor, make_job, make_run
 from xwheel.errors import RouteError
-from xwheel.model import Job, RegisteredExecutor, Run, RunState
+from xwheel.model import Job, RegisteredExecutor, Run
 from xwheel.plugin import RouteContext
-from xwheel.plugin.registry import Registry
 from xwheel.scheduler import asking
 from xwheel.scheduler.asking import Asker
 from xwheel.scheduler.beats import Beats
-from xwheel.scheduler.ports import Fate
-from xwheel.scheduler.route import Chooser
 from xwheel.scheduler.route import route as call_router
-from xwheel.storage.engine import Database
 from xwheel.testing import ManualClock
-from xwheel.wire.http import HttpCall, HttpResult
-
-PATIENCE_S = 60
-ADDRESSES = [f"http://127.0.0.1:900{number}" for number in (1, 2, 3)]
-
-
-class Wire:
-    """Executors as a table: what each address answers to a path, or None for a refused connection."""
-
-    def __init__(self, says: dict[str, bool | None]) -> None:
-        self.says = says
-        self.calls: list[tuple[str, str]] = []
-        self._waiting: list[HttpCall] = []
-
-    def submit(self, call: HttpCall) -> None:
-        self._waiting.append(call)
-
-    def poll(self, timeout_ms: int) -> list[HttpResult]:
-        del timeout_ms
-        calls, self._waiting = self._waiting, []
-        return [self._answer(call) for call in calls]
-
-    def _answer(self, call: HttpCall) -> HttpResult:
-        address, _, path = call.url.rpartition("/")
-        self.calls.append((address[-1], path))
-        said = self.says.get(address)
-        if said is None:
-            return HttpResult(key=call.key, status=0, body=b"", error="refused", sent=False, cost_ms=1)
-        code = 200 if said else 500
-        return HttpResult(
-            key=call.key, status=200, body=b'{"code":%d}' % code, error="", sent=True, cost_ms=1
-        )
-
-    def wake(self) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class FirstAlive:
-    name = "ALIVE"
-    asks = True
-
-    def route(self, context: RouteContext) -> Sequence[RegisteredExecutor]:
-        return [item for item in context.executors if context.beat(item.address)][:1]
-
-
-class FirstIdle:
-    name = "IDLE"
-    asks = True
-
-    def route(self, context: RouteContext) -> Sequence[RegisteredExecutor]:
-        for item in context.executors:
-            if context.idle_beat(item.address):
-                return [item]
-        return []
-
-
-class Hanging:
-    name = "HANGS"
-    asks = True
-
-    def __init__(self) -> None:
-        self.go_on = threading.Event()
-        self.inside = threading.Semaphore(0)
-
-    def route(self, context: RouteContext) -> Sequence[RegisteredExecutor]:
-        self.inside.release()
-        self.go_on.wait(PATIENCE_S)
-        return context.executors[:1]
 
 
 class Desk:
@@ -130,13 +55,6 @@ class Desk:
         found = self.choose(run, job)
         assert found
         return found[0].address[-1]
-
-
-def wait_for(is_so: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.001)
 
 
 def cases(name: str, count: int, job_id: int = 1) -> tuple[Job, list[Run]]:
@@ -208,11 +126,16 @@ def test_a_choice_is_asked_for_again_once_it_is_old_or_wrong() -> None:
     desk.settle(3)
     edited = make_job(route_strategy="ALIVE", revision=2)
     assert desk.choose(run, edited) is None
+    desk.clock.advance(4999)
+    assert desk.choose(third, job)
+    desk.clock.advance(1)
+    assert desk.choose(third, job) is None
+    desk.settle(5)
+    desk.choose(other, job)
+    desk.settle(6)
     del desk.executors[0]
     assert desk.choose(other, job) is None
-    desk.clock.advance(5000)
-    assert desk.choose(third, job) is None
-    desk.settle(6)
+    desk.settle(7)
     assert desk.chosen(other, job) == "2"
     desk.clock.advance(5000)
     desk.asker.step(desk.clock.now_ms())
@@ -304,116 +227,12 @@ def test_stopping_lets_everybody_go_and_takes_nobody(hanging: Hanging) -> None:
         job, (run,) = cases(name, 1, 1 + len(name))
         desk.choose(run, job)
     assert hanging.inside.acquire(timeout=PATIENCE_S)
+    answer = desk.beats.beat(desk.executors[0])
     desk.asker.stop()
     desk.beats.stop()
+    with pytest.raises(RouteError, match="the node stops"):
+        answer.result(0)
     hanging.go_on.set()
     wait_for(lambda: not any(item.threads for item in desk.asker._crews.values()))
     assert desk.back == []
     assert desk.choose(make_run(7), make_job(route_strategy="ALIVE")) == ()
-
-
-# in the pipeline
-
-
-def asking_node(db: Database, *routers: Any, says: dict[str, bool | None]) -> HandNode:
-    node = HandNode(db, ManualClock(NOW))
-    node.group()
-    node.register(*ADDRESSES)
-    pipeline = node.scheduler
-    known = {**pipeline.plugins.routers, **{router.name: router for router in routers}}
-    pipeline.beats._client = Wire(says)
-    registry: Any = Registry("router", known, {})
-    pipeline.asker._route = lambda job, executors, **more: call_router(job, executors, registry, **more)
-    pipeline.firing._choose = Chooser(registry, pipeline.asker, pipeline.loads).choose
-    return node
-
-
-def come_back(node: HandNode) -> None:
-    wait_for(lambda: node.scheduler.beats.step(node.clock.now_ms()) == 0 and len(node.scheduler.asker) == 0)
-    node.tick(20)
-
-
-def ask_for(node: HandNode, name: str, **changes: Any) -> Job:
-    job = node.job(enabled=False, **changes)
-    with node.db.write() as conn:
-        conn.exec_driver_sql(f"UPDATE job SET route_strategy = '{name}' WHERE id = {job.id}")
-    return node.load(job.id)
-
-
-def test_a_run_goes_to_the_one_that_lives_and_others_do_not_wait(sqlite_db: Database) -> None:
-    node = asking_node(sqlite_db, FirstAlive(), says={ADDRESSES[1]: True, ADDRESSES[2]: True})
-    job, plain = ask_for(node, "ALIVE"), node.job(enabled=False)
-    for item in (job, plain):
-        node.scheduler.manager.run_now(item.id)
-    node.run_for(300)
-    assert {shard.run.job_id for parcel in node.sent for shard in parcel.shards} == {plain.id}
-    (asked,) = node.runs(job.id)
-    assert asked.state is RunState.PLANNED
-    assert node.scheduler._is_held(asked.id)
-    come_back(node)
-    node.answer()
-    (run,) = node.runs(job.id)
-    assert (run.state, run.address) == (RunState.RUNNING, ADDRESSES[1])
-
-
-def test_what_is_cancelled_or_edited_meanwhile_follows_its_row(sqlite_db: Database) -> None:
-    node = asking_node(sqlite_db, FirstAlive(), says=dict.fromkeys(ADDRESSES, True))
-    gone, edited = ask_for(node, "ALIVE"), ask_for(node, "ALIVE")
-    planned = [node.scheduler.manager.run_now(item.id) for item in (gone, edited)]
-    node.run_for(300)
-    node.scheduler.manager.delete(gone.id)
-    node.scheduler.manager.edit(edited.id, {"route_strategy": "LAST", "param": "new"})
-    come_back(node)
-    node.run_for(300)
-    (sent,) = [shard for parcel in node.sent for shard in parcel.shards]
-    assert (sent.run.id, sent.executor.address, sent.job.param) == (planned[1].id, ADDRESSES[2], "new")
-    assert node.runs(gone.id)[0].state is RunState.CANCELLED
-
-
-def test_an_old_lease_fences_nothing_that_comes_back(sqlite_db: Database) -> None:
-    node = asking_node(sqlite_db, FirstAlive(), says=dict.fromkeys(ADDRESSES, True))
-    job = ask_for(node, "ALIVE")
-    node.scheduler.manager.run_now(job.id)
-    node.run_for(300)
-    heir = node.successor()
-    come_back(node)
-    assert node.sent == []
-    assert node.runs(job.id)[0].state is RunState.PLANNED
-    assert heir.scheduler.lease.may_act()
-
-
-def test_when_nobody_answers_the_run_is_refused_with_the_reason(sqlite_db: Database) -> None:
-    node = asking_node(sqlite_db, FirstAlive(), says={})
-    job = ask_for(node, "ALIVE", max_retries=1)
-    node.scheduler.manager.run_now(job.id)
-    node.run_for(300)
-    come_back(node)
-    first, second = node.runs(job.id)
-    assert (first.state, first.reason) == (RunState.REFUSED, "no_route")
-    assert "router ALIVE chose none of 3" in first.message
-    assert second.attempt == 2
-    live = node.scheduler.registry.live(1, node.clock.now_ms())
-    assert all(item.suspect_until_ms for item in live)
-
-
-def test_when_the_chosen_one_is_gone_at_the_send_the_next_gets_it(sqlite_db: Database) -> None:
-    says: dict[str, bool | None] = dict.fromkeys(ADDRESSES, True)
-    node = asking_node(sqlite_db, FirstAlive(), says=says)
-    job, plain = ask_for(node, "ALIVE"), node.job(enabled=False)
-    for item in (job, plain):
-        node.scheduler.manager.run_now(item.id)
-    node.run_for(300)
-    come_back(node)
-    says[ADDRESSES[0]] = None
-    assert {run.address for run in node.answer(Fate.REFUSED)} == {ADDRESSES[0]}
-    node.run_for(300)
-    come_back(node)
-    node.answer()
-    first, second = node.runs(job.id)
-    assert (first.state, first.reason) == (RunState.REFUSED, "failed_over")
-    assert (second.state, second.address, second.attempt) == (RunState.RUNNING, ADDRESSES[1], 2)
-    assert second.retries_left == first.retries_left == 0
-    # a router that asks nobody leaves it to the job's retries
-    assert [(run.state, run.reason) for run in node.runs(plain.id)] == [
-        (RunState.REFUSED, "executor_refused")
-    ]
