@@ -43,7 +43,7 @@ plugins: $(HOMES)
 	done
 
 bench: $(READY) $(HOMES)
-	for bench in pipeline claim api http executor peers listener ring route cron; do $(BIN)/python -m benchmarks.$$bench $(ARGS) || exit 1; done
+	for bench in pipeline claim api http executor peers listener ring cron; do $(BIN)/python -m benchmarks.$$bench $(ARGS) || exit 1; done
 	$(VENV)/plugins/router_extra/bin/python -m benchmarks.route $(ARGS)
 
 clean:
