@@ -66,7 +66,7 @@ The start stops with one line that names the distribution and the entry point if
 - has a hook that nobody specified, one with other arguments, one that is not marked with `@hookimpl`, or none at all,
 - registers an object that lacks an attribute or a method of its contract, or has one of another form,
 - registers a name that is taken, or one with blanks or more than 64 characters (a schedule type: 32),
-- finds an option unknown, missing or mistyped.
+- finds an option unknown, missing or mistyped, or reads a table that is not its own.
 
 A plugin that fails later is contained: a router that raises fails that run, a channel that hangs or raises delays no
 other channel, a listener that does so delays nothing.

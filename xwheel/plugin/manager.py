@@ -13,7 +13,7 @@ from xwheel.errors import ConfigError, DuplicateNameError, PluginError
 from xwheel.plugin.contracts import AlarmChannel, GlueType, Router, RunListener, ScheduleType
 from xwheel.plugin.demands import check_object
 from xwheel.plugin.loading import Origin, find_origins, load_all, origin_of
-from xwheel.plugin.options import noting_options, shown_options
+from xwheel.plugin.options import PluginOptions, noting_options, shown_options
 from xwheel.plugin.registry import Registry
 
 CONTRACTS: Final[Mapping[str, tuple[str, type[Any]]]] = {
@@ -64,8 +64,8 @@ def load_plugins(config: Config) -> Plugins:
         ConfigError: An option is not acceptable, or belongs to no plugin.
     """
     manager, origins = load_all(config)
-    with noting_options() as noted:
-        registries = {hook: _collect(manager, hook, config, origins) for hook in CONTRACTS}
+    noted: dict[str, PluginOptions] = {}
+    registries = {hook: _collect(manager, hook, config, origins, noted) for hook in CONTRACTS}
     for name, options in config.plugins.options.items():
         if options and name in origins and origins[name].is_core and name not in noted:
             raise ConfigError(f"plugins.options.{name}.{min(options)}: {name} has no options")
@@ -102,13 +102,20 @@ def load_glue_types(config: Config) -> Registry[GlueType]:
         ConfigError: An option of one with glue types is not acceptable.
     """
     manager, origins = load_all(config)
-    return _collect(manager, "xwheel_register_glue_types", config, origins)
+    return _collect(manager, "xwheel_register_glue_types", config, origins, {})
 
 
 def _collect(
-    manager: pluggy.PluginManager, hook: str, config: Config, origins: dict[str, Origin]
+    manager: pluggy.PluginManager,
+    hook: str,
+    config: Config,
+    origins: dict[str, Origin],
+    read: dict[str, PluginOptions],
 ) -> Registry[Any]:
-    """Ask each implementation by itself, so that a failure or a duplicate can be told by its owner."""
+    """Ask each implementation by itself, so that a failure or a duplicate can be told by its owner.
+
+    What options they read is added to ``read``.
+    """
     kind, contract = CONTRACTS[hook]
     objects: dict[str, Any] = {}
     owners: dict[str, str] = {}
@@ -118,12 +125,19 @@ def _collect(
         call = cast(Callable[..., Iterable[Any]], implementation.function)
         arguments = {"config": config}
         try:
-            given = list(call(*(arguments[name] for name in implementation.argnames)))
+            with noting_options() as noted:
+                given = list(call(*(arguments[name] for name in implementation.argnames)))
         except ConfigError as error:
             raise ConfigError(f"{error}; asked for by {origin}") from error
         except Exception as error:
             reason = " ".join(str(error).split())
             raise PluginError(f"{origin} fails in {hook}: {type(error).__name__}: {reason}") from error
+        if set(noted) - {origin.name}:
+            raise PluginError(
+                f"{origin} reads plugins.options.{min(set(noted) - {origin.name})}: its own table is "
+                f"plugins.options.{origin.name}"
+            )
+        read |= noted
         for item in given:
             try:
                 check_object(kind, contract, item)

@@ -71,6 +71,23 @@ def test_a_disabled_plugin_is_not_loaded(install: Install) -> None:
     assert "BEAN" not in plugins.glue_types
 
 
+STRICT = """
+from pydantic import SecretStr
+from xwheel.plugin import PluginOptions, hookimpl, read_options
+class Options(PluginOptions):
+    url: SecretStr
+    limit: int = 5
+    headers: dict[str, str] = {}
+class Mine:
+    name = "shout"
+    def send(self, alarm): ...
+@hookimpl
+def xwheel_register_alarms(config):
+    read_options(config, "acme", Options)
+    return [Mine()]
+"""
+STRAY = STRICT.replace('"acme"', '"acne"').replace("url: SecretStr", "")
+
 # a hook that returns what follows, in a module that begins with what stands before it
 HEAD = "from xwheel.plugin import hookimpl\n"
 ROUTE = "route = lambda self, context: ..."
@@ -98,6 +115,7 @@ def router(name: object = "MINE", asks: object = False, method: str = "def route
         (HOOK + "routers(config): pass", PluginError, "fails in xwheel_register_routers: TypeError"),
         (HOOK + "routers(config): raise KeyError('url')", PluginError, "KeyError: 'url'"),
         (HOOK + "routers(config):\n    import missing_thing", PluginError, "fails in .*ModuleNotFoundError"),
+        (STRAY, PluginError, "reads plugins.options.acne: its own"),
         (router(name=5), PluginError, "of Mine is no router: name must be str, not int"),
         (router(name=""), PluginError, "a router's name has 1 to 64 characters and no blanks, not ''"),
         (router(name="MY ROUTER"), PluginError, "1 to 64 characters and no blanks, not 'MY ROUTER'"),
@@ -157,23 +175,6 @@ def test_one_name_from_two_distributions_stops_the_start(install: Install, tmp_p
     (info / "entry_points.txt").write_text("[xwheel]\nother = acme_module_acme\n")
     with pytest.raises(PluginError, match="entry point acme are one and the same module"):
         load_plugins(build_config({}))
-
-
-STRICT = """
-from pydantic import SecretStr
-from xwheel.plugin import PluginOptions, hookimpl, read_options
-class Options(PluginOptions):
-    url: SecretStr
-    limit: int = 5
-    headers: dict[str, str] = {}
-class Mine:
-    name = "shout"
-    def send(self, alarm): ...
-@hookimpl
-def xwheel_register_alarms(config):
-    read_options(config, "acme", Options)
-    return [Mine()]
-"""
 
 
 @pytest.mark.parametrize(
