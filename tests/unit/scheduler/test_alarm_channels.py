@@ -96,9 +96,11 @@ def test_one_hangs_for_ever_one_raises_and_the_third_gets_all_in_time(db: Databa
     wait_until(lambda: node.scheduler.alarms.rules.health()[2].hanging == 0)
 
 
-def test_a_channel_that_comes_back_is_used_again(db: Database, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_channel_that_comes_back_is_used_again(
+    sqlite_db: Database, caplog: pytest.LogCaptureFixture
+) -> None:
     stuck = Stuck()
-    node = a_node(db, stuck, attempts=3, retry_delay_s=5)
+    node = a_node(sqlite_db, stuck, attempts=3, retry_delay_s=5)
     strike(node, rule(node, "failed", channels=["stuck"]).id)
     step(node)
     wait_until(lambda: stuck.calls == 1)
@@ -136,9 +138,9 @@ def test_failed_attempts_are_repeated_with_growing_pauses_and_the_same_id(db: Da
     assert (health.failures, health.is_healthy, health.last_answer) == (4, False, "OSError: away")
 
 
-def test_who_asks_to_be_asked_later_is_asked_later(db: Database) -> None:
+def test_who_asks_to_be_asked_later_is_asked_later(sqlite_db: Database) -> None:
     pager = Recorder(fail=lambda _: AlarmRetryLater("slow down", 90) if len(pager.told) == 1 else None)
-    node = a_node(db, pager, retry_delay_s=1)
+    node = a_node(sqlite_db, pager, retry_delay_s=1)
     strike(node, rule(node, "failed").id)
     settle(node)
     step(node, 89 * SECOND)
@@ -149,8 +151,8 @@ def test_who_asks_to_be_asked_later_is_asked_later(db: Database) -> None:
     assert answers(node, "pager") == [(1, "failed", "slow down"), (2, "sent", "took 1")]
 
 
-def test_a_rule_whose_channel_is_not_installed_says_what_is(db: Database) -> None:
-    node = a_node(db, Recorder(), Recorder("sms"))
+def test_a_rule_whose_channel_is_not_installed_says_what_is(sqlite_db: Database) -> None:
+    node = a_node(sqlite_db, Recorder(), Recorder("sms"))
     made = rule(node, "failed", channels=["pager", "sms"])
     node.crash()
     heir = HandNode(node.db, node.clock, channels=[Recorder()])
@@ -173,9 +175,9 @@ def test_what_waits_for_an_uninstalled_channel_is_ended(db: Database) -> None:
     stuck.gate.set()
 
 
-def test_a_full_queue_leaves_the_rest_in_its_rows(db: Database) -> None:
+def test_a_full_queue_leaves_the_rest_in_its_rows(sqlite_db: Database) -> None:
     stuck = Stuck()
-    node = a_node(db, stuck, queue_size=2)
+    node = a_node(sqlite_db, stuck, queue_size=2)
     strike(node, rule(node, "failed", channels=["stuck"]).id, 10)
     step(node)
     wait_until(lambda: stuck.calls == 1)
@@ -189,9 +191,9 @@ def test_a_full_queue_leaves_the_rest_in_its_rows(db: Database) -> None:
     assert stuck.calls == 10
 
 
-def test_what_waits_in_memory_is_left_to_the_next_holder_of_the_lease(db: Database) -> None:
+def test_what_waits_in_memory_is_left_to_the_next_holder_of_the_lease(sqlite_db: Database) -> None:
     stuck = Stuck()
-    node = a_node(db, stuck)
+    node = a_node(sqlite_db, stuck)
     strike(node, rule(node, "failed", channels=["stuck"]).id, 5)
     step(node)
     wait_until(lambda: stuck.calls == 1)
@@ -235,15 +237,15 @@ def test_a_test_is_sent_at_once_and_kept(db: Database) -> None:
         rules.test_send("fax")
 
 
-def test_a_test_that_fails_is_a_result(db: Database) -> None:
-    node = a_node(db, Recorder(fail=lambda _: ValueError("wrong key")))
+def test_a_test_that_fails_is_a_result(sqlite_db: Database) -> None:
+    node = a_node(sqlite_db, Recorder(fail=lambda _: ValueError("wrong key")))
     made = node.scheduler.alarms.rules.test_send("pager")
     assert (made.state, made.answer) == (AttemptState.FAILED, "ValueError: wrong key")
 
 
-def test_a_test_of_a_channel_that_hangs_ends_and_a_second_one_is_refused(db: Database) -> None:
+def test_a_test_of_a_channel_that_hangs_ends_and_a_second_one_is_refused(sqlite_db: Database) -> None:
     stuck = Stuck()
-    node = a_node(db, stuck)
+    node = a_node(sqlite_db, stuck)
     found: list[str] = []
     thread = threading.Thread(
         target=lambda: found.append(node.scheduler.alarms.rules.test_send("stuck").answer), daemon=True

@@ -38,6 +38,12 @@ def rules(node: HandNode) -> AlarmRules:
     return node.scheduler.alarms.rules
 
 
+@pytest.fixture
+def sqlite_rules(sqlite_db: Database) -> AlarmRules:
+    """For what asks no database anything of its own."""
+    return HandNode(sqlite_db, ManualClock(NOW), channels=[Recorder()]).scheduler.alarms.rules
+
+
 def fail(node: HandNode, job_id: int) -> None:
     node.scheduler.manager.run_now(job_id)
     node.adopt()
@@ -93,17 +99,17 @@ def test_a_rule_is_kept_as_it_was_given(node: HandNode, rules: AlarmRules) -> No
     ],
 )
 def test_a_rule_that_cannot_work_is_refused(
-    rules: AlarmRules, values: dict[str, Any], field: str, words: str
+    sqlite_rules: AlarmRules, values: dict[str, Any], field: str, words: str
 ) -> None:
-    made = rules.create({"kinds": (AlarmKind.FAILED,)})
+    made = sqlite_rules.create({"kinds": (AlarmKind.FAILED,)})
     for save in (
-        lambda: rules.create({"kinds": (AlarmKind.FAILED,), **values}),
-        lambda: rules.update(made.id, values),
+        lambda: sqlite_rules.create({"kinds": (AlarmKind.FAILED,), **values}),
+        lambda: sqlite_rules.update(made.id, values),
     ):
         with pytest.raises(FieldError, match=words) as caught:
             save()
         assert caught.value.field == field
-    assert rules.list_rules(RuleFilter()) == [made]
+    assert sqlite_rules.list_rules(RuleFilter()) == [made]
 
 
 def test_jobs_and_groups_must_be_there(rules: AlarmRules) -> None:
@@ -116,12 +122,12 @@ def test_jobs_and_groups_must_be_there(rules: AlarmRules) -> None:
         rules.get(99)
 
 
-def test_there_is_an_end_to_rules(rules: AlarmRules, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_is_an_end_to_rules(sqlite_rules: AlarmRules, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alarm_rules, "MAX_RULES", 2)
     for _ in range(2):
-        rules.create({"kinds": (AlarmKind.FAILED,)})
+        sqlite_rules.create({"kinds": (AlarmKind.FAILED,)})
     with pytest.raises(ConflictError, match="2 alarm rules already"):
-        rules.create({"kinds": (AlarmKind.FAILED,)})
+        sqlite_rules.create({"kinds": (AlarmKind.FAILED,)})
 
 
 def test_two_who_change_a_rule_do_not_overwrite_each_other(rules: AlarmRules) -> None:
