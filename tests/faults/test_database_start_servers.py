@@ -129,7 +129,7 @@ def test_rights_that_a_node_lacks_on_mariadb_are_named_and_the_grant_is_good(
     for command in (("server",), ("db", "check"), ("token", "create", "ops")):
         line = xwheel.line(REFUSED, *command, database=url, secret=PASSWORD)
         assert "user reader@127.0.0.1 at" in line
-        assert "lacks INSERT, UPDATE, DELETE on api_token, calendar, child_arrival and" in line
+        assert re.search(r"lacks INSERT, UPDATE, DELETE on \w+, \w+, \w+ and \d+ more: GRANT", line), line
     mariadb.do(line.rpartition(": ")[2])
     assert "as needed" in xwheel.passes("db", "check", database=url)
 
