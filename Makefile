@@ -8,7 +8,8 @@ READY := $(VENV)/.ready
 SOURCES := pyproject.toml setup.py xwheel/_ring.pyx
 PLUGINS := $(patsubst plugins/%/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
 HOMES := $(PLUGINS:%=$(VENV)/plugins/%/.ready)
-JOBS ?= 2
+# most tests wait for processes and servers more than they compute
+JOBS ?= 3
 # tools that start other tools must find them
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
