@@ -103,7 +103,9 @@ class MailServer:
         self._server.close()
         for protocol in self._protocols:
             if protocol.transport is not None:
-                protocol.transport.abort()
+                # Python before 3.11.4 fails at this for a TLS connection that has ended
+                with contextlib.suppress(AttributeError):
+                    protocol.transport.abort()
         tasks = asyncio.all_tasks(self._loop)
         for task in tasks:
             task.cancel()
