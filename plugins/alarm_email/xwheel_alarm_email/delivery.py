@@ -76,7 +76,9 @@ class _Loop(asyncio.SelectorEventLoop):
         """Close what is open."""
         for transport in self._opened:
             if isinstance(transport, asyncio.WriteTransport):
-                transport.abort()
+                # Python before 3.11.4 fails at this for a TLS connection that was closed twice
+                with contextlib.suppress(AttributeError):
+                    transport.abort()
         for _ in range(3):  # until the ends of the connections were told
             await asyncio.sleep(0)
 
