@@ -1,6 +1,5 @@
 """Run tests on each database server: ``python -m tests.support.backends [pytest's arguments]``.
 
-The Makefile names the suites: of the API's own tests a server runs those that call every route as its document says.
 Servers that are not installed are left out and named, unless ``REQUIRE_SERVERS`` is set, as it is in CI.
 """
 
@@ -12,11 +11,13 @@ import sys
 
 from tests.support import servers
 
-# minutes, and what they find about a job's fields they find on SQLite
-LEFT_OUT = [
-    f"--deselect=tests/integration/test_schemathesis.py::test_the_api_keeps_to_its_document[{part}]"
-    for part in ("new jobs", "jobs")
-]
+# minutes; PostgreSQL judges values more strictly than MariaDB, so it is the one to ask besides SQLite
+LEFT_OUT = {
+    "mariadb": [
+        f"--deselect=tests/integration/test_schemathesis.py::test_the_api_keeps_to_its_document[{part}]"
+        for part in ("new jobs", "jobs")
+    ]
+}
 
 
 def main() -> int:
@@ -34,7 +35,7 @@ def main() -> int:
             "pytest",
             "--backend",
             backend,
-            *LEFT_OUT,
+            *LEFT_OUT.get(backend, ()),
             *sys.argv[1:],
         ]
         done = subprocess.run(command, check=False)
