@@ -5,70 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import msgspec
+from xwheel.model import Job, RegisteredExecutor, Run, RunState
+from xwheel.testing import sample_job, sample_run
+from xwheel.testing.samples import SAMPLE_MS
 
-from xwheel.model import (
-    BlockScope,
-    DeliveryPolicy,
-    Job,
-    JoinMode,
-    MisfirePolicy,
-    Origin,
-    RegisteredExecutor,
-    RetryBackoff,
-    Run,
-    RunState,
-)
-
-NOW = 1_767_225_600_000  # 2026-01-01T00:00:00Z
+NOW = SAMPLE_MS
 
 
 def make_job(**changes: Any) -> Job:
-    job = Job(
-        id=1,
-        group_id=1,
-        partition=1,
-        name="job",
-        description="",
-        schedule_type="FIX_RATE",
-        schedule_conf="1",
-        timezone="UTC",
-        anchor_ms=NOW,
-        start_ms=None,
-        end_ms=None,
-        misfire_policy=MisfirePolicy.SKIP,
-        misfire_threshold_ms=5000,
-        route_strategy="FIRST",
-        block_strategy="SERIAL_EXECUTION",
-        block_scope=BlockScope.EXECUTOR,
-        glue_type="BEAN",
-        handler="demo",
-        param="",
-        timeout_s=0,
-        max_retries=0,
-        retry_backoff=RetryBackoff.FIXED,
-        retry_delay_ms=0,
-        retry_delays_ms=(),
-        retry_max_delay_ms=0,
-        retry_jitter_pct=0,
-        delivery=DeliveryPolicy.AT_LEAST_ONCE,
-        recover_lost=False,
-        join_mode=JoinMode.ANY,
-        retention_days=0,
-        wait_for_executor_s=0,
-        jitter_ms=0,
-        calendar_exclude=(),
-        calendar_require=(),
-        enabled=True,
-        next_fire_ms=NOW,
-        last_fire_ms=None,
-        awaits_root=None,
-        revision=1,
-        schedule_error="",
-        created_ms=NOW,
-        updated_ms=NOW,
-    )
-    return msgspec.structs.replace(job, **{"partition": changes.get("id", 1) % 64, **changes})
+    ours = {
+        "name": "job",
+        "schedule_type": "FIX_RATE",
+        "schedule_conf": "1",
+        "handler": "demo",
+        "next_fire_ms": NOW,
+    }
+    return sample_job(**{**ours, **changes})
 
 
 def job_values(**changes: Any) -> dict[str, Any]:
@@ -85,40 +37,20 @@ def job_values(**changes: Any) -> dict[str, Any]:
 
 
 def make_run(run_id: int, **changes: Any) -> Run:
-    run = Run(
-        id=run_id,
-        job_id=1,
-        group_id=1,
-        partition=1,
-        origin=Origin.SCHEDULE,
-        origin_key=run_id,
-        shard_index=0,
-        shard_total=1,
-        root_id=run_id,
-        chain_id=run_id,
-        chain_depth=0,
-        attempt=1,
-        retries_left=0,
-        state=RunState.PLANNED,
-        epoch=0,
-        due_ms=NOW,
-        planned_ms=NOW,
-        created_ms=NOW,
-        param=None,
-        reason="",
-        address=None,
-        instance=None,
-        dispatched_ms=None,
-        accepted_ms=None,
-        finished_ms=None,
-        check_ms=None,
-        kill_requested=False,
-        result_code=None,
-        message="",
-        skip_last_ms=None,
-        skip_count=0,
-    )
-    return msgspec.structs.replace(run, **({"chain_id": changes.get("root_id", run_id)} | changes))
+    planned = {
+        "id": run_id,
+        "origin_key": run_id,
+        "root_id": run_id,
+        "chain_id": changes.get("root_id", run_id),
+        "state": RunState.PLANNED,
+        "address": None,
+        "dispatched_ms": None,
+        "accepted_ms": None,
+        "finished_ms": None,
+        "result_code": None,
+        "message": "",
+    }
+    return sample_run(**{**planned, **changes})
 
 
 def make_executor(address: str = "http://127.0.0.1:9999", **changes: Any) -> RegisteredExecutor:
