@@ -141,12 +141,23 @@ def test_a_node_ends_while_its_database_hangs(
 @contextlib.contextmanager
 def frozen(pid: int) -> Iterator[None]:
     """Stop a server and its children in their tracks."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    for number in (pid, *map(int, children)):
-        os.kill(number, signal.SIGSTOP)
+    stopped: list[int] = []
     try:
+        # the parent first, and only once it stands still, so that no child comes while the others are stopped
+        freeze(pid, stopped)
+        for child in map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()):
+            freeze(child, stopped)
         yield
     finally:
-        for number in (pid, *map(int, children)):
+        for number in stopped:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(number, signal.SIGCONT)
+
+
+def freeze(pid: int, stopped: list[int]) -> None:
+    """Stop a process, which takes effect a moment after the signal is sent if it runs on another core."""
+    os.kill(pid, signal.SIGSTOP)
+    stopped.append(pid)
+    wait_until(
+        lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "TZ", PATIENCE_S
+    )
