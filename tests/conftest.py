@@ -34,6 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Note what each test works on; a server gets the tests that use ``new_database``, directly or not."""
     backend = config.getoption("backend")
@@ -42,9 +43,32 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         needs = "any" if "new_database" in fixtures else "sqlite" if "sqlite_db" in fixtures else "none"
         item.user_properties.append(("database", needs))
     if backend != "sqlite":
-        chosen = [item for item in items if ("database", "any") in item.user_properties]
+        chosen = [
+            item
+            for item in items
+            if ("database", "any") in item.user_properties and item.get_closest_marker("more_seeds") is None
+        ]
         config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
         items[:] = chosen
+    items[:] = _slow_first(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+
+
+def _slow_first(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
+    """Deal the long tests out to the heads of the parts that xdist gives its workers.
+
+    So that no worker is left with a long one when the others have ended. The other tests stay beside those of their
+    module, with which they may share a fixture.
+    """
+    slow = [item for item in items if item.get_closest_marker("slow") is not None]
+    rest = [item for item in items if item.get_closest_marker("slow") is None]
+    ordered: list[pytest.Item] = []
+    for number in range(workers):
+        share = (len(items) - len(ordered)) // (workers - number)
+        own = slow[number::workers]
+        ordered += own
+        ordered += rest[: share - len(own)]
+        del rest[: share - len(own)]
+    return ordered
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

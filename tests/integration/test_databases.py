@@ -14,6 +14,7 @@ from tests.integration.test_quickstart import child_of, has_lines, start, wait_f
 from xwheel.quickstart.run import EXECUTIONS_FILE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kills", [0, 1])
 def test_every_fire_runs_exactly_once(new_database: Callable[[], str], tmp_path: Path, kills: int) -> None:
     folder = tmp_path / "data"

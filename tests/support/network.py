@@ -91,7 +91,7 @@ def attach(node: HandNode, script: Script) -> Network:
 def check(node: HandNode, by_ms: int = 0) -> None:
     """Let time pass, look at the registry, and check until nothing is left to do."""
     now_ms = node.clock.advance(by_ms)
-    node.scheduler.lease.step(now_ms)
+    node.keep_lease()
     node.scheduler.registry.step(now_ms)
     for _ in range(300):
         if node.scheduler.checker.step(now_ms):

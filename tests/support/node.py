@@ -51,6 +51,7 @@ class HandNode:
         self.scheduler = Scheduler(self.config, db, installed, "x" * 32, clock)
         self.sent: list[Parcel] = []
         self.in_lane: set[int] = set()
+        self._lease_due_ms = 0
         for lane in self.scheduler.lanes.values():
             lane.send = self._send  # type: ignore[method-assign]
             lane.is_sending = self.in_lane.__contains__  # type: ignore[method-assign,assignment]
@@ -91,6 +92,12 @@ class HandNode:
         while self.scheduler.adopting.step(self.clock.now_ms()) == 0:
             pass
 
+    def keep_lease(self) -> None:
+        """Renew the lease if it is time to."""
+        now_ms = self.clock.now_ms()
+        if now_ms >= self._lease_due_ms or not self.scheduler.lease.may_act():
+            self._lease_due_ms = now_ms + self.scheduler.lease.step(now_ms)
+
     def tick(self, by_ms: int = 0) -> None:
         """Let time pass, then fire what is due."""
         now_ms = self.clock.advance(by_ms)
@@ -102,7 +109,7 @@ class HandNode:
         """Step every loop through a stretch of time."""
         for _ in range(duration_ms // step_ms):
             self.clock.advance(step_ms)
-            self.scheduler.lease.step(self.clock.now_ms())
+            self.keep_lease()
             self.plan()
             self.tick()
             if each is not None:

@@ -154,10 +154,9 @@ def test_who_waits_too_long_for_a_turn_is_asked_again_later(node: HandNode) -> N
     for _ in range(240):
         beat(node)
         now_ms = node.clock.advance(1000)
-        node.scheduler.lease.step(now_ms)
+        node.keep_lease()
         node.scheduler.checker.step(now_ms)
-        late = [run_id for run_id in ids if (load(node, run_id).check_ms or 0) < now_ms - 60_000]
-        assert late == []
+        assert min(run.check_ms or 0 for run in node.runs()) >= now_ms - 60_000
     assert all((load(node, run_id).check_ms or 0) > node.clock.now_ms() for run_id in ids)
     assert len(network.calls) <= 70
 

@@ -8,6 +8,7 @@ import pkgutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
 from sqlalchemy import Connection, text
 
 from tests.support import million, plan_alarms
@@ -47,6 +48,7 @@ def test_each_question_has_a_case() -> None:
     assert {case.name.partition(":")[0] for case in (*cases(), *plan_alarms.cases())} == asked
 
 
+@pytest.mark.slow
 def test_no_question_reads_more_than_it_is_about(db: Database) -> None:
     million.fill(db)
     plan_alarms.fill(db)
