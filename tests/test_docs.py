@@ -11,7 +11,8 @@ from pydantic import SecretStr
 from pydantic_core import PydanticUndefined
 
 from xwheel import errors
-from xwheel.config import Config, Section
+from xwheel.config import Config
+from xwheel.config_sections import Section
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

@@ -10,7 +10,8 @@ from typing import Final
 
 from xwheel import ring
 from xwheel.clock import Clock, OffsetFilter, SystemClock
-from xwheel.config import Config, TriggerSection
+from xwheel.config import Config
+from xwheel.config_sections import TriggerSection
 from xwheel.model import Job, Run
 from xwheel.plugin.manager import Plugins
 from xwheel.scheduler.adopt import AdoptLoop
@@ -32,6 +33,7 @@ from xwheel.scheduler.fence import Fence
 from xwheel.scheduler.firing import Firing
 from xwheel.scheduler.gate import Gate
 from xwheel.scheduler.glue import Scripts
+from xwheel.scheduler.handover import Outcome, Parcel
 from xwheel.scheduler.job_check import check_job
 from xwheel.scheduler.kill import RunKiller
 from xwheel.scheduler.lease import SqliteLease
@@ -42,7 +44,6 @@ from xwheel.scheduler.offspring import Offspring
 from xwheel.scheduler.parking import ParkedRuns
 from xwheel.scheduler.placing import Placing
 from xwheel.scheduler.plan import new_run, plan, recheck
-from xwheel.scheduler.ports import Outcome, Parcel
 from xwheel.scheduler.registry import FLUSH_MS, ExecutorRegistry
 from xwheel.scheduler.report import ReportLoop
 from xwheel.scheduler.resend import Resender

@@ -16,7 +16,7 @@ from tests.unit.api.conftest import EXECUTOR_TOKEN, Api, api
 from xwheel.model import RegisteredExecutor, Run, RunState
 from xwheel.scheduler.check.questions import Ask, Question, encode_question, read_reply
 from xwheel.scheduler.dispatch import encode_parcel, read_answers
-from xwheel.scheduler.ports import Fate, Parcel, Shard
+from xwheel.scheduler.handover import Fate, Parcel, Shard
 from xwheel.storage.checks import OpenRun
 from xwheel.wire import codec, contract
 from xwheel.wire.http import HttpResult

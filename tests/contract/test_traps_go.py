@@ -16,7 +16,7 @@ from tests.unit.api.conftest import EXECUTOR_TOKEN, Api, api
 from xwheel.errors import ExecutorRefusedError
 from xwheel.model import Run, RunState
 from xwheel.scheduler.dispatch import read_answers
-from xwheel.scheduler.ports import Fate
+from xwheel.scheduler.handover import Fate
 from xwheel.storage import runs
 from xwheel.storage.engine import Database
 from xwheel.testing import ManualClock

@@ -20,7 +20,7 @@ from xwheel.executor.server import make_app
 from xwheel.model import RunState
 from xwheel.node import LogFetcher
 from xwheel.scheduler.dispatch import encode_parcel, trigger_request
-from xwheel.scheduler.ports import Fate, Parcel
+from xwheel.scheduler.handover import Fate, Parcel
 from xwheel.storage import groups
 from xwheel.storage.engine import Database
 from xwheel.wire import codec, contract

@@ -14,7 +14,7 @@ from tests.support.node import HandNode
 from tests.unit.api.conftest import EXECUTOR_TOKEN, Api, api
 from xwheel.model import Run, RunState
 from xwheel.scheduler.dispatch import read_answers
-from xwheel.scheduler.ports import Fate
+from xwheel.scheduler.handover import Fate
 from xwheel.wire import codec, contract
 from xwheel.wire.messages import LogData
 

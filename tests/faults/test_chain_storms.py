@@ -18,7 +18,7 @@ from tests.support.node import HandNode
 from tests.support.rows import NOW
 from tests.support.seeds import seeds
 from xwheel.model import ChildLink, JoinMode, MisfirePolicy, Run, RunState
-from xwheel.scheduler.ports import Fate, Outcome
+from xwheel.scheduler.handover import Fate, Outcome
 from xwheel.storage import children
 from xwheel.storage.engine import Database
 from xwheel.testing import ManualClock

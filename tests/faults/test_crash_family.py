@@ -16,7 +16,7 @@ from tests.support.crashes import Snapshot, bury_nodes, die_at
 from tests.support.node import HandNode
 from tests.support.rows import NOW
 from xwheel.model import ChildLink, JoinMode, MisfirePolicy, Run, RunState
-from xwheel.scheduler.ports import Outcome
+from xwheel.scheduler.handover import Outcome
 from xwheel.storage import children
 from xwheel.storage.engine import Database
 from xwheel.testing import ManualClock

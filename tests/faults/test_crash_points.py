@@ -13,7 +13,7 @@ from tests.support.node import HandNode
 from tests.support.rows import NOW
 from xwheel.model import MisfirePolicy, RunState
 from xwheel.scheduler.complete import Verdict
-from xwheel.scheduler.ports import Outcome
+from xwheel.scheduler.handover import Outcome
 from xwheel.storage.engine import Database
 from xwheel.testing import ManualClock
 

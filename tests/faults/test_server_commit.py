@@ -14,7 +14,7 @@ from tests.support.rows import NOW
 from xwheel.errors import DatabaseUnreachableError
 from xwheel.model import MisfirePolicy, Origin, RunState
 from xwheel.scheduler.complete import Verdict
-from xwheel.scheduler.ports import Outcome
+from xwheel.scheduler.handover import Outcome
 from xwheel.storage.engine import CommitUnknownError, Database
 from xwheel.testing import ManualClock
 

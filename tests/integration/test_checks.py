@@ -20,7 +20,7 @@ from tests.support.rows import job_values, make_run
 from xwheel.config import build_config
 from xwheel.model import Job, RegisteredExecutor, Run, RunState
 from xwheel.node import Node
-from xwheel.scheduler.ports import Outcome
+from xwheel.scheduler.handover import Outcome
 from xwheel.storage import groups, runs
 
 

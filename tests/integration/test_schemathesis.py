@@ -22,7 +22,7 @@ from tests.support.rows import NOW, make_executor, make_run
 from tests.unit.api.conftest import TOKEN, Api, api
 from xwheel.api.app import management_app
 from xwheel.api.fields import VISIBLE
-from xwheel.config import ApiSection
+from xwheel.config_sections import ApiSection
 from xwheel.listener import Listener
 from xwheel.model import RunState
 from xwheel.wire.messages import LogData

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.support.rows import NOW, make_run
 from xwheel.errors import FieldError
 from xwheel.scheduler.child import NAMES, check_template, render
-from xwheel.scheduler.ports import Success, TemplateError
+from xwheel.scheduler.handover import Success, TemplateError
 
 REACHING = [
     "${result.__class__}",

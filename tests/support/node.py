@@ -12,8 +12,8 @@ from xwheel.model import Job, RegisteredExecutor, Run, RunState
 from xwheel.plugin import AlarmChannel
 from xwheel.plugin.manager import Plugins, load_plugins
 from xwheel.plugin.registry import Registry
+from xwheel.scheduler.handover import Answer, Delivery, Fate, Outcome, Parcel
 from xwheel.scheduler.lease import SqliteLease
-from xwheel.scheduler.ports import Answer, Delivery, Fate, Outcome, Parcel
 from xwheel.server import Scheduler
 from xwheel.storage import groups, jobs, partitions, runs
 from xwheel.storage.engine import Database

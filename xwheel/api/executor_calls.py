@@ -17,7 +17,7 @@ from xwheel.api.xxl_jobs import JobCalls
 from xwheel.errors import NotFoundError, WireError, XwheelError
 from xwheel.model import RegisteredExecutor
 from xwheel.scheduler.complete import Verdict
-from xwheel.scheduler.ports import Outcome
+from xwheel.scheduler.handover import Outcome
 from xwheel.storage import runs
 from xwheel.storage.bulk import chunks
 from xwheel.wire import codec, contract

@@ -13,7 +13,7 @@ import msgspec
 from xwheel.api.auth import Policy
 from xwheel.api.health import HealthReport
 from xwheel.clock import Clock
-from xwheel.config import ApiSection
+from xwheel.config_sections import ApiSection
 from xwheel.errors import FieldError, NotFoundError
 from xwheel.model import Run
 from xwheel.plugin.manager import Plugins

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from xwheel.clock import Clock, SystemClock
-from xwheel.config import Config, ExecutorSection, build_config, check_secret
+from xwheel.config import Config, build_config, check_secret
+from xwheel.config_sections import ExecutorSection
 from xwheel.errors import ConfigError, LockError
 from xwheel.executor.capture import CAPTURE
 from xwheel.executor.handlers import HandlerRegistry

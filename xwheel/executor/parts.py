@@ -9,7 +9,7 @@ from typing import Final
 
 from xwheel import __version__
 from xwheel.clock import Clock, SystemClock, wall_ms
-from xwheel.config import ExecutorSection
+from xwheel.config_sections import ExecutorSection
 from xwheel.executor.address import advertised_address
 from xwheel.executor.admin_client import AdminClient, Beats
 from xwheel.executor.callback import Courier

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec.structs import replace
 
 from xwheel.model import Job, Run, RunState
-from xwheel.scheduler.ports import LeaseView, Outcome
+from xwheel.scheduler.handover import Outcome
+from xwheel.scheduler.ports import LeaseView
 from xwheel.storage import jobs, runs
 from xwheel.storage.engine import Connection, Database
 from xwheel.storage.runs import QueuedRun

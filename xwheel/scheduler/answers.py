@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from xwheel.errors import DatabaseRefusedError, DatabaseUnreachableError
 from xwheel.model import FAILED_OVER, RunState
-from xwheel.scheduler.ports import Delivery, Fate, Outcome, Places
+from xwheel.scheduler.handover import Delivery, Fate, Outcome
+from xwheel.scheduler.ports import Places
 from xwheel.storage import changes, runs
 from xwheel.storage.engine import Connection, Database
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from xwheel.errors import FieldError
 from xwheel.model import Run, RunState
-from xwheel.scheduler.ports import Success, TemplateError
+from xwheel.scheduler.handover import Success, TemplateError
 
 MAX_RESULT: Final = 4000
 MAX_PARAM: Final = 16_000

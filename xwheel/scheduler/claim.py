@@ -10,7 +10,8 @@ from xwheel.clock import Clock
 from xwheel.errors import DuplicateError
 from xwheel.model import Job, Run, RunState
 from xwheel.scheduler.alarm.ports import Alarms, NoAlarms
-from xwheel.scheduler.ports import LeaseView, Planned
+from xwheel.scheduler.handover import Planned
+from xwheel.scheduler.ports import LeaseView
 from xwheel.storage import alarms, jobs, runs, settings
 from xwheel.storage.alarms import NewAlarm
 from xwheel.storage.engine import Connection, Database

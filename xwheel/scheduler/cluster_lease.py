@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from xwheel.clock import Clock
 from xwheel.model import PARTITIONS
-from xwheel.scheduler.ports import Moves
+from xwheel.scheduler.handover import Moves
 from xwheel.storage import partitions
 from xwheel.storage.dbtime import database_now_ms
 from xwheel.storage.engine import Connection, Database

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from xwheel.clock import Clock
 from xwheel.model import FAILED_OVER, FINAL_STATES, TRANSITIONS, Job, Origin, Run, RunState
 from xwheel.scheduler.alarm.ports import Alarms, NoAlarms
-from xwheel.scheduler.ports import FamilyLinks, Outcome, Planner
+from xwheel.scheduler.handover import Outcome
+from xwheel.scheduler.ports import FamilyLinks, Planner
 from xwheel.storage import alarms, changes, children, jobs, runs
 from xwheel.storage.alarms import NewAlarm
 from xwheel.storage.bulk import chunks

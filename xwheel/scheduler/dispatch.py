@@ -8,7 +8,7 @@ from typing import Final
 
 from xwheel.errors import WireError
 from xwheel.model import BlockStrategy, GlueVersion
-from xwheel.scheduler.ports import Answer, Delivery, Fate, Parcel, Shard
+from xwheel.scheduler.handover import Answer, Delivery, Fate, Parcel, Shard
 from xwheel.wire import batch_codec, codec, contract
 from xwheel.wire.http import HttpCall, HttpResult, MultiClient
 from xwheel.wire.messages import BatchRequest, Response, TriggerRequest

@@ -9,7 +9,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from msgspec.structs import replace
 
 from xwheel.model import RegisteredExecutor, Run, RunState
-from xwheel.scheduler.ports import Fenced, GateView, LeaseView, Routed, Shard
+from xwheel.scheduler.handover import Fenced, Routed, Shard
+from xwheel.scheduler.ports import GateView, LeaseView
 from xwheel.storage import changes, runs
 from xwheel.storage.engine import CommitUnknownError, Connection, Database
 

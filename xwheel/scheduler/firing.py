@@ -9,20 +9,8 @@ from typing import Protocol
 
 from xwheel.errors import PluginError, RouteError
 from xwheel.model import GlueVersion, Job, Origin, RegisteredExecutor, Run, RunState
-from xwheel.scheduler.ports import (
-    Fenced,
-    GateView,
-    Line,
-    Outcome,
-    Parcel,
-    Parked,
-    Parking,
-    Places,
-    Queued,
-    Routed,
-    Shard,
-    SourceView,
-)
+from xwheel.scheduler.handover import Fenced, Line, Outcome, Parcel, Parked, Queued, Routed, Shard
+from xwheel.scheduler.ports import GateView, Parking, Places, SourceView
 from xwheel.storage import gate, jobs, runs
 from xwheel.storage.engine import Connection, Database
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from xwheel.model import BlockScope, BlockStrategy, Job, Run, RunState
-from xwheel.scheduler.ports import Gated, Line, Outcome, Parked, Parking, Routed
+from xwheel.scheduler.handover import Gated, Line, Outcome, Parked, Routed
+from xwheel.scheduler.ports import Parking
 from xwheel.storage import gate
 from xwheel.storage.engine import Connection
 from xwheel.storage.gate import OpenRun

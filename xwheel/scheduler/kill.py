@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from xwheel.clock import Clock
 from xwheel.errors import ConflictError, NotFoundError, StorageError
 from xwheel.model import FINAL_STATES, Run, RunState
-from xwheel.scheduler.ports import Outcome
+from xwheel.scheduler.handover import Outcome
 from xwheel.storage import checks, runs
 from xwheel.storage.engine import Connection, Database
 

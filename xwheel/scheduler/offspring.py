@@ -9,7 +9,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from xwheel.model import ChildLink, Job, JoinMode, Origin, Run, RunState
-from xwheel.scheduler.ports import Success, TemplateError
+from xwheel.scheduler.handover import Success, TemplateError
 from xwheel.storage import children, jobs, runs
 from xwheel.storage.children import Arrival
 from xwheel.storage.engine import Connection

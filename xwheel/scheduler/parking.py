@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from xwheel.model import Run
-from xwheel.scheduler.ports import Line, Parked, Shard
+from xwheel.scheduler.handover import Line, Parked, Shard
 from xwheel.storage.runs import QueuedRun
 
 FIRST_LOOK = 8

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from xwheel.model import GlueVersion, RegisteredExecutor
-from xwheel.scheduler.ports import Parcel, Places, Routed, Shard, runs_a_parcel
+from xwheel.scheduler.handover import Parcel, Routed, Shard, runs_a_parcel
+from xwheel.scheduler.ports import Places
 
 PARCEL_RUNS = 200
 

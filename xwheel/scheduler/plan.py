@@ -14,7 +14,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from xwheel.model import BlockScope, Job, MisfirePolicy, Origin, Run, RunState
-from xwheel.scheduler.ports import Planned
+from xwheel.scheduler.handover import Planned
 from xwheel.storage.jobs import JobCursor
 
 logger = logging.getLogger(__name__)

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec.structs import replace
 
 from xwheel.model import GlueVersion, RegisteredExecutor, Run, RunState
-from xwheel.scheduler.ports import PARCEL_SOURCES, LeaseView, Outcome, Parcel, Places, Shard, SourceView
+from xwheel.scheduler.handover import PARCEL_SOURCES, Outcome, Parcel, Shard
+from xwheel.scheduler.ports import LeaseView, Places, SourceView
 from xwheel.storage import changes, jobs, runs
 from xwheel.storage.engine import Connection, Database
 

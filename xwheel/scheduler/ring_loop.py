@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from xwheel.ring import TimeRing
-from xwheel.scheduler.ports import Queued
+from xwheel.scheduler.handover import Queued
 from xwheel.storage.runs import QueuedRun
 
 logger = logging.getLogger(__name__)

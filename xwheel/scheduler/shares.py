@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from xwheel.scheduler.ports import Moves
+from xwheel.scheduler.handover import Moves
 
 
 def decide_moves(owners: Mapping[int, str | None], live: Collection[str], me: str) -> Moves:

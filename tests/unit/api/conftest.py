@@ -19,7 +19,8 @@ from xwheel.api.health import HealthReport
 from xwheel.api.resource import ApiParts
 from xwheel.builtin import daily_interval, routers, schedule_types
 from xwheel.builtin.glue_bean import BeanGlue
-from xwheel.config import ApiSection, build_config
+from xwheel.config import build_config
+from xwheel.config_sections import ApiSection
 from xwheel.model import Run, RunState
 from xwheel.plugin import GlueRequest, GlueType, HandlerLookup, Router, ScheduleType
 from xwheel.plugin.manager import Plugins

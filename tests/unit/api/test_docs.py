@@ -14,7 +14,7 @@ from xwheel.api import messages, views
 from xwheel.api.body import rules_of
 from xwheel.api.calendars import MAX_CALENDAR_BYTES
 from xwheel.api.errors import TABLE
-from xwheel.config import ApiSection
+from xwheel.config_sections import ApiSection
 
 DOCS = Path(__file__).parents[3] / "docs" / "reference"
 API = (DOCS / "api.md").read_text(encoding="utf-8")

@@ -25,7 +25,7 @@ from xwheel.api.docs import CSP
 from xwheel.api.errors import TABLE
 from xwheel.api.openapi import NUL_FREE, Route, build_document, operations
 from xwheel.api.openapi_words import EXAMPLES
-from xwheel.config import ApiSection
+from xwheel.config_sections import ApiSection
 
 COPY = Path(__file__).parents[3] / "docs" / "reference" / "openapi.json"
 METHODS = {"get", "post", "put", "patch", "delete"}

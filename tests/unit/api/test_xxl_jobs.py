@@ -13,7 +13,7 @@ from tests.support.job_calls import SUCCESS, Tenant, definition
 from tests.support.rows import make_executor
 from tests.unit.api.conftest import Api
 from xwheel.api.app import executor_app
-from xwheel.config import ApiSection
+from xwheel.config_sections import ApiSection
 from xwheel.errors import ConfigError
 from xwheel.model import BlockStrategy, MisfirePolicy, Origin, RunState
 from xwheel.storage import runs

@@ -9,7 +9,7 @@ from tests.support.node import HandNode
 from tests.support.rows import NOW
 from xwheel.alarm_model import AlarmState, AlarmWhen, AttemptState
 from xwheel.model import Job, RunState
-from xwheel.scheduler.ports import Fate
+from xwheel.scheduler.handover import Fate
 from xwheel.storage import jobs
 from xwheel.storage.engine import Database
 from xwheel.testing import ManualClock

@@ -9,7 +9,7 @@ from tests.support.node import HandNode
 from tests.support.rows import NOW
 from xwheel.model import Job, RunState
 from xwheel.plugin.registry import Registry
-from xwheel.scheduler.ports import Answer, Delivery, Fate
+from xwheel.scheduler.handover import Answer, Delivery, Fate
 from xwheel.scheduler.route import Chooser
 from xwheel.scheduler.route import route as call_router
 from xwheel.storage.engine import Database

@@ -10,7 +10,7 @@ from tests.support.network import attach, check, states
 from tests.support.node import HandNode
 from tests.support.rows import NOW, make_run
 from xwheel.model import Job, Run, RunState
-from xwheel.scheduler.ports import Fate
+from xwheel.scheduler.handover import Fate
 from xwheel.storage import runs
 
 ADDRESS = "http://127.0.0.1:9001"

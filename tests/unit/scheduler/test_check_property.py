@@ -14,7 +14,7 @@ from tests.support.rows import NOW
 from tests.support.seeds import seeds
 from xwheel.errors import ConflictError
 from xwheel.model import FINAL_STATES, OPEN_STATES, Run, RunState
-from xwheel.scheduler.ports import Fate
+from xwheel.scheduler.handover import Fate
 from xwheel.storage.engine import Database
 from xwheel.testing import ManualClock
 

@@ -12,7 +12,7 @@ from tests.support.rows import NOW, make_run
 from xwheel.errors import FieldError
 from xwheel.model import Run, RunState
 from xwheel.scheduler.child import MAX_PARAM, MAX_RESULT, check_template, render, succeeded
-from xwheel.scheduler.ports import Success, TemplateError
+from xwheel.scheduler.handover import Success, TemplateError
 
 
 def success(*results: str, job_id: int = 4, param: str = "given") -> Success:

@@ -13,7 +13,7 @@ from tests.support.rows import make_run
 from xwheel.model import ChildLink, JoinMode, Origin, Run, RunState
 from xwheel.scheduler import child as templates
 from xwheel.scheduler.complete import CHILDREN
-from xwheel.scheduler.ports import Outcome
+from xwheel.scheduler.handover import Outcome
 from xwheel.storage import children, runs
 
 

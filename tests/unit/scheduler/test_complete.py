@@ -6,7 +6,7 @@ from tests.support.node import HandNode
 from tests.support.rows import NOW, make_run
 from xwheel.model import Origin, RunState
 from xwheel.scheduler.complete import MESSAGE_LENGTH, Verdict
-from xwheel.scheduler.ports import Outcome
+from xwheel.scheduler.handover import Outcome
 from xwheel.storage import runs
 
 

@@ -13,9 +13,9 @@ from tests.support.rows import NOW, make_run
 from xwheel.model import ChildLink, JoinMode, Origin, Run, RunState
 from xwheel.scheduler.child import MAX_DEPTH, render, succeeded
 from xwheel.scheduler.complete import Completer
+from xwheel.scheduler.handover import Outcome
 from xwheel.scheduler.offspring import Offspring
 from xwheel.scheduler.plan import new_run
-from xwheel.scheduler.ports import Outcome
 from xwheel.scheduler.retry import decide_retry
 from xwheel.storage import runs
 from xwheel.storage.engine import Database

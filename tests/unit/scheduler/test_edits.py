@@ -9,7 +9,7 @@ from tests.support.node import HandNode
 from tests.support.rows import NOW, make_run
 from xwheel.errors import ConflictError, FieldError, NotFoundError, ScheduleError
 from xwheel.model import Origin, RunState
-from xwheel.scheduler.ports import Fate
+from xwheel.scheduler.handover import Fate
 from xwheel.storage import runs
 from xwheel.storage.engine import Database
 

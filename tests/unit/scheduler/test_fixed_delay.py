@@ -7,7 +7,7 @@ import pytest
 from tests.support.node import HandNode
 from tests.support.rows import NOW
 from xwheel.model import MisfirePolicy, RunState
-from xwheel.scheduler.ports import Fate
+from xwheel.scheduler.handover import Fate
 from xwheel.storage.engine import Database
 from xwheel.testing import ManualClock
 

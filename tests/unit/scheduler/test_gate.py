@@ -8,7 +8,7 @@ from sqlalchemy import event
 
 from tests.support.node import HandNode
 from xwheel.model import BlockScope, Job, Origin, Run, RunState
-from xwheel.scheduler.ports import Fate
+from xwheel.scheduler.handover import Fate
 from xwheel.storage import gate, groups
 
 SERIAL = {"block_scope": BlockScope.CLUSTER, "block_strategy": "SERIAL_EXECUTION"}

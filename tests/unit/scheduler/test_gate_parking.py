@@ -10,8 +10,8 @@ from sqlalchemy import event
 from tests.support.node import HandNode
 from tests.support.rows import NOW, make_run
 from xwheel.model import BlockScope, Job, Origin, RunState
+from xwheel.scheduler.handover import Line, Parked
 from xwheel.scheduler.parking import ParkedRuns
-from xwheel.scheduler.ports import Line, Parked
 from xwheel.storage import groups, runs
 from xwheel.storage.engine import Database
 from xwheel.storage.runs import QueuedRun

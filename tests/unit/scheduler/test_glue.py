@@ -17,7 +17,7 @@ from xwheel.plugin import ExecutorError, GlueRequest, HandlerLookup
 from xwheel.plugin.manager import Plugins
 from xwheel.plugin.registry import Registry
 from xwheel.scheduler.dispatch import encode_parcel
-from xwheel.scheduler.ports import PARCEL_SOURCES, runs_a_parcel
+from xwheel.scheduler.handover import PARCEL_SOURCES, runs_a_parcel
 from xwheel.storage import jobs, retention
 from xwheel.storage.engine import Database
 from xwheel.testing import ManualClock

@@ -18,8 +18,8 @@ from xwheel.model import MisfirePolicy, Run, RunState
 from xwheel.plugin import RunChange
 from xwheel.plugin.registry import Registry
 from xwheel.scheduler.bulk_manage import BulkAction
+from xwheel.scheduler.handover import Fate
 from xwheel.scheduler.listeners import BATCH, ListenerQueue, RunFeed
-from xwheel.scheduler.ports import Fate
 from xwheel.server import Scheduler
 from xwheel.storage import changes, runs
 from xwheel.storage.engine import Connection, Database

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.support.rows import NOW, make_job, make_run
 from xwheel.model import Job, MisfirePolicy, Origin, Run, RunState
 from xwheel.plugin import ScheduleSpec
+from xwheel.scheduler.handover import Planned
 from xwheel.scheduler.plan import FIRE_ALL_PER_CLAIM, RUNS_PER_JOB, plan, recheck
-from xwheel.scheduler.ports import Planned
 from xwheel.scheduler.timetable import Timetable
 
 

@@ -10,7 +10,7 @@ from tests.support.node import HandNode
 from xwheel.errors import FieldError
 from xwheel.model import DeliveryPolicy, Origin, RetryBackoff, Run, RunState
 from xwheel.scheduler.complete import Verdict
-from xwheel.scheduler.ports import Outcome
+from xwheel.scheduler.handover import Outcome
 
 Shape = list[tuple[Origin, int, RunState]]
 

@@ -10,8 +10,8 @@ from tests.support.node import HandNode
 from tests.support.rows import NOW
 from xwheel.ring import TimeRing
 from xwheel.scheduler import ring_loop
+from xwheel.scheduler.handover import Queued
 from xwheel.scheduler.parking import ParkedRuns
-from xwheel.scheduler.ports import Queued
 from xwheel.scheduler.ring_loop import RingLoop
 from xwheel.storage.runs import QueuedRun
 

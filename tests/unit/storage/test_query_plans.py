@@ -11,7 +11,7 @@ from sqlalchemy import Connection, event
 from tests.support.node import HandNode
 from tests.support.rows import NOW
 from xwheel.model import RunState
-from xwheel.scheduler.ports import Fate
+from xwheel.scheduler.handover import Fate
 from xwheel.storage import reports, retention
 from xwheel.storage.engine import Database
 from xwheel.testing import ManualClock

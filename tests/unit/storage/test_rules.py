@@ -15,7 +15,7 @@ from tests.support.alarms import Recorder, rule, settle
 from tests.support.node import HandNode
 from tests.support.rows import NOW, make_run
 from xwheel.model import RunState
-from xwheel.scheduler.ports import Fate
+from xwheel.scheduler.handover import Fate
 from xwheel.storage import children, dbtime, jobs, runs
 from xwheel.storage.engine import Database
 from xwheel.testing import ManualClock

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from xwheel.clock import Clock
-from xwheel.config import AlarmSection
+from xwheel.config_sections import AlarmSection
 from xwheel.plugin import AlarmChannel
 from xwheel.scheduler.alarm.book import AlarmBook
 from xwheel.scheduler.alarm.check import check_rule

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from xwheel.model import Job, Run
-from xwheel.scheduler.ports import Outcome
+from xwheel.scheduler.handover import Outcome
 from xwheel.storage.alarms import NewAlarm
 
 

@@ -8,7 +8,7 @@ from typing import Final
 from xwheel.alarm_model import AlarmKind, AlarmRule, AlarmWhen
 from xwheel.model import Job, Run, RunState
 from xwheel.scheduler.alarm.book import AlarmBook, Spot
-from xwheel.scheduler.ports import Outcome
+from xwheel.scheduler.handover import Outcome
 from xwheel.storage.alarms import NewAlarm
 
 KINDS: Final = {

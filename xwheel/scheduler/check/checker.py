@@ -21,7 +21,8 @@ from xwheel.scheduler.check.decide import (
     may_be_overdue,
 )
 from xwheel.scheduler.check.questions import KEYS, Ask, Caller, Question, Questions, Reply, Waits
-from xwheel.scheduler.ports import ExecutorView, LeaseView, Outcome
+from xwheel.scheduler.handover import Outcome
+from xwheel.scheduler.ports import ExecutorView, LeaseView
 from xwheel.storage import changes, checks, runs
 from xwheel.storage.bulk import chunks
 from xwheel.storage.checks import Ahead, Holder, OpenRun

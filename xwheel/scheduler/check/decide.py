@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from xwheel.model import RunState
-from xwheel.scheduler.ports import Outcome
+from xwheel.scheduler.handover import Outcome
 from xwheel.storage.checks import Ahead, OpenRun
 from xwheel.wire.messages import CallbackItem, ExecutionState, StateAnswer
 

@@ -1,0 +1,240 @@
+"""The settings by section: names, defaults, limits and what they mean. Durations end in ``_ms`` or ``_s``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
+
+
+class Section(BaseModel):
+    """A group of settings; frozen, unknown keys refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DatabaseSection(Section):
+    """Where rows live."""
+
+    url: str = Field("sqlite:///xwheel.db", description="SQLAlchemy URL of the database.")
+    pool_size: int = Field(8, ge=1, le=256, description="Connections kept for readers and API threads.")
+    wait_s: int = Field(
+        60,
+        ge=0,
+        le=86_400,
+        description="How long a starting node waits for a database that takes no connection yet.",
+    )
+
+
+class ApiSection(Section):
+    """Listeners of a scheduler node."""
+
+    host: str = Field("127.0.0.1", description="Bind address of the management API.")
+    port: int = Field(8080, ge=0, le=65535, description="Port of the management API; 0 takes a free one.")
+    threads: int = Field(8, ge=1, le=256, description="Worker threads of the management API.")
+    executor_host: str = Field("127.0.0.1", description="Bind address of the executor API (XXL-JOB's wire).")
+    executor_port: int = Field(
+        8081, ge=0, le=65535, description="Port of the executor API; 0 takes a free one."
+    )
+    executor_threads: int = Field(8, ge=1, le=256, description="Worker threads of the executor API.")
+    executor_token: SecretStr | None = Field(
+        None,
+        description="Token shared with executors. Without it the first start makes one and keeps it in the database.",
+    )
+    max_body_bytes: int = Field(
+        5 * 1024 * 1024, ge=1024, description="Larger request bodies are refused with 413."
+    )
+    job_openapi: bool = Field(
+        True,
+        description="Answer XXL-JOB's job calls (addJob and so on) on the executor API, to those with a group's token.",
+    )
+    job_openapi_timezone: str = Field(
+        "UTC", description="Time zone of jobs that addJob makes; XXL-JOB has one for all jobs."
+    )
+    port_file: Path | None = Field(None, description="Written with both ports as JSON once the node listens.")
+
+
+class ScheduleSection(Section):
+    """The schedule loop."""
+
+    pre_read_ms: int = Field(5000, ge=200, le=600_000, description="How far ahead fires are planned.")
+    claim_batch: int = Field(1000, ge=1, le=5000, description="Jobs claimed in one transaction.")
+    adopt_interval_ms: int = Field(
+        200, ge=10, le=10_000, description="How often planned rows nobody holds are adopted."
+    )
+    reconcile_interval_ms: int = Field(
+        5000, ge=100, le=600_000, description="How often rows of ours that no memory holds are looked for."
+    )
+    tick_ms: int = Field(20, ge=1, le=1000, description="Length of a ring tick.")
+    lease_s: int = Field(10, ge=2, le=600, description="How long a partition lease lasts without renewal.")
+    lease_renew_s: float = Field(3, gt=0, le=200, description="How often leases are renewed.")
+
+
+class TriggerSection(Section):
+    """Sending runs to executors."""
+
+    fast_pool: int = Field(200, ge=1, le=10_000, description="Sends in flight in the fast lane.")
+    slow_pool: int = Field(100, ge=1, le=10_000, description="Sends in flight in the slow lane.")
+    slow_threshold_ms: int = Field(500, ge=1, description="A send slower than this counts against its job.")
+    slow_count: int = Field(
+        10, ge=0, description="More slow sends than this within the window move the job to the slow lane."
+    )
+    slow_window_ms: int = Field(60_000, ge=1000, description="Length of that window.")
+    send_timeout_ms: int = Field(
+        3000, ge=100, le=10_000, description="Time limit of one call to an executor."
+    )
+    batch_bytes: int = Field(
+        1024 * 1024, ge=4096, description="Runs for one executor travel together up to this size."
+    )
+    waiting_limit: int = Field(
+        20_000, ge=100, description="Due runs kept in memory while they wait for a place; more stay rows."
+    )
+    check_after_s: int = Field(600, ge=1, description="Age at which an open run is checked.")
+    idle_grace_s: int = Field(
+        120,
+        ge=1,
+        le=86_400,
+        description="How long an outcome may be on its way once a foreign executor has nothing of the job any more.",
+    )
+    deadline_grace_s: int = Field(
+        30,
+        ge=1,
+        le=86_400,
+        description="How long after a job's time limit its executor has to report the end.",
+    )
+    dead_after_s: int = Field(90, ge=1, description="An executor without a beat for this long is dead.")
+
+
+class ExecutorSection(Section):
+    """An executor process (the SDK)."""
+
+    app_name: str = Field("", description="Executor group to register in.")
+    admin_addresses: list[str] = Field(
+        default_factory=list, description="Scheduler base URLs, tried in order."
+    )
+    access_token: SecretStr | None = Field(None, description="Token shared with the scheduler.")
+    host: str = Field("127.0.0.1", description="Bind address of the executor.")
+    port: int = Field(9999, ge=0, le=65535, description="Port of the executor; 0 takes a free one.")
+    address: str = Field("", description="Advertised base URL; empty means found from host and port.")
+    listen: bool = Field(
+        True, description="Listen on a port of its own; false if mounted as a WSGI application."
+    )
+    data_dir: Path = Field(Path("xwheel-executor"), description="Journal, spool and run logs.")
+    threads: int = Field(8, ge=1, le=256, description="Threads that answer the scheduler.")
+    workers: int = Field(64, ge=1, le=10_000, description="Handlers that may run at once.")
+    queue_limit: int = Field(1000, ge=1, description="Waiting runs per job; more are refused.")
+    waiting_limit: int = Field(20_000, ge=1, description="Waiting runs of all jobs; more are refused.")
+    kill_grace_s: float = Field(
+        2, gt=0, le=600, description="Seconds between asking a handler to end and forcing it."
+    )
+    stop_timeout_s: float = Field(
+        30, ge=0, le=86_400, description="Seconds that accepted runs get to finish when the executor stops."
+    )
+    labels: dict[str, str] = Field(
+        default_factory=dict, description="Free labels that the scheduler shows and routers may use."
+    )
+    allowed_glue_types: list[str] = Field(
+        default_factory=list,
+        description="Glue types beside BEAN that this executor runs, such as GLUE_SHELL. Scripts are programs of "
+        "whoever may edit jobs: none runs unless it is named here.",
+    )
+    beat_s: float = Field(30, gt=0, le=300, description="Seconds between registry beats.")
+    log_retention_days: int = Field(
+        30, ge=0, description="Run logs older than this are deleted; 0 keeps all."
+    )
+    max_body_bytes: int = Field(5 * 1024 * 1024, ge=1024, description="Larger request bodies are refused.")
+
+
+class UpkeepSection(Section):
+    """What one node of the cluster does for all: the hourly report, and deleting what is old."""
+
+    run_retention_days: int = Field(
+        30,
+        ge=0,
+        le=36_500,
+        description="Finished runs and alarms older than this are deleted; less than 3 counts as 3, 0 keeps all. "
+        "Jobs may have a retention of their own.",
+    )
+    report_retention_days: int = Field(
+        400,
+        ge=0,
+        le=36_500,
+        description="Hourly reports older than this are deleted; less than 4 counts as 4, 0 keeps all.",
+    )
+    report_interval_s: int = Field(
+        60, ge=1, le=3600, description="How often the present hour and the one before are counted."
+    )
+    sweep_interval_s: int = Field(
+        3600, ge=1, le=86_400, description="How long after a sweep of old rows the next one begins."
+    )
+    glue_versions: int = Field(
+        30,
+        ge=1,
+        le=1000,
+        description="Versions of a script job's source that are kept; the newest ones stay.",
+    )
+    sweep_batch: int = Field(500, ge=1, le=5000, description="Rows deleted in one transaction.")
+
+
+class AlarmSection(Section):
+    """Telling people; the rules themselves are in the database."""
+
+    queue_size: int = Field(
+        100, ge=1, le=10_000, description="Alarms that may wait in memory for one channel."
+    )
+    send_timeout_s: int = Field(30, ge=1, le=600, description="A send that takes longer counts as failed.")
+    attempts: int = Field(
+        5, ge=1, le=20, description="How often an alarm is sent through a channel, at most."
+    )
+    retry_delay_s: int = Field(
+        10, ge=1, le=3600, description="Pause before the second attempt; doubles with each further one."
+    )
+    retry_max_delay_s: int = Field(600, ge=1, le=86_400, description="No pause is longer.")
+    watch_interval_s: int = Field(
+        15,
+        ge=1,
+        le=3600,
+        description="How often jobs that do not run and runs that do not end are looked for.",
+    )
+
+
+class EgressSection(Section):
+    """What webhooks, gateways and HTTP jobs may call: public addresses, and what is named here."""
+
+    schemes: list[str] = Field(["http", "https"], description="Schemes of URLs; of `http` and `https`.")
+    allow_ports: list[int | str] = Field(
+        [80, 443],
+        description="Ports that may be called; a text is a range, such as `8000-8999`.",
+    )
+    allow_networks: list[str] = Field(
+        default_factory=list,
+        description="Networks that may be called though they are not public, such as `10.1.0.0/16`. A cloud's "
+        "metadata service must be named by its one address.",
+    )
+    allow_hosts: list[str] = Field(
+        default_factory=list,
+        description="Hosts that may be called though their address is a private one, such as `chat.example.com` or "
+        "`*.example.com`.",
+    )
+    only_hosts: list[str] = Field(
+        default_factory=list, description="If not empty, no other hosts may be called; written as above."
+    )
+    ca_file: Path | None = Field(
+        None, description="Certificates (PEM) of authorities that are trusted beside the public ones."
+    )
+
+
+class PluginsSection(Section):
+    """Which plugins load, and their options."""
+
+    disabled: list[str] = Field(default_factory=list, description="Entry-point names that are not loaded.")
+    options: dict[str, dict[str, Any]] = Field(
+        default_factory=dict, description="One table of options per plugin."
+    )
+    listener_queue: int = Field(
+        50_000,
+        ge=1000,
+        le=1_000_000,
+        description="Changes of runs that may wait for one run listener; beyond that the oldest are dropped.",
+    )

@@ -1,0 +1,249 @@
+"""What the stages hand to each other: a fire on its way from the plan to its outcome."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+import msgspec
+
+from xwheel.model import GlueVersion, Job, RegisteredExecutor, Run, RunState
+from xwheel.storage.jobs import JobCursor
+from xwheel.storage.runs import QueuedRun
+
+Queued = QueuedRun | Run
+"""A planned run in memory: whole if it was just claimed, otherwise only what tells when it is due."""
+
+
+PARCEL_SOURCES: Final = 2 * 1024 * 1024
+"""Bytes of sources in a request; executors refuse bodies of more than 5 MiB unless told otherwise."""
+
+
+class Moves(NamedTuple):
+    """What a node does next.
+
+    Attributes:
+        take: Free partitions to take, in the order in which to try.
+        give: Held partitions to give back.
+    """
+
+    take: Sequence[int]
+    give: Sequence[int]
+
+
+@dataclass(slots=True)
+class Planned:
+    """What one claim writes.
+
+    Attributes:
+        runs: Rows to insert: planned ones and skip rows.
+        job_updates: Where the schedules of the claimed jobs stand now.
+        unfinished: Some job still has due times inside the window; claim again at once.
+    """
+
+    runs: list[Run] = field(default_factory=list)
+    job_updates: list[JobCursor] = field(default_factory=list)
+    unfinished: bool = False
+
+
+class Routed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A run and who shall get it: several executors mean one shard each.
+
+    Attributes:
+        run: The planned row.
+        job: Its job as it stood when the run was routed.
+        executors: Never empty.
+    """
+
+    run: Run
+    job: Job
+    executors: Sequence[RegisteredExecutor]
+
+
+class Shard(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One fenced execution: a dispatching row, its job, and its executor."""
+
+    run: Run
+    job: Job
+    executor: RegisteredExecutor
+
+
+@dataclass(slots=True)
+class Parcel:
+    """One request: the shards that travel together to one executor through one lane.
+
+    Attributes:
+        lane: Fast or slow.
+        executor: Who gets it.
+        shards: What travels.
+        expected: Shards that were given room before the fence.
+        again: They were sent before, without an answer: a refused connection proves nothing now.
+        sources: The sources of those of their jobs that have one, by job id.
+    """
+
+    lane: int
+    executor: RegisteredExecutor
+    shards: list[Shard] = field(default_factory=list)
+    expected: int = 0
+    again: bool = False
+    sources: Mapping[int, GlueVersion] = field(default_factory=dict)
+
+
+def runs_a_parcel(source: GlueVersion, most: int) -> int:
+    """Return how many runs with a source of this length may share a request: ``most`` shared by powers of two.
+
+    Few different numbers, so that runs of many jobs still travel together.
+    """
+    room = max(1, PARCEL_SOURCES // (4 * len(source.source)))
+    return min(most, 1 << (room.bit_length() - 1))
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A way for a run to end.
+
+    Attributes:
+        run_id: The run.
+        state: The final state.
+        reason: Short word for the cause, such as ``no_executor``; empty if the state says it all.
+        code: Result code on the wire, or None.
+        message: What the handler or the scheduler said.
+        created_ms: When the run was created, as the reporter was told; 0 if it does not say. Ids restart in a new
+            database, this does not.
+    """
+
+    run_id: int
+    state: RunState
+    reason: str = ""
+    code: int | None = None
+    message: str = ""
+    created_ms: int = 0
+
+
+class Fate(StrEnum):
+    """What a send came to."""
+
+    ACCEPTED = "accepted"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+
+
+class Answer(msgspec.Struct, frozen=True, gc=False):
+    """The fate of one run."""
+
+    run_id: int
+    fate: Fate
+    message: str = ""
+
+
+class Delivery(msgspec.Struct, frozen=True, kw_only=True):
+    """A parcel that came back.
+
+    Attributes:
+        parcel: What was sent.
+        answers: One for each shard.
+        reached: Whether a connection to the executor was made.
+        cost_ms: How long it took.
+        at_ms: When the answer was there.
+    """
+
+    parcel: Parcel
+    answers: Sequence[Answer]
+    reached: bool
+    cost_ms: int
+    at_ms: int
+
+
+class Line(NamedTuple):
+    """What parked runs wait for together.
+
+    Attributes:
+        kind: ``group`` for room in a group with a limit, ``job`` for the end of a job's open runs, ``executor`` for
+            an executor to appear.
+        owner: Id of the job or group.
+        address: The one executor that a pinned run waits for, or empty.
+    """
+
+    kind: str
+    owner: int
+    address: str = ""
+
+
+class Parked(NamedTuple):
+    """A due run that may not go yet.
+
+    Attributes:
+        run: The planned row.
+        line: What it waits for.
+        until_ms: When its wait ends whatever happens, or None.
+        soon: Only a place was missing: it is looked at again as soon as other runs without a place.
+    """
+
+    run: Run
+    line: Line
+    until_ms: int | None = None
+    soon: bool = False
+
+
+@dataclass(slots=True)
+class Fenced:
+    """What the fence made of the runs it was given; a run in none of these is no longer planned or no longer ours.
+
+    Attributes:
+        shards: What is dispatching now and must be sent.
+        changed: Ids whose job changed meanwhile: they must be read and routed again.
+        parked: What must wait.
+        closed: What will never go.
+        kills: Open runs that a parked one takes the place of.
+    """
+
+    shards: list[Shard] = field(default_factory=list)
+    changed: set[int] = field(default_factory=set)
+    parked: list[Parked] = field(default_factory=list)
+    closed: list[Outcome] = field(default_factory=list)
+    kills: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Gated:
+    """What a limit or a cluster-wide block strategy makes of runs.
+
+    Attributes:
+        passed: Ids that may go.
+        parked: What must wait.
+        closed: What will never go.
+        kills: Open runs that a parked one takes the place of.
+    """
+
+    passed: set[int] = field(default_factory=set)
+    parked: list[Parked] = field(default_factory=list)
+    closed: list[Outcome] = field(default_factory=list)
+    kills: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Success:
+    """A fire whose every shard succeeded.
+
+    Attributes:
+        first: The root run: what it was planned with counts.
+        results: The shards' messages by index.
+        param: The parameter that the handlers got.
+    """
+
+    first: Run
+    results: Sequence[str]
+    param: str
+
+    @property
+    def result(self) -> str:
+        """What the fire returned: its message, or the JSON list of its shards' messages."""
+        if len(self.results) == 1:
+            return self.results[0]
+        return json.dumps(list(self.results), ensure_ascii=False)
+
+
+class TemplateError(Exception):
+    """A parameter cannot be made from this result; the sentence says why."""
