@@ -37,12 +37,14 @@ LAYERS = {
     | {
         "cli_group",
         "cli_job",
+        "cli_rule",
         "cli_run",
         "cli_alarm",
         "cli_plugins",
         "cli_apply",
         "cli_remote",
         "cli_connection",
+        "cli_fields",
         "cli_output",
     },
 }

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from xwheel import cli_rule
 from xwheel.cli_connection import (
     PREFIX,
     JsonOption,
@@ -13,17 +14,15 @@ from xwheel.cli_connection import (
     NodeOption,
     TokenOption,
     connect,
-    find_group,
-    find_job,
     pages,
 )
 from xwheel.cli_output import local_time, print_json, print_table
-from xwheel.errors import FieldError
+from xwheel.cli_rule import GroupOption, JobOption, owner_of
 
 app = typer.Typer(help="Alarms, on a running node.", no_args_is_help=True)
 
-JobOption = Annotated[str | None, typer.Option("--job", help="Id, APP/NAME, or a name that one job has.")]
-GroupOption = Annotated[str | None, typer.Option("--group", help="App name or id of a group.")]
+app.add_typer(cli_rule.app, name="rule")
+
 SENT = "sent"
 
 
@@ -38,7 +37,7 @@ def rules(
 ) -> None:
     """List rules by id."""
     client = connect(url, token_file)
-    found = list(pages(client, "/alarms/rules", _narrowed(client, job, group), limit=limit))
+    found = list(pages(client, "/alarms/rules", owner_of(client, job, group), limit=limit))
     if as_json:
         print_json(found)
         return
@@ -48,7 +47,7 @@ def rules(
             (
                 rule["id"],
                 rule["name"],
-                _owner(rule),
+                _whose(rule),
                 rule["kinds"],
                 rule["when"],
                 [_target(target) for target in rule["targets"]],
@@ -71,7 +70,7 @@ def list_alarms(
 ) -> None:
     """List alarms, newest first."""
     client = connect(url, token_file)
-    params = _narrowed(client, job, group)
+    params = owner_of(client, job, group)
     if run is not None:
         params["run_id"] = run
     found = list(pages(client, "/alarms", params, limit=limit))
@@ -108,7 +107,7 @@ def attempts(
 ) -> None:
     """List attempts to tell alarms with what was answered, newest first."""
     client = connect(url, token_file)
-    params = _narrowed(client, job, group)
+    params = owner_of(client, job, group)
     if alarm is not None:
         params["alarm_id"] = alarm
     found = list(pages(client, "/alarms/attempts", params, limit=limit))
@@ -155,15 +154,7 @@ def send_test(
         raise typer.Exit(1)
 
 
-def _narrowed(client: Any, job: str | None, group: str | None) -> dict[str, Any]:
-    if job is not None and group is not None:
-        raise FieldError("--group", "give --job or --group, not both")
-    if job is not None:
-        return {"job_id": find_job(client, job)["id"]}
-    return {} if group is None else {"group_id": find_group(client, group)["id"]}
-
-
-def _owner(rule: dict[str, Any]) -> str:
+def _whose(rule: dict[str, Any]) -> str:
     if rule["job_id"] is not None:
         return f"job {rule['job_id']}"
     return "all jobs" if rule["group_id"] is None else f"group {rule['group_id']}"

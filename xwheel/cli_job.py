@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
@@ -19,27 +18,16 @@ from xwheel.cli_connection import (
     find_job,
     pages,
 )
+from xwheel.cli_fields import SetOption, set_values
 from xwheel.cli_output import instant_ms, local_time, print_fields, print_json, print_table, shown
 from xwheel.cli_run import report_run
 from xwheel.errors import FieldError
-
-if TYPE_CHECKING:
-    from msgspec import Struct
 
 app = typer.Typer(help="Jobs, on a running node.", no_args_is_help=True)
 app.command("apply")(cli_apply.apply)
 app.command("export")(cli_apply.export)
 
-NULL: Final = "null"
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Id, name or APP/NAME.")]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="FIELD=VALUE",
-        help="A field of the job; may be repeated. Lists stand between commas, null is written null.",
-    ),
-]
 
 
 @app.command("list")
@@ -105,7 +93,8 @@ def create(
     from xwheel.api.messages import JobCreate
 
     client = connect(url, token_file)
-    values = _values(JobCreate, fields or [], taken={"group_id": "--group", "name": "NAME"})
+    given = {"group_id": "--group", "name": "NAME"}
+    values = set_values(JobCreate, fields or [], given, required={"group_id": "1", "name": "x"})
     body = {**values, "name": name, "group_id": find_group(client, group)["id"]}
     _report(client.call("POST", f"{PREFIX}/jobs", body), "created", as_json)
 
@@ -122,7 +111,7 @@ def edit(
     """Change fields of a job, if nobody else changes it meanwhile."""
     from xwheel.api.messages import JobChange
 
-    values = _values(JobChange, fields or [], taken={"revision": "--revision"})
+    values = set_values(JobChange, fields or [], {"revision": "--revision"})
     if not values:
         raise FieldError("--set", "must change at least one field")
     client = connect(url, token_file)
@@ -239,37 +228,6 @@ def children(
         return
     rows = [("child", item["child_id"], item["param"]) for item in found["children"]]
     print_table(("KIND", "JOB", "PARAM"), [*rows, *(("parent", item, None) for item in found["parents"])])
-
-
-def _values(kind: type[Struct], pairs: Sequence[str], taken: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields that ``--set`` gives, checked by the API's own rules.
-
-    Raises:
-        FieldError: One is unknown, stands twice or is outside its limit.
-    """
-    import msgspec
-
-    from xwheel.api.body import OR_NULL, read_fields, rules_of
-
-    rules = rules_of(kind)
-    texts: dict[str, str] = {}
-    for pair in pairs:
-        field, sign, text = pair.partition("=")
-        if not sign:
-            raise FieldError("--set", f"takes FIELD=VALUE, not {pair[:40]!r}")
-        if field in taken:
-            raise FieldError(field, f"is given by {taken[field]}")
-        if field in texts:
-            raise FieldError(field, "is set twice")
-        texts[field] = text
-    nulls = {
-        field for field, text in texts.items()
-        if text == NULL and field in rules and rules[field].words.endswith(OR_NULL)
-    }  # fmt: skip
-    filled = {field: text for field, text in texts.items() if field not in nulls}
-    needed = {"group_id": "1", "name": "x"} if rules.get("group_id") else {}
-    plain = msgspec.to_builtins(read_fields(kind, {**needed, **filled}, strict=False))
-    return {field: None if field in nulls else plain[field] for field in texts}
 
 
 def _report(job: dict[str, Any], done: str, as_json: bool) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -49,20 +48,12 @@ def channels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_alarms_are_told_listed_and_tested(channels: None, xwheel: Shell) -> None:
-    client = xwheel.node()
+    xwheel.node()
     url = os.environ["XWHEEL_URL"]
     assert xwheel("group", "create", "orders")[0] == 0
     assert xwheel("job", "create", "nightly", "--group", "orders", "--set", "handler=h")[0] == 0
-    rule: dict[str, Any] = client.call(
-        "POST",
-        "/api/v1/alarms/rules",
-        {
-            "name": "orders",
-            "group_id": 1,
-            "kinds": ["refused"],
-            "targets": [{"channel": "shout", "receivers": ["ops", "dev"]}],
-        },
-    )
+    rule_for = ("alarm", "rule", "create", "orders", "--group", "orders")
+    rule = parsed(xwheel(*rule_for, "--kinds", "refused", "--to", "shout=ops,dev", "--json"))
     (row,) = xwheel("alarm", "rules", "--group", "orders")[1].splitlines()[1:]
     assert row.split() == f"{rule['id']} orders group 1 refused last shout: ops dev yes".split()
     assert parsed(xwheel("alarm", "rules", "--job", "nightly", "--json")) == []
@@ -91,3 +82,57 @@ def test_alarms_are_told_listed_and_tested(channels: None, xwheel: Shell) -> Non
     assert (health["shout"]["ok"], health["broken"]["ok"]) == (True, False)
     assert (health["broken"]["failures"], health["broken"]["last_answer"]) == (1, "OSError: the line is cut")
     assert "failing, 1 failures, OSError: the line is cut" in xwheel("plugins", "--url", url)[1]
+
+
+def test_rules_are_made_changed_and_deleted(channels: None, xwheel: Shell) -> None:
+    xwheel.node()
+    assert xwheel("group", "create", "orders")[0] == 0
+    assert xwheel("job", "create", "nightly", "--group", "orders", "--set", "handler=h")[0] == 0
+    rule = ("alarm", "rule")
+    quiet = ("--set", "quiet_from=22:00", "--set", "quiet_to=07:00")
+    create = (*rule, "create", "all", "--kinds", "failed,not_run", "--set", "not_run_s=7200", *quiet)
+    status, out, err = xwheel(
+        *create, "--to", "shout", "--to", "broken=alice,bob", "--set", "quiet_pass=lost,refused"
+    )
+    assert (status, out.split()) == (0, ["created", "all", "(1),", "revision", "1"]), err
+    made = parsed(xwheel(*rule, "show", "1", "--json"))
+    assert made["targets"] == [
+        {"channel": "shout", "receivers": []},
+        {"channel": "broken", "receivers": ["alice", "bob"]},
+    ]
+    assert (made["kinds"], made["not_run_s"], made["quiet_pass"]) == (
+        ["failed", "not_run"],
+        7200,
+        ["lost", "refused"],
+    )
+    assert (made["job_id"], made["group_id"]) == (None, None)
+
+    assert xwheel(*rule, "edit", "1", "--group", "orders", "--silent", "--set", "when=each")[0] == 0
+    changed = parsed(xwheel(*rule, "edit", "1", "--job", "nightly", "--json"))
+    assert (changed["targets"], changed["when"], changed["revision"]) == ([], "each", 3)
+    assert (changed["job_id"], changed["group_id"]) == (1, None)
+    assert (
+        "is at revision 3, not 2"
+        in xwheel(*rule, "edit", "1", "--set", "enabled=false", "--revision", "2")[2]
+    )
+
+    for words, told in (
+        ((*rule, "edit", "1"), "--set: must change at least one field"),
+        ((*rule, "edit", "1", "--to", "shout", "--silent"), "--silent: give --to or --silent, not both"),
+        ((*rule, "edit", "1", "--set", "targets=shout"), "targets: is given by --to"),
+        (
+            (*rule, "edit", "1", "--job", "nightly", "--group", "orders"),
+            "--group: give --job or --group, not both",
+        ),
+        ((*rule, "create", "x", "--kinds", "failed,burnt"), "kinds"),
+        ((*rule, "create", "x", "--kinds", "failed", "--to", "nobody"), "'nobody' is not installed"),
+        (
+            (*rule, "create", "x", "--kinds", "failed", "--set", "window_s=-1"),
+            "window_s: must be a whole number",
+        ),
+    ):
+        status, out, err = xwheel(*words)
+        assert (status, out, told in err) == (2, "", True), (words, err)
+    assert xwheel(*rule, "delete", "1", "--revision", "1")[0] != 0
+    assert xwheel(*rule, "delete", "1")[:2] == (0, "rule 1 is deleted\n")
+    assert xwheel(*rule, "show", "1")[0] != 0
