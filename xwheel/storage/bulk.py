@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Final, TypeVar
 
@@ -23,7 +22,6 @@ from sqlalchemy import (
     String,
     Table,
     and_,
-    any_,
     bindparam,
     cast,
     func,
@@ -122,14 +120,19 @@ class ById:
         if statement is None:
             statement = self._made[kind] = self._build(self._condition(kind))
         values = list(ids)
-        return statement, {"ids": msgspec.json.encode(values).decode() if kind == "sqlite" else values}
+        if kind == "sqlite":
+            return statement, {"ids": msgspec.json.encode(values).decode()}
+        return statement, {"ids": array_text(values) if kind == "postgresql" else values}
 
     def _condition(self, kind: str) -> ColumnElement[bool]:
         if kind == "sqlite":
             each = func.json_each(bindparam("ids", type_=String)).table_valued("value")
             return self._column.in_(select(each.c.value))
         if kind == "postgresql":
-            return self._column == any_(bindparam("ids", type_=ARRAY(BigInteger)))
+            # not "= ANY": an array that is no constant would be searched through for every row
+            return self._column.in_(
+                select(func.unnest(cast(bindparam("ids", type_=String), ARRAY(BigInteger))))
+            )
         return self._column.in_(bindparam("ids", expanding=True))
 
 
@@ -176,18 +179,32 @@ def update_many(
             return conn.execute(statement, {"rows": json.dumps(rows), **guard}).rowcount
         case "postgresql":
             statement = _postgresql_form(table, names, state is not None)
-            lists = {
-                f"c{place}": list(map(_plain, values)) for place, values in enumerate(zip(*rows, strict=True))
-            }
-            return conn.execute(statement, {**lists, **guard}).rowcount
+            arrays = {f"c{place}": array_text(values) for place, values in enumerate(zip(*rows, strict=True))}
+            return conn.execute(statement, {**arrays, **guard}).rowcount
         case _:
             # rows that hold these values already count too: the driver asks for found rows
             statement = _mariadb_form(table, names, state is not None)
             return conn.execute(statement, {"rows": json.dumps(rows), **guard}).rowcount
 
 
-def _plain(value: Any) -> Any:
-    return str(value) if isinstance(value, StrEnum) else value
+def array_text(values: Sequence[Any]) -> str:
+    """Return the text of a PostgreSQL array; psycopg looks at each value of a list many times.
+
+    Args:
+        values: Whole numbers, strings, booleans or None.
+    """
+    if set(map(type, values)) <= {int, bool}:
+        return "{" + ",".join(map(str, values)) + "}"
+    return "{" + ",".join(map(_array_item, values)) + "}"
+
+
+def _array_item(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}"'
+    return str(value)
 
 
 @lru_cache(maxsize=64)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 from msgspec.structs import astuple
 from sqlalchemy import Row
-from sqlalchemy.engine import Dialect
 
 from xwheel.model import Origin, Run, RunState
 from xwheel.storage.tables import run
@@ -17,6 +15,8 @@ RUN_COLUMNS = [run.c[name] for name in Run.__struct_fields__]
 # plain strings: as column names they would be slow keys
 _RUN_NAMES = Run.__struct_fields__
 _WIDTH = len(_RUN_NAMES)
+INSERTED = (*_RUN_NAMES, "open_partition")
+"""The columns of a new row."""
 _ORIGIN = _RUN_NAMES.index("origin")
 _STATE = _RUN_NAMES.index("state")
 _KILL = _RUN_NAMES.index("kill_requested")
@@ -24,17 +24,8 @@ _ORIGINS = {origin.value: origin for origin in Origin}
 _STATES = {state.value: state for state in RunState}
 
 
-@lru_cache(maxsize=8)
-def insert_text(dialect: Dialect) -> str:
-    """Return the insert as the driver takes it; to name every value of every row cost more than to write them."""
-    quote = dialect.identifier_preparer.quote
-    names = ", ".join(quote(name) for name in (*_RUN_NAMES, "open_partition"))
-    mark = "?" if dialect.paramstyle == "qmark" else "%s"
-    return f"INSERT INTO run ({names}) VALUES ({', '.join([mark] * (_WIDTH + 1))})"  # noqa: S608 - our own names
-
-
 def values_of(item: Run) -> tuple[Any, ...]:
-    """Return a run as :func:`insert_text` takes it."""
+    """Return a run's values for :data:`INSERTED`."""
     values = [*astuple(item), item.partition if item.state is RunState.PLANNED else None]
     values[_ORIGIN] = str(item.origin)
     values[_STATE] = str(item.state)

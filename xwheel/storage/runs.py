@@ -17,7 +17,8 @@ from xwheel.errors import DuplicateError, NotFoundError
 from xwheel.model import OPEN_STATES, PARTITIONS, Origin, Run, RunState
 from xwheel.storage import changes
 from xwheel.storage.bulk import IN_LIMIT, ById, any_of, chunks, fetch_rows, keyed_in, update_many
-from xwheel.storage.run_rows import RUN_COLUMNS, insert_text, run_of, values_of
+from xwheel.storage.bulk_insert import insert_many
+from xwheel.storage.run_rows import INSERTED, RUN_COLUMNS, run_of, values_of
 from xwheel.storage.tables import job, run
 
 _IDENTITY = (run.c.job_id, run.c.origin, run.c.origin_key, run.c.shard_index)
@@ -98,7 +99,7 @@ def insert_runs(conn: Connection, runs: Sequence[Run]) -> None:
     if not runs:
         return
     try:
-        conn.exec_driver_sql(insert_text(conn.dialect), [values_of(item) for item in runs])
+        insert_many(conn, run, INSERTED, [values_of(item) for item in runs])
     except IntegrityError as error:
         raise DuplicateError(
             f"a run of job {runs[0].job_id} or of another one in the batch exists already"
