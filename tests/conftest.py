@@ -63,11 +63,11 @@ def _slow_first(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
     rest = [item for item in items if item.get_closest_marker("slow") is None]
     ordered: list[pytest.Item] = []
     for number in range(workers):
-        share = (len(items) - len(ordered)) // (workers - number)
         own = slow[number::workers]
-        ordered += own
-        ordered += rest[: share - len(own)]
-        del rest[: share - len(own)]
+        share = (len(items) - len(ordered)) // (workers - number)
+        room = max(0, share - len(own))
+        ordered += own + rest[:room]
+        del rest[:room]
     return ordered
 
 
