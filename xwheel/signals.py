@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import signal
-from queue import SimpleQueue
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Final
 
@@ -45,6 +46,13 @@ class StopSignals:
     def wait(self) -> None:
         """Wait for a signal, unless one came already."""
         self._heard.get()
+
+    def heard(self, timeout_s: float) -> bool:
+        """Wait for a signal so long at most; tell whether one has come by now, whoever waited for it."""
+        if not self._was_told:
+            with suppress(Empty):
+                self._heard.get(timeout=timeout_s)
+        return self._was_told
 
     def _hear(self, number: int, _frame: FrameType | None) -> None:
         self._heard.put(number)

@@ -65,6 +65,14 @@ def test_what_is_up_hears_of_it() -> None:
     assert signal.getsignal(signal.SIGTERM) is before
 
 
+def test_a_signal_is_heard_of_again_and_again() -> None:
+    with StopSignals() as signals:
+        signals.be_up()
+        assert not signals.heard(0.001)
+        os.kill(os.getpid(), signal.SIGINT)
+        assert [signals.heard(60) for _ in range(3)] == [True] * 3
+
+
 def test_a_process_that_ends_stays_deaf() -> None:
     code = (
         "import os, signal; from xwheel.signals import StopSignals\n"

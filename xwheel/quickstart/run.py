@@ -7,15 +7,11 @@ import logging
 import os
 import secrets
 import shutil
-import signal
 import tempfile
-import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any, Final
 
 from rich.console import Console
@@ -30,6 +26,7 @@ from xwheel.quickstart.jobs import APP_NAME, definition, demo_jobs
 from xwheel.quickstart.processes import Child, free_port
 from xwheel.quickstart.verify import SHOWN, Report, verify
 from xwheel.quickstart.view import Board
+from xwheel.signals import StopSignals
 from xwheel.storage import opening, tokens
 from xwheel.storage.engine import Database
 from xwheel.wire.rest import RestClient
@@ -84,13 +81,14 @@ class _Demonstration:
         self._folder = folder.resolve()
         self._console = Console(stderr=options.as_json, highlight=False)
         self._clock = SystemClock()
-        self._interrupted = threading.Event()
+        self._signals = StopSignals()
         self._board = Board()
         self._url = options.database or f"sqlite:///{self._folder / 'xwheel.db'}"
         self._executions = self._folder / EXECUTIONS_FILE
 
     def run(self) -> int:
-        with _interrupts(self._interrupted):
+        with self._signals:
+            self._signals.be_up()
             token, config_path, api_url = self._prepare()
             environment = {EXECUTIONS_VARIABLE: str(self._executions), "XWHEEL_CONFIG": str(config_path)}
             node = Child("node", ["server"], self._folder / "node.log", environment)
@@ -164,7 +162,7 @@ class _Demonstration:
         """Wait for the node, start the executor, wait for its registration; return the id of its group."""
         deadline = time.monotonic() + READY_S
         group_id = 0
-        while not self._interrupted.wait(0.05):
+        while not self._signals.heard(0.05):
             for child in (node, executor):
                 child.revive()
             try:
@@ -221,7 +219,7 @@ class _Demonstration:
             Live(console=self._console, auto_refresh=False, transient=False) if is_live else _Quiet() as live
         ):
             while self._clock.now_ms() <= plan["end_ms"]:
-                if self._interrupted.wait(REFRESH_S):
+                if self._signals.heard(REFRESH_S):
                     return False
                 for child in children:
                     child.revive()
@@ -260,7 +258,7 @@ class _Demonstration:
     def _settle(self, client: RestClient, children: tuple[Child, ...], plan: Mapping[str, Any]) -> None:
         """Wait until no run is open."""
         deadline = time.monotonic() + SETTLE_S
-        while time.monotonic() < deadline and not self._interrupted.wait(REFRESH_S):
+        while time.monotonic() < deadline and not self._signals.heard(REFRESH_S):
             for child in children:
                 child.revive()
             try:
@@ -315,21 +313,6 @@ class _Quiet:
 
     def update(self, *_: object, **__: object) -> None:
         """Show nothing."""
-
-
-@contextmanager
-def _interrupts(event: threading.Event) -> Iterator[None]:
-    """Turn SIGINT and SIGTERM into an event."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        event.set()
-
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _toml(values: Mapping[str, Mapping[str, Any]]) -> str:
