@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -136,3 +138,24 @@ def test_rules_are_made_changed_and_deleted(channels: None, xwheel: Shell) -> No
     assert xwheel(*rule, "delete", "1", "--revision", "1")[0] != 0
     assert xwheel(*rule, "delete", "1")[:2] == (0, "rule 1 is deleted\n")
     assert xwheel(*rule, "show", "1")[0] != 0
+
+
+def test_the_rule_of_the_how_to_is_made(channels: None, xwheel: Shell) -> None:
+    xwheel.node()
+    assert xwheel("group", "create", "shop")[0] == 0
+    page = (Path(__file__).parents[2] / "docs" / "howto" / "alarms.md").read_text()
+    found = re.search(r"^xwheel (alarm rule create .*?)\n```", page, re.DOTALL | re.MULTILINE)
+    assert found is not None
+    # the channels of the test have other names
+    words = shlex.split(
+        found[1].replace("\\\n", " ").replace("email=", "shout=").replace("dingtalk=", "broken=")
+    )
+    status, _, err = xwheel(*words)
+    assert status == 0, err
+    settings = [
+        text for text in re.findall(r"`--set (\S+=\S+)`", page) if not text.startswith("still_running")
+    ]
+    assert len(settings) > 3
+    for setting in settings:
+        status, _, err = xwheel("alarm", "rule", "edit", "1", "--set", setting)
+        assert status == 0, (setting, err)

@@ -20,7 +20,7 @@ from xwheel.storage import calendars, tokens
 from xwheel.storage.engine import Database
 
 # what it makes of statements is seen where these are asked
-NO_QUESTIONS = {"bulk", "changes", "collation"}
+NO_QUESTIONS = {"bulk", "bulk_insert", "changes", "collation"}
 # asked by every loop of every node, also while nobody has looked at the tables since they grew
 AT_ONCE = (
     "runs.find_unadopted",
