@@ -12,8 +12,6 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 from sqlalchemy import (
-    ARRAY,
-    BigInteger,
     Column,
     ColumnElement,
     Connection,
@@ -129,10 +127,9 @@ class ById:
             each = func.json_each(bindparam("ids", type_=String)).table_valued("value")
             return self._column.in_(select(each.c.value))
         if kind == "postgresql":
-            # not "= ANY": an array that is no constant would be searched through for every row
-            return self._column.in_(
-                select(func.unnest(cast(bindparam("ids", type_=String), ARRAY(BigInteger))))
-            )
+            # a parameter without a type of its own is taken for an array, which the planner looks into: one that is
+            # converted first would be searched through for every row
+            return self._column == func.any(text("CAST(:ids AS bigint[])"))
         return self._column.in_(bindparam("ids", expanding=True))
 
 
