@@ -43,11 +43,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         needs = "any" if "new_database" in fixtures else "sqlite" if "sqlite_db" in fixtures else "none"
         item.user_properties.append(("database", needs))
     if backend != "sqlite":
-        chosen = [
-            item
-            for item in items
-            if ("database", "any") in item.user_properties and item.get_closest_marker("more_seeds") is None
-        ]
+        chosen = [item for item in items if ("database", "any") in item.user_properties]
         config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
         items[:] = chosen
     items[:] = _slow_first(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))

@@ -16,7 +16,6 @@ from sqlalchemy import event
 
 from tests.support.node import HandNode
 from tests.support.rows import NOW
-from tests.support.seeds import seeds
 from xwheel.model import ChildLink, JoinMode, MisfirePolicy, Run, RunState
 from xwheel.scheduler.handover import Fate, Outcome
 from xwheel.storage import children
@@ -248,7 +247,7 @@ class Storm:
                 raise KilledError
 
 
-@pytest.mark.parametrize("seed", seeds(20, on_servers=8))
+@pytest.mark.parametrize("seed", range(20))
 def test_a_storm_leaves_exactly_the_expected_runs(db: Database, seed: int) -> None:
     storm = Storm(db, seed)
     storm.rage()

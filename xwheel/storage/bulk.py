@@ -218,7 +218,7 @@ def _sqlite_form(table: str, columns: tuple[str, ...], guarded: bool) -> TextCla
 @lru_cache(maxsize=64)
 def _postgresql_form(table: Table, columns: tuple[str, ...], guarded: bool) -> TextClause:
     """One array for each column, so that the statement's text is the same for every batch size."""
-    kinds = [_type_name(table, name, POSTGRESQL) for name in ("id", *columns)]
+    kinds = [type_name(table, name, POSTGRESQL) for name in ("id", *columns)]
     arrays = ", ".join(f"CAST(:c{place} AS {kind}[])" for place, kind in enumerate(kinds))
     labels = ", ".join(f"c{place}" for place in range(len(kinds)))
     sets = ", ".join(f"{name} = v.c{place}" for place, name in enumerate(columns, 1))
@@ -244,8 +244,9 @@ def _mariadb_form(table: Table, columns: tuple[str, ...], guarded: bool) -> Text
 def _mariadb_kind(table: Table, column: str) -> str:
     # without it texts are converted to the database's own character set on their way, which may not know them
     charset = " CHARACTER SET utf8mb4" if isinstance(table.c[column].type, String) else ""
-    return _type_name(table, column, MARIADB) + charset
+    return type_name(table, column, MARIADB) + charset
 
 
-def _type_name(table: Table, column: str, dialect: Dialect) -> str:
+def type_name(table: Table, column: str, dialect: Dialect) -> str:
+    """Return what a database calls the type of a column."""
     return table.c[column].type.compile(dialect=dialect)

@@ -1,8 +1,8 @@
 """Many new rows in the form each database likes.
 
-What a driver does for each value of each row is a large part of what a claim costs. PyMySQL takes 33 us to escape a
-run, psycopg sends each row as a message of its own. So PostgreSQL gets one array for each column, and MariaDB a text in
-which numbers stand already.
+What a driver does for each value of each row is a large part of what a claim costs. PyMySQL takes 14 us to escape a
+run, where a text in which numbers stand already takes 3; psycopg sends each row as a message of its own. So MariaDB
+gets such texts, and PostgreSQL one array for each column.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from sqlalchemy import Boolean, Connection, String, Table, Text
+from sqlalchemy import Connection, String, Table
 from sqlalchemy.exc import DBAPIError
 
-from xwheel.storage.bulk import POSTGRESQL, array_text
+from xwheel.storage.bulk import POSTGRESQL, array_text, type_name
 
 # a fraction of the smallest packet that a server takes by default, 16 MiB, even if each character becomes four bytes
 MOST_CHARACTERS: Final = 500_000
@@ -99,7 +99,5 @@ def _postgresql_form(table: Table, columns: tuple[str, ...]) -> str:
 
 
 def _postgresql_kind(table: Table, column: str) -> str:
-    kind = table.c[column].type
-    if isinstance(kind, String | Text):
-        return "text"
-    return "boolean" if isinstance(kind, Boolean) else str(kind.compile(dialect=POSTGRESQL))
+    # a text that is too long must be refused, and a cast to its column's type would cut it
+    return "text" if isinstance(table.c[column].type, String) else type_name(table, column, POSTGRESQL)

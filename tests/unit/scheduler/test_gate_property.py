@@ -10,7 +10,6 @@ import pytest
 
 from tests.support.node import HandNode
 from tests.support.rows import NOW
-from tests.support.seeds import seeds
 from xwheel.model import BlockScope, Job, Run, RunState
 from xwheel.storage import groups
 from xwheel.storage.engine import Database
@@ -88,7 +87,7 @@ class Storm:
                 self.order.setdefault(run.job_id, []).append((run.due_ms, run.id))
 
 
-@pytest.mark.parametrize("seed", seeds(6, on_servers=3))
+@pytest.mark.parametrize("seed", range(6))
 def test_never_more_than_allowed_and_everything_goes_in_due_order(db: Database, seed: int) -> None:
     chance = random.Random(seed)
     storm = Storm(db, chance)
