@@ -183,18 +183,18 @@ class Firing:
         self._jobs.update([(job.id, job) for job in claimed])
 
     def _read(self, queued: Sequence[Queued]) -> tuple[list[runs.DueRun], dict[int, Job]]:
-        """Return due runs and their jobs, from memory where it has both.
+        """Return due runs and their jobs, in the order asked for, from memory where it has both.
 
         Memory may be behind: the fence asks the rows whether the run is still planned and the job still the same.
         """
         known = self._jobs  # another thread may replace it meanwhile
-        due: list[runs.DueRun] = []
+        due: dict[int, runs.DueRun] = {}
         owners: dict[int, Job] = {}
         unread: list[int] = []
         for item in queued:
             job = known.get(item.job_id)
             if job is not None and isinstance(item, Run):
-                due.append(runs.DueRun(item, job.revision))
+                due[item.id] = runs.DueRun(item, job.revision)
                 owners[job.id] = job
             else:
                 unread.append(item.id)
@@ -202,8 +202,8 @@ class Firing:
             with self._db.read() as conn:
                 found = runs.load_due(conn, unread)
                 owners.update(self._load_jobs(conn, found))
-            due += found
-        return due, owners
+            due.update((item.run.id, item) for item in found)
+        return [due[item.id] for item in queued if item.id in due], owners
 
     def _load_jobs(self, conn: Connection, due: Sequence[runs.DueRun]) -> Mapping[int, Job]:
         """Return the jobs of due runs; those whose revision stood still come from memory."""

@@ -6,8 +6,9 @@ import pytest
 from sqlalchemy import event
 
 from tests.support.node import HandNode
-from tests.support.rows import NOW
+from tests.support.rows import NOW, make_run
 from xwheel.model import Job, MisfirePolicy, Origin, Run, RunState
+from xwheel.storage import runs
 from xwheel.storage.engine import Database
 from xwheel.testing import ManualClock
 
@@ -59,6 +60,22 @@ def test_an_arrival_wakes_waiting_runs_at_once(empty_node: HandNode) -> None:
     empty_node.register(HOME)
     empty_node.tick(1)
     assert [run.id for run in empty_node.answer()] == [run.id for run in asked]
+
+
+def test_waiting_runs_go_oldest_due_first_whichever_row_came_first(empty_node: HandNode) -> None:
+    job = empty_node.job(enabled=False, wait_for_executor_s=60)
+    now_ms = empty_node.clock.now_ms()
+    rows = [
+        make_run(
+            700 + number, job_id=job.id, partition=job.partition, origin=Origin.API, due_ms=now_ms + after_ms
+        )
+        for number, after_ms in enumerate((900, 300, 600))
+    ]
+    empty_node.db.transaction(lambda conn: runs.insert_runs(conn, rows))
+    empty_node.run_for(5000)
+    empty_node.register(HOME)
+    empty_node.tick(1)
+    assert [run.due_ms - now_ms for run in empty_node.answer()] == [300, 600, 900]
 
 
 def test_an_arrival_at_another_node_is_seen_with_the_registry(empty_node: HandNode) -> None:
