@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
+from sqlalchemy import Engine, event
 
 from tests.interop import report as interop_report
 from tests.support.databases import BACKENDS, CleanDatabases
@@ -18,6 +21,13 @@ from xwheel.storage.engine import Database
 # examples may be slow on a busy machine; how long they take is no claim of any test
 settings.register_profile("xwheel", deadline=None, print_blob=True)
 settings.load_profile("xwheel")
+
+
+@event.listens_for(Engine, "connect")
+def _give_rows_in_no_order(connection: Any, _record: object) -> None:
+    """Let SQLite turn rows round that nobody put in order: servers give them in any."""
+    if isinstance(connection, sqlite3.Connection):
+        connection.execute("PRAGMA reverse_unordered_selects = ON").close()
 
 
 def pytest_configure(config: pytest.Config) -> None:
