@@ -141,7 +141,9 @@ class ExecutorSection(Section):
     )
     beat_s: float = Field(30, gt=0, le=300, description="Seconds between registry beats.")
     log_retention_days: int = Field(
-        30, ge=0, description="Run logs older than this are deleted; 0 keeps all."
+        30,
+        ge=0,
+        description="Run logs that nobody has written to for so many days are deleted; 0 keeps all.",
     )
     max_body_bytes: int = Field(5 * 1024 * 1024, ge=1024, description="Larger request bodies are refused.")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +18,6 @@ from xwheel.storage.engine import Database
 LARGE = 10_000
 BACKENDS = {"mariadb": servers.mariadb, "postgresql": servers.postgresql}
 ADMIN = {"mariadb": "mysql", "postgresql": "postgres"}
-HEAD = functools.cache(migrate.head_revision)
 
 
 @contextmanager
@@ -140,7 +138,7 @@ def mend(db: Database) -> None:
         found = set(inspect(conn).get_table_names())
         known = {*tables.metadata.tables, "alembic_version"}
         revisions = conn.execute(text("SELECT version_num FROM alembic_version")) if known <= found else []
-        if found == known and [row[0] for row in revisions] == [HEAD()]:
+        if found == known and [row[0] for row in revisions] == [migrate.head_revision()]:
             return
     with db.write() as conn:
         quote = conn.dialect.identifier_preparer.quote

@@ -6,7 +6,6 @@ import contextlib
 import logging
 import os
 import re
-import shutil
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Iterator
@@ -73,6 +72,7 @@ class RunLog:
             if self._file >= 0:
                 os.close(self._file)
                 self._file = -1
+                self._owner.note_open(self.path, is_open=False)
 
     def _add(self, text: str, *, line: bool) -> None:
         with self._lock:
@@ -117,6 +117,7 @@ class RunLog:
             except FileNotFoundError:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 self._file = os.open(self.path, flags, 0o640)
+            self._owner.note_open(self.path, is_open=True)
 
 
 class RunLogs:
@@ -139,6 +140,7 @@ class RunLogs:
         self._stopping = threading.Event()
         self._stamp = (-1, "")
         self._positions: OrderedDict[Path, tuple[int, int]] = OrderedDict()
+        self._opened: set[Path] = set()
         self._thread = threading.Thread(target=self._flush_loop, name="xwheel-log-flush", daemon=True)
         self._thread.start()
 
@@ -188,19 +190,44 @@ class RunLogs:
         """Tell the operator that lines were lost."""
         logger.warning("run log %s: lines are lost: %s", path, error)
 
-    def sweep(self, now_ms: int, days: int) -> list[str]:
-        """Delete day folders older than so many days; return their names."""
+    def sweep(self, now_ms: int, days: int) -> int:
+        """Delete logs of runs created before so many days that nobody has written to for as long.
+
+        A run may go on for months: its log stays while it is open.
+
+        Args:
+            now_ms: The machine's time, in milliseconds.
+            days: How many days logs are kept; 0 keeps all.
+
+        Returns:
+            How many logs were deleted.
+        """
         if days <= 0 or not self._directory.is_dir():
-            return []
-        oldest = _day(now_ms - days * 86_400_000)
-        gone = [
-            entry.name
+            return 0
+        oldest_ms = now_ms - days * 86_400_000
+        oldest = _day(oldest_ms)
+        return sum(
+            self._sweep_day(entry, oldest_ms)
             for entry in sorted(self._directory.iterdir())
             if _DAY.fullmatch(entry.name) and entry.name < oldest
-        ]
-        for name in gone:
-            shutil.rmtree(self._directory / name, ignore_errors=True)
+        )
+
+    def _sweep_day(self, folder: Path, oldest_ms: int) -> int:
+        gone = 0
+        for entry in os.scandir(folder):
+            path = Path(entry.path)
+            # a log that vanishes meanwhile, or is somebody else's, ends no sweep
+            with contextlib.suppress(OSError):
+                if path not in self._opened and entry.stat().st_mtime * 1000 < oldest_ms:
+                    path.unlink()
+                    gone += 1
+        with contextlib.suppress(OSError):  # what is left in it stays
+            folder.rmdir()
         return gone
+
+    def note_open(self, path: Path, *, is_open: bool) -> None:
+        """Remember which logs are written to."""
+        (self._opened.add if is_open else self._opened.discard)(path)
 
     def close(self) -> None:
         """Stop flushing; logs that are still open flush when they close."""

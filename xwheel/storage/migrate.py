@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -31,6 +32,7 @@ LOCK_NAME: Final = "CONCAT('xwheel ', MD5(DATABASE()))"
 BUSY: Final = f"another process has been changing the schema for {WAIT_S} s: wait for it and try again"
 
 
+@cache  # Alembic compiles every migration to find out
 def head_revision() -> str:
     """Return the schema revision that this version needs."""
     head = ScriptDirectory(str(MIGRATIONS)).get_current_head()

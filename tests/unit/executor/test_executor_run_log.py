@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 import tracemalloc
@@ -12,9 +13,10 @@ import pytest
 
 from xwheel.clock import SystemClock
 from xwheel.executor import run_log
-from xwheel.executor.run_log import RunLogs
+from xwheel.executor.run_log import RunLog, RunLogs
 
 CREATED_MS = 1_790_000_000_000
+DAY_MS = 86_400_000
 
 
 @pytest.fixture
@@ -145,16 +147,46 @@ def test_rounded_times_find_the_file(logs: RunLogs, shift_ms: int) -> None:
     assert read(logs, created_ms=midnight_ms)[2] == "here\n"
 
 
-def test_old_days_are_swept(logs: RunLogs, tmp_path: Path) -> None:
+def test_old_logs_are_swept(logs: RunLogs, tmp_path: Path) -> None:
     for run_id, day in ((1, 0), (2, 29), (3, 31), (4, 400)):
-        log = logs.open(run_id, CREATED_MS - day * 86_400_000)
-        log.raw("x\n")
-        log.close()
+        write_old(logs, run_id, day)
     (tmp_path / "something-else").mkdir()
-    assert len(logs.sweep(CREATED_MS, 30)) == 2
-    assert logs.sweep(CREATED_MS, 0) == []
+    assert logs.sweep(CREATED_MS, 0) == 0
+    assert logs.sweep(CREATED_MS, 30) == 2
+    assert logs.sweep(CREATED_MS, 30) == 0
     assert len(list(tmp_path.iterdir())) == 3
-    assert logs.read(2, CREATED_MS - 29 * 86_400_000, 1, live=False) is not None
+    assert logs.read(2, CREATED_MS - 29 * DAY_MS, 1, live=False) is not None
+
+
+def test_the_log_of_a_run_that_goes_on_for_months_stays(logs: RunLogs, tmp_path: Path) -> None:
+    log = write_old(logs, 1, 100, closed=False)
+    write_old(logs, 2, 100)
+    assert logs.sweep(CREATED_MS, 30) == 1  # the other one, in the same folder
+    log.raw("y\n")
+    log.close()
+    ended = logs.read(1, CREATED_MS - 100 * DAY_MS, 1, live=False)
+    assert ended is not None
+    assert ended.content == "x\ny\n"
+    set_age(log.path, 29)
+    assert logs.sweep(CREATED_MS, 30) == 0  # it ended a month ago, not three
+    set_age(log.path, 31)
+    assert logs.sweep(CREATED_MS, 30) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def write_old(logs: RunLogs, run_id: int, days: int, *, closed: bool = True) -> RunLog:
+    log = logs.open(run_id, CREATED_MS - days * DAY_MS)
+    log.raw("x\n")
+    log.flush()
+    set_age(log.path, days)
+    if closed:
+        log.close()
+    return log
+
+
+def set_age(path: Path, days: int) -> None:
+    written_s = (CREATED_MS - days * DAY_MS) / 1000
+    os.utime(path, (written_s, written_s))
 
 
 def test_a_line_of_any_length_is_read_in_bounded_memory(logs: RunLogs, tmp_path: Path) -> None:
