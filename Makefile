@@ -9,7 +9,7 @@ SOURCES := pyproject.toml setup.py xwheel/_ring.pyx
 PLUGINS := $(patsubst plugins/%/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
 HOMES := $(PLUGINS:%=$(VENV)/plugins/%/.ready)
 # most tests wait for processes and servers more than they compute
-JOBS ?= 3
+JOBS ?= 4
 # tools that start other tools must find them
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 

@@ -18,6 +18,9 @@ from tests.support.databases import BACKENDS, CleanDatabases
 from xwheel.storage import migrate
 from xwheel.storage.engine import Database
 
+HERE = Path(__file__).parent
+WAITING = {"integration", "interop", "faults"}
+
 # examples may be slow on a busy machine; how long they take is no claim of any test
 settings.register_profile("xwheel", deadline=None, print_blob=True)
 settings.load_profile("xwheel")
@@ -53,28 +56,41 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         needs = "any" if "new_database" in fixtures else "sqlite" if "sqlite_db" in fixtures else "none"
         item.user_properties.append(("database", needs))
     if backend != "sqlite":
-        chosen = [item for item in items if ("database", "any") in item.user_properties]
-        config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
-        items[:] = chosen
-    items[:] = _slow_first(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+        others = [item for item in items if ("database", "any") not in item.user_properties]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if ("database", "any") in item.user_properties]
+    items[:] = _dealt(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
 
 
-def _slow_first(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
-    """Deal the long tests out to the heads of the parts that xdist gives its workers.
+def _dealt(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
+    """Put the tests in the order in which xdist, which gives each worker a part of equal length, does them soonest.
 
-    So that no worker is left with a long one when the others have ended. The other tests stay beside those of their
-    module, with which they may share a fixture.
+    Half of the workers begin with those that mostly wait, for processes and servers, the long ones first; the others
+    compute meanwhile, and help when they have nothing left. The other tests stay beside those of their module, with
+    which they may share a fixture.
     """
-    slow = [item for item in items if item.get_closest_marker("slow") is not None]
-    rest = [item for item in items if item.get_closest_marker("slow") is None]
+    long_first = sorted(items, key=lambda item: item.get_closest_marker("slow") is None)
+    waiting = [item for item in long_first if item.path.parts[len(HERE.parts)] in WAITING]
+    computing = [item for item in long_first if item.path.parts[len(HERE.parts)] not in WAITING]
+    long = [item for item in waiting if item.get_closest_marker("slow") is not None]
+    rest = waiting[len(long) :]
+    lanes = max(1, workers // 2)
     ordered: list[pytest.Item] = []
     for number in range(workers):
-        own = slow[number::workers]
         share = (len(items) - len(ordered)) // (workers - number)
-        room = max(0, share - len(own))
-        ordered += own + rest[:room]
-        del rest[:room]
+        if number < lanes:
+            part = long[number::lanes] + _cut(rest, len(rest) // (lanes - number))
+        else:
+            part = []
+        ordered += part + _cut(computing, max(0, share - len(part)))
     return ordered
+
+
+def _cut(items: list[pytest.Item], count: int) -> list[pytest.Item]:
+    """Take so many from the front."""
+    taken = items[:count]
+    del items[:count]
+    return taken
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
