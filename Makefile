@@ -10,6 +10,8 @@ PLUGINS := $(patsubst plugins/%/pyproject.toml,%,$(wildcard plugins/*/pyproject.
 HOMES := $(PLUGINS:%=$(VENV)/plugins/%/.ready)
 # most tests wait for processes and servers more than they compute
 JOBS ?= 4
+# on a server, less waits
+SERVER_JOBS ?= 3
 # tools that start other tools must find them
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
@@ -23,7 +25,7 @@ run: $(READY)
 test: $(READY) lint types
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 	XWHEEL_NO_EXTENSIONS=1 $(BIN)/python -m pytest -q -n $(JOBS) tests/ring tests/unit/scheduler/test_ring_loop.py tests/unit/scheduler/test_stages.py
-	$(BIN)/python -m tests.support.backends -q -n $(JOBS) --dist worksteal tests/unit tests/integration tests/faults
+	$(BIN)/python -m tests.support.backends -q -n $(SERVER_JOBS) --dist worksteal tests/unit tests/integration tests/faults
 	$(MAKE) --no-print-directory plugins
 
 lint: $(READY)

@@ -78,10 +78,9 @@ def _dealt(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
     ordered: list[pytest.Item] = []
     for number in range(workers):
         share = (len(items) - len(ordered)) // (workers - number)
+        part: list[pytest.Item] = []
         if number < lanes:
             part = long[number::lanes] + _cut(rest, len(rest) // (lanes - number))
-        else:
-            part = []
         ordered += part + _cut(computing, max(0, share - len(part)))
     return ordered
 
