@@ -133,7 +133,8 @@ class Resender:
 
     def _put_off(self, conn: Connection, moves: Sequence[tuple[int, int]]) -> None:
         locked = runs.lock_runs(conn, [run_id for run_id, _ in moves])
-        runs.update_checks(conn, [move for move in moves if move[0] in locked])
+        open_ids = {run.id for run in locked.values() if run.state is RunState.DISPATCHING}
+        runs.update_checks(conn, [move for move in moves if move[0] in open_ids])
 
     def _lock(
         self,
@@ -145,10 +146,10 @@ class Resender:
         """Put the next check off under our lease; return what is still without an answer."""
         epochs = self._lease.lock(conn)
         locked = runs.lock_runs(conn, [run.id for run in group])
-        open_ids = [
+        open_ids = {
             run.id for run in locked.values() if run.state is RunState.DISPATCHING and run.partition in epochs
-        ]
-        runs.update_checks(conn, [check for check in checks if check[0] in set(open_ids)])
+        }
+        runs.update_checks(conn, [check for check in checks if check[0] in open_ids])
         owners = jobs.get_jobs(conn, {locked[run_id].job_id for run_id in open_ids})
         return [
             Shard(
@@ -156,5 +157,5 @@ class Resender:
                 job=owners[locked[run_id].job_id],
                 executor=executor,
             )
-            for run_id in open_ids
+            for run_id in sorted(open_ids)
         ]

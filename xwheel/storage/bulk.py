@@ -151,37 +151,36 @@ def update_many(
     table: Table,
     columns: Sequence[str],
     rows: Sequence[tuple[Any, ...]],
-    *,
-    state: str | None = None,
 ) -> int:
     """Update many rows by id, each with its own values, in one statement.
+
+    It has no other condition, which would lead PostgreSQL to begin with the few rows that it thinks fulfil it, and so
+    to compare each of them with each of these. Lock the rows first and leave out those that must stay.
 
     Args:
         conn: A connection inside a writing transaction.
         table: A table whose key is ``id``.
         columns: The columns to set.
         rows: ``(id, value, ...)`` with one value for each column; values are integers, strings, booleans or None.
-        state: If given, only rows whose ``state`` is still this one are changed.
 
     Returns:
         How many rows were changed.
     """
     if not rows:
         return 0
-    guard = {} if state is None else {"state": str(state)}
     names = tuple(columns)
     match conn.dialect.name:
         case "sqlite":
-            statement = _sqlite_form(table.name, names, state is not None)
-            return conn.execute(statement, {"rows": json.dumps(rows), **guard}).rowcount
+            statement = _sqlite_form(table.name, names)
+            return conn.execute(statement, {"rows": json.dumps(rows)}).rowcount
         case "postgresql":
-            statement = _postgresql_form(table, names, state is not None)
+            statement = _postgresql_form(table, names)
             arrays = {f"c{place}": array_text(values) for place, values in enumerate(zip(*rows, strict=True))}
-            return conn.execute(statement, {**arrays, **guard}).rowcount
+            return conn.execute(statement, arrays).rowcount
         case _:
             # rows that hold these values already count too: the driver asks for found rows
-            statement = _mariadb_form(table, names, state is not None)
-            return conn.execute(statement, {"rows": json.dumps(rows), **guard}).rowcount
+            statement = _mariadb_form(table, names)
+            return conn.execute(statement, {"rows": json.dumps(rows)}).rowcount
 
 
 def array_text(values: Sequence[Any]) -> str:
@@ -205,39 +204,36 @@ def _array_item(value: Any) -> str:
 
 
 @lru_cache(maxsize=64)
-def _sqlite_form(table: str, columns: tuple[str, ...], guarded: bool) -> TextClause:
+def _sqlite_form(table: str, columns: tuple[str, ...]) -> TextClause:
     # one JSON parameter keeps the statement's text, and so its prepared form, the same for every batch size
     sets = ", ".join(f"{name} = json_extract(v.value, '$[{place}]')" for place, name in enumerate(columns, 1))
-    guard = f" AND {table}.state = :state" if guarded else ""
     return text(
         f"UPDATE {table} SET {sets} FROM json_each(:rows) AS v "  # noqa: S608 - names come from our own code
-        f"WHERE {table}.id = json_extract(v.value, '$[0]'){guard}"
+        f"WHERE {table}.id = json_extract(v.value, '$[0]')"
     )
 
 
 @lru_cache(maxsize=64)
-def _postgresql_form(table: Table, columns: tuple[str, ...], guarded: bool) -> TextClause:
+def _postgresql_form(table: Table, columns: tuple[str, ...]) -> TextClause:
     """One array for each column, so that the statement's text is the same for every batch size."""
     kinds = [type_name(table, name, POSTGRESQL) for name in ("id", *columns)]
     arrays = ", ".join(f"CAST(:c{place} AS {kind}[])" for place, kind in enumerate(kinds))
     labels = ", ".join(f"c{place}" for place in range(len(kinds)))
     sets = ", ".join(f"{name} = v.c{place}" for place, name in enumerate(columns, 1))
-    guard = f" AND {table.name}.state = :state" if guarded else ""
     return text(
         f"UPDATE {table.name} SET {sets} FROM unnest({arrays}) AS v({labels}) "  # noqa: S608 - our own names
-        f"WHERE {table.name}.id = v.c0{guard}"
+        f"WHERE {table.name}.id = v.c0"
     )
 
 
 @lru_cache(maxsize=64)
-def _mariadb_form(table: Table, columns: tuple[str, ...], guarded: bool) -> TextClause:
+def _mariadb_form(table: Table, columns: tuple[str, ...]) -> TextClause:
     kinds = [_mariadb_kind(table, name) for name in ("id", *columns)]
     parts = ", ".join(f"c{place} {kind} PATH '$[{place}]'" for place, kind in enumerate(kinds))
     sets = ", ".join(f"{table.name}.{name} = v.c{place}" for place, name in enumerate(columns, 1))
-    guard = f" WHERE {table.name}.state = :state" if guarded else ""
     return text(
         f"UPDATE {table.name} JOIN JSON_TABLE(:rows, '$[*]' COLUMNS ({parts})) AS v "  # noqa: S608 - our own names
-        f"ON {table.name}.id = v.c0 SET {sets}{guard}"
+        f"ON {table.name}.id = v.c0 SET {sets}"
     )
 
 

@@ -219,7 +219,7 @@ def lock_unadopted(conn: Connection, ids: Sequence[int]) -> list[QueuedRun]:
 
 def update_epochs(conn: Connection, rows: Sequence[tuple[int, int]]) -> int:
     """Adopt locked rows: ``(id, epoch)``."""
-    return update_many(conn, run, ("epoch",), rows, state=RunState.PLANNED)
+    return update_many(conn, run, ("epoch",), rows)
 
 
 def find_overdue(
@@ -276,13 +276,13 @@ def lock_planned(conn: Connection, ids: Sequence[int]) -> dict[int, tuple[int, i
 
 
 def update_fenced(conn: Connection, rows: Sequence[Fenced], *, now_ms: int, check_ms: int) -> int:
-    """Write who gets which run; the rows leave the queue and are dispatching from now on."""
+    """Write who gets which locked run; the rows leave the queue and are dispatching from now on."""
     columns = ("state", "open_partition", "address", "instance", "dispatched_ms", "check_ms", "shard_total")
     values = [
         (row.id, RunState.DISPATCHING, None, row.address, row.instance, now_ms, check_ms, row.shard_total)
         for row in rows
     ]
-    return update_many(conn, run, columns, values, state=RunState.PLANNED)
+    return update_many(conn, run, columns, values)
 
 
 def update_accepted(conn: Connection, accepted: Mapping[int, Sequence[int]], now_ms: int) -> set[int]:
@@ -324,8 +324,8 @@ def list_unanswered(conn: Connection, partitions: Collection[int], before_ms: in
 
 
 def update_checks(conn: Connection, rows: Sequence[tuple[int, int]]) -> int:
-    """Set when dispatching rows are looked at again: ``(id, check_ms)``."""
-    return update_many(conn, run, ("check_ms",), rows, state=RunState.DISPATCHING)
+    """Set when locked rows that are dispatching are looked at again: ``(id, check_ms)``."""
+    return update_many(conn, run, ("check_ms",), rows)
 
 
 def lock_runs(conn: Connection, ids: Sequence[int]) -> dict[int, Run]:
@@ -381,7 +381,7 @@ def lock_planned_of_job(conn: Connection, job_id: int, origins: Collection[Origi
 
 
 def cancel_runs(conn: Connection, ids: Sequence[int], *, reason: str, now_ms: int) -> int:
-    """Cancel planned runs and free their due times: the key becomes the negated id."""
+    """Cancel locked runs that are planned, and free their due times: the key becomes the negated id."""
     columns = ("state", "reason", "finished_ms", "open_partition", "origin_key")
     values = [(item, RunState.CANCELLED, reason, now_ms, None, -item) for item in ids]
-    return update_many(conn, run, columns, values, state=RunState.PLANNED)
+    return update_many(conn, run, columns, values)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.node import HandNode
 from tests.support.rows import NOW
 from xwheel.model import MisfirePolicy, RunState
@@ -90,6 +92,23 @@ def test_an_instance_that_moved_is_asked_at_its_new_address(node: HandNode) -> N
     node.register("http://127.0.0.1:7777", instance="instance-1")
     node.run_for(11_000)
     assert node.sent[0].executor.address == "http://127.0.0.1:7777"
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_an_outcome_that_comes_while_a_send_is_settled_is_the_last_word(
+    node: HandNode, is_there: bool
+) -> None:
+    job = node.job(enabled=False)
+    run = node.scheduler.manager.run_now(job.id)
+    node.run_for(300)
+    node.answer(Fate.UNKNOWN)
+    if not is_there:
+        node.scheduler.registry.remove("demo", "http://127.0.0.1:9001")
+    waiting = node.runs()
+    node.finish([run])
+    node.scheduler.resender.settle(waiting, node.clock.now_ms())
+    assert (node.runs()[0].state, node.runs()[0].check_ms) == (RunState.SUCCEEDED, None)
+    assert node.sent == []
 
 
 def test_a_run_whose_instance_is_gone_is_lost_and_may_still_be_corrected(node: HandNode) -> None:

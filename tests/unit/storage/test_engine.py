@@ -13,7 +13,6 @@ from sqlalchemy.exc import OperationalError
 from tests.support.databases import twin_of
 from tests.support.rows import make_run
 from xwheel.errors import ConfigError, DuplicateError, SchemaError, StorageError
-from xwheel.model import RunState
 from xwheel.storage import migrate, runs
 from xwheel.storage.bulk import update_many
 from xwheel.storage.engine import ATTEMPTS, Connection, Database, FairLock
@@ -109,21 +108,18 @@ def test_an_impossible_url_names_the_setting(url: str) -> None:
         Database(url)
 
 
-def test_bulk_update_guards_the_previous_state(db: Database) -> None:
-    rows = [make_run(1), make_run(2, state=RunState.RUNNING), make_run(3)]
-    db.transaction(lambda conn: runs.insert_runs(conn, rows))
-    values = [(1, "a", False), (2, "b", False), (3, "c'; DROP TABLE run", True)]
+def test_bulk_update_writes_each_row_its_own(db: Database) -> None:
+    db.transaction(lambda conn: runs.insert_runs(conn, [make_run(1), make_run(2), make_run(3)]))
+    values = [(1, "a", False), (3, "c'; DROP TABLE run", True), (4, "nobody", True)]
 
-    changed = db.transaction(
-        lambda conn: update_many(conn, run, ("message", "kill_requested"), values, state=RunState.PLANNED)
-    )
+    changed = db.transaction(lambda conn: update_many(conn, run, ("message", "kill_requested"), values))
 
     assert changed == 2
     with db.read() as conn:
-        assert {item.id: item.message for item in runs.list_runs(conn)} == {
-            1: "a",
-            2: "",
-            3: "c'; DROP TABLE run",
+        assert {item.id: (item.message, item.kill_requested) for item in runs.list_runs(conn)} == {
+            1: ("a", False),
+            2: ("", False),
+            3: ("c'; DROP TABLE run", True),
         }
 
 
