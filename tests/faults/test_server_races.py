@@ -139,7 +139,11 @@ def test_a_client_that_falls_silent_keeps_no_locks(db: Database, monkeypatch: py
 
 def test_sessions_have_the_bounds(db: Database) -> None:
     questions = (
-        {"SHOW lock_timeout": "10s", "SHOW idle_in_transaction_session_timeout": "10s"}
+        {
+            "SHOW lock_timeout": "10s",
+            "SHOW idle_in_transaction_session_timeout": "10s",
+            "SHOW random_page_cost": "1.1",
+        }
         if db.backend == "postgresql"
         else {"SELECT @@innodb_lock_wait_timeout": 10, "SELECT @@idle_transaction_timeout": 10}
     )

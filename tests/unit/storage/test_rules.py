@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, event, text
 
+from tests.support import million
 from tests.support.alarms import Recorder, rule, settle
 from tests.support.node import HandNode
+from tests.support.row_meter import metered
 from tests.support.rows import NOW, make_run
 from xwheel.model import RunState
 from xwheel.scheduler.handover import Fate
@@ -193,3 +195,19 @@ def test_the_database_tells_the_time_in_utc_whatever_its_zone(db: Database) -> N
         after_ms = time.time() * 1000
     # the servers of these tests are five and a half hours away
     assert before_ms - 60_000 < told_ms < after_ms + 60_000
+
+
+def test_a_batch_is_looked_up_though_statistics_know_nothing_of_its_state(db: Database) -> None:
+    few = 800
+    with db.write() as conn:
+        runs.insert_runs(conn, [make_run(item, state=RunState.SUCCEEDED) for item in range(1, 40_001)])
+    million.analyze(db)
+    planned = range(40_001, 40_001 + few)
+    with db.write() as conn:
+        runs.insert_runs(conn, [make_run(item) for item in planned])
+    with db.write() as conn, metered(conn) as costs:
+        runs.lock_planned(conn, planned)
+        rows = [runs.Fenced(item, "http://127.0.0.1:9001", "instance-1", 1) for item in planned]
+        assert runs.update_fenced(conn, rows, now_ms=NOW, check_ms=NOW) == few
+    assert costs
+    assert [cost for cost in costs if cost.rows > 10 * few] == []
