@@ -12,6 +12,7 @@ HOMES := $(PLUGINS:%=$(VENV)/plugins/%/.ready)
 JOBS ?= 4
 # on a server, less waits
 SERVER_JOBS ?= 3
+PLUGIN_JOBS ?= 2
 # tools that start other tools must find them
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
@@ -26,7 +27,7 @@ test: $(READY) lint types
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 	XWHEEL_NO_EXTENSIONS=1 $(BIN)/python -m pytest -q -n $(JOBS) tests/ring tests/unit/scheduler/test_ring_loop.py tests/unit/scheduler/test_stages.py
 	$(BIN)/python -m tests.support.backends -q -n $(SERVER_JOBS) --dist worksteal tests/unit tests/integration tests/faults
-	$(MAKE) --no-print-directory plugins
+	$(MAKE) --no-print-directory --jobs 3 --output-sync plugins
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -40,10 +41,11 @@ types: $(READY) $(HOMES)
 		$(BIN)/mypy --python-executable $(VENV)/plugins/$$plugin/bin/python plugins/$$plugin/xwheel_$$plugin || exit 1; \
 	done
 
-plugins: $(HOMES)
-	for plugin in $(PLUGINS); do \
-		(cd plugins/$$plugin && $(CURDIR)/$(VENV)/plugins/$$plugin/bin/python -m pytest -q -n $(JOBS) --dist loadfile) || exit 1; \
-	done
+# the longest first
+plugins: test-glue_script $(PLUGINS:%=test-%)
+
+test-%: $(VENV)/plugins/%/.ready
+	cd plugins/$* && $(CURDIR)/$(VENV)/plugins/$*/bin/python -m pytest -q -n $(PLUGIN_JOBS) --dist loadfile
 
 bench: $(READY) $(HOMES)
 	for bench in pipeline claim api http executor peers listener ring cron; do $(BIN)/python -m benchmarks.$$bench $(ARGS) || exit 1; done

@@ -7,6 +7,7 @@ milliseconds of their beginning; days are days of UTC.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 from typing import Any, Final, Literal, NamedTuple
 
 from sqlalchemy import Connection, case, delete, func, insert, literal_column, select
@@ -167,7 +168,8 @@ def get_totals(
     return _counts(conn.execute(query).one())
 
 
-def _counters() -> list[ColumnElement[Any]]:
+@cache
+def _counters() -> tuple[ColumnElement[Any], ...]:
     """Return one expression over run rows for each field of :class:`Counts`."""
 
     def count(*states: RunState) -> ColumnElement[Any]:
@@ -178,14 +180,14 @@ def _counters() -> list[ColumnElement[Any]]:
     duration = case((run.c.finished_ms > run.c.accepted_ms, run.c.finished_ms - run.c.accepted_ms), else_=0)
     lateness = case((run.c.accepted_ms > run.c.due_ms, run.c.accepted_ms - run.c.due_ms), else_=0)
     ends = (RunState(name) for name in Counts._fields[1:8])
-    return [
+    return (
         count(*sorted(OPEN_STATES)),
         *(count(state) for state in ends),
         func.sum(case((run.c.state == RunState.SKIPPED, due_times), else_=0)),
         func.sum(duration),
         func.max(duration),
         func.max(lateness),
-    ]
+    )
 
 
 def _sums() -> list[ColumnElement[Any]]:
