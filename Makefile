@@ -12,6 +12,7 @@ HOMES := $(PLUGINS:%=$(VENV)/plugins/%/.ready)
 JOBS ?= 4
 # on a server, less waits
 SERVER_JOBS ?= 3
+# for each of three plugins at once
 PLUGIN_JOBS ?= 2
 # tools that start other tools must find them
 export PATH := $(CURDIR)/$(BIN):$(PATH)

@@ -72,7 +72,7 @@ class RunLog:
             if self._file >= 0:
                 os.close(self._file)
                 self._file = -1
-                self._owner.note_open(self.path, is_open=False)
+                self._owner.opened.discard(self.path)
 
     def _add(self, text: str, *, line: bool) -> None:
         with self._lock:
@@ -117,7 +117,7 @@ class RunLog:
             except FileNotFoundError:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 self._file = os.open(self.path, flags, 0o640)
-            self._owner.note_open(self.path, is_open=True)
+            self._owner.opened.add(self.path)
 
 
 class RunLogs:
@@ -126,12 +126,16 @@ class RunLogs:
     Thread-safety: every method may be called by any thread. One thread flushes what lies in buffers; it sleeps while
     nothing does.
 
+    Attributes:
+        opened: The files that logs write to now; each log notes its own.
+
     Args:
         directory: Where the day folders are.
         clock: Where time comes from.
     """
 
     def __init__(self, directory: Path, clock: Clock) -> None:
+        self.opened: set[Path] = set()
         self._directory = directory
         self._clock = clock
         self._lock = threading.Lock()
@@ -140,7 +144,6 @@ class RunLogs:
         self._stopping = threading.Event()
         self._stamp = (-1, "")
         self._positions: OrderedDict[Path, tuple[int, int]] = OrderedDict()
-        self._opened: set[Path] = set()
         self._thread = threading.Thread(target=self._flush_loop, name="xwheel-log-flush", daemon=True)
         self._thread.start()
 
@@ -214,20 +217,15 @@ class RunLogs:
 
     def _sweep_day(self, folder: Path, oldest_ms: int) -> int:
         gone = 0
-        for entry in os.scandir(folder):
-            path = Path(entry.path)
-            # a log that vanishes meanwhile, or is somebody else's, ends no sweep
-            with contextlib.suppress(OSError):
-                if path not in self._opened and entry.stat().st_mtime * 1000 < oldest_ms:
-                    path.unlink()
-                    gone += 1
-        with contextlib.suppress(OSError):  # what is left in it stays
+        # what vanishes meanwhile, is no folder, or is somebody else's ends no sweep; what is left in a folder keeps it
+        with contextlib.suppress(OSError):
+            for path in folder.iterdir():
+                with contextlib.suppress(OSError):
+                    if path not in self.opened and path.stat().st_mtime * 1000 < oldest_ms:
+                        path.unlink()
+                        gone += 1
             folder.rmdir()
         return gone
-
-    def note_open(self, path: Path, *, is_open: bool) -> None:
-        """Remember which logs are written to."""
-        (self._opened.add if is_open else self._opened.discard)(path)
 
     def close(self) -> None:
         """Stop flushing; logs that are still open flush when they close."""

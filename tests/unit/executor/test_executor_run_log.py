@@ -174,6 +174,14 @@ def test_the_log_of_a_run_that_goes_on_for_months_stays(logs: RunLogs, tmp_path:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_is_no_folder_of_logs_ends_no_sweep(logs: RunLogs, tmp_path: Path) -> None:
+    (tmp_path / "2000-01-01").write_text("a file")
+    (tmp_path / "2000-01-02" / "not a log").mkdir(parents=True)
+    write_old(logs, 1, 100)
+    assert logs.sweep(CREATED_MS, 30) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["2000-01-01", "2000-01-02"]
+
+
 def write_old(logs: RunLogs, run_id: int, days: int, *, closed: bool = True) -> RunLog:
     log = logs.open(run_id, CREATED_MS - days * DAY_MS)
     log.raw("x\n")
