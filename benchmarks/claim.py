@@ -96,7 +96,7 @@ class Place:
             self.db,
             self.lease,
             RunIds(self.db),
-            partial(plan, timetable=timetable),
+            partial(plan, timetable=timetable, threshold_ms=config.schedule.misfire_threshold_ms),
             self._enqueue,
             clock,
             pre_read_ms=config.schedule.pre_read_ms,

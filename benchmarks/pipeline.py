@@ -135,6 +135,9 @@ def _steady_job(group_id: int, rate: int, number: int, start_ms: int, end_ms: in
         "anchor_ms": start_ms + offset_ms,
         "start_ms": start_ms,
         "end_ms": end_ms,
+        # named, so that versions with other defaults measure the same
+        "misfire_policy": "skip",
+        "misfire_threshold_ms": 5000,
         "enabled": True,
     }
 

@@ -89,7 +89,8 @@ def steps_of(db: Database, job_id: int, ids: Sequence[int], *, slow: bool) -> di
     def claim(conn: Connection, part: Sequence[int]) -> None:
         """What a claim does with jobs that are due, one run each, but for the leases."""
         found, _ = jobs.find_due_jobs(conn, range(PARTITIONS), NOW, len(part))
-        claimed = jobs.lock_due_jobs(conn, found[: len(part)], NOW)
+        claimed = jobs.get_jobs(conn, found[: len(part)]).values()
+        jobs.lock_fires(conn, [item.id for item in claimed])
         insert(conn, part)
         cursors = [jobs.JobCursor(item.id, NOW, NOW, None, True, "") for item in claimed]
         assert jobs.update_fires(conn, cursors) == len(part)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -34,6 +35,8 @@ def _give_rows_in_no_order(connection: Any, _record: object) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # whoever started us under nohup has it ignored, and what we start would inherit that
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     # xdist's controller loads no conftest further down, and it is the one that prints
     config.pluginmanager.register(interop_report, "interop-report")
 

@@ -22,6 +22,7 @@ from xwheel.errors import (
     SchemaError,
     XwheelError,
 )
+from xwheel.memory import tidy
 from xwheel.signals import StopSignals
 
 EXIT_FAILED = 1
@@ -43,6 +44,7 @@ STATUSES = (
 )
 
 GC_ALLOCATIONS = 50_000
+TIDY_S = 60
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(threadName)s %(name)s: %(message)s"
 
@@ -97,7 +99,7 @@ def server(
     port: Annotated[int | None, typer.Option(help="Port of the management API.")] = None,
     executor_port: Annotated[int | None, typer.Option(help="Port of the executor API.")] = None,
 ) -> None:
-    """Run a scheduler node until SIGTERM or Ctrl-C, then drain."""
+    """Run a scheduler node until SIGTERM, SIGHUP or Ctrl-C, then drain."""
     with StopSignals(for_good=True) as signals:
         from xwheel.node import Node
 
@@ -111,8 +113,18 @@ def server(
         gc.collect()
         gc.freeze()
         gc.set_threshold(GC_ALLOCATIONS)
-        signals.wait()
+        _wait(signals)
         raise typer.Exit(0 if node.stop() else EXIT_FAILED)
+
+
+def _wait(signals: StopSignals) -> None:
+    """Wait for a signal, and give back what is not needed any more now and then.
+
+    The interpreter alone would look for cycles after half an hour of steady work or more, and at those that survived
+    that after days.
+    """
+    while not signals.heard(TIDY_S):
+        tidy()
 
 
 @app.command()
@@ -122,7 +134,7 @@ def executor(
     ] = "",
     config_path: ConfigOption = None,
 ) -> None:
-    """Run an executor with a module's handlers, or with glue types alone, until SIGTERM or Ctrl-C, then drain."""
+    """Run an executor with a module's handlers, or glue types alone, until SIGTERM, SIGHUP or Ctrl-C, then drain."""
     from xwheel.executor import Executor, load_handlers
 
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)

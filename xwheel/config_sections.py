@@ -19,6 +19,13 @@ class DatabaseSection(Section):
 
     url: str = Field("sqlite:///xwheel.db", description="SQLAlchemy URL of the database.")
     pool_size: int = Field(8, ge=1, le=256, description="Connections kept for readers and API threads.")
+    statement_timeout_s: int = Field(
+        15,
+        ge=2,
+        le=3600,
+        description="A connection whose server has not answered a statement for so long is shut, and the work done "
+        "again.",
+    )
     wait_s: int = Field(
         60,
         ge=0,
@@ -67,8 +74,21 @@ class ScheduleSection(Section):
         5000, ge=100, le=600_000, description="How often rows of ours that no memory holds are looked for."
     )
     tick_ms: int = Field(20, ge=1, le=1000, description="Length of a ring tick.")
+    misfire_threshold_ms: int = Field(
+        30_000,
+        ge=0,
+        le=604_800_000,
+        description="How late a fire may be and still fire as itself, for jobs that name no threshold; "
+        "XXL-JOB has 5000.",
+    )
     lease_s: int = Field(10, ge=2, le=600, description="How long a partition lease lasts without renewal.")
     lease_renew_s: float = Field(3, gt=0, le=200, description="How often leases are renewed.")
+    lock_dir: Path | None = Field(
+        None,
+        description="Folder of the locks by which nodes of one machine see at once that another has ended; must be of "
+        "this user alone, and last for as long as the machine runs. Without it, a folder under `XDG_RUNTIME_DIR` or "
+        "the system's temporary one.",
+    )
 
 
 class TriggerSection(Section):
@@ -85,7 +105,9 @@ class TriggerSection(Section):
         3000, ge=100, le=10_000, description="Time limit of one call to an executor."
     )
     batch_bytes: int = Field(
-        1024 * 1024, ge=4096, description="Runs for one executor travel together up to this size."
+        1024 * 1024,
+        ge=4096,
+        description="Runs for one executor travel together up to this size; a larger one travels alone.",
     )
     waiting_limit: int = Field(
         20_000, ge=100, description="Due runs kept in memory while they wait for a place; more stay rows."
@@ -233,6 +255,26 @@ class PluginsSection(Section):
     disabled: list[str] = Field(default_factory=list, description="Entry-point names that are not loaded.")
     options: dict[str, dict[str, Any]] = Field(
         default_factory=dict, description="One table of options per plugin."
+    )
+    trusted: list[str] = Field(
+        [
+            "xwheel",
+            "xwheel-alarm-email",
+            "xwheel-alarm-sms",
+            "xwheel-alarm-webhook",
+            "xwheel-glue-http",
+            "xwheel-glue-script",
+            "xwheel-router-extra",
+        ],
+        description="Distributions whose routers and schedule types are called at once, on the scheduler's own "
+        "threads. Those of all others are called on threads of their own, which can be left behind if they hang.",
+    )
+    call_timeout_s: float = Field(
+        2,
+        gt=0,
+        le=60,
+        description="How long one question to a schedule type, a router's options or a source's check may take if its "
+        "distribution is not trusted.",
     )
     listener_queue: int = Field(
         50_000,

@@ -7,6 +7,8 @@ management API.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 
 class XwheelError(Exception):
     """Something xwheel refuses or cannot do."""
@@ -137,11 +139,21 @@ class SchemaError(StorageError):
     """The database's schema is not the one this version needs; the message names the command that mends it."""
 
 
-class DatabaseRefusedError(StorageError):
+class OutageError(StorageError):
+    """The database does no work for us.
+
+    Attributes:
+        is_over: Returns whether it did work of this kind, reading or writing, that was begun after this failure.
+    """
+
+    is_over: Callable[[], bool] = staticmethod(lambda: True)
+
+
+class DatabaseRefusedError(OutageError):
     """The database does not let us work; trying again does not help, a person must act."""
 
 
-class DatabaseUnreachableError(StorageError):
+class DatabaseUnreachableError(OutageError):
     """The database takes no connection now; it may do so later."""
 
 

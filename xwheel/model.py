@@ -19,6 +19,7 @@ MAX_ID: Final = 2**53 - 1
 """Ids fit 53 bits, so that JavaScript and Gson peers keep them exactly."""
 
 FAILED_OVER: Final = "failed_over"
+UNREACHABLE: Final = "unreachable"
 """Reason of a run that another attempt at the next executor follows: whom its router had asked was gone by then."""
 
 
@@ -67,7 +68,7 @@ class Origin(StrEnum):
 
 
 class MisfirePolicy(StrEnum):
-    """What happens to due times that passed longer ago than the job's threshold."""
+    """What happens to due times that passed longer ago than the job's threshold; new jobs have ``fire_once``."""
 
     SKIP = "skip"
     FIRE_ONCE = "fire_once"
@@ -165,7 +166,7 @@ class Job(msgspec.Struct, frozen=True, gc=False):
         anchor_ms: Where fixed rates count from.
         start_ms: No fire before; None for no limit.
         end_ms: No fire after; None for no limit.
-        misfire_threshold_ms: How late a due time may be and still fire as itself.
+        misfire_threshold_ms: How late a due time may be and still fire as itself; None for the node's setting.
         timeout_s: Run time limit in seconds, 0 for none.
         block_scope: Whether the block strategy is the executor's or holds for the whole cluster.
         max_retries: How many further attempts a failed run gets.
@@ -202,7 +203,7 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     start_ms: int | None
     end_ms: int | None
     misfire_policy: MisfirePolicy
-    misfire_threshold_ms: int
+    misfire_threshold_ms: int | None
     route_strategy: str
     block_strategy: str
     block_scope: BlockScope

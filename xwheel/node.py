@@ -217,7 +217,16 @@ def open_database(config: Config, *, create: bool = True, wait_s: float = 0) -> 
         DatabaseRefusedError: A person must act: login, database, rights or settings of the server.
         SchemaError: The schema is older, newer or foreign.
     """
-    return open_ready(config.database.url, pool_size=config.database.pool_size, create=create, wait_s=wait_s)
+    schedule = config.schedule
+    return open_ready(
+        config.database.url,
+        pool_size=config.database.pool_size,
+        statement_s=config.database.statement_timeout_s,
+        # a node that stops inside a transaction loses its locks before its lease ends, which was renewed before
+        idle_s=max(1, int(schedule.lease_s - schedule.lease_renew_s)),
+        create=create,
+        wait_s=wait_s,
+    )
 
 
 def executor_token(config: Config, db: Database, announce: Callable[[str], None]) -> str:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from xwheel import ring
 from xwheel.clock import Clock, OffsetFilter, SystemClock
 from xwheel.config import Config
-from xwheel.config_sections import TriggerSection
+from xwheel.config_sections import ScheduleSection, TriggerSection
+from xwheel.errors import ConfigError
 from xwheel.model import Job, Run
+from xwheel.node_locks import NodeLocks, default_lock_dir
 from xwheel.plugin.manager import Plugins
+from xwheel.plugin.questions import Questions
+from xwheel.plugin_threads import PluginThreads
 from xwheel.scheduler.adopt import AdoptLoop
 from xwheel.scheduler.alarm.desk import AlarmDesk
 from xwheel.scheduler.answers import AnswerWriter
@@ -42,8 +47,9 @@ from xwheel.scheduler.loads import Loads
 from xwheel.scheduler.manage import JobManager
 from xwheel.scheduler.offspring import Offspring
 from xwheel.scheduler.parking import ParkedRuns
-from xwheel.scheduler.placing import Placing
+from xwheel.scheduler.placing import BodyLimits, Placing, pack_again
 from xwheel.scheduler.plan import new_run, plan, recheck
+from xwheel.scheduler.plan_batches import PlanBatches
 from xwheel.scheduler.registry import FLUSH_MS, ExecutorRegistry
 from xwheel.scheduler.report import ReportLoop
 from xwheel.scheduler.resend import Resender
@@ -53,10 +59,10 @@ from xwheel.scheduler.route import Chooser, route
 from xwheel.scheduler.shares import decide_moves
 from xwheel.scheduler.switch import CalendarBook, Switchboard
 from xwheel.scheduler.timekeeper import Timekeeper
-from xwheel.scheduler.timetable import Timetable
+from xwheel.scheduler.timetable import AskedTimetable, Timetable
 from xwheel.scheduler.trigger_pool import TriggerPool
 from xwheel.scheduler.upkeep import RetentionLoop
-from xwheel.storage import executors
+from xwheel.storage import executors, missed
 from xwheel.storage.engine import Database
 from xwheel.storage.ids import RunIds
 from xwheel.wire.http import MultiClient
@@ -101,18 +107,27 @@ class Pipeline:
         self.registry = ExecutorRegistry(
             db, dead_after_ms=trigger.dead_after_s * 1000, on_arrival=self.parking.arrived
         )
+        check_lease(schedule, trigger)
         self.lease = _lease_for(
             db,
             self.clock,
             lease_ms=schedule.lease_s * 1000,
             renew_ms=round(schedule.lease_renew_s * 1000),
-            settle_ms=answer_ms,
+            lock_dir=schedule.lock_dir or default_lock_dir(),
+            on_change=self._on_partitions,
         )
         self.alarms = AlarmDesk(
             db, self.lease, self.clock, plugins.alarm_channels, config.alarm, bells["alarming"].set
         )
         self.calendars = CalendarBook(db)
-        self.timetable = Timetable(plugins.schedule_types, self.calendars.current)
+        self.plugin_threads = PluginThreads(config.plugins.call_timeout_s)
+        questions = Questions(self.plugin_threads)
+        self.timetable = AskedTimetable(
+            plugins.schedule_types,
+            self.calendars.current,
+            plugins.schedule_types.trusted,
+            questions,
+        )
         self.completer = _Completer(
             db,
             self.run_ids,
@@ -124,20 +139,32 @@ class Pipeline:
             self.alarms.raising,
         )
         self.completer.on_finished = self.parking.ended
-        self.scripts = Scripts(db, self.clock, plugins.glue_types, keep=config.upkeep.glue_versions)
+        self.scripts = Scripts(
+            db,
+            self.clock,
+            plugins.glue_types,
+            questions,
+            trusted=plugins.glue_types.trusted,
+            keep=config.upkeep.glue_versions,
+        )
         self.manager = JobManager(
             db,
             self.clock,
             self.run_ids,
-            partial(check_job, plugins=plugins, check_schedule=self.timetable.check),
+            partial(check_job, plugins=plugins, check_schedule=self.timetable.check, ask=questions.ask),
             self.timetable,
             self.scripts,
             new_run,
             self._wake_planning,
+            questions.around,
         )
         self.family = ChildManager(db, self.clock, check_template, max_depth=MAX_DEPTH)
-        self.bulk = BulkManager(db, self.clock, self.run_ids, self.manager, new_run, self._wake_planning)
-        self.switchboard = Switchboard(db, self.clock, self.calendars, self.manager, self._wake_planning)
+        self.bulk = BulkManager(
+            db, self.clock, self.run_ids, self.manager, new_run, self._wake_planning, questions.around
+        )
+        self.switchboard = Switchboard(
+            db, self.clock, self.calendars, self.manager, self._wake_planning, questions.around
+        )
         self.pool = TriggerPool(
             trigger.fast_pool,
             trigger.slow_pool,
@@ -159,12 +186,14 @@ class Pipeline:
             # who moves the clock by hand wants each answer written at once
             gather_ms=GATHER_MS if clock is None else 0,
         )
+        limits = BodyLimits(trigger.batch_bytes, self.clock)
         self.lanes = {
             lane: Lane(
                 MultiClient(token=executor_token, max_in_flight=size),
                 self.answers.put,
-                lambda: self.lease.may_act(trigger.send_timeout_ms),
+                lambda fenced_ms: self.lease.may_send(fenced_ms, trigger.send_timeout_ms),
                 self.registry.app_name,
+                limits.refused,
                 timeout_ms=trigger.send_timeout_ms,
             )
             for lane, size in ((ring.FAST, trigger.fast_pool), (ring.SLOW, trigger.slow_pool))
@@ -188,9 +217,9 @@ class Pipeline:
         self.firing = Firing(
             db,
             self.registry.live,
-            Chooser(plugins.routers, self.asker, self.loads).choose,
+            Chooser(plugins.routers, self.asker, self.loads, plugins.routers.trusted).choose,
             self.pool,
-            partial(Placing, self.pool),
+            partial(Placing, self.pool, limits.of),
             gate,
             self.parking,
             fence.pass_through,
@@ -207,16 +236,19 @@ class Pipeline:
             waiting_limit=trigger.waiting_limit,
             may_fire=lambda: self.lease.may_act(trigger.send_timeout_ms),
         )
+        planning = _planning(config, plugins, self.calendars, self.plugin_threads)
         self.claiming = ClaimLoop(
             db,
             self.lease,
             self.run_ids,
-            partial(plan, timetable=self.timetable),
+            planning.plan,
             self.ring_loop.enqueue,
             self.clock,
             remember=self.firing.remember,
             pre_read_ms=schedule.pre_read_ms,
             batch=schedule.claim_batch,
+            split=planning.split,
+            behind_ms=schedule.misfire_threshold_ms,
             alarms=self.alarms.raising,
         )
         self.resender = Resender(
@@ -227,6 +259,7 @@ class Pipeline:
             self._send,
             self.completer.finish,
             self.scripts,
+            partial(pack_again, ring.FAST, limits.of),
             lane=ring.FAST,
             answer_ms=answer_ms,
             gone_ms=trigger.dead_after_s * 1000,
@@ -241,6 +274,7 @@ class Pipeline:
             self.completer.finish,
             self._recheck,
             self.parking.is_beyond,
+            lambda: self.ring_loop.overflowed,
             pre_read_ms=schedule.pre_read_ms,
             interval_ms=schedule.adopt_interval_ms,
             reconcile_ms=schedule.reconcile_interval_ms,
@@ -272,7 +306,7 @@ class Pipeline:
         return (
             self.ring_loop.is_held(run_id)
             or any(lane.is_sending(run_id) for lane in self.lanes.values())
-            or self.answers.is_kept(run_id)
+            or self.answers.is_held(run_id)
             or self.asker.is_held(run_id)
         )
 
@@ -280,8 +314,28 @@ class Pipeline:
         self.lease.halt()
         self.bells["leasing"].set()
 
+    def _on_partitions(self, came_back: bool) -> None:
+        if came_back:
+            self.adopting.look_again()
+        self._wake_planning()
+
     def _recheck(self, stale: Sequence[Run], owners: Mapping[int, Job], now_ms: int) -> Mapping[int, str]:
-        return recheck(stale, owners, now_ms, limited=self.registry.limited_groups)
+        threshold_ms = self.config.schedule.misfire_threshold_ms
+
+        def last_missed(job_ids: Collection[int], after_ms: int) -> Mapping[int, int]:
+            with self.db.read() as conn:
+                return missed.find_last_missed(
+                    conn, job_ids, now_ms, after_ms=after_ms, threshold_ms=threshold_ms
+                )
+
+        return recheck(
+            stale,
+            owners,
+            now_ms,
+            threshold_ms=threshold_ms,
+            last_missed=last_missed,
+            limited=self.registry.limited_groups,
+        )
 
     def _suspect(self, address: str, now_ms: int) -> None:
         self.registry.suspect(address, now_ms)
@@ -298,7 +352,7 @@ class Pipeline:
             return executors.count_runs(conn)
 
     def _send(self, parcel: Parcel) -> None:
-        self.loads.sent(parcel.executor.address, len(parcel.shards))
+        self.loads.sent(parcel.executor.address, len(parcel.whole().shards))
         self.lanes[parcel.lane].send(parcel)
 
     def _wake_planning(self) -> None:
@@ -317,15 +371,55 @@ class _Completer(Completer):
         return verdicts
 
 
+def check_lease(schedule: ScheduleSection, trigger: TriggerSection) -> None:
+    """Refuse a lease that ends before a send that begins within it.
+
+    Raises:
+        ConfigError: It is too short for the time limit of sends and for one renewal that fails.
+    """
+    least_s = trigger.send_timeout_ms / 1000 + 2 * schedule.lease_renew_s
+    if schedule.lease_s < least_s:
+        raise ConfigError(
+            f"schedule.lease_s is {schedule.lease_s}, but must be at least {least_s:g}: trigger.send_timeout_ms and"
+            " twice schedule.lease_renew_s; make it longer, or renew more often"
+        )
+
+
+def _planning(
+    config: Config, plugins: Plugins, calendars: CalendarBook, threads: PluginThreads
+) -> PlanBatches:
+    kinds = plugins.schedule_types
+    return PlanBatches(
+        partial(plan, threshold_ms=config.schedule.misfire_threshold_ms),
+        Timetable(kinds, calendars.current),
+        kinds,
+        kinds.trusted,
+        threads,
+    )
+
+
 def _lease_for(
-    db: Database, clock: Clock, *, lease_ms: int, renew_ms: int, settle_ms: int
+    db: Database,
+    clock: Clock,
+    *,
+    lease_ms: int,
+    renew_ms: int,
+    lock_dir: Path,
+    on_change: Callable[[bool], None],
 ) -> SqliteLease | ClusterLease:
     """Return the lease that fits the database: one scheduler a SQLite file, several share any other."""
     owner = secrets.token_hex(8)
     if db.backend == "sqlite":
         return SqliteLease(db, owner, clock, lease_ms=lease_ms, renew_ms=renew_ms)
     return ClusterLease(
-        db, owner, clock, decide_moves, lease_ms=lease_ms, renew_ms=renew_ms, settle_ms=settle_ms
+        db,
+        owner,
+        clock,
+        decide_moves,
+        lease_ms=lease_ms,
+        renew_ms=renew_ms,
+        on_change=on_change,
+        locks=NodeLocks(lock_dir),
     )
 
 

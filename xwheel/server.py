@@ -20,6 +20,8 @@ logger = logging.getLogger(__name__)
 
 DRAIN_S: Final = 20
 LEAVE_S: Final = 10
+HAND_OVER_S: Final = 5
+HAND_OVER_PAUSE_MS: Final = 20
 # counting an hour may take long; what is late here delays no run
 UPKEEP_STALE_MS: Final = 300_000
 
@@ -117,12 +119,13 @@ class Scheduler(Pipeline):
             service.start()
 
     def stop(self, timeout_s: float = DRAIN_S) -> bool:
-        """Plan and fence nothing more, let sends end, write their answers, release the leases.
+        """Hand the partitions over, then plan and fence nothing more, let sends end, write their answers, leave.
 
         Returns:
             Whether everything ended in time; what did not is in the rows.
         """
         deadline_ms = self.clock.monotonic_ms() + round(timeout_s * 1000)
+        self._hand_over(min(deadline_ms, self.clock.monotonic_ms() + HAND_OVER_S * 1000))
         self.checker.wake()
         planning = self._end(
             [*self._keeping, self._claiming, self._adopting, self._checking, self._ticking], deadline_ms
@@ -159,6 +162,18 @@ class Scheduler(Pipeline):
         left = self._leave()
         self.listeners.stop()
         return planning and ended and left
+
+    def _hand_over(self, deadline_ms: int) -> None:
+        """Let other nodes go on with our partitions, a few at a time, while this one still fires the rest."""
+        self.lease.drain()
+        pause = threading.Event()
+        while (
+            not self.lease.is_drained()
+            and self._leasing.is_alive()
+            and self.clock.monotonic_ms() < deadline_ms
+        ):
+            self._leasing.wake()
+            self.clock.wait(pause, HAND_OVER_PAUSE_MS)
 
     def _end(self, services: Sequence[Service], deadline_ms: int) -> bool:
         """Stop loops one after the other; tell whether all ended in time."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from xwheel.clock import Clock
-from xwheel.errors import DatabaseRefusedError, DatabaseUnreachableError
+from xwheel.errors import OutageError
 
 logger = logging.getLogger(__name__)
 
@@ -79,6 +79,10 @@ class Service:
             self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
+    def is_alive(self) -> bool:
+        """Return whether the thread runs."""
+        return self._thread.is_alive()
+
     def age_ms(self) -> int:
         """Return milliseconds since a step last ended without an error."""
         return self._clock.monotonic_ms() - self._done_ms
@@ -100,7 +104,9 @@ class Service:
             self._began_ms = self._clock.monotonic_ms()
             try:
                 wait_ms = self._step(self._clock.now_ms())
-            except Exception as error:
+            except (
+                BaseException
+            ) as error:  # without the thread, leases of which no work comes would be renewed
                 self.failures += 1
                 self.last_error = f"{type(error).__name__}: {error}"
                 self._log.failed(error)
@@ -133,11 +139,13 @@ class FailureLog:
         self._since_ms = 0
         self._said_ms: int | None = None
         self._is_open = False
+        self._is_over: Callable[[], bool] = lambda: True
 
-    def failed(self, error: Exception) -> None:
+    def failed(self, error: BaseException) -> None:
         """Note a failure; inside its ``except`` block."""
         now_ms = self._clock.monotonic_ms()
-        is_outage = isinstance(error, DatabaseUnreachableError | DatabaseRefusedError)
+        is_outage = isinstance(error, OutageError)
+        self._is_over = error.is_over if isinstance(error, OutageError) else lambda: True
         kind = OUTAGE if is_outage else f"{type(error).__name__}: {error}"
         if not self._failures:
             self._since_ms = now_ms
@@ -153,7 +161,9 @@ class FailureLog:
             logger.exception(text, self._name, self._failures, error)
 
     def worked(self) -> None:
-        """Note a step that ended well."""
+        """Note a step that ended well; one that asked nothing of a database that is away says nothing about it."""
+        if self._failures and not self._is_over():
+            return
         if self._failures and self._is_open:
             lasted_ms = self._clock.monotonic_ms() - self._since_ms
             logger.info(

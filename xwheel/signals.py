@@ -1,14 +1,18 @@
-"""SIGTERM and SIGINT, however often they come and whatever they interrupt."""
+"""SIGTERM, SIGINT and SIGHUP, however often they come and whatever they interrupt."""
 
 from __future__ import annotations
 
+import logging
 import signal
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Final
 
-ENDING: Final = (signal.SIGTERM, signal.SIGINT)
+logger = logging.getLogger(__name__)
+
+ENDING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""SIGHUP among them: the terminal is gone, so the process drains. Settings are read at the start only."""
 
 
 class StopSignals:
@@ -16,6 +20,9 @@ class StopSignals:
 
     Before :meth:`be_up` the process ends at once and with status 0: it is still looking for what it needs, such as a
     database, and has nothing to bring to an end. Afterwards a signal only ends :meth:`wait`.
+
+    Attributes:
+        number: The signal that ended :meth:`wait` or :meth:`heard`, or 0.
 
     Args:
         for_good: The process ends after the block: once told to, it stays deaf to further signals.
@@ -27,9 +34,15 @@ class StopSignals:
         self._is_up = False
         self._for_good = for_good
         self._was_told = False
+        self.number = 0
 
     def __enter__(self) -> StopSignals:
-        self._before = {number: signal.signal(number, self._hear) for number in ENDING}
+        # under nohup SIGHUP is ignored, and stays so: the process is to outlive its terminal
+        self._before = {
+            number: signal.signal(number, self._hear)
+            for number in ENDING
+            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN
+        }
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -44,15 +57,19 @@ class StopSignals:
         return not self._heard.empty()
 
     def wait(self) -> None:
-        """Wait for a signal, unless one came already."""
-        self._heard.get()
+        """Wait for a signal, unless one came already, and say in the log which one it was."""
+        self._note(self._heard.get())
 
     def heard(self, timeout_s: float) -> bool:
         """Wait for a signal so long at most; tell whether one has come by now, whoever waited for it."""
-        if not self._was_told:
+        if self.number == 0:
             with suppress(Empty):
-                self._heard.get(timeout=timeout_s)
+                self._note(self._heard.get(timeout=timeout_s))
         return self._was_told
+
+    def _note(self, number: int) -> None:
+        self.number = number
+        logger.info("%s: draining, then ending", signal.Signals(number).name)
 
     def _hear(self, number: int, _frame: FrameType | None) -> None:
         self._heard.put(number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -116,16 +117,43 @@ TRAPS: Final[dict[str, tuple[str, ...]]] = {
 
 
 @cache
-def functions_in(path: str) -> frozenset[str]:
+def functions_in(path: str) -> Mapping[str, ast.FunctionDef]:
     tree = ast.parse((TESTS / path).read_text(encoding="utf-8"))
-    return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef))
+    return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+@cache
+def off_in(path: str) -> frozenset[str]:
+    """Return the marks of a file that keep tests from running or from failing."""
+    return marks_in(ast.parse((TESTS / path).read_text(encoding="utf-8")))
+
+
+def marks_in(tree: ast.AST) -> frozenset[str]:
+    names = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    return frozenset(names & {"skip", "skipif", "xfail", "importorskip"})
+
+
+def can_fail(path: str, name: str, seen: frozenset[str] = frozenset()) -> bool:
+    """Return whether a function states something, by itself or by a function of its file that it calls."""
+    function = functions_in(path).get(name)
+    if function is None or name in seen:
+        return False
+    nodes = [node for statement in function.body for node in ast.walk(statement)]
+    calls = [node.func for node in nodes if isinstance(node, ast.Call)]
+    return (
+        any(isinstance(node, ast.Assert) for node in nodes)
+        or any(isinstance(call, ast.Attribute) and call.attr == "raises" for call in calls)
+        or any(isinstance(call, ast.Name) and can_fail(path, call.id, seen | {name}) for call in calls)
+    )
 
 
 @pytest.mark.parametrize("trap", TRAPS)
 def test_each_trap_has_its_tests(trap: str) -> None:
     for name in TRAPS[trap]:
         path, _, function = name.partition("::")
-        assert function in functions_in(path), name
+        assert function.startswith("test_"), name
+        assert can_fail(path, function), f"{name} is not there, or states nothing"
+        assert not off_in(path), f"{name} may be left out"
 
 
 def test_each_test_of_a_trap_is_listed() -> None:

@@ -1,9 +1,9 @@
-"""Whatever arrives, readers answer with a record or a WireError; what we write, we read back."""
+"""Whatever arrives, readers answer with a record or a WireError that names the field; what we write, we read back."""
 
 from __future__ import annotations
 
 import json
-from contextlib import suppress
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,28 +11,64 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xwheel.errors import WireError
-from xwheel.model import MAX_ID, OUTCOME_STATES, BlockStrategy
+from xwheel.model import MAX_ID, OUTCOME_STATES, BlockStrategy, RunState
 from xwheel.wire import batch_codec, codec, contract
-from xwheel.wire.messages import CallbackItem, TriggerRequest
+from xwheel.wire.messages import (
+    BatchRequest,
+    CallbackItem,
+    IdleBeatRequest,
+    KillRequest,
+    LogRequest,
+    RegistryRequest,
+    Response,
+    StateRequest,
+    TriggerRequest,
+)
 
-READERS = [
-    codec.decode_trigger,
-    codec.decode_callbacks,
-    codec.decode_registry,
-    codec.decode_idle_beat,
-    codec.decode_kill,
-    codec.decode_log_request,
-    codec.decode_response,
-    batch_codec.decode_batch,
-    batch_codec.decode_states,
-]
+RUN = TriggerRequest(
+    job_id=7, run_id=12, created_ms=1790000000123, handler="demo", param="p", instance="f00d"
+)
+OUTCOME = CallbackItem(
+    run_id=12, created_ms=1790000000123, code=200, message="done", state=RunState.SUCCEEDED
+)
+BEAT = RegistryRequest(group="EXECUTOR", app_name="demo", address="http://10.0.0.5:9999/", instance="f00d")
+GOOD: dict[Callable[[bytes], object], bytes] = {
+    codec.decode_trigger: codec.encode_trigger(RUN),
+    codec.decode_callbacks: codec.encode_callbacks([OUTCOME], generation=4),
+    codec.decode_registry: codec.encode_registry(BEAT),
+    codec.decode_idle_beat: codec.encode_idle_beat(IdleBeatRequest(job_id=7)),
+    codec.decode_kill: codec.encode_kill(KillRequest(job_id=7, run_id=12, created_ms=1790000000123)),
+    codec.decode_log_request: codec.encode_log_request(LogRequest(run_id=12, created_ms=5, from_line=3)),
+    codec.decode_response: codec.encode_response(Response(code=500, message="no", data={"a": 1})),
+    batch_codec.decode_batch: batch_codec.encode_batch(BatchRequest(instance="f00d", runs=[RUN])),
+    batch_codec.decode_states: batch_codec.encode_states(StateRequest(instance="f00d", keys=[])),
+}
+READERS = list(GOOD)
+REQUIRED = {
+    codec.decode_trigger: {"jobId", "logId"},
+    codec.decode_registry: {"registryGroup", "registryKey", "registryValue"},
+    codec.decode_idle_beat: {"jobId"},
+    codec.decode_kill: {"jobId"},
+    codec.decode_log_request: {"logId"},
+    codec.decode_response: {"code"},
+    batch_codec.decode_batch: {"runs"},
+    batch_codec.decode_states: {"keys"},
+}
+LISTS = {codec.decode_callbacks, codec.decode_response}
+"""What reads an array, too: outcomes, and refusals as Go executors spell them."""
 KEYS = [
     "jobId", "logId", "logDateTim", "logDateTime", "executorHandler", "executorParams", "executorTimeout",
     "executorBlockStrategy", "glueType", "broadcastIndex", "broadcastTotal", "handleCode", "handleMsg",
     "executeResult", "callbackList", "registryGroup", "registryKey", "registryValue", "fromLineNum", "code", "msg",
     "data", "content", "xwheel", "labels", "instance", "run_id", "runs", "keys", "state", "capacity",
 ]  # fmt: skip
-scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20)
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=20)
+)
 values = st.recursive(
     scalars,
     lambda inner: (
@@ -42,20 +78,55 @@ values = st.recursive(
 )
 
 
+def refusal_of(read: Any, body: bytes) -> str:
+    """Return why a reader refuses a body; empty if it takes it."""
+    try:
+        read(body)
+    except WireError as error:
+        return str(error)
+    return ""
+
+
 @pytest.mark.parametrize("read", READERS, ids=lambda read: str(read.__name__))
 @given(message=st.dictionaries(st.sampled_from(KEYS), values) | values)
 @settings(max_examples=150, deadline=None)
 def test_json_of_any_shape(read: Any, message: object) -> None:
-    with suppress(WireError):
-        read(json.dumps(message).encode())
+    refusal = refusal_of(read, json.dumps(message).encode())
+    name = refusal.partition(":")[0].split(".")[0]
+    if isinstance(message, dict):
+        given_keys = {key for key, value in message.items() if value is not None}
+        assert refusal or REQUIRED.get(read, set()) <= given_keys
+        assert name in {"", "response", "planned_ms", "attempt", *KEYS}
+    elif not isinstance(message, list) or read not in LISTS:
+        assert name in {"request body", "response", "callbackList"}
+
+
+@pytest.mark.parametrize("read", READERS, ids=lambda read: str(read.__name__))
+@given(others=st.dictionaries(st.text(max_size=5).map("x-{}".format), values, max_size=4))
+@settings(max_examples=50, deadline=None)
+def test_keys_that_nobody_knows_change_nothing(read: Any, others: dict[str, object]) -> None:
+    body = json.dumps({**others, **json.loads(GOOD[read]), **others}).encode()
+    assert read(body) == read(GOOD[read])
 
 
 @pytest.mark.parametrize("read", READERS, ids=lambda read: str(read.__name__))
 @given(body=st.binary(max_size=200))
 @settings(max_examples=50, deadline=None)
 def test_bytes_of_any_kind(read: Any, body: bytes) -> None:
-    with suppress(WireError):
-        read(body)
+    refusal = refusal_of(read, body)
+    try:
+        json.loads(body)
+    except ValueError:
+        assert refusal.startswith(("request body is empty", "request body is not JSON"))
+
+
+@pytest.mark.parametrize("read", READERS, ids=lambda read: str(read.__name__))
+@given(data=st.data())
+@settings(max_examples=30, deadline=None)
+def test_a_good_message_cut_anywhere_is_refused(read: Any, data: st.DataObject) -> None:
+    body = GOOD[read]
+    refusal = refusal_of(read, body[: data.draw(st.integers(0, len(body) - 1))])
+    assert refusal.startswith(("request body is empty", "request body is not JSON"))
 
 
 @pytest.mark.parametrize("read", READERS, ids=lambda read: str(read.__name__))

@@ -139,12 +139,12 @@ def test_answers_are_kept_until_they_are_written(cut_off: tuple[Database, Cuttin
     proxy.cut_next_commit(where)
     with pytest.raises(CommitUnknownError):
         node.answer()
-    assert node.scheduler.answers.is_kept(run.id)
+    assert node.scheduler.answers.is_held(run.id)
     assert node.scheduler.answers.pending() == 1
     assert any(node.scheduler.pool.in_flight().values())
     node.scheduler.answers.step(node.clock.now_ms())
     assert [run.state for run in node.runs()] == [RunState.RUNNING]
-    assert not node.scheduler.answers.is_kept(run.id)
+    assert not node.scheduler.answers.is_held(run.id)
     assert not any(node.scheduler.pool.in_flight().values())
 
 

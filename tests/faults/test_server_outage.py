@@ -118,11 +118,11 @@ def site(breakable: CleanDatabases, tmp_path: Path, caplog: pytest.LogCaptureFix
 
 
 @contextlib.contextmanager
-def site_on(url: str, admin_url: str, folder: Path) -> Iterator[Site]:
-    """Run a node and an executor on a database."""
+def site_on(url: str, admin_url: str, folder: Path, **database: int) -> Iterator[Site]:
+    """Run a node and an executor on a database, with further settings of it."""
     config = build_config(
         {
-            "database": {"url": url},
+            "database": {"url": url, **database},
             "schedule": {"lease_s": LEASE_S, "lease_renew_s": 0.5},
             "trigger": {"send_timeout_ms": 1000},
             "api": {"port": 0, "executor_port": 0, "executor_token": TOKEN},
@@ -244,6 +244,8 @@ def test_a_server_that_restarts_and_one_that_is_away_for_longer_than_the_lease(
     wait_until(lambda: not lease.may_act(), PATIENCE_S)
     assert site.ready() == ["leases", "database"]
     wait_until(lambda: is_quiet(site, 2), PATIENCE_S)  # what was sent before has arrived, and nothing follows
+    away = caplog.text.rpartition("fails and is repeated")[2]
+    assert "works again" not in away  # R15: not while the database is away
     servers.start_again(port)
     wait_until(lease.may_act, PATIENCE_S)
     site.check()

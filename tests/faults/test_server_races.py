@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from sqlalchemy import select, text, update
 
-from tests.support.rows import make_run
+from tests.support.node import HandNode
+from tests.support.rows import NOW, make_run
 from xwheel.errors import StorageError
+from xwheel.model import PARTITIONS, Origin, Run, RunState
 from xwheel.storage import outage, runs
 from xwheel.storage.engine import ATTEMPTS, Connection, ConnectionLostError, Database
 from xwheel.storage.tables import run
+from xwheel.testing import ManualClock
 
 
 @pytest.fixture
@@ -120,9 +124,8 @@ def test_a_lock_that_never_comes_is_given_up(db: Database, monkeypatch: pytest.M
     late.close()
 
 
-def test_a_client_that_falls_silent_keeps_no_locks(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outage, "IDLE_S", 1)
-    silent = Database(db.engine.url.render_as_string(hide_password=False))
+def test_a_client_that_falls_silent_keeps_no_locks(db: Database) -> None:
+    silent = Database(db.engine.url.render_as_string(hide_password=False), idle_s=1)
 
     def fall_silent() -> None:
         with silent.write() as conn:
@@ -149,3 +152,69 @@ def test_sessions_have_the_bounds(db: Database) -> None:
     )
     with db.read() as conn:
         assert {question: conn.execute(text(question)).scalar() for question in questions} == questions
+
+
+def test_a_stop_waits_for_no_run_of_another_job(db: Database) -> None:
+    """R19: what is planned is found without a lock, and locked by its key."""
+    mine, others = 7, 7 + PARTITIONS
+    planned = [
+        make_run(number, job_id=mine if number % 2 else others, partition=7, due_ms=NOW)
+        for number in range(10, 30)
+    ]
+    db.transaction(lambda conn: runs.insert_runs(conn, planned))
+    quick = Database(db.engine.url.render_as_string(hide_password=False), statement_s=2)
+
+    def stop(conn: Connection) -> list[int]:
+        return [item.id for item in runs.lock_planned_of_jobs(conn, [mine], tuple(Origin))]
+
+    theirs = [item.id for item in planned if item.job_id == others]
+    with db.write() as fence:
+        runs.lock_runs(fence, theirs[:5])
+        # and what is fenced next need not wait for what is stopped
+        with quick.write() as stopping:
+            assert stop(stopping) == [item.id for item in planned if item.job_id == mine]
+            assert len(runs.lock_runs(fence, theirs)) == len(theirs)
+    assert quick.deadlocks == 0
+    quick.close()
+
+
+def test_a_stop_leaves_what_was_fenced_while_it_waited(db: Database) -> None:
+    """R19: found as planned, locked once the fence has committed, and read again."""
+    db.transaction(lambda conn: runs.insert_runs(conn, [make_run(10, job_id=7, partition=7)]))
+    found: list[list[Run]] = []
+    stopping = threading.Thread(
+        target=lambda: found.append(
+            db.transaction(lambda conn: runs.lock_planned_of_jobs(conn, [7], tuple(Origin)))
+        )
+    )
+    with db.write() as fence:
+        runs.lock_planned(fence, [10])
+        stopping.start()
+        stopping.join(0.5)
+        assert stopping.is_alive()
+        runs.update_fenced(fence, [runs.Fenced(10, "http://a", "i", 1)], now_ms=NOW, check_ms=NOW)
+    stopping.join(30)
+    assert found == [[]]
+
+
+def test_a_run_now_beside_a_delete_sends_nothing(server_url: str) -> None:
+    """R12: run_now has read the job, the job is deleted, and only then the run is written."""
+    db = Database(server_url)
+    node = HandNode(db, ManualClock(NOW))
+    node.group()
+    node.register("http://127.0.0.1:9001/")
+    job = node.job(enabled=False)
+    manager, make = node.scheduler.manager, node.scheduler.manager._new_run
+
+    def delete_first(*given: Any, **facts: Any) -> Run:
+        manager.delete(job.id)  # on another connection: this transaction goes on
+        return make(*given, **facts)
+
+    manager._new_run = delete_first
+    run = manager.run_now(job.id)
+    node.run_for(1000)
+    assert node.sent == []
+    with db.read() as conn:
+        found = runs.get_run(conn, run.id)
+    assert (found.state, found.reason) == (RunState.CANCELLED, "deleted")
+    db.close()

@@ -44,6 +44,7 @@ class CuttingProxy:
         self._share = 0.0
         self._dice = random.Random(0)
         self._guard = threading.Lock()
+        self._is_mute = False
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._open: set[socket.socket] = set()
         self.port: int = self._listener.getsockname()[1]
@@ -58,6 +59,14 @@ class CuttingProxy:
         """Break connections at this share of the client's messages, COMMIT or not; 0 ends it."""
         with self._guard:
             self._share, self._dice = share, random.Random(seed)
+
+    def mute(self) -> None:
+        """Take what is said, and new connections too, and deliver nothing: the peer is half-open."""
+        self._is_mute = True
+
+    def speak(self) -> None:
+        """Serve again; a connection of which something got lost stays mute for ever."""
+        self._is_mute = False
 
     def close(self) -> None:
         """Break everything and listen no more."""
@@ -77,8 +86,12 @@ class CuttingProxy:
         deaf = threading.Event()
         back = threading.Thread(target=self._answer, args=(client, server, deaf), daemon=True)
         back.start()
+        is_lost = False
         with contextlib.suppress(OSError):
             while said := client.recv(BUFFER):
+                is_lost = is_lost or self._is_mute
+                if is_lost:
+                    continue
                 where = self._decide(said)
                 if where is Cut.BEFORE:
                     break
@@ -93,9 +106,13 @@ class CuttingProxy:
 
     def _answer(self, client: socket.socket, server: socket.socket, deaf: threading.Event) -> None:
         with contextlib.suppress(OSError):
+            is_lost = False
             while said := server.recv(BUFFER):
                 if deaf.is_set():
                     break
+                is_lost = is_lost or self._is_mute
+                if is_lost:
+                    continue
                 client.sendall(said)
         _break(client)
         _break(server)

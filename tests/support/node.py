@@ -6,13 +6,14 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tests.support.lines import Line, bodies_of
 from tests.support.rows import job_values, make_executor
 from xwheel.config import Config, build_config
 from xwheel.model import Job, RegisteredExecutor, Run, RunState
 from xwheel.plugin import AlarmChannel
 from xwheel.plugin.manager import Plugins, load_plugins
 from xwheel.plugin.registry import Registry
-from xwheel.scheduler.handover import Answer, Delivery, Fate, Outcome, Parcel
+from xwheel.scheduler.handover import Fate, Outcome, Parcel
 from xwheel.scheduler.lease import SqliteLease
 from xwheel.server import Scheduler
 from xwheel.storage import groups, jobs, partitions, runs
@@ -32,7 +33,9 @@ def plugins() -> Plugins:
 class HandNode:
     """One node on a manual clock: ``tick`` steps every loop once, parcels pile up in ``sent``.
 
-    Nothing here runs in a thread. The lanes are replaced by a list; :meth:`answer` plays the executor.
+    Nothing here runs in a thread, but ``types`` that are not ``trusted``. The lanes are the real ones, their HTTP
+    client is a list: what they encode lies in ``line.calls``, :meth:`answer` plays the executor, and the lanes read
+    what it says.
     """
 
     def __init__(
@@ -41,20 +44,26 @@ class HandNode:
         clock: ManualClock,
         *,
         channels: Sequence[AlarmChannel] = (),
+        types: Sequence[Any] = (),
+        trusted: bool = True,
         **settings: dict[str, Any],
     ) -> None:
         self.db = db
         self.clock = clock
         self.config: Config = build_config(settings)
         named = Registry("alarm channel", {item.name: item for item in channels}, {})
-        installed = dataclasses.replace(plugins(), alarm_channels=named)
+        ours = plugins().schedule_types
+        kinds = {**ours, **{item.name: item for item in types}}
+        known = Registry("schedule type", kinds, {}, kinds if trusted else ours.trusted)
+        installed = dataclasses.replace(plugins(), alarm_channels=named, schedule_types=known)
         self.scheduler = Scheduler(self.config, db, installed, "x" * 32, clock)
-        self.sent: list[Parcel] = []
+        self.line = Line()
+        self.sent: list[Parcel] = self.line.sent
         self.in_lane: set[int] = set()
         self._lease_due_ms = 0
         for lane in self.scheduler.lanes.values():
-            lane.send = self._send  # type: ignore[method-assign]
-            lane.is_sending = self.in_lane.__contains__  # type: ignore[method-assign,assignment]
+            lane._client = self.line  # type: ignore[assignment]
+            lane._sending = self.in_lane
         self.scheduler.lease.acquire()
         self.scheduler.registry.step(clock.now_ms())
         self.scheduler.calendars.step(clock.now_ms())
@@ -115,23 +124,34 @@ class HandNode:
             if each is not None:
                 each()
 
-    def answer(self, fate: Fate = Fate.ACCEPTED, message: str = "") -> list[Run]:
-        """Let the executors answer everything that was sent, and write the answers; return the runs."""
-        parcels, self.sent[:] = list(self.sent), []
-        for parcel in parcels:
-            answers = [Answer(shard.run.id, fate, message) for shard in parcel.shards]
-            self.in_lane.difference_update(shard.run.id for shard in parcel.shards)
-            delivery = Delivery(
-                parcel=parcel,
-                answers=answers,
-                reached=fate is not Fate.REFUSED,
-                cost_ms=5,
-                at_ms=self.clock.now_ms(),
-            )
-            self.scheduler.answers.put([delivery])
+    def answer(self, fate: Fate = Fate.ACCEPTED, message: str = "", *, reached: bool = True) -> list[Run]:
+        """Let the executors answer everything that was sent, and write the answers; return the runs.
+
+        Args:
+            fate: What they answer; without an answer it is ``UNKNOWN``, or ``REFUSED`` if nothing could be sent.
+            message: What they say to it.
+            reached: Whether their addresses took the connection.
+        """
+        answered: list[Run] = []
+        while self.sent:
+            parcel = self.sent[0]
+            answered += [shard.run for shard in parcel.shards]
+            if fate is Fate.UNKNOWN or not reached:
+                self.reply(error=message or "timed out", sent=reached)
+            else:
+                self.reply(body=bodies_of(parcel, fate is Fate.ACCEPTED, message))
+        self.write_answers()
+        return answered
+
+    def reply(self, **result: Any) -> None:
+        """Let what was sent first come back, as an :class:`HttpResult` with these fields; nothing is written yet."""
+        parcel = self.line.reply(**result)
+        self.scheduler.lanes[parcel.lane].step(self.clock.now_ms())
+
+    def write_answers(self) -> None:
+        """Write what came back."""
         while self.scheduler.answers.step(self.clock.now_ms()) == 0:
             pass
-        return [shard.run for parcel in parcels for shard in parcel.shards]
 
     def finish(self, items: Sequence[Run], state: RunState = RunState.SUCCEEDED) -> None:
         """Let the executor report outcomes."""
@@ -160,10 +180,6 @@ class HandNode:
         """Crash, and return the next node on the same database and clock."""
         self.crash()
         return HandNode(self.db, self.clock)
-
-    def _send(self, parcel: Parcel) -> None:
-        self.sent.append(parcel)
-        self.in_lane.update(shard.run.id for shard in parcel.shards)
 
 
 def _instance_at(address: str) -> str:

@@ -35,10 +35,15 @@ class Peer:
     def url(self) -> str:
         return f"http://127.0.0.1:{self._socket.getsockname()[1]}"
 
-    def close(self) -> None:
+    def stop_listening(self) -> None:
+        """Refuse further connections; open ones go on."""
         self._stop.set()
-        self._socket.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
+
+    def close(self) -> None:
+        self.stop_listening()
         for connection in self._open:
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)

@@ -25,6 +25,7 @@ from xwheel.storage import (
     ids,
     job_list,
     jobs,
+    missed,
     overview,
     partitions,
     reports,
@@ -98,7 +99,13 @@ def _runs() -> Iterator[Case]:
     )
     yield Case("runs.find_planned", lambda conn: runs.find_planned(conn, IDENTITIES))
     yield Case("runs.list_planned", lambda conn: runs.list_planned(conn, PLANNED))
-    yield Case("runs.lock_unadopted", lambda conn: runs.lock_unadopted(conn, NEWS))
+    yield Case("runs.find_left", lambda conn: runs.find_left(conn, dict.fromkeys(ALL, 10**6), MANY))
+    yield Case("runs.find_left: one partition", lambda conn: runs.find_left(conn, {5: 10**6}, MANY))
+    yield Case("runs.lock_planned_rows", lambda conn: runs.lock_planned_rows(conn, NEWS))
+    yield Case(
+        "missed.find_last_missed",  # of the last thousand fires; here their keys are numbers
+        lambda conn: missed.find_last_missed(conn, SOME_JOBS, NOW, after_ms=RUNS - 1000, threshold_ms=30_000),
+    )
     yield Case("runs.update_epochs", lambda conn: runs.update_epochs(conn, [(item, 1) for item in NEWS]))
     epochs = dict.fromkeys(ALL, 1)
     yield Case("runs.find_overdue", lambda conn: runs.find_overdue(conn, epochs, NOW + 10**9, MANY))
@@ -114,6 +121,7 @@ def _runs() -> Iterator[Case]:
     yield Case("runs.list_unanswered", lambda conn: runs.list_unanswered(conn, ALL, NOW + 10**9, MANY))
     yield Case("runs.update_checks", lambda conn: runs.update_checks(conn, [(item, NOW) for item in OPEN]))
     yield Case("runs.lock_runs", lambda conn: runs.lock_runs(conn, OPEN))
+    yield Case("runs.update_groups", lambda conn: runs.update_groups(conn, [(item, 2) for item in PLANNED]))
     yield Case("runs.get_groups", lambda conn: runs.get_groups(conn, PAST))
     yield Case("runs.get_origins", lambda conn: runs.get_origins(conn, PAST))
     ended = [(item, RunState.SUCCEEDED, "", 200, "done", NOW) for item in OPEN]
@@ -122,8 +130,8 @@ def _runs() -> Iterator[Case]:
     yield Case("runs.find_planned_jobs", lambda conn: runs.find_planned_jobs(conn, MANY))
     for job_id in (BUSY_JOB, QUIET_JOB):
         yield Case(
-            f"runs.lock_planned_of_job: job {job_id}",
-            lambda conn, j=job_id: runs.lock_planned_of_job(conn, j, (Origin.SCHEDULE, Origin.RETRY)),
+            f"runs.lock_planned_of_jobs: job {job_id}",
+            lambda conn, j=job_id: runs.lock_planned_of_jobs(conn, [j], (Origin.SCHEDULE, Origin.RETRY)),
         )
     yield Case("runs.cancel_runs", lambda conn: runs.cancel_runs(conn, PLANNED, reason="edited", now_ms=NOW))
 
@@ -177,11 +185,12 @@ def _jobs() -> Iterator[Case]:
     yield Case("jobs.get_jobs", lambda conn: jobs.get_jobs(conn, SOME_JOBS))
     yield Case("jobs.get_jobs: there", lambda conn: jobs.get_jobs(conn, SOME_JOBS, deleted=False))
     yield Case("jobs.update_job", lambda conn: jobs.update_job(conn, QUIET_JOB, {"revision": 2}))
-    yield Case("jobs.delete_job", lambda conn: jobs.delete_job(conn, QUIET_JOB, NOW))
+    yield Case("jobs.stop_jobs", lambda conn: jobs.stop_jobs(conn, [QUIET_JOB], NOW))
+    yield Case("jobs.delete_jobs", lambda conn: jobs.delete_jobs(conn, [QUIET_JOB], NOW))
     yield Case("jobs.find_due_jobs", lambda conn: jobs.find_due_jobs(conn, ALL, NOW, 500))
     yield Case("jobs.find_due_jobs: one partition", lambda conn: jobs.find_due_jobs(conn, [7], NOW, MANY))
-    yield Case("jobs.find_due_jobs: none", lambda conn: jobs.find_due_jobs(conn, ALL, NOW - 10**9, 500))
-    yield Case("jobs.lock_due_jobs", lambda conn: jobs.lock_due_jobs(conn, SOME_JOBS, NOW))
+    yield Case("jobs.find_due_jobs: none", lambda conn: jobs.find_due_jobs(conn, ALL, NOW, 99, after_ms=NOW))
+    yield Case("jobs.lock_fires", lambda conn: jobs.lock_fires(conn, SOME_JOBS))
     cursors = [jobs.JobCursor(item, NOW, NOW, None, True, "") for item in SOME_JOBS]
     yield Case("jobs.update_fires", lambda conn: jobs.update_fires(conn, cursors))
     yield Case("jobs.lock_jobs", lambda conn: jobs.lock_jobs(conn, SOME_JOBS))
@@ -256,7 +265,7 @@ def _follow_ups() -> Iterator[Case]:
     yield Case("children.parents_of", lambda conn: children.parents_of(conn, SOME_JOBS))
     links = [ChildLink(parent_id=QUIET_JOB, child_id=BUSY_JOB, param=None)]
     yield Case("children.replace_children", lambda conn: children.replace_children(conn, QUIET_JOB, links))
-    yield Case("children.delete_links", lambda conn: children.delete_links(conn, QUIET_JOB))
+    yield Case("children.delete_links", lambda conn: children.delete_links(conn, [QUIET_JOB]))
     yield Case("children.list_root_runs", lambda conn: children.list_root_runs(conn, OPEN))
     places = [(item % 500, item) for item in range(1, MANY)]
     yield Case("children.list_arrivals", lambda conn: children.list_arrivals(conn, places))
@@ -301,11 +310,19 @@ def _upkeep() -> Iterator[Case]:
 def _reports() -> Iterator[Case]:
     hour = NOW // HOUR_MS * HOUR_MS
     an_hour = "reads the runs of one hour, by due time"
+    for name, from_ms, after_job in (("", hour - HOUR_MS, 0), (": on", hour, 900)):
+        to_ms = from_ms + HOUR_MS
+        yield Case(
+            f"reports.count_part{name}",
+            lambda conn, f=from_ms, t=to_ms, a=after_job: reports.count_part(conn, f, t, a, 10**9, MANY),
+            6000,
+            an_hour,
+        )
     yield Case(
-        "reports.count_hour", lambda conn: reports.count_hour(conn, hour - HOUR_MS, 0, MANY), 6000, an_hour
-    )
-    yield Case(
-        "reports.count_hour: on", lambda conn: reports.count_hour(conn, hour, 900, MANY), 6000, an_hour
+        "reports.find_part_end",
+        lambda conn: reports.find_part_end(conn, hour - HOUR_MS, hour, 5000),
+        6000,
+        "walks an index as far as it counts",
     )
     yield Case("reports.list_hour", lambda conn: reports.list_hour(conn, FIRST_HOUR, 0, 20_000))
     rows = [reports.JobHour(item, 1, reports.Counts()) for item in SOME_JOBS]
@@ -383,18 +400,21 @@ def _nodes() -> Iterator[Case]:
     names: Sequence[str] = ("node-1", "node-2")
     plain: dict[str, Callable[[Connection], Any]] = {
         "take_all_leases": lambda conn: partitions.take_all_leases(conn, "node-1"),
-        "release_runs": lambda conn: partitions.release_runs(conn, ALL),
         "renew_node": lambda conn: partitions.renew_node(conn, "node-1", NOW, NOW),
         "list_nodes": partitions.list_nodes,
-        "lock_nodes": lambda conn: partitions.lock_nodes(conn, names),
-        "forget_nodes": lambda conn: partitions.forget_nodes(conn, NOW),
+        "forget_nodes": lambda conn: partitions.forget_nodes(conn, dict.fromkeys(names, 1)),
         "delete_node": lambda conn: partitions.delete_node(conn, "node-1"),
         "list_leases": partitions.list_leases,
-        "take_leases": lambda conn: partitions.take_leases(conn, "node-1", dict.fromkeys(ALL)),
-        "lock_leases": lambda conn: partitions.lock_leases(conn, "node-1"),
+        "take_leases": lambda conn: partitions.take_leases(
+            conn, "node-1", dict.fromkeys(ALL), dict.fromkeys(names, 1)
+        ),
+        "give_leases": lambda conn: partitions.give_leases(
+            conn, "node-1", dict.fromkeys(ALL, "node-2"), dict.fromkeys(ALL, 1)
+        ),
+        "lock_leases": lambda conn: partitions.lock_leases(conn, "node-1", ALL),
         "lock_all_leases": partitions.lock_all_leases,
         "check_lease_rows": partitions.check_lease_rows,
-        "release_leases": lambda conn: partitions.release_leases(conn, "node-1", ALL),
+        "release_leases": lambda conn: partitions.release_leases(conn, "node-1"),
     }
     for name, work in plain.items():
         yield Case(f"partitions.{name}", work)

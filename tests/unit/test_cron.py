@@ -15,6 +15,7 @@ from tests.fuzz_cron import compare
 from xwheel.cron import parse, zone
 from xwheel.errors import ScheduleError
 
+FIELDS = {"second", "minute", "hour", "day_of_month", "month", "day_of_week", "year", "expression"}
 GOLDEN = sorted((Path(__file__).parents[1] / "data/cron-daylight-saving").glob("*.txt"))
 
 
@@ -110,11 +111,59 @@ def test_unknown_dialect_and_language():
 def test_any_text_parses_or_is_refused(dialect, text):
     try:
         schedule = parse(text, dialect)
-    except ScheduleError:
+    except ScheduleError as error:
+        refused = error
+    else:
+        check_first_fire(schedule)
         return
-    found = schedule.next_ms(1_700_000_000_000)
-    assert found is None or found > 1_700_000_000_000
+    assert refused.field in FIELDS
+    assert len(str(refused)) < 400
+
+
+TIMES = st.sampled_from(["*", "0", "7", "*/7", "5-20/3", "22-23,1", "1,2,3"])
+MONTH_DAYS = st.sampled_from(["*", "1", "31", "10-20", "*/9", "L", "1,15"])
+MONTHS = st.sampled_from(["*", "2", "FEB", "*/5", "JAN-MAR", "4,6,9,11"])
+WEEKDAYS = st.sampled_from(["MON", "MON-FRI", "2,4", "SUN,WED"])
+QUARTZ_DAYS = st.one_of(
+    st.tuples(st.one_of(MONTH_DAYS, st.sampled_from(["15W", "LW", "L-3"])), MONTHS, st.just("?")),
+    st.tuples(st.just("?"), MONTHS, st.one_of(WEEKDAYS, st.sampled_from(["*", "6L", "TUE#2", "6#5"]))),
+)
+GOOD = {
+    "quartz": st.tuples(TIMES, TIMES, TIMES, QUARTZ_DAYS).map(lambda found: (*found[:3], *found[3])),
+    "unix": st.tuples(TIMES, TIMES, MONTH_DAYS, MONTHS, st.one_of(WEEKDAYS, st.just("*"))),
+}
+
+
+@pytest.mark.parametrize("dialect", GOOD)
+@given(data=st.data())
+@settings(max_examples=200, deadline=None)
+def test_good_fields_make_a_schedule_whatever_their_mixture(dialect, data):
+    check_first_fire(parse(" ".join(data.draw(GOOD[dialect])), dialect))
+
+
+def check_first_fire(schedule):
+    """Check what must hold whatever the schedule says: there is nothing between an instant and its next fire."""
+    now_ms = 1_700_000_000_000
+    found = schedule.next_ms(now_ms)
+    if found is None:
+        assert may_be_over(schedule), schedule
+    else:
+        assert found > now_ms
+        # with W, Quartz takes the time of day from where the search begins
+        between = () if has_nearest_weekday(schedule) else ((now_ms + found) // 2, found - 1)
+        assert {schedule.next_ms(at) for at in between} <= {found}
     assert schedule.describe()
+
+
+def has_nearest_weekday(schedule):
+    return schedule.dialect == "quartz" and "W" in schedule.expression.upper().split()[3]
+
+
+def may_be_over(schedule):
+    """Return whether it names years or months: 30 February never comes, and what January has always does."""
+    texts = schedule.expression.split()
+    month = texts[4 if schedule.dialect == "quartz" else 3]
+    return len(texts) == 7 or not month.startswith("*")
 
 
 @given(name=st.text(max_size=30))

@@ -8,7 +8,8 @@ import threading
 import pytest
 
 from xwheel.clock import OffsetFilter, SystemClock
-from xwheel.service import FIRST_PAUSE_MS, LONGEST_PAUSE_MS, Service, Watchman
+from xwheel.errors import DatabaseUnreachableError
+from xwheel.service import FIRST_PAUSE_MS, LONGEST_PAUSE_MS, FailureLog, Service, Watchman
 from xwheel.testing import ManualClock
 
 
@@ -44,6 +45,26 @@ def test_a_failing_step_is_repeated_with_growing_pauses() -> None:
     assert clock.waits[:8] == pauses
     assert service.failures == 8
     assert service.last_error == "ValueError: no"
+
+
+@pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt(), GeneratorExit()])
+def test_r4_no_error_of_any_kind_ends_the_thread_of_a_loop(error: BaseException) -> None:
+    clock, calls, done = PausingClock(), [], threading.Event()
+
+    def step(now_ms: int) -> int:
+        calls.append(now_ms)
+        if len(calls) == 1:
+            raise error
+        done.set()
+        service._stopping = True
+        return 7
+
+    service = Service("test", step, clock)
+    service.start()
+    assert done.wait(60)
+    assert service.stop()
+    assert service.failures == 1
+    assert service.last_error.startswith(type(error).__name__)
 
 
 def test_health_follows_the_last_good_step() -> None:
@@ -137,3 +158,30 @@ def test_samples_within_the_round_trip_change_nothing() -> None:
     base = clock.now_ms() - clock.monotonic_ms()
     assert OffsetFilter(clock).sample(base + 1000 + 40, 900, 1100) is None
     assert clock.drift_ms(base, 0) == 0
+
+
+def test_a_loop_works_again_only_once_its_database_does(caplog: pytest.LogCaptureFixture) -> None:
+    """R15: a step that asks the database nothing, since the lease has ended, proves nothing about it."""
+    caplog.set_level(logging.INFO)
+    clock = ManualClock()
+    log = FailureLog("claim", clock)
+    is_over = False
+
+    def fail() -> None:
+        error = DatabaseUnreachableError("nothing listens")
+        error.is_over = lambda: is_over
+        log.failed(error)
+
+    fail()
+    for _ in range(3):
+        clock.advance(1000)
+        log.worked()
+        fail()
+    log.worked()
+    assert "works again" not in caplog.text
+    is_over = True
+    clock.advance(1000)
+    log.worked()
+    log.worked()
+    assert caplog.text.count("loop claim works again after 4 failures in 4000 ms") == 1
+    assert caplog.text.count("fails and is repeated") == 1

@@ -44,7 +44,7 @@ def test_signals_may_interrupt_each_other() -> None:
         process.stdout.close()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_what_is_not_up_yet_ends_at_once(number: signal.Signals) -> None:
     def be_told() -> None:
         os.kill(os.getpid(), number)
@@ -73,6 +73,17 @@ def test_a_signal_is_heard_of_again_and_again() -> None:
         assert [signals.heard(60) for _ in range(3)] == [True] * 3
 
 
+def test_r14_a_signal_that_is_heard_of_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    """R14: a node hears of its end through ``heard``, which said nothing."""
+    caplog.set_level("INFO", "xwheel.signals")
+    with StopSignals() as signals:
+        signals.be_up()
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert [signals.heard(60) for _ in range(2)] == [True] * 2
+    assert signals.number == signal.SIGHUP
+    assert caplog.messages == ["SIGHUP: draining, then ending"]
+
+
 def test_a_process_that_ends_stays_deaf() -> None:
     code = (
         "import os, signal; from xwheel.signals import StopSignals\n"
@@ -92,3 +103,36 @@ def test_a_signal_that_was_swallowed_is_not_forgotten() -> None:
         except SystemExit:
             pass
         assert signals.be_up()
+
+
+DRAINS = """
+import signal, sys
+from xwheel.signals import StopSignals
+
+if "nohup" in sys.argv:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+with StopSignals(for_good=True) as signals:
+    signals.be_up()
+    print("up", flush=True)
+    signals.wait()
+    print("drained", signals.number, flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("mode", "told"), [("plain", [signal.SIGHUP]), ("nohup", [signal.SIGHUP, signal.SIGTERM])]
+)
+def test_r14_a_hang_up_drains_unless_it_is_ignored(mode: str, told: list[signal.Signals]) -> None:
+    """R14: it ended the process at once; under ``nohup`` it goes on to mean nothing."""
+    process = subprocess.Popen([sys.executable, "-c", DRAINS, mode], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        for number in told:
+            process.send_signal(number)
+        assert process.stdout.readline() == f"drained {told[-1]:d}\n"
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()

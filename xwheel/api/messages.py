@@ -95,8 +95,8 @@ class JobCreate(Input, frozen=True, kw_only=True):
     anchor_ms: Time | None = None
     start_ms: Time | None = None
     end_ms: Time | None = None
-    misfire_policy: MisfirePolicy = MisfirePolicy.SKIP
-    misfire_threshold_ms: MisfireThreshold = 5000
+    misfire_policy: MisfirePolicy = MisfirePolicy.FIRE_ONCE
+    misfire_threshold_ms: MisfireThreshold | None = None
     route_strategy: PluginName = "FIRST"
     route_options: RouteOptions = ""
     block_strategy: BlockStrategy = BlockStrategy.SERIAL_EXECUTION
@@ -135,7 +135,7 @@ class JobChange(Input, frozen=True, kw_only=True):
     start_ms: Time | UnsetType | None = UNSET
     end_ms: Time | UnsetType | None = UNSET
     misfire_policy: MisfirePolicy | UnsetType = UNSET
-    misfire_threshold_ms: MisfireThreshold | UnsetType = UNSET
+    misfire_threshold_ms: MisfireThreshold | UnsetType | None = UNSET
     route_strategy: PluginName | UnsetType = UNSET
     route_options: RouteOptions | UnsetType = UNSET
     block_strategy: BlockStrategy | UnsetType = UNSET

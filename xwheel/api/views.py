@@ -48,7 +48,7 @@ class JobView(Struct, frozen=True, kw_only=True):
     start_ms: int | None
     end_ms: int | None
     misfire_policy: MisfirePolicy
-    misfire_threshold_ms: int
+    misfire_threshold_ms: int | None
     route_strategy: str
     route_options: str
     block_strategy: str

@@ -8,6 +8,7 @@ import sys
 import threading
 from typing import Final, TextIO
 
+from xwheel.errors import JobKilledError, JobTimeoutError
 from xwheel.executor.context import CURRENT
 
 
@@ -41,6 +42,16 @@ class _Handler(logging.Handler):
         self.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
         self.alone = False
 
+    def handle(self, record: logging.LogRecord) -> bool:
+        """Write one record, without the lock that handlers have: runs must not wait for each other's formatting.
+
+        Each run's log has a lock of its own, and formatting calls whatever ``__str__`` the record's arguments have.
+        """
+        passed = self.filter(record)
+        if passed:
+            self.emit(passed if isinstance(passed, logging.LogRecord) else record)
+        return bool(passed)
+
     def emit(self, record: logging.LogRecord) -> None:
         """Write one record."""
         context = CURRENT.get(None)
@@ -49,6 +60,8 @@ class _Handler(logging.Handler):
                 context.sink.line(self.format(record))
             elif self.alone and record.levelno >= logging.WARNING and logging.lastResort is not None:
                 logging.lastResort.handle(record)
+        except (JobKilledError, JobTimeoutError):
+            raise
         except Exception:
             self.handleError(record)
 

@@ -8,12 +8,14 @@ from typing import Final
 
 import msgspec
 
-from xwheel.errors import AuthError, ExecutorError, WireError, XwheelError
+from xwheel.errors import AuthError, ExecutorError, PluginError, WireError, XwheelError
+from xwheel.executor.execution import describe_error
 from xwheel.executor.handlers import Handler, HandlerRegistry, handler_of
 from xwheel.executor.journal import Journal
 from xwheel.executor.run_log import RunLogs
 from xwheel.executor.worker import Workers
 from xwheel.plugin.contracts import GlueRequest, GlueType
+from xwheel.plugin.validation import guarded
 from xwheel.wire import contract
 from xwheel.wire.batch_codec import batch_payload, decode_batch, decode_states, state_payload
 from xwheel.wire.codec import (
@@ -123,29 +125,25 @@ class Endpoints:
         request = decode_trigger(body)
         if trace_parent and not request.trace_parent:
             request = msgspec.structs.replace(request, trace_parent=trace_parent[: contract.MAX_URL])
-        if request.instance:
-            self._check_instance(request.instance)
-        (problem,) = self._workers.accept([(request, self._build(request))])
+        (problem,) = self._workers.accept([(request, self._prepare(request))])
         return SUCCESS if problem is None else error_response(problem)
 
     def _run_batch(self, body: bytes) -> Response:
         instance, requests, bad = decode_batch(body)
         self._check_instance(instance)
+        # an id that the journal knows is left out: it was readable before, so its run is here
         answers = [
             BatchAnswer(run_id=item.run_id, code=contract.FAIL, message=item.error)
             for item in bad
-            if item.run_id
+            if item.run_id and self._journal.is_open(item.run_id) is None
         ]
-        ready: list[tuple[TriggerRequest, Handler]] = []
-        for request in requests:
-            try:
-                if request.instance:
-                    self._check_instance(request.instance)
-                ready.append((request, self._build(request)))
-            except XwheelError as error:
-                answers.append(_batch_answer(request, error))
-        problems = self._workers.accept(ready)
-        answers += [_batch_answer(ready[index][0], problem) for index, problem in enumerate(problems)]
+        try:
+            problems = self._workers.accept([(request, self._prepare(request)) for request in requests])
+        except Exception:
+            # what was taken in before it failed may be on disk: nothing is said about any of them
+            logger.exception("%d runs, of which some may be taken in", len(requests))
+        else:
+            answers += [_batch_answer(*pair) for pair in zip(requests, problems, strict=True)]
         reply = BatchReply(instance=self._journal.instance, boot=self._journal.boot, answers=answers)
         return Response(code=OK, data=batch_payload(reply))
 
@@ -182,6 +180,18 @@ class Endpoints:
                 f"this is executor instance {self._journal.instance}, the call is for {instance or 'none'}"
             )
 
+    def _prepare(self, request: TriggerRequest) -> Handler | XwheelError:
+        """Return what to call, or why there is nothing to call."""
+        try:
+            if request.instance:
+                self._check_instance(request.instance)
+            return self._build(request)
+        except XwheelError as error:
+            return error
+        except BaseException as error:  # a glue type is a plugin: whatever it raises is about this run only
+            logger.exception("run %d of job %d", request.run_id, request.job_id)
+            return ExecutorError(f"glue type {request.glue_type} failed: {describe_error(error)}")
+
     def _build(self, request: TriggerRequest) -> Handler:
         """Find what to call.
 
@@ -202,15 +212,17 @@ class Endpoints:
                 f"glue type {request.glue_type} is not allowed on this executor: its setting "
                 "executor.allowed_glue_types must name it"
             )
-        function = glue.build(
-            GlueRequest(
-                job_id=request.job_id,
-                handler=request.handler,
-                source=request.glue_source,
-                updated_ms=request.glue_updated_ms,
-            ),
-            self._handlers,
+        wanted = GlueRequest(
+            job_id=request.job_id,
+            handler=request.handler,
+            source=request.glue_source,
+            updated_ms=request.glue_updated_ms,
         )
+        try:
+            name = f"glue type {request.glue_type}"
+            function = guarded(name, lambda: glue.build(wanted, self._handlers), allowed=ExecutorError)
+        except PluginError as error:
+            raise ExecutorError(str(error)) from error
         return handler_of(function, request.handler)
 
 

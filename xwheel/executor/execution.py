@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import threading
 import traceback
 from collections.abc import Callable
@@ -16,6 +15,7 @@ import msgspec
 from xwheel.errors import ExecutorError, JobKilledError, JobTimeoutError
 from xwheel.executor.context import JobContext
 from xwheel.executor.handlers import Handler
+from xwheel.executor.interrupts import interrupt, take_back
 from xwheel.executor.run_log import RunLog
 from xwheel.model import RunState
 from xwheel.wire.contract import FAIL, MAX_MESSAGE, OK, TEXT_COVER, TEXT_KILLED, TIMEOUT
@@ -135,15 +135,12 @@ class Execution:
         with self.lock:
             thread_id, self.thread_id = self.thread_id, 0
             if thread_id:
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), None)
+                take_back(thread_id)
 
-    def inject(self, error: type[ExecutorError]) -> None:
-        """Raise an error inside the handler's thread, at its next Python instruction."""
+    def inject(self, error: type[ExecutorError]) -> bool:
+        """Raise an error inside the handler's thread; return False if it is to be tried again shortly."""
         with self.lock:
-            if self.thread_id:
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                    ctypes.c_ulong(self.thread_id), ctypes.py_object(error)
-                )
+            return not self.thread_id or interrupt(self.thread_id, error)
 
     def succeeded(self, value: object, now_ms: int) -> CallbackItem:
         """Return the outcome of a handler that returned."""

@@ -144,7 +144,7 @@ class Executor:
         return parts.stop(self._settings.stop_timeout_s if timeout_s is None else timeout_s)
 
     def run_forever(self) -> bool:
-        """Start, wait for SIGTERM or SIGINT, and stop; belongs to the main thread.
+        """Start, wait for SIGTERM, SIGINT or SIGHUP, and stop; belongs to the main thread.
 
         Returns:
             What :meth:`stop` says.

@@ -234,10 +234,27 @@ class Journal:
             try:
                 verdicts = self._write(group)
             except sqlite3.Error:
-                self._stuck = group
+                self._stuck += group
                 return
+            except BaseException as second:
+                self._part(group, second)
+                return
+        except BaseException as error:  # a mistake of ours, or no memory: the writer's thread must outlive it
+            self._part(group, error)
+            return
         for operation, found in zip(group, verdicts, strict=True):
             _tell(operation, found, None)
+
+    def _part(self, group: list[_Operation], error: BaseException) -> None:
+        """Write one by one what broke together; what breaks alone is dropped, and those who wait for it are told."""
+        if len(group) > 1:
+            for operation in group:
+                self._commit([operation])
+            return
+        logger.error("a write of the journal broke and is dropped", exc_info=error)
+        problem = JournalError(f"the executor's journal cannot write this: {type(error).__name__}: {error}")
+        for operation in group:
+            _tell(operation, (), problem)
 
     def _write(self, group: list[_Operation]) -> list[Sequence[Verdict]]:
         if not group:
@@ -302,7 +319,7 @@ def _tell(operation: _Operation, verdicts: Sequence[Verdict], error: JournalErro
         return
     try:
         operation.done(verdicts, error)
-    except Exception:
+    except BaseException:
         # the writer must outlive whatever its callers do
         logger.exception("a journal callback failed")
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from xwheel.errors import JobBlockedError
+from xwheel.errors import JobBlockedError, XwheelError
 from xwheel.executor.execution import Ending, Execution, Stage
 from xwheel.executor.handlers import Handler
 from xwheel.model import BlockStrategy
@@ -101,8 +101,14 @@ class Lanes:
         with self._lock:
             return self._emptied.wait_for(lambda: not self._live, timeout_s)
 
-    def admit(self, request: TriggerRequest, handler: Handler) -> Execution | JobBlockedError | None:
+    def admit(
+        self, request: TriggerRequest, handler: Handler | XwheelError
+    ) -> Execution | XwheelError | None:
         """Give a run its place in its job's queue.
+
+        Args:
+            request: The run.
+            handler: What to call, or why there is nothing to call.
 
         Returns:
             The run; or why it cannot come in; or None if it is here already.
@@ -111,6 +117,8 @@ class Lanes:
         with self._lock:
             if key in self._live:
                 return None
+            if isinstance(handler, XwheelError):
+                return handler
             lane = self._lanes.get(request.job_id)
             problem = self._closing or self._blocked(request, handler, lane)
             if problem:

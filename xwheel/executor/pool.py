@@ -7,6 +7,7 @@ import itertools
 import logging
 import queue
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -26,6 +27,10 @@ T = TypeVar("T")
 class ThreadPool:
     """Runs tasks on as many threads as there are tasks at once; the caller bounds that number.
 
+    Whoever is free first takes the next task, which costs least, and so all threads have their turns. Those that a
+    burst needed would stay for as long as each has one within its idle time: so as many as were idle all of that time
+    are sent away.
+
     Thread-safety: ``submit`` may be called by any thread.
 
     Args:
@@ -39,6 +44,8 @@ class ThreadPool:
         self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._idle = 0
+        self._least_idle = 0
+        self._count_until_s = 0.0
         self._threads: set[threading.Thread] = set()
         self._numbers = itertools.count(1)
 
@@ -56,13 +63,25 @@ class ThreadPool:
         with self._lock:
             if self._idle:
                 self._idle -= 1
+                self._least_idle = min(self._least_idle, self._idle)
+                if time.monotonic() > self._count_until_s:
+                    self._dismiss()
             else:
+                self._least_idle = 0
                 thread = threading.Thread(
                     target=self._work, name=f"xwheel-{self._name}-{next(self._numbers)}", daemon=True
                 )
                 thread.start()
                 self._threads.add(thread)
         self._tasks.put(task)
+
+    def _dismiss(self) -> None:
+        """Let as many threads end as were idle ever since the last time, and begin to count anew; under the lock."""
+        self._idle -= self._least_idle
+        for _ in range(self._least_idle):
+            self._tasks.put(None)
+        self._least_idle = self._idle
+        self._count_until_s = time.monotonic() + self._idle_s
 
     def close(self) -> None:
         """Let idle threads end; busy ones end after their task."""
@@ -78,12 +97,14 @@ class ThreadPool:
                     return
                 continue
             if task is None:
-                self._threads.discard(threading.current_thread())
+                with self._lock:  # whoever started this thread may not have entered it yet
+                    self._threads.discard(threading.current_thread())
                 return
             try:
                 task()
             except BaseException:
                 logger.exception("a task of pool %s failed", self._name)
+            del task  # what it holds may be large, and the next one may be long in coming
             with self._lock:
                 self._idle += 1
 

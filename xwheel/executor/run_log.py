@@ -7,10 +7,12 @@ import logging
 import os
 import re
 import threading
-from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
 from datetime import datetime
+from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Final
 
 from xwheel.clock import Clock
@@ -30,11 +32,18 @@ _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 class RunLog:
     """The log of one run. The file appears with the first line, so that silent runs cost nothing.
 
+    Its name is a plain text: pathlib enters the parts of every path among the names that the interpreter keeps, and a
+    table that a hundred names a second go through is copied to another place of the memory again and again.
+
     Thread-safety: every method may be called by any thread.
+
+    Args:
+        name: The file's whole name.
+        owner: All logs.
     """
 
-    def __init__(self, path: Path, owner: RunLogs) -> None:
-        self.path = path
+    def __init__(self, name: str, owner: RunLogs) -> None:
+        self._name = name
         self._owner = owner
         self._lock = threading.Lock()
         self._parts: list[str] = []
@@ -43,6 +52,12 @@ class RunLog:
         self._file = -1
         self._mid_line = False
         self._closed = False
+        self._has_failed = False
+
+    @property
+    def path(self) -> Path:
+        """Where the file is, or would be."""
+        return Path(self._name)
 
     def line(self, text: str) -> None:
         """Write a line with its time in front."""
@@ -72,7 +87,7 @@ class RunLog:
             if self._file >= 0:
                 os.close(self._file)
                 self._file = -1
-                self._owner.opened.discard(self.path)
+                self._owner.opened.discard(self._name)
 
     def _add(self, text: str, *, line: bool) -> None:
         with self._lock:
@@ -106,28 +121,31 @@ class RunLog:
             while view:
                 view = view[os.write(self._file, view) :]
         except OSError as error:
-            # a full disk must not fail the handler; the run's outcome still tells how it ended
-            self._owner.note_failure(self.path, error)
+            # a full disk must not fail the handler; the run's outcome still says how it ended
+            if not self._has_failed:
+                self._has_failed = True
+                self._owner.note_failure(self.path, error)
 
     def _open(self) -> None:
         if self._file < 0 and not self._closed:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
             try:
-                self._file = os.open(self.path, flags, 0o640)
+                self._file = os.open(self._name, flags, 0o640)
             except FileNotFoundError:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-                self._file = os.open(self.path, flags, 0o640)
-            self._owner.opened.add(self.path)
+                self._file = os.open(self._name, flags, 0o640)
+            self._owner.opened.add(self._name)
 
 
 class RunLogs:
     """All run logs of an executor.
 
     Thread-safety: every method may be called by any thread. One thread flushes what lies in buffers; it sleeps while
-    nothing does.
+    nothing does. What it has to do comes through a queue that is written in C: a handler's thread that is interrupted
+    there leaves no lock behind that other runs need.
 
     Attributes:
-        opened: The files that logs write to now; each log notes its own.
+        opened: Names of the files that logs write to now; each log notes its own.
 
     Args:
         directory: Where the day folders are.
@@ -135,12 +153,12 @@ class RunLogs:
     """
 
     def __init__(self, directory: Path, clock: Clock) -> None:
-        self.opened: set[Path] = set()
+        self.opened: set[str] = set()
         self._directory = directory
+        self._folder = f"{directory}{os.sep}"
         self._clock = clock
         self._lock = threading.Lock()
-        self._dirty: deque[RunLog] = deque()
-        self._bell = threading.Event()
+        self._tasks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._stopping = threading.Event()
         self._stamp = (-1, "")
         self._positions: OrderedDict[Path, tuple[int, int]] = OrderedDict()
@@ -149,7 +167,7 @@ class RunLogs:
 
     def open(self, run_id: int, created_ms: int) -> RunLog:
         """Return the log of a run that is about to start."""
-        return RunLog(self._path(run_id, _day(created_ms)), self)
+        return RunLog(f"{self._folder}{_day(created_ms)}{os.sep}{run_id:d}.log", self)
 
     def read(self, run_id: int, created_ms: int, from_line: int, *, live: bool) -> LogData | None:
         """Read from a line on, at most about a megabyte.
@@ -185,13 +203,11 @@ class RunLogs:
 
     def mark_dirty(self, log: RunLog) -> None:
         """Remember that a log has something in its buffer."""
-        self._dirty.append(log)
-        if not self._bell.is_set():
-            self._bell.set()
+        self._tasks.put(log.flush)
 
     def note_failure(self, path: Path, error: OSError) -> None:
-        """Tell the operator that lines were lost."""
-        logger.warning("run log %s: lines are lost: %s", path, error)
+        """Let the operator know that lines are lost; on another thread, since this one may be inside that very log."""
+        self._tasks.put(partial(logger.warning, "run log %s: lines are lost: %s", path, error))
 
     def sweep(self, now_ms: int, days: int) -> int:
         """Delete logs of runs created before so many days that nobody has written to for as long.
@@ -221,7 +237,7 @@ class RunLogs:
         with contextlib.suppress(OSError):
             for path in folder.iterdir():
                 with contextlib.suppress(OSError):
-                    if path not in self.opened and path.stat().st_mtime * 1000 < oldest_ms:
+                    if str(path) not in self.opened and path.stat().st_mtime * 1000 < oldest_ms:
                         path.unlink()
                         gone += 1
             folder.rmdir()
@@ -230,16 +246,17 @@ class RunLogs:
     def close(self) -> None:
         """Stop flushing; logs that are still open flush when they close."""
         self._stopping.set()
-        self._bell.set()
+        self._tasks.put(None)
         self._thread.join()
 
     def _flush_loop(self) -> None:
-        while not self._stopping.is_set():
-            self._bell.wait()
+        tasks: list[Callable[[], None] | None] = []
+        while None not in tasks:
+            tasks = [self._tasks.get()]
             self._stopping.wait(FLUSH_S)
-            self._bell.clear()
-            for _ in range(len(self._dirty)):
-                self._dirty.popleft().flush()
+            tasks += [self._tasks.get_nowait() for _ in range(self._tasks.qsize())]
+            for task in filter(None, tasks):
+                task()
 
     def _path(self, run_id: int, day: str) -> Path:
         return self._directory / day / f"{run_id:d}.log"

@@ -10,11 +10,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
 from xwheel.clock import Clock
-from xwheel.errors import ExecutorError, JobBlockedError, JournalError, XwheelError
+from xwheel.errors import ExecutorError, JournalError, XwheelError
 from xwheel.executor.execution import (
     COVERED,
     KILLED,
@@ -41,6 +42,7 @@ JOURNAL_WAIT_S: Final = 30.0
 """Longer than any scheduler waits for an answer (10 s), so that nobody takes what follows for a refusal."""
 
 MAX_TIMEOUT_S: Final = 10 * 365 * 86_400
+INJECT_AGAIN_MS: Final = 20
 ABANDON_ROUND: Final = 3
 """Graces after which a handler that will not end is reported; threads were interrupted twice by then."""
 
@@ -78,8 +80,15 @@ class Workers:
         self._lifecycles = Lifecycles()
         self._async = AsyncRunner(self._lifecycles, clock)
 
-    def accept(self, runs: Sequence[tuple[TriggerRequest, Handler]]) -> list[XwheelError | None]:
+    def accept(
+        self, runs: Sequence[tuple[TriggerRequest, Handler | XwheelError]]
+    ) -> list[XwheelError | None]:
         """Take runs in; on return those without an error are on disk. All share one write.
+
+        A run that the journal knows was accepted before, whatever would refuse it now.
+
+        Args:
+            runs: Each with what to call, or with why there is nothing to call.
 
         Returns:
             For each run why it was refused, or None.
@@ -115,7 +124,8 @@ class Workers:
                 )
         for index in repeated:
             answers[index] = self._unless_lost(runs[index][0])
-        return [self._unless_known(answer, runs[index][0]) for index, answer in enumerate(answers)]
+        self._drop_known(answers, [request for request, _ in runs])
+        return answers
 
     def kill(self, job_id: int, run_id: int = 0) -> bool:
         """End all runs of a job, or one of them; tell whether there was something to end."""
@@ -158,19 +168,18 @@ class Workers:
             self._on_outcome()  # the journal lets known outcomes be delivered once more
         return problems
 
-    def _unless_known(self, answer: XwheelError | None, request: TriggerRequest) -> XwheelError | None:
-        """Drop a refusal if the journal knows the run: it was accepted before, whatever would refuse it now."""
-        if not isinstance(answer, JobBlockedError):
-            return answer
-        key = _key_of(request)
-        found = self._journal.lookup([key])[0]
-        if found.state is ExecutionState.UNKNOWN:
-            return answer
-        if found.outcome is not None:
-            self._journal.revive(key, self._on_outcome)
-            if found.outcome.reason == NOT_STARTED.reason:
-                return answer
-        return None
+    def _drop_known(self, answers: list[XwheelError | None], requests: Sequence[TriggerRequest]) -> None:
+        """Drop refusals of runs that the journal knows, unless they never started."""
+        refused = [index for index, answer in enumerate(answers) if answer is not None]
+        keys = [_key_of(requests[index]) for index in refused]
+        for index, key, found in zip(refused, keys, self._journal.lookup(keys) if keys else (), strict=True):
+            if found.state is ExecutionState.UNKNOWN:
+                continue
+            if found.outcome is not None:
+                self._journal.revive(key, self._on_outcome)
+                if found.outcome.reason == NOT_STARTED.reason:
+                    continue
+            answers[index] = None
 
     def _unless_lost(self, request: TriggerRequest) -> XwheelError | None:
         """Say yes to a run that was here already, unless the disk did not take it."""
@@ -257,21 +266,23 @@ class Workers:
                 if execution.force is not None:
                     execution.force(round_number)
         elif round_number > 0:
-            execution.inject(ending.error)
+            self._inject(execution, ending, self._grace_ms // INJECT_AGAIN_MS)
         if round_number == ABANDON_ROUND and kind is not HandlerKind.PROCESS:
             self._abandon(execution, ending)
         self._timers.after(self._grace_ms, partial(self._push, execution, ending, round_number + 1))
+
+    def _inject(self, execution: Execution, ending: Ending, tries: int) -> None:
+        """Raise an error inside a thread handler; while it stands at a lock, so many times shortly after."""
+        if execution.stage is Stage.ENDED or execution.inject(ending.error) or not tries:
+            return
+        self._timers.after(INJECT_AGAIN_MS, partial(self._inject, execution, ending, tries - 1))
 
     def _abandon(self, execution: Execution, ending: Ending) -> None:
         """Report a run whose handler will not end. Its job waits for it; its place goes to other jobs."""
         if not self.lanes.abandon(execution):
             return
-        logger.warning(
-            "run %d of job %d ignores that it was ended (%s); later runs of the job wait for it",
-            execution.key.run_id,
-            execution.key.job_id,
-            ending.reason,
-        )
+        with suppress(RuntimeError):  # no thread left; the outcome says it too
+            self._pool.submit(partial(_warn_of_abandoned, execution.key, ending.reason))
         note = "; the handler ignores it and still runs"
         self._report(execution, execution.ended(ending, self._clock.now_ms(), note))
         self._start(())
@@ -293,6 +304,16 @@ class Workers:
     def _report(self, execution: Execution, outcome: CallbackItem) -> None:
         if self.lanes.first_report(execution):
             self._journal.finish([outcome], self._on_outcome)
+
+
+def _warn_of_abandoned(key: RunKey, reason: str) -> None:
+    """Say that a handler goes on; not on the thread of the timers, since an application's log handlers may hang."""
+    logger.warning(
+        "run %d of job %d ignores that it was ended (%s); later runs of the job wait for it",
+        key.run_id,
+        key.job_id,
+        reason,
+    )
 
 
 def _known_problem(verdict: Verdict, key: RunKey) -> ExecutorError | None:

@@ -13,7 +13,7 @@ from xwheel.api.fields import MAX_CHILDREN
 from xwheel.api.messages import CalendarPath, ChildInput, GroupCreate, JobCreate
 from xwheel.errors import FieldError
 from xwheel.manifest.reading import ManifestError, Node
-from xwheel.manifest.state import JOB_FIELDS, GroupState, JobState, Ref, State
+from xwheel.manifest.state import JOB_FIELDS, LATENESS_FIELDS, GroupState, JobState, Ref, State
 from xwheel.manifest.templates import refuse_ids
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -117,6 +117,7 @@ class _Builder:
             ref=ref,
             values=values,
             enabled=message.enabled,
+            left_out=frozenset(LATENESS_FIELDS).difference(table),
             children=_children(file, table.get("children"), ref),
             place=place,
         )

@@ -135,7 +135,7 @@ def _new_fields(want: JobState) -> Iterator[Change]:
 def _changed_fields(want: JobState, have: JobState) -> Iterator[Change]:
     for field in JOB_FIELDS:
         new = want.values[field]
-        if field in KEPT_FIELDS and new is None:
+        if field in want.left_out or (field in KEPT_FIELDS and new is None):
             continue  # left out means: keep what is there
         if have.values[field] != new:
             yield Change(field, have.values[field], new)

@@ -20,6 +20,10 @@ JOB_DEFAULTS: Final[Mapping[str, Any]] = {
 }
 
 
+LATENESS_FIELDS: Final = ("misfire_policy", "misfire_threshold_ms")
+"""Left out of a file they stay as they are: the default was another one once."""
+
+
 class Ref(NamedTuple):
     """A job by the names that people know."""
 
@@ -37,6 +41,7 @@ class JobState:
     Attributes:
         values: :data:`JOB_FIELDS` to plain values; ``anchor_ms`` and ``glue_source`` may be null, which keeps what
             is there.
+        left_out: Those of :data:`LATENESS_FIELDS` that the file does not name; a job that is there keeps its values.
         children: The jobs that run after it, with the template of their parameter or null for their own.
         id: Its id, 0 if it is only wanted.
         revision: What the node has it at, 0 if it is only wanted.
@@ -46,6 +51,7 @@ class JobState:
     ref: Ref
     values: Mapping[str, Any]
     enabled: bool
+    left_out: frozenset[str] = frozenset()
     children: Mapping[Ref, str | None] = field(default_factory=dict)
     id: int = 0
     revision: int = 0

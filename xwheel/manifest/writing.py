@@ -1,4 +1,7 @@
-"""Writes jobs as files that :mod:`xwheel.manifest.checking` reads back to the same: stable order, no defaults."""
+"""Writes jobs as files that :mod:`xwheel.manifest.checking` reads back to the same, in a stable order.
+
+Defaults are left out, but for those of lateness: only what a file names changes them for a job that is there.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import Any, Final, Protocol
 
 import yaml
 
-from xwheel.manifest.state import JOB_DEFAULTS, JOB_FIELDS, GroupState, JobState, Ref
+from xwheel.manifest.state import JOB_DEFAULTS, JOB_FIELDS, LATENESS_FIELDS, GroupState, JobState, Ref
 
 UNFOLDED: Final = 2**30
 Dumper: Final[Any] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -76,7 +79,11 @@ def write_group(sink: Sink, group: GroupState, *, has_jobs: bool) -> None:
 def write_job(sink: Sink, job: JobState) -> None:
     """Write a job of the group written last."""
     values: dict[str, Any] = {"name": job.ref.name}
-    values |= {name: job.values[name] for name in JOB_FIELDS if job.values[name] != JOB_DEFAULTS[name]}
+    values |= {
+        name: job.values[name]
+        for name in JOB_FIELDS
+        if job.values[name] != JOB_DEFAULTS[name] or name in LATENESS_FIELDS
+    }
     if job.enabled:
         values["enabled"] = True
     if job.children:

@@ -51,7 +51,10 @@ class ScheduleType(Protocol):
     def next_ms(self, spec: ScheduleSpec, after_ms: int) -> int | None:
         """Return the first due time strictly after ``after_ms``, or None if there is none.
 
-        Must be pure: the same arguments give the same answer, whatever the clock says.
+        Must be pure: the same arguments give the same answer, whatever the clock says. Anything but a plain int after
+        ``after_ms`` and before the year 10000, and whatever it raises, stops the job with the reason. So does an answer
+        that takes longer than the setting ``plugins.call_timeout_s``, unless ``plugins.trusted`` names the
+        distribution; while four calls hang, all due jobs of the type are stopped.
         """
         ...
 
@@ -109,7 +112,10 @@ class Router(Protocol):
     def route(self, context: RouteContext) -> Sequence[RegisteredExecutor]:
         """Return who shall run it: one executor, or several for one shard each. ``executors`` is never empty.
 
-        One that asks executors runs on a thread of its own kind; after 30 s its run is refused.
+        The answer is a list, or another sequence that is no text, of items of ``context.executors``, each at most once;
+        anything else, and whatever it raises, refuses the run with ``no_route``. One that asks executors, or whose
+        distribution the setting ``plugins.trusted`` does not name, runs on a thread of its own kind; after 30 s its run
+        is refused, and while four calls hang, all of them are.
         """
         ...
 

@@ -119,6 +119,7 @@ def _collect(
     kind, contract = CONTRACTS[hook]
     objects: dict[str, Any] = {}
     owners: dict[str, str] = {}
+    trusted: set[str] = set()
     caller: pluggy.HookCaller = getattr(manager.hook, hook)
     for implementation in caller.get_hookimpls():
         origin = origin_of(manager, implementation.plugin, origins)
@@ -147,4 +148,6 @@ def _collect(
             if name in objects:
                 raise DuplicateNameError(f"{kind} {name!r} is registered by {owners[name]} and by {origin}")
             objects[name], owners[name] = item, str(origin)
-    return Registry(kind, objects, owners)
+            if origin.distribution in config.plugins.trusted:
+                trusted.add(name)
+    return Registry(kind, objects, owners, trusted)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Generic, TypeVar
 
 from xwheel.errors import UnknownNameError
@@ -17,12 +17,20 @@ class Registry(Mapping[str, T], Generic[T]):
         kind: What the objects are, for messages: ``router``.
         objects: The objects by name.
         owners: Which distribution and entry point brought each name.
+        trusted: Names that a distribution brought which ``plugins.trusted`` names.
     """
 
-    def __init__(self, kind: str, objects: Mapping[str, T], owners: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        kind: str,
+        objects: Mapping[str, T],
+        owners: Mapping[str, str],
+        trusted: Collection[str] = (),
+    ) -> None:
         self.kind = kind
         self._objects = dict(objects)
         self.owners = dict(owners)
+        self.trusted = frozenset(trusted)
 
     def __getitem__(self, name: str) -> T:
         """Return the object.

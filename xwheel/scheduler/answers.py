@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from xwheel.errors import DatabaseRefusedError, DatabaseUnreachableError
-from xwheel.model import FAILED_OVER, RunState
-from xwheel.scheduler.handover import Delivery, Fate, Outcome
+from xwheel.model import FAILED_OVER, UNREACHABLE, RunState
+from xwheel.scheduler.handover import Answer, Delivery, Fate, Outcome
 from xwheel.scheduler.ports import Places
 from xwheel.storage import changes, runs
 from xwheel.storage.engine import Connection, Database
@@ -16,6 +16,7 @@ from xwheel.storage.engine import Connection, Database
 logger = logging.getLogger(__name__)
 
 IDLE_MS = 1000
+SAID_NO = "executor_refused"
 
 
 class AnswerWriter:
@@ -23,6 +24,7 @@ class AnswerWriter:
 
     A place is given back only after its answers are written, so places also bound what waits here, and answers that
     the database does not take now are kept until it does. Writes that would follow one another closely become one.
+    No lease is asked for: whoever sent a run writes what came of it, even if its partition went elsewhere meanwhile.
 
     Args:
         db: The database.
@@ -60,11 +62,13 @@ class AnswerWriter:
         self._first_check = first_check
         self._has_asked = has_asked
         self._inbox: deque[Delivery] = deque()
-        self._kept: frozenset[int] = frozenset()
+        self._held: set[int] = set()
 
     def put(self, deliveries: Iterable[Delivery]) -> None:
         """Take what came back; from any thread."""
-        self._inbox.extend(deliveries)
+        for delivery in deliveries:
+            self._held.update([shard.run.id for shard in delivery.parcel.shards])
+            self._inbox.append(delivery)
         self._wake()
 
     def pending(self) -> int:
@@ -83,7 +87,6 @@ class AnswerWriter:
             self._write(batch, now_ms)
         except (DatabaseUnreachableError, DatabaseRefusedError):
             self._inbox.extendleft(reversed(batch))
-            self._kept = frozenset(shard.run.id for delivery in batch for shard in delivery.parcel.shards)
             raise
         except Exception:
             self._settle(batch, now_ms)  # the rows stay as they are, and are asked about
@@ -91,14 +94,15 @@ class AnswerWriter:
         self._settle(batch, now_ms)
         return 0
 
-    def is_kept(self, run_id: int) -> bool:
-        """Tell whether the answer about a run waits for the database to take it; from any thread."""
-        return run_id in self._kept
+    def is_held(self, run_id: int) -> bool:
+        """Return whether the answer about a run is here and not written yet; from any thread."""
+        return run_id in self._held
 
     def _settle(self, batch: Sequence[Delivery], now_ms: int) -> None:
-        self._kept = frozenset()
         for delivery in batch:
-            self._places.release(delivery.parcel.lane, delivery.parcel.executor.address)
+            self._held.difference_update([shard.run.id for shard in delivery.parcel.shards])
+            if not delivery.parcel.rest:  # the last of its place
+                self._places.release(delivery.parcel.lane, delivery.parcel.executor.address)
             job_ids = [shard.run.job_id for shard in delivery.parcel.shards]
             self._places.record(job_ids, delivery.cost_ms, now_ms)
         self._placed()
@@ -110,33 +114,33 @@ class AnswerWriter:
             address = delivery.parcel.executor.address
             is_foreign = delivery.parcel.executor.kind != "xwheel"
             limits = {shard.run.id: shard.job.timeout_s for shard in delivery.parcel.shards}
-            if not delivery.reached:
+            if delivery.tried and not delivery.reached:
                 self._suspect(address, now_ms)
+            _log_unknown(delivery)
             for answer in delivery.answers:
                 if answer.fate is Fate.ACCEPTED:
                     accepted.setdefault(limits[answer.run_id], []).append(answer.run_id)
                 elif answer.fate is Fate.REFUSED:
-                    goes_on = not delivery.reached and self._has_asked(answer.run_id)
-                    refused.append(
-                        Outcome(
-                            run_id=answer.run_id,
-                            state=RunState.REFUSED,
-                            reason=FAILED_OVER if goes_on else "executor_refused",
-                            message=f"{address}: {answer.message}",
-                        )
-                    )
-                else:
-                    logger.warning(
-                        "run %d: %s gave no clear answer: %s", answer.run_id, address, answer.message
-                    )
-                    if is_foreign and delivery.cost_ms:
-                        # never sent again under this id: it may run there, and only its callback can tell
-                        accepted.setdefault(limits[answer.run_id], []).append(answer.run_id)
+                    refused.append(self._refusal(answer, delivery))
+                elif is_foreign and delivery.tried:
+                    # never sent again under this id: it may run there, and only its callback can tell
+                    accepted.setdefault(limits[answer.run_id], []).append(answer.run_id)
         if accepted:
             at_ms = max((delivery.at_ms for delivery in batch), default=now_ms) or now_ms
             self._db.transaction(lambda conn: self._accept(conn, batch, accepted, at_ms))
         if refused:
             self._finish(refused)
+
+    def _refusal(self, answer: Answer, delivery: Delivery) -> Outcome:
+        reason = SAID_NO
+        if not delivery.reached:
+            reason = FAILED_OVER if self._has_asked(answer.run_id) else UNREACHABLE
+        return Outcome(
+            run_id=answer.run_id,
+            state=RunState.REFUSED,
+            reason=reason,
+            message=f"{delivery.parcel.executor.address}: {answer.message}",
+        )
 
     def _accept(
         self,
@@ -151,3 +155,16 @@ class AnswerWriter:
         waiting = runs.update_accepted(conn, checks, at_ms)
         shards = (shard.run for delivery in batch for shard in delivery.parcel.shards)
         changes.note_accepted(conn, shards, waiting, at_ms)
+
+
+def _log_unknown(delivery: Delivery) -> None:
+    """Log the runs without a clear answer, those with the same message in one line."""
+    unknown = [answer for answer in delivery.answers if answer.fate is Fate.UNKNOWN]
+    for message, count in Counter(answer.message for answer in unknown).items():
+        logger.warning(
+            "%s gave no clear answer about %d runs, first run %d: %s",
+            delivery.parcel.executor.address,
+            count,
+            next(answer.run_id for answer in unknown if answer.message == message),
+            message,
+        )

@@ -1,4 +1,4 @@
-"""Let routers that ask executors choose off the tick thread: a run leaves it, and comes back with its choice."""
+"""Let routers that ask executors, or are not trusted, choose off the tick thread: a run leaves it, and comes back."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, Protocol
 from xwheel.clock import Clock
 from xwheel.errors import RouteError, XwheelError
 from xwheel.model import Job, RegisteredExecutor, Run
+from xwheel.plugin.validation import error_words
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +69,7 @@ class Choice(NamedTuple):
     until_ms: int
     addresses: tuple[str, ...]
     error: str
+    has_asked: bool
 
 
 @dataclass(slots=True, eq=False)
@@ -121,7 +123,7 @@ class _Crew:
 
 
 class Asker:
-    """Calls routers that ask, each on few threads of its own, so that one that hangs holds up no other.
+    """Calls such routers, each on few threads of its own, so that one that hangs holds up no other.
 
     Thread-safety: :meth:`choose` belongs to the tick thread and never waits, :meth:`step` to a thread of its own;
     :meth:`is_held` and :meth:`stop` may be called from anywhere. One lock guards everything and is never held while a
@@ -188,8 +190,9 @@ class Asker:
         return run_id in self._pending
 
     def has_chosen(self, run_id: int) -> bool:
-        """Tell whether a run got its executor here, a moment ago; from any thread."""
-        return run_id in self._choices
+        """Return whether a run got its executor a moment ago by asking some; from any thread."""
+        choice = self._choices.get(run_id)
+        return choice is not None and choice.has_asked
 
     def step(self, now_ms: int) -> int:
         """Give up on calls that last too long, forget old choices; return how long to wait in milliseconds."""
@@ -276,8 +279,8 @@ class Asker:
             asked.spend(addresses)
         except XwheelError as problem:
             error = str(problem)
-        except Exception as problem:  # what it returned is no list of executors
-            error = f"job {case.job.id}: router {crew.name}: {type(problem).__name__}: {problem}"
+        except BaseException as problem:  # nobody else would ever answer this run
+            error = f"job {case.job.id}: router {crew.name}: {error_words(problem)}"
         with self._lock:
             if case.given_up:
                 crew.lost -= 1
@@ -286,7 +289,7 @@ class Asker:
                     self._man(crew)
                 return False
             del crew.working[case.job.id]
-        self._answer(case, addresses, error)
+        self._answer(case, addresses, error, has_asked=asked.has_asked)
         return True
 
     def _deadline_s(self, case: _Case) -> float:
@@ -315,13 +318,13 @@ class Asker:
                 self._man(crew)
         return failed
 
-    def _answer(self, case: _Case, addresses: tuple[str, ...], error: str) -> None:
+    def _answer(self, case: _Case, addresses: tuple[str, ...], error: str, *, has_asked: bool = True) -> None:
         until_ms = self._clock.now_ms() + KEEP_MS
         with self._lock:
             if self._stopped:
                 return
             self._choices.pop(case.run.id, None)
-            self._choices[case.run.id] = Choice(case.job.revision, until_ms, addresses, error)
+            self._choices[case.run.id] = Choice(case.job.revision, until_ms, addresses, error, has_asked)
             if len(self._choices) > self._limit:
                 self._choices.popitem(last=False)  # that run asks again
             self._pending.pop(case.run.id, None)
@@ -337,6 +340,7 @@ class _Asked:
         self._deadline_s = deadline_s
         self._executors: Mapping[str, RegisteredExecutor] = {item.address: item for item in case.executors}
         self._idle: set[str] = set()
+        self.has_asked = False
 
     def beat(self, address: str) -> bool:
         """Tell whether an executor lives."""
@@ -356,6 +360,7 @@ class _Asked:
             self._questions.spend(self._executors[address], self._case.job.id)
 
     def _ask(self, address: str, put: Callable[[RegisteredExecutor], Future[bool]]) -> bool:
+        self.has_asked = True
         executor = self._executors.get(address)
         if executor is None:
             raise RouteError(f"it asks {address}, which is no live executor of the job's group")

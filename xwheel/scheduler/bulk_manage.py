@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
 from xwheel.clock import Clock
 from xwheel.errors import FieldError, NotFoundError, PluginError, ScheduleError, XwheelError
-from xwheel.model import Job, Origin, Run
+from xwheel.model import PARTITIONS, Job, Origin, Run
+from xwheel.scheduler.ports import Around, at_once
 from xwheel.storage import jobs, runs
+from xwheel.storage.bulk import chunks
 from xwheel.storage.engine import Connection, Database
 from xwheel.storage.ids import RunIds
 
@@ -43,22 +45,26 @@ class BulkResult(NamedTuple):
 
 
 class LockedJobs(Protocol):
-    """What can be done to a job whose row is locked."""
+    """What can be done to jobs whose rows are locked."""
 
     def check_runnable(self, job: Job) -> None:
         """Refuse what lacks something without which it cannot run."""
+        ...
+
+    def need(self, found: Iterable[Job], now_ms: int) -> None:
+        """Have the next fires of jobs asked for, all at once, before they are started."""
         ...
 
     def start_locked(self, conn: Connection, job: Job, now_ms: int) -> Job:
         """Let it fire; what cannot is refused before anything is written."""
         ...
 
-    def stop_locked(self, conn: Connection, job: Job, now_ms: int) -> Job:
-        """Stop it."""
+    def stop_locked(self, conn: Connection, found: Collection[Job], now_ms: int) -> None:
+        """Stop them."""
         ...
 
-    def delete_locked(self, conn: Connection, job: Job, now_ms: int) -> None:
-        """Delete it."""
+    def delete_locked(self, conn: Connection, found: Collection[Job], now_ms: int) -> None:
+        """Delete them."""
         ...
 
 
@@ -72,6 +78,7 @@ class BulkManager:
         manager: Changes one job.
         new_run: Makes a first attempt of a job.
         wake: Told when something is to be claimed or adopted.
+        around: Runs a transaction, and lets plugins be asked between its attempts and never inside.
     """
 
     def __init__(
@@ -82,8 +89,10 @@ class BulkManager:
         manager: LockedJobs,
         new_run: NewRun,
         wake: Callable[[], None],
+        around: Around = at_once,
     ) -> None:
         self._db = db
+        self._around = around
         self._clock = clock
         self._run_ids = run_ids
         self._manager = manager
@@ -103,8 +112,9 @@ class BulkManager:
         """
         wanted = list(dict.fromkeys(ids))
         results: dict[int, BulkResult] = {}
-        for start in range(0, len(wanted), BATCH):
-            part = wanted[start : start + BATCH]
+        # neighbours together: what is planned is found partition by partition
+        ordered = sorted(wanted, key=lambda job_id: (job_id % PARTITIONS, job_id))
+        for part in chunks(ordered, BATCH):
             done = self._run(part, param) if action is BulkAction.RUN else self._change(action, part)
             results.update((result.job_id, result) for result in done)
         self._wake()
@@ -115,22 +125,23 @@ class BulkManager:
 
         def work(conn: Connection) -> list[BulkResult]:
             found = jobs.lock_jobs(conn, ids)
-            return [
-                _missing(job_id) if job_id not in found else self._one(conn, action, found[job_id], now_ms)
-                for job_id in sorted(ids)
-            ]
-
-        return self._db.transaction(work)
-
-    def _one(self, conn: Connection, action: BulkAction, job: Job, now_ms: int) -> BulkResult:
-        try:
             match action:
                 case BulkAction.START:
-                    self._manager.start_locked(conn, job, now_ms)
+                    self._manager.need((job for job in found.values() if not job.enabled), now_ms)
+                    done = {job.id: self._start(conn, job, now_ms) for job in found.values()}
                 case BulkAction.STOP:
-                    self._manager.stop_locked(conn, job, now_ms)
+                    self._manager.stop_locked(conn, found.values(), now_ms)
+                    done = {job_id: BulkResult(job_id) for job_id in found}
                 case _:
-                    self._manager.delete_locked(conn, job, now_ms)
+                    self._manager.delete_locked(conn, found.values(), now_ms)
+                    done = {job_id: BulkResult(job_id) for job_id in found}
+            return [done.get(job_id) or _missing(job_id) for job_id in ids]
+
+        return self._around(lambda: self._db.transaction(work))
+
+    def _start(self, conn: Connection, job: Job, now_ms: int) -> BulkResult:
+        try:
+            self._manager.start_locked(conn, job, now_ms)
         except (FieldError, PluginError) as error:
             return BulkResult(job.id, error)
         except (ValueError, OverflowError) as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -64,6 +65,26 @@ class _Done(NamedTuple):
         )
 
 
+class _UnaskedError(Exception):
+    """Fires end for which the next one was not asked for yet, or under another revision; the work is given up.
+
+    Attributes:
+        jobs: The jobs whose schedule must be asked.
+    """
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        super().__init__()
+        self.jobs = jobs
+
+
+class _Next(NamedTuple):
+    """What a schedule said before the transaction: the next fire, or why there is none any more."""
+
+    revision: int
+    next_ms: int | None
+    error: str
+
+
 class _TooManyError(Exception):
     """A batch sets more in motion than one transaction should hold; it is given up and halved."""
 
@@ -101,6 +122,7 @@ class Completer:
         self._offspring = offspring
         self._wake = wake
         self._alarms = alarms
+        self._has_delays = False
 
     def finish(self, outcomes: Sequence[Outcome]) -> dict[int, Verdict]:
         """Close runs and plan what follows, at most 500 a transaction, in id order.
@@ -127,10 +149,17 @@ class Completer:
         """Close a batch in one transaction, or in halves; what follows is known only inside: it may be done again."""
         needed = len(part)
         doubts = 0
+        # one end for the row and for a delay that counts from it, whatever the transaction has to wait for
+        now_ms = self._clock.now_ms()
+        # schedules are asked before the transaction; which, is known only inside until a job with a delay was seen
+        asked = self._ask(self._awaiting(part), now_ms) if self._has_delays else {}
         while True:
             self._run_ids.ensure(needed)
             try:
-                return self._db.transaction(lambda conn: self._finish(conn, part))
+                return self._db.transaction(partial(self._finish, outcomes=part, asked=asked, now_ms=now_ms))
+            except _UnaskedError as unasked:
+                self._has_delays = True
+                asked = {**asked, **self._ask(unasked.jobs, now_ms)}
             except CommitUnknownError:
                 # done again it changes nothing that was done: those outcomes count as repeated
                 doubts += 1
@@ -143,8 +172,27 @@ class Completer:
                 middle = len(part) // 2
                 return self._finish_part(part[:middle]).and_then(self._finish_part(part[middle:]))
 
-    def _finish(self, conn: Connection, outcomes: Sequence[Outcome]) -> _Done:
-        now_ms = self._clock.now_ms()
+    def _awaiting(self, part: Sequence[Outcome]) -> list[Job]:
+        """Return the jobs whose next fire these outcomes may set, as they stand now."""
+        with self._db.read() as conn:
+            endings = children.list_endings(conn, [outcome.run_id for outcome in part])
+            waiting = {ending.job_id for ending in endings if ending.is_awaited}
+            return list(jobs.get_jobs(conn, waiting, deleted=False).values()) if waiting else []
+
+    def _ask(self, awaiting: Sequence[Job], now_ms: int) -> dict[int, _Next]:
+        """Ask schedules for the fires after an end now; outside of any transaction, since they are plugins."""
+        asked: dict[int, _Next] = {}
+        for job in awaiting:
+            try:
+                next_ms, error = self._next_fire(job, now_ms), ""
+            except Exception as failure:  # whatever it raises stops this job only
+                next_ms, error = None, str(failure)[:ERROR_LENGTH] or type(failure).__name__
+            asked[job.id] = _Next(job.revision, next_ms, error)
+        return asked
+
+    def _finish(
+        self, conn: Connection, outcomes: Sequence[Outcome], asked: Mapping[int, _Next], now_ms: int
+    ) -> _Done:
         ids = [outcome.run_id for outcome in outcomes]
         endings = children.list_endings(conn, ids)
         family = self._offspring.family_of(conn, {ending.job_id for ending in endings})
@@ -181,10 +229,13 @@ class Completer:
         offspring = self._numbered(drafts, roots_too=True)
         runs.insert_runs(conn, offspring)
         ended = [job for job in awaiting if job.awaits_root not in still_open]
+        unasked = [job for job in ended if job.id not in asked or asked[job.id].revision != job.revision]
+        if unasked:
+            raise _UnaskedError(unasked)
         raised = [
             *self._alarms.of_ends(closing, {retry.origin_key for retry in retries}, now_ms),
             *self._alarms.of_skips(offspring, now_ms),
-            *self._alarms.of_stops(self._end_delays(conn, ended, now_ms), now_ms),
+            *self._alarms.of_stops(self._end_delays(conn, ended, asked), now_ms),
         ]
         alarms.insert_alarms(conn, raised)
         return _Done(verdicts, len(retries) + len(offspring) + len(awaiting), raised)
@@ -226,7 +277,9 @@ class Completer:
             return [replace(run, id=new, root_id=new) for run, new in zip(drafts, ids, strict=True)]
         return [replace(run, id=new) for run, new in zip(drafts, ids, strict=True)]
 
-    def _end_delays(self, conn: Connection, awaiting: Sequence[Job], now_ms: int) -> list[tuple[Job, str]]:
+    def _end_delays(
+        self, conn: Connection, awaiting: Sequence[Job], asked: Mapping[int, _Next]
+    ) -> list[tuple[Job, str]]:
         """Set the next fire of jobs whose awaited fire has no open run left; any final state counts.
 
         Returns:
@@ -235,13 +288,9 @@ class Completer:
         cursors: list[jobs.JobCursor] = []
         stops: list[tuple[Job, str]] = []
         for job in awaiting:
-            try:
-                next_ms, error = self._next_fire(job, now_ms), ""
-            except (
-                Exception
-            ) as failure:  # a schedule type is a plugin: whatever it raises stops this job only
-                logger.warning("job %d is stopped, its schedule fails: %s", job.id, failure)
-                next_ms, error = None, str(failure)[:ERROR_LENGTH] or type(failure).__name__
+            _, next_ms, error = asked[job.id]
+            if error:
+                logger.warning("job %d is stopped, its schedule fails: %s", job.id, error)
                 stops.append((job, error))
             cursors.append(jobs.JobCursor(job.id, next_ms, job.last_fire_ms, None, not error, error))
         jobs.update_fires(conn, cursors)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -11,13 +11,16 @@ from xwheel.model import BlockStrategy, GlueVersion
 from xwheel.scheduler.handover import Answer, Delivery, Fate, Parcel, Shard
 from xwheel.wire import batch_codec, codec, contract
 from xwheel.wire.http import HttpCall, HttpResult, MultiClient
-from xwheel.wire.messages import BatchRequest, Response, TriggerRequest
-
-logger = logging.getLogger(__name__)
+from xwheel.wire.messages import BatchAnswer, BatchRequest, Response, TriggerRequest
 
 POLL_MS: Final = 200
+NOW_OR_LATER: Final = 2**62
+AGAIN_MS: Final = 30_000
+"""How long after its next check a run may still be asked again; one that is left over is taken up by that check."""
+
 NEWEST_GENERATION: Final = 4
 HTTP_OK: Final = 200
+TOO_LARGE: Final = 413
 CLIENT_ERRORS: Final = range(400, 500)
 
 
@@ -27,8 +30,9 @@ class Lane:
     Args:
         client: The lane's connections.
         deliver: Gets what came back.
-        may_send: Tells whether our lease outlasts a send.
+        may_send: Returns whether our lease has lasted since a fence and outlasts a send; told when the fence was.
         app_name: Name of a group; fourth-generation executors insist on it.
+        too_large: Told the size of a request that an address refused for it.
         timeout_ms: Time limit of a send.
     """
 
@@ -36,8 +40,9 @@ class Lane:
         self,
         client: MultiClient,
         deliver: Callable[[Sequence[Delivery]], None],
-        may_send: Callable[[], bool],
+        may_send: Callable[[int], bool],
         app_name: Callable[[int], str],
+        too_large: Callable[[str, int], None],
         *,
         timeout_ms: int,
     ) -> None:
@@ -45,36 +50,17 @@ class Lane:
         self._deliver = deliver
         self._may_send = may_send
         self._app_name = app_name
+        self._too_large = too_large
         self._timeout_ms = timeout_ms
         self._sending: set[int] = set()
 
     def send(self, parcel: Parcel) -> None:
-        """Start a request for a parcel that was fenced."""
-        self._sending.update(shard.run.id for shard in parcel.shards)
-        if not self._may_send():
-            # too late to send under this lease: the rows stay dispatching and are asked about later
-            self._forget(parcel)
-            self._deliver(
-                [
-                    _delivery(
-                        parcel, [_unknown(shard, "lease too short") for shard in parcel.shards], False, 0, 0
-                    )
-                ]
-            )
-            return
-        url, body = encode_parcel(parcel)
-        # a journal makes a repeated send harmless; a foreign executor would run it twice
-        repeatable = parcel.executor.kind == "xwheel"
-        self._client.submit(
-            HttpCall(
-                key=parcel,
-                url=url,
-                body=body,
-                timeout_ms=self._timeout_ms,
-                repeatable=repeatable,
-                app_name=self._app_name(parcel.executor.group_id),
-            )
-        )
+        """Start the request for a parcel that was fenced; what is to follow it goes once it is answered."""
+        self._sending.update(shard.run.id for shard in parcel.whole().shards)
+        if self._may_send(_fenced_ms(parcel)):
+            self._submit(parcel)
+        else:
+            self._hand_over([_untried(parcel, "the lease is too short for a send")])
 
     def is_sending(self, run_id: int) -> bool:
         """Tell whether a run is in flight; from any thread."""
@@ -84,7 +70,7 @@ class Lane:
         """Move bytes for a while; return 0: the waiting happens inside."""
         results = self._client.poll(POLL_MS)
         if results:
-            self._deliver([self._result(result, now_ms) for result in results])
+            self._hand_over([item for result in results for item in self._results(result, now_ms)])
         return 0
 
     def wake(self) -> None:
@@ -95,15 +81,82 @@ class Lane:
         """Close all connections."""
         self._client.close()
 
-    def _result(self, result: HttpResult, now_ms: int) -> Delivery:
+    def _submit(self, parcel: Parcel) -> None:
+        url, body = encode_parcel(parcel)
+        parcel.body_bytes = len(body)
+        self._client.submit(
+            HttpCall(
+                key=parcel,
+                url=url,
+                body=body,
+                timeout_ms=self._timeout_ms,
+                wait_ms=self._wait_ms(parcel),
+                # a journal makes a repeated send harmless; a foreign executor would run it twice
+                repeatable=parcel.executor.kind == "xwheel",
+                app_name=self._app_name(parcel.executor.group_id),
+            )
+        )
+
+    def _wait_ms(self, parcel: Parcel) -> int | None:
+        """Return how long a first send may wait for its turn, so that it ends before others ask about its runs.
+
+        One that asks again has a place of its own; a broadcast to more executors than there are places waits.
+        """
+        run = parcel.shards[0].run
+        if parcel.again or run.check_ms is None or run.dispatched_ms is None:
+            return None
+        return max(0, run.check_ms - run.dispatched_ms - self._timeout_ms)
+
+    def _results(self, result: HttpResult, now_ms: int) -> list[Delivery]:
+        """Return what came of a request; start the next one in its place, if there is more to send."""
         parcel = result.key
         assert isinstance(parcel, Parcel)  # noqa: S101 - we put it there
-        self._forget(parcel)
-        answers = read_answers(parcel, result)
-        return _delivery(parcel, answers, not result.error or result.sent, round(result.cost_ms), now_ms)
+        if result.status == TOO_LARGE:
+            self._too_large(parcel.executor.address, parcel.body_bytes)
+            if len(parcel.shards) > 1:
+                return self._go_on(parcel.halves(), now_ms)
+        if result.error:
+            parcel = (
+                parcel.whole()
+            )  # what was to follow could not be sent either, or must not wait for another limit
+        delivery = Delivery(
+            parcel=parcel,
+            answers=read_answers(parcel, result),
+            reached=not result.error or result.sent,
+            cost_ms=round(result.cost_ms),
+            at_ms=now_ms,
+        )
+        if not parcel.rest:
+            return [delivery]
+        following = dataclasses.replace(parcel.rest[0], rest=parcel.rest[1:])
+        return [delivery, *self._go_on(following, now_ms)]
 
-    def _forget(self, parcel: Parcel) -> None:
-        self._sending.difference_update(shard.run.id for shard in parcel.shards)
+    def _go_on(self, parcel: Parcel, now_ms: int) -> list[Delivery]:
+        """Send one more request in the same place, unless that might end after others may ask about its runs.
+
+        What is asked again may take longer: whoever else asks meanwhile, only its own answer refuses it.
+        """
+        until_ms = parcel.shards[0].run.check_ms
+        late_ms = AGAIN_MS if parcel.again else 0
+        if not self._may_send(_fenced_ms(parcel)):
+            return [_untried(parcel, "the lease is too short for another send")]
+        if until_ms is not None and now_ms + self._timeout_ms > until_ms + late_ms:
+            return [_untried(parcel, "those before it took too long")]
+        self._submit(parcel)
+        return []
+
+    def _hand_over(self, deliveries: Sequence[Delivery]) -> None:
+        if deliveries:
+            self._deliver(deliveries)  # first, so that at each moment the lane or the writer has each run
+        for delivery in deliveries:
+            self._sending.difference_update(shard.run.id for shard in delivery.parcel.shards)
+
+
+def _fenced_ms(parcel: Parcel) -> int:
+    """Return when a parcel was fenced; what is asked again was put under the present lease a moment ago."""
+    if parcel.again:
+        return NOW_OR_LATER
+    return min(shard.run.dispatched_ms or 0 for shard in parcel.shards)
 
 
 def encode_parcel(parcel: Parcel) -> tuple[str, bytes]:
@@ -140,42 +193,68 @@ def trigger_request(shard: Shard, source: GlueVersion | None = None) -> TriggerR
 
 
 def read_answers(parcel: Parcel, result: HttpResult) -> list[Answer]:
-    """Say what became of each run of a parcel.
+    """Return what became of each run of a parcel.
 
     Only a connection that was never made and an explicit answer mean refused: nobody runs it. Everything else, such as
-    a time-out, a broken connection or an answer nobody can read, is unknown.
+    a time-out, a broken connection or an answer that cannot be read, is unknown. Of a run that was sent before, the
+    first request may have arrived: only an answer about that very run refuses it.
     """
+    again = parcel.again or result.repeated
+    refused = Fate.UNKNOWN if again else Fate.REFUSED
     if result.error:
-        fate = Fate.UNKNOWN if result.sent or parcel.again else Fate.REFUSED
-        return [Answer(shard.run.id, fate, result.error) for shard in parcel.shards]
+        return _all(parcel, Fate.UNKNOWN if result.sent else refused, result.error)
     if result.status != HTTP_OK:
-        fate = Fate.REFUSED if result.status in CLIENT_ERRORS else Fate.UNKNOWN
-        return [Answer(shard.run.id, fate, f"HTTP status {result.status}") for shard in parcel.shards]
+        fate = refused if result.status in CLIENT_ERRORS else Fate.UNKNOWN
+        return _all(parcel, fate, _status_text(parcel, result.status))
     try:
         response = codec.decode_response(result.body)
         if parcel.executor.kind == "xwheel" and response.ok:
             return _batch_answers(parcel, response)
     except WireError as error:
-        return [_unknown(shard, f"unreadable answer: {error}") for shard in parcel.shards]
-    fate = Fate.ACCEPTED if response.ok else Fate.REFUSED
-    return [Answer(shard.run.id, fate, response.message) for shard in parcel.shards]
+        return _all(parcel, Fate.UNKNOWN, f"unreadable answer: {error}")
+    return _all(parcel, Fate.ACCEPTED if response.ok else refused, response.message)
 
 
 def _batch_answers(parcel: Parcel, response: Response) -> list[Answer]:
-    given = {answer.run_id: answer for answer in batch_codec.read_batch_reply(response.data).answers}
+    reply = batch_codec.read_batch_reply(response.data)
+    if reply.instance not in ("", parcel.executor.instance):
+        raise WireError(f"executor instance {reply.instance} answered for {parcel.executor.instance}")
+    given: dict[int, BatchAnswer] = {}
+    unclear: set[int] = set()
+    for item in reply.answers:
+        first = given.setdefault(item.run_id, item)
+        if first is not item and first.ok != item.ok:
+            unclear.add(item.run_id)
     answers = []
     for shard in parcel.shards:
-        answer = given.get(shard.run.id)
-        if answer is None:
-            answers.append(_unknown(shard, "missing from the answer"))
+        run_id = shard.run.id
+        said = given.get(run_id)
+        if said is None:
+            answers.append(Answer(run_id, Fate.UNKNOWN, "missing from the answer"))
+        elif run_id in unclear:
+            answers.append(Answer(run_id, Fate.UNKNOWN, "answered with yes and with no"))
         else:
-            answers.append(Answer(shard.run.id, Fate.ACCEPTED if answer.ok else Fate.REFUSED, answer.message))
+            answers.append(Answer(run_id, Fate.ACCEPTED if said.ok else Fate.REFUSED, said.message))
     return answers
 
 
-def _unknown(shard: Shard, message: str) -> Answer:
-    return Answer(shard.run.id, Fate.UNKNOWN, message)
+def _status_text(parcel: Parcel, status: int) -> str:
+    if status != TOO_LARGE:
+        return f"HTTP status {status}"
+    shard = parcel.shards[0]
+    return (
+        f"HTTP status 413: a request of {parcel.body_bytes} bytes for one run is too large there; raise the limit of "
+        "the executor (executor.max_body_bytes in xwheel) or of the proxy before it, or shorten the parameter or the "
+        f"source of job {shard.job.id}"
+    )
 
 
-def _delivery(parcel: Parcel, answers: Sequence[Answer], reached: bool, cost_ms: int, at_ms: int) -> Delivery:
-    return Delivery(parcel=parcel, answers=answers, reached=reached, cost_ms=cost_ms, at_ms=at_ms)
+def _all(parcel: Parcel, fate: Fate, message: str) -> list[Answer]:
+    return [Answer(shard.run.id, fate, message) for shard in parcel.shards]
+
+
+def _untried(parcel: Parcel, why: str) -> Delivery:
+    """Return that nothing of a parcel was sent: its rows stay dispatching and are asked about later."""
+    parcel = parcel.whole()
+    answers = _all(parcel, Fate.UNKNOWN, f"not sent: {why}")
+    return Delivery(parcel=parcel, answers=answers, reached=False, cost_ms=0, at_ms=0, tried=False)

@@ -9,12 +9,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from msgspec.structs import replace
 
 from xwheel.model import RegisteredExecutor, Run, RunState
-from xwheel.scheduler.handover import Fenced, Routed, Shard
+from xwheel.scheduler.handover import Fenced, Outcome, Routed, Shard
 from xwheel.scheduler.ports import GateView, LeaseView
 from xwheel.storage import changes, runs
 from xwheel.storage.engine import CommitUnknownError, Connection, Database
 
 logger = logging.getLogger(__name__)
+
+SHARD_MS = 10
+"""How much longer the sends of a broadcast may take for each of its shards, since they wait for one another."""
 
 
 class Fence:
@@ -91,20 +94,28 @@ class Fence:
             partition, epoch, current = planned.get(item.run.id, (-1, -1, -1))
             if epochs.get(partition) != epoch:
                 continue  # no longer planned, or no longer ours
+            if current == runs.DELETED:
+                result.closed.append(_orphan(item.run))
+                continue
             if current != revision:
                 result.changed.add(item.run.id)
                 continue
             ready.append(item)
         if special:
             ready = self._ask_gate(conn, ready, {item.run.id for item in special}, limits, result)
+        widest = max((len(item.executors) for item in ready), default=1)
+        check_ms = now_ms + self._answer_ms + SHARD_MS * (widest - 1)
         for item in ready:
-            result.shards.extend(self._expand(item, now_ms))
+            result.shards.extend(self._expand(item, now_ms, check_ms))
         fenced = [
             runs.Fenced(shard.run.id, shard.executor.address, shard.executor.instance, shard.run.shard_total)
             for shard in result.shards
             if shard.run.id in planned
         ]
-        runs.update_fenced(conn, fenced, now_ms=now_ms, check_ms=now_ms + self._answer_ms)
+        # planned by one who knew the job in another group: it goes to its executors of now
+        moved = [item for item in ready if item.run.group_id != item.job.group_id]
+        runs.update_groups(conn, [(item.run.id, item.job.group_id) for item in moved])
+        runs.update_fenced(conn, fenced, now_ms=now_ms, check_ms=check_ms)
         changes.note(
             conn,
             (
@@ -141,16 +152,17 @@ class Fence:
         """Return who may go; the others are noted in the result."""
         asked = [item for item in ready if item.run.id in special]
         gated = self._gate.decide(conn, asked, limits)
-        result.parked, result.closed, result.kills = gated.parked, gated.closed, gated.kills
+        result.parked, result.kills = gated.parked, gated.kills
+        result.closed += gated.closed
         return [item for item in ready if item.run.id not in special or item.run.id in gated.passed]
 
-    def _expand(self, item: Routed, now_ms: int) -> list[Shard]:
+    def _expand(self, item: Routed, now_ms: int, check_ms: int) -> list[Shard]:
         """Return one dispatching row for each executor; a retried shard keeps its index and total."""
         total = len(item.executors) if len(item.executors) > 1 else item.run.shard_total
         ids = [item.run.id, *self._take_ids(len(item.executors) - 1)]
         return [
             Shard(
-                run=self._dispatching(item.run, ids[index], index, total, executor, now_ms),
+                run=self._dispatching(item, ids[index], index, total, executor, now_ms, check_ms),
                 job=item.job,
                 executor=executor,
             )
@@ -158,19 +170,32 @@ class Fence:
         ]
 
     def _dispatching(
-        self, run: Run, run_id: int, index: int, total: int, executor: RegisteredExecutor, now_ms: int
+        self,
+        item: Routed,
+        run_id: int,
+        index: int,
+        total: int,
+        executor: RegisteredExecutor,
+        now_ms: int,
+        check_ms: int,
     ) -> Run:
         return replace(
-            run,
+            item.run,
             id=run_id,
-            shard_index=index or run.shard_index,
+            group_id=item.job.group_id,
+            shard_index=index or item.run.shard_index,
             shard_total=total,
             state=RunState.DISPATCHING,
             address=executor.address,
             instance=executor.instance,
             dispatched_ms=now_ms,
-            check_ms=now_ms + self._answer_ms,
+            check_ms=check_ms,
         )
+
+
+def _orphan(run: Run) -> Outcome:
+    message = f"job {run.job_id} was deleted while this run was written"
+    return Outcome(run_id=run.id, state=RunState.CANCELLED, reason="deleted", message=message)
 
 
 def _is_written(meant: Run, row: Run | None) -> bool:

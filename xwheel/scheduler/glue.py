@@ -10,9 +10,11 @@ from typing import Final
 from msgspec.structs import replace
 
 from xwheel.clock import Clock
-from xwheel.errors import ExecutorError, FieldError, RevisionError
+from xwheel.errors import ExecutorError, FieldError, PluginError, RevisionError
 from xwheel.model import GlueVersion, Job, NewSource
 from xwheel.plugin.contracts import ChecksSource, GlueType
+from xwheel.plugin.questions import Question, Questions
+from xwheel.plugin.validation import guarded
 from xwheel.storage import glue, jobs
 from xwheel.storage.engine import Connection, Database
 
@@ -29,12 +31,25 @@ class Scripts:
         db: The database.
         clock: Where time comes from.
         glue_types: What jobs may name.
+        questions: Asks glue types about sources, outside of the transactions that save them.
+        trusted: Names of the glue types that are asked at once.
         keep: Versions of a job that stay.
     """
 
-    def __init__(self, db: Database, clock: Clock, glue_types: Mapping[str, GlueType], *, keep: int) -> None:
+    def __init__(
+        self,
+        db: Database,
+        clock: Clock,
+        glue_types: Mapping[str, GlueType],
+        questions: Questions,
+        *,
+        trusted: Collection[str] = (),
+        keep: int,
+    ) -> None:
         self._db = db
         self._clock = clock
+        self._questions = questions
+        self._trusted = trusted
         self._glue_types = glue_types
         self._takes_source = {name for name, kind in glue_types.items() if kind.takes_source}
         self._checks = {name: kind for name, kind in glue_types.items() if isinstance(kind, ChecksSource)}
@@ -91,7 +106,7 @@ class Scripts:
         def work(conn: Connection) -> GlueVersion:
             return self._save(conn, self._locked(conn, job_id, revision), new)
 
-        return self._db.transaction(work)
+        return self._questions.around(lambda: self._db.transaction(work))
 
     def restore(
         self, job_id: int, number: int, *, author: str, remark: str = "", revision: int | None = None
@@ -121,18 +136,17 @@ class Scripts:
             words = remark or f"version {number} again"
             return self._save(conn, job, NewSource(source=old.source, author=author, remark=words))
 
-        return self._db.transaction(work)
+        return self._questions.around(lambda: self._db.transaction(work))
 
     def save_locked(self, conn: Connection, job: Job, new: NewSource, now_ms: int) -> GlueVersion:
         """Save a source of a job whose row is locked; the job's row must get the version's number.
 
+        The glue type is asked about the source between the attempts of the transaction: see ``Questions``.
+
         Raises:
             FieldError: The glue type takes no source, or not this one.
         """
-        if job.glue_type not in self._takes_source:
-            raise FieldError("glue_source", f"a {job.glue_type} job has no source")
-        if job.glue_type in self._checks:
-            _check_source(job.glue_type, self._checks[job.glue_type], new.source)
+        self.check_source(job.glue_type, new)
         return glue.insert_version(conn, job.id, job.glue_type, new, now_ms, keep=self._keep)
 
     def edit_locked(self, conn: Connection, job: Job, merged: Job, new: NewSource | None, now_ms: int) -> int:
@@ -194,6 +208,29 @@ class Scripts:
                 _, oldest = self._known.popitem(last=False)
                 self._chars -= len(oldest.source)
 
+    def check_source(self, name: str, new: NewSource) -> None:
+        """Refuse a source that a glue type does not take; asked ahead of a transaction it costs that no second attempt.
+
+        Raises:
+            FieldError: The glue type takes no source, or not this one.
+        """
+        if name not in self._takes_source:
+            raise FieldError("glue_source", f"a {name} job has no source")
+        if name not in self._checks:
+            return
+        glue_type, title = self._checks[name], f"glue type {name}"
+        question = Question(
+            title,
+            name in self._trusted,
+            lambda: guarded(title, lambda: glue_type.check_source(new.source), allowed=ExecutorError),
+        )
+        try:
+            self._questions.ask(("glue_source", name, new.source), question)
+        except ExecutorError as error:
+            raise FieldError("glue_source", str(error)) from error
+        except PluginError as error:
+            raise FieldError("glue_source", f"cannot be read: {error}"[:500]) from error
+
     def _locked(self, conn: Connection, job_id: int, revision: int | None) -> Job:
         job = jobs.get_job(conn, job_id, lock=True)
         if revision is not None and job.revision != revision:
@@ -206,13 +243,3 @@ class Scripts:
         values = {"glue_version": made.number, "revision": job.revision + 1, "updated_ms": now_ms}
         jobs.update_job(conn, job.id, values)
         return made
-
-
-def _check_source(name: str, glue_type: ChecksSource, source: str) -> None:
-    try:
-        glue_type.check_source(source)
-    except ExecutorError as error:
-        raise FieldError("glue_source", str(error)) from error
-    except Exception as error:  # a glue type is a plugin
-        text = f"the glue type {name} cannot read it: {type(error).__name__}: {error}"
-        raise FieldError("glue_source", text[:500]) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,9 +18,8 @@ from xwheel.storage.runs import QueuedRun
 Queued = QueuedRun | Run
 """A planned run in memory: whole if it was just claimed, otherwise only what tells when it is due."""
 
-
-PARCEL_SOURCES: Final = 2 * 1024 * 1024
-"""Bytes of sources in a request; executors refuse bodies of more than 5 MiB unless told otherwise."""
+PARCEL_RUNS: Final = 200
+"""Runs that travel in one request, at most."""
 
 
 class Moves(NamedTuple):
@@ -27,11 +27,13 @@ class Moves(NamedTuple):
 
     Attributes:
         take: Free partitions to take, in the order in which to try.
-        give: Held partitions to give back.
+        give: Held partitions to hand over, each with the node that gets it.
+        is_short: Others hold what is this node's share.
     """
 
     take: Sequence[int]
-    give: Sequence[int]
+    give: Mapping[int, str]
+    is_short: bool
 
 
 @dataclass(slots=True)
@@ -72,6 +74,29 @@ class Shard(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 @dataclass(slots=True)
+class Load:
+    """How much a request carries: runs, and their bytes at most; with a limit of 0 it carries one run."""
+
+    limit: int = 0
+    runs: int = 0
+    size: int = 0
+
+    def has_room(self, size: int) -> bool:
+        """Return whether a run of this size may travel along; an empty request takes one of any size."""
+        return not self.runs or (self.runs < PARCEL_RUNS and self.size + size <= self.limit)
+
+    def add(self, size: int) -> None:
+        """Count a run in."""
+        self.runs += 1
+        self.size += size
+
+    def take_out(self, size: int) -> None:
+        """Count a run out."""
+        self.runs -= 1
+        self.size -= size
+
+
+@dataclass(slots=True, eq=False)
 class Parcel:
     """One request: the shards that travel together to one executor through one lane.
 
@@ -79,26 +104,34 @@ class Parcel:
         lane: Fast or slow.
         executor: Who gets it.
         shards: What travels.
-        expected: Shards that were given room before the fence.
-        again: They were sent before, without an answer: a refused connection proves nothing now.
+        load: Before the fence what was given room; afterwards what travels.
+        again: They were sent before, without an answer: only an answer about that very run proves anything now.
         sources: The sources of those of their jobs that have one, by job id.
+        rest: Parcels that follow in the same place, one after the other; the last of them gives it back.
+        body_bytes: The size of the request, once it is encoded.
     """
 
     lane: int
     executor: RegisteredExecutor
     shards: list[Shard] = field(default_factory=list)
-    expected: int = 0
+    load: Load = field(default_factory=Load)
     again: bool = False
     sources: Mapping[int, GlueVersion] = field(default_factory=dict)
+    rest: Sequence[Parcel] = ()
+    body_bytes: int = 0
 
+    def whole(self) -> Parcel:
+        """Return one parcel of everything that is to travel in this place."""
+        if not self.rest:
+            return self
+        shards = [shard for parcel in (self, *self.rest) for shard in parcel.shards]
+        return dataclasses.replace(self, shards=shards, rest=())
 
-def runs_a_parcel(source: GlueVersion, most: int) -> int:
-    """Return how many runs with a source of this length may share a request: ``most`` shared by powers of two.
-
-    Few different numbers, so that runs of many jobs still travel together.
-    """
-    room = max(1, PARCEL_SOURCES // (4 * len(source.source)))
-    return min(most, 1 << (room.bit_length() - 1))
+    def halves(self) -> Parcel:
+        """Return the first half of the shards, followed by the second and by what was to follow anyway."""
+        middle = len(self.shards) // 2
+        second = dataclasses.replace(self, shards=self.shards[middle:], rest=())
+        return dataclasses.replace(self, shards=self.shards[:middle], rest=(second, *self.rest))
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -145,6 +178,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
         parcel: What was sent.
         answers: One for each shard.
         reached: Whether a connection to the executor was made.
+        tried: False if nothing was sent because it was too late to.
         cost_ms: How long it took.
         at_ms: When the answer was there.
     """
@@ -154,6 +188,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     reached: bool
     cost_ms: int
     at_ms: int
+    tried: bool = True
 
 
 class Line(NamedTuple):

@@ -102,16 +102,28 @@ class SqliteLease:
 
     def lock(self, conn: Connection) -> Mapping[int, int]:
         """Lock our lease rows; return partition to epoch as the database has them."""
-        return partitions.lock_leases(conn, self.owner)
+        return partitions.lock_leases(conn, self.owner, range(PARTITIONS))
 
     def may_act(self, margin_ms: int = 0) -> bool:
         """Tell whether the lease outlasts ``margin_ms`` from now."""
         is_valid = self._clock.monotonic_ms() + margin_ms < self._valid_until_ms
         return is_valid and self._halts == self._halts_renewed
 
+    def may_send(self, fenced_ms: int, margin_ms: int) -> bool:
+        """Return whether what was fenced at this time may be sent still: nobody else can have taken it."""
+        del fenced_ms
+        return self.may_act(margin_ms)
+
     def halt(self) -> None:
         """Act no more until the lease is renewed; from any thread, but one at a time."""
         self._halts += 1
+
+    def drain(self) -> None:
+        """Do nothing: there is no other scheduler that could take over."""
+
+    def is_drained(self) -> bool:
+        """Return True: there is nobody to hand partitions to."""
+        return True
 
     def release(self) -> None:
         """Give all partitions and the file back."""
@@ -127,8 +139,8 @@ class SqliteLease:
 
     def _renew(self, conn: Connection, now_ms: int, until_ms: int) -> dict[int, int]:
         partitions.renew_node(conn, self.owner, now_ms, until_ms)
-        return partitions.lock_leases(conn, self.owner)
+        return partitions.lock_leases(conn, self.owner, range(PARTITIONS))
 
     def _leave(self, conn: Connection) -> None:
-        partitions.release_leases(conn, self.owner, range(PARTITIONS))
+        partitions.release_leases(conn, self.owner)
         partitions.delete_node(conn, self.owner)

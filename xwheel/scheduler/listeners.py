@@ -16,6 +16,7 @@ from typing import Final
 from xwheel.clock import Clock
 from xwheel.errors import PluginError
 from xwheel.plugin.contracts import RunChange, RunListener
+from xwheel.plugin.validation import error_words
 from xwheel.service import Service
 
 logger = logging.getLogger(__name__)
@@ -148,7 +149,7 @@ class ListenerQueue:
             self._listener.on_change(batch)
         except BaseException as error:  # whatever a plugin raises, its thread must go on
             self._failures += 1
-            self._last_error = f"{type(error).__name__}: {error}"[:ERROR_LENGTH]
+            self._last_error = error_words(error)[:ERROR_LENGTH]
             raise PluginError(f"run listener {self.name} raised {self._last_error}") from error
         else:
             self._told += len(batch)

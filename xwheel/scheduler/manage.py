@@ -7,7 +7,7 @@ that no fire of the old definition leaves afterwards. An edit that leaves the sc
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from xwheel.clock import Clock
 from xwheel.errors import DuplicateError, RevisionError, ScheduleError
 from xwheel.model import GlueVersion, Job, NewSource, Origin, Run
+from xwheel.scheduler.ports import Around, at_once
 from xwheel.storage import changes, children, groups, jobs, runs
 from xwheel.storage.engine import Connection, Database
 from xwheel.storage.ids import RunIds
@@ -45,6 +46,10 @@ class Timetable(Protocol):
         """Return the first due time strictly after an instant."""
         ...
 
+    def need(self, jobs: Iterable[Job], after_ms: int) -> None:
+        """Have the next fires of many jobs asked for at once, ahead of :meth:`next_fire`."""
+        ...
+
     def awaits_completion(self, job: Job) -> bool:
         """Tell whether the next fire is set when the last one ends."""
         ...
@@ -55,6 +60,10 @@ class Sources(Protocol):
 
     def check(self, job: Job) -> None:
         """Refuse to start or run a job that lacks its source."""
+        ...
+
+    def check_source(self, name: str, new: NewSource) -> None:
+        """Refuse a source that a glue type does not take."""
         ...
 
     def save_locked(self, conn: Connection, job: Job, new: NewSource, now_ms: int) -> GlueVersion:
@@ -78,6 +87,7 @@ class JobManager:
         sources: The sources of script jobs.
         new_run: Makes a first attempt of a job.
         wake: Told when something is to be claimed or adopted.
+        around: Runs a transaction, and lets plugins be asked between its attempts and never inside.
     """
 
     def __init__(
@@ -90,8 +100,10 @@ class JobManager:
         sources: Sources,
         new_run: NewRun,
         wake: Callable[[], None],
+        around: Around = at_once,
     ) -> None:
         self._db = db
+        self._around = around
         self._clock = clock
         self._run_ids = run_ids
         self._check_job = check_job
@@ -128,7 +140,8 @@ class JobManager:
             "updated_ms": now_ms,
             "glue_version": 0,
         }
-        self._check_job(Job(id=0, partition=0, **row))
+        draft = Job(id=0, partition=0, **row)
+        self._check_job(draft)
 
         def work(conn: Connection) -> Job:
             groups.get_group(conn, values["group_id"])
@@ -138,7 +151,14 @@ class JobManager:
                 job = jobs.update_job(conn, job.id, {"glue_version": made.number})
             return self._start(conn, job, now_ms) if enabled else job
 
-        job = self._db.transaction(work)
+        def attempt() -> Job:
+            if source is not None:
+                self._sources.check_source(draft.glue_type, source)
+            if enabled:
+                self._timetable.need([draft], now_ms)
+            return self._db.transaction(work)
+
+        job = self._around(attempt)
         self._wake()
         return job
 
@@ -159,7 +179,7 @@ class JobManager:
             source: A new source; nothing is saved if it is the current one.
 
         Raises:
-            NotFoundError: The job does not exist.
+            NotFoundError: The job or its new group does not exist.
             RevisionError: The job is at another revision.
             FieldError: A value is not acceptable.
         """
@@ -177,12 +197,18 @@ class JobManager:
             )
             if is_other_schedule and "anchor_ms" not in changes:
                 values["anchor_ms"] = now_ms
+            if merged.group_id != job.group_id:
+                groups.get_group(conn, merged.group_id)
             saved = jobs.update_job(conn, job_id, values)
+            if merged.group_id != job.group_id:
+                # what is open belongs to the executor that has it, and stays
+                planned = runs.lock_planned_of_jobs(conn, [job_id], tuple(Origin))
+                runs.update_groups(conn, [(run.id, merged.group_id) for run in planned])
             if not reschedules:
                 return saved
             return self.reschedule(conn, saved, "edited", now_ms) if job.enabled else saved
 
-        job = self._db.transaction(work)
+        job = self._around(lambda: self._db.transaction(work))
         self._wake()
         return job
 
@@ -199,9 +225,11 @@ class JobManager:
             ScheduleError: It has no schedule or no further fire.
         """
         now_ms = self._clock.now_ms()
-        job = self._db.transaction(
-            lambda conn: self.start_locked(conn, self._lock(conn, job_id, revision), now_ms)
-        )
+
+        def work(conn: Connection) -> Job:
+            return self.start_locked(conn, self._lock(conn, job_id, revision), now_ms)
+
+        job = self._around(lambda: self._db.transaction(work))
         self._wake()
         return job
 
@@ -217,9 +245,12 @@ class JobManager:
             RevisionError: The job is at another revision.
         """
         now_ms = self._clock.now_ms()
-        return self._db.transaction(
-            lambda conn: self.stop_locked(conn, self._lock(conn, job_id, revision), now_ms)
-        )
+
+        def work(conn: Connection) -> Job:
+            self.stop_locked(conn, [self._lock(conn, job_id, revision)], now_ms)
+            return jobs.get_job(conn, job_id)
+
+        return self._db.transaction(work)
 
     def delete(self, job_id: int, *, revision: int | None = None) -> None:
         """Delete a job: what is planned is cancelled, its finished runs stay readable.
@@ -234,12 +265,16 @@ class JobManager:
         """
         now_ms = self._clock.now_ms()
         self._db.transaction(
-            lambda conn: self.delete_locked(conn, self._lock(conn, job_id, revision), now_ms)
+            lambda conn: self.delete_locked(conn, [self._lock(conn, job_id, revision)], now_ms)
         )
 
     def check_runnable(self, job: Job) -> None:
         """Refuse a job that lacks its source, with a FieldError."""
         self._sources.check(job)
+
+    def need(self, found: Iterable[Job], now_ms: int) -> None:
+        """Have the next fires of jobs asked for, all at once, before they are started or rescheduled."""
+        self._timetable.need(found, now_ms)
 
     def start_locked(self, conn: Connection, job: Job, now_ms: int) -> Job:
         """Let a job fire whose row is locked; nothing is written if it does, or if it cannot.
@@ -250,24 +285,18 @@ class JobManager:
         """
         return job if job.enabled else self._start(conn, job, now_ms)
 
-    def stop_locked(self, conn: Connection, job: Job, now_ms: int) -> Job:
-        """Stop a job whose row is locked."""
-        self._cancel_planned(conn, job.id, "stopped", now_ms)
-        values = {
-            "enabled": False,
-            "next_fire_ms": None,
-            "awaits_root": None,
-            "revision": job.revision + 1,
-            "updated_ms": now_ms,
-        }
-        return jobs.update_job(conn, job.id, values)
+    def stop_locked(self, conn: Connection, found: Collection[Job], now_ms: int) -> None:
+        """Stop jobs whose rows are locked."""
+        ids = [job.id for job in found]
+        self._cancel_planned(conn, ids, "stopped", now_ms)
+        jobs.stop_jobs(conn, ids, now_ms)
 
-    def delete_locked(self, conn: Connection, job: Job, now_ms: int) -> None:
-        """Delete a job whose row is locked."""
-        self._cancel_planned(conn, job.id, "deleted", now_ms, origins=tuple(Origin))
-        jobs.update_job(conn, job.id, {"revision": job.revision + 1})
-        children.delete_links(conn, job.id)
-        jobs.delete_job(conn, job.id, now_ms)
+    def delete_locked(self, conn: Connection, found: Collection[Job], now_ms: int) -> None:
+        """Delete jobs whose rows are locked."""
+        ids = [job.id for job in found]
+        self._cancel_planned(conn, ids, "deleted", now_ms, origins=tuple(Origin))
+        children.delete_links(conn, ids)
+        jobs.delete_jobs(conn, ids, now_ms)
 
     def run_now(
         self,
@@ -332,7 +361,7 @@ class JobManager:
 
         A fixed delay whose last run is still on its way goes on waiting for it.
         """
-        self._cancel_planned(conn, job.id, reason, now_ms)
+        self._cancel_planned(conn, [job.id], reason, now_ms)
         waits = job.awaits_root is not None and self._timetable.awaits_completion(job)
         if waits and job.awaits_root in runs.find_open_roots(conn, {job.awaits_root or 0}):
             return job
@@ -359,12 +388,12 @@ class JobManager:
     def _cancel_planned(
         self,
         conn: Connection,
-        job_id: int,
+        job_ids: Collection[int],
         reason: str,
         now_ms: int,
         origins: tuple[Origin, ...] = (Origin.SCHEDULE, Origin.RETRY, Origin.RECOVERY),
     ) -> None:
-        planned = runs.lock_planned_of_job(conn, job_id, origins)
+        planned = runs.lock_planned_of_jobs(conn, job_ids, origins)
         runs.cancel_runs(conn, [run.id for run in planned], reason=reason, now_ms=now_ms)
         changes.note_cancelled(conn, planned, reason, now_ms)
 

@@ -1,14 +1,97 @@
-"""Give runs room in requests before they are fenced, and put what was fenced into them."""
+"""Give runs room in requests before they are fenced, and put what was fenced into them.
+
+A request carries at most so many runs and so many bytes. Bytes are counted as an upper bound, so that no short text is
+encoded twice; a run that is larger than the limit by itself travels alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
-from xwheel.model import GlueVersion, RegisteredExecutor
-from xwheel.scheduler.handover import Parcel, Routed, Shard, runs_a_parcel
+from xwheel.clock import Clock
+from xwheel.model import GlueVersion, Job, RegisteredExecutor, Run
+from xwheel.scheduler.handover import Load, Parcel, Routed, Shard
 from xwheel.scheduler.ports import Places
+from xwheel.wire.fields import text_bytes
+from xwheel.wire.run_codec import trigger_bytes
 
-PARCEL_RUNS = 200
+SMALLEST: Final = 1024
+KNOWN_LIMITS: Final = 10_000
+KEEP_MS: Final = 600_000
+"""How long an executor that refused a large request gets smaller ones, before it is tried with a large one again."""
+
+LimitOf = Callable[[str], int]
+
+
+class BodyLimits:
+    """How many bytes a request may have: as configured, or fewer for an address that refused so many.
+
+    Thread-safety: any thread; a dict of tuples that are replaced whole.
+
+    Args:
+        most: The configured limit.
+        clock: Where time comes from.
+    """
+
+    def __init__(self, most: int, clock: Clock) -> None:
+        self._most = most
+        self._clock = clock
+        self._learned: dict[str, tuple[int, int]] = {}
+
+    def of(self, address: str) -> int:
+        """Return the limit for an address."""
+        learned = self._learned.get(address)
+        if learned is None or learned[1] <= self._clock.monotonic_ms():
+            return self._most
+        return learned[0]
+
+    def refused(self, address: str, size: int) -> None:
+        """Note that a request of this size was too large."""
+        if len(self._learned) >= KNOWN_LIMITS:
+            self._learned.clear()
+        limit = max(SMALLEST, min(self._most, size) // 2)
+        self._learned[address] = (limit, self._clock.monotonic_ms() + KEEP_MS)
+
+
+class Sizes:
+    """Says how many bytes runs take in a request, at most; sources are measured once.
+
+    Args:
+        sources: The sources of script jobs, by job id.
+    """
+
+    def __init__(self, sources: Mapping[int, GlueVersion]) -> None:
+        self._sources = {job_id: text_bytes(item.source) for job_id, item in sources.items()}
+
+    def of(self, run: Run, job: Job) -> int:
+        """Return the size of a run."""
+        param = job.param if run.param is None else run.param
+        size = trigger_bytes(job.handler, param, job.glue_type)
+        return size + self._sources.get(job.id, 0) if self._sources else size
+
+
+def pack_again(
+    lane: int,
+    limit_of: LimitOf,
+    executor: RegisteredExecutor,
+    shards: Sequence[Shard],
+    sources: Mapping[int, GlueVersion],
+) -> Parcel:
+    """Return shards that are asked again in a parcel, followed by as many more in the same place as they need."""
+    sizes = Sizes(sources)
+    limit = limit_of(executor.address)
+    parcels: list[Parcel] = []
+    for shard in shards:
+        size = sizes.of(shard.run, shard.job)
+        if not parcels or not parcels[-1].load.has_room(size):
+            load = Load(limit)
+            parcels.append(Parcel(lane=lane, executor=executor, load=load, again=True, sources=sources))
+        parcels[-1].shards.append(shard)
+        parcels[-1].load.add(size)
+    first, *rest = parcels
+    first.rest = rest
+    return first
 
 
 class Placing:
@@ -16,52 +99,63 @@ class Placing:
 
     Args:
         places: The trigger pool.
+        limit_of: How many bytes a request to an address may have.
         sources: The sources of the batch's script jobs, by job id.
-        parcel_runs: Runs that travel in one request, for executors that take several.
     """
 
-    def __init__(
-        self, places: Places, sources: Mapping[int, GlueVersion], parcel_runs: int = PARCEL_RUNS
-    ) -> None:
+    def __init__(self, places: Places, limit_of: LimitOf, sources: Mapping[int, GlueVersion]) -> None:
         self._places = places
-        self._parcel_runs = parcel_runs
+        self._limit_of = limit_of
         self._sources = sources
-        self._limits = {job_id: runs_a_parcel(item, parcel_runs) for job_id, item in sources.items()}
-        self._open: dict[tuple[int, str, int], list[Parcel]] = {}
+        self._sizes = Sizes(sources)
+        self._admitted: dict[int, int] = {}
+        self._open: dict[tuple[int, str], list[Parcel]] = {}
+        self._full: set[tuple[int, str]] = set()
 
     def admit(self, item: Routed, lane: int) -> bool:
-        """Give every shard of a run room in a parcel, or none of them."""
+        """Give every shard of a run room in a parcel, or none of them.
+
+        A run for several executors needs room for the first one only: it could wait for ever for so many places.
+        """
         opened: list[Parcel] = []
-        counted: list[Parcel] = []
-        limit = self._limits.get(item.job.id, self._parcel_runs)
-        for executor in item.executors:
-            parcel = self._parcel(lane, executor, limit)
+        counted: list[tuple[Parcel, int]] = []
+        for number, executor in enumerate(item.executors):
+            # nothing overtakes what found no room, however small it is
+            is_full = not number and bool(self._full) and (lane, executor.address) in self._full
+            size = 0 if is_full else self._sizes.of(item.run, item.job)
+            parcel = None if is_full else self._parcel(lane, executor, size, beyond=number > 0)
             if parcel is None:
-                for used in counted:
-                    used.expected -= 1
+                for used, its_size in counted:
+                    used.load.take_out(its_size)
                 for unused in opened:
-                    self._give_back(unused, limit)
+                    self._give_back(unused)
                 return False
-            if parcel.expected == 0:
+            if not parcel.load.runs:
                 opened.append(parcel)
-            parcel.expected += 1
-            counted.append(parcel)
+            parcel.load.add(size)
+            counted.append((parcel, size))
+            self._admitted[item.run.id] = size
         return True
 
     def fill(self, shards: Sequence[Shard], lanes: Mapping[int, int]) -> list[Parcel]:
-        """Put fenced shards into the parcels that were opened for them; give unused places back."""
+        """Put fenced shards into the parcels that were opened for them; give unused places back.
+
+        They come in the order in which they were admitted, so those that are left need no more parcels than all did.
+        """
+        full = [parcel for group in self._open.values() for parcel in group]
+        for parcel in full:
+            parcel.load, parcel.sources = Load(parcel.load.limit), self._sources
         parcels = {key: list(group) for key, group in self._open.items()}
         for shard in shards:
-            limit = self._limits.get(shard.job.id, self._parcel_runs)
-            group = parcels[lanes[shard.job.id], shard.executor.address, limit]
-            while len(group[0].shards) >= group[0].expected:
+            group = parcels[lanes[shard.job.id], shard.executor.address]
+            size = self._admitted.get(shard.run.id) or self._sizes.of(shard.run, shard.job)
+            while not group[0].load.has_room(size):
                 group.pop(0)
             group[0].shards.append(shard)
-        full = [parcel for group in self._open.values() for parcel in group]
+            group[0].load.add(size)
         for parcel in full:
             if not parcel.shards:
                 self._places.release(parcel.lane, parcel.executor.address)
-            parcel.sources = self._sources
         return [parcel for parcel in full if parcel.shards]
 
     def give_back_all(self) -> None:
@@ -70,16 +164,20 @@ class Placing:
             for parcel in group:
                 self._places.release(parcel.lane, parcel.executor.address)
 
-    def _parcel(self, lane: int, executor: RegisteredExecutor, limit: int) -> Parcel | None:
-        group = self._open.setdefault((lane, executor.address, limit), [])
-        is_batch = executor.kind == "xwheel"
-        if group and is_batch and group[-1].expected < limit:
+    def _parcel(self, lane: int, executor: RegisteredExecutor, size: int, *, beyond: bool) -> Parcel | None:
+        address = executor.address
+        group = self._open.setdefault((lane, address), [])
+        if group and group[-1].load.has_room(size):
             return group[-1]
-        if not self._places.acquire(lane, executor.address, batch=is_batch):
+        is_batch = executor.kind == "xwheel"
+        if not self._places.acquire(lane, address, batch=is_batch, beyond=beyond):
+            self._full.add((lane, address))
             return None
-        group.append(Parcel(lane=lane, executor=executor))
+        group.append(
+            Parcel(lane=lane, executor=executor, load=Load(self._limit_of(address) if is_batch else 0))
+        )
         return group[-1]
 
-    def _give_back(self, parcel: Parcel, limit: int) -> None:
-        self._open[parcel.lane, parcel.executor.address, limit].remove(parcel)
+    def _give_back(self, parcel: Parcel) -> None:
+        self._open[parcel.lane, parcel.executor.address].remove(parcel)
         self._places.release(parcel.lane, parcel.executor.address)

@@ -1,8 +1,8 @@
 """Decide which runs due jobs get: pure functions of rows and ``now_ms``.
 
-A due time is *on time* while it lies ahead, *late* while it is at most the job's misfire threshold old, and then
-*misfired*. Late ones still fire as themselves; what happens to misfired ones is the job's policy. Every due time ends
-as a run of its own or inside exactly one skip row.
+A due time is *on time* while it lies ahead, *late* while it is at most the job's misfire threshold old (that of the
+settings, if the job has none), and then *misfired*. Late ones still fire as themselves; what happens to misfired ones
+is the job's policy. Every due time ends as a run of its own or inside exactly one skip row.
 """
 
 from __future__ import annotations
@@ -46,11 +46,13 @@ def plan(
     now_ms: int,
     *,
     pre_read_ms: int,
+    threshold_ms: int,
     timetable: Timetable,
     take_ids: Callable[[int], Sequence[int]],
     epochs: Mapping[int, int],
     max_runs: int = 5000,
     max_looks: int = 20_000,
+    goes_on: Callable[[Job], bool] = lambda _: True,
 ) -> Planned:
     """Plan the fires of claimed jobs.
 
@@ -58,11 +60,13 @@ def plan(
         jobs: Jobs with a ``next_fire_ms``, as they stand in the locked rows.
         now_ms: The shared time.
         pre_read_ms: How far ahead to plan.
+        threshold_ms: The misfire threshold of jobs that have none of their own.
         timetable: When jobs fire.
         take_ids: Gives that many unused run ids.
         epochs: Partition to epoch; planned runs are born adopted.
         max_runs: Jobs whose fires no longer fit wait for the next claim.
         max_looks: So do the others once schedules were asked this often, which is what counting missed fires costs.
+        goes_on: Told before the schedule of each job is asked; false lets it and the others wait.
 
     Returns:
         The rows to write. A job whose schedule fails is stopped with the reason; the others go on.
@@ -70,12 +74,12 @@ def plan(
     result = Planned()
     looks = 0
     for job in jobs:
-        if looks >= max_looks:
+        if looks >= max_looks or not goes_on(job):
             result.unfinished = True
             break
         draft = _Draft(job, now_ms, timetable, epochs.get(job.partition, 0), now_ms + pre_read_ms)
         try:
-            draft.fill()
+            draft.fill(now_ms - _threshold_of(job, threshold_ms))
         except Exception as error:  # a schedule type is a plugin: whatever it raises stops this job only
             logger.warning("job %d is stopped, its schedule fails: %s", job.id, error)
             draft.fail(str(error) or type(error).__name__)
@@ -110,9 +114,8 @@ class _Draft:
         self._last_ms = job.last_fire_ms
         self._error = ""
 
-    def fill(self) -> None:
-        """Plan everything due until the horizon."""
-        oldest_ms = self._now_ms - self._job.misfire_threshold_ms
+    def fill(self, oldest_ms: int) -> None:
+        """Plan everything due until the horizon; what is older than the oldest has misfired."""
         if self._timetable.awaits_completion(self._job):
             self._fire_and_await(oldest_ms)
             return
@@ -260,7 +263,13 @@ def new_run(
 
 
 def recheck(
-    runs: Sequence[Run], jobs: Mapping[int, Job], now_ms: int, *, limited: Collection[int] = ()
+    runs: Sequence[Run],
+    jobs: Mapping[int, Job],
+    now_ms: int,
+    *,
+    threshold_ms: int,
+    last_missed: Callable[[Collection[int], int], Mapping[int, int]],
+    limited: Collection[int] = (),
 ) -> dict[int, str]:
     """Apply the misfire rule again to planned rows that nobody held for a while, such as after a takeover.
 
@@ -268,6 +277,9 @@ def recheck(
         runs: Planned runs, in any order.
         jobs: Their jobs; a run whose job is missing is left alone.
         now_ms: The shared time.
+        threshold_ms: The misfire threshold of jobs that have none of their own.
+        last_missed: Asked at most once, for jobs whose last missed fire runs, and the planned time of the earliest of
+            those seen: gives the planned time of the last missed fire that has a row, by job.
         limited: Groups in which runs queue for room.
 
     Returns:
@@ -282,12 +294,22 @@ def recheck(
             continue
         if job.block_scope is BlockScope.CLUSTER or job.group_id in limited:
             continue
-        if run.due_ms < now_ms - max(job.misfire_threshold_ms, job.wait_for_executor_s * 1000):
+        if run.due_ms < now_ms - max(_threshold_of(job, threshold_ms), job.wait_for_executor_s * 1000):
             stale.setdefault(job.id, []).append(run)
-    skipped: dict[int, str] = {}
+    spared: dict[int, Run] = {}
     for job_id, missed in stale.items():
-        missed.sort(key=lambda run: run.planned_ms)
-        if jobs[job_id].misfire_policy is MisfirePolicy.FIRE_ONCE:
-            missed.pop()
-        skipped.update((run.id, "misfire") for run in missed)
-    return skipped
+        job = jobs[job_id]
+        # where the next fire is missed as well, the claim that plans it spares a later one
+        is_next_missed = job.next_fire_ms is not None and job.next_fire_ms < now_ms - _threshold_of(
+            job, threshold_ms
+        )
+        if job.misfire_policy is MisfirePolicy.FIRE_ONCE and not is_next_missed:
+            spared[job_id] = max(missed, key=lambda run: run.planned_ms)
+    # the others of a job may be in the next batch
+    last = last_missed(spared, min(run.planned_ms for run in spared.values())) if spared else {}
+    kept = {run.id for run in spared.values() if last.get(run.job_id, 0) <= run.planned_ms}
+    return {run.id: "misfire" for missed in stale.values() for run in missed if run.id not in kept}
+
+
+def _threshold_of(job: Job, default_ms: int) -> int:
+    return default_ms if job.misfire_threshold_ms is None else job.misfire_threshold_ms

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 from xwheel.model import ChildLink, GlueVersion, Job, RegisteredExecutor, Run
 from xwheel.scheduler.handover import Gated, Line, Parked, Routed, Shard
 from xwheel.storage.checks import Holder
 from xwheel.storage.engine import Connection
+
+T = TypeVar("T")
+
+
+class Around(Protocol):
+    """Runs a transaction whose questions to plugins are asked between its attempts."""
+
+    def __call__(self, transact: Callable[[], T], /) -> T:
+        """Return what the transaction returns."""
+        ...
+
+
+def at_once(transact: Callable[[], T], /) -> T:
+    """Return what a transaction returns that asks plugins itself, as in tests of what they have no part in."""
+    return transact()
 
 
 class LeaseView(Protocol):
@@ -72,8 +87,8 @@ class Places(Protocol):
         """Return the lane of each job."""
         ...
 
-    def acquire(self, lane: int, address: str, *, batch: bool) -> bool:
-        """Take a place for one request; tell whether there was one."""
+    def acquire(self, lane: int, address: str, *, batch: bool, beyond: bool = False) -> bool:
+        """Take a place for one request, though there may be none; return whether it was taken."""
         ...
 
     def release(self, lane: int, address: str) -> None:

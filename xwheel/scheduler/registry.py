@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from xwheel.errors import NotFoundError
 from xwheel.model import RegisteredExecutor
@@ -113,7 +114,12 @@ class ExecutorRegistry:
         oldest_ms = now_ms - self._dead_after_ms
         with self._lock:
             return [
-                replace(row, seen_ms=seen_ms, suspect_until_ms=self._suspects.get(row.address, 0))
+                replace(
+                    row,
+                    seen_ms=seen_ms,
+                    suspect_until_ms=self._suspects.get(row.address, 0),
+                    labels=MappingProxyType(row.labels),  # routers get it, who must not change the row
+                )
                 for key, row in self._rows.items()
                 if (seen_ms := max(row.seen_ms, self._beats.get(key, 0))) >= oldest_ms
             ]

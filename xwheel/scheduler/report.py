@@ -16,7 +16,7 @@ from xwheel.scheduler.ports import LeaseView
 from xwheel.service import Rest
 from xwheel.storage import reports
 from xwheel.storage.bulk import chunks
-from xwheel.storage.engine import Database
+from xwheel.storage.engine import LONG_MS, Database
 from xwheel.storage.reports import DAY_MS, HOUR_MS, JobHour
 from xwheel.storage.retention import LEAST_DAYS
 
@@ -24,6 +24,8 @@ LONGEST_NAP_MS: Final = 5000
 REPORT_REST: Final = 20
 JOBS_PER_PAGE: Final = 50_000
 ROWS_PER_WRITE: Final = 500
+# SQLite sorts what one question counts in memory, and while it reads, its log of writes cannot be emptied
+RUNS_PER_READ: Final = 20_000
 # the current hour, the one before, and two older ones: seventy older ones are seen within forty passes
 STEPS_PER_PASS: Final = 4
 MOST_LATE_HOURS: Final = 1000
@@ -61,7 +63,8 @@ class ReportLoop:
         if not (self._lease.may_act() and 0 in self._lease.epochs):
             self._older = None  # whoever takes over looks back anew
             return LONGEST_NAP_MS
-        return self._rest.left_ms() or self._rest.after(lambda: self._count_next(now_ms), self._pause_ms)
+        with self._db.limited(statement_ms=LONG_MS):
+            return self._rest.left_ms() or self._rest.after(lambda: self._count_next(now_ms), self._pause_ms)
 
     def refresh(self, hour_ms: int, now_ms: int) -> int:
         """Count one hour again and write what differs; return how many rows were written or taken out."""
@@ -69,10 +72,8 @@ class ReportLoop:
         is_whole = hour_ms >= now_ms - LEAST_DAYS * DAY_MS + HOUR_MS
         written, after_job = 0, 0
         while True:
+            counted, last_job = self._count(hour_ms, after_job)
             with self._db.read() as conn:
-                counted = reports.count_hour(conn, hour_ms, after_job, JOBS_PER_PAGE)
-                is_last = len(counted) < JOBS_PER_PAGE
-                last_job = MAX_ID if is_last else counted[-1].job_id
                 known = reports.list_hour(conn, hour_ms, after_job, last_job)
             gone, rows = compare(counted, known, is_whole=is_whole)
             for part in chunks(rows, ROWS_PER_WRITE):
@@ -80,11 +81,30 @@ class ReportLoop:
             for ids in chunks(gone, ROWS_PER_WRITE):
                 self._write(hour_ms, ids, ())
             written += len(rows) + len(gone)
-            if is_last:
+            if last_job == MAX_ID:
                 self.counted_hours += 1
                 self.written_rows += written
                 return written
             after_job = last_job
+
+    def _count(self, hour_ms: int, after_job: int) -> tuple[list[JobHour], int]:
+        """Count a page of jobs, part by part of the hour; return it, and the last job that it speaks for."""
+        found: dict[int, JobHour] = {}
+        last_job = MAX_ID
+        from_ms, end_ms = hour_ms, hour_ms + HOUR_MS
+        while from_ms < end_ms:
+            with self._db.read(much=True) as conn:
+                to_ms = reports.find_part_end(conn, from_ms, end_ms, RUNS_PER_READ)
+                part = reports.count_part(conn, from_ms, to_ms, after_job, last_job, JOBS_PER_PAGE)
+            for row in part:
+                known = found.get(row.job_id)
+                found[row.job_id] = row if known is None else reports.add(known, row)
+            if len(part) == JOBS_PER_PAGE:
+                last_job = part[-1].job_id
+            last_job = min([last_job, *sorted(found)[JOBS_PER_PAGE - 1 : JOBS_PER_PAGE]])
+            found = {job_id: row for job_id, row in found.items() if job_id <= last_job}
+            from_ms = to_ms
+        return [found[job_id] for job_id in sorted(found)], last_job
 
     def _write(self, hour_ms: int, gone: Sequence[int], rows: Sequence[JobHour]) -> None:
         self._db.transaction(lambda conn: reports.replace_hour(conn, hour_ms, gone, rows))

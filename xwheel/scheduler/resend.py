@@ -8,12 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec.structs import replace
 
 from xwheel.model import GlueVersion, RegisteredExecutor, Run, RunState
-from xwheel.scheduler.handover import PARCEL_SOURCES, Outcome, Parcel, Shard
+from xwheel.scheduler.handover import Outcome, Parcel, Shard
 from xwheel.scheduler.ports import LeaseView, Places, SourceView
 from xwheel.storage import changes, jobs, runs
 from xwheel.storage.engine import Connection, Database
 
 logger = logging.getLogger(__name__)
+
+Pack = Callable[[RegisteredExecutor, Sequence[Shard], Mapping[int, GlueVersion]], Parcel]
 
 
 class Resender:
@@ -30,6 +32,7 @@ class Resender:
         send: Takes a parcel that has a place.
         finish: Closes runs whose executor is gone.
         sources: Finds the sources of script jobs.
+        pack: Puts shards into parcels of a bounded size, with the sources of their jobs.
         lane: The lane that such parcels take.
         answer_ms: How long after a send it must have ended.
         gone_ms: How long an instance may be missing before its runs are lost.
@@ -45,6 +48,7 @@ class Resender:
         send: Callable[[Parcel], None],
         finish: Callable[[Sequence[Outcome]], object],
         sources: SourceView,
+        pack: Pack,
         *,
         lane: int,
         answer_ms: int,
@@ -59,6 +63,7 @@ class Resender:
         self._send = send
         self._finish = finish
         self._sources = sources
+        self._pack = pack
         self._lane = lane
         self._answer_ms = answer_ms
         self._gone_ms = gone_ms
@@ -105,31 +110,16 @@ class Resender:
             if not shards:
                 self._places.release(self._lane, executor.address)
         if shards:
-            shards, sources = self._with_sources(shards)
             self.resent += len(shards)
             logger.info(
                 "%d runs without an answer go to %s again, first %d",
                 len(shards),
                 executor.address,
-                group[0].id,
+                shards[0].run.id,
             )
-            self._send(Parcel(lane=self._lane, executor=executor, shards=shards, again=True, sources=sources))
-
-    def _with_sources(self, shards: Sequence[Shard]) -> tuple[list[Shard], Mapping[int, GlueVersion]]:
-        """Return as many shards as fit a request with their sources; the others wait for their next check."""
-        scripts = {shard.job.id: shard.job for shard in shards if shard.job.glue_version}
-        if not scripts:
-            return list(shards), {}
-        sources = self._sources.find(scripts.values())
-        fitting: list[Shard] = []
-        room = PARCEL_SOURCES
-        for shard in shards:
-            source = sources.get(shard.job.id)
-            room -= 0 if source is None else 4 * len(source.source)
-            if room < 0 and fitting:
-                break
-            fitting.append(shard)
-        return fitting, sources
+            scripts = {shard.job.id: shard.job for shard in shards if shard.job.glue_version}
+            sources = self._sources.find(scripts.values()) if scripts else {}
+            self._send(self._pack(executor, shards, sources))
 
     def _put_off(self, conn: Connection, moves: Sequence[tuple[int, int]]) -> None:
         locked = runs.lock_runs(conn, [run_id for run_id, _ in moves])
@@ -150,10 +140,11 @@ class Resender:
             run.id for run in locked.values() if run.state is RunState.DISPATCHING and run.partition in epochs
         }
         runs.update_checks(conn, [check for check in checks if check[0] in open_ids])
+        until_ms = dict(checks)
         owners = jobs.get_jobs(conn, {locked[run_id].job_id for run_id in open_ids})
         return [
             Shard(
-                run=replace(locked[run_id], address=executor.address),
+                run=replace(locked[run_id], address=executor.address, check_ms=until_ms[run_id]),
                 job=owners[locked[run_id].job_id],
                 executor=executor,
             )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from xwheel.errors import RouteError
 from xwheel.model import Job, RegisteredExecutor, Run
 from xwheel.plugin import RouteContext, Router
 from xwheel.plugin.contracts import no_load
+from xwheel.plugin.validation import chosen_executors, error_words
 
 Ask = Callable[[str], bool]
 
@@ -38,37 +39,91 @@ class Asker(Protocol):
 
 
 class Chooser:
-    """Chooses on the tick thread, or has the choice made elsewhere if the router asks executors.
+    """Chooses on the tick thread, or has the choice made elsewhere: by routers that ask executors, or are not trusted.
+
+    Thread-safety: tick thread only.
 
     Args:
         routers: Routers by name.
-        asker: Calls those that ask.
+        asker: Calls the others.
         loads: Counts runs.
+        trusted: Names of the routers that may work on the tick thread, if they ask nobody; None for all.
     """
 
-    def __init__(self, routers: Mapping[str, Router], asker: Asker, loads: Loads) -> None:
-        self._routers = routers
+    def __init__(
+        self,
+        routers: Mapping[str, Router],
+        asker: Asker,
+        loads: Loads,
+        trusted: Collection[str] | None = None,
+    ) -> None:
+        names = routers if trusted is None else routers.keys() & set(trusted)
+        # which ones ask is settled here: an attribute of a plugin may be code, too
+        self._routers = _OnTick(routers, {name for name in names if not routers[name].asks})
         self._asker = asker
         self._loads = loads
+        self._given: Sequence[RegisteredExecutor] = ()
+        self._executors: Sequence[RegisteredExecutor] = ()
+        self._known: Mapping[str, RegisteredExecutor] = {}
 
     def choose(
         self, run: Run, job: Job, executors: Sequence[RegisteredExecutor], now_ms: int
     ) -> Sequence[RegisteredExecutor] | None:
-        """Return who gets a run; None if executors are asked first and the run comes back, nobody if it must wait.
+        """Return who gets a run; None if the choice is made elsewhere and the run comes back, nobody if it must wait.
 
         Raises:
             RouteError: The router fails or chooses nobody.
             UnknownNameError: The job's router is not installed.
         """
-        if self._routers[job.route_strategy].asks:
-            return self._asker.choose(run, job, executors, now_ms)
         loads = self._loads
-        chosen = route(
-            job, executors, self._routers, beat=_silent, idle_beat=_silent, load=loads.load, now_ms=now_ms
-        )
+        try:
+            router = self._routers[job.route_strategy]
+            if executors is not self._given:  # one list serves all runs of a batch
+                self._executors = tuple(executors)
+                self._known = {item.address: item for item in executors}
+                self._given = executors
+            chosen = _call(
+                router,
+                RouteContext(
+                    job=job,
+                    executors=self._executors,
+                    beat=_silent,
+                    idle_beat=_silent,
+                    load=loads.load,
+                    now_ms=now_ms,
+                    routers=self._routers,
+                ),
+                self._known,
+            )
+        except _ElsewhereError:
+            return self._asker.choose(run, job, executors, now_ms)
         if loads.is_asked:
             loads.chosen(chosen, now_ms)
         return chosen
+
+
+class _ElsewhereError(BaseException):
+    """A router was named that must not work on the tick thread; no router that names another one may take it up."""
+
+
+class _OnTick(Mapping[str, Router]):
+    """The routers as the tick thread sees them: to reach for one that may not work there ends the call."""
+
+    def __init__(self, routers: Mapping[str, Router], allowed: Collection[str]) -> None:
+        self._routers = routers
+        self._allowed = frozenset(allowed)
+
+    def __getitem__(self, name: str) -> Router:
+        router = self._routers[name]
+        if name not in self._allowed:
+            raise _ElsewhereError
+        return router
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._routers)
+
+    def __len__(self) -> int:
+        return len(self._routers)
 
 
 def route(
@@ -87,7 +142,7 @@ def route(
         job: The job.
         executors: Live executors of its group, suspects last.
         routers: Routers by name.
-        beat: Asks an address whether it lives.
+        beat: Asks an address whether it lives; for routers that say so only.
         idle_beat: Asks an address whether the job is idle there.
         load: How many runs an address has.
         now_ms: The shared time.
@@ -99,25 +154,36 @@ def route(
     if not executors:
         raise RouteError(f"job {job.id}: no live executor in group {job.group_id}")
     router = routers[job.route_strategy]
+    asks = router.asks
+    context = RouteContext(
+        job=job,
+        executors=tuple(executors),
+        beat=beat if asks else _silent,
+        idle_beat=idle_beat if asks else _silent,
+        load=load,
+        now_ms=now_ms,
+        routers=routers,
+    )
+    return _call(router, context, {item.address: item for item in executors})
+
+
+def _call(
+    router: Router, context: RouteContext, known: Mapping[str, RegisteredExecutor]
+) -> Sequence[RegisteredExecutor]:
+    """Return what a router chooses, once it is known to be some of the executors."""
+    job = context.job
     try:
-        chosen = router.route(
-            RouteContext(
-                job=job,
-                executors=executors,
-                beat=beat,
-                idle_beat=idle_beat,
-                load=load,
-                now_ms=now_ms,
-                routers=routers,
-            )
-        )
-    except Exception as error:  # a router is a plugin: whatever it raises fails this run only
-        text = str(error) if isinstance(error, RouteError) else f"{type(error).__name__}: {error}"
-        raise RouteError(f"job {job.id}: router {router.name} failed: {text}") from error
-    if not chosen:
-        raise RouteError(f"job {job.id}: router {router.name} chose none of {len(executors)} executors")
-    return chosen
+        chosen = router.route(context)
+    except _ElsewhereError:
+        raise
+    except BaseException as error:  # a router is a plugin: whatever it raises fails this run only
+        text = f"job {job.id}: router {job.route_strategy} failed: {error_words(error)}"
+        raise RouteError(text) from error
+    try:
+        return chosen_executors(chosen, known)
+    except BaseException as error:  # to read what it returned may run its code
+        raise RouteError(f"job {job.id}: router {job.route_strategy} {error_words(error)}") from error
 
 
 def _silent(address: str) -> bool:
-    raise RouteError(f"it asks {address} on the tick thread: only routers with asks = True may ask")
+    raise RouteError(f"it asks {address}: only routers with asks = True may ask")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
 from xwheel.calendars import Calendar, parse_calendar
 from xwheel.clock import Clock
 from xwheel.errors import ConflictError
 from xwheel.model import Job, Origin
+from xwheel.scheduler.ports import Around, at_once
 from xwheel.storage import calendars, changes, jobs, partitions, runs, settings
 from xwheel.storage.engine import Connection, Database
 
@@ -21,6 +22,10 @@ REFRESH_MS: Final = 1000
 
 class Rescheduler(Protocol):
     """What a changed calendar asks of job management."""
+
+    def need(self, found: Iterable[Job], now_ms: int) -> None:
+        """Have the next fires of jobs asked for, all at once, before they are rescheduled."""
+        ...
 
     def reschedule(self, conn: Connection, job: Job, reason: str, now_ms: int) -> Job:
         """Cancel the planned fires of a locked, started job and work out its next one."""
@@ -70,12 +75,20 @@ class Switchboard:
         book: The calendars.
         manager: Works out the next fires of jobs whose calendar changed.
         wake: Told when something is to be claimed.
+        around: Runs a transaction, and lets plugins be asked between its attempts and never inside.
     """
 
     def __init__(
-        self, db: Database, clock: Clock, book: CalendarBook, manager: Rescheduler, wake: Callable[[], None]
+        self,
+        db: Database,
+        clock: Clock,
+        book: CalendarBook,
+        manager: Rescheduler,
+        wake: Callable[[], None],
+        around: Around = at_once,
     ) -> None:
         self._db = db
+        self._around = around
         self._clock = clock
         self._book = book
         self._manager = manager
@@ -132,6 +145,7 @@ class Switchboard:
             users = self._users(conn, name)
             calendars.save_calendar(conn, name, definition, now_ms)
             self._book.read(conn)
+            self._manager.need(users, now_ms)
             for job in users:
                 self._manager.reschedule(conn, job, "calendar", now_ms)
 
@@ -155,7 +169,7 @@ class Switchboard:
 
     def _change(self, work: Callable[[Connection], None]) -> None:
         try:
-            self._db.transaction(work)
+            self._around(lambda: self._db.transaction(work))
         finally:
             # whatever came of the transaction, memory follows what was committed
             with self._db.read() as conn:
@@ -171,13 +185,14 @@ class Switchboard:
         count = 0
         ids = sorted(runs.find_planned_jobs(conn, BATCH))
         for job_id, job in sorted(jobs.lock_jobs(conn, ids).items()):
-            planned = runs.lock_planned_of_job(conn, job_id, (Origin.SCHEDULE,))
+            planned = runs.lock_planned_of_jobs(conn, [job_id], (Origin.SCHEDULE,))
             if not planned:
                 continue
             runs.cancel_runs(conn, [run.id for run in planned], reason="paused", now_ms=now_ms)
             changes.note_cancelled(conn, planned, "paused", now_ms)
-            first_ms = min(run.planned_ms for run in planned)
-            values = {"next_fire_ms": first_ms, "awaits_root": None, "revision": job.revision + 1}
+            values: dict[str, Any] = {"revision": job.revision + 1}
+            if job.enabled:  # one that was stopped must not fire again once schedules do
+                values |= {"next_fire_ms": min(run.planned_ms for run in planned), "awaits_root": None}
             jobs.update_job(conn, job_id, values)
             count += len(planned)
         return count

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 from xwheel.calendars import Calendar
 from xwheel.cron import zone
-from xwheel.errors import ScheduleError
+from xwheel.errors import PluginError, ScheduleError, UnknownNameError
 from xwheel.model import Job
 from xwheel.plugin import ScheduleSpec, ScheduleType
+from xwheel.plugin.questions import Question, Questions
+from xwheel.plugin.validation import guarded, next_due
 
 # a job whose calendars forbid this much is a mistake: ten years of single days, or a day of single seconds
 MAX_TRIES: Final = 4000
@@ -31,26 +34,32 @@ class Timetable:
     ) -> None:
         self._types = types
         self._calendars = calendars
+        # settled here: an attribute of a plugin may be code, too
+        self._awaiting = {
+            name for name, kind in types.items() if getattr(kind, "awaits_completion", False) is True
+        }
 
     def next_fire(self, job: Job, after_ms: int) -> int | None:
         """Return the first due time strictly after an instant, inside start, end and calendars.
 
         Raises:
             UnknownNameError: The schedule type is not installed.
+            PluginError: It fails, or returned what is no due time.
             ScheduleError: The configuration cannot be understood, a calendar is not there, or the calendars leave
                 nothing for years.
         """
         if job.start_ms is not None:
             after_ms = max(after_ms, job.start_ms - 1)
-        kind, spec = self._types[job.schedule_type], spec_of(job)
+        name, spec = job.schedule_type, spec_of(job)
+        kind = self._types[name]
         if not job.calendar_exclude and not job.calendar_require:
-            return _before_end(job, kind.next_ms(spec, after_ms))
+            return _before_end(job, next_due(name, kind, spec, after_ms))
         rules = [(self._calendar("calendar_exclude", name), False) for name in job.calendar_exclude]
         rules += [(self._calendar("calendar_require", name), True) for name in job.calendar_require]
         place = zone(job.timezone)
         search_end_ms = after_ms + MAX_SEARCH_MS
         for _ in range(MAX_TRIES):
-            due_ms = _before_end(job, kind.next_ms(spec, after_ms))
+            due_ms = _before_end(job, next_due(name, kind, spec, after_ms))
             if due_ms is None:
                 return None
             if due_ms > search_end_ms:
@@ -67,6 +76,9 @@ class Timetable:
             f"leave no due time for ten years (job {job.id})",
         )
 
+    def need(self, jobs: Iterable[Job], after_ms: int) -> None:
+        """Do nothing: here each question is answered when it is asked."""
+
     def due_ms(self, job: Job, planned_ms: int) -> int:
         """Return when a fire shall be sent: its planned time plus the job's jitter.
 
@@ -79,7 +91,7 @@ class Timetable:
     def awaits_completion(self, job: Job) -> bool:
         """Tell whether the next fire is set when the last one ends."""
         # a type that is not installed fails where its next fire is asked for, after the present one is planned
-        return bool(getattr(self._types.get(job.schedule_type), "awaits_completion", False))
+        return job.schedule_type in self._awaiting
 
     def check(self, job: Job) -> None:
         """Refuse a schedule that cannot work.
@@ -91,8 +103,13 @@ class Timetable:
         for field in ("calendar_exclude", "calendar_require"):
             for name in getattr(job, field):
                 self._calendar(field, name)
+        kind = self._types[job.schedule_type]
         try:
-            self._types[job.schedule_type].check(spec_of(job))
+            guarded(
+                f"schedule type {job.schedule_type}", lambda: kind.check(spec_of(job)), allowed=ScheduleError
+            )
+        except PluginError as error:
+            raise ScheduleError("schedule_conf", str(error)) from error
         except ScheduleError as error:
             if error.field in {"schedule_conf", "timezone", "anchor_ms"}:
                 raise
@@ -118,6 +135,92 @@ class Timetable:
                 f"no calendar is called {name[:64]!r}; known: {', '.join(sorted(known)) or 'none'}",
             )
         return known[name]
+
+
+class AskedTimetable(Timetable):
+    """The same for whoever waits for the answer: no schedule type is asked inside a transaction, or for too long.
+
+    Each question to one that is not trusted hops to a thread and back, so whoever plans many jobs asks on one thread
+    for all of them.
+
+    Args:
+        types: Schedule types by name.
+        calendars: Returns the calendars by name, as they stand now.
+        trusted: Names of the schedule types that are asked at once.
+        questions: Asks them.
+    """
+
+    def __init__(
+        self,
+        types: Mapping[str, ScheduleType],
+        calendars: Callable[[], Mapping[str, Calendar]],
+        trusted: Collection[str],
+        questions: Questions,
+    ) -> None:
+        super().__init__(types, calendars)
+        self._trusted = trusted
+        self._questions = questions
+
+    def next_fire(self, job: Job, after_ms: int) -> int | None:
+        """Return the first due time strictly after an instant; one that hangs raises PluginError, too."""
+        found: int | None = self._questions.ask(*self._next_fire(job, after_ms))
+        return found
+
+    def need(self, jobs: Iterable[Job], after_ms: int) -> None:
+        """Have the next fires of many jobs asked for at once, before a transaction asks for each."""
+        self._questions.need(dict(self._next_fire(job, after_ms) for job in jobs))
+
+    def check(self, job: Job) -> None:
+        """Refuse a schedule that cannot work."""
+        calendars = self._calendars()
+        plain = Timetable(self._types, lambda: calendars)
+        try:
+            self._questions.ask(
+                ("check", *_key(job), _Same(calendars)), self._question(job, partial(plain.check, job))
+            )
+        except UnknownNameError:
+            raise
+        except PluginError as error:
+            raise ScheduleError("schedule_conf", str(error)) from error
+
+    def preview(self, job: Job, after_ms: int, count: int) -> Sequence[int]:
+        """Return the next due times, fewer if there are no more; not for transactions."""
+        plain = Timetable(self._types, self._calendars)
+        found: Sequence[int] = self._questions.ask(
+            None, self._question(job, partial(plain.preview, job, after_ms, count))
+        )
+        return found
+
+    def _next_fire(self, job: Job, after_ms: int) -> tuple[Hashable, Question]:
+        # calendars may be another transaction's a moment later, so the question keeps those of this moment
+        calendars = self._calendars()
+        plain = Timetable(self._types, lambda: calendars)
+        key = ("next", *_key(job), after_ms, _Same(calendars))
+        return key, self._question(job, partial(plain.next_fire, job, after_ms))
+
+    def _question(self, job: Job, call: Callable[[], object]) -> Question:
+        name = job.schedule_type
+        return Question(f"schedule type {name}", name in self._trusted or name not in self._types, call)
+
+
+class _Same:
+    """A key that equals itself for one object only, and keeps it."""
+
+    def __init__(self, item: object) -> None:
+        self._item = item
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other._item is self._item
+
+    def __hash__(self) -> int:
+        return id(self._item)
+
+
+def _key(job: Job) -> tuple[Hashable, ...]:
+    """Return all that a schedule depends on."""
+    exclude, require = tuple(job.calendar_exclude), tuple(job.calendar_require)
+    spec = (job.schedule_type, job.schedule_conf, job.timezone, job.anchor_ms)
+    return (*spec, job.start_ms, job.end_ms, exclude, require)
 
 
 def spec_of(job: Job) -> ScheduleSpec:

@@ -15,6 +15,9 @@ BATCHES_PER_ADDRESS = 4
 class TriggerPool:
     """Counts requests in flight; full means wait, never drop.
 
+    A broadcast goes as a whole or not at all, and there may be more executors than places. So it goes once there is a
+    place for the first of them; the lane sends as many at once as it has places, and nothing else until they are fewer.
+
     Thread-safety: one lock guards the counters and the selector; nothing is asked or waited for under it.
 
     Args:
@@ -35,18 +38,20 @@ class TriggerPool:
         with self._lock:
             return {job_id: self._selector.choose(job_id) for job_id in job_ids}
 
-    def acquire(self, lane: int, address: str, *, batch: bool) -> bool:
-        """Take a place for one request; tell whether there was one.
+    def acquire(self, lane: int, address: str, *, batch: bool, beyond: bool = False) -> bool:
+        """Take a place for one request; return whether there was one.
 
         Args:
             lane: ``FAST`` or ``SLOW``.
             address: Where the request goes; one address holds at most a quarter of a lane.
             batch: The request may carry many runs.
+            beyond: Take one though all are taken: for the other shards of a run that got a place for its first one.
         """
         quarter = max(1, self._limits[lane] // 4)
         limit = min(quarter, BATCHES_PER_ADDRESS) if batch else quarter
         with self._lock:
-            if self._used[lane] >= self._limits[lane] or self._by_address[lane, address] >= limit:
+            is_full = self._used[lane] >= self._limits[lane] or self._by_address[lane, address] >= limit
+            if is_full and not beyond:
                 return False
             self._used[lane] += 1
             self._by_address[lane, address] += 1

@@ -15,7 +15,7 @@ from xwheel.clock import Clock
 from xwheel.scheduler.ports import LeaseView
 from xwheel.service import Rest
 from xwheel.storage import alarm_attempts, retention
-from xwheel.storage.engine import Connection, Database
+from xwheel.storage.engine import LONG_MS, Connection, Database
 from xwheel.storage.reports import DAY_MS
 from xwheel.storage.retention import LEAST_DAYS, OldRun
 
@@ -82,7 +82,8 @@ class RetentionLoop:
             left_ms = max(left_ms, min(LONGEST_NAP_MS, self._sweep_at_ms - now_ms))
         if left_ms > 0:
             return left_ms
-        return self._rest.after(lambda: self._do_next(now_ms), SHORTEST_PAUSE_MS)
+        with self._db.limited(statement_ms=LONG_MS):
+            return self._rest.after(lambda: self._do_next(now_ms), SHORTEST_PAUSE_MS)
 
     def _do_next(self, now_ms: int) -> None:
         # a sweep that fails is over; the next one goes on behind the batch that failed

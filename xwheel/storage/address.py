@@ -98,8 +98,7 @@ def driver_options(url: URL) -> dict[str, Any]:
             return given if "connect_timeout" in url.query else given | {"connect_timeout": CONNECT_TIMEOUT_S}
         case _:
             # one strictness whatever the server's is: a value that does not fit must fail, not be cut
-            # the time limit is for the greeting only, which the driver would wait for without end;
-            # whoever has the connection lifts it
+            # the time limit is for the greeting only, which the driver would wait for without end
             return {"sql_mode": SQL_MODE, "read_timeout": CONNECT_TIMEOUT_S}
 
 

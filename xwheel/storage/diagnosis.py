@@ -19,6 +19,9 @@ from xwheel.errors import ConfigError, DatabaseRefusedError, DatabaseUnreachable
 from xwheel.storage.address import hide, place_of
 from xwheel.storage.collation import MARIADB_COLLATION
 
+OVERDUE: Final = "no answer within"
+"""What is said of a connection that was shut because its server was silent."""
+
 RIGHTS: Final = "SELECT, INSERT, UPDATE, DELETE"
 
 
@@ -39,6 +42,7 @@ class Kind(Enum):
     NAME = auto()
     NOBODY = auto()
     SILENCE = auto()
+    HUNG = auto()
     AWAY = auto()
     FILE_CLOSED = auto()
     FILE_FOREIGN = auto()
@@ -87,6 +91,10 @@ SENTENCES: Final = {
     Kind.SILENCE: (
         DatabaseUnreachableError,
         "no answer from {place}: correct database.url, or look at the network and firewalls",
+    ),
+    Kind.HUNG: (
+        DatabaseUnreachableError,
+        "the database at {place} hangs ({said}): see to it, or raise database.statement_timeout_s",
     ),
     Kind.AWAY: (DatabaseUnreachableError, "the database at {place} is not reachable now: {said}"),
     Kind.FILE_CLOSED: (DatabaseRefusedError, "the file {place} cannot be opened: {why}"),
@@ -141,6 +149,7 @@ PHRASES: Final = (
     (r"too many clients|connection slots|too many connections", Kind.CONNECTIONS),
     (r"resolve host|translate host name", Kind.NAME),
     (r"Connection refused|No such file or directory", Kind.NOBODY),
+    (OVERDUE, Kind.HUNG),
     (r"timeout expired|timed out", Kind.SILENCE),
     # what the first connection to a database writes
     (r"No space left on device|could not write init file", Kind.FULL),
@@ -225,8 +234,8 @@ def _kind_of_mariadb(origin: BaseException) -> Kind | None:
             return Kind.NOBODY
         case TimeoutError():
             return Kind.SILENCE
-    if is_clients and "timed out" in str(origin):
-        return Kind.SILENCE
+    if is_clients and (OVERDUE in str(origin) or "timed out" in str(origin)):
+        return Kind.HUNG if OVERDUE in str(origin) else Kind.SILENCE
     known = MARIADB.get(number) if isinstance(number, int) else None
     # what the client says of itself: gone, lost
     return known or (Kind.AWAY if is_clients else None)

@@ -9,15 +9,19 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
+from itertools import count
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from xwheel.errors import ConfigError, StorageError
+from xwheel.errors import ConfigError, DatabaseUnreachableError, OutageError, StorageError
 from xwheel.plugin.contracts import RunChange
 from xwheel.storage import address, changes, outage
+from xwheel.storage.deadline import Deadlines
 from xwheel.storage.outage import CommitUnknownError, ConnectionLostError, Phase, is_retryable
 
 __all__ = ["CommitUnknownError", "Connection", "ConnectionLostError", "Database", "FairLock", "is_retryable"]
@@ -28,6 +32,10 @@ T = TypeVar("T")
 
 ATTEMPTS = 5
 BUSY_TIMEOUT_S = 5
+LOG_BYTES = 8 * 1024 * 1024
+STATEMENT_S = 15
+LONG_MS = 600_000
+"""For one answer, where the server may have to read much of a table."""
 
 
 class FairLock:
@@ -70,12 +78,21 @@ class Database:
     Args:
         url: SQLAlchemy URL.
         pool_size: Connections kept open.
+        statement_s: How long a server's answer may take before its connection is shut.
+        idle_s: After how long a server ends a transaction whose client is silent: a stopped process keeps no locks.
 
     Raises:
         ConfigError: The URL cannot be understood or its driver is missing.
     """
 
-    def __init__(self, url: str, *, pool_size: int = 8) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        pool_size: int = 8,
+        statement_s: float = STATEMENT_S,
+        idle_s: int = outage.IDLE_S,
+    ) -> None:
         try:
             parsed = address.parse(url)
             options: dict[str, Any] = {
@@ -89,7 +106,7 @@ class Database:
                 options["pool_pre_ping"] = False
                 options["connect_args"]["timeout"] = BUSY_TIMEOUT_S
             else:
-                options |= {"isolation_level": "READ COMMITTED"}
+                options |= {"isolation_level": "READ COMMITTED", "pool_timeout": statement_s}
             self.engine: Engine = create_engine(parsed, **options)
         except ConfigError:
             raise
@@ -101,6 +118,14 @@ class Database:
         self.deadlocks = 0
         self.retries = 0
         self.broken = 0
+        # every use has a number, and so has every failure: what began after it says that it is over
+        self._uses = count()
+        self._last_good = self._last_written = -1
+        self._deadlines = Deadlines(statement_s)
+        # as many as the pool gives; one with a deadline of its own waits no longer for it
+        self._places: SimpleQueue[None] = SimpleQueue()
+        for _ in range(self.most_connections):
+            self._places.put(None)
         self._write_lock: FairLock | None = None
         self._sink: Callable[[Sequence[RunChange]], None] | None = None
         if self.backend == "sqlite":
@@ -108,7 +133,8 @@ class Database:
             event.listen(self.engine, "connect", _prepare_sqlite)
             event.listen(self.engine, "begin", _begin_sqlite)
         else:
-            outage.watch(self.engine)
+            self._deadlines.attach(self.engine)
+            outage.watch(self.engine, statement_s=statement_s, idle_s=idle_s)
 
     def listen(self, sink: Callable[[Sequence[RunChange]], None] | None) -> None:
         """Hand the changes of runs that a transaction notes to ``sink`` once it is committed; None for nobody.
@@ -118,8 +144,26 @@ class Database:
         self._sink = sink
 
     @contextmanager
-    def read(self) -> Iterator[Connection]:
+    def limited(self, *, deadline_ms: int | None = None, statement_ms: int | None = None) -> Iterator[None]:
+        """Limit how long a server may keep this thread waiting inside the block; a file needs no limit.
+
+        What is not done in time fails as it does when the connection breaks, and is not begun again.
+
+        Args:
+            deadline_ms: For all of the block, waits for a connection included: what must be written in time, such as
+                the renewal of a lease, fails in time. An outer block's deadline holds as well.
+            statement_ms: For each answer; None for what is usual.
+        """
+        with self._deadlines.limited(deadline_ms, statement_ms):
+            yield
+
+    @contextmanager
+    def read(self, *, much: bool = False) -> Iterator[Connection]:
         """Give a connection for reading; one consistent view on SQLite, read committed elsewhere.
+
+        Args:
+            much: What is read fills the connection's cache. On SQLite it is emptied then: with writers at work no one
+                reads these pages there again, but they would be held until the connection's next turn.
 
         Raises:
             DatabaseUnreachableError: There is no connection, or it broke.
@@ -127,6 +171,8 @@ class Database:
         """
         with self._use(write=False) as conn:
             yield conn
+            if much and self.backend == "sqlite":
+                conn.exec_driver_sql("PRAGMA shrink_memory")
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
@@ -153,7 +199,7 @@ class Database:
         Raises:
             StorageError: It lost the race five times.
             CommitUnknownError: The connection broke at COMMIT.
-            DatabaseUnreachableError: There is no connection, or five broke.
+            DatabaseUnreachableError: There is no connection, or five broke, or the time that it had is over.
             DatabaseRefusedError: The server is read-only, its disk is full, or it lets us in no more.
         """
         for attempt in range(1, ATTEMPTS + 1):
@@ -162,7 +208,7 @@ class Database:
                 with self.write() as conn:
                     return work(conn)
             except ConnectionLostError as error:
-                if attempt == ATTEMPTS:
+                if attempt == ATTEMPTS or self._deadlines.is_over():
                     raise
                 logger.info("a transaction is done again (attempt %d of %d): %s", attempt, ATTEMPTS, error)
             except DBAPIError as error:
@@ -172,9 +218,9 @@ class Database:
                 logger.warning(
                     "transaction lost a race (attempt %d of %d): %s", attempt, ATTEMPTS, error.orig
                 )
-                if attempt == ATTEMPTS:
+                if attempt == ATTEMPTS or self._deadlines.is_over():
                     raise StorageError(
-                        f"a transaction lost the race for its locks {ATTEMPTS} times: {error.orig}"
+                        f"a transaction lost the race for its locks {attempt} times: {error.orig}"
                     ) from error
                 time.sleep(random.uniform(0, 0.01 * 2**attempt))  # noqa: S311 - spreads the losers, no secret
         raise AssertionError("unreachable")
@@ -183,7 +229,12 @@ class Database:
     def _use(self, *, write: bool) -> Iterator[Connection]:
         """Give a connection, and say in our words what its failure means."""
         phase = Phase.CONNECT
+        number = next(self._uses)
         noted: list[RunChange] = []
+        try:
+            self._places.get(timeout=max(0.0, self._deadlines.left_s()))
+        except Empty:
+            raise DatabaseUnreachableError(outage.NO_PLACE) from None
         try:
             with (
                 self.engine.connect().execution_options(xwheel_write=write) as conn,
@@ -193,16 +244,26 @@ class Database:
                 if write and self._sink is not None:
                     noted = changes.begin(conn)
                 yield conn
-                phase = Phase.COMMIT
+                phase = Phase.COMMIT if write else Phase.WORK
         except (DBAPIError, PoolTimeout) as error:
             told = outage.translate(error, phase, self.engine.url)
             if told is None:
                 raise
             self.broken += isinstance(told, ConnectionLostError | CommitUnknownError)
+            if isinstance(told, OutageError):
+                told.is_over = partial(self._has_worked_since, next(self._uses), write=write)
             raise told from error
+        finally:
+            self._places.put(None)
+        self._last_good = max(self._last_good, number)
+        if write:
+            self._last_written = max(self._last_written, number)
         if noted and self._sink is not None:
             self._sink(noted)
             noted.clear()  # the pooled connection still knows the list
+
+    def _has_worked_since(self, number: int, *, write: bool) -> bool:
+        return number < (self._last_written if write else self._last_good)
 
     def close(self) -> None:
         """Close all connections."""
@@ -218,6 +279,8 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
         "foreign_keys=OFF",
         "temp_store=MEMORY",
         "cache_size=-32768",
+        # the log of writes grows while somebody reads for long, and would stay as large as it ever was
+        f"journal_size_limit={LOG_BYTES}",
     ):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()

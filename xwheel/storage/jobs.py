@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Row, bindparam, insert, select, text, update
+from sqlalchemy import Connection, Row, insert, select, text, update
 from sqlalchemy.sql.elements import TextClause
 
 from xwheel.errors import NotFoundError
@@ -36,11 +36,11 @@ _LIST_PLACES: Final = [_JOB_NAMES.index(name) for name in LIST_COLUMNS]
 
 _JOBS = ById(job.c.id, lambda among: select(*JOB_COLUMNS).where(among))
 _JOBS_THERE = ById(job.c.id, lambda among: select(*JOB_COLUMNS).where(among, job.c.deleted_ms.is_(None)))
-_LOCK_DUE = ById(
+_LOCK_FIRES = ById(
     job.c.id,
     lambda among: (
-        select(*JOB_COLUMNS)
-        .where(among, job.c.next_fire_ms <= bindparam("horizon_ms"), job.c.enabled)
+        select(job.c.id, job.c.revision, job.c.next_fire_ms, job.c.enabled)
+        .where(among)
         .order_by(job.c.id)
         .with_for_update()
     ),
@@ -117,22 +117,39 @@ def update_job(conn: Connection, job_id: int, values: Mapping[str, Any]) -> Job:
     return get_job(conn, job_id)
 
 
-def delete_job(conn: Connection, job_id: int, now_ms: int) -> None:
-    """Turn a job into a tombstone: its runs stay readable, it never fires again."""
+def stop_jobs(conn: Connection, ids: Collection[int], now_ms: int) -> None:
+    """Let jobs whose rows are locked fire no more."""
+    _end(conn, ids, now_ms, {})
+
+
+def delete_jobs(conn: Connection, ids: Collection[int], now_ms: int) -> None:
+    """Turn jobs whose rows are locked into tombstones: their runs stay readable, they never fire again."""
+    _end(conn, ids, now_ms, {"deleted_ms": now_ms})
+
+
+def _end(conn: Connection, ids: Collection[int], now_ms: int, further: Mapping[str, Any]) -> None:
     values = {
-        "deleted_ms": now_ms,
         "enabled": False,
         "next_fire_ms": None,
         "awaits_root": None,
+        "revision": job.c.revision + 1,
         "updated_ms": now_ms,
+        **further,
     }
-    conn.execute(update(job).where(job.c.id == job_id).values(values))
+    conn.execute(update(job).where(any_of(conn, job.c.id, sorted(ids))).values(values))
 
 
 def find_due_jobs(
-    conn: Connection, partitions: Sequence[int], horizon_ms: int, limit: int
+    conn: Connection, partitions: Sequence[int], horizon_ms: int, limit: int, *, after_ms: int | None = None
 ) -> tuple[list[int], bool]:
     """Return ids of jobs due until ``horizon_ms``, oldest first within each partition, without locking.
+
+    Args:
+        conn: Connection.
+        partitions: Where they are.
+        horizon_ms: The last due time that counts.
+        limit: How many, in all; each partition gets the same share.
+        after_ms: Only those due later than this; None for all.
 
     Returns:
         The ids, and whether some partition may have more.
@@ -142,30 +159,33 @@ def find_due_jobs(
     if not partitions:
         return [], False
     each = max(1, -(-limit // len(partitions)))
-    query = _due_query(tuple(partitions))
-    ids = list(conn.execute(query, {"horizon_ms": horizon_ms, "each": each}).scalars())
+    values = {"horizon_ms": horizon_ms, "each": each}
+    if after_ms is not None:
+        values["after_ms"] = after_ms
+    ids = list(conn.execute(_due_query(tuple(partitions), after_ms is not None), values).scalars())
     fullest = max(Counter(job_id % PARTITIONS for job_id in ids).values(), default=0)
     return ids, fullest >= each
 
 
-@lru_cache(maxsize=64)
-def _due_query(partitions: tuple[int, ...]) -> TextClause:
+@lru_cache(maxsize=128)
+def _due_query(partitions: tuple[int, ...], is_bounded: bool) -> TextClause:
     """Return the union of one limited range for each partition.
 
     Written as text: building sixty-four selects out of objects took a hundred times as long as running them.
     """
+    bound = "AND job.next_fire_ms > :after_ms " if is_bounded else ""
     parts = (
         f"SELECT id FROM (SELECT job.id AS id FROM job WHERE job.partition = {int(partition)} "  # noqa: S608 - numbers
-        f"AND job.next_fire_ms <= :horizon_ms ORDER BY job.next_fire_ms LIMIT :each) AS part{int(partition)}"
+        f"AND job.next_fire_ms <= :horizon_ms {bound}ORDER BY job.next_fire_ms LIMIT :each) AS part{int(partition)}"
         for partition in partitions
     )
     return text(" UNION ALL ".join(parts))
 
 
-def lock_due_jobs(conn: Connection, ids: Sequence[int], horizon_ms: int) -> list[Job]:
-    """Lock candidates in id order, read them again and return those still due: an edit in between wins."""
-    statement, values = _LOCK_DUE(conn, sorted(ids))
-    return [_job(row) for row in fetch_rows(conn, statement, {**values, "horizon_ms": horizon_ms})]
+def lock_fires(conn: Connection, ids: Collection[int]) -> dict[int, tuple[int, int | None, bool]]:
+    """Lock jobs in id order; return their revision, next fire and whether they are started, to compare with a copy."""
+    found = fetch_rows(conn, *_LOCK_FIRES(conn, sorted(ids)))
+    return {job_id: (revision, next_ms, bool(enabled)) for job_id, revision, next_ms, enabled in found}
 
 
 def update_fires(conn: Connection, updates: Sequence[JobCursor]) -> int:

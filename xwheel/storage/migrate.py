@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
 VERSION_TABLE: Final = "alembic_version"
 WAIT_S: Final = 60
+LONGEST_MS: Final = 86_400_000
+"""For one statement of an upgrade: it may have to write a large table anew."""
 # of one database, as all advisory locks are; locks of MariaDB are those of the server
 LOCK_KEY: Final = 0x7877_6865_656C
 LOCK_NAME: Final = "CONCAT('xwheel ', MD5(DATABASE()))"
@@ -170,7 +172,7 @@ def _alone(db: Database) -> Iterator[Connection]:
     Raises:
         SchemaError: Another process has changed it for a minute.
     """
-    with db.write() as conn:
+    with db.limited(statement_ms=LONGEST_MS), db.write() as conn:
         match db.backend:
             case "postgresql":
                 _lock_postgresql(conn)

@@ -12,7 +12,8 @@ from sqlalchemy import text
 from xwheel.errors import DatabaseUnreachableError
 from xwheel.storage import demands, migrate, rights
 from xwheel.storage.diagnosis import explain, explained
-from xwheel.storage.engine import Database
+from xwheel.storage.engine import STATEMENT_S, Database
+from xwheel.storage.outage import IDLE_S
 
 __all__ = ["explain", "open_ready", "reach", "upgrade"]
 
@@ -22,12 +23,22 @@ FIRST_PAUSE_S: Final = 0.5
 LAST_PAUSE_S: Final = 10.0
 
 
-def open_ready(url: str, *, pool_size: int = 8, create: bool = False, wait_s: float = 0) -> Database:
+def open_ready(
+    url: str,
+    *,
+    pool_size: int = 8,
+    statement_s: float = STATEMENT_S,
+    idle_s: int = IDLE_S,
+    create: bool = False,
+    wait_s: float = 0,
+) -> Database:
     """Open a database that a node can work with: reachable, fit, with this version's schema, writable.
 
     Args:
         url: SQLAlchemy URL.
         pool_size: Connections kept open.
+        statement_s: How long a server's answer may take.
+        idle_s: After how long a server ends a transaction whose client is silent.
         create: Create the tables of an empty SQLite database.
         wait_s: How long to wait for a database that takes no connection yet.
 
@@ -37,7 +48,7 @@ def open_ready(url: str, *, pool_size: int = 8, create: bool = False, wait_s: fl
         DatabaseRefusedError: A person must act: login, database, rights or settings of the server.
         SchemaError: The schema is older, newer or foreign.
     """
-    db = Database(url, pool_size=pool_size)
+    db = Database(url, pool_size=pool_size, statement_s=statement_s, idle_s=idle_s)
     try:
         reach(db, wait_s)
         with explained(db.engine.url):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import socket
@@ -29,10 +28,13 @@ ENDING_STATES: Final = frozenset({"25006", "25P03", "25P04", "57P01", "57P02", "
 POOL_TROUBLE: Final = ("Exception during reset", "Exception terminating", "Exception closing")
 
 LOCK_WAIT_S: Final = 10
-"""How long a statement waits for a row's lock."""
+"""How long a statement waits for a row's lock, at most."""
+
+LOCK_SHARE: Final = 2 / 3
+"""How much of the time that a statement has it may wait for a lock: the server must still be able to say so."""
 
 IDLE_S: Final = 10
-"""After how long the server ends a transaction whose client is silent: a stopped process keeps no locks."""
+NO_PLACE: Final = "no connection to the database became free in time: raise database.pool_size"
 
 KEEPALIVE_S: Final = 10
 SILENCE_MS: Final = 30_000
@@ -74,9 +76,7 @@ def translate(error: DBAPIError | PoolTimeout, phase: Phase, url: URL) -> Xwheel
         url: Where the database is, so that it can be named.
     """
     if isinstance(error, PoolTimeout):
-        return DatabaseUnreachableError(
-            "no connection to the database became free in time: raise database.pool_size"
-        )
+        return DatabaseUnreachableError(NO_PLACE)
     is_lost = phase is not Phase.CONNECT and error.connection_invalidated
     # else a mistake of ours, or a duplicate
     is_away = phase is Phase.CONNECT or is_lost
@@ -90,14 +90,20 @@ def translate(error: DBAPIError | PoolTimeout, phase: Phase, url: URL) -> Xwheel
     return ConnectionLostError(str(told))
 
 
-def watch(engine: Engine) -> None:
-    """Let a server's connections end where they would hold others up, and be replaced once they are no good."""
+def watch(engine: Engine, *, statement_s: float, idle_s: int) -> None:
+    """Let a server's connections end where they would hold others up, and be replaced once they are no good.
+
+    Args:
+        engine: The engine.
+        statement_s: How long a statement may take.
+        idle_s: After how long the server ends a transaction whose client is silent.
+    """
+    prepare = _prepare_postgresql if engine.dialect.name == "postgresql" else _prepare_mariadb
+    lock_s = max(1, min(LOCK_WAIT_S, int(statement_s * LOCK_SHARE)))
     # what it says of connections that break while they are given back is no news, and long
     logging.getLogger(f"sqlalchemy.pool.impl.{type(engine.pool).__name__}").addFilter(_leave_out)
     event.listen(engine, "handle_error", _note_ending)
-    event.listen(
-        engine, "connect", _prepare_postgresql if engine.dialect.name == "postgresql" else _prepare_mariadb
-    )
+    event.listen(engine, "connect", lambda connection, _: prepare(connection, lock_s, idle_s))
 
 
 def _leave_out(record: logging.LogRecord) -> bool:
@@ -110,26 +116,24 @@ def _note_ending(context: ExceptionContext) -> None:
         context.is_disconnect = True
 
 
-def _prepare_postgresql(connection: Any, _record: object) -> None:
+def _prepare_postgresql(connection: Any, lock_s: int, idle_s: int) -> None:
     _keep_alive(connection.fileno())
     before, connection.autocommit = connection.autocommit, True
     # what is open lies in memory: with the server's own default, made for disks that turn, the planner would read a
     # whole table of 50,000 runs rather than look up the 1,000 of a batch
     connection.execute(
-        f"SELECT set_config('lock_timeout', '{LOCK_WAIT_S}s', false),"
-        f" set_config('idle_in_transaction_session_timeout', '{IDLE_S}s', false),"
+        f"SELECT set_config('lock_timeout', '{lock_s}s', false),"
+        f" set_config('idle_in_transaction_session_timeout', '{idle_s}s', false),"
         " set_config('random_page_cost', least(1.1, current_setting('random_page_cost')::numeric)::text, false)"
     )
     connection.autocommit = before
 
 
-def _prepare_mariadb(connection: Any, _record: object) -> None:
-    with contextlib.suppress(AttributeError):
-        _keep_alive(connection._sock.fileno())  # the driver has no other way to it
-    connection._read_timeout = None  # it was for the server's greeting
-    words = [f"innodb_lock_wait_timeout = {LOCK_WAIT_S}"]
+def _prepare_mariadb(connection: Any, lock_s: int, idle_s: int) -> None:
+    _keep_alive(connection.fileno())
+    words = [f"innodb_lock_wait_timeout = {lock_s}"]
     if "mariadb" in connection.get_server_info().lower():  # MySQL has no such limit
-        words.append(f"idle_transaction_timeout = {IDLE_S}")
+        words.append(f"idle_transaction_timeout = {idle_s}")
     with connection.cursor() as cursor:
         cursor.execute(f"SET SESSION {', '.join(words)}")
 

@@ -6,6 +6,7 @@ milliseconds of their beginning; days are days of UTC.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, Literal, NamedTuple
@@ -50,6 +51,10 @@ class Counts(NamedTuple):
         return sum(self[:9])
 
 
+MAXIMA: Final = Counts._fields.index("duration_max_ms")
+"""Where the counts begin of which the greatest counts; those before are added up."""
+
+
 class JobHour(NamedTuple):
     """A row of the report."""
 
@@ -65,21 +70,52 @@ class Bucket(NamedTuple):
     counts: Counts
 
 
-def count_hour(conn: Connection, hour_ms: int, after_job: int, limit: int) -> list[JobHour]:
-    """Count the runs that were due in an hour, job by job in id order, after a given job.
+def count_part(
+    conn: Connection, from_ms: int, to_ms: int, after_job: int, last_job: int, limit: int
+) -> list[JobHour]:
+    """Count the runs that were due in a part of an hour, job by job in id order, for a range of jobs.
 
-    Reads every run of that hour, by due time.
+    Reads every run of that part, by due time, and sorts them in memory; see :func:`find_part_end`.
+
+    Args:
+        conn: Connection.
+        from_ms: Where the part begins.
+        to_ms: Where it ends; what is due then is not counted.
+        after_job: No job up to this one.
+        last_job: No job after this one.
+        limit: How many jobs at most.
     """
     # the sum hides the column from the planner, which would otherwise walk all runs of these jobs
     job_id = run.c.job_id + literal_column("0")
     query = (
         select(job_id.label("job"), func.max(run.c.group_id), *_counters())
-        .where(run.c.due_ms >= hour_ms, run.c.due_ms < hour_ms + HOUR_MS, job_id > after_job)
+        .where(run.c.due_ms >= from_ms, run.c.due_ms < to_ms, job_id > after_job, job_id <= last_job)
         .group_by(literal_column("job"))
         .order_by(literal_column("job"))
         .limit(limit)
     )
     return [_job_hour(row) for row in conn.execute(query)]
+
+
+def find_part_end(conn: Connection, from_ms: int, to_ms: int, limit: int) -> int:
+    """Return until when no more than so many runs are due, or one millisecond later if they are due all at once."""
+    query = (
+        select(run.c.due_ms)
+        .where(run.c.due_ms >= from_ms, run.c.due_ms < to_ms)
+        .order_by(run.c.due_ms)
+        .limit(1)
+        .offset(limit)
+    )
+    found: int | None = conn.execute(query).scalar_one_or_none()
+    return to_ms if found is None else max(found, from_ms + 1)
+
+
+def add(one: JobHour, other: JobHour) -> JobHour:
+    """Return what two parts of an hour say of a job together."""
+    mine, theirs = one.counts, other.counts
+    sums = map(operator.add, mine[:MAXIMA], theirs[:MAXIMA])
+    maxima = map(max, mine[MAXIMA:], theirs[MAXIMA:])
+    return JobHour(one.job_id, max(one.group_id, other.group_id), Counts(*sums, *maxima))
 
 
 def list_hour(conn: Connection, hour_ms: int, after_job: int, last_job: int) -> list[JobHour]:
@@ -213,4 +249,4 @@ def _job_hour(row: Sequence[Any]) -> JobHour:
 
 def _counts(values: Sequence[Any]) -> Counts:
     # sums are decimals on some databases, and null over nothing
-    return Counts(*(int(value or 0) for value in values))
+    return Counts._make([int(value or 0) for value in values])

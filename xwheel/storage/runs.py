@@ -6,11 +6,13 @@ in id order.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
-from sqlalchemy import Connection, and_, bindparam, case, select, tuple_, update
+from sqlalchemy import Connection, TextClause, and_, bindparam, case, select, text, tuple_, update
 from sqlalchemy.exc import IntegrityError
 
 from xwheel.errors import DuplicateError, NotFoundError
@@ -20,6 +22,9 @@ from xwheel.storage.bulk import IN_LIMIT, ById, any_of, chunks, fetch_rows, keye
 from xwheel.storage.bulk_insert import insert_many
 from xwheel.storage.run_rows import INSERTED, RUN_COLUMNS, run_of, values_of
 from xwheel.storage.tables import job, run
+
+MOST_MS: Final = 2**62
+"""Later than any due time."""
 
 _IDENTITY = (run.c.job_id, run.c.origin, run.c.origin_key, run.c.shard_index)
 
@@ -42,7 +47,15 @@ _LOCK_STATES = ById(
         .with_for_update()
     ),
 )
-_REVISIONS = ById(job.c.id, lambda among: select(job.c.id, job.c.revision).where(among))
+DELETED = 0
+"""Stands for the revision of a job that is deleted; others begin at 1."""
+
+_REVISIONS = ById(
+    job.c.id,
+    lambda among: select(job.c.id, case((job.c.deleted_ms.is_(None), job.c.revision), else_=DELETED)).where(
+        among
+    ),
+)
 _ACCEPT = ById(
     run.c.id,
     lambda among: (
@@ -197,9 +210,60 @@ _UNADOPTED = (
 def find_unadopted(
     conn: Connection, partitions: Collection[int], horizon_ms: int, limit: int
 ) -> list[tuple[int, int]]:
-    """Return planned rows that nobody holds, due until ``horizon_ms``, as ``(id, due_ms)``."""
-    values = {"partitions": sorted(partitions), "horizon_ms": horizon_ms, "most": limit}
-    return [(run_id, due_ms) for run_id, due_ms in conn.execute(_UNADOPTED, values)]
+    """Return planned rows that nobody adopted yet, due until ``horizon_ms``, as ``(id, due_ms)``.
+
+    Where there are more than ``limit``, the earliest due of each partition come first.
+    """
+    ordered = sorted(partitions)
+    values = {"partitions": ordered, "horizon_ms": horizon_ms, "most": limit}
+    found = [(run_id, due_ms) for run_id, due_ms in conn.execute(_UNADOPTED, values)]
+    if len(found) < limit:
+        return found
+    query = _queue_query(tuple((part, 0, 0) for part in ordered))
+    rows = conn.execute(query, {"horizon_ms": horizon_ms, "each": -(-limit // len(partitions))})
+    first = {run_id: due_ms for run_id, due_ms, _ in rows}
+    return list((first | dict(found)).items())[:limit]
+
+
+def find_left(
+    conn: Connection, epochs: Mapping[int, int], limit: int
+) -> tuple[list[tuple[int, int]], set[int]]:
+    """Return planned rows that former holders of partitions adopted, the earliest due first.
+
+    Args:
+        conn: Connection.
+        epochs: Partition to the epoch under which it is held now.
+        limit: How many at most, about evenly from all partitions.
+
+    Returns:
+        ``(id, due_ms)`` of each row, and the partitions that may have more.
+    """
+    found: dict[int, int] = {}
+    unfinished = set(epochs)
+    while unfinished and len(found) < limit:  # a crowded partition gets what the others leave
+        each = -(-limit // len(unfinished))
+        query = _queue_query(tuple((part, 1, epochs[part] - 1) for part in sorted(unfinished)))
+        rows = conn.execute(query, {"horizon_ms": MOST_MS, "each": each}).all()
+        found |= {run_id: due_ms for run_id, due_ms, _ in rows}
+        counts = Counter(part for _, _, part in rows)
+        full = {part for part in counts if counts[part] >= each}
+        if full == unfinished:
+            break
+        unfinished = full
+    return list(found.items()), unfinished
+
+
+@lru_cache(maxsize=64)
+def _queue_query(ranges: tuple[tuple[int, int, int], ...]) -> TextClause:
+    """Return the union of one limited range of the queue for each partition between two epochs."""
+    parts = (
+        f"SELECT id, due_ms, {part:d} AS part FROM (SELECT run.id AS id, run.due_ms AS due_ms FROM run"  # noqa: S608 - numbers
+        f" WHERE run.open_partition = {part:d} AND run.epoch BETWEEN {least:d} AND {most:d}"
+        " AND run.due_ms <= :horizon_ms ORDER BY run.open_partition, run.epoch, run.due_ms LIMIT :each)"
+        f" AS part{part:d}"
+        for part, least, most in ranges
+    )
+    return text(" UNION ALL ".join(parts))
 
 
 def find_planned(conn: Connection, identities: Sequence[tuple[int, str, int, int]]) -> list[int]:
@@ -217,11 +281,9 @@ def list_planned(conn: Connection, ids: Sequence[int]) -> list[Run]:
     return [run_of(row) for row in conn.execute(query)]
 
 
-def lock_unadopted(conn: Connection, ids: Sequence[int]) -> list[QueuedRun]:
-    """Lock rows that are still planned and held by nobody, in id order."""
-    query = select(*_QUEUED).where(
-        any_of(conn, run.c.id, sorted(ids)), run.c.state == RunState.PLANNED, run.c.epoch == 0
-    )
+def lock_planned_rows(conn: Connection, ids: Sequence[int]) -> list[QueuedRun]:
+    """Lock those of the rows that are still planned, in id order."""
+    query = select(*_QUEUED).where(any_of(conn, run.c.id, sorted(ids)), run.c.state == RunState.PLANNED)
     return [QueuedRun(*row) for row in conn.execute(query.order_by(run.c.id).with_for_update())]
 
 
@@ -266,20 +328,20 @@ def load_due(conn: Connection, ids: Sequence[int]) -> list[DueRun]:
 
 
 def lock_planned(conn: Connection, ids: Sequence[int]) -> dict[int, tuple[int, int, int]]:
-    """Lock runs that are still planned; return id to ``(partition, epoch, revision of the job)``.
+    """Lock runs that are still planned; return id to ``(partition, epoch, revision of the job, or DELETED)``.
 
     The jobs are read once the runs are locked, and are not locked themselves: that order belongs to edits. An edit
     or stop that was committed before the second statement shows its revision there. One that comes later waits for
-    these runs if it wants to cancel them, finds them gone, and so comes after the send.
+    these runs if it wants to cancel them, finds them gone, and so comes after the send. A delete cannot cancel what
+    another transaction was about to write: whoever wants to send that sees here that the job is deleted.
     """
     found = fetch_rows(conn, *_LOCK_STATES(conn, sorted(ids)))
     locked = [row[:4] for row in found if row[4] == RunState.PLANNED]
     owners = {job_id for _, job_id, _, _ in locked}
     revisions: dict[int, int] = dict(fetch_rows(conn, *_REVISIONS(conn, sorted(owners))))
     return {
-        run_id: (partition, epoch, revisions[job_id])
+        run_id: (partition, epoch, revisions.get(job_id, DELETED))
         for run_id, job_id, partition, epoch in locked
-        if job_id in revisions
     }
 
 
@@ -341,8 +403,13 @@ def lock_runs(conn: Connection, ids: Sequence[int]) -> dict[int, Run]:
     return {row[0]: run_of(row) for row in fetch_rows(conn, *_LOCK_RUNS(conn, sorted(ids)))}
 
 
+def update_groups(conn: Connection, rows: Sequence[tuple[int, int]]) -> int:
+    """Let locked runs that are planned follow their job into its new group: ``(id, group id)``."""
+    return update_many(conn, run, ("group_id",), rows)
+
+
 def get_groups(conn: Connection, ids: Collection[int]) -> dict[int, int]:
-    """Return the groups of runs, which never change; unknown ids are missing."""
+    """Return the groups of runs, which do not change once they were sent; unknown ids are missing."""
     query = select(run.c.id, run.c.group_id).where(run.c.id.in_(sorted(ids)))
     return {row.id: row.group_id for row in conn.execute(query)}
 
@@ -376,16 +443,23 @@ def find_planned_jobs(conn: Connection, limit: int) -> list[int]:
     return list(conn.execute(query.distinct().limit(limit)).scalars())
 
 
-def lock_planned_of_job(conn: Connection, job_id: int, origins: Collection[Origin]) -> list[Run]:
-    """Lock the still planned runs of a job whose row is locked; an edit or stop cancels them."""
-    query = select(*RUN_COLUMNS).where(
-        run.c.open_partition == job_id % PARTITIONS,
-        run.c.job_id + 0 == job_id,  # a sum, so that no index leads through all runs of the job
-        run.c.state == RunState.PLANNED,
+def lock_planned_of_jobs(
+    conn: Connection, job_ids: Collection[int], origins: Collection[Origin]
+) -> list[Run]:
+    """Lock the still planned runs of jobs whose rows are locked, in id order; an edit or stop cancels them.
+
+    They are found without a lock among all that is planned in the partitions of these jobs, and locked by their keys:
+    a search that locks would wait for, and hold up, whoever fires their neighbours.
+    """
+    query = select(run.c.id).where(
+        run.c.open_partition.in_(sorted({job_id % PARTITIONS for job_id in job_ids})),
+        (run.c.job_id + 0).in_(sorted(job_ids)),  # a sum, so that no index leads through all runs of a job
         run.c.origin.in_([str(origin) for origin in origins]),
     )
-    # nor through the whole table for the sake of the order
-    return [run_of(row) for row in conn.execute(query.order_by(run.c.id + 0).with_for_update())]
+    locked: list[Run] = []
+    for part in chunks(sorted(conn.execute(query).scalars()), IN_LIMIT):
+        locked += lock_runs(conn, part).values()
+    return [item for item in locked if item.state is RunState.PLANNED]
 
 
 def cancel_runs(conn: Connection, ids: Sequence[int], *, reason: str, now_ms: int) -> int:

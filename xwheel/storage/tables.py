@@ -19,6 +19,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
     literal_column,
     text,
 )
@@ -98,7 +99,7 @@ job = Table(
     Column("start_ms", BigInteger),
     Column("end_ms", BigInteger),
     Column("misfire_policy", String(16), nullable=False),
-    Column("misfire_threshold_ms", Integer, nullable=False),
+    Column("misfire_threshold_ms", Integer),
     Column("route_strategy", String(64), nullable=False),
     Column("block_strategy", String(64), nullable=False),
     Column("block_scope", String(16), nullable=False),
@@ -253,6 +254,8 @@ node = Table(
     # rises with each renewal; one that stands still for a whole term is dead, whatever the clocks say
     Column("renewal", BigInteger, nullable=False),
     Column("until_ms", BigInteger, nullable=False),
+    # it hands its partitions over and gets no more
+    Column("draining", Boolean, nullable=False, server_default=false()),
 )
 
 partition_lease = Table(

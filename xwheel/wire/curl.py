@@ -12,17 +12,6 @@ import requests.utils
 IDLE_CONNECTION_S: Final = 60
 """Connections idle for longer are not used again: Java executors close theirs after 90 s."""
 
-_UNSENT_CODES: Final = frozenset(
-    {
-        pycurl.E_COULDNT_RESOLVE_HOST,
-        pycurl.E_COULDNT_CONNECT,
-        pycurl.E_SSL_CONNECT_ERROR,
-        pycurl.E_PEER_FAILED_VERIFICATION,
-        pycurl.E_URL_MALFORMAT,
-        pycurl.E_UNSUPPORTED_PROTOCOL,
-    }
-)
-
 # curl's own words tell how it works inside, not what happened
 _WORDS: Final = {
     pycurl.E_SEND_FAIL_REWIND: "the connection ended while the call was on its way, which is not sent twice"
@@ -36,6 +25,7 @@ class HttpCall(msgspec.Struct, frozen=True, kw_only=True):
         key: Comes back in the result; anything.
         timeout_ms: Limit for the whole call.
         connect_timeout_ms: Limit for connecting.
+        wait_ms: How long it may wait inside for its turn; None for as long as it takes.
         app_name: The executor group, which fourth-generation executors insist on.
         repeatable: Whether the library may send it again by itself when a kept connection turns out to be dead.
             Say False for a run on a foreign executor, which would run it twice.
@@ -46,6 +36,7 @@ class HttpCall(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes
     timeout_ms: int = 3000
     connect_timeout_ms: int = 3000
+    wait_ms: int | None = None
     app_name: str = ""
     repeatable: bool = True
 
@@ -58,6 +49,8 @@ class HttpResult(msgspec.Struct, frozen=True, kw_only=True):
         error: Empty if there was one.
         sent: False only if it is certain that no byte of the request left.
         cost_ms: From the start of the call to its end, without the wait for a place.
+        repeated: Whether the library sent it once more, after a kept connection had ended without an answer. The
+            peer may have taken the first one, so an answer to the second proves less.
     """
 
     key: object
@@ -66,6 +59,18 @@ class HttpResult(msgspec.Struct, frozen=True, kw_only=True):
     error: str
     sent: bool
     cost_ms: float
+    repeated: bool = False
+
+
+class _Body(BytesIO):
+    """A body that curl may rewind, and that counts how often it did."""
+
+    rewinds = 0
+
+    def rewind(self, offset: int, origin: int) -> int:
+        self.rewinds += 1
+        self.seek(offset, origin)
+        return pycurl.SEEKFUNC_OK
 
 
 class Slot:
@@ -75,10 +80,11 @@ class Slot:
         max_answer: Larger answers end as an error, in bytes.
     """
 
-    __slots__ = ("app_name", "buffer", "call", "curl")
+    __slots__ = ("app_name", "body", "buffer", "call", "curl")
 
     def __init__(self, max_answer: int) -> None:
         self.curl = _new_handle(max_answer)
+        self.body = _Body()
         self.buffer = BytesIO()
         self.call: HttpCall | None = None
         self.app_name: str | None = None
@@ -96,11 +102,10 @@ class Slot:
         curl.setopt(pycurl.TIMEOUT_MS, call.timeout_ms)
         curl.setopt(pycurl.CONNECTTIMEOUT_MS, call.connect_timeout_ms)
         curl.setopt(pycurl.POSTFIELDSIZE, len(call.body))
-        if call.repeatable:
-            curl.setopt(pycurl.POSTFIELDS, call.body)
-        else:
-            # a body that cannot be rewound is never sent twice
-            curl.setopt(pycurl.READFUNCTION, BytesIO(call.body).read)
+        self.body = _Body(call.body)
+        curl.setopt(pycurl.READFUNCTION, self.body.read)
+        if call.repeatable:  # a body that cannot be rewound is never sent twice
+            curl.setopt(pycurl.SEEKFUNCTION, self.body.rewind)
         curl.setopt(pycurl.WRITEFUNCTION, self.buffer.write)
 
     def take_result(self, code: int, text: str) -> tuple[HttpCall, HttpResult]:
@@ -109,18 +114,30 @@ class Slot:
         assert call is not None  # noqa: S101 -- an active slot has its call
         curl = self.curl
         cost_ms = curl.getinfo(pycurl.TOTAL_TIME) * 1000
+        repeated = self.body.rewinds > 0
         if code:
-            sent = code not in _UNSENT_CODES and curl.getinfo(pycurl.REQUEST_SIZE) > 0
+            # all that left in this call, however often it was tried
+            sent = curl.getinfo(pycurl.REQUEST_SIZE) > 0
             error = f"{_WORDS.get(code) or text or 'transfer failed'} (curl {code})"
-            return call, failed(call, error, sent=sent, cost_ms=cost_ms)
+            return call, failed(call, error, sent=sent, cost_ms=cost_ms, repeated=repeated)
         status = curl.getinfo(pycurl.RESPONSE_CODE)
         body = self.buffer.getvalue()
-        return call, HttpResult(key=call.key, status=status, body=body, error="", sent=True, cost_ms=cost_ms)
+        return call, HttpResult(
+            key=call.key,
+            status=status,
+            body=body,
+            error="",
+            sent=True,
+            cost_ms=cost_ms,
+            repeated=repeated,
+        )
 
 
-def failed(call: HttpCall, error: str, *, sent: bool, cost_ms: float) -> HttpResult:
+def failed(call: HttpCall, error: str, *, sent: bool, cost_ms: float, repeated: bool = False) -> HttpResult:
     """Return the result of a call without a complete answer."""
-    return HttpResult(key=call.key, status=0, body=b"", error=error, sent=sent, cost_ms=cost_ms)
+    return HttpResult(
+        key=call.key, status=0, body=b"", error=error, sent=sent, cost_ms=cost_ms, repeated=repeated
+    )
 
 
 def _new_handle(max_answer: int) -> pycurl.Curl:

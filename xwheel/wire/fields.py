@@ -24,6 +24,7 @@ MAX_BATCH: Final = 10_000
 
 MAX_INT: Final = 2**31 - 1
 MAX_NAME: Final = 255
+SHORT: Final = 256
 MAX_WORD: Final = 64
 
 encode: Final = msgspec.json.Encoder().encode
@@ -145,6 +146,12 @@ def time_in(item: dict[str, Any]) -> int:
     if value is None:
         value = item.get("logDateTim")
     return 0 if value is None else to_int("logDateTime", value, 0, MAX_MS)
+
+
+def text_bytes(*texts: str) -> int:
+    """Return how many bytes texts take as JSON, at most; few characters are not encoded for it."""
+    count = sum(map(len, texts))
+    return 6 * count if count <= SHORT else sum([len(encode(text)) for text in texts])
 
 
 def to_message(value: Any, limit: int) -> str:

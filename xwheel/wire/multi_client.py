@@ -43,7 +43,7 @@ class MultiClient:
         self._headers: dict[str, list[str]] = {}
         self._max_in_flight = max_in_flight
         self._max_answer = max_answer
-        self._waiting: deque[HttpCall] = deque()
+        self._waiting: deque[tuple[HttpCall, float | None]] = deque()
         self._active: dict[pycurl.Curl, Slot] = {}
         self._free: dict[bool, list[Slot]] = {True: [], False: []}
         self._results: list[HttpResult] = []
@@ -65,7 +65,8 @@ class MultiClient:
 
     def submit(self, call: HttpCall) -> None:
         """Hand in a call; it starts at the next ``poll`` with a free place."""
-        self._waiting.append(call)
+        until = None if call.wait_ms is None else time.monotonic() + call.wait_ms / 1000
+        self._waiting.append((call, until))
         # set by the owner before its last look at the queue, so one of the two sees the other
         if self._sleeping:
             self.wake()
@@ -129,7 +130,11 @@ class MultiClient:
     def _start_waiting(self) -> None:
         started = False
         while self._waiting and len(self._active) < self._max_in_flight:
-            call = self._waiting.popleft()
+            call, until = self._waiting.popleft()
+            if until is not None and time.monotonic() > until:
+                text = f"it waited for its turn for more than {call.wait_ms} ms"
+                self._results.append(failed(call, text, sent=False, cost_ms=0))
+                continue
             free = self._free[call.repeatable]
             slot = free.pop() if free else Slot(self._max_answer)
             try:

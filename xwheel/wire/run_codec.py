@@ -18,6 +18,7 @@ from xwheel.wire.fields import (
     extra_of,
     int_in,
     parse_object,
+    text_bytes,
     text_in,
     time_in,
     to_id,
@@ -27,6 +28,9 @@ from xwheel.wire.messages import IdleBeatRequest, KillRequest, LogData, LogReque
 
 MAX_PARAM: Final = 2 * 1024 * 1024
 MAX_SOURCE: Final = 4 * 1024 * 1024
+
+FIXED_BYTES: Final = 1024
+"""More than a trigger takes without its long texts, whatever its numbers and its executor's instance."""
 
 _STRATEGIES: Final = {strategy.value: strategy for strategy in BlockStrategy}
 
@@ -60,6 +64,15 @@ def trigger_item(request: TriggerRequest) -> dict[str, Any]:
             "trace_parent": request.trace_parent,
         }
     return item
+
+
+def trigger_bytes(*texts: str) -> int:
+    """Return how many bytes a trigger takes as JSON, at most.
+
+    Args:
+        *texts: All its texts that have no bound of their own: handler, parameter, glue type, source.
+    """
+    return FIXED_BYTES + text_bytes(*texts)
 
 
 def decode_trigger(body: bytes) -> TriggerRequest:

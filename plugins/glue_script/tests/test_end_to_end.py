@@ -24,6 +24,8 @@ groups:
 - app_name: files
   jobs:
   - name: tidy
+    misfire_policy: fire_once
+    misfire_threshold_ms: null
     glue_type: GLUE_SHELL
     glue_source: |
       echo one

@@ -24,7 +24,9 @@ from xwheel.config_sections import ApiSection
 from xwheel.model import Run, RunState
 from xwheel.plugin import GlueRequest, GlueType, HandlerLookup, Router, ScheduleType
 from xwheel.plugin.manager import Plugins
+from xwheel.plugin.questions import Questions
 from xwheel.plugin.registry import Registry
+from xwheel.plugin_threads import PluginThreads
 from xwheel.scheduler.alarm.check import check_rule
 from xwheel.scheduler.alarm.ports import ChannelHealth
 from xwheel.scheduler.alarm_rules import AlarmRules
@@ -223,7 +225,7 @@ def api(db: Database) -> Api:
     channels = Channels()
     book = CalendarBook(db)
     timetable = Timetable(plugins.schedule_types, book.current)
-    scripts = Scripts(db, clock, plugins.glue_types, keep=30)
+    scripts = Scripts(db, clock, plugins.glue_types, Questions(PluginThreads(2)), keep=30)
     check = partial(check_job, plugins=plugins, check_schedule=timetable.check)
     manager = JobManager(db, clock, run_ids, check, timetable, scripts, new_run, lambda: None)
     offspring = Offspring(succeeded, render, new_run, max_depth=MAX_DEPTH)

@@ -20,7 +20,7 @@ FIELDS: dict[str, Any] = {
     "anchor_ms": NOW - 1000,
     "start_ms": NOW,
     "end_ms": NOW + 10**10,
-    "misfire_policy": "fire_once",
+    "misfire_policy": "fire_all",
     "misfire_threshold_ms": 1000,
     "route_strategy": "ROUND",
     "block_strategy": "COVER_EARLY",
@@ -56,6 +56,16 @@ def test_a_job_keeps_every_field(api: Api) -> None:
     assert (made["enabled"], made["next_fire_ms"], made["revision"]) == (False, None, 1)
     answer = api.call("GET", f"jobs/{made['id']}")
     assert answer.json == made
+
+
+def test_a_new_job_fires_once_beyond_the_threshold_of_the_settings(api: Api) -> None:
+    made = api.job()
+    assert (made["misfire_policy"], made["misfire_threshold_ms"]) == ("fire_once", None)
+    own = api.call("PATCH", f"jobs/{made['id']}", {"misfire_threshold_ms": 0, "misfire_policy": "skip"}).json
+    assert (own["misfire_policy"], own["misfire_threshold_ms"]) == ("skip", 0)
+    again = api.call("PATCH", f"jobs/{made['id']}", {"misfire_threshold_ms": None}).json
+    assert (again["misfire_policy"], again["misfire_threshold_ms"]) == ("skip", None)
+    assert api.call("GET", f"jobs/{made['id']}").json == again
 
 
 def test_a_job_may_be_started_at_once(api: Api) -> None:

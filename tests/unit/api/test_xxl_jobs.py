@@ -44,6 +44,14 @@ def test_a_job_is_added_stopped(orders: Tenant) -> None:
     assert (job.glue_type, job.description) == ("BEAN", "author: Li Lei")
 
 
+@pytest.mark.parametrize(
+    ("sent", "kept"), [("DO_NOTHING", MisfirePolicy.SKIP), ("FIRE_ONCE_NOW", MisfirePolicy.FIRE_ONCE)]
+)
+def test_the_misfire_policy_stays_as_it_was_sent(orders: Tenant, sent: str, kept: MisfirePolicy) -> None:
+    job = orders.job(orders.add(misfireStrategy=sent))
+    assert (job.misfire_policy, job.misfire_threshold_ms) == (kept, None)
+
+
 def test_the_group_may_be_left_out(orders: Tenant) -> None:
     answer = orders.call("addJob", definition())
     assert orders.job(int(answer["data"])).group_id == orders.group_id

@@ -271,18 +271,42 @@ def test_stretches_may_touch_and_overlap() -> None:
     assert calendar.until(datetime(2026, 1, 1, 14)) == datetime(2026, 1, 2)
 
 
+def test_n24_a_day_taken_out_is_out_of_the_stretches_too() -> None:
+    """N24: ``without`` rules over ``times`` as over days, from midnight to midnight."""
+    calendar = parse_calendar(
+        {"times": ["2026-11-10T22:00..2026-11-12T06:00"], "without": ["2026-11-11"], "weekdays": "WED"}
+    )
+    covered = {
+        "2026-11-10T23:59": True,
+        "2026-11-11T00:00": False,
+        "2026-11-11T23:59": False,
+        "2026-11-12T00:00": True,
+        "2026-11-18T12:00": True,
+    }
+    assert {text: calendar.covers(datetime.fromisoformat(text)) for text in covered} == covered
+
+
 def test_an_unknown_calendar_is_named() -> None:
     with pytest.raises(ScheduleError, match="'moon'; known: always, busy, cn"):
         TIMETABLE.check(make_job(calendar_exclude=("moon",)))
 
 
-@given(after_ms=YEAR, start_ms=YEAR, length_ms=st.integers(1, 10**9), step_s=st.integers(1, 100_000))
-def test_no_fire_lies_outside_start_and_end(
-    after_ms: int, start_ms: int, length_ms: int, step_s: int
+@given(
+    start_ms=YEAR,
+    after=st.integers(-(10**8), 10**9),
+    length_ms=st.integers(0, 10**9),
+    step_s=st.integers(1, 100_000),
+    is_last=st.booleans(),
+)
+def test_fires_are_those_between_start_and_end(
+    start_ms: int, after: int, length_ms: int, step_s: int, is_last: bool
 ) -> None:
-    job = make_job(schedule_conf=f"{step_s}s", start_ms=start_ms, end_ms=start_ms + length_ms)
-    due = TIMETABLE.next_fire(job, after_ms)
-    assert due is None or (max(after_ms + 1, start_ms) <= due <= start_ms + length_ms)
+    after_ms, step_ms = start_ms + after, step_s * 1000
+    earliest_ms = max(after_ms + 1, start_ms)
+    wanted = max(NOW, earliest_ms + (NOW - earliest_ms) % step_ms)
+    end_ms = wanted if is_last else start_ms + length_ms  # a fire at the end itself counts
+    job = make_job(schedule_conf=f"{step_s}s", anchor_ms=NOW, start_ms=start_ms, end_ms=end_ms)
+    assert TIMETABLE.next_fire(job, after_ms) == (wanted if wanted <= end_ms else None)
 
 
 @given(planned_ms=YEAR, jitter_ms=st.integers(0, 86_400_000), job_id=st.integers(1, 10**9))

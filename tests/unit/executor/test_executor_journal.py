@@ -5,12 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from xwheel.clock import SystemClock
 from xwheel.errors import JournalError, LockError
+from xwheel.executor import journal as journal_module
 from xwheel.executor.journal import Journal, Verdict
+from xwheel.executor.journal_sql import open_database
 from xwheel.model import RunState
 from xwheel.wire.messages import CallbackItem, ExecutionState, RunKey
 
@@ -197,3 +200,57 @@ def test_a_callback_that_fails_harms_nobody(journal: Journal, caplog: pytest.Log
     journal.start(KEYS[:1], fail)
     assert accept(journal, KEYS[:1])[0].new
     assert "a journal callback failed" in caplog.text
+
+
+@pytest.mark.parametrize("error", [ValueError("odd"), MemoryError(), SystemExit(1)])
+def test_r17_a_write_that_breaks_refuses_its_runs_and_no_later_ones(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: BaseException
+) -> None:
+    """R17: the writer's thread survived errors of the database only; then every acceptance waited for ever."""
+    real = journal_module.accept
+    broken = iter([error])
+
+    def accept_or_break(*args: Any) -> bool:
+        for raised in broken:
+            raise raised
+        return real(*args)
+
+    monkeypatch.setattr(journal_module, "accept", accept_or_break)
+    with pytest.raises(JournalError, match=type(error).__name__):
+        accept(journal, KEYS[:1])
+    assert "a write of the journal broke" in caplog.text
+    assert accept(journal, KEYS[:2])[1].new
+    assert not journal.trouble
+
+
+def test_r17_a_write_that_breaks_spares_those_that_came_with_it(journal: Journal) -> None:
+    """R17: one that can never be written is dropped, and its neighbours reach the disk."""
+    accept(journal, KEYS[:2])
+    journal.finish(cast(Any, [object()]))
+    finish(journal, [outcome(KEYS[1])])
+    assert journal.lookup(KEYS[1:2])[0].state is ExecutionState.FINISHED
+
+
+def test_n20_each_connection_syncs_before_a_commit_is_told(tmp_path: Path) -> None:
+    """N20: in WAL mode only ``synchronous = FULL`` (2) or more syncs the log with each commit."""
+    db = open_database(tmp_path / "journal.db", 0)
+    try:
+        assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert db.execute("PRAGMA synchronous").fetchone()[0] >= 2
+    finally:
+        db.close()
+
+
+def test_n20_an_acceptance_is_told_after_its_commit(journal: Journal) -> None:
+    """N20: the writer itself runs with that setting, and has no transaction open when it answers."""
+    seen: list[tuple[int, bool]] = []
+    told = threading.Event()
+
+    def done(_verdicts: Sequence[Verdict], _error: JournalError | None) -> None:
+        writer = journal._writer
+        seen.append((writer.execute("PRAGMA synchronous").fetchone()[0], writer.in_transaction))
+        told.set()
+
+    journal.accept(KEYS[:1], done)
+    assert told.wait(10)
+    assert seen == [(2, False)]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from xwheel.clock import SystemClock
-from xwheel.errors import JournalError, XwheelError
+from xwheel.errors import HandlerNotFoundError, JobKilledError, JournalError, XwheelError
 from xwheel.executor.execution import KILLED
 from xwheel.executor.handlers import Handler, job
 from xwheel.executor.journal import NEW, Done, Journal, Verdict
@@ -178,6 +180,49 @@ def test_a_repeated_ask_that_would_be_refused_brings_the_outcome_once_more(house
     assert house.journal.revived == [key_of(1)]
 
 
+NOT_FOUND = HandlerNotFoundError("job handler [gone] not found")
+
+
+def test_r10_the_journal_is_asked_before_a_run_that_cannot_be_built_is_refused(house: House) -> None:
+    """R10: after a redeploy without the handler, a run that was executed here is not refused."""
+    assert house.workers.accept([(request(1), NOOP)]) == [None]
+    house.outcome(1)
+    house.journal.wait_for(lambda: not house.workers.lanes.has(1))
+    before = house.delivered
+    answers = house.workers.accept([(request(1), NOT_FOUND), (request(2), NOT_FOUND)])
+    assert answers == [None, NOT_FOUND]
+    assert house.journal.revived == [key_of(1)]  # and its outcome is delivered once more
+    assert house.delivered == before + 1
+
+
+def test_r10_a_full_journal_refuses_nothing_that_it_knows(house: House) -> None:
+    """R10: whatever would refuse a repeated id, what was accepted before stays accepted."""
+    assert house.workers.accept([(request(1), NOOP)]) == [None]
+    house.outcome(1)
+    house.journal.wait_for(lambda: not house.workers.lanes.has(1))
+    house.journal.hold = True
+    thread, told = in_thread(lambda: house.workers.accept([(request(1), NOOP), (request(2), NOOP)]))
+    house.journal.wait_for(lambda: len(house.journal.held) == 1)
+    full = JournalError("full")
+    house.journal.let_go(full)
+    thread.join(10)
+    assert told == [[None, full]]
+
+
+@pytest.mark.parametrize("error", [None, JournalError("full")])
+def test_r10_a_run_that_is_on_its_way_to_the_disk_is_known(house: House, error: JournalError | None) -> None:
+    """R10: it is waited for, and then there or not."""
+    house.journal.hold = True
+    first, told_first = in_thread(lambda: house.workers.accept([(request(1), NOOP)]))
+    house.journal.wait_for(lambda: len(house.journal.held) == 1)
+    second, told_second = in_thread(lambda: house.workers.accept([(request(1), NOT_FOUND)]))
+    house.journal.wait_for(lambda: len(house.journal.held) == 2)
+    house.journal.let_go(error)
+    first.join(10)
+    second.join(10)
+    assert [answer is None for answer in (*told_first[0], *told_second[0])] == [error is None] * 2
+
+
 def fail_to_start(monkeypatch: pytest.MonkeyPatch, prefix: str) -> list[str]:
     """Let threads of this name fail to start, as when the system has no more of them."""
     real = threading.Thread.start
@@ -323,3 +368,45 @@ def test_a_run_killed_while_it_is_written_down_ends_once(house: House) -> None:
     assert told == [[None]]
     assert house.outcome(1).reason == KILLED.reason
     assert not house.workers.lanes.has(1)
+
+
+def test_r6_kills_and_time_limits_go_on_while_a_log_handler_hangs(house: House) -> None:
+    """R6: that a handler ignores its end is logged, which may take as long as the application's handlers like."""
+    begun, inside, release = threading.Event(), threading.Event(), threading.Event()
+
+    class Hangs(logging.Handler):
+        def emit(self, _record: logging.LogRecord) -> None:
+            inside.set()
+            release.wait(30)
+
+    def ignore() -> None:
+        while not release.is_set():
+            with contextlib.suppress(JobKilledError):
+                begun.set()
+                release.wait(0.01)
+
+    def loop() -> None:
+        begun.set()
+        while True:
+            threading.Event().wait(0.001)
+
+    hangs = Hangs()
+    logger = logging.getLogger("xwheel.executor.worker")
+    logger.addHandler(hangs)
+    try:
+        house.workers.accept([(request(1), handler_of(job("ignores")(ignore)))])
+        assert begun.wait(10)
+        house.workers.kill(1)
+        assert house.outcome(1).message.endswith("ignores it and still runs")
+        assert inside.wait(10)
+        house.workers.accept([(request(2, timeout_s=1), handler_of(job("loops")(loop)))])
+        begun.clear()
+        house.workers.accept([(request(3), handler_of(job("loops")(loop)))])
+        assert begun.wait(10)
+        house.workers.kill(3)
+        assert house.outcome(3).reason == KILLED.reason
+        assert house.outcome(2).reason == "timed_out"
+        house.journal.wait_for(lambda: not house.workers.lanes.has(2) and not house.workers.lanes.has(3))
+    finally:
+        release.set()
+        logger.removeHandler(hangs)

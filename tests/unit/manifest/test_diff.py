@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from typing import Any
 
 import pytest
 
+from xwheel.manifest.checking import build_state
 from xwheel.manifest.diff import Action, Change, Step, make_plan
-from xwheel.manifest.reading import ManifestError
+from xwheel.manifest.reading import ManifestError, read_documents
 from xwheel.manifest.state import JOB_DEFAULTS, GroupState, JobState, Ref, State
 
 A, B = Ref("g", "a"), Ref("g", "b")
@@ -57,6 +59,23 @@ def test_fields_are_told_old_and_new_and_a_left_out_anchor_stays() -> None:
     assert update.changes == (Change("param", "x", ""), Change("timeout_s", 0, 5))
     (step,) = make_plan(state(job(A, anchor_ms=8)), state(job(A, anchor_ms=7)))
     assert step.changes == (Change("anchor_ms", 7, 8),)
+
+
+def test_a_policy_and_a_threshold_that_are_left_out_stay() -> None:
+    """On a job that is there: a file written before the default changed must not change what happens."""
+    have = job(A, job_id=1, misfire_policy="skip", misfire_threshold_ms=7)
+    text = b"groups: [{app_name: g, jobs: [{name: a, handler: h%s}]}]"
+    for named, changes in (
+        (b"", []),
+        (b", misfire_policy: fire_once", [Change("misfire_policy", "skip", "fire_once")]),
+        (b", misfire_threshold_ms: null", [Change("misfire_threshold_ms", 7, None)]),
+    ):
+        (document,) = read_documents("f", BytesIO(text % named))
+        want = build_state([("f", document)])
+        assert [change for step in make_plan(want, state(have)) for change in step.changes] == changes
+        (new,) = [step for step in make_plan(want, State()) if step.action is Action.CREATE]
+        assert isinstance(new.want, JobState)
+        assert new.want.values["misfire_policy"] == "fire_once"
 
 
 def test_only_prune_deletes_and_only_in_groups_of_the_file() -> None:

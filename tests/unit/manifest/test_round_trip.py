@@ -47,7 +47,7 @@ def values(draw: st.DrawFn) -> dict[str, Any]:
         start_ms=start,
         end_ms=None if start is None else start + draw(st.integers(1, 10**9)),
         misfire_policy=draw(st.sampled_from(MisfirePolicy)),
-        misfire_threshold_ms=draw(st.integers(0, 1000)),
+        misfire_threshold_ms=draw(st.none() | st.integers(0, 1000)),
         block_strategy=draw(st.sampled_from(BlockStrategy)),
         block_scope=draw(st.sampled_from(BlockScope)),
         handler=draw(NAME),

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from tests.support.node import HandNode
-from tests.support.rows import NOW
+from tests.support.rows import NOW, make_run
 from xwheel.model import MisfirePolicy, RunState
 from xwheel.scheduler.handover import Fate
+from xwheel.storage import runs
 from xwheel.storage.engine import Database
+from xwheel.storage.runs import QueuedRun
 from xwheel.testing import ManualClock
 
 
@@ -22,7 +26,7 @@ def test_a_successor_finishes_what_was_planned(node: HandNode) -> None:
 
 
 def test_rows_that_waited_too_long_pass_the_misfire_rule(node: HandNode) -> None:
-    skip = node.job(schedule_conf="1", end_ms=NOW + 3000)
+    skip = node.job(schedule_conf="1", end_ms=NOW + 3000, misfire_policy=MisfirePolicy.SKIP)
     once = node.job(schedule_conf="1", end_ms=NOW + 3000, misfire_policy=MisfirePolicy.FIRE_ONCE)
     node.plan()
     node.clock.advance(60_000)
@@ -31,6 +35,26 @@ def test_rows_that_waited_too_long_pass_the_misfire_rule(node: HandNode) -> None
     heir.finish(heir.answer())
     assert {(run.state, run.reason) for run in heir.runs(skip.id)} == {(RunState.SKIPPED, "misfire")}
     assert [run.planned_ms for run in heir.runs(once.id) if run.state is RunState.SUCCEEDED] == [NOW + 3000]
+
+
+@pytest.mark.parametrize("claims_first", [True, False])
+@pytest.mark.parametrize("is_over", [True, False])
+def test_r17_fire_once_spares_one_run_a_job(node: HandNode, is_over: bool, claims_first: bool) -> None:
+    """R17: rows come a thousand at a time, and what the claim finds missed as well makes no second run."""
+    end_ms = NOW + (5000 if is_over else 6000)
+    jobs = [
+        node.job(schedule_conf="2ms", end_ms=end_ms, misfire_policy=MisfirePolicy.FIRE_ONCE) for _ in "ab"
+    ]
+    node.plan()
+    node.clock.advance(60_000)
+    heir = node.successor()
+    (heir.plan if claims_first else heir.adopt)()
+    heir.run_for(300, each=lambda: heir.finish(heir.answer()))
+    for job in jobs:
+        runs = heir.runs(job.id)
+        assert len(runs) >= 2500
+        (spared,) = [run for run in runs if run.state is not RunState.SKIPPED]
+        assert spared.planned_ms == end_ms
 
 
 def test_a_run_that_memory_lost_is_found_by_reconciling(node: HandNode) -> None:
@@ -42,6 +66,39 @@ def test_a_run_that_memory_lost_is_found_by_reconciling(node: HandNode) -> None:
     assert node.scheduler.adopting.recovered == 1
 
 
+def test_n5_reconciling_takes_up_no_row_of_an_older_epoch(node: HandNode) -> None:
+    """N5: such a row was another holder's; it is adopted under our epoch, or falls out at the fence."""
+    node.job(schedule_conf="1", end_ms=NOW + 1000)
+    node.plan()
+    heir = node.successor()
+    now_ms = node.clock.advance(3000)
+    heir.scheduler.adopting.reconcile(now_ms)
+    assert heir.scheduler.adopting.recovered == 0
+    heir.adopt()
+    assert [run.epoch for run in heir.runs()] == [2]
+
+
+def test_r1_what_a_former_holder_planned_is_adopted_however_much_and_earliest_first(db: Database) -> None:
+    """R1: rows keep their older epoch until they are adopted, a batch at a time, so that a takeover is short."""
+    node = HandNode(db, ManualClock(NOW))
+    epoch = node.scheduler.lease.epochs[3]
+    late = [make_run(n, partition=3, epoch=epoch, due_ms=NOW - n) for n in range(1, 2501)]
+    others = [make_run(3000 + n, partition=n, epoch=epoch, due_ms=NOW + 4000) for n in range(64)]
+    future = make_run(5000, partition=5, epoch=0, due_ms=NOW + 900_000)
+    db.transaction(lambda conn: runs.insert_runs(conn, [*late, *others, future]))
+    heir = node.successor()
+    taken: list[list[QueuedRun]] = []
+    heir.scheduler.adopting._enqueue = taken.append  # type: ignore[assignment]
+    steps = 0
+    while heir.scheduler.adopting.step(NOW) == 0:
+        steps += 1
+    assert steps <= 4
+    assert Counter(run.id for batch in taken for run in batch) == Counter(run.id for run in [*late, *others])
+    assert {run.epoch for batch in taken for run in batch} == {epoch + 1}
+    assert {run.id for run in late[-900:]} <= {run.id for run in taken[0]}  # longest due
+    assert {run.id: run.epoch for run in heir.runs()}[5000] == 0  # its time has not come
+
+
 def test_a_held_run_is_not_taken_up_twice(node: HandNode) -> None:
     node.scheduler.pool.acquire = lambda *_args, **_options: False  # type: ignore[method-assign]
     node.job(schedule_conf="1", end_ms=NOW + 1000)
@@ -50,7 +107,9 @@ def test_a_held_run_is_not_taken_up_twice(node: HandNode) -> None:
     assert node.scheduler.ring_loop.depth() == (0, 1)
 
 
-def test_more_waiting_than_memory_holds_stays_rows(db: Database) -> None:
+def test_r20_more_waiting_than_memory_holds_stays_rows(
+    db: Database, caplog: pytest.LogCaptureFixture
+) -> None:
     node = HandNode(db, ManualClock(NOW), trigger={"waiting_limit": 100})
     node.group()
     node.register("http://127.0.0.1:9001")
@@ -63,8 +122,13 @@ def test_more_waiting_than_memory_holds_stays_rows(db: Database) -> None:
     assert node.scheduler.ring_loop.depth() == (0, 100)
     assert node.scheduler.ring_loop.overflowed == 50
     node.scheduler.pool.acquire = acquire  # type: ignore[method-assign]
-    node.run_for(6000)
+    with caplog.at_level("INFO"):
+        node.run_for(6000)
     assert sum(len(parcel.shards) for parcel in node.sent) == 150
+    # R20: what was let go on purpose does not read like a loss
+    assert "50 due runs were over trigger.waiting_limit and waited as rows" in caplog.text
+    assert "in no memory" not in caplog.text
+    assert node.scheduler.adopting.recovered == 0
 
 
 def test_an_unanswered_send_is_asked_again_with_the_same_id(node: HandNode) -> None:

@@ -209,7 +209,7 @@ def test_what_waits_in_memory_is_left_to_the_next_holder_of_the_lease(sqlite_db:
     assert stuck.calls == 5
 
 
-@pytest.mark.parametrize("after_s", [float("nan"), "soon", -5])
+@pytest.mark.parametrize("after_s", [float("nan"), "soon", -5, 10**400, True])
 def test_a_plugin_that_says_nonsense_stops_nothing(db: Database, after_s: Any) -> None:
     nonsense = "\ud800\x00" + "x" * 5000
     pager = Recorder(fail=lambda _: AlarmRetryLater(nonsense, after_s) if len(pager.told) == 1 else None)

@@ -8,7 +8,7 @@ from tests.support.alarms import Recorder, alarms_of, attempts_of, rule, settle
 from tests.support.node import HandNode
 from tests.support.rows import NOW
 from xwheel.alarm_model import AlarmState, AlarmWhen, AttemptState
-from xwheel.model import Job, RunState
+from xwheel.model import Job, MisfirePolicy, RunState
 from xwheel.scheduler.handover import Fate
 from xwheel.storage import jobs
 from xwheel.storage.engine import Database
@@ -109,7 +109,7 @@ def test_an_executor_that_refuses_is_told(node: HandNode, pager: Recorder) -> No
 
 def test_skipped_fires_are_told_with_their_number(node: HandNode, pager: Recorder) -> None:
     rule(node, "skipped")
-    job = node.job(schedule_conf="1")
+    job = node.job(schedule_conf="1", misfire_policy=MisfirePolicy.SKIP, misfire_threshold_ms=5000)
     node.clock.advance(60_000)
     node.scheduler.lease.step(node.clock.now_ms())
     node.plan()

@@ -220,6 +220,21 @@ def test_a_rule_without_recovery_closes_in_silence_and_still_tells_what_it_held(
     assert world.rows[3].note == folding.UNASKED
 
 
+def test_n23_an_episode_ends_although_nobody_asked_for_the_notice() -> None:
+    """N23: one left open would make each later success a recovery, and the first one told once a rule asks."""
+    world = World(make_rule(recovery=False))
+    world.strike()
+    world.look()
+    world.strike(kind=AlarmKind.RECOVERED)
+    world.look(10)
+    assert not world.episodes[EpisodeKey(1, 1, AlarmKind.FAILED)].is_open
+    world.rules[1] = make_rule(recovery=True)
+    again = world.strike(kind=AlarmKind.RECOVERED)
+    world.look(10)
+    assert world.told() == [("failed", 1)]
+    assert world.rows[again].note == folding.WELL
+
+
 def test_a_recovery_of_one_kind_leaves_the_others() -> None:
     world = World(make_rule(kinds=(AlarmKind.FAILED, AlarmKind.NOT_RUN)))
     world.strike()

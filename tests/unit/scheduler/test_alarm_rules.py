@@ -221,7 +221,7 @@ def test_rules_go_with_their_job_and_their_group(node: HandNode, rules: AlarmRul
     rule(node, "failed", job_id=job.id)
     rule(node, "failed", group_id=group)
     node.db.transaction(lambda conn: groups.delete_group(conn, group))
-    node.db.transaction(lambda conn: jobs.delete_job(conn, job.id, NOW))
+    node.db.transaction(lambda conn: jobs.delete_jobs(conn, [job.id], NOW))
     node.clock.advance(40 * DAY_MS)
     node.scheduler.lease.step(node.clock.now_ms())
     _sweep(node)

@@ -9,7 +9,7 @@ from tests.support.node import HandNode
 from tests.support.rows import NOW
 from xwheel.model import Job, RunState
 from xwheel.plugin.registry import Registry
-from xwheel.scheduler.handover import Answer, Delivery, Fate
+from xwheel.scheduler.handover import Fate
 from xwheel.scheduler.route import Chooser
 from xwheel.scheduler.route import route as call_router
 from xwheel.storage.engine import Database
@@ -108,7 +108,7 @@ def test_when_the_chosen_one_is_gone_at_the_send_the_next_gets_it(sqlite_db: Dat
     node.run_for(300)
     come_back(node)
     says[ADDRESSES[0]] = None
-    assert {run.address for run in node.answer(Fate.REFUSED)} == {ADDRESSES[0]}
+    assert {run.address for run in node.answer(Fate.REFUSED, reached=False)} == {ADDRESSES[0]}
     node.run_for(300)
     come_back(node)
     node.answer()
@@ -117,9 +117,7 @@ def test_when_the_chosen_one_is_gone_at_the_send_the_next_gets_it(sqlite_db: Dat
     assert (second.state, second.address, second.attempt) == (RunState.RUNNING, ADDRESSES[1], 2)
     assert second.retries_left == first.retries_left == 0
     # a router that asks nobody leaves it to the job's retries
-    assert [(run.state, run.reason) for run in node.runs(plain.id)] == [
-        (RunState.REFUSED, "executor_refused")
-    ]
+    assert [(run.state, run.reason) for run in node.runs(plain.id)] == [(RunState.REFUSED, "unreachable")]
 
 
 def test_what_an_executor_itself_refuses_goes_nowhere_else(sqlite_db: Database) -> None:
@@ -128,11 +126,6 @@ def test_what_an_executor_itself_refuses_goes_nowhere_else(sqlite_db: Database) 
     node.scheduler.manager.run_now(job.id)
     node.run_for(300)
     come_back(node)
-    (parcel,) = node.sent
-    answers = [Answer(parcel.shards[0].run.id, Fate.REFUSED, "no such handler")]
-    delivery = Delivery(parcel=parcel, answers=answers, reached=True, cost_ms=5, at_ms=node.clock.now_ms())
-    node.scheduler.answers.put([delivery])
-    while node.scheduler.answers.step(node.clock.now_ms()) == 0:
-        pass
+    node.answer(Fate.REFUSED, "no such handler")
     node.run_for(300)
     assert [(run.state, run.reason) for run in node.runs(job.id)] == [(RunState.REFUSED, "executor_refused")]

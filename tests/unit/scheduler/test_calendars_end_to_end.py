@@ -121,7 +121,11 @@ def test_the_next_node_knows_the_calendars(node: HandNode) -> None:
 def test_a_misfire_counts_only_what_the_calendar_left(node: HandNode) -> None:
     save(node, "closed", **CLOSED)
     job = node.job(
-        schedule_conf="1", anchor_ms=NOW, calendar_exclude=("closed",), misfire_policy=MisfirePolicy.SKIP
+        schedule_conf="1",
+        anchor_ms=NOW,
+        calendar_exclude=("closed",),
+        misfire_policy=MisfirePolicy.SKIP,
+        misfire_threshold_ms=5000,
     )
     node.clock.advance(20_000)
     node.scheduler.lease.step(node.clock.now_ms())

@@ -116,6 +116,21 @@ def test_a_late_success_of_a_lost_parent_brings_the_child_once(node: HandNode) -
     assert len(node.runs(child)) == 1
 
 
+def test_n11_a_root_that_ends_a_second_time_has_its_child_already(node: HandNode) -> None:
+    """N11: the recovery run brought the child; then the run that was taken for lost succeeds as well."""
+    parent, child = make(node, recover_lost=True), make(node)
+    link(node, parent, child)
+    (run,) = started(node, parent)
+    report(node, [run], state=RunState.LOST)
+    node.run_for(300)
+    (recovery,) = node.answer()
+    report(node, [recovery])
+    (first,) = node.runs(child)
+    report(node, [run])
+    assert [item.state for item in node.runs(parent)] == [RunState.SUCCEEDED] * 2, "the late outcome counts"
+    assert [item.id for item in node.runs(child)] == [first.id]
+
+
 def test_a_stopped_child_runs_and_a_deleted_one_does_not(node: HandNode) -> None:
     parent, stopped, deleted = make(node), make(node), make(node)
     link(node, parent, stopped, deleted)

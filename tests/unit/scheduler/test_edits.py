@@ -72,10 +72,10 @@ def test_an_edit_between_routing_and_fence_is_routed_again(node: HandNode) -> No
     node.plan()
     place = node.scheduler.pool.acquire
 
-    def edit_first(lane: int, address: str, *, batch: bool) -> bool:
+    def edit_first(lane: int, address: str, **more: bool) -> bool:
         node.scheduler.pool.acquire = place  # type: ignore[method-assign]
         node.scheduler.manager.edit(job.id, {"param": "new"})
-        return place(lane, address, batch=batch)
+        return place(lane, address, **more)
 
     node.scheduler.pool.acquire = edit_first  # type: ignore[method-assign]
     node.tick(1000)
@@ -84,6 +84,66 @@ def test_an_edit_between_routing_and_fence_is_routed_again(node: HandNode) -> No
 
     assert [shard.job.param for parcel in node.sent for shard in parcel.shards] == ["new"]
     assert node.scheduler.pool.in_flight() == {0: 1, 1: 0}
+
+
+@pytest.mark.parametrize("route", ["FIRST", "SHARDING_BROADCAST"])
+def test_planned_runs_follow_their_job_into_its_new_group(node: HandNode, route: str) -> None:
+    """R17: what is planned moves, also in memory; what is open stays with the group that has it."""
+    job = node.job(schedule_conf="1", route_strategy=route)
+    node.run_for(1100)
+    (first,) = node.answer()
+    other = node.group("other")
+    node.register("http://127.0.0.1:9002/", "http://127.0.0.1:9003/", app_name="other")
+    node.plan()
+    stray = make_run(
+        9_000_001, job_id=job.id, group_id=job.group_id, partition=job.partition, epoch=0, due_ms=NOW
+    )
+    planned = {run.id for run in node.runs(job.id) if run.state is RunState.PLANNED}
+    assert planned
+
+    node.scheduler.manager.edit(job.id, {"group_id": other})
+    groups = {run.id: run.group_id for run in node.runs(job.id)}
+    assert {groups[run_id] for run_id in planned} == {other}
+    assert groups[first.id] == job.group_id
+    # one that another transaction was about to write follows when it is sent
+    node.db.transaction(lambda conn: runs.insert_runs(conn, [stray]))
+    node.run_for(1000)
+
+    shards = [shard for parcel in node.sent for shard in parcel.shards]
+    assert {shard.executor.group_id for shard in shards} == {other}
+    assert {shard.run.group_id for shard in shards} == {other}
+    sent_ids = {shard.run.id for shard in shards}
+    assert stray.id in sent_ids
+    assert {run.group_id for run in node.runs(job.id) if run.id in sent_ids} == {other}
+    assert node.load(job.id).group_id == other
+
+
+def test_a_job_moves_into_no_group_that_is_not_there(node: HandNode) -> None:
+    """R17: an edit is checked as a new job is."""
+    job = node.job()
+    with pytest.raises(NotFoundError, match="group 77"):
+        node.scheduler.manager.edit(job.id, {"group_id": 77})
+
+
+def test_a_run_that_was_written_beside_the_delete_of_its_job_is_never_sent(node: HandNode) -> None:
+    """R12: its transaction had read the job before; the fence reads the job again."""
+    job = node.job(enabled=False)
+    node.scheduler.manager.run_now(job.id)
+    node.plan()
+    node.tick()
+    node.finish(node.answer())
+
+    node.scheduler.manager.delete(job.id)
+    late = make_run(
+        9_000_001, job_id=job.id, group_id=job.group_id, partition=job.partition, epoch=0, due_ms=NOW
+    )
+    node.db.transaction(lambda conn: runs.insert_runs(conn, [late]))
+    node.run_for(1000)
+
+    assert node.sent == []
+    with node.db.read() as conn:
+        found = runs.get_run(conn, late.id)
+    assert (found.state, found.reason) == (RunState.CANCELLED, "deleted")
 
 
 def test_a_deleted_job_never_fires_again_and_keeps_its_runs(node: HandNode) -> None:
@@ -221,7 +281,7 @@ def test_a_refused_send_is_retried_and_its_address_comes_last(node: HandNode) ->
     job = node.job(enabled=False, max_retries=1)
     node.scheduler.manager.run_now(job.id)
     node.run_for(300)
-    (first,) = node.answer(Fate.REFUSED, "connection refused")
+    (first,) = node.answer(Fate.REFUSED, "connection refused", reached=False)
     node.run_for(300)
 
     (retry,) = node.answer()

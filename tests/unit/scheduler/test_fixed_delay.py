@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.support.node import HandNode
@@ -159,6 +161,7 @@ def test_misfire_policies_hold_through_a_long_outage(
     job = node.job(
         schedule_conf="1",
         misfire_policy=policy,
+        misfire_threshold_ms=5000,
         anchor_ms=NOW + 1000,
         start_ms=NOW + 1000,
         end_ms=NOW + 61_000,
@@ -179,12 +182,47 @@ def test_misfire_policies_hold_through_a_long_outage(
 @pytest.mark.parametrize(("threshold_ms", "state"), [(30_000, RunState.SUCCEEDED), (1000, RunState.SKIPPED)])
 def test_the_threshold_is_the_jobs_own(node: HandNode, threshold_ms: int, state: RunState) -> None:
     job = node.job(
-        schedule_type="ONCE", schedule_conf="2026-01-01T00:00:01", misfire_threshold_ms=threshold_ms
+        schedule_type="ONCE",
+        schedule_conf="2026-01-01T00:00:01",
+        misfire_policy=MisfirePolicy.SKIP,
+        misfire_threshold_ms=threshold_ms,
     )
     node.clock.advance(20_000)
     heir = node.successor()
     heir.register("http://127.0.0.1:9001")
     heir.run_for(1000, each=lambda: heir.finish(heir.answer()))
+    assert [run.state for run in heir.runs(job.id)] == [state]
+
+
+@pytest.mark.parametrize("is_planned", [False, True])
+@pytest.mark.parametrize(
+    ("settings", "late_ms", "state"),
+    [
+        ({}, 30_000, RunState.SUCCEEDED),
+        ({}, 30_001, RunState.SKIPPED),
+        ({"misfire_threshold_ms": 5000}, 5000, RunState.SUCCEEDED),
+        ({"misfire_threshold_ms": 5000}, 5001, RunState.SKIPPED),
+    ],
+)
+def test_a_job_without_a_threshold_has_that_of_the_settings(
+    node: HandNode, settings: dict[str, int], late_ms: int, state: RunState, is_planned: bool
+) -> None:
+    """Also for a fire that was planned and waited for a node to take it up."""
+    job = node.job(
+        schedule_type="ONCE",
+        schedule_conf="2026-01-01T00:00:01",
+        misfire_policy=MisfirePolicy.SKIP,
+        misfire_threshold_ms=None,
+    )
+    if is_planned:
+        node.plan()
+        assert [run.state for run in node.runs(job.id)] == [RunState.PLANNED]
+    node.crash()
+    node.clock.advance(1000 + late_ms)
+    heir = HandNode(node.db, node.clock, schedule=settings)
+    heir.register("http://127.0.0.1:9001")
+    heir.plan()
+    heir.run_for(300, each=lambda: heir.finish(heir.answer()))
     assert [run.state for run in heir.runs(job.id)] == [state]
 
 
@@ -216,3 +254,21 @@ def test_jitter_beyond_the_window_stays_a_row_until_it_comes_near(node: HandNode
     assert node.sent == []
     node.run_for(200)
     assert len(node.sent) == 1
+
+
+def test_the_delay_counts_from_the_end_that_is_written_whatever_the_transaction_waits_for(
+    node: HandNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = node.job(schedule_type="FIX_DELAY", schedule_conf="5")
+    node.run_for(6000)
+    transact = node.db.transaction
+
+    def slow(work: Any) -> Any:
+        node.clock.advance(700)  # others write
+        return transact(work)
+
+    monkeypatch.setattr(node.db, "transaction", slow)
+    node.finish(node.answer())
+    (run,) = (run for run in node.runs(job.id) if run.state is RunState.SUCCEEDED)
+    assert run.finished_ms is not None
+    assert node.load(job.id).next_fire_ms == run.finished_ms + 5000

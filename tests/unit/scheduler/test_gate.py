@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from sqlalchemy import event
 
 from tests.support.node import HandNode
-from xwheel.model import BlockScope, Job, Origin, Run, RunState
-from xwheel.scheduler.handover import Fate
+from tests.support.rows import NOW, make_executor, make_job, make_run
+from xwheel.model import BlockScope, Job, MisfirePolicy, Origin, Run, RunState
+from xwheel.scheduler.gate import decide
+from xwheel.scheduler.handover import Fate, Line, Parked, Routed
+from xwheel.scheduler.parking import ParkedRuns
 from xwheel.storage import gate, groups
+from xwheel.storage.gate import OpenRun
 
 SERIAL = {"block_scope": BlockScope.CLUSTER, "block_strategy": "SERIAL_EXECUTION"}
 DISCARD = {"block_scope": BlockScope.CLUSTER, "block_strategy": "DISCARD_LATER"}
@@ -252,7 +257,7 @@ def test_a_stop_and_an_edit_reach_parked_runs(node: HandNode) -> None:
 
 
 def test_a_restart_forgets_no_parked_run_and_takes_none_for_a_misfire(node: HandNode) -> None:
-    job = node.job(schedule_conf="1", **SERIAL)
+    job = node.job(schedule_conf="1", misfire_policy=MisfirePolicy.SKIP, **SERIAL)
     node.run_for(3000)
     (open_run,) = node.answer()
     node.scheduler.manager.edit(job.id, {"description": "still waiting"})
@@ -324,3 +329,24 @@ def test_what_is_open_is_read_from_the_open_runs_only(sqlite_node: HandNode) -> 
         for statement, parameters in seen:
             plan = conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).fetchall()
             assert "ix_run_check (check_ms>?)" in str(plan)
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_n8_an_older_run_takes_no_newer_ones_place(is_open: bool) -> None:
+    """N8: of a job that covers early the newest fire goes, also while it is parked and an older one comes late."""
+    job = make_job(**COVER)
+    newer, older = make_run(7, due_ms=NOW + 1000), make_run(8, due_ms=NOW)
+    parking = ParkedRuns(lambda: None, limit=100)
+    parking.park([Parked(newer, Line("job", job.id))], NOW)
+    opened = [OpenRun(5, job.id, 5, False)] if is_open else []
+    gated = decide([Routed(run=older, job=job, executors=[make_executor()])], {}, {}, opened, parking)
+    assert [(end.run_id, end.state, end.reason) for end in gated.closed] == [
+        (older.id, RunState.CANCELLED, "covered")
+    ]
+    assert (gated.passed, gated.parked, gated.kills) == (set(), [], [])
+    # the other way round the newer one takes the older one's place
+    parking.forget([newer.id])
+    parking.park([Parked(older, Line("job", job.id))], NOW)
+    gated = decide([Routed(run=newer, job=job, executors=[make_executor()])], {}, {}, opened, parking)
+    assert [end.run_id for end in gated.closed] == [older.id]
+    assert gated.passed == (set() if is_open else {newer.id})

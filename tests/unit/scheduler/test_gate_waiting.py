@@ -120,7 +120,11 @@ def test_a_restart_changes_nothing_for_a_run_within_its_wait(
 ) -> None:
     node = empty_node
     job = node.job(
-        schedule_conf="3600", anchor_ms=NOW - 3_599_000, wait_for_executor_s=30, misfire_policy=policy
+        schedule_conf="3600",
+        anchor_ms=NOW - 3_599_000,
+        wait_for_executor_s=30,
+        misfire_policy=policy,
+        misfire_threshold_ms=5000,
     )
     node.run_for(2000)
     (first,) = [run for run in node.runs(job.id) if run.due_ms <= node.clock.now_ms()]

@@ -12,12 +12,11 @@ from tests.support import node as support
 from tests.support.node import HandNode
 from tests.support.rows import NOW, job_values
 from xwheel.errors import FieldError
-from xwheel.model import GlueVersion, Job, NewSource, Origin, RunState
+from xwheel.model import Job, NewSource, Origin, RunState
 from xwheel.plugin import ExecutorError, GlueRequest, HandlerLookup
 from xwheel.plugin.manager import Plugins
 from xwheel.plugin.registry import Registry
 from xwheel.scheduler.dispatch import encode_parcel
-from xwheel.scheduler.handover import PARCEL_SOURCES, runs_a_parcel
 from xwheel.storage import jobs, retention
 from xwheel.storage.engine import Database
 from xwheel.testing import ManualClock
@@ -92,11 +91,28 @@ def test_runs_carry_the_newest_source_and_its_time(node: HandNode) -> None:
     assert second.glue_updated_ms > first.glue_updated_ms
 
 
+def test_r5_no_transaction_is_open_while_a_glue_type_is_asked(
+    node: HandNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside: list[int] = []
+
+    def check_source(_self: ScriptGlue, _source: str) -> None:
+        inside.append(node.db.engine.pool.checkedout())  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(ScriptGlue, "check_source", check_source)
+    job = script(node, "zero")
+    assert script(node, "zero").id == job.id + 1  # nothing was begun in vain
+    node.scheduler.manager.edit(job.id, {}, source=NewSource(source="one", author="me"))
+    node.scheduler.scripts.save(job.id, NewSource(source="two", author="me"))
+    node.scheduler.scripts.restore(job.id, 1, author="me")
+    assert inside == [0] * 5
+
+
 @pytest.mark.parametrize(
     ("source", "said"),
     [
         ("bad", "glue_source: line 1 is bad: write a good one"),
-        ("odd", "glue_source: the glue type SCRIPT cannot read it: RuntimeError: oh"),
+        ("odd", "glue_source: cannot be read: glue type SCRIPT failed: RuntimeError: oh"),
     ],
 )
 def test_a_source_that_its_glue_type_refuses_is_not_saved(node: HandNode, source: str, said: str) -> None:
@@ -178,19 +194,9 @@ def test_long_sources_travel_in_small_requests(node: HandNode) -> None:
         sizes += [len(encode_parcel(parcel)[1]) for parcel in node.sent]
         ids += [run.job_id for run in node.answer()]
         node.tick(50)
+    assert len(sizes) == 3  # ten at once
     assert sorted(ids) == list(range(1, 25))
-    assert max(sizes) <= PARCEL_SOURCES
-
-
-def test_requests_hold_as_many_runs_as_their_sources_allow() -> None:
-    def at(length: int) -> int:
-        version = GlueVersion(
-            job_id=1, number=1, glue_type="SCRIPT", source="x" * length, author="", remark="", created_ms=1
-        )
-        return runs_a_parcel(version, 200)
-
-    assert [at(1), at(2000), at(10_000), at(100_000)] == [200, 200, 32, 4]
-    assert all(at(length) * length * 4 <= PARCEL_SOURCES for length in range(1, 100_001, 997))
+    assert max(sizes) <= node.config.trigger.batch_bytes
 
 
 def test_a_run_of_a_deleted_job_keeps_its_source_until_the_tombstone_goes(node: HandNode) -> None:

@@ -76,7 +76,7 @@ def test_a_short_pause_delays_fires_and_loses_none(node: HandNode) -> None:
 def test_after_a_pause_the_misfire_policy_decides(
     node: HandNode, policy: MisfirePolicy, rows: dict[int, tuple[int, int]], fired: list[int]
 ) -> None:
-    node.job(schedule_conf="10", misfire_policy=policy)
+    node.job(schedule_conf="10", misfire_policy=policy, misfire_threshold_ms=5000)
     node.run_for(6000)
     assert [run.state for run in node.runs()] == [RunState.PLANNED]
 

@@ -74,9 +74,10 @@ def test_every_delay_is_bounded_and_the_same_when_asked_again(
     run = make_run(run_id, retries_left=left)
     found = retry_delay_ms(run, job)
     assert found == retry_delay_ms(run, job)
-    assert 0 <= found <= LONGEST_MS + LONGEST_MS * percent // 100
-    if not percent and backoff is not RetryBackoff.EXPONENTIAL:
-        assert found == delay_ms
+    grown_ms = delay_ms
+    if backoff is RetryBackoff.EXPONENTIAL:
+        grown_ms = min(delay_ms * 2 ** (9999 - left), longest_ms or LONGEST_MS)
+    assert grown_ms <= found <= grown_ms + grown_ms * percent // 100
 
 
 def test_jitter_spreads_runs_over_its_share_of_the_delay() -> None:
@@ -86,6 +87,33 @@ def test_jitter_spreads_runs_over_its_share_of_the_delay() -> None:
     assert max(found) <= 13_000
     assert max(found) - min(found) > 2500
     assert len(set(found)) > 500
+
+
+def test_n13_the_whole_share_is_drawn_from_its_upper_end_included() -> None:
+    """N13: with a delay of 10 ms and 30 percent, 10 to 13 ms are drawn, each by some run."""
+    job = make_job(max_retries=1, retry_delay_ms=10, retry_jitter_pct=30)
+    assert {retry_delay_ms(make_run(number, retries_left=1), job) for number in range(1, 201)} == {
+        10,
+        11,
+        12,
+        13,
+    }
+
+
+def test_n14_jitter_is_a_share_of_the_grown_delay() -> None:
+    """N14: after three doublings, the share is one of 80 s and not of 10 s."""
+    job = make_job(
+        max_retries=4, retry_delay_ms=10_000, retry_backoff=RetryBackoff.EXPONENTIAL, retry_jitter_pct=50
+    )
+    found = [retry_delay_ms(make_run(number, retries_left=1), job) for number in range(1, 201)]
+    assert 80_000 <= min(found) <= max(found) <= 120_000
+    assert max(found) > 110_000
+
+
+def test_n12_a_recovery_attempt_is_no_step_of_the_backoff() -> None:
+    """N12: the second attempt of a run whose first was lost waits as long as a first retry does."""
+    job = make_job(max_retries=4, retry_delay_ms=100, retry_backoff=RetryBackoff.EXPONENTIAL)
+    assert retry_delay_ms(make_run(7, retries_left=4, attempt=3), job) == 100
 
 
 @pytest.mark.parametrize(

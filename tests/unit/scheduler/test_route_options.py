@@ -43,7 +43,7 @@ def test_options_that_the_router_takes_are_fine() -> None:
     [
         ("PLAIN", "x", "must be empty: the router PLAIN takes none"),
         ("PICKY", "", "write good"),
-        ("PICKY", "bug", "the router PICKY cannot read it: KeyError: 'bug'"),
+        ("PICKY", "bug", "cannot be read: router PICKY failed: KeyError: 'bug'"),
     ],
 )
 def test_others_are_refused_by_the_name_of_the_field(name: str, options: str, words: str) -> None:

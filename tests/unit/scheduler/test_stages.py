@@ -61,7 +61,7 @@ def test_a_missing_lease_row_stops_the_node(sqlite_node: HandNode) -> None:
 def test_without_a_lease_nothing_is_claimed_adopted_or_fenced(node: HandNode) -> None:
     node.job(schedule_conf="1")
     node.plan()
-    node.db.transaction(lambda conn: partitions.release_leases(conn, node.scheduler.lease.owner, range(64)))
+    node.db.transaction(lambda conn: partitions.release_leases(conn, node.scheduler.lease.owner))
     node.tick(1000)
     assert node.sent == []
     assert {run.state for run in node.runs()} == {RunState.PLANNED}

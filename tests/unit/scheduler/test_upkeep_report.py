@@ -12,9 +12,10 @@ from tests.support.node import HandNode
 from tests.support.rows import NOW, make_run
 from tests.support.upkeep import DAY_MS, GivenLease, all_runs, insert, job_hours, recount, stored
 from xwheel.model import FINAL_STATES, OUTCOME_STATES, Origin, Run, RunState
+from xwheel.scheduler import report
 from xwheel.scheduler.report import ReportLoop, compare
 from xwheel.storage import reports, runs
-from xwheel.storage.engine import Database
+from xwheel.storage.engine import Connection, Database
 from xwheel.storage.reports import HOUR_MS, Counts, JobHour
 from xwheel.testing import ManualClock
 
@@ -105,6 +106,41 @@ def test_the_current_hour_and_the_one_before_are_counted_each_minute(
     hour_ms = now - now % HOUR_MS
     assert [len(job_hours(db, hour_ms - back * HOUR_MS)) for back in (0, 1, 24)] == [1, 1, 0]
     assert clock.now_ms() - now <= 65_000
+
+
+@pytest.mark.parametrize(("jobs_per_page", "runs_per_read"), [(2, 7), (3, 1000), (1000, 1), (1, 25)])
+def test_an_hour_is_counted_a_bounded_number_of_runs_at_a_time(
+    db: Database, loop: ReportLoop, monkeypatch: pytest.MonkeyPatch, jobs_per_page: int, runs_per_read: int
+) -> None:
+    """What one question counts is sorted in memory, 50 MB for an hour with half a million runs."""
+    monkeypatch.setattr(report, "JOBS_PER_PAGE", jobs_per_page)
+    monkeypatch.setattr(report, "RUNS_PER_READ", runs_per_read)
+    chance = random.Random(5)
+    hour_ms = START - START % HOUR_MS
+    at_once = 12
+    given = []
+    for number in range(1, 150):
+        offset_ms = 77 if number <= at_once else chance.randint(0, 60) * 60_000 - number % 2
+        due_ms = hour_ms + offset_ms
+        times = {"accepted_ms": due_ms + chance.randint(0, 999), "finished_ms": due_ms + 1000 + number}
+        given.append(
+            make_run(number, job_id=chance.randint(1, 9), due_ms=due_ms, state=RunState.SUCCEEDED, **times)
+        )
+    insert(db, given)
+    dues = [run.due_ms for run in given]
+    read: list[int] = []
+    count = reports.count_part
+
+    def count_part(conn: Connection, from_ms: int, to_ms: int, *others: int) -> list[JobHour]:
+        read.append(sum(from_ms <= due_ms < to_ms for due_ms in dues))
+        return count(conn, from_ms, to_ms, *others)
+
+    monkeypatch.setattr(reports, "count_part", count_part)
+    loop.refresh(hour_ms, START)
+    expected = recount([run for run in given if hour_ms <= run.due_ms < hour_ms + HOUR_MS])
+    assert stored(db, [hour_ms]) == expected
+    assert len(expected) == 9
+    assert max(read) <= max(at_once, runs_per_read)
 
 
 def test_what_did_not_change_is_not_written(db: Database, loop: ReportLoop, clock: ManualClock) -> None:

@@ -297,7 +297,7 @@ def test_a_deleted_job_goes_with_its_links_once_its_last_run_is_gone(
 
     def prepare(conn: Any) -> None:
         for job_id in (empty, busy):
-            jobs.delete_job(conn, job_id, NOW - DAY_MS)
+            jobs.delete_jobs(conn, [job_id], NOW - DAY_MS)
         conn.execute(
             insert_into(tables.job_child),
             [{"parent_id": one, "child_id": other, "param": None} for one, other in links],
@@ -339,7 +339,7 @@ def test_tombstones_with_runs_do_not_hide_those_behind_them(
 ) -> None:
     ids = [_job(db) for _ in range(25)]
     for job_id in ids:
-        db.transaction(lambda conn, job_id=job_id: jobs.delete_job(conn, job_id, NOW - DAY_MS))
+        db.transaction(lambda conn, job_id=job_id: jobs.delete_jobs(conn, [job_id], NOW - DAY_MS))
     insert(db, [_old(job_id, 1, job_id=job_id) for job_id in ids[:20]])
     _sweep(loop, clock)
     with db.read() as conn:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import _sqlite3
+import ctypes
 import threading
 from pathlib import Path
 
@@ -15,8 +17,8 @@ from tests.support.rows import make_run
 from xwheel.errors import ConfigError, DuplicateError, SchemaError, StorageError
 from xwheel.storage import migrate, runs
 from xwheel.storage.bulk import update_many
-from xwheel.storage.engine import ATTEMPTS, Connection, Database, FairLock
-from xwheel.storage.ids import BLOCK, RunIds
+from xwheel.storage.engine import ATTEMPTS, LOG_BYTES, Connection, Database, FairLock
+from xwheel.storage.ids import BLOCK, SPARE, RunIds
 from xwheel.storage.tables import metadata, run
 
 
@@ -133,6 +135,17 @@ def test_run_ids_come_in_blocks_and_never_twice(db: Database) -> None:
         first.take(BLOCK)
 
 
+def test_n19_blocks_touch_and_do_not_overlap(db: Database) -> None:
+    """N19: all ids of three blocks of two nodes, borders included."""
+    first, second = RunIds(db), RunIds(db)
+    taken: list[int] = []
+    for source in (first, second, first):
+        source.ensure(BLOCK - SPARE)
+        taken += source.take(BLOCK)
+    assert len(set(taken)) == 3 * BLOCK
+    assert max(taken) - min(taken) == 3 * BLOCK - 1
+
+
 def test_the_migrations_make_what_the_tables_say(db: Database) -> None:
     with db.read() as conn:
         assert compare_metadata(MigrationContext.configure(conn), metadata) == []
@@ -162,3 +175,40 @@ def test_a_newer_and_a_foreign_schema_are_refused(db: Database, tmp_path: Path) 
         with pytest.raises(SchemaError, match="cakes"):
             use(foreign)
     foreign.close()
+
+
+def test_the_log_of_writes_shrinks_after_a_long_read(sqlite_db: Database) -> None:
+    """Steady: the file stayed as large as the longest read of its life had made it."""
+    log = Path(f"{sqlite_db.path}-wal")
+
+    def write(rows: int) -> None:
+        with sqlite_db.write() as conn:
+            conn.exec_driver_sql(
+                "INSERT INTO filling VALUES (zeroblob(1000000))" + ", (zeroblob(1000000))" * rows
+            )
+
+    with sqlite_db.write() as conn:
+        conn.exec_driver_sql("CREATE TABLE filling (content BLOB)")
+    with sqlite_db.read() as reader:
+        reader.exec_driver_sql("SELECT count(*) FROM filling").scalar_one()
+        for _ in range(3):
+            write(6)
+        assert log.stat().st_size > 2 * LOG_BYTES
+    for _ in range(3):
+        write(0)  # one empties the log, the next begins it anew
+    assert log.stat().st_size <= LOG_BYTES
+
+
+def test_a_large_read_leaves_nothing_in_the_cache(sqlite_db: Database) -> None:
+    """Steady: counting runs left some megabytes in each connection that it used, in turn."""
+    used = ctypes.CDLL(_sqlite3.__file__).sqlite3_memory_used
+    used.restype = ctypes.c_longlong
+    with sqlite_db.write() as conn:
+        conn.exec_driver_sql("CREATE TABLE filling (content BLOB)")
+        conn.exec_driver_sql("INSERT INTO filling VALUES (zeroblob(3000))" + ", (zeroblob(3000))" * 2000)
+    sqlite_db.engine.dispose()
+    before = used()
+    for much in (False, True):
+        with sqlite_db.read(much=much) as conn:
+            assert conn.exec_driver_sql("SELECT sum(length(hex(content))) FROM filling").scalar_one()
+        assert (used() - before < 1_000_000) is much

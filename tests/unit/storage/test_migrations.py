@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import Connection, event, insert, inspect, select, text
+from sqlalchemy import Connection, delete, event, insert, inspect, select, text, update
+from sqlalchemy.exc import IntegrityError
 
 from tests.support.databases import twin_of
 from tests.support.rows import NOW
@@ -100,6 +101,38 @@ def test_an_older_schema_gets_new_columns_and_keeps_its_data(db: Database) -> No
         assert compare_metadata(MigrationContext.configure(conn), tables.metadata) == []
 
 
+def test_old_default_thresholds_become_null_and_all_else_of_a_job_stays(db: Database) -> None:
+    migrate.downgrade(db, "0003")
+    job = tables.job
+    thresholds = [5000, 0, 4999, 30_000, 5000]
+    with db.write() as conn:
+        rows = [
+            {**_row(job, number), "misfire_threshold_ms": at, "misfire_policy": "skip"}
+            for number, at in enumerate(thresholds, 1)
+        ]
+        conn.execute(insert(job), rows)
+        conn.execute(delete(job).where(job.c.id == 1005))
+    migrate.upgrade(db)
+    migrate.check_schema(db)
+    with db.write() as conn:
+        found = [dict(row._mapping) for row in conn.execute(select(job).order_by(job.c.id))]
+        assert found == [
+            {**row, "misfire_threshold_ms": None if at == 5000 else at}
+            for row, at in zip(rows[:4], thresholds, strict=False)
+        ]
+        assert compare_metadata(MigrationContext.configure(conn), tables.metadata) == []
+        fresh = {name: value for name, value in _row(job, 6).items() if name != "id"}
+        made = conn.execute(insert(job).values(**fresh)).inserted_primary_key
+        if db.backend == "sqlite":  # elsewhere ids that were given do not count
+            assert made == (1006,)  # ids of deleted jobs never come back
+    migrate.downgrade(db, "0003")
+    with db.read() as conn:
+        query = select(job.c.misfire_threshold_ms).order_by(job.c.id).where(job.c.id.between(1001, 1004))
+        assert list(conn.execute(query).scalars()) == thresholds[:4]
+    with pytest.raises(IntegrityError), db.write() as conn:
+        conn.execute(update(job).values(misfire_threshold_ms=None))
+
+
 def test_upgrades_at_once_wait_for_each_other(db: Database) -> None:
     migrate.downgrade(db, "base")
     twins = [twin_of(db) for _ in range(4)]
@@ -145,6 +178,8 @@ def _fail_at(db: Database, words: str) -> Callable[[], None]:
         "INSERT INTO run_id_block",
         "ALTER TABLE executor ADD",
         "ALTER TABLE job ADD",
+        "UPDATE job SET misfire_threshold_ms",
+        "UPDATE alembic_version SET version_num='0004'",
     ],
 )
 def test_after_one_that_failed_half_way_the_next_finishes(

@@ -97,7 +97,12 @@ def test_each_question_of_the_upkeep_has_its_index(sqlite_db: Database) -> None:
         return "; ".join(row[-1] for plan in plans for row in plan)
 
     old = retention.OldRun(NOW, 1, 1, 1)
-    assert "ix_run_due (due_ms>? AND due_ms<?)" in used(lambda conn: reports.count_hour(conn, NOW, 0, 9))
+    assert "ix_run_due (due_ms>? AND due_ms<?)" in used(
+        lambda conn: reports.count_part(conn, NOW, NOW + 9, 0, 9, 9)
+    )
+    assert "COVERING INDEX ix_run_due (due_ms>? AND due_ms<?)" in used(
+        lambda conn: reports.find_part_end(conn, NOW, NOW + 9, 9)
+    )
     assert "ix_run_due (due_ms>? AND due_ms<?)" in used(
         lambda conn: retention.find_old_runs(conn, NOW, (5, 5), 9)
     )

@@ -17,7 +17,7 @@ from tests.support.row_meter import metered
 from tests.support.rows import NOW
 from xwheel import storage
 from xwheel.storage import calendars, tokens
-from xwheel.storage.engine import Database
+from xwheel.storage.engine import LONG_MS, Database
 
 # what it makes of statements is seen where these are asked
 NO_QUESTIONS = {"bulk", "bulk_insert", "changes", "collation"}
@@ -48,7 +48,15 @@ def test_each_question_has_a_case() -> None:
     assert {case.name.partition(":")[0] for case in (*cases(), *plan_alarms.cases())} == asked
 
 
+@pytest.fixture
+def long_answers(db: Database) -> Iterator[None]:
+    """A million rows take their time."""
+    with db.limited(statement_ms=LONG_MS):
+        yield
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("long_answers")
 def test_no_question_reads_more_than_it_is_about(db: Database) -> None:
     million.fill(db)
     plan_alarms.fill(db)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import random
 
-import pytest
-
 from tests.support.rows import NOW, make_run
-from tests.support.upkeep import DAY_MS, insert, recount
-from xwheel.model import RunState
+from tests.support.upkeep import DAY_MS, insert
+from xwheel.model import MAX_ID, RunState
 from xwheel.storage import reports
-from xwheel.storage.engine import Database
+from xwheel.storage.engine import Connection, Database
 from xwheel.storage.reports import HOUR_MS, Counts, JobHour
 
 
@@ -19,11 +17,15 @@ def _fill(db: Database, rows: dict[int, list[JobHour]]) -> None:
         db.transaction(lambda conn, hour_ms=hour_ms, part=part: reports.replace_hour(conn, hour_ms, (), part))
 
 
+def _count(conn: Connection, hour_ms: int) -> list[JobHour]:
+    return reports.count_part(conn, hour_ms, hour_ms + HOUR_MS, 0, MAX_ID, 10)
+
+
 def test_an_hour_holds_what_was_due_from_its_first_to_its_last_millisecond(db: Database) -> None:
     dues = {1: NOW - 1, 2: NOW, 3: NOW + HOUR_MS - 1, 4: NOW + HOUR_MS}
     insert(db, [make_run(number, due_ms=due_ms) for number, due_ms in dues.items()])
     with db.read() as conn:
-        found = [reports.count_hour(conn, hour_ms, 0, 10) for hour_ms in (NOW - HOUR_MS, NOW, NOW + HOUR_MS)]
+        found = [_count(conn, hour_ms) for hour_ms in (NOW - HOUR_MS, NOW, NOW + HOUR_MS)]
     assert [[row.counts.open_runs for row in rows] for rows in found] == [[1], [2], [1]]
 
 
@@ -52,7 +54,7 @@ def test_a_count_agrees_with_one_made_by_hand(db: Database) -> None:
     )  # by the misfire rule after a takeover: no range
     insert(db, [run, shard, unaccepted, many, one, make_run(6, state=RunState.RUNNING, accepted_ms=NOW + 1)])
     with db.read() as conn:
-        (row,) = reports.count_hour(conn, NOW, 0, 10)
+        (row,) = _count(conn, NOW)
     assert row == JobHour(
         1,
         1,
@@ -73,28 +75,37 @@ def test_a_count_agrees_with_one_made_by_hand(db: Database) -> None:
 def test_clocks_that_disagree_make_no_negative_times(db: Database) -> None:
     insert(db, [make_run(1, state=RunState.FAILED, accepted_ms=NOW - 5, finished_ms=NOW - 9)])
     with db.read() as conn:
-        (row,) = reports.count_hour(conn, NOW, 0, 10)
+        (row,) = _count(conn, NOW)
     assert row.counts == Counts(failed=1)
 
 
-@pytest.mark.parametrize("limit", [1, 3, 1000])
-def test_pages_of_jobs_together_are_the_hour(db: Database, limit: int) -> None:
-    chance = random.Random(7)
-    insert(
-        db,
-        [
-            make_run(number, job_id=chance.randint(1, 9), state=chance.choice(list(RunState)))
-            for number in range(1, 100)
-        ],
-    )
-    found: list[JobHour] = []
+def test_jobs_are_counted_in_a_range_and_up_to_a_limit(db: Database) -> None:
+    insert(db, [make_run(number, job_id=1 + number % 9) for number in range(1, 100)])
     with db.read() as conn:
-        while page := reports.count_hour(conn, NOW, found[-1].job_id if found else 0, limit):
-            found += page
-        expected = recount([make_run(1)]).keys()
-    assert [row.job_id for row in found] == list(range(1, 10))
-    assert sum(row.counts.fires for row in found) == 99
-    assert {NOW} == {hour_ms for hour_ms, _ in expected}
+        page = reports.count_part(conn, NOW, NOW + 1, 2, 7, 4)
+        rest = reports.count_part(conn, NOW, NOW + 1, page[-1].job_id, 7, 4)
+    assert [(row.job_id, row.counts.fires) for row in page + rest] == [(job_id, 11) for job_id in range(3, 8)]
+
+
+def test_a_part_of_an_hour_ends_where_it_has_so_many_runs(db: Database) -> None:
+    dues = [NOW, NOW + 10, NOW + 10, NOW + 10, NOW + 30, NOW + 40]
+    insert(db, [make_run(number, job_id=number, due_ms=due_ms) for number, due_ms in enumerate(dues, 1)])
+    with db.read() as conn:
+
+        def end(from_ms: int, limit: int) -> int:
+            return reports.find_part_end(conn, from_ms, NOW + 40, limit)
+
+        assert end(NOW, 1) == end(NOW, 2) == end(NOW, 3) == NOW + 10
+        assert end(NOW, 4) == NOW + 30
+        assert end(NOW + 10, 2) == NOW + 11  # three at once: one millisecond at least
+        assert end(NOW + 11, 1) == NOW + 40  # what is due at the end does not count
+        assert end(NOW, 100) == end(NOW + 31, 1) == NOW + 40
+
+
+def test_parts_of_an_hour_are_added_up() -> None:
+    early = JobHour(7, 1, Counts(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 40, 20))
+    late = JobHour(7, 2, Counts(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 30, 50))
+    assert reports.add(early, late) == JobHour(7, 2, Counts(2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 40, 50))
 
 
 def test_rows_are_replaced_job_by_job(db: Database) -> None:

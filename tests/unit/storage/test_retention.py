@@ -25,7 +25,7 @@ def test_only_deleted_jobs_without_runs_are_removed_whatever_the_caller_asks(db:
 
     def delete(conn: Any) -> int:
         for job_id in (empty, busy):
-            jobs.delete_job(conn, job_id, NOW)
+            jobs.delete_jobs(conn, [job_id], NOW)
         return retention.delete_tombstones(conn, [alive, empty, busy])
 
     insert(db, [make_run(1, job_id=busy)])

@@ -162,7 +162,7 @@ def test_a_reader_sees_what_was_committed_meanwhile(db: Database) -> None:
 def test_statements_of_a_batch_do_not_grow_with_its_rows(db: Database) -> None:
     def claim(conn: Connection, ids: list[int]) -> None:
         found, _ = jobs.find_due_jobs(conn, range(64), NOW, len(ids))
-        jobs.lock_due_jobs(conn, found, NOW)
+        jobs.lock_fires(conn, found)
         runs.insert_runs(conn, [make_run(item) for item in ids])
         jobs.update_fires(conn, [jobs.JobCursor(item, None, NOW, None, True, "") for item in ids])
 

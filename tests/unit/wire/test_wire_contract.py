@@ -7,7 +7,11 @@ import hmac
 import pytest
 
 from xwheel.errors import AuthError, HandlerNotFoundError, JobTimeoutError, WireError
+from xwheel.model import BlockStrategy
 from xwheel.wire import contract
+from xwheel.wire.fields import MAX_INT, MAX_MS
+from xwheel.wire.messages import TriggerRequest
+from xwheel.wire.run_codec import encode_trigger, trigger_bytes
 
 TOKEN = "a-token-of-some-length"
 
@@ -107,3 +111,33 @@ def test_unexpected_errors_do_not_leak() -> None:
     answer = contract.error_response(RuntimeError("password=hunter2"))
     assert answer.code == 500
     assert "hunter2" not in answer.message
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "\x01" * 64, '"' * 65, "漢" * 64, "漢" * 9000, "\U0001f600\n\\\t" * 50]
+)
+def test_r3_the_size_of_a_run_is_never_underestimated(text: str) -> None:
+    """R3: its numbers may be as long as they come, and any text may need escapes."""
+    most = 2**53 - 1
+    request = TriggerRequest(
+        job_id=most,
+        run_id=most,
+        created_ms=MAX_MS,
+        handler=text[:255],
+        param=text,
+        block_strategy=max(BlockStrategy, key=lambda item: len(item.value)),
+        timeout_s=MAX_INT,
+        glue_type=text[:64],
+        glue_source=text,
+        glue_updated_ms=MAX_MS,
+        shard_index=MAX_INT - 1,
+        shard_total=MAX_INT,
+        planned_ms=MAX_MS,
+        attempt=MAX_INT,
+        instance=text[:64] or "i",
+    )
+    texts = (request.handler, request.param, request.glue_type, request.glue_source)
+    taken = len(encode_trigger(request))
+    assert taken <= trigger_bytes(*texts)
+    if len(text) > 64:  # and long ones not by much
+        assert trigger_bytes(*texts) < taken + 2000

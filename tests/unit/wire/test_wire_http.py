@@ -109,9 +109,30 @@ def test_only_repeatable_calls_are_repeated(client: MultiClient, repeatable: boo
         client.submit(call(peer.url, repeatable=repeatable))
         (result,) = collect(client, 1)
         assert len(peer.requests) == requests
-        assert result.sent
+        assert (result.sent, result.repeated) == (True, repeatable)
         assert result.status == (200 if repeatable else 0)
         assert repeatable or "not sent twice" in result.error
+
+
+def test_r2_a_call_that_curl_repeats_in_vain_may_have_arrived(client: MultiClient) -> None:
+    """R2: an executor that took the runs and died before it answered refused nothing."""
+    peers: list[Peer] = []
+
+    def die(_: int, request: int) -> bytes | None:
+        if request == 1:
+            return answer("200 OK")
+        peers[0].stop_listening()
+        return None
+
+    with Peer(die) as peer:
+        peers.append(peer)
+        client.submit(call(peer.url))
+        assert collect(client, 1)[0].status == 200
+        client.submit(call(peer.url, repeatable=True))
+        (result,) = collect(client, 1)
+        assert len(peer.requests) == 2
+    assert (result.status, result.sent, result.repeated) == (0, True, True)
+    assert "(curl 7)" in result.error  # the repeated try could not connect any more
 
 
 def test_redirects_are_not_followed(client: MultiClient) -> None:
@@ -120,10 +141,18 @@ def test_redirects_are_not_followed(client: MultiClient) -> None:
         assert collect(client, 1)[0].status == 301
 
 
-def test_large_answers_are_refused() -> None:
+@pytest.mark.parametrize(
+    "large",
+    [
+        answer("200 OK", b"x" * 2000),
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + 4 * (b"1f4\r\n" + b"x" * 500 + b"\r\n"),
+    ],
+    ids=["length said", "chunked"],
+)
+def test_large_answers_are_refused(large: bytes) -> None:
     client = MultiClient(token=TOKEN, max_answer=1000)
     try:
-        with Peer(lambda *_: answer("200 OK", b"x" * 2000)) as peer:
+        with Peer(lambda *_: large) as peer:
             client.submit(call(peer.url))
             (result,) = collect(client, 1)
         assert (result.status, result.sent) == (0, True)

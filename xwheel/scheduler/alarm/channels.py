@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from xwheel.alarm_model import AlarmAttempt
 from xwheel.clock import Clock
 from xwheel.errors import AlarmRetryLater
 from xwheel.plugin import Alarm, AlarmChannel
+from xwheel.plugin.validation import seconds, words_of
 from xwheel.scheduler.alarm.ports import ChannelHealth
 
 logger = logging.getLogger(__name__)
@@ -227,7 +227,7 @@ class ChannelSender:
         try:
             said, ok, kind = self._channel.send(send.alarm) or "", True, ""
         except AlarmRetryLater as later:
-            said, ok, kind, retry_after_s = later, False, "", _seconds(later.after_s)
+            said, ok, kind, retry_after_s = later, False, "", seconds(later.after_s)
         except BaseException as error:  # a plugin's thread has nobody else to tell
             said, ok, kind = error, False, f"{type(error).__name__}: "
         took_ms = self._clock.monotonic_ms() - worker.began_ms
@@ -241,16 +241,7 @@ class ChannelSender:
         )
 
 
-def _seconds(given: object) -> float | None:
-    """Return a plugin's number of seconds, or None if it is none."""
-    return float(given) if isinstance(given, int | float) and math.isfinite(given) else None
-
-
 def _words(kind: str, said: object) -> str:
     """Return what a plugin said as text that can be shown and kept."""
-    try:
-        text = kind + str(said)
-    except Exception:
-        text = f"{kind}(nothing that can be read)"
-    text = text.replace("\x00", "").encode("utf-8", "replace").decode()
+    text = words_of(said, kind)
     return text if len(text) <= ANSWER_LENGTH else text[: ANSWER_LENGTH - 3] + "..."

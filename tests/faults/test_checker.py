@@ -1,0 +1,307 @@
+"""The checker's verdict: nothing is found where all is well, and whatever is planted is found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from tests.faults.checker.load import load_jobs
+from tests.faults.checker.movements import Result, too_late
+from tests.faults.checker.verdict import Execution, Job, Kind, Row, Verdict, Watched, judge
+
+T = 1_795_000_000_000
+PLAIN, FAILING, PARENT, CHILD, DELAY, SHARDED = range(1, 7)
+JOBS = {
+    PLAIN: Job(name="plain", due=[T, T + 1000, T + 2000]),
+    FAILING: Job(name="failing", due=[T], failures=1),
+    PARENT: Job(name="parent", due=[T], child=CHILD),
+    CHILD: Job(name="child"),
+    DELAY: Job(name="delay", delay_ms=900, first_ms=T + 900, end_ms=T + 3000),
+    SHARDED: Job(name="sharded", due=[T], shards=2),
+}
+
+
+@dataclass
+class World:
+    """Rows and executions of a run in which all went well, to be spoiled."""
+
+    rows: dict[int, Row] = field(default_factory=dict)
+    executions: list[Execution] = field(default_factory=list)
+    watched: Watched = field(default_factory=Watched)
+
+    def change(self, run_id: int, **values: object) -> None:
+        self.rows[run_id] = replace(self.rows[run_id], **values)  # type: ignore[arg-type]
+
+    def forget(self, run_id: int) -> None:
+        """Take an execution away."""
+        self.executions = [item for item in self.executions if item.run_id != run_id]
+
+    def remove(self, run_id: int) -> None:
+        """Take a row and its execution away."""
+        del self.rows[run_id]
+        self.forget(run_id)
+
+    def add(self, run_id: int, job_id: int, planned_ms: int, **values: object) -> None:
+        """Add a row that was executed 30 ms late."""
+        values = {"root_id": run_id, "origin_key": planned_ms, "finished_ms": planned_ms + 50, **values}
+        row = Row(id=run_id, job_id=job_id, planned_ms=planned_ms, **values)  # type: ignore[arg-type]
+        self.rows[run_id] = row
+        self.executions.append(Execution(run_id, job_id, planned_ms, planned_ms + 30, "executor0"))
+
+    def judge(self) -> Verdict:
+        return judge(JOBS, list(self.rows.values()), self.executions, self.watched)
+
+    def kinds(self) -> list[tuple[Kind, int]]:
+        return [(item.kind, item.invariant) for item in self.judge().findings]
+
+
+@pytest.fixture
+def world() -> World:
+    made = World()
+    for number in range(3):
+        made.add(10 + number, PLAIN, T + number * 1000)
+    made.add(20, FAILING, T, state="failed", retries_left=2)
+    made.add(21, FAILING, T, origin="retry", origin_key=20, root_id=20, attempt=2, retries_left=1)
+    made.add(30, PARENT, T)
+    made.add(31, CHILD, T + 50, origin="child", origin_key=30)
+    made.add(40, DELAY, T + 900)
+    made.add(41, DELAY, T + 1850)
+    made.add(42, DELAY, T + 2850)  # the outcome was written 50 ms after the end
+    made.add(50, SHARDED, T, shard_total=2)
+    made.add(51, SHARDED, T, shard_total=2, shard_index=1, root_id=50)
+    made.watched.states = {10: ["planned", "running", "succeeded"], 20: ["dispatching", "failed"]}
+    return made
+
+
+def test_nothing_is_found_where_all_is_well(world: World) -> None:
+    verdict = world.judge()
+    assert verdict.ok
+    assert verdict.findings == []
+    assert (verdict.due, verdict.executed, verdict.rows, verdict.executions) == (9, 9, 12, 12)
+    assert (verdict.late(0.5), verdict.late(1.0), verdict.late(0.99, T + 5000)) == (30, 30, None)
+
+
+def test_nothing_due_is_no_success() -> None:
+    assert not judge({}, [], []).ok
+
+
+def test_a_due_time_without_a_row_is_missing(world: World) -> None:
+    world.remove(11)
+    assert world.kinds() == [(Kind.MISSING, 1)]
+    assert world.judge().executed == 8
+
+
+def test_a_skip_row_counts_each_due_time_that_it_covers(world: World) -> None:
+    world.remove(11)
+    world.remove(12)
+    world.add(60, PLAIN, T + 1000, state="skipped", skip_last_ms=T + 2000, reason="misfire")
+    world.forget(60)
+    assert world.kinds() == [(Kind.SKIPPED, 0)] * 2
+    assert "misfire" in world.judge().findings[0].text
+
+
+def test_a_planned_run_that_was_skipped_later_counts_once(world: World) -> None:
+    world.change(11, state="skipped", reason="misfire")
+    world.forget(11)
+    assert world.kinds() == [(Kind.SKIPPED, 0)]
+
+
+def test_a_due_time_with_a_row_and_a_skip_that_covers_it_is_planned_twice(world: World) -> None:
+    world.add(60, PLAIN, T + 1000, state="skipped", skip_last_ms=T + 1000)
+    world.forget(60)
+    assert world.kinds() == [(Kind.TWICE_PLANNED, 1)]
+
+
+def test_a_run_at_a_time_that_no_schedule_calls_for(world: World) -> None:
+    world.add(60, PLAIN, T + 1500)
+    assert world.kinds() == [(Kind.NOT_DUE, 1)]
+
+
+@pytest.mark.parametrize(
+    ("state", "found"),
+    [
+        ("lost", Kind.LOST),
+        ("refused", Kind.REFUSED),
+        ("timed_out", Kind.OTHER_END),
+        ("failed", Kind.OTHER_END),
+    ],
+)
+def test_a_run_that_ends_otherwise(world: World, state: str, found: Kind) -> None:
+    world.change(11, state=state)
+    if state == "refused":
+        world.forget(11)
+    assert world.kinds() == [(found, 0)]
+
+
+def test_a_run_that_was_executed_and_is_refused_is_found_for_both(world: World) -> None:
+    world.change(11, state="refused", reason="no_executor")
+    assert world.kinds() == [(Kind.REFUSED, 0), (Kind.EXECUTED_ANYWAY, 3)]
+
+
+def test_a_run_that_never_ended(world: World) -> None:
+    world.change(12, state="running")
+    assert world.kinds() == [(Kind.OPEN, 4)]
+
+
+def test_a_run_that_is_executed_twice(world: World) -> None:
+    world.executions.append(Execution(11, PLAIN, T + 1000, T + 1200, "executor1"))
+    assert world.kinds() == [(Kind.DOUBLE, 2)]
+    text = world.judge().findings[0].text
+    assert "executor0" in text
+    assert "executor1" in text
+
+
+def test_a_due_time_that_is_executed_by_two_runs(world: World) -> None:
+    world.add(60, PLAIN, T + 1000, origin="recovery", origin_key=11)
+    assert world.kinds() == [(Kind.DOUBLE, 2)]
+
+
+def test_a_success_without_an_execution(world: World) -> None:
+    world.forget(11)
+    assert world.kinds() == [(Kind.NOT_EXECUTED, 0)]
+
+
+def test_an_execution_without_a_row(world: World) -> None:
+    world.executions.append(Execution(99, PLAIN, T, T, "executor0"))
+    assert world.kinds() == [(Kind.EXECUTED_ANYWAY, 1)]
+
+
+@pytest.mark.parametrize(
+    ("states", "last"),
+    [
+        (["running", "planned"], "succeeded"),  # backwards
+        (["planned", "succeeded", "failed"], "failed"),  # out of a final state
+        (["planned", "succeeded"], "lost"),  # after the last time that it was seen
+        (["skipped"], "running"),
+    ],
+)
+def test_a_transition_that_does_not_exist(world: World, states: list[str], last: str) -> None:
+    world.watched.states[11] = states
+    world.change(11, state=last)
+    assert (Kind.TRANSITION, 3) in world.kinds()
+
+
+def test_states_between_two_glances_need_not_be_seen_and_lost_may_be_corrected(world: World) -> None:
+    world.watched.states |= {11: ["planned"], 12: ["planned", "running", "lost"]}
+    assert world.judge().ok
+
+
+def test_a_row_that_vanishes(world: World) -> None:
+    world.watched.states[98] = ["planned"]
+    assert world.kinds() == [(Kind.TRANSITION, 3)]
+
+
+def test_what_the_watcher_saw_is_found(world: World) -> None:
+    world.watched.fell.append("the epoch of partition 1 fell from 3 to 2")
+    world.watched.delays.append("job 5 has neither")
+    world.watched.overdue = {10: 12_000, 11: 12_001}
+    assert world.kinds() == [(Kind.EPOCH, 5), (Kind.OVERDUE, 4), (Kind.DELAY, 8)]
+
+
+def test_what_is_planned_for_later_is_not_judged_with_its_retries_and_children(world: World) -> None:
+    world.change(20, planned_ms=T + 1)
+    world.change(21, planned_ms=T + 1, state="cancelled")
+    world.change(30, planned_ms=T + 1)
+    world.change(31, state="planned")
+    world.forget(31)
+    world.watched.states[31] = ["planned"]
+    world.executions.append(Execution(11, PLAIN, T + 1000, T + 1200, "executor1"))
+    jobs = {PLAIN: Job(name="plain", due=[T]), PARENT: Job(name="parent", child=CHILD), CHILD: JOBS[CHILD]}
+    jobs |= {FAILING: Job(name="failing", failures=1), SHARDED: JOBS[SHARDED]}
+    for number in (40, 41, 42):
+        world.remove(number)
+    rows = list(world.rows.values())
+    verdict = judge(jobs, rows, world.executions, world.watched, until_ms=T)
+    assert verdict.findings == []
+    assert (verdict.due, verdict.rows) == (2, 3)
+
+
+def test_a_failure_without_its_retry(world: World) -> None:
+    world.remove(21)
+    assert world.kinds() == [(Kind.RETRY, 7)]
+
+
+def test_a_retry_of_a_run_that_is_not_there(world: World) -> None:
+    world.change(21, origin_key=19)
+    assert world.kinds() == [(Kind.RETRY, 7)] * 2
+
+
+def test_a_success_that_was_retried(world: World) -> None:
+    world.add(60, PLAIN, T + 1000, origin="retry", origin_key=11, root_id=11, attempt=2)
+    assert world.kinds() == [(Kind.DOUBLE, 2), (Kind.RETRY, 7)]
+
+
+def test_a_root_without_its_child_and_one_with_two(world: World) -> None:
+    world.remove(31)
+    assert world.kinds() == [(Kind.CHILD, 7)]
+    world.add(31, CHILD, T + 50, origin="child", origin_key=30)
+    world.add(32, CHILD, T + 60, origin="child", origin_key=30)
+    assert world.kinds() == [(Kind.CHILD, 7)]
+
+
+def test_a_child_of_a_root_that_did_not_succeed(world: World) -> None:
+    world.add(60, CHILD, T + 70, origin="child", origin_key=10)
+    assert world.kinds() == [(Kind.CHILD, 7)]
+
+
+def test_a_fixed_delay_that_stops_firing(world: World) -> None:
+    world.remove(42)
+    world.remove(41)
+    assert world.kinds() == [(Kind.MISSING, 8)]
+
+
+def test_a_fixed_delay_that_fires_first_at_another_time(world: World) -> None:
+    world.change(40, planned_ms=T + 2000)
+    assert (Kind.DELAY, 8) in world.kinds()
+
+
+def test_a_fixed_delay_that_fires_before_its_predecessor_ended(world: World) -> None:
+    world.change(41, planned_ms=T + 1500)
+    assert (Kind.DELAY, 8) in world.kinds()
+
+
+@pytest.mark.parametrize("values", [{"shard_index": 0}, {"shard_total": 3}])
+def test_shards_that_are_not_all_there(world: World, values: dict[str, int]) -> None:
+    world.change(51, **values)
+    assert (Kind.SHARDS, 10) in world.kinds()
+
+
+def test_a_shard_that_is_not_there(world: World) -> None:
+    world.remove(51)
+    assert world.kinds() == [(Kind.SHARDS, 10)]
+
+
+def test_the_load_has_every_schedule_type_and_as_many_fires_as_asked() -> None:
+    start_ms = T - T % 60_000
+    jobs = load_jobs(60, start_ms, start_ms + 30_000 - 1)
+    assert {item.fields["schedule_type"] for item in jobs} == {
+        "FIX_RATE", "FIX_DELAY", "CRON", "UNIX_CRON", "DAILY_INTERVAL", "ONCE", "NONE",
+    }  # fmt: skip
+    assert len({item.name for item in jobs}) == len(jobs)
+    counted = sum(len(item.due) for item in jobs) + 30 * sum(bool(item.delay_ms) for item in jobs)
+    assert abs(counted - 60 * 30) < 60
+    assert not any({"misfire_policy", "misfire_threshold_ms"} & set(item.fields) for item in jobs)
+
+
+def test_a_movement_answers_for_the_fires_that_were_due_since_it_began(world: World, tmp_path: Path) -> None:
+    world.remove(11)
+    world.change(12, state="lost")
+    windows = {"join": (T - 1000, T + 900), "kill": (T + 1100, T + 5000)}
+    result = Result(verdict=world.judge(), windows=windows, steps=[], problems=[], late=[], folder=tmp_path)
+    assert not result.ok
+    assert (result.during("join"), result.during("kill")) == ({"missing": 1}, {"lost": 1})
+    assert result.facts()["windows"]["join"]["findings"] == {"missing": 1}
+
+
+@pytest.mark.parametrize(("late_ms", "problems"), [(999, 0), (1000, 1)])
+def test_fires_of_a_movement_may_be_so_late_and_no_later(world: World, late_ms: int, problems: int) -> None:
+    world.executions = [replace(item, at_ms=item.planned_ms + late_ms) for item in world.executions]
+    verdict = world.judge()
+    assert len(too_late(verdict, {"join": (T - 1000, T + 5000)})) == problems
+    assert too_late(verdict, {"kill": (T - 1000, T + 5000), "database": (T, T + 5000)}) == []
+
+
+def test_a_movement_without_a_fire_proves_nothing_about_lateness(world: World) -> None:
+    assert len(too_late(world.judge(), {"join": (T + 50_000, T + 60_000)})) == 1

@@ -1,0 +1,89 @@
+"""An HTTP client for lanes that is a list: calls pile up, and tests say what comes back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xwheel.scheduler.handover import Parcel
+from xwheel.wire.batch_codec import batch_payload
+from xwheel.wire.codec import encode_response
+from xwheel.wire.contract import FAIL, OK
+from xwheel.wire.http import HttpCall, HttpResult
+from xwheel.wire.messages import BatchAnswer, BatchReply, Response
+
+
+class Line:
+    """Stands in for :class:`~xwheel.wire.http.MultiClient`.
+
+    Attributes:
+        calls: What was submitted and has no result yet.
+        sent: The parcels of those calls.
+    """
+
+    def __init__(self) -> None:
+        self.calls: list[HttpCall] = []
+        self.sent: list[Parcel] = []
+        self._results: list[HttpResult] = []
+
+    def submit(self, call: HttpCall) -> None:
+        assert isinstance(call.key, Parcel)
+        self.calls.append(call)
+        self.sent.append(call.key)
+
+    def poll(self, timeout_ms: int) -> list[HttpResult]:
+        del timeout_ms
+        results, self._results = self._results, []
+        return results
+
+    def wake(self) -> None:
+        """Nothing waits."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def reply(
+        self,
+        *,
+        status: int = 200,
+        body: bytes = b"",
+        error: str = "",
+        sent: bool = True,
+        repeated: bool = False,
+    ) -> Parcel:
+        """Let the oldest call come back with the next poll; return its parcel.
+
+        A test may have taken parcels out of ``sent``: their calls never come back.
+        """
+        parcel = self.sent.pop(0)
+        while self.calls.pop(0).key is not parcel:
+            pass
+        self._results.append(
+            HttpResult(
+                key=parcel,
+                status=0 if error else status,
+                body=b"" if error else body,
+                error=error,
+                sent=sent,
+                cost_ms=5,
+                repeated=repeated,
+            )
+        )
+        return parcel
+
+
+def bodies_of(parcel: Parcel, ok: bool, message: str = "") -> bytes:
+    """Return the answer of an executor that does the same with all runs of a parcel."""
+    if parcel.executor.kind != "xwheel":
+        return encode_response(Response(code=OK if ok else FAIL, message=message))
+    return batch_body(parcel, {shard.run.id: ok for shard in parcel.shards}, message)
+
+
+def batch_body(parcel: Parcel, given: dict[int, bool], message: str = "", **reply: Any) -> bytes:
+    """Return an xwheel executor's answer about some runs."""
+    answers = [
+        BatchAnswer(run_id=run_id, code=OK if ok else FAIL, message=message) for run_id, ok in given.items()
+    ]
+    whole = BatchReply(
+        **{"instance": parcel.executor.instance, "boot": parcel.executor.boot, "answers": answers, **reply}
+    )
+    return encode_response(Response(code=OK, data=batch_payload(whole)))

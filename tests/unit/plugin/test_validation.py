@@ -1,0 +1,51 @@
+"""R4: what plugins raise and say is read without harm, whatever it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from xwheel.errors import ExecutorError, PluginError
+from xwheel.plugin.validation import error_words, guarded, seconds
+
+
+class MuteError(Exception):
+    def __str__(self) -> str:
+        raise GeneratorExit
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        (5, 5.0),
+        (0.5, 0.5),
+        (-5, -5.0),
+        (True, None),
+        ("5", None),
+        (None, None),
+        (10**400, None),
+        (float("nan"), None),
+        (float("-inf"), None),
+    ],
+)
+def test_r4_seconds_are_plain_finite_numbers(given: Any, wanted: float | None) -> None:
+    assert seconds(given) == wanted
+
+
+def test_r4_words_of_an_error_are_short_and_always_there() -> None:
+    assert error_words(MuteError()) == "MuteError: (nothing that can be read)"
+    assert error_words(ExecutorError("our own")) == "our own"
+    assert error_words(ValueError("a\x00b\udc80")) == "ValueError: ab?"
+    assert len(error_words(ValueError("x" * 10_000))) == 500
+
+
+def test_r4_only_what_a_contract_allows_passes_as_it_is() -> None:
+    def raising(error: BaseException) -> Any:
+        raise error
+
+    with pytest.raises(ExecutorError, match="^no$"):
+        guarded("glue type X", lambda: raising(ExecutorError("no")), allowed=ExecutorError)
+    for error in (SystemExit(1), KeyboardInterrupt(), GeneratorExit(), KeyError("a")):
+        with pytest.raises(PluginError, match=f"^glue type X failed: {type(error).__name__}"):
+            guarded("glue type X", lambda e=error: raising(e), allowed=ExecutorError)  # type: ignore[misc]

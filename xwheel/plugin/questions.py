@@ -1,0 +1,112 @@
+"""Ask plugins between the attempts of a transaction and never inside it: what they say is the same each time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
+
+from xwheel.errors import StorageError
+from xwheel.plugin_threads import PluginThreads
+
+T = TypeVar("T")
+
+ATTEMPTS: Final = 6
+
+
+class Question(NamedTuple):
+    """What a plugin is to be asked.
+
+    Attributes:
+        name: Whom, such as ``schedule type CRON``.
+        is_trusted: It may be asked at once; others on a thread that can be left behind.
+        call: Asks it.
+    """
+
+    name: str
+    is_trusted: bool
+    call: Callable[[], Any]
+
+
+class _Answer(NamedTuple):
+    value: Any
+    error: Exception | None
+
+
+class _UnaskedError(BaseException):
+    """A transaction needs answers that are not there; no handler for errors of plugins may take it up."""
+
+    def __init__(self, questions: Mapping[Hashable, Question]) -> None:
+        super().__init__()
+        self.questions = questions
+
+
+class Questions:
+    """Answers for transactions, by what was asked.
+
+    Thread-safety: each thread has its own answers, and only inside :meth:`around`.
+
+    Args:
+        threads: Where plugins that are not trusted are asked.
+    """
+
+    def __init__(self, threads: PluginThreads) -> None:
+        self._threads = threads
+        self._local = threading.local()
+
+    def around(self, transact: Callable[[], T]) -> T:
+        """Return what a transaction returns; one that needs an answer is given up, and done again with it.
+
+        Args:
+            transact: Runs the transaction from its begin to its end, and has no effect if it raises.
+
+        Raises:
+            StorageError: Each attempt needed other answers than the one before.
+        """
+        answers: dict[Hashable, _Answer] = {}
+        for _ in range(ATTEMPTS):
+            self._local.answers = answers
+            try:
+                return transact()
+            except _UnaskedError as unasked:
+                self._local.answers = None
+                for key, question in unasked.questions.items():
+                    answers[key] = self._try(question)
+            finally:
+                self._local.answers = None
+        raise StorageError(f"what plugins are asked about changed {ATTEMPTS} times: try again")
+
+    def ask(self, key: Hashable, question: Question) -> Any:
+        """Return an answer, or raise what the plugin raised; inside :meth:`around` it comes from before.
+
+        Args:
+            key: What is asked, so that the same question has the same answer.
+            question: Whom to ask.
+        """
+        answers = getattr(self._local, "answers", None)
+        if answers is None:
+            return self._now(question)
+        if key not in answers:
+            raise _UnaskedError({key: question})
+        answer: _Answer = answers[key]
+        if answer.error is not None:
+            raise answer.error
+        return answer.value
+
+    def need(self, questions: Mapping[Hashable, Question]) -> None:
+        """Have many questions answered at once, ahead of :meth:`ask`."""
+        answers = getattr(self._local, "answers", None)
+        if answers is None:
+            return
+        missing = {key: question for key, question in questions.items() if key not in answers}
+        if missing:
+            raise _UnaskedError(missing)
+
+    def _try(self, question: Question) -> _Answer:
+        try:
+            return _Answer(self._now(question), None)
+        except Exception as error:  # whoever asks inside the transaction gets it there
+            return _Answer(None, error)
+
+    def _now(self, question: Question) -> Any:
+        return question.call() if question.is_trusted else self._threads.ask(question.name, question.call)
