@@ -193,6 +193,10 @@ def _jobs() -> Iterator[Case]:
     yield Case("jobs.lock_fires", lambda conn: jobs.lock_fires(conn, SOME_JOBS))
     cursors = [jobs.JobCursor(item, NOW, NOW, None, True, "") for item in SOME_JOBS]
     yield Case("jobs.update_fires", lambda conn: jobs.update_fires(conn, cursors))
+    yield Case(
+        "jobs.update_seen_fires",
+        lambda conn: jobs.update_seen_fires(conn, cursors, jobs.get_jobs(conn, SOME_JOBS)),
+    )
     yield Case("jobs.lock_jobs", lambda conn: jobs.lock_jobs(conn, SOME_JOBS))
     yield Case("jobs.list_jobs", lambda conn: jobs.list_jobs(conn, after_id=9000, limit=MANY))
     yield Case("jobs.list_jobs: group", lambda conn: jobs.list_jobs(conn, group_id=BUSY_GROUP, limit=MANY))

@@ -1,7 +1,8 @@
 """Claim due jobs: run rows and the jobs' next fire times are written in one transaction.
 
 What they are is decided before it, on copies of the job rows, since schedule types are asked for that. The transaction
-locks the leases and the rows, compares, and writes what still holds; what was changed meanwhile is planned again.
+locks the leases and the rows, compares, and writes. If a job was changed meanwhile it is done again without that one,
+which is planned anew.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from xwheel.clock import Clock
@@ -105,6 +107,10 @@ class _Batch:
     stopped: Sequence[Job]
     epochs: Mapping[int, int]
     plan: Planned
+
+
+class _ChangedError(Exception):
+    """A job is no longer as it was read."""
 
 
 class ClaimLoop:
@@ -208,11 +214,20 @@ class ClaimLoop:
         planning_ms = self._clock.monotonic_ms()
         batch = self._plan(found, epochs, now_ms, share.limit)
         planning_ms = self._clock.monotonic_ms() - planning_ms
-        try:
-            plan, claimed = self._db.transaction(lambda conn: self._write(conn, batch, now_ms, known=False))
-        except DuplicateError:
-            # these fires were planned before: a restored backup, or a cursor set back by hand
-            plan, claimed = self._db.transaction(lambda conn: self._write(conn, batch, now_ms, known=True))
+        look = known = False
+        while True:
+            write = partial(self._write, batch=batch, now_ms=now_ms, look=look, known=known)
+            try:
+                plan, claimed = self._db.transaction(write)
+                break
+            except _ChangedError:
+                look = True
+            except DuplicateError:
+                if known:
+                    raise
+                known = (
+                    True  # these fires were planned before: a restored backup, or a cursor set back by hand
+                )
         self._remember(claimed)
         self._alarms.committed(self._raised)
         is_full = plan.unfinished
@@ -241,9 +256,13 @@ class ClaimLoop:
         return _Batch(found, stopped, epochs, plan)
 
     def _write(
-        self, conn: Connection, batch: _Batch, now_ms: int, *, known: bool
+        self, conn: Connection, batch: _Batch, now_ms: int, *, look: bool, known: bool
     ) -> tuple[Planned, Sequence[Job]]:
-        """Write what was decided about jobs that are as they were read; return it, and these jobs."""
+        """Write what was decided about jobs that are as they were read; return it, and these jobs.
+
+        Raises:
+            _ChangedError: Some are not, and no ``look`` tells which.
+        """
         self._began_ms = self._clock.monotonic_ms()  # not before: waiting for our turn is no cost of ours
         self._raised = ()
         epochs = self._lease.lock(conn)
@@ -254,16 +273,20 @@ class ClaimLoop:
             for job in batch.jobs
             if job.partition in epochs and epochs[job.partition] == batch.epochs[job.partition]
         ]
-        now = jobs.lock_fires(conn, [job.id for job in ours])
-        same = [job for job in ours if now.get(job.id) == (job.revision, job.next_fire_ms, job.enabled)]
+        look = look or len(ours) < len(batch.jobs)
+        same = _unchanged(conn, ours) if look else ours
         ids = None if len(same) == len(batch.jobs) else {job.id for job in same}
         plan = _part(batch.plan, ids)
         plan.unfinished |= len(same) < len(ours)
         if known:
             self._drop_known(conn, plan, now_ms)
-        runs.insert_runs(conn, plan.runs)
         stops = [_stopped(job) for job in batch.stopped if ids is None or job.id in ids]
-        jobs.update_fires(conn, [*plan.job_updates, *stops])
+        cursors = [*plan.job_updates, *stops]
+        if look:
+            jobs.update_fires(conn, cursors)
+        elif not jobs.update_seen_fires(conn, cursors, {job.id: job for job in same}):
+            raise _ChangedError
+        runs.insert_runs(conn, plan.runs)
         self._raise(conn, plan, same, now_ms)
         return plan, same
 
@@ -297,6 +320,12 @@ def _load(conn: Connection, ids: Sequence[int]) -> list[Job]:
     """Return jobs in the order of their ids."""
     found = jobs.get_jobs(conn, ids) if ids else {}
     return [found[job_id] for job_id in sorted(found)]
+
+
+def _unchanged(conn: Connection, found: Sequence[Job]) -> list[Job]:
+    """Lock jobs, and return those that are as they were read."""
+    now = jobs.lock_fires(conn, [job.id for job in found])
+    return [job for job in found if now.get(job.id) == (job.revision, job.next_fire_ms, job.enabled)]
 
 
 def _due(job: Job) -> int:

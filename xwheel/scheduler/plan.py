@@ -72,7 +72,8 @@ def plan(
         The rows to write. A job whose schedule fails is stopped with the reason; the others go on.
     """
     result = Planned()
-    looks = 0
+    drafts: list[_Draft] = []
+    looks = count = 0
     for job in jobs:
         if looks >= max_looks or not goes_on(job):
             result.unfinished = True
@@ -84,16 +85,17 @@ def plan(
             logger.warning("job %d is stopped, its schedule fails: %s", job.id, error)
             draft.fail(str(error) or type(error).__name__)
         looks += draft.looks
-        if result.runs and len(result.runs) + len(draft.runs) > max_runs:
+        if count and count + len(draft.runs) > max_runs:
             result.unfinished = True
             break
-        ids = take_ids(len(draft.runs))
-        numbered = [
-            replace(run, id=new, root_id=new, chain_id=new) for run, new in zip(draft.runs, ids, strict=True)
-        ]
+        count += len(draft.runs)
+        drafts.append(draft)
+        result.unfinished |= draft.capped
+    ids = iter(take_ids(count))
+    for draft in drafts:
+        numbered = [replace(run, id=new, root_id=new, chain_id=new) for run, new in zip(draft.runs, ids)]  # noqa: B905 - the ids go on
         result.runs.extend(numbered)
         result.job_updates.append(draft.cursor(numbered))
-        result.unfinished |= draft.capped
     return result
 
 

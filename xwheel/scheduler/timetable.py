@@ -34,6 +34,8 @@ class Timetable:
     ) -> None:
         self._types = types
         self._calendars = calendars
+        # many fires of one job are asked for in a row
+        self._last: tuple[Job, ScheduleSpec] | None = None
         # settled here: an attribute of a plugin may be code, too
         self._awaiting = {
             name for name, kind in types.items() if getattr(kind, "awaits_completion", False) is True
@@ -50,7 +52,10 @@ class Timetable:
         """
         if job.start_ms is not None:
             after_ms = max(after_ms, job.start_ms - 1)
-        name, spec = job.schedule_type, spec_of(job)
+        last = self._last
+        if last is None or last[0] is not job:
+            last = self._last = (job, spec_of(job))
+        name, spec = job.schedule_type, last[1]
         kind = self._types[name]
         if not job.calendar_exclude and not job.calendar_require:
             return _before_end(job, next_due(name, kind, spec, after_ms))

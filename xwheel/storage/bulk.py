@@ -151,6 +151,8 @@ def update_many(
     table: Table,
     columns: Sequence[str],
     rows: Sequence[tuple[Any, ...]],
+    *,
+    seen: Sequence[str] = (),
 ) -> int:
     """Update many rows by id, each with its own values, in one statement.
 
@@ -162,6 +164,7 @@ def update_many(
         table: A table whose key is ``id``.
         columns: The columns to set.
         rows: ``(id, value, ...)`` with one value for each column; values are integers, strings, booleans or None.
+        seen: Further columns, on SQLite only, whose values follow in each row: one that holds others stays as it is.
 
     Returns:
         How many rows were changed.
@@ -169,10 +172,11 @@ def update_many(
     if not rows:
         return 0
     names = tuple(columns)
+    assert not seen or conn.dialect.name == "sqlite"  # noqa: S101 - elsewhere rows are locked first
     match conn.dialect.name:
         case "sqlite":
-            statement = _sqlite_form(table.name, names)
-            return conn.execute(statement, {"rows": json.dumps(rows)}).rowcount
+            statement = _sqlite_form(table.name, names, tuple(seen))
+            return conn.execute(statement, {"rows": _json_of(rows)}).rowcount
         case "postgresql":
             statement = _postgresql_form(table, names)
             arrays = {f"c{place}": array_text(values) for place, values in enumerate(zip(*rows, strict=True))}
@@ -180,7 +184,14 @@ def update_many(
         case _:
             # rows that hold these values already count too: the driver asks for found rows
             statement = _mariadb_form(table, names)
-            return conn.execute(statement, {"rows": json.dumps(rows)}).rowcount
+            return conn.execute(statement, {"rows": _json_of(rows)}).rowcount
+
+
+def _json_of(rows: Sequence[tuple[Any, ...]]) -> str:
+    try:
+        return msgspec.json.encode(rows).decode()
+    except UnicodeEncodeError:  # half of a pair: only its escaped form can be a parameter at all
+        return json.dumps(rows)
 
 
 def array_text(values: Sequence[Any]) -> str:
@@ -204,12 +215,16 @@ def _array_item(value: Any) -> str:
 
 
 @lru_cache(maxsize=64)
-def _sqlite_form(table: str, columns: tuple[str, ...]) -> TextClause:
+def _sqlite_form(table: str, columns: tuple[str, ...], seen: tuple[str, ...]) -> TextClause:
     # one JSON parameter keeps the statement's text, and so its prepared form, the same for every batch size
     sets = ", ".join(f"{name} = json_extract(v.value, '$[{place}]')" for place, name in enumerate(columns, 1))
+    same = "".join(
+        f" AND {table}.{name} IS json_extract(v.value, '$[{place}]')"
+        for place, name in enumerate(seen, 1 + len(columns))
+    )
     return text(
         f"UPDATE {table} SET {sets} FROM json_each(:rows) AS v "  # noqa: S608 - names come from our own code
-        f"WHERE {table}.id = json_extract(v.value, '$[0]')"
+        f"WHERE {table}.id = json_extract(v.value, '$[0]'){same}"
     )
 
 

@@ -193,6 +193,32 @@ def update_fires(conn: Connection, updates: Sequence[JobCursor]) -> int:
     return update_many(conn, job, JobCursor._fields[1:], updates)
 
 
+def update_seen_fires(conn: Connection, updates: Sequence[JobCursor], seen: Mapping[int, Job]) -> bool:
+    """Write the cursors of claimed jobs if all of them still are as they were seen.
+
+    Args:
+        conn: A connection inside a writing transaction.
+        updates: Where their schedules stand now.
+        seen: The jobs as they were read, by id.
+
+    Returns:
+        Whether they are. If not, some may be written: roll back.
+    """
+    if conn.dialect.name == "sqlite":  # a writer is alone, so the update itself may compare
+        rows = [
+            (*cursor, was.revision, was.next_fire_ms, was.enabled)
+            for cursor in updates
+            for was in (seen[cursor.id],)
+        ]
+        names = ("revision", "next_fire_ms", "enabled")
+        return update_many(conn, job, JobCursor._fields[1:], rows, seen=names) == len(rows)
+    now = lock_fires(conn, seen)
+    if any(now.get(was.id) != (was.revision, was.next_fire_ms, was.enabled) for was in seen.values()):
+        return False
+    update_fires(conn, updates)
+    return True
+
+
 def lock_jobs(conn: Connection, ids: Collection[int]) -> dict[int, Job]:
     """Lock jobs in id order."""
     if not ids:

@@ -75,7 +75,7 @@ def test_the_claim_asks_for_what_the_last_ones_allow_and_counts_no_wait_for_its_
 ) -> None:
     asked: list[int] = []
     spent = {"inside": 0, "before": 0}
-    find, lock, transaction = jobs.find_due_jobs, jobs.lock_fires, node.db.transaction
+    find, write, transaction = jobs.find_due_jobs, jobs.update_seen_fires, node.db.transaction
 
     def note(conn: Any, partitions: Any, horizon_ms: int, limit: int, **bounds: Any) -> Any:
         if horizon_ms > node.clock.now_ms() and not bounds:
@@ -84,7 +84,7 @@ def test_the_claim_asks_for_what_the_last_ones_allow_and_counts_no_wait_for_its_
 
     def work(*args: Any) -> Any:
         node.clock.advance(spent["inside"])
-        return lock(*args)
+        return write(*args)
 
     def wait(call: Any) -> Any:
         node.clock.advance(spent["before"])
@@ -98,7 +98,7 @@ def test_the_claim_asks_for_what_the_last_ones_allow_and_counts_no_wait_for_its_
 
     monkeypatch.setattr(node.scheduler.claiming, "_planner", plan)
     monkeypatch.setattr(jobs, "find_due_jobs", note)
-    monkeypatch.setattr(jobs, "lock_fires", work)
+    monkeypatch.setattr(jobs, "update_seen_fires", work)
     monkeypatch.setattr(node.db, "transaction", wait)
     for inside, before in ((2 * TARGET_MS, 0), (0, 900), (0, 0)):
         spent.update(inside=inside, before=before)
