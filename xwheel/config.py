@@ -7,6 +7,7 @@ The environment is read by :func:`load_config` when a process starts, never at i
 from __future__ import annotations
 
 import difflib
+import itertools
 import os
 import tomllib
 from collections.abc import Mapping
@@ -48,7 +49,31 @@ SPECIAL_ENV: Final = frozenset(
 BAD_SECRETS: Final = frozenset(
     {"default_token", "changeme", "secret", "token", "password", "123456", "admin"}
 )
+# what weak secrets are put together from; a good one may hold some, but must be more than that
+_KNOWN_WORDS: Final = (
+    "qwertyuiop",
+    "asdfghjkl",
+    "changeme",
+    "password",
+    "executor",
+    "letmein",
+    "zxcvbnm",
+    "xxl-job",
+    "xxl_job",
+    "default",
+    "secret",
+    "access",
+    "xxljob",
+    "qwerty",
+    "123456",
+    "xwheel",
+    "token",
+    "admin",
+)
 MIN_SECRET: Final = 16
+MIN_DIFFERENT: Final = 6
+MIN_OWN: Final = 8
+"""Letters and digits that a secret must have beside well-known words."""
 
 
 class Config(BaseSettings):
@@ -124,13 +149,36 @@ def check_secret(name: str, secret: str) -> str:
     """Return the secret if it may be used.
 
     Raises:
-        ConfigError: It is empty, well known or too short.
+        ConfigError: It is too short, well known, or easily guessed; the message holds nothing of it.
     """
     if secret.strip().lower() in BAD_SECRETS or len(secret) < MIN_SECRET:
         raise ConfigError(f"{name} must have at least {MIN_SECRET} characters and not be a well-known value")
+    if weakness := _weakness(secret):
+        raise ConfigError(
+            f"{name} must not {weakness}: take random characters, such as those of 'openssl rand -hex 32'"
+        )
     if not secret.isascii() or not secret.isprintable() or " " in secret:
         raise ConfigError(f"{name} must be printable ASCII without blanks, since it travels in a header")
     return secret
+
+
+def _weakness(secret: str) -> str:
+    """Return what makes a secret easy to guess, or an empty text."""
+    if len(set(secret)) < MIN_DIFFERENT:
+        return f"have fewer than {MIN_DIFFERENT} different characters"
+    if any(secret.startswith(secret[period:]) for period in range(1, len(secret) // 2 + 1)):
+        return "repeat itself"
+    codes = [ord(char) for char in secret.lower()]
+    # 9 to 0 and z to a go on counting
+    steps = sum(abs(one - two) in (0, 1, 9, 25) for one, two in itertools.pairwise(codes))
+    if 3 * steps >= 2 * (len(codes) - 1):
+        return "count, or repeat characters"
+    rest = secret.lower()
+    for word in _KNOWN_WORDS:
+        rest = rest.replace(word, "")
+    if sum(char.isalnum() for char in rest) < MIN_OWN:
+        return "be made of well-known words"
+    return ""
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

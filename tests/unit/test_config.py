@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from xwheel.config import BAD_SECRETS, build_config, check_secret, load_config
 from xwheel.errors import ConfigError
@@ -90,5 +94,48 @@ def test_bad_secrets_are_refused_by_name(secret: str) -> None:
         check_secret("my secret", secret)
 
 
-def test_a_good_secret_passes() -> None:
-    assert check_secret("x", "0123456789abcdef") == "0123456789abcdef"
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "1234567890123456",
+        "a" * 24,
+        "0123456789abcdef",
+        "9876543210987654",
+        "abcdefghijklmnopqrstuvwxyz",
+        "aaaaaaaabbbbbbbbccccccccddddddddeeeeeeeeffffffff",
+        "abababababababab",
+        "tUr7-tUr7-tUr7-tUr7",
+        "default_token_default_token",
+        "xxl-job-default_token-1",
+        "PasswordPassword123456",
+        "qwertyuiopasdfghjkl",
+        "secret-access-token",
+    ],
+)
+def test_s11_weak_secrets_are_refused_and_not_repeated(secret: str) -> None:
+    with pytest.raises(ConfigError, match="^my secret must not") as caught:
+        check_secret("my secret", secret)
+    assert secret not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "a-token-for-tests-only",
+        "token-between-node-and-executors",
+        "550e8400-e29b-41d4-a716-446655440000",
+        "9f86d081884c7d65",
+        "8293740155820936",
+        "Zq7_fJ2-xW9sLmT4",
+    ],
+)
+def test_a_good_secret_passes(secret: str) -> None:
+    assert check_secret("x", secret) == secret
+
+
+@given(st.binary(min_size=16, max_size=48))
+@settings(max_examples=50)
+def test_s11_random_secrets_pass(data: bytes) -> None:
+    digest = hashlib.sha256(data).digest()
+    for text in (digest.hex(), base64.urlsafe_b64encode(digest).decode(), digest.hex()[:32]):
+        assert check_secret("x", text) == text
