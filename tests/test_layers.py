@@ -16,7 +16,19 @@ PACKAGE = ROOT / "xwheel"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS = {
-    0: {"errors", "model", "alarm_model", "clock", "cron", "calendars", "ring", "_ring", "_ring_py", "_cron"},
+    0: {
+        "errors",
+        "private_files",
+        "model",
+        "alarm_model",
+        "clock",
+        "cron",
+        "calendars",
+        "ring",
+        "_ring",
+        "_ring_py",
+        "_cron",
+    },
     1: {
         "wire",
         "config",

@@ -34,6 +34,7 @@ from xwheel.config_sections import (
     UpkeepSection,
 )
 from xwheel.errors import ConfigError
+from xwheel.private_files import warn_if_open
 
 ENV_PREFIX: Final = "XWHEEL_"
 SPECIAL_ENV: Final = frozenset(
@@ -123,6 +124,8 @@ def load_config(path: Path | None = None, overrides: Mapping[str, Mapping[str, A
     """
     if path is None and os.environ.get("XWHEEL_CONFIG"):
         path = Path(os.environ["XWHEEL_CONFIG"])
+    if path:
+        warn_if_open("the settings", path)
     merged: dict[str, Any] = _read_toml(path) if path else {}
     for layer in (_read_environment(), overrides or {}):
         for section, values in layer.items():

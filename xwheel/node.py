@@ -18,6 +18,7 @@ from xwheel.errors import ConflictError, ExecutorRefusedError, NotFoundError
 from xwheel.listener import Listener
 from xwheel.model import Run
 from xwheel.plugin.manager import load_plugins
+from xwheel.private_files import write_text
 from xwheel.server import Scheduler
 from xwheel.storage import groups, settings, tokens
 from xwheel.storage.engine import Database
@@ -185,7 +186,7 @@ class LogFetcher:
 def write_ports(path: Path, **ports: int) -> None:
     """Write the ports as JSON, all at once: a reader sees the whole file or none."""
     draft = path.with_name(f"{path.name}.{os.getpid()}")
-    draft.write_text(json.dumps(ports), encoding="utf-8")
+    write_text(draft, json.dumps(ports))
     draft.replace(path)
 
 

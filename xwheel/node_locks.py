@@ -13,6 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from xwheel.private_files import FOLDER, make_folder_above
+
 logger = logging.getLogger(__name__)
 
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
@@ -41,7 +43,8 @@ class NodeLocks:
         if not self._boot:
             return
         try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder_above(self._folder)
+            self._folder.mkdir(FOLDER, exist_ok=True)
             _refuse_shared(self._folder)
             path = self._folder / f"{owner}{SUFFIX}"
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

@@ -38,6 +38,7 @@ from xwheel.executor.journal_sql import (
     select_row,
     start,
 )
+from xwheel.private_files import make_folder, open_file
 from xwheel.wire.messages import CallbackItem, ExecutionState, RunKey, StateAnswer
 
 logger = logging.getLogger(__name__)
@@ -49,6 +50,20 @@ RESERVE_BYTES: Final = 2 * 1024 * 1024
 
 PURGE_BATCH: Final = 2000
 """Rows forgotten in one commit, so that accepting runs never waits long."""
+
+OUR_NAMES: Final = frozenset(
+    {
+        "journal.db",
+        "journal.db-shm",
+        "journal.db-wal",
+        "journal.lock",
+        "journal.reserve",
+        "logs",
+        "gluesource",
+        "glueenv",
+    }
+)
+"""What an executor and its glue types keep in its data folder."""
 
 KEEP_MS: Final = 24 * 3600 * 1000
 """How long an acknowledged outcome is kept, to know a repeated id again."""
@@ -303,7 +318,7 @@ class Journal:
     def _keep_reserve(self, room: int = RESERVE_BYTES) -> bool:
         """Occupy the reserve; tell whether there is so much room."""
         try:
-            with self._reserve_path.open("ab") as file:
+            with open(self._reserve_path, "ab", opener=open_file) as file:
                 os.posix_fallocate(file.fileno(), 0, room)
                 file.truncate(RESERVE_BYTES)
         except OSError as error:
@@ -349,8 +364,8 @@ def _answer(key: RunKey, row: Row | None, now_ms: int) -> StateAnswer:
 
 def _lock(directory: Path) -> IO[bytes]:
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        file = (directory / "journal.lock").open("ab")
+        make_folder(directory, ours=OUR_NAMES)
+        file = open(directory / "journal.lock", "ab", opener=open_file)  # noqa: SIM115 -- kept open
     except OSError as error:
         raise JournalError(f"cannot use {directory}: {error.strerror}") from error
     try:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from xwheel.model import RunState
+from xwheel.private_files import prepare_sqlite
 from xwheel.wire.contract import FAIL
 from xwheel.wire.messages import CallbackItem, RunKey
 
@@ -54,6 +55,7 @@ class Row:
 
 def open_database(path: Path, max_pages: int) -> sqlite3.Connection:
     """Open the journal's database and make its tables."""
+    prepare_sqlite(str(path))
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10)
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")

@@ -16,6 +16,7 @@ from queue import SimpleQueue
 from typing import Final
 
 from xwheel.clock import Clock
+from xwheel.private_files import OTHERS, make_folder, open_file, tighten
 from xwheel.wire.messages import LogData
 
 logger = logging.getLogger(__name__)
@@ -128,12 +129,12 @@ class RunLog:
 
     def _open(self) -> None:
         if self._file < 0 and not self._closed:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
             try:
-                self._file = os.open(self._name, flags, 0o640)
+                self._file = open_file(self._name, flags)
             except FileNotFoundError:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                self._file = os.open(self._name, flags, 0o640)
+                make_folder(self.path.parent)
+                self._file = open_file(self._name, flags)
             self._owner.opened.add(self._name)
 
 
@@ -163,6 +164,7 @@ class RunLogs:
         self._stamp = (-1, "")
         self._positions: OrderedDict[Path, tuple[int, int]] = OrderedDict()
         self._thread = threading.Thread(target=self._flush_loop, name="xwheel-log-flush", daemon=True)
+        _close_to_others(directory)
         self._thread.start()
 
     def open(self, run_id: int, created_ms: int) -> RunLog:
@@ -302,6 +304,16 @@ class RunLogs:
             self._positions.move_to_end(path)
             while len(self._positions) > REMEMBERED:
                 self._positions.popitem(last=False)
+
+
+def _close_to_others(directory: Path) -> None:
+    """Close to others what a version before 0.2 left open to them; each folder is gone through once in its life."""
+    with contextlib.suppress(OSError):
+        for folder in [*directory.iterdir(), directory]:
+            if folder.stat().st_mode & OTHERS:
+                for entry in folder.iterdir() if _DAY.fullmatch(folder.name) else ():
+                    tighten(entry)
+                tighten(folder)
 
 
 def _skip_lines(descriptor: int, line: int, offset: int, wanted: int) -> tuple[int, int]:

@@ -15,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from xwheel.private_files import open_file
+
 logger = logging.getLogger(__name__)
 
 FIRST_PORT: Final = 10_000
@@ -50,7 +52,7 @@ class Child:
 
     def start(self) -> None:
         """Start it."""
-        with self._log.open("ab") as log:
+        with open(self._log, "ab", opener=open_file) as log:
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
                 self._arguments,
                 stdin=subprocess.DEVNULL,

@@ -21,6 +21,7 @@ from xwheel.clock import SystemClock
 from xwheel.config import build_config
 from xwheel.errors import XwheelError
 from xwheel.node import open_database
+from xwheel.private_files import make_folder, write_text
 from xwheel.quickstart.handlers import EXECUTIONS_VARIABLE
 from xwheel.quickstart.jobs import APP_NAME, definition, demo_jobs
 from xwheel.quickstart.processes import Child, free_port
@@ -41,6 +42,20 @@ STOP_S: Final = 30
 ENDLESS_S: Final = 10 * 365 * 86_400
 PLAN_FILE: Final = "quickstart.json"
 EXECUTIONS_FILE: Final = "executions.jsonl"
+OUR_NAMES: Final = frozenset(
+    {
+        "xwheel.toml",
+        "xwheel.db",
+        "xwheel.db-wal",
+        "xwheel.db-shm",
+        "xwheel.db.lock",
+        "node.log",
+        "executor.log",
+        "executor",
+        PLAN_FILE,
+        EXECUTIONS_FILE,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +80,7 @@ class Options:
 def quickstart(options: Options) -> int:
     """Run the demonstration; return the exit status: 0 only if every count agrees, or after Ctrl-C."""
     folder = options.data_dir or Path(tempfile.mkdtemp(prefix="xwheel-quickstart-"))
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder, ours=OUR_NAMES)
     try:
         return _Demonstration(options, folder).run()
     finally:
@@ -128,8 +143,7 @@ class _Demonstration:
             },
         }
         path = self._folder / "xwheel.toml"
-        path.touch(mode=0o600)
-        path.write_text(_toml(values), encoding="utf-8")
+        write_text(path, _toml(values))
         opening.upgrade(self._url)
         db = Database(self._url)
         now_ms = self._clock.now_ms()
@@ -207,7 +221,7 @@ class _Demonstration:
         return plan
 
     def _write_plan(self, plan: Mapping[str, Any]) -> None:
-        (self._folder / PLAN_FILE).write_text(json.dumps(plan, indent=2), encoding="utf-8")
+        write_text(self._folder / PLAN_FILE, json.dumps(plan, indent=2))
 
     def _watch(self, client: RestClient, children: tuple[Child, ...], plan: dict[str, Any]) -> bool:
         """Show the table until the end; False if interrupted."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from xwheel.clock import Clock
 from xwheel.errors import LockError
 from xwheel.model import PARTITIONS
+from xwheel.private_files import open_file
 from xwheel.storage import partitions
 from xwheel.storage.engine import Connection, Database
 
@@ -30,7 +31,7 @@ class FileLock:
         Raises:
             LockError: Another process has it.
         """
-        handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        handle = open_file(self._path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -18,6 +18,7 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from xwheel import private_files
 from xwheel.errors import ConfigError, DatabaseUnreachableError, OutageError, StorageError
 from xwheel.plugin.contracts import RunChange
 from xwheel.storage import address, changes, outage
@@ -130,6 +131,7 @@ class Database:
         self._sink: Callable[[Sequence[RunChange]], None] | None = None
         if self.backend == "sqlite":
             self._write_lock = FairLock()
+            event.listen(self.engine, "do_connect", _make_private)
             event.listen(self.engine, "connect", _prepare_sqlite)
             event.listen(self.engine, "begin", _begin_sqlite)
         else:
@@ -268,6 +270,11 @@ class Database:
     def close(self) -> None:
         """Close all connections."""
         self.engine.dispose()
+
+
+def _make_private(_dialect: object, _record: object, arguments: Sequence[Any], _options: object) -> None:
+    """Make the file for this user alone before the driver opens it."""
+    private_files.prepare_sqlite(arguments[0])
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:

@@ -10,7 +10,8 @@ from typing import Final
 from sqlalchemy import text
 
 from xwheel.errors import DatabaseUnreachableError
-from xwheel.storage import demands, migrate, rights
+from xwheel.private_files import warn_if_open
+from xwheel.storage import address, demands, migrate, rights
 from xwheel.storage.diagnosis import explain, explained
 from xwheel.storage.engine import STATEMENT_S, Database
 from xwheel.storage.outage import IDLE_S
@@ -57,6 +58,8 @@ def open_ready(
                 migrate.upgrade(db)
             migrate.check_schema(db)
             rights.check_rights(db)
+        if db.backend == "sqlite":
+            warn_if_open("the database", address.place_of(db.engine.url))
     except BaseException:
         db.close()
         raise

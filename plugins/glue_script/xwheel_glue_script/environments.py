@@ -103,6 +103,8 @@ def _build(home: Path, base: str, requirements: Sequence[str], pip_args: Sequenc
         pip = [sys.executable, "-m", "pip", "--python", python] if has_pip else [python, "-m", "pip"]
         options = ["--disable-pip-version-check", "--no-input", "--no-color", "--progress-bar", "off"]
         _run([*pip, "install", *options, *pip_args, *requirements], "requirements cannot be installed")
+        for path in (home / "bin").glob("[Aa]ctivate*"):
+            path.unlink()  # for shells of people; venv makes them readable for all
         (home / READY).touch()
     except BaseException:
         _remove(home)

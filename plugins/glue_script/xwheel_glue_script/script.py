@@ -7,6 +7,7 @@ import os
 import pwd
 import resource
 import shutil
+import stat
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -42,7 +43,16 @@ def prepare(context: RunContext, data: Mapping[str, Any]) -> list[str]:
     Raises:
         ExecutorError: The interpreter, the account or a requirement is not there, or the parameter is no argument.
     """
-    options = Options.model_validate(data["options"])
+    before = os.umask(
+        0o077
+    )  # of all that is made here, nothing is for others; the script gets the executor's
+    try:
+        return _prepare(context, data, Options.model_validate(data["options"]))
+    finally:
+        os.umask(before)
+
+
+def _prepare(context: RunContext, data: Mapping[str, Any], options: Options) -> list[str]:
     name = data["glue_type"]
     kind = KINDS[name]
     source = data["source"].replace("\r\n", "\n") if name == "GLUE_SHELL" else data["source"]
@@ -55,7 +65,14 @@ def prepare(context: RunContext, data: Mapping[str, Any]) -> list[str]:
     wanted = read_requirements(source) if name == "GLUE_PYTHON" else None
     if wanted is not None:
         _make_folder(home / ENVIRONMENTS, account, own=True)
-    _become(account)
+    if account is not None:
+        _let_pass(home)
+        _become(account)
+        if not os.access(path, os.R_OK):
+            raise ExecutorError(
+                f"plugins.options.glue_script.run_as: {account.pw_name!r} cannot reach {path.parent}: let it pass "
+                "through the folders above (chmod o+x), or name another plugins.options.glue_script.directory"
+            )
     if wanted is None:
         program = _find(name, options.interpreters.get(name, kind.program))
     else:
@@ -114,6 +131,13 @@ def _make_folder(folder: Path, account: pwd.struct_passwd | None, *, own: bool) 
         folder.chmod(0o711)
 
 
+def _let_pass(home: Path) -> None:
+    """Let the scripts' account through our folder, which is private; it lists nothing there."""
+    mode = stat.S_IMODE(home.stat().st_mode)
+    if not mode & stat.S_IXOTH:
+        home.chmod(mode | stat.S_IXGRP | stat.S_IXOTH)
+
+
 def _write(path: Path, source: str, account: pwd.struct_passwd | None) -> None:
     """Write a script unless it is there; other runs may be reading it now."""
     data = source.encode("utf-8", "surrogatepass")
@@ -139,10 +163,8 @@ def _sweep(folder: Path) -> None:
                 path.unlink()
 
 
-def _become(account: pwd.struct_passwd | None) -> None:
+def _become(account: pwd.struct_passwd) -> None:
     """Give up every right of the executor's account: groups first, then real, effective and saved ids."""
-    if account is None:
-        return
     os.setgroups(os.getgrouplist(account.pw_name, account.pw_gid))
     os.setresgid(account.pw_gid, account.pw_gid, account.pw_gid)
     os.setresuid(account.pw_uid, account.pw_uid, account.pw_uid)

@@ -1,0 +1,120 @@
+"""Files and folders of this user alone, whatever the umask: 0600 in 0700."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from collections.abc import Collection
+from pathlib import Path
+from typing import Final
+
+logger = logging.getLogger(__name__)
+
+FILE: Final = 0o600
+FOLDER: Final = 0o700
+OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+STRANGERS: Final = stat.S_IROTH | stat.S_IWOTH
+SQLITE_SUFFIXES: Final = ("", "-wal", "-shm", "-journal")
+
+
+def make_folder(path: Path, *, ours: Collection[str] | None = None) -> None:
+    """Make a folder, and the missing ones above it, for this user alone.
+
+    Args:
+        path: The folder. One that is there already and was open to others is closed to them.
+        ours: Names of all that we keep there, for a folder that an operator named: if there is anything else in it,
+            it is left as it is and a warning tells how to close it.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    try:
+        path.mkdir(FOLDER)
+    except FileNotFoundError:
+        if path.parent == path:
+            raise
+        make_folder_above(path)
+        path.mkdir(FOLDER, exist_ok=True)
+    except FileExistsError:
+        if not path.is_dir():
+            raise
+        if ours is None or {entry.name for entry in os.scandir(path)} <= set(ours):
+            tighten(path)
+        else:
+            warn_if_open("the data folder", path, mode=FOLDER)
+
+
+def make_folder_above(path: Path) -> None:
+    """Make the missing folders above a path for this user alone; those that are there stay as they are."""
+    if not path.parent.exists():
+        make_folder(path.parent)
+
+
+def open_file(path: str | Path, flags: int) -> int:
+    """Return a descriptor of a file, which is made for this user alone, or made so; an ``opener`` of :func:`open`.
+
+    Not for a database file of SQLite: closing the descriptor would give up the locks that this process has on it.
+
+    Raises:
+        OSError: It cannot be opened.
+    """
+    handle = os.open(path, flags | os.O_CLOEXEC, FILE)
+    found = os.fstat(handle)
+    if found.st_mode & OTHERS and stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid():
+        os.fchmod(handle, stat.S_IMODE(found.st_mode) & ~OTHERS)
+    return handle
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file of this user alone.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    with open(path, "w", encoding="utf-8", opener=open_file) as file:
+        file.write(text)
+
+
+def prepare_sqlite(path: str) -> None:
+    """Make the file of a database before SQLite does, which takes the umask and gives its mode to the files beside it.
+
+    What cannot be made or changed is left for SQLite to complain about.
+    """
+    path = os.path.realpath(path)
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE))
+    except FileExistsError:
+        for suffix in SQLITE_SUFFIXES:
+            tighten(path + suffix)
+    except OSError:
+        return
+
+
+def tighten(path: str | Path) -> None:
+    """Close a file or folder of ours to others; nothing happens if it is not there or somebody else's."""
+    try:
+        found = Path(path).stat()
+        if found.st_mode & OTHERS and found.st_uid == os.geteuid() and not found.st_mode & stat.S_ISVTX:
+            Path(path).chmod(stat.S_IMODE(found.st_mode) & ~OTHERS)
+    except OSError as error:
+        logger.debug("%s keeps its mode: %s", path, error)
+
+
+def warn_if_open(what: str, path: str | Path, *, mode: int = FILE) -> None:
+    """Warn in one line of a file or folder that users outside of its group can get at.
+
+    Args:
+        what: Which file it is.
+        path: The file or folder; one that is not there is none of our concern.
+        mode: The mode that it should have.
+    """
+    place = Path(path).absolute()
+    try:
+        if not place.stat().st_mode & STRANGERS:
+            return
+        if not all(folder.stat().st_mode & stat.S_IXOTH for folder in place.parents):
+            return
+    except OSError:
+        return
+    logger.warning("%s in %s can be read or changed by other users: chmod %o %s", what, place, mode, place)
