@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
 
 class Section(BaseModel):
     """A group of settings; frozen, unknown keys refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _variable(name: str) -> str:
+    """Return the name of a variable that scripts may get, or its beginning and ``*``."""
+    if not re.fullmatch(r"[A-Za-z_]\w*\*?", name, re.ASCII) or name.startswith("XWHEEL_"):
+        raise ValueError("takes names such as JAVA_HOME or PIP_*, none of xwheel's own")
+    return name
 
 
 class DatabaseSection(Section):
@@ -160,6 +168,12 @@ class ExecutorSection(Section):
         default_factory=list,
         description="Glue types beside BEAN that this executor runs, such as GLUE_SHELL. Scripts are programs of "
         "whoever may edit jobs: none runs unless it is named here.",
+    )
+    script_environment: list[Annotated[str, AfterValidator(_variable)]] = Field(
+        default_factory=list,
+        description="Variables of the executor's environment that scripts get, such as `JAVA_HOME` or `PIP_*`, beside "
+        "PATH, HOME, USER, LOGNAME, SHELL, TERM, LANG, LANGUAGE, LC_*, TZ, TMPDIR and LD_LIBRARY_PATH. None that "
+        "begins with `XWHEEL_` is ever passed on.",
     )
     beat_s: float = Field(30, gt=0, le=300, description="Seconds between registry beats.")
     log_retention_days: int = Field(

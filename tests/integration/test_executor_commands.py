@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -125,6 +126,42 @@ def test_arguments_reach_the_program_as_they_are(site: Site) -> None:
     source = 'printf "%s|%s|%s|%s" "$1" "$2" "$3" "$FROM_PREPARE"; cat'
     assert site.run(source, executorParams=nasty, broadcastIndex=1, broadcastTotal=3) == (200, "")
     assert site.log()["logContent"].endswith(f"prepared\n{nasty}|1|3|set")
+
+
+SECRETS = (
+    "AWS_SECRET_ACCESS_KEY",
+    "DATABASE_URL",
+    "XWHEEL_TOKEN",
+    "XWHEEL_CONFIG",
+    "XWHEEL_API__EXECUTOR_TOKEN",
+    "PIPER",
+)
+
+
+def test_s6_a_program_gets_only_what_is_named_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the program nor the process that supervises it, whose environment the program may read."""
+    for name in SECRETS:
+        monkeypatch.setenv(name, f"canary-{name}")
+    for name in ("JAVA_HOME", "PIP_INDEX_URL", "LC_TIME", "TZ"):
+        monkeypatch.setenv(name, f"wanted-{name}")
+    with site_of(tmp_path / "data", script_environment=["JAVA_HOME", "PIP_*", "X*"]) as site:
+        source = "env; tr '\\0' '\\n' < /proc/$PPID/environ"
+        assert site.run(source) == (200, "")
+        printed = site.log()["logContent"]
+    assert "canary" not in printed
+    assert set(re.findall("wanted-(\\w+)", printed)) == {"JAVA_HOME", "PIP_INDEX_URL", "LC_TIME", "TZ"}
+    assert {"PATH", "HOME", "FROM_PREPARE"} <= set(re.findall(r"^(\w+)=", printed, re.MULTILINE))
+
+
+def test_s6_no_setting_can_pass_on_xwheels_own_variables(tmp_path: Path) -> None:
+    for name in ("XWHEEL_TOKEN", "XWHEEL_*", "*", "A=B", ""):
+        with (
+            pytest.raises(ConfigError, match="script_environment"),
+            site_of(tmp_path, script_environment=[name]),
+        ):
+            pass
 
 
 def test_the_log_rolls_while_the_program_runs(site: Site, tmp_path: Path) -> None:

@@ -68,6 +68,7 @@ class Parts:
             ),
             may_start=self.beats.may_start,
             on_outcome=self._delivery.wake,
+            passed=settings.script_environment,
         )
         endpoints = Endpoints(
             token=token,

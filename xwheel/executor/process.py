@@ -14,13 +14,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from xwheel.clock import Clock
+from xwheel.config import ENV_PREFIX
 from xwheel.executor.context import JobContext
 from xwheel.executor.execution import Execution
 from xwheel.executor.output import copy_output
@@ -34,6 +35,22 @@ MAX_REPORT: Final = 64 * 1024
 
 LAST_ROUND: Final = 5
 """Rounds of a kill after which the supervisor is not trusted any more and its group is killed from here."""
+
+PASSED: Final = (
+    "HOME",
+    "LANG",
+    "LANGUAGE",
+    "LC_*",
+    "LD_LIBRARY_PATH",
+    "LOGNAME",
+    "PATH",
+    "SHELL",
+    "TERM",
+    "TMPDIR",
+    "TZ",
+    "USER",
+)
+"""What programs get of the executor's environment."""
 
 BOOT: Final = (
     "import sys, json; order = json.loads(sys.stdin.buffer.readline()); sys.path[:] = order['path'];"
@@ -68,16 +85,24 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
-def run_in_process(execution: Execution, context: JobContext, clock: Clock) -> CallbackItem:
+def run_in_process(
+    execution: Execution, context: JobContext, clock: Clock, passed: Sequence[str] = ()
+) -> CallbackItem:
     """Run a process handler, wait for its end and return its outcome.
 
     Whatever the handler left running is killed.
+
+    Args:
+        execution: The run.
+        context: What the handler is told.
+        clock: Where time comes from.
+        passed: Names of the environment that a program gets beside :data:`PASSED`; ``*`` ends a beginning.
     """
     assert execution.log is not None  # noqa: S101 -- made together with the context
     read_end, write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         try:
-            child = _spawn(execution, context, write_end)
+            child = _spawn(execution, context, write_end, passed)
         finally:
             os.close(write_end)
         with child:
@@ -94,7 +119,9 @@ def run_in_process(execution: Execution, context: JobContext, clock: Clock) -> C
     return execution.outcome(report.code, report.message, clock.now_ms())
 
 
-def _spawn(execution: Execution, context: JobContext, write_end: int) -> subprocess.Popen[bytes]:
+def _spawn(
+    execution: Execution, context: JobContext, write_end: int, passed: Sequence[str]
+) -> subprocess.Popen[bytes]:
     log = execution.log
     assert log is not None  # noqa: S101
     function, command = execution.handler.function, execution.handler.command
@@ -118,7 +145,7 @@ def _spawn(execution: Execution, context: JobContext, write_end: int) -> subproc
         stderr=output if command is None else subprocess.STDOUT,
         pass_fds=(write_end,),
         start_new_session=True,
-        env=_environment(context.trace_parent),
+        env=_environment(context.trace_parent, None if command is None else (*PASSED, *passed)),
     )
     assert child.stdin is not None  # noqa: S101
     try:
@@ -208,9 +235,26 @@ def _judge_exit(status: int) -> tuple[int, str]:
     return FAIL, text
 
 
-def _environment(trace_parent: str) -> dict[str, str]:
-    """Return our environment without xwheel's settings: there are secrets among them, and handlers have no use."""
-    kept = {
-        name: value for name, value in os.environ.items() if not (name.startswith("XWHEEL_") and "__" in name)
-    }
+def _environment(trace_parent: str, passed: Sequence[str] | None) -> dict[str, str]:
+    """Return what a child gets of our environment.
+
+    The application's own handlers get all but xwheel's settings, for which they have no use. Programs get what is
+    named: a script is of whoever may edit jobs, and the application's environment is full of secrets.
+    """
+    if passed is None:
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not (name.startswith(ENV_PREFIX) and "__" in name)
+        }
+    else:
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(ENV_PREFIX) and any(_is_meant(name, pattern) for pattern in passed)
+        }
     return {**kept, "TRACEPARENT": trace_parent} if trace_parent else kept
+
+
+def _is_meant(name: str, pattern: str) -> bool:
+    return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern

@@ -67,6 +67,7 @@ class Workers:
         limits: Limits,
         may_start: Callable[[TriggerRequest], str],
         on_outcome: Callable[[], None],
+        passed: Sequence[str] = (),
     ) -> None:
         self.lanes = Lanes(limits)
         self._journal = journal
@@ -75,6 +76,7 @@ class Workers:
         self._grace_ms = limits.grace_ms
         self._may_start = may_start
         self._on_outcome = on_outcome
+        self._passed = passed
         self._pool = ThreadPool("run")
         self._timers = Timers(clock)
         self._lifecycles = Lifecycles()
@@ -239,7 +241,7 @@ class Workers:
             self._async.start(execution, context, self._finish)
             return None
         if kind is HandlerKind.PROCESS:
-            return run_in_process(execution, context, self._clock)
+            return run_in_process(execution, context, self._clock, self._passed)
         return run_in_thread(execution, context, self._lifecycles, self._clock)
 
     # -- ending ---------------------------------------------------------------------------------------------

@@ -200,9 +200,10 @@ class Command:
     """A program that a run starts in a process of its own, in place of a Python function.
 
     The executor starts a process that calls ``prepare`` and then becomes the program. Its standard input is empty, its
-    standard output and error are the run's log, its environment is the executor's without xwheel's settings. Exit
-    status 0 is success. A kill or a timeout sends TERM to its process group, and after the grace KILL to every
-    descendant, also to those that left the group; so does the end of the program for what it left running.
+    standard output and error are the run's log. Of the executor's environment it gets a few plain variables and what
+    ``executor.script_environment`` names. Exit status 0 is success. A kill or a timeout sends TERM to its process
+    group, and after the grace KILL to every descendant, also to those that left the group; so does the end of the
+    program for what it left running.
 
     Attributes:
         prepare: A function at the top level of an importable module: ``prepare(context, data)`` returns the program
