@@ -86,7 +86,7 @@ HOMES = {
     "certifi": ("egress/",),
     "holidays": ("calendars.py",),
     "croniter": ("cron.py", "_cron_"),
-    "waitress": ("listener.py",),
+    "waitress": ("listener/",),
     "typer": ("cli.py", "cli_"),
     "rich": ("cli_output.py", "quickstart/"),
     "yaml": ("manifest/",),

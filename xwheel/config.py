@@ -25,6 +25,7 @@ from pydantic_settings import (
 from xwheel.config_sections import (
     AlarmSection,
     ApiSection,
+    ConnectionsSection,
     DatabaseSection,
     EgressSection,
     ExecutorSection,
@@ -86,6 +87,7 @@ class Config(BaseSettings):
 
     database: DatabaseSection = DatabaseSection()
     api: ApiSection = ApiSection()
+    connections: ConnectionsSection = ConnectionsSection()
     schedule: ScheduleSection = ScheduleSection()
     trigger: TriggerSection = TriggerSection()
     executor: ExecutorSection = ExecutorSection()

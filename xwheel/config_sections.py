@@ -70,6 +70,35 @@ class ApiSection(Section):
     port_file: Path | None = Field(None, description="Written with both ports as JSON once the node listens.")
 
 
+class ConnectionsSection(Section):
+    """What callers are granted by every listener: those of a node and that of an executor, each counting for itself."""
+
+    max_open: int = Field(
+        512,
+        ge=8,
+        le=100_000,
+        description="Open connections of a listener. One more closes another that trickles or is idle; if all are "
+        "being served, it is refused. The process needs as many file descriptors.",
+    )
+    max_open_per_address: int = Field(
+        256,
+        ge=0,
+        le=100_000,
+        description="Open connections from one address (one /64 network of IPv6); 0 for no limit, where a proxy "
+        "stands in front.",
+    )
+    head_s: float = Field(
+        10, gt=0, le=3600, description="How long the head of a request may take as a whole."
+    )
+    body_s: float = Field(30, gt=0, le=3600, description="How long its body may take as a whole.")
+    write_s: float = Field(
+        10, gt=0, le=3600, description="How long an answer may wait for a peer that takes none of it."
+    )
+    idle_s: float = Field(
+        90, gt=0, le=86_400, description="How long a connection is kept open between requests."
+    )
+
+
 class ScheduleSection(Section):
     """The schedule loop."""
 

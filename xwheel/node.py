@@ -31,8 +31,7 @@ logger = logging.getLogger(__name__)
 
 EXECUTOR_TOKEN: Final = "executor_token"  # noqa: S105 - a name, not the secret
 FIRST_ADMIN: Final = "first"
-# the applications refuse what is too long with a JSON answer; the listener only bounds what it buffers
-LISTENER_SLACK: Final = 4
+HEALTH_PATHS: Final = ("/healthz", "/readyz")
 
 
 class Node:
@@ -79,22 +78,29 @@ class Node:
             kill=self.scheduler.killer.kill,
         )
         api = config.api
+        management, executors = management_app(parts), executor_app(parts)
         self.management = Listener(
             "api",
-            management_app(parts),
+            management,
             host=api.host,
             port=api.port,
             threads=api.threads,
-            max_body_bytes=LISTENER_SLACK * api.max_body_bytes,
+            max_body_bytes=api.max_body_bytes,
+            limits=config.connections,
+            admits=management.admits,
+            own_threads=HEALTH_PATHS,
         )
         self.executors = Listener(
             "executor-api",
-            executor_app(parts),
+            executors,
             host=api.executor_host,
             port=api.executor_port,
             threads=api.executor_threads,
-            max_body_bytes=LISTENER_SLACK * api.max_body_bytes,
+            max_body_bytes=api.max_body_bytes,
+            limits=config.connections,
+            admits=executors.admits,
         )
+        self._listeners = (self.executors, self.management)
 
     def start(self) -> None:
         """Take the leases, start the loops, listen.
@@ -103,7 +109,7 @@ class Node:
             LockError: Another scheduler has the database.
         """
         self.scheduler.start()
-        for listener in (self.executors, self.management):
+        for listener in self._listeners:
             listener.start()
         logger.info("management API on %s:%d", self.management.host, self.management.port)
         logger.info("executor API on %s:%d", self.executors.host, self.executors.port)
@@ -140,6 +146,8 @@ class Node:
                 retries=self._db.retries,
                 broken_connections=self._db.broken,
                 clock_steps=scheduler.timekeeper.steps,
+                connections_refused=sum(listener.cuts.refused for listener in self._listeners),
+                connections_cut=sum(listener.cuts.cut for listener in self._listeners),
             ),
         )
 

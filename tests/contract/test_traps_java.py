@@ -16,7 +16,7 @@ from tests.support.node import HandNode
 from tests.support.peers import Peer, answer
 from tests.support.rows import NOW, make_run
 from xwheel.executor.endpoints import Endpoints
-from xwheel.executor.server import make_app
+from xwheel.executor.server import ExecutorApp
 from xwheel.model import RunState
 from xwheel.node import LogFetcher
 from xwheel.scheduler.dispatch import encode_parcel, trigger_request
@@ -63,7 +63,7 @@ def test_a_beat_without_body_and_length_has_an_empty_body() -> None:
             return Response(code=contract.OK)
 
     heard = Heard()
-    client = falcon.testing.TestClient(make_app(heard, max_body_bytes=100))
+    client = falcon.testing.TestClient(ExecutorApp(heard, max_body_bytes=100))
     assert client.simulate_post("/beat").json["code"] == contract.OK
     assert heard.bodies == [b""]
 

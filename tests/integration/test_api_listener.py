@@ -20,14 +20,13 @@ from xwheel.wire.contract import TOKEN_HEADER
 __all__ = ["api"]  # the fixture of the unit tests
 
 TEN_MB = 10 * 1024 * 1024
-SERVER_LIMIT = 4 * TEN_MB
 
 
 @pytest.fixture
 def ports(api: Api) -> Iterator[tuple[int, int]]:
     """Ports of the management API and of the executor API."""
     listeners = [
-        Listener(name, app, host="127.0.0.1", port=0, threads=2, max_body_bytes=SERVER_LIMIT)
+        Listener(name, app, host="127.0.0.1", port=0, threads=2, max_body_bytes=LIMIT, admits=app.admits)
         for name, app in (("api", management_app(api.parts)), ("executor-api", executor_app(api.parts)))
     ]
     for listener in listeners:
@@ -121,3 +120,39 @@ def test_broken_requests_leave_the_process_unharmed(
     assert api.rows() == before
     assert call(ports[0], "GET", "/readyz", None)[0] == 200
     assert call(ports[1], "POST", "/api/callback", b"[]", **{TOKEN_HEADER: EXECUTOR_TOKEN})[1]["code"] == 200
+
+
+HALF = LIMIT // 2
+WITHOUT = {
+    "no token": {},
+    "wrong": {TOKEN_HEADER: "wrong", "Authorization": "Bearer wrong"},
+    "other api's": {TOKEN_HEADER: TOKEN, "Authorization": f"Bearer {EXECUTOR_TOKEN}"},
+}
+
+
+@pytest.mark.parametrize("headers", WITHOUT.values(), ids=WITHOUT)
+def test_s11_strangers_get_the_answer_they_always_got_before_they_send_their_body(
+    api: Api, ports: tuple[int, int], headers: dict[str, str]
+) -> None:
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    found = []
+    for port, path in zip(ports, ("/api/v1/groups", "/api/callback"), strict=True):
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as peer:
+            peer.sendall(f"POST {path} HTTP/1.1\r\nHost: h\r\n{lines}Content-Length: {HALF}\r\n\r\n".encode())
+            answer = http.client.HTTPResponse(peer, method="POST")
+            answer.begin()
+            found.append((answer.status, json.loads(answer.read())))
+            assert peer.recv(1) == b""
+    (management, problem), (executor, envelope) = found
+    assert (management, problem["type"]) == (401, "urn:xwheel:problem:unauthorized")
+    assert (executor, envelope["code"]) == (200, 500)
+    assert envelope["msg"].startswith(f"{TOKEN_HEADER}: missing or wrong")
+
+
+def test_s11_known_callers_send_as_much_as_they_may(api: Api, ports: tuple[int, int]) -> None:
+    api.running(1)
+    body = b'[{"logId":1,"handleCode":200,"handleMsg":"' + b"x" * HALF + b'"}]'
+    assert call(ports[1], "POST", "/api/callback", body, **{TOKEN_HEADER: EXECUTOR_TOKEN})[1]["code"] == 200
+    assert api.run(1).state is RunState.SUCCEEDED
+    body = b'{"app_name":"large","title":"large"' + b" " * HALF + b"}"
+    assert call(ports[0], "POST", "/api/v1/groups", body, Authorization=f"Bearer {TOKEN}")[0] == 201

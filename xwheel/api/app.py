@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Any, Final
 
 import falcon
 import falcon.routing
@@ -30,8 +30,6 @@ from xwheel.errors import ConfigError
 from xwheel.model import MAX_ID
 from xwheel.scheduler.bulk_manage import BulkAction
 
-WsgiApp = falcon.App[falcon.Request, falcon.Response]
-
 PREFIX: Final = "/api/v1"
 _ID: Final = "id"
 
@@ -44,7 +42,26 @@ class IdConverter(falcon.routing.BaseConverter):
         return int(value) if re.fullmatch("[1-9][0-9]{0,15}", value) and int(value) <= MAX_ID else None
 
 
-def executor_app(parts: ApiParts) -> WsgiApp:
+class ExecutorApp(falcon.App[falcon.Request, falcon.Response]):
+    """XXL-JOB's executor API as a WSGI application.
+
+    Args:
+        calls: Answers them.
+    """
+
+    def __init__(self, calls: executor_calls.ExecutorCalls) -> None:
+        super().__init__()
+        self._calls = calls
+        self.add_sink(calls)
+        self.add_error_handler(Exception, executor_calls.on_error)
+        self.add_error_handler(falcon.HTTPError, executor_calls.on_error)
+
+    def admits(self, environ: dict[str, Any]) -> bool:
+        """Return whether the head of a call says who calls; for listeners, before they read a large body."""
+        return self._calls.admits(falcon.Request(environ))
+
+
+def executor_app(parts: ApiParts) -> ExecutorApp:
     """Return XXL-JOB's executor API, for a listener of its own.
 
     Raises:
@@ -52,11 +69,7 @@ def executor_app(parts: ApiParts) -> WsgiApp:
     """
     if not any(parts.executor_tokens):
         raise ConfigError("the executor API needs a token")
-    app = falcon.App()
-    app.add_sink(executor_calls.ExecutorCalls(parts))
-    app.add_error_handler(Exception, executor_calls.on_error)
-    app.add_error_handler(falcon.HTTPError, executor_calls.on_error)
-    return app
+    return ExecutorApp(executor_calls.ExecutorCalls(parts))
 
 
 def management_app(parts: ApiParts) -> GuardedApp:

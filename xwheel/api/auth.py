@@ -186,6 +186,14 @@ class GuardedApp(falcon.App[falcon.Request, falcon.Response]):
         self._gate = gate
         self.routes: list[tuple[str, object, str | None]] = []
 
+    def admits(self, environ: dict[str, Any]) -> bool:
+        """Return whether the head of a call has a management token; for listeners, before they read a large body."""
+        try:
+            self._gate.require(falcon.Request(environ), Policy.TOKEN)
+        except AuthError:
+            return False
+        return True
+
     def add_route(self, uri_template: str, resource: object, **kwargs: Any) -> None:
         """Add a route whose resource has the attribute ``policy``.
 

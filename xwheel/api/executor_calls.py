@@ -73,6 +73,16 @@ class ExecutorCalls:
             raise WireError(f"{req.path[:100]}: no such call; known: {known}")
         write_envelope(resp, call(req, caller, self._read(req)))
 
+    def admits(self, req: falcon.Request) -> bool:
+        """Return whether the caller may send a large body: his token is one of ours, and he POSTs."""
+        if req.method != "POST":
+            return False
+        try:
+            self._gate.require(req)
+        except WireError:
+            return False
+        return True
+
     def _read(self, req: falcon.Request) -> bytes:
         return read_body(req, self._parts.config.max_body_bytes)
 

@@ -50,12 +50,16 @@ class HealthCounts:
         retries: Transactions that were done again, after a lost race or a broken connection.
         broken_connections: Connections to the database that broke while they were used.
         clock_steps: Jumps of the database's clock.
+        connections_refused: Connections that both listeners refused at a limit.
+        connections_cut: Connections that they closed because they trickled or did not read.
     """
 
     deadlocks: int = 0
     retries: int = 0
     broken_connections: int = 0
     clock_steps: int = 0
+    connections_refused: int = 0
+    connections_cut: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,13 +100,16 @@ class LoopHealthView(msgspec.Struct, frozen=True, kw_only=True):
 class HealthCountsView(msgspec.Struct, frozen=True, kw_only=True):
     """What a node has counted since its start.
 
-    ``deadlocks`` are transactions that lost a race for locks, ``retries`` those that were done again.
+    ``deadlocks`` are transactions that lost a race for locks, ``retries`` those that were done again;
+    ``connections_refused`` and ``connections_cut`` are callers' connections to the listeners.
     """
 
     deadlocks: int
     retries: int
     broken_connections: int
     clock_steps: int
+    connections_refused: int
+    connections_cut: int
 
 
 class NodeHealthView(msgspec.Struct, frozen=True, kw_only=True):

@@ -93,14 +93,7 @@ class Endpoints:
             read: Reads the body; called only once the caller is known.
         """
         try:
-            if method != "POST":
-                raise WireError(contract.TEXT_POST_ONLY)
-            if path in ("", "/"):
-                raise WireError(contract.TEXT_NO_URI)
-            check_token(header(contract.TOKEN_HEADER), self._token)
-            app_name = header(contract.APP_NAME_HEADER)
-            if app_name and app_name != self._app_name:
-                raise AuthError(f"the call is for {app_name!r}")
+            self._check(method, path, header)
             route = self._routes.get(path)
             if route is None:
                 raise WireError(contract.TEXT_NOT_FOUND.format(path[: contract.MAX_URL]))
@@ -112,6 +105,30 @@ class Endpoints:
         except Exception as error:
             logger.exception("call to %s", path)
             return error_response(error)
+
+    def admits(self, method: str, path: str, header: Callable[[str], str | None]) -> bool:
+        """Return whether the head of a call lets it in."""
+        try:
+            self._check(method, path, header)
+        except XwheelError:
+            return False
+        return True
+
+    def _check(self, method: str, path: str, header: Callable[[str], str | None]) -> None:
+        """Let a call in by its head.
+
+        Raises:
+            WireError: It is no call.
+            AuthError: It is not our scheduler's, or for another group.
+        """
+        if method != "POST":
+            raise WireError(contract.TEXT_POST_ONLY)
+        if path in ("", "/"):
+            raise WireError(contract.TEXT_NO_URI)
+        check_token(header(contract.TOKEN_HEADER), self._token)
+        app_name = header(contract.APP_NAME_HEADER)
+        if app_name and app_name != self._app_name:
+            raise AuthError(f"the call is for {app_name!r}")
 
     def _beat(self, _body: bytes) -> Response:
         return SUCCESS

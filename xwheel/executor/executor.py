@@ -100,7 +100,9 @@ class Executor:
             if glue_types is None:
                 glue_types = load_glue_types(self._config)
             _check_glue_types(self._settings, glue_types)
-            self._parts = Parts(self._settings, self._token, self._handlers, glue_types, self._clock)
+            self._parts = Parts(
+                self._settings, self._config.connections, self._token, self._handlers, glue_types, self._clock
+            )
         self._parts.start()
 
     def start_when_free(self) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 from xwheel import __version__
 from xwheel.clock import Clock, SystemClock, wall_ms
-from xwheel.config_sections import ExecutorSection
+from xwheel.config_sections import ConnectionsSection, ExecutorSection
 from xwheel.executor.address import advertised_address
 from xwheel.executor.admin_client import AdminClient, Beats
 from xwheel.executor.callback import Courier
@@ -20,11 +20,12 @@ from xwheel.executor.handlers import HandlerRegistry
 from xwheel.executor.journal import Journal
 from xwheel.executor.lanes import Limits
 from xwheel.executor.run_log import RunLogs
-from xwheel.executor.server import make_app
+from xwheel.executor.server import ExecutorApp
 from xwheel.executor.worker import Workers
 from xwheel.listener import Listener
 from xwheel.plugin.contracts import GlueType
 from xwheel.service import Service
+from xwheel.wire import contract
 from xwheel.wire.messages import RegistryRequest
 
 logger = logging.getLogger(__name__)
@@ -41,12 +42,14 @@ class Parts:
     def __init__(
         self,
         settings: ExecutorSection,
+        connections: ConnectionsSection,
         token: str,
         handlers: HandlerRegistry,
         glue_types: Mapping[str, GlueType],
         clock: Clock,
     ) -> None:
         self._settings = settings
+        self._connections = connections
         self.journal = Journal(settings.data_dir, clock)
         self._logs = RunLogs(settings.data_dir / "logs", clock)
         client = AdminClient(settings.admin_addresses, token=token, app_name=settings.app_name)
@@ -80,7 +83,7 @@ class Parts:
             glue_types=glue_types,
             allowed=settings.allowed_glue_types,
         )
-        self.app = make_app(endpoints, max_body_bytes=settings.max_body_bytes)
+        self.app = ExecutorApp(endpoints, max_body_bytes=settings.max_body_bytes)
         try:
             self.listener = self._listen() if settings.listen else None
             port = self.listener.port if self.listener else 0
@@ -98,6 +101,9 @@ class Parts:
             port=self._settings.port,
             threads=self._settings.threads,
             max_body_bytes=self._settings.max_body_bytes,
+            limits=self._connections,
+            admits=self.app.admits,
+            own_threads=[contract.BEAT],
         )
 
     def disown(self) -> None:

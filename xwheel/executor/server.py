@@ -30,8 +30,20 @@ class _Sink:
         resp.data = encode_response(answer)
 
 
-def make_app(endpoints: Endpoints, *, max_body_bytes: int) -> falcon.App[falcon.Request, falcon.Response]:
-    """Return the executor as a WSGI application, for its own port or inside another web application."""
-    app = falcon.App()
-    app.add_sink(_Sink(endpoints, max_body_bytes))
-    return app
+class ExecutorApp(falcon.App[falcon.Request, falcon.Response]):
+    """The executor as a WSGI application, for its own port or inside another web application.
+
+    Args:
+        endpoints: Answer the calls.
+        max_body_bytes: Larger bodies are refused.
+    """
+
+    def __init__(self, endpoints: Endpoints, *, max_body_bytes: int) -> None:
+        super().__init__()
+        self._endpoints = endpoints
+        self.add_sink(_Sink(endpoints, max_body_bytes))
+
+    def admits(self, environ: dict[str, Any]) -> bool:
+        """Return whether the head of a call says that our scheduler calls; before a large body is read."""
+        req = falcon.Request(environ)
+        return self._endpoints.admits(req.method, req.path, req.get_header)

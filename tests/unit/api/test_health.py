@@ -75,7 +75,14 @@ def test_a_token_is_told_how_the_node_fares_and_what_it_counted(api: Api) -> Non
         holds_leases=False,
         partitions=21,
         loops=[LoopHealth(name="claim", ok=False, age_ms=12_000, failures=3)],
-        counts=HealthCounts(deadlocks=1, retries=2, broken_connections=3, clock_steps=4),
+        counts=HealthCounts(
+            deadlocks=1,
+            retries=2,
+            broken_connections=3,
+            clock_steps=4,
+            connections_refused=5,
+            connections_cut=6,
+        ),
     )
     answer = api.call("GET", "health")
     assert answer.status_code == 200
@@ -83,7 +90,14 @@ def test_a_token_is_told_how_the_node_fares_and_what_it_counted(api: Api) -> Non
         "status": "failing",
         "failing": ["claim", "leases"],
         "partitions": 21,
-        "counts": {"deadlocks": 1, "retries": 2, "broken_connections": 3, "clock_steps": 4},
+        "counts": {
+            "deadlocks": 1,
+            "retries": 2,
+            "broken_connections": 3,
+            "clock_steps": 4,
+            "connections_refused": 5,
+            "connections_cut": 6,
+        },
         "loops": [{"name": "claim", "ok": False, "age_ms": 12_000, "failures": 3}],
     }
     api.asked.report = HealthReport()

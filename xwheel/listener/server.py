@@ -1,0 +1,307 @@
+"""Serve a WSGI application under waitress, in a thread of its own, within the limits that callers are granted."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from waitress import wasyncore
+from waitress.adjustments import Adjustments
+from waitress.server import TcpWSGIServer
+from waitress.task import ThreadedTaskDispatcher
+
+from xwheel.config_sections import ConnectionsSection
+from xwheel.errors import ConfigError
+from xwheel.listener.connection import Connection, Request
+from xwheel.listener.limits import LATE, Cut, CutLog, Stage, gives_way, is_late, peer_of
+
+logger = logging.getLogger(__name__)
+
+TICK_S: Final = 0.5
+MAX_HEAD_BYTES: Final = 32 * 1024
+ACCEPTS: Final = 16
+"""Connections taken before those that are open get their turn."""
+
+WANT: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+
+Admits = Callable[[dict[str, Any]], bool]
+"""Whether an application knows the caller, from the WSGI environment without the body."""
+
+
+class Listener:
+    """One listening socket with its worker threads.
+
+    Args:
+        name: Thread name, ``xwheel-`` is put before it.
+        app: The WSGI application.
+        host: Bind address.
+        port: Port; 0 takes a free one.
+        threads: Worker threads.
+        max_body_bytes: Larger bodies are not read: the application sees their length and no content, and must refuse.
+        limits: What callers are granted.
+        admits: Asked before a body of more than 16 KiB is read; callers that it does not know are answered by the
+            application without the body, and must be refused there by what the head says. None takes all bodies.
+        own_threads: Paths that have a thread each, so that they are answered while all workers are busy.
+
+    Raises:
+        ConfigError: The address cannot be bound.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        app: Callable[..., Any],
+        *,
+        host: str,
+        port: int,
+        threads: int,
+        max_body_bytes: int,
+        limits: ConnectionsSection | None = None,
+        admits: Admits | None = None,
+        own_threads: Sequence[str] = (),
+    ) -> None:
+        # bound here: waitress leaks a socket that it cannot bind
+        bound = _bind(host, port)
+        self._server = Server(
+            name,
+            app,
+            bound,
+            threads=threads,
+            max_body_bytes=max_body_bytes,
+            limits=limits or ConnectionsSection(),
+            admits=admits,
+            own_threads=own_threads,
+        )
+        self.host = host
+        self.port = int(bound.getsockname()[1])
+        self._thread = threading.Thread(target=self._server.run, name=f"xwheel-{name}", daemon=True)
+
+    @property
+    def cuts(self) -> CutLog:
+        """What was refused and cut since the start."""
+        return self._server.cuts
+
+    def start(self) -> None:
+        """Begin to answer."""
+        # requests that wait for a thread are what the queue is for, and no warning
+        logging.getLogger("waitress.queue").setLevel(logging.ERROR)
+        self._thread.start()
+
+    def disown(self) -> None:
+        """Close this process's copy of the socket after a fork; the parent goes on listening."""
+        if self._server.socket is not None:
+            self._server.socket.close()
+
+    def stop(self, timeout_s: float = 5) -> None:
+        """Take no more connections, let running requests end and their answers leave, then close all connections."""
+        server = self._server
+        server.accepting = False
+        for dispatcher in server.dispatchers:
+            dispatcher.shutdown(cancel_pending=False, timeout=timeout_s)  # type: ignore[arg-type]
+        if self._thread.ident is None:
+            server.close()
+            return
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline and any(
+            channel.total_outbufs_len for channel in list(server.active_channels.values())
+        ):
+            time.sleep(0.005)
+        # on the server's own thread: its loop ends once no socket is left
+        server.trigger.pull_trigger(lambda: wasyncore.close_all(server._map))
+        self._thread.join(timeout_s)
+        server.log_cuts(time.monotonic(), ends=True)
+
+
+class Server(TcpWSGIServer):
+    """Accepts, counts and cuts connections; see :class:`Listener`.
+
+    Attributes:
+        cuts: What was refused and cut.
+        dispatchers: All worker threads.
+    """
+
+    channel_class = Connection
+    active_channels: dict[int, Connection]  # type: ignore[assignment]
+    trigger: Any
+    _map: dict[int, Any]
+
+    def __init__(
+        self,
+        name: str,
+        app: Callable[..., Any],
+        bound: socket.socket,
+        *,
+        threads: int,
+        max_body_bytes: int,
+        limits: ConnectionsSection,
+        admits: Admits | None,
+        own_threads: Sequence[str],
+    ) -> None:
+        self.max_body_bytes = max_body_bytes
+        self.admits = admits
+        self.cuts = CutLog()
+        self._name = name
+        self._limits = limits
+        self._peers: Counter[str] = Counter()
+        self._next_tick_s = 0.0
+        self._pause_until_s = 0.0
+        self._own = {path: _dispatcher(1) for path in own_threads}
+        workers = _dispatcher(threads)
+        self.dispatchers = [*self._own.values(), workers]
+        super().__init__(
+            app,
+            map={},
+            _sock=bound,
+            dispatcher=workers,
+            bind_socket=False,
+            sockinfo=(bound.family, bound.type, bound.proto, bound.getsockname()),
+            adj=Adjustments(
+                sockets=[bound],
+                ident="xwheel",
+                max_request_header_size=MAX_HEAD_BYTES,
+                # connections judge bodies themselves, as they know who sends them
+                max_request_body_size=1 << 62,
+                asyncore_use_poll=True,  # select stops at 1024 descriptors
+                clear_untrusted_proxy_headers=True,
+            ),
+        )
+
+    def readable(self) -> bool:
+        """Return whether to accept; asked in every turn of the loop, it also keeps the deadlines."""
+        now_s = time.monotonic()
+        if now_s >= self._next_tick_s:
+            self._next_tick_s = now_s + TICK_S
+            self._cut_late(now_s)
+            self.log_cuts(now_s)
+        return self.accepting and now_s >= self._pause_until_s
+
+    def handle_accept(self) -> None:
+        """Accept those who wait."""
+        for _ in range(ACCEPTS):
+            try:
+                accepted = self.accept()
+            except OSError as error:
+                # what went away before it was accepted is no matter
+                if error.errno in WANT:
+                    now_s = time.monotonic()
+                    self.cuts.note(Cut.NO_SOCKET, "", now_s)
+                    self._make_room(list(self.active_channels.values()), now_s)
+                    self._pause_until_s = now_s + TICK_S
+                return
+            if accepted is None:
+                return
+            self._take(*accepted)
+
+    def _take(self, sock: socket.socket, addr: Any) -> None:
+        peer = peer_of(addr[0])
+        now_s = time.monotonic()
+        if not self._has_room(peer, now_s):
+            self.cuts.note(Cut.REFUSED, peer, now_s)
+            sock.close()
+            return
+        try:
+            self.set_socket_options(sock)
+        except OSError:  # it has gone already
+            sock.close()
+            return
+        self._peers[peer] += 1
+        self.channel_class(self, sock, self.fix_addr(addr), self.adj, map=self._map)
+
+    def _has_room(self, peer: str, now_s: float) -> bool:
+        """Return whether one more may come from a peer, after another connection made room if it had to."""
+        most = self._limits.max_open_per_address
+        if most and self._peers[peer] >= most:
+            own = [channel for channel in self.active_channels.values() if channel.peer == peer]
+            return self._make_room(own, now_s)
+        if len(self.active_channels) >= self._limits.max_open:
+            return self._make_room(list(self.active_channels.values()), now_s)
+        return True
+
+    def _make_room(self, channels: Sequence[Connection], now_s: float) -> bool:
+        place = gives_way([channel.standing() for channel in channels], now_s)
+        if place is None:
+            return False
+        standing = channels[place].standing()
+        if standing.stage is not Stage.IDLE:  # to close an idle connection is ordinary
+            self.cuts.note(Cut.MADE_ROOM, standing.peer, now_s)
+        channels[place].close_now()
+        return True
+
+    def _cut_late(self, now_s: float) -> None:
+        for channel in list(self.active_channels.values()):
+            standing = channel.standing()
+            if is_late(standing, self._limits, now_s):
+                reason = LATE.get(standing.stage)
+                if reason is not None:
+                    self.cuts.note(reason, standing.peer, now_s)
+                # waitress only marks it, and closes what is marked once its peer reads: these do not
+                channel.close_now()
+
+    def left(self, channel: Connection) -> None:
+        """Count a connection out; may be said twice."""
+        fileno = channel._fileno
+        if fileno is not None and self.active_channels.get(fileno) is channel:
+            self._peers[channel.peer] -= 1
+            if self._peers[channel.peer] <= 0:
+                del self._peers[channel.peer]
+
+    def add_task(self, task: Any) -> None:
+        """Give a connection's request to a worker, or to the thread that its path has."""
+        path = getattr(task.requests[0], "path", "")
+        self._own.get(path, self.task_dispatcher).add_task(task)
+
+    def asks_about(self, request: Request) -> bool:
+        """Return whether the application must be asked before more of a body is read."""
+        return self.admits is not None and not request.is_known
+
+    def ask(self, channel: Connection) -> None:
+        """Let a worker ask the application who the caller is."""
+        self.task_dispatcher.add_task(_Question(channel))  # type: ignore[arg-type]
+
+    def log_cuts(self, now_s: float, *, ends: bool = False) -> None:
+        """Log what was refused and cut, one line for each window of time."""
+        line = self.cuts.line(now_s, ends=ends)
+        if line is not None:
+            logger.warning("%s listener closed %s", self._name, line)
+
+
+class _Question:
+    """A question about a caller, in the place of a request."""
+
+    def __init__(self, channel: Connection) -> None:
+        self._channel = channel
+
+    def service(self) -> None:
+        self._channel.ask()
+
+    def cancel(self) -> None:
+        """Waitress says so at the end; the connection is closed then."""
+
+
+def _dispatcher(threads: int) -> ThreadedTaskDispatcher:
+    made = ThreadedTaskDispatcher()
+    made.set_thread_count(threads)
+    return made
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        bound = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+    except OSError as error:
+        bound.close()
+        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+    return bound
