@@ -11,6 +11,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from xwheel import cli_alarm, cli_cron, cli_group, cli_job, cli_plugins, cli_run, cli_token
+from xwheel.cli_output import plain, visible
 from xwheel.config import Config, load_config
 from xwheel.errors import (
     ConfigError,
@@ -87,7 +88,7 @@ def quickstart(
     from xwheel.quickstart.run import Options
     from xwheel.quickstart.run import quickstart as run
 
-    logging.basicConfig(level=logging.WARNING, format=LOG_FORMAT)
+    _log_from(logging.WARNING)
     options = Options(seconds=seconds, as_json=as_json, rate=rate, data_dir=data_dir, database=url)
     raise typer.Exit(run(options))
 
@@ -103,7 +104,7 @@ def server(
     with StopSignals(for_good=True) as signals:
         from xwheel.node import Node
 
-        logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
+        _log_from(logging.INFO)
         config = _config(config_path, url, api={"port": port, "executor_port": executor_port})
         node = Node(config, announce=typer.echo)
         if signals.be_up():
@@ -137,7 +138,7 @@ def executor(
     """Run an executor with a module's handlers, or glue types alone, until SIGTERM, SIGHUP or Ctrl-C, then drain."""
     from xwheel.executor import Executor, load_handlers
 
-    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
+    _log_from(logging.INFO)
     sys.path.insert(0, str(Path.cwd()))
     found = load_handlers(target) if target else None
     if isinstance(found, Executor):
@@ -151,6 +152,25 @@ def executor(
             )
         runner = Executor(config, handlers=[] if found is None else [found])
     raise typer.Exit(0 if runner.run_forever() else EXIT_FAILED)
+
+
+class PlainFormatter(logging.Formatter):
+    """Writes log lines in which nothing that others said moves the terminal, or looks like a line of its own."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 -- the library's name
+        """Return the line, without a traceback."""
+        return super().formatMessage(record).replace("\n", "\\n")
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line and what belongs to it."""
+        return plain(super().format(record))
+
+
+def _log_from(level: int) -> None:
+    """Write log lines from a level on to standard error."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(PlainFormatter(LOG_FORMAT))
+    logging.basicConfig(level=level, handlers=[handler])
 
 
 @database.command("upgrade")
@@ -186,7 +206,7 @@ def main() -> None:
 
 
 def _fail(error: XwheelError) -> NoReturn:
-    typer.echo(f"xwheel: {error}", err=True)
+    typer.echo(f"xwheel: {visible(str(error))}", err=True)
     raise SystemExit(next((status for kind, status in STATUSES if isinstance(error, kind)), EXIT_FAILED))
 
 

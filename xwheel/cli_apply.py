@@ -125,7 +125,9 @@ def _apply(client: RestClient, desired: State, actual: State, steps: list[Step],
             typer.echo(f"xwheel: {len(done)} changes are done; the same command goes on from there", err=True)
             if is_last or not isinstance(error, ConflictError):
                 raise
-            typer.echo(f"xwheel: changed by somebody else, so it is compared again: {error}", err=True)
+            typer.echo(
+                f"xwheel: changed by somebody else, so it is compared again: {visible(str(error))}", err=True
+            )
             steps, actual = _plan(client, desired, prune)
         else:
             return done + steps

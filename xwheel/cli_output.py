@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import unicodedata
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -19,11 +20,17 @@ UNITS_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w":
 SPAN: Final = re.compile(r"([1-9][0-9]{0,8})([smhdw])")
 MAX_MS: Final = 253_402_300_799_999
 NOTHING: Final = "-"
+SGR: Final = re.compile(r"\x1b\[([0-9;:]{0,64})m")
+UNUSUAL: Final = re.compile(r"[^\n\t\x20-\x7e]")
+# controls, what turns the direction of text or cannot be seen, halves of letters, line ends that are none in a file
+OBEYED: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+JOINERS: Final = "\u200c\u200d"
 
 
 def print_json(value: object) -> None:
     """Print one document; letters of all scripts stay readable."""
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    typer.echo(UNUSUAL.sub(lambda found: _json_letter(found[0]), text))
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -58,6 +65,40 @@ def visible(value: object) -> str:
         return ", ".join(map(visible, value)) or NOTHING
     text = str(value)
     return text if text.isprintable() else "".join(map(_escaped, text))
+
+
+def plain(text: str) -> str:
+    """Return a text of several lines in which all is visible that a terminal obeys; tabs and line ends stay.
+
+    A carriage return ends the line, so that nothing is written over.
+    """
+    return UNUSUAL.sub(lambda found: _shown_letter(found[0]), text.replace("\r\n", "\n").replace("\r", "\n"))
+
+
+class Colours:
+    """Lets the colours of a log through and nothing else that a terminal obeys; remembers whether they are on.
+
+    Args:
+        keep: Whether there is a terminal; elsewhere colours are dropped.
+    """
+
+    def __init__(self, keep: bool) -> None:
+        self._keep = keep
+        self._is_on = False
+
+    def only(self, text: str) -> str:
+        """Return a piece of a log for a terminal."""
+        pieces = []
+        start = 0
+        for found in SGR.finditer(text):
+            pieces += [plain(text[start : found.start()]), found[0] if self._keep else ""]
+            start = found.end()
+            self._is_on = self._keep and bool(found[1].strip("0;:"))
+        return "".join([*pieces, plain(text[start:])])
+
+    def end(self) -> str:
+        """Return what belongs behind the last piece, so that what comes next has the terminal's own colours."""
+        return "\x1b[0m" if self._is_on else ""
 
 
 def local_time(moment_ms: int | None) -> str:
@@ -109,6 +150,20 @@ def instant_ms(text: str, option: str) -> int:
 
 def _escaped(letter: str) -> str:
     return letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
+
+
+def _shown_letter(letter: str) -> str:
+    return letter.encode("unicode_escape").decode("ascii") if _is_obeyed(letter) else letter
+
+
+def _json_letter(letter: str) -> str:
+    if not _is_obeyed(letter):
+        return letter
+    return json.dumps(letter)[1:-1] if letter != "\x7f" else "\\u007f"
+
+
+def _is_obeyed(letter: str) -> bool:
+    return unicodedata.category(letter) in OBEYED and letter not in JOINERS
 
 
 def _print_rich(columns: Sequence[str], cells: Iterable[Sequence[str]]) -> None:

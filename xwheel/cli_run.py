@@ -19,7 +19,7 @@ from xwheel.cli_connection import (
     find_job,
     pages,
 )
-from xwheel.cli_output import instant_ms, local_time, print_fields, print_json, print_table, shown
+from xwheel.cli_output import Colours, instant_ms, local_time, print_fields, print_json, print_table, shown
 from xwheel.model import FINAL_STATES, RunState
 
 if TYPE_CHECKING:
@@ -123,6 +123,12 @@ def log(
     run: RunArgument,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run has ended.")] = False,
     from_line: Annotated[int, typer.Option(min=1, max=2**31 - 1, help="First line.")] = 1,
+    raw: Annotated[
+        bool,
+        typer.Option(
+            "--raw", help="Print every byte as it is, also what a terminal obeys; else colours at most."
+        ),
+    ] = False,
     url: NodeOption = None,
     token_file: TokenOption = None,
     as_json: JsonOption = False,
@@ -130,6 +136,7 @@ def log(
     """Print a run's log as its executor has it; with --json as one document at the end."""
     client = connect(url, token_file)
     pieces: list[str] = []
+    colours = Colours(keep=sys.stdout.isatty())
     line = from_line
     while True:
         view = client.call("GET", f"{PREFIX}/runs/{run}/log", params={"from_line": line})
@@ -138,12 +145,13 @@ def log(
         if as_json:
             pieces.append(content)
         elif content:
-            # a log is its handler's text, colours included; it is passed on as it is
-            typer.echo(content, nl=not content.endswith("\n"))
+            shown_content = content if raw else colours.only(content)
+            typer.echo(shown_content, nl=not shown_content.endswith("\n"), color=True)
         if view["is_end"] or not (content or follow):
             break
         if not content:
             pause(FOLLOW_S)
+    typer.echo(colours.end(), nl=False, color=True)
     if as_json:
         content = "".join(pieces)
         print_json(

@@ -118,7 +118,7 @@ class _Demonstration:
                 node.start()
                 return self._conduct(client, node, executor)
             except XwheelError as error:
-                self._console.print(f"[red]quickstart failed:[/red] {error}", markup=True)
+                self._console.print(f"quickstart failed: {error!s}", style="red", markup=False)
                 for child in (node, executor):
                     self._console.print(f"--- last lines of {child.name}\n{child.tail()}", markup=False)
                 return 1
