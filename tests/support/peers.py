@@ -99,4 +99,5 @@ class Peer:
                 connection.shutdown(socket.SHUT_RDWR)
                 return
             if chosen:
-                connection.sendall(chosen)
+                with contextlib.suppress(OSError):  # the client may have enough of it
+                    connection.sendall(chosen)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -84,12 +85,13 @@ class Run(Resource):
 class RunLog(Resource):
     """``/runs/{run_id}/log``: asks the executor that has the log.
 
-    At most a quarter of the listener's threads wait for executors at once, so that slow ones cannot starve the rest.
+    At most a quarter of the listener's threads wait for executors at once, so that slow ones cannot starve the rest,
+    and for those of one group at most half of these, so that they cannot starve the other groups.
     """
 
     def __init__(self, parts: ApiParts) -> None:
         super().__init__(parts)
-        self._places = threading.BoundedSemaphore(max(1, parts.config.threads // 4))
+        self._places = Places(max(1, parts.config.threads // 4))
 
     @operation(
         {200: LogView},
@@ -117,20 +119,47 @@ class RunLog(Resource):
             raise ExecutorUnreachableError(
                 address, f"no live executor, so run {run.id} has no log", sent=False
             )
-        with self._place():
+        with self._places.hold(run.group_id):
             data = self._parts.fetch_log(run, from_line)
         # foreign peers may count on without content, or call the end of the file the end of the run
         next_line = max(from_line, data.to_line + 1) if data.content else from_line
         return _view(run, from_line, next_line, data.content, is_final and (data.is_end or not data.content))
 
+
+class Places:
+    """Places for calls that go on to executors, and at most half of them for those of one group.
+
+    Thread-safety: every method may be called by any thread.
+
+    Args:
+        total: How many there are.
+    """
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._lock = threading.Lock()
+        self._held: Counter[int] = Counter()
+
     @contextmanager
-    def _place(self) -> Iterator[None]:
-        if not self._places.acquire(blocking=False):
-            raise BusyError("too many logs are being read from executors: ask again in a moment")
+    def hold(self, group_id: int) -> Iterator[None]:
+        """Hold a place for a group as long as the block lasts; never wait for one.
+
+        Raises:
+            BusyError: There is none.
+        """
+        with self._lock:
+            if self._held.total() >= self._total:
+                raise BusyError("too many logs are being read from executors: ask again in a moment")
+            if self._held[group_id] >= (self._total + 1) // 2:
+                raise BusyError("too many logs of this group are being read: ask again in a moment")
+            self._held[group_id] += 1
         try:
             yield
         finally:
-            self._places.release()
+            with self._lock:
+                self._held[group_id] -= 1
+                if not self._held[group_id]:
+                    del self._held[group_id]
 
 
 def _view(run: RunRecord, from_line: int, next_line: int, content: str, is_end: bool) -> LogView:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from io import BytesIO
 from typing import Final
 
@@ -73,6 +74,32 @@ class _Body(BytesIO):
         return pycurl.SEEKFUNC_OK
 
 
+class _Answer(BytesIO):
+    """What came, up to a limit: older versions of curl bound only answers that say how long they are.
+
+    Args:
+        limit: In bytes.
+    """
+
+    def __init__(self, limit: int) -> None:
+        super().__init__()
+        self.limit = limit
+        self.is_full = False
+
+    def take(self, data: bytes) -> int:
+        """Keep a piece; return how much of it, where less than all ends the call."""
+        if self.tell() + len(data) > self.limit:
+            self.is_full = True
+            return 0
+        return self.write(data)
+
+    def clear(self) -> None:
+        """Begin anew."""
+        self.seek(0)
+        self.truncate()
+        self.is_full = False
+
+
 class Slot:
     """A curl handle with its buffer; kept and used again.
 
@@ -80,25 +107,24 @@ class Slot:
         max_answer: Larger answers end as an error, in bytes.
     """
 
-    __slots__ = ("app_name", "body", "buffer", "call", "curl")
+    __slots__ = ("body", "buffer", "call", "curl", "headers")
 
     def __init__(self, max_answer: int) -> None:
         self.curl = _new_handle(max_answer)
         self.body = _Body()
-        self.buffer = BytesIO()
+        self.buffer = _Answer(max_answer)
         self.call: HttpCall | None = None
-        self.app_name: str | None = None
+        self.headers: list[str] | None = None
 
     def prepare(self, call: HttpCall, headers: list[str]) -> None:
         """Set everything that differs from call to call."""
         self.call = call
-        self.buffer.seek(0)
-        self.buffer.truncate()
+        self.buffer.clear()
         curl = self.curl
         curl.setopt(pycurl.URL, call.url)
-        if self.app_name != call.app_name:
+        if self.headers is not headers:
             curl.setopt(pycurl.HTTPHEADER, headers)
-            self.app_name = call.app_name
+            self.headers = headers
         curl.setopt(pycurl.TIMEOUT_MS, call.timeout_ms)
         curl.setopt(pycurl.CONNECTTIMEOUT_MS, call.connect_timeout_ms)
         curl.setopt(pycurl.POSTFIELDSIZE, len(call.body))
@@ -106,7 +132,7 @@ class Slot:
         curl.setopt(pycurl.READFUNCTION, self.body.read)
         if call.repeatable:  # a body that cannot be rewound is never sent twice
             curl.setopt(pycurl.SEEKFUNCTION, self.body.rewind)
-        curl.setopt(pycurl.WRITEFUNCTION, self.buffer.write)
+        curl.setopt(pycurl.WRITEFUNCTION, self.buffer.take)
 
     def take_result(self, code: int, text: str) -> tuple[HttpCall, HttpResult]:
         """Return the call that ended and what became of it; ``code`` is curl's, 0 if all went well."""
@@ -118,7 +144,10 @@ class Slot:
         if code:
             # all that left in this call, however often it was tried
             sent = curl.getinfo(pycurl.REQUEST_SIZE) > 0
-            error = f"{_WORDS.get(code) or text or 'transfer failed'} (curl {code})"
+            if code == pycurl.E_FILESIZE_EXCEEDED or self.buffer.is_full:
+                error = f"the answer is larger than {self.buffer.limit} bytes"
+            else:
+                error = f"{_WORDS.get(code) or text or 'transfer failed'} (curl {code})"
             return call, failed(call, error, sent=sent, cost_ms=cost_ms, repeated=repeated)
         status = curl.getinfo(pycurl.RESPONSE_CODE)
         body = self.buffer.getvalue()
@@ -138,6 +167,16 @@ def failed(call: HttpCall, error: str, *, sent: bool, cost_ms: float, repeated: 
     return HttpResult(
         key=call.key, status=0, body=b"", error=error, sent=sent, cost_ms=cost_ms, repeated=repeated
     )
+
+
+def header_lines(headers: Mapping[str, str]) -> list[str]:
+    """Return headers as curl takes them.
+
+    Nothing packed is asked for: what a small answer unpacks to has no bound. An empty value takes out what curl would
+    send by itself.
+    """
+    every = {"Expect": "", "Accept": "", "Accept-Encoding": "identity", **headers}
+    return [f"{name}: {value}" if value else f"{name}:" for name, value in every.items()]
 
 
 def _new_handle(max_answer: int) -> pycurl.Curl:

@@ -6,28 +6,59 @@ scheduler is whether a failed call can have reached the peer: ``sent`` is False 
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from typing import Final
 
-import requests
-import urllib3.exceptions
+import pycurl
 
-from xwheel.errors import ExecutorRefusedError, ExecutorUnreachableError, WireError
+from xwheel.errors import ExecutorRefusedError, ExecutorUnreachableError
 from xwheel.wire.codec import decode_response
 from xwheel.wire.contract import MAX_ANSWER, OK, headers_for
-from xwheel.wire.curl import HttpCall, HttpResult
+from xwheel.wire.curl import HttpCall, HttpResult, Slot, failed, header_lines
 from xwheel.wire.messages import Response
 from xwheel.wire.multi_client import MultiClient
 
 __all__ = ["HttpCall", "HttpResult", "MultiClient", "Sender", "post"]
 
-_CONNECT_ERRORS: Final = (
-    urllib3.exceptions.NewConnectionError,
-    urllib3.exceptions.ConnectTimeoutError,
-    urllib3.exceptions.NameResolutionError,
+KEPT_SLOTS: Final = 16
+SERVER_ERRORS: Final = range(500, 600)
+"""Proxies answer so too, with the request perhaps delivered."""
+
+
+class _Slots:
+    """Handles that are used again, for their connections; each belongs to one call at a time.
+
+    What is kept is closed before a fork: a child that closed a copy of it would crash inside curl, which waits there
+    for threads that only the parent has. What is in use then is never closed in the child.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._free: list[Slot] = []
+
+    def take(self) -> Slot:
+        with self._lock:
+            return self._free.pop() if self._free else Slot(MAX_ANSWER)
+
+    def keep(self, slot: Slot) -> None:
+        with self._lock:
+            if len(self._free) < KEPT_SLOTS:
+                self._free.append(slot)
+
+    def before_fork(self) -> None:
+        self._lock.acquire()
+        self._free.clear()
+
+    def after_fork(self) -> None:
+        self._lock.release()
+
+
+_slots = _Slots()
+os.register_at_fork(
+    before=_slots.before_fork, after_in_parent=_slots.after_fork, after_in_child=_slots.after_fork
 )
-_sessions = threading.local()
 
 
 def post(url: str, body: bytes, *, token: str, app_name: str = "", timeout_s: float = 3) -> Response:
@@ -38,51 +69,39 @@ def post(url: str, body: bytes, *, token: str, app_name: str = "", timeout_s: fl
         body: JSON.
         token: Value of the token header.
         app_name: Value of the app name header.
-        timeout_s: Limit for connecting, and again for each read, in seconds.
+        timeout_s: Limit for all of it, from the name's look-up to the last byte of the answer, in seconds.
 
     Raises:
-        ExecutorUnreachableError: No complete answer; ``sent`` tells whether the request may have arrived.
+        ExecutorUnreachableError: No complete answer; ``sent`` says whether the request may have arrived.
         ExecutorRefusedError: An HTTP status that says no.
-        WireError: The answer is not an envelope.
+        WireError: The answer is not an envelope, or too large.
     """
-    headers = headers_for(token, app_name)
+    timeout_ms = max(1, round(timeout_s * 1000))
+    call = HttpCall(key=None, url=url, body=body, timeout_ms=timeout_ms, connect_timeout_ms=timeout_ms)
+    result = _perform(call, header_lines(headers_for(token, app_name)))
+    if result.error:
+        raise ExecutorUnreachableError(url, result.error, sent=result.sent)
+    if result.status in SERVER_ERRORS:
+        raise ExecutorUnreachableError(url, f"HTTP status {result.status}", sent=True)
+    if result.status != OK:
+        raise ExecutorRefusedError(f"{url}: HTTP status {result.status}")
+    return decode_response(result.body)
+
+
+def _perform(call: HttpCall, headers: list[str]) -> HttpResult:
+    slot = _slots.take()
+    code, text = 0, ""
     try:
-        with _session().post(
-            url, data=body, headers=headers, timeout=timeout_s, allow_redirects=False, stream=True
-        ) as answer:
-            content = answer.raw.read(MAX_ANSWER + 1, decode_content=True)
-            status = answer.status_code
-    except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
-        raise ExecutorUnreachableError(url, _short(error), sent=not _is_connect_failure(error)) from error
-    if len(content) > MAX_ANSWER:
-        raise WireError(f"{url}: the answer is larger than {MAX_ANSWER} bytes")
-    if status >= 500:  # noqa: PLR2004 -- proxies say so too, with the request perhaps delivered
-        raise ExecutorUnreachableError(url, f"HTTP status {status}", sent=True)
-    if status != OK:
-        raise ExecutorRefusedError(f"{url}: HTTP status {status}")
-    return decode_response(content)
-
-
-def _session() -> requests.Session:
-    found: requests.Session | None = getattr(_sessions, "session", None)
-    if found is None:
-        found = _sessions.session = requests.Session()
-        found.trust_env = False
-    return found
-
-
-def _is_connect_failure(error: BaseException) -> bool:
-    if isinstance(error, requests.ConnectTimeout):
-        return True
-    cause = error.args[0] if error.args else None
-    reason = getattr(cause, "reason", cause)
-    return isinstance(reason, _CONNECT_ERRORS)
-
-
-def _short(error: BaseException) -> str:
-    cause = error.args[0] if error.args else error
-    reason = getattr(cause, "reason", None) or error
-    return f"{type(reason).__name__}: {reason}"[:300]
+        slot.prepare(call, headers)
+    except (pycurl.error, UnicodeEncodeError) as error:
+        return failed(call, str(error), sent=False, cost_ms=0)
+    try:
+        slot.curl.perform()
+    except pycurl.error as error:
+        code, text = int(error.args[0]), slot.curl.errstr() or str(error.args[-1])
+    result = slot.take_result(code, text)[1]
+    _slots.keep(slot)
+    return result
 
 
 Sender = Callable[[str, bytes], Response]

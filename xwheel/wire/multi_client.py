@@ -11,7 +11,7 @@ from collections import deque
 import pycurl
 
 from xwheel.wire.contract import MAX_ANSWER, headers_for
-from xwheel.wire.curl import HttpCall, HttpResult, Slot, failed
+from xwheel.wire.curl import HttpCall, HttpResult, Slot, failed, header_lines
 
 
 class MultiClient:
@@ -39,7 +39,7 @@ class MultiClient:
     ) -> None:
         self._token = token
         self._app_name = app_name
-        self._further = {"Expect": "", "Accept": "", **(headers or {})}
+        self._further = headers or {}
         self._headers: dict[str, list[str]] = {}
         self._max_in_flight = max_in_flight
         self._max_answer = max_answer
@@ -154,8 +154,7 @@ class MultiClient:
     def _headers_for(self, app_name: str) -> list[str]:
         found = self._headers.get(app_name)
         if found is None:
-            every = {**headers_for(self._token, app_name or self._app_name), **self._further}
-            found = [f"{name}: {value}" if value else f"{name}:" for name, value in every.items()]
+            found = header_lines({**headers_for(self._token, app_name or self._app_name), **self._further})
             self._headers[app_name] = found
         return found
 

@@ -32,7 +32,7 @@ class RestClient:
         self._timeout_s = timeout_s
         self._session = requests.Session()
         self._session.trust_env = False
-        self._session.headers["Authorization"] = f"Bearer {token}"
+        self._session.headers.update({"Authorization": f"Bearer {token}", "Accept-Encoding": "identity"})
 
     def call(
         self,

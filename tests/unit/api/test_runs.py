@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
 from tests.support.rows import NOW, make_executor, make_run
 from tests.unit.api.conftest import Api
+from xwheel.api.errors import BusyError
+from xwheel.api.runs import Places
 from xwheel.errors import ExecutorRefusedError, ExecutorUnreachableError, WireError
 from xwheel.model import Run, RunState
 from xwheel.wire.messages import LogData
@@ -155,32 +158,65 @@ def test_an_address_that_is_not_registered_now_is_not_asked(api: Api) -> None:
     assert ADDRESS in answer.json["detail"]
 
 
-def test_slow_executors_leave_threads_for_the_rest(api: Api) -> None:
-    sent(api)
-    places = api.parts.config.threads // 4
-    entered, leave = threading.Semaphore(0), threading.Event()
+class SlowExecutors:
+    """Reads of logs that last until the test says so, each on a thread."""
 
-    def slow(run: Run, from_line: int) -> LogData:
-        entered.release()
-        assert leave.wait(10)
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._entered, self._leave = threading.Semaphore(0), threading.Event()
+        self._threads: list[threading.Thread] = []
+        self.statuses: list[int] = []
+        api.asked.logs = self._slow
+
+    def read(self, run_id: int) -> None:
+        def call() -> None:
+            self.statuses.append(self._api.call("GET", f"runs/{run_id}/log").status_code)
+
+        self._threads.append(threading.Thread(target=call))
+        self._threads[-1].start()
+        assert self._entered.acquire(timeout=60)
+
+    def end(self) -> None:
+        self._leave.set()
+        for thread in self._threads:
+            thread.join(60)
+
+    def _slow(self, run: Run, from_line: int) -> LogData:
+        self._entered.release()
+        assert self._leave.wait(60)
         return LogData(from_line=1, to_line=0, content="", is_end=False)
 
-    api.asked.logs = slow
-    statuses: list[int] = []
-    threads = [
-        threading.Thread(target=lambda: statuses.append(api.call("GET", "runs/1/log").status_code))
-        for _ in range(places)
-    ]
-    for thread in threads:
-        thread.start()
-    for _ in range(places):
-        assert entered.acquire(timeout=10)
+
+def test_s8_slow_executors_take_only_their_own_groups_places(api: Api) -> None:
+    for number, app_name in enumerate(("a", "b", "c"), 1):
+        group = api.group(app_name)
+        api.parts.registry.register(app_name, make_executor(ADDRESS), NOW)
+        api.runs(make_run(number, group_id=group, state=RunState.RUNNING, address=ADDRESS))
+    slow = SlowExecutors(api)
+    assert api.parts.config.threads // 4 == 2
+    slow.read(1)
     refused = api.call("GET", "runs/1/log")
     assert (refused.status_code, refused.json["type"]) == (503, "urn:xwheel:problem:busy")
     assert refused.headers["retry-after"] == "1"
+    slow.read(2)  # the other group is served
+    assert api.call("GET", "runs/3/log").status_code == 503  # a quarter of the threads wait for executors
     assert api.call("GET", "runs/1").status_code == 200
-    leave.set()
-    for thread in threads:
-        thread.join(10)
-    assert statuses == [200] * places
-    assert api.call("GET", "runs/1/log").status_code == 200
+    slow.end()
+    assert slow.statuses == [200, 200]
+    assert [api.call("GET", f"runs/{number}/log").status_code for number in (1, 2, 3)] == [200] * 3
+
+
+@pytest.mark.parametrize(("total", "each"), [(1, 1), (2, 1), (4, 2), (16, 8)])
+def test_s8_half_of_the_places_for_one_group(total: int, each: int) -> None:
+    places = Places(total)
+    with ExitStack() as held:
+        for _ in range(each):
+            held.enter_context(places.hold(7))
+        with pytest.raises(BusyError), places.hold(7):
+            pass
+        for group_id in range(total - each):
+            held.enter_context(places.hold(100 + group_id))
+        with pytest.raises(BusyError), places.hold(99):
+            pass
+    with places.hold(7):
+        pass

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import gzip
+import os
+import socket
 import threading
 from collections.abc import Iterator
 
@@ -10,6 +15,7 @@ import pytest
 from tests.support.peers import OK_ANSWER, Peer, answer
 from tests.support.ports import free_port
 from xwheel.errors import ExecutorRefusedError, ExecutorUnreachableError, WireError
+from xwheel.wire.contract import MAX_ANSWER
 from xwheel.wire.http import HttpCall, HttpResult, MultiClient, post
 
 TOKEN = "a-token-of-some-length"
@@ -206,3 +212,108 @@ def test_post_tells_refusal_silence_and_absence_apart() -> None:
         assert TOKEN not in str(absent.value)
     with Peer(lambda *_: answer("200 OK", b"<html>")) as peer, pytest.raises(WireError, match="not JSON"):
         post(peer.url, b"{}", token=TOKEN)
+
+
+class Dripper:
+    """Answers each request byte by byte: the head, or the body of an answer whose head came at once."""
+
+    PAUSE_S = 0.02
+
+    def __init__(self, at_once: int) -> None:
+        self.sent = 0
+        self._at_once = at_once
+        self._closed = threading.Event()
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Dripper:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closed.set()
+        self._socket.close()
+        self._thread.join(60)
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            connection, _ = self._socket.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(SLOW_ANSWER[: self._at_once])
+                for place in range(self._at_once, len(SLOW_ANSWER)):
+                    if self._closed.wait(self.PAUSE_S):
+                        return
+                    connection.sendall(SLOW_ANSWER[place : place + 1])
+                    self.sent = place
+
+
+SLOW_ANSWER = answer("200 OK", b'{"code":200,"msg":"' + b"x" * 400 + b'"}')
+
+
+@pytest.mark.parametrize("at_once", [0, SLOW_ANSWER.index(b"{")], ids=["head", "body"])
+@pytest.mark.parametrize("one_by_one", [True, False])
+def test_s8_a_call_has_one_deadline_however_the_answer_drips(
+    client: MultiClient, at_once: int, one_by_one: bool
+) -> None:
+    """Every byte comes in time, the whole answer would take 8 s and more."""
+    with Dripper(at_once) as peer:
+        if one_by_one:
+            with pytest.raises(ExecutorUnreachableError) as late:
+                post(peer.url, b"{}", token=TOKEN, timeout_s=0.3)
+            assert late.value.sent
+        else:
+            client.submit(call(peer.url, timeout_ms=300))
+            (result,) = collect(client, 1)
+            assert (result.status, result.sent) == (0, True)
+        assert peer.sent < len(SLOW_ANSWER) - 1
+
+
+def test_s8_nothing_packed_is_asked_for_and_none_unpacked(client: MultiClient) -> None:
+    """An old urllib3 made a GiB of what a peer packed unasked."""
+    bomb = gzip.compress(b'{"code":200,"msg":"' + b" " * 20_000_000 + b'"}')
+    assert len(bomb) < 50_000
+    with Peer(lambda *_: answer("200 OK", bomb, "Content-Encoding: gzip\r\n")) as peer:
+        with pytest.raises(WireError, match="not JSON"):
+            post(peer.url, b"{}", token=TOKEN)
+        client.submit(call(peer.url))
+        assert collect(client, 1)[0].body == bomb
+    assert len(peer.requests) == 2
+    for request in peer.requests:
+        assert request.lower().count(b"accept-encoding:") == 1
+        assert b"Accept-Encoding: identity\r\n" in request
+
+
+@pytest.mark.parametrize("chunked", [True, False])
+def test_s8_post_reads_no_more_than_a_bounded_answer(chunked: bool) -> None:
+    size = MAX_ANSWER + 1
+    head = b"Transfer-Encoding: chunked\r\n\r\n%x" % size if chunked else b"Content-Length: %d\r\n" % size
+    large = b"HTTP/1.1 200 OK\r\n" + head + b"\r\n" + b"x" * size + b"\r\n0\r\n\r\n"
+    with Peer(lambda *_: large) as peer, pytest.raises(WireError, match=f"larger than {MAX_ANSWER} bytes"):
+        post(peer.url, b"{}", token=TOKEN)
+
+
+def test_post_keeps_its_connection_and_never_that_of_its_parent() -> None:
+    with Peer(lambda *_: OK_ANSWER) as peer:
+        url = peer.url.replace("127.0.0.1", "localhost")  # a name is looked up on a thread of curl's
+        for _ in range(3):
+            assert post(url, b"{}", token=TOKEN).ok
+        assert peer.connections == 1
+        child = os.fork()
+        if not child:
+            gc.collect()
+            os._exit(0 if post(url, b"{}", token=TOKEN).ok else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert post(url, b"{}", token=TOKEN).ok
+        assert len(peer.requests) == 5
+
+
+def test_a_call_that_cannot_be_made_was_not_sent() -> None:
+    with Peer(lambda *_: OK_ANSWER) as peer:
+        assert post(peer.url, b"{}", token=TOKEN).ok
+        for url in ("file:///etc/passwd", "http://", "http://127.0.0.1:1/\ud800"):
+            with pytest.raises(ExecutorUnreachableError) as never:
+                post(url, b"{}", token=TOKEN)
+            assert not never.value.sent
+        assert post(peer.url, b"{}", token=TOKEN).ok
