@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import http.client
 import logging
 import socket
@@ -221,6 +222,22 @@ def test_s3_nobody_who_is_served_makes_room() -> None:
         app.released.set()
         assert all(read_all(peer).endswith(b"small") for peer in peers)
         assert get(listener.port, "/small") == b"small"
+
+
+def test_s3_without_file_descriptors_somebody_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(App()) as listener, strangers(listener.port) as them:
+        them.half(3)
+        wait_until(lambda: len(listener._server.active_channels) == 3)
+        accept = listener._server.accept
+
+        def fails() -> None:
+            monkeypatch.setattr(listener._server, "accept", accept)
+            raise OSError(errno.EMFILE, "too many open files")
+
+        monkeypatch.setattr(listener._server, "accept", fails)
+        assert get(listener.port, "/small") == b"small"
+        assert sum(map(is_closed, them.halves)) == 1
+        assert (listener.cuts.refused, listener.cuts.cut) == (1, 1)
 
 
 def test_s3_the_log_tells_the_sum(caplog: pytest.LogCaptureFixture) -> None:

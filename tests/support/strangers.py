@@ -27,13 +27,9 @@ def connect(port: int, source: str = "127.0.0.2", *, window: int = 0) -> socket.
 
 def is_closed(peer: socket.socket) -> bool:
     """Return whether the server has closed the connection; whatever it sent stays where it is."""
-    ready, _, _ = select.select([peer], [], [], 0)
-    if not ready:
-        return False
-    try:
-        return peer.recv(1, socket.MSG_PEEK) == b""
-    except OSError:
-        return True
+    poll = select.poll()
+    poll.register(peer, select.POLLRDHUP)
+    return bool(poll.poll(0))
 
 
 class Strangers:
@@ -68,22 +64,30 @@ class Strangers:
                 with contextlib.suppress(BlockingIOError):
                     peer.send(request * pipelined)
 
-    def drip(self) -> int:
-        """Send a further byte of every half request, replace what was closed, and return how many were."""
-        gone = [peer for peer in self.halves if is_closed(peer)]
-        for peer in gone:
-            self.halves.remove(peer)
-            peer.close()
+    def persist(self, reading: bytes, pipelined: int) -> int:
+        """Send a further byte of every half request, open again what was closed, and return how much that was."""
+        halves = _leave_closed(self.halves)
         for peer in self.halves:
             with contextlib.suppress(OSError):
-                peer.send(b"x")
-        self.half(len(gone))
-        return len(gone)
+                peer.send(b"x", socket.MSG_DONTWAIT)
+        self.half(halves)
+        readers = _leave_closed(self.readers)
+        self.read_nothing(readers, reading, pipelined)
+        return halves + readers
 
     def close(self) -> None:
         """Close all connections."""
         for peer in [*self.halves, *self.readers]:
             peer.close()
+
+
+def _leave_closed(peers: list[socket.socket]) -> int:
+    """Take out what the server has closed; return how many they were."""
+    gone = [peer for peer in peers if is_closed(peer)]
+    for peer in gone:
+        peers.remove(peer)
+        peer.close()
+    return len(gone)
 
 
 @contextlib.contextmanager
