@@ -78,6 +78,7 @@ HOMES = {
     "sqlalchemy": ("storage/",),
     "alembic": ("storage/",),
     "falcon": ("api/", "console/", "executor/server.py"),
+    "cryptography": ("storage/sealing.py",),
     "pluggy": ("plugin/",),
     "packaging": ("plugin/",),
     "requests": ("wire/curl.py", "wire/rest.py"),

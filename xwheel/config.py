@@ -31,6 +31,7 @@ from xwheel.config_sections import (
     ExecutorSection,
     PluginsSection,
     ScheduleSection,
+    SecuritySection,
     TriggerSection,
     UpkeepSection,
 )
@@ -93,6 +94,7 @@ class Config(BaseSettings):
     executor: ExecutorSection = ExecutorSection()
     upkeep: UpkeepSection = UpkeepSection()
     alarm: AlarmSection = AlarmSection()
+    security: SecuritySection = SecuritySection()
     egress: EgressSection = EgressSection()
     plugins: PluginsSection = PluginsSection()
 

@@ -266,6 +266,16 @@ class AlarmSection(Section):
     )
 
 
+class SecuritySection(Section):
+    """Secrets at rest, and where executors may be."""
+
+    key_file: Path | None = Field(
+        None,
+        description="File with the key that executor secrets are encrypted under, the same on all nodes and for this "
+        "user alone; `xwheel secret key FILE` makes one. Without it they are kept as they are.",
+    )
+
+
 class EgressSection(Section):
     """What webhooks, gateways and HTTP jobs may call: public addresses, and what is named here."""
 

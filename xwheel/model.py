@@ -23,6 +23,13 @@ UNREACHABLE: Final = "unreachable"
 """Reason of a run that another attempt at the next executor follows: whom its router had asked was gone by then."""
 
 
+SHARED_SECRET: Final = 0
+"""In place of a secret's id: the token that all executors share."""
+
+NO_SECRET: Final = -1
+"""In place of a secret's id: what was proven is a group's token, of which only a digest is known."""
+
+
 class RunState(StrEnum):
     """Where a run stands; see the transition table below."""
 
@@ -143,6 +150,9 @@ class RegisteredExecutor:
         seen_ms: Last beat that the database knows.
         suspect_until_ms: After a failed send: routed to only if nobody else is there, until this time.
         labels: What an xwheel executor says of itself, for routers; empty for foreign ones.
+        secret_id: The executor secret that it registered with, and is called with: an id, ``SHARED_SECRET`` or
+            ``NO_SECRET``. None if a node of an older version wrote it: such nodes know only the shared one.
+        earlier_secret_id: Another secret that was proven at the address before, or None.
     """
 
     id: int
@@ -156,6 +166,8 @@ class RegisteredExecutor:
     seen_ms: int
     suspect_until_ms: int
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+    secret_id: int | None = None
+    earlier_secret_id: int | None = None
 
 
 class Job(msgspec.Struct, frozen=True, gc=False):
@@ -302,6 +314,7 @@ class Run(msgspec.Struct, frozen=True, gc=False):
         address: Who got it; while planned the one executor that may get it, or None for whomever the router chooses.
         reason: Short word for how it ended up in its state, such as ``misfire`` or ``no_executor``; empty if plain.
         skip_count: For skip rows: how many due times the row covers; 1001 means "at least 1000".
+        secret_id: What its executor had registered with when it was sent, as in :class:`RegisteredExecutor`.
     """
 
     id: int
@@ -335,3 +348,4 @@ class Run(msgspec.Struct, frozen=True, gc=False):
     message: str
     skip_last_ms: int | None
     skip_count: int
+    secret_id: int | None = None

@@ -20,9 +20,10 @@ from xwheel.model import Run
 from xwheel.plugin.manager import load_plugins
 from xwheel.private_files import write_text
 from xwheel.server import Scheduler
-from xwheel.storage import groups, settings, tokens
+from xwheel.storage import executor_secrets, groups, settings, tokens
 from xwheel.storage.engine import Database
 from xwheel.storage.opening import open_ready
+from xwheel.storage.sealing import is_plain, read_keys
 from xwheel.wire import codec, contract
 from xwheel.wire.http import post
 from xwheel.wire.messages import LogData, LogRequest
@@ -53,8 +54,11 @@ class Node:
         self._config = config
         plugins = load_plugins(config)
         self._db = open_database(config, wait_s=config.database.wait_s)
+        keys = read_keys(config.security.key_file)
+        executor_secrets.bind_key(self._db, keys)
         token = executor_token(config, self._db, announce)
-        self.scheduler = Scheduler(config, self._db, plugins, token)
+        self.scheduler = Scheduler(config, self._db, plugins, token, keys=keys)
+        warn_of_plain(self._db)
         ensure_management_token(self._db, self.scheduler.clock.now_ms(), announce)
         parts = ApiParts(
             db=self._db,
@@ -69,12 +73,14 @@ class Node:
             timetable=self.scheduler.timetable,
             switchboard=self.scheduler.switchboard,
             calendars=self.scheduler.calendars,
-            executor_tokens=[token],
+            secrets=self.scheduler.secrets,
             health=self.health,
             alarms=self.scheduler.alarms.rules,
             plugins=plugins,
             listener_health=self.scheduler.listeners.health,
-            fetch_log=LogFetcher(self._db, token, config.trigger.send_timeout_ms / 1000).fetch,
+            fetch_log=LogFetcher(
+                self._db, self.scheduler.registry.token_at, config.trigger.send_timeout_ms / 1000
+            ).fetch,
             kill=self.scheduler.killer.kill,
         )
         api = config.api
@@ -157,11 +163,11 @@ class LogFetcher:
 
     Args:
         db: The database.
-        token: The token shared with executors.
+        token: What an address of a group is called with.
         timeout_s: Time limit of a call in seconds.
     """
 
-    def __init__(self, db: Database, token: str, timeout_s: float) -> None:
+    def __init__(self, db: Database, token: Callable[[int, str], str], timeout_s: float) -> None:
         self._db = db
         self._token = token
         self._timeout_s = timeout_s
@@ -182,7 +188,7 @@ class LogFetcher:
         response = post(
             url,
             codec.encode_log_request(request),
-            token=self._token,
+            token=self._token(run.group_id, run.address),
             app_name=app_name,
             timeout_s=self._timeout_s,
         )
@@ -196,6 +202,19 @@ def write_ports(path: Path, **ports: int) -> None:
     draft = path.with_name(f"{path.name}.{os.getpid()}")
     write_text(draft, json.dumps(ports))
     draft.replace(path)
+
+
+def warn_of_plain(db: Database) -> None:
+    """Say that executor secrets are kept as they are, if there are such."""
+    with db.read() as conn:
+        plain = [known.name for known in executor_secrets.list_secrets(conn) if is_plain(known.sealed)]
+    if plain:
+        logger.warning(
+            "%d executor secrets are kept unencrypted in the database, %s first: set security.key_file on all nodes, "
+            "then run 'xwheel secret seal'",
+            len(plain),
+            plain[0],
+        )
 
 
 def ensure_management_token(db: Database, now_ms: int, announce: Callable[[str], None]) -> None:

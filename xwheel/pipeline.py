@@ -56,6 +56,7 @@ from xwheel.scheduler.resend import Resender
 from xwheel.scheduler.retry import decide_retry
 from xwheel.scheduler.ring_loop import RingLoop
 from xwheel.scheduler.route import Chooser, route
+from xwheel.scheduler.secrets import ExecutorSecrets
 from xwheel.scheduler.shares import decide_moves
 from xwheel.scheduler.switch import CalendarBook, Switchboard
 from xwheel.scheduler.timekeeper import Timekeeper
@@ -65,6 +66,7 @@ from xwheel.scheduler.upkeep import RetentionLoop
 from xwheel.storage import executors, missed
 from xwheel.storage.engine import Database
 from xwheel.storage.ids import RunIds
+from xwheel.storage.sealing import KeyRing
 from xwheel.wire.http import MultiClient
 
 ANSWER_GRACE_MS: Final = 2000
@@ -80,16 +82,22 @@ class Pipeline:
         config: The settings.
         db: The database, at this version's schema.
         plugins: What jobs may name.
-        executor_token: The token shared with executors.
+        executor_token: The token that all executors share.
         clock: Where time comes from; None for the system's.
+        keys: What executor secrets are sealed under; None keeps them plain.
     """
 
     def __init__(
-        self, config: Config, db: Database, plugins: Plugins, executor_token: str, clock: Clock | None = None
+        self,
+        config: Config,
+        db: Database,
+        plugins: Plugins,
+        executor_token: str,
+        clock: Clock | None = None,
+        *,
+        keys: KeyRing | None = None,
     ) -> None:
-        self.config = config
-        self.db = db
-        self.plugins = plugins
+        self.config, self.db, self.plugins = config, db, plugins
         system = SystemClock()
         self.clock: Clock = clock or system
         schedule, trigger = config.schedule, config.trigger
@@ -104,8 +112,12 @@ class Pipeline:
         db.listen(self.listeners.put if plugins.run_listeners else None)
         self.run_ids = RunIds(db)
         self.parking = ParkedRuns(bells["ticking"].set, limit=trigger.waiting_limit)
+        self.secrets = ExecutorSecrets(db, self.clock, executor_token, keys or KeyRing())
         self.registry = ExecutorRegistry(
-            db, dead_after_ms=trigger.dead_after_s * 1000, on_arrival=self.parking.arrived
+            db,
+            self.secrets,
+            dead_after_ms=trigger.dead_after_s * 1000,
+            on_arrival=self.parking.arrived,
         )
         check_lease(schedule, trigger)
         self.lease = _lease_for(
@@ -189,10 +201,11 @@ class Pipeline:
         limits = BodyLimits(trigger.batch_bytes, self.clock)
         self.lanes = {
             lane: Lane(
-                MultiClient(token=executor_token, max_in_flight=size),
+                MultiClient(max_in_flight=size),
                 self.answers.put,
                 lambda fenced_ms: self.lease.may_send(fenced_ms, trigger.send_timeout_ms),
                 self.registry.app_name,
+                self.registry.token,
                 limits.refused,
                 timeout_ms=trigger.send_timeout_ms,
             )
@@ -202,8 +215,9 @@ class Pipeline:
         fence = Fence(db, self.lease, gate, self.run_ids.ensure, self.run_ids.take, answer_ms=answer_ms)
         self.loads = Loads(self._count_runs, self.clock)
         self.beats = Beats(
-            MultiClient(token=executor_token, max_in_flight=IN_FLIGHT),
+            MultiClient(max_in_flight=IN_FLIGHT),
             self.registry.app_name,
+            self.registry.token_at,
             self.registry.suspect,
             self.clock,
             timeout_ms=trigger.send_timeout_ms,
@@ -283,7 +297,7 @@ class Pipeline:
             db,
             self.lease,
             self.registry,
-            MultiClient(token=executor_token, max_in_flight=IN_FLIGHT),
+            MultiClient(max_in_flight=IN_FLIGHT),
             self.completer.finish,
             _check_rules(trigger, answer_ms),
             timeout_ms=trigger.send_timeout_ms,

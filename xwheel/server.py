@@ -15,6 +15,7 @@ from xwheel.pipeline import Pipeline
 from xwheel.plugin.manager import Plugins
 from xwheel.service import Service, Watchman
 from xwheel.storage.engine import Database
+from xwheel.storage.sealing import KeyRing
 
 logger = logging.getLogger(__name__)
 
@@ -33,14 +34,22 @@ class Scheduler(Pipeline):
         config: The settings.
         db: The database, at this version's schema.
         plugins: What jobs may name.
-        executor_token: The token shared with executors.
+        executor_token: The token that all executors share.
         clock: Where time comes from; None for the system's.
+        keys: What executor secrets are sealed under; None keeps them plain.
     """
 
     def __init__(
-        self, config: Config, db: Database, plugins: Plugins, executor_token: str, clock: Clock | None = None
+        self,
+        config: Config,
+        db: Database,
+        plugins: Plugins,
+        executor_token: str,
+        clock: Clock | None = None,
+        *,
+        keys: KeyRing | None = None,
     ) -> None:
-        super().__init__(config, db, plugins, executor_token, clock)
+        super().__init__(config, db, plugins, executor_token, clock, keys=keys)
         # what fails may have been committed nevertheless: then the rows say more than memory
         self._ticking, self._claiming = (
             Service(

@@ -77,7 +77,7 @@ def test_the_log_is_asked_for_with_the_very_time_of_the_run(db: Database) -> Non
     page = b'{"code":200,"data":{"fromLineNum":1,"toLineNum":0,"logContent":"","isEnd":false}}'
     with Peer(lambda *_: answer("200 OK", page)) as peer:
         run = make_run(7, group_id=group_id, address=peer.url, created_ms=created_ms)
-        LogFetcher(db, "a-token-for-tests-only", 5).fetch(run, 1)
+        LogFetcher(db, lambda *_: "a-token-for-tests-only", 5).fetch(run, 1)
         asked = json.loads(peer.requests[0].partition(b"\r\n\r\n")[2])
     assert (asked["logDateTim"], asked["logDateTime"]) == (created_ms, created_ms)
     (shard,) = parcel(RUN).shards

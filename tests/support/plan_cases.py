@@ -115,14 +115,13 @@ def _runs() -> Iterator[Case]:
     )
     yield Case("runs.load_due", lambda conn: runs.load_due(conn, PLANNED))
     yield Case("runs.lock_planned", lambda conn: runs.lock_planned(conn, PLANNED))
-    fenced = [runs.Fenced(item, "http://127.0.0.1:9001", "instance-1", 1) for item in PLANNED]
+    fenced = [runs.Fenced(item, "http://127.0.0.1:9001", "instance-1", 1, None) for item in PLANNED]
     yield Case("runs.update_fenced", lambda conn: runs.update_fenced(conn, fenced, now_ms=NOW, check_ms=NOW))
     yield Case("runs.update_accepted", lambda conn: runs.update_accepted(conn, {NOW: OPEN}, NOW))
     yield Case("runs.list_unanswered", lambda conn: runs.list_unanswered(conn, ALL, NOW + 10**9, MANY))
     yield Case("runs.update_checks", lambda conn: runs.update_checks(conn, [(item, NOW) for item in OPEN]))
     yield Case("runs.lock_runs", lambda conn: runs.lock_runs(conn, OPEN))
     yield Case("runs.update_groups", lambda conn: runs.update_groups(conn, [(item, 2) for item in PLANNED]))
-    yield Case("runs.get_groups", lambda conn: runs.get_groups(conn, PAST))
     yield Case("runs.get_origins", lambda conn: runs.get_origins(conn, PAST))
     ended = [(item, RunState.SUCCEEDED, "", 200, "done", NOW) for item in OPEN]
     yield Case("runs.update_finished", lambda conn: runs.update_finished(conn, ended))

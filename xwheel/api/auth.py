@@ -13,6 +13,8 @@ import falcon
 
 from xwheel.clock import Clock
 from xwheel.errors import AuthError, ConfigError, WireError
+from xwheel.model import NO_SECRET, SHARED_SECRET
+from xwheel.scheduler.secrets import ExecutorSecrets
 from xwheel.storage import tokens
 from xwheel.storage.engine import Database
 from xwheel.wire import contract
@@ -115,26 +117,33 @@ class Caller:
     """Who makes one of XXL-JOB's calls.
 
     Attributes:
-        name: Name of the group's token; empty for the token that all executors share.
+        name: Name of the group's token or secret; empty for the token that all executors share.
         group_id: The only group that the caller may touch; None for the shared token.
         app_name: That group's app name, or empty.
+        secret_id: The executor secret that the caller showed, ``SHARED_SECRET``, or ``NO_SECRET`` for a group's token.
     """
 
     name: str = ""
     group_id: int | None = None
     app_name: str = ""
+    secret_id: int = SHARED_SECRET
+
+    @property
+    def is_executor(self) -> bool:
+        """Whether the caller showed what executors have, which opens no job calls."""
+        return self.secret_id != NO_SECRET
 
 
 class ExecutorGate:
     """Lets executors in, and those who have a group's token and name that group.
 
     Args:
-        shared: Tokens that all executors share; two while one is being replaced.
+        secrets: What executors have.
         known: The tokens of groups.
     """
 
-    def __init__(self, shared: Sequence[str], known: TokenStore) -> None:
-        self._shared = shared
+    def __init__(self, secrets: ExecutorSecrets, known: TokenStore) -> None:
+        self._secrets = secrets
         self._known = known
 
     def require(self, req: falcon.Request) -> Caller:
@@ -145,18 +154,34 @@ class ExecutorGate:
                 nobody is told.
         """
         token = req.get_header(contract.TOKEN_HEADER) or ""
-        try:
-            contract.check_token(token, *self._shared)
-        except AuthError:
-            known = self._known.find(token) if 0 < len(token) <= MAX_TOKEN else None
-            app_name = (req.get_header(contract.APP_NAME_HEADER) or "").strip()
-            if known is None or known.group_id is None or known.app_name != app_name:
-                raise WireError(
-                    f"{contract.TOKEN_HEADER}: missing or wrong; it must be the scheduler's executor token, or a "
-                    f"group's token while {contract.APP_NAME_HEADER} names that group"
-                ) from None
-            return Caller(name=known.name, group_id=known.group_id, app_name=app_name)
-        return Caller()
+        app_name = (req.get_header(contract.APP_NAME_HEADER) or "").strip()
+        caller = self._identify(token, app_name) if 0 < len(token) <= MAX_TOKEN else None
+        if caller is None:
+            raise WireError(
+                f"{contract.TOKEN_HEADER}: missing or wrong; it must be the scheduler's executor token, a secret of "
+                f"the executor's group, or a group's token while {contract.APP_NAME_HEADER} names that group"
+            )
+        return caller
+
+    def _identify(self, token: str, app_name: str) -> Caller | None:
+        shown = self._secrets.find(token)
+        if shown is not None:
+            secret_id, secret = shown
+            if secret is None:
+                return Caller()
+            # earlier generations of executors do not name their group here
+            if secret.app_name is None or app_name not in ("", secret.app_name):
+                return None
+            return Caller(
+                name=secret.name,
+                group_id=secret.group_id,
+                app_name=secret.app_name,
+                secret_id=secret_id,
+            )
+        known = self._known.find(token)
+        if known is None or known.group_id is None or known.app_name != app_name:
+            return None
+        return Caller(name=known.name, group_id=known.group_id, app_name=app_name, secret_id=NO_SECRET)
 
 
 def policy_of(target: object) -> Policy:

@@ -17,9 +17,7 @@ from xwheel.api.xxl_jobs import JobCalls
 from xwheel.errors import NotFoundError, WireError, XwheelError
 from xwheel.model import RegisteredExecutor
 from xwheel.scheduler.complete import Verdict
-from xwheel.scheduler.handover import Outcome
-from xwheel.storage import runs
-from xwheel.storage.bulk import chunks
+from xwheel.scheduler.handover import Outcome, Reporter
 from xwheel.wire import codec, contract
 from xwheel.wire.batch_codec import refusals_payload
 from xwheel.wire.fields import encode
@@ -32,9 +30,6 @@ EXECUTORS: Final = "EXECUTOR"
 MAX_APP_NAME: Final = 64
 OBJECT_GENERATION: Final = 4
 ARRAY_GENERATION: Final = 3
-ASKED: Final = 500
-"""Runs looked up in one statement."""
-
 REPORTED: Final = 5
 """Items that the message of an answer names; the data names all."""
 
@@ -48,7 +43,7 @@ class ExecutorCalls:
 
     def __init__(self, parts: ApiParts) -> None:
         self._parts = parts
-        self._gate = ExecutorGate(parts.executor_tokens, TokenStore(parts.db, parts.clock))
+        self._gate = ExecutorGate(parts.secrets, TokenStore(parts.db, parts.clock))
         self._jobs = JobCalls(parts)
         self._job_calls = frozenset(self._jobs.names if parts.config.job_openapi else ())
         self._calls: dict[str, Callable[[falcon.Request, Caller, bytes], Response]] = {
@@ -106,6 +101,7 @@ class ExecutorCalls:
             seen_ms=0,
             suspect_until_ms=0,
             labels=request.labels,
+            secret_id=caller.secret_id,
         )
         app_name = request.app_name.strip()
         try:
@@ -122,7 +118,7 @@ class ExecutorCalls:
             _check_words(request, caller)
             app_name = request.app_name.strip()
             try:
-                self._parts.registry.remove(app_name, address)
+                self._parts.registry.remove(app_name, address, secret_id=caller.secret_id)
             except NotFoundError as error:
                 raise _unknown_group(app_name) from error
         return Response(code=contract.OK)
@@ -131,25 +127,14 @@ class ExecutorCalls:
         del req
         items, bad = codec.decode_callbacks(body)
         # committed before the reply: what raises here becomes code 500, and the executor keeps its spool
-        own = self._own(items, caller)
-        verdicts = dict.fromkeys((item.run_id for item in items), Verdict.UNKNOWN)
-        verdicts |= self._parts.completer.finish([_outcome(item) for item in own])
+        reporter = Reporter(caller.group_id)
+        verdicts = self._parts.completer.finish([_outcome(item, reporter) for item in items])
         if not bad and len(verdicts) == len(items) and set(verdicts.values()) <= {Verdict.FINISHED}:
             return Response(code=contract.OK)
         unknown, settled = _judge(items, bad, verdicts)
         return _partly(
             [*bad, *unknown], settled, len(items) + len(bad), is_xwheel=any(item.job_id for item in items)
         )
-
-    def _own(self, items: Sequence[CallbackItem], caller: Caller) -> Sequence[CallbackItem]:
-        """Return the items that the caller may report: those with a group's token only that group's runs."""
-        if caller.group_id is None:
-            return items
-        groups: dict[int, int] = {}
-        for part in chunks(sorted({item.run_id for item in items}), ASKED):
-            with self._parts.db.read() as conn:
-                groups |= runs.get_groups(conn, part)
-        return [item for item in items if groups.get(item.run_id) == caller.group_id]
 
 
 def on_error(req: falcon.Request, resp: falcon.Response, error: Exception, params: object) -> None:
@@ -203,7 +188,7 @@ def _unknown_group(app_name: str) -> WireError:
     )
 
 
-def _outcome(item: CallbackItem) -> Outcome:
+def _outcome(item: CallbackItem, reporter: Reporter) -> Outcome:
     return Outcome(
         run_id=item.run_id,
         state=item.state,
@@ -212,6 +197,8 @@ def _outcome(item: CallbackItem) -> Outcome:
         message=item.message if item.job_id else to_plain(item.message),
         # foreign executors send their own start time here; ours repeat what the trigger said
         created_ms=item.created_ms if item.job_id else 0,
+        instance=item.instance,
+        reporter=reporter,
     )
 
 

@@ -25,6 +25,7 @@ from xwheel.scheduler.glue import Scripts
 from xwheel.scheduler.listeners import ListenerHealth
 from xwheel.scheduler.manage import JobManager
 from xwheel.scheduler.registry import ExecutorRegistry
+from xwheel.scheduler.secrets import ExecutorSecrets
 from xwheel.scheduler.switch import CalendarBook, Switchboard
 from xwheel.scheduler.timetable import Timetable
 from xwheel.storage.engine import Database
@@ -39,7 +40,7 @@ class ApiParts:
 
     Attributes:
         config: Limits and threads.
-        executor_tokens: Tokens that executors may use; two while one is being replaced.
+        secrets: What executors may show.
         health: What the node knows of itself; must not wait for anything.
         listener_health: How each run listener fares.
         fetch_log: Reads a run's log from a line on at the executor that has it.
@@ -58,7 +59,7 @@ class ApiParts:
     timetable: Timetable
     switchboard: Switchboard
     calendars: CalendarBook
-    executor_tokens: Sequence[str]
+    secrets: ExecutorSecrets
     health: Callable[[], HealthReport]
     alarms: AlarmRules
     plugins: Plugins

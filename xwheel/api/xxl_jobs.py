@@ -82,7 +82,7 @@ class JobCalls:
         Raises:
             XwheelError: Whatever is refused.
         """
-        if caller.group_id is None:
+        if caller.is_executor:
             raise WireError(
                 f"{contract.TOKEN_HEADER}: the token of executors opens no job calls; send one of the jobs' group "
                 f"(xwheel token create NAME --group APP) and name the group in {contract.APP_NAME_HEADER}"

@@ -29,12 +29,25 @@ class AdminClient:
 
     Args:
         addresses: Base URLs in the order they are tried; with or without ``/api`` at their end.
+        token: What schedulers are shown.
+        app_name: The executor's group.
+        instance: Says whose outcomes are delivered: an xwheel scheduler takes them from no other instance.
+        timeout_s: Time limit of a call in seconds.
     """
 
-    def __init__(self, addresses: Sequence[str], *, token: str, app_name: str, timeout_s: float = 3) -> None:
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        *,
+        token: str,
+        app_name: str,
+        instance: str = "",
+        timeout_s: float = 3,
+    ) -> None:
         self._addresses = [address.rstrip("/").removesuffix("/api") for address in addresses]
         self._token = token
         self._app_name = app_name
+        self._instance = instance
         self._timeout_s = timeout_s
         self._forms: dict[str, int] = {}
 
@@ -65,15 +78,18 @@ class AdminClient:
 
     def _deliver(self, address: str, items: Sequence[CallbackItem]) -> Response:
         form = self._forms.get(address, ARRAY_FORM)
-        answer = self._call(address, CALLBACK, encode_callbacks(items, generation=form))
+        answer = self._call(address, CALLBACK, self._encode(items, form))
         if answer.ok or not answer.message.startswith(TEXT_G4_OBJECT):
             return answer
         # a fourth-generation scheduler refuses the array, earlier ones refuse the object the same way
         other = OBJECT_FORM if form == ARRAY_FORM else ARRAY_FORM
-        answer = self._call(address, CALLBACK, encode_callbacks(items, generation=other))
+        answer = self._call(address, CALLBACK, self._encode(items, other))
         if answer.ok:
             self._forms[address] = other
         return answer
+
+    def _encode(self, items: Sequence[CallbackItem], form: int) -> bytes:
+        return encode_callbacks(items, generation=form, instance=self._instance)
 
     def _call(self, address: str, uri: str, body: bytes) -> Response:
         url = join_url(address, f"api/{uri}")

@@ -52,7 +52,12 @@ class Parts:
         self._connections = connections
         self.journal = Journal(settings.data_dir, clock)
         self._logs = RunLogs(settings.data_dir / "logs", clock)
-        client = AdminClient(settings.admin_addresses, token=token, app_name=settings.app_name)
+        client = AdminClient(
+            settings.admin_addresses,
+            token=token,
+            app_name=settings.app_name,
+            instance=self.journal.instance,
+        )
         self.beats = Beats(client, self._registration, clock, beat_ms=int(settings.beat_s * 1000))
         self._courier = Courier(client, self.journal, clock)
         self._clock = clock

@@ -79,6 +79,7 @@ class Beats:
     Args:
         client: Connections of its own.
         app_name: Name of a group; fourth-generation executors insist on it.
+        token: What an address of a group is called with.
         suspect: Told addresses that could not be reached.
         clock: Where time comes from.
         timeout_ms: Time limit of a question.
@@ -88,6 +89,7 @@ class Beats:
         self,
         client: Caller,
         app_name: Callable[[int], str],
+        token: Callable[[int, str], str],
         suspect: Callable[[str, int], None],
         clock: Clock,
         *,
@@ -95,6 +97,7 @@ class Beats:
     ) -> None:
         self._client = client
         self._app_name = app_name
+        self._token = token
         self._suspect = suspect
         self._clock = clock
         self._timeout_ms = timeout_ms
@@ -205,6 +208,7 @@ class Beats:
             timeout_ms=self._timeout_ms,
             connect_timeout_ms=self._timeout_ms,
             app_name=self._app_name(beat.group_id),
+            token=self._token(beat.group_id, beat.address),
         )
 
     def _forget_some(self) -> None:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from xwheel.clock import Clock
-from xwheel.model import FAILED_OVER, FINAL_STATES, TRANSITIONS, Job, Origin, Run, RunState
+from xwheel.model import FAILED_OVER, FINAL_STATES, SHARED_SECRET, TRANSITIONS, Job, Origin, Run, RunState
 from xwheel.scheduler.alarm.ports import Alarms, NoAlarms
 from xwheel.scheduler.handover import Outcome
 from xwheel.scheduler.ports import FamilyLinks, Planner
@@ -205,7 +205,7 @@ class Completer:
         closing: list[tuple[Run, Outcome]] = []
         for outcome in outcomes:
             run = known.get(outcome.run_id)
-            if run is None or outcome.created_ms not in (0, run.created_ms):
+            if run is None or not _counts(outcome, run):
                 verdicts[outcome.run_id] = Verdict.UNKNOWN
             elif outcome.state not in TRANSITIONS.get(run.state, frozenset()):
                 verdicts[outcome.run_id] = Verdict.REPEATED
@@ -328,6 +328,27 @@ def _concerned(endings: Sequence[children.Ending], family: FamilyLinks) -> set[i
 
 def _find_open(conn: Connection, roots: Collection[int]) -> set[int]:
     return runs.find_open_roots(conn, roots) if roots else set()
+
+
+def _counts(outcome: Outcome, run: Run) -> bool:
+    """Return whether an outcome is about this very run, and from where it was sent.
+
+    Ids are easily guessed. So a report counts from the group that has the run, or under the shared token if the run was
+    sent under it; and about a run that an xwheel executor took, only with the time that this executor was told, from
+    its instance. Those of older versions do not say which instance they are.
+    """
+    if outcome.created_ms not in (0, run.created_ms):
+        return False
+    reporter = outcome.reporter
+    if reporter is None:
+        return True
+    if run.instance and outcome.created_ms != run.created_ms:
+        return False
+    if outcome.instance and outcome.instance != run.instance:
+        return False
+    if reporter.group_id is not None:
+        return run.group_id == reporter.group_id
+    return run.secret_id in (None, SHARED_SECRET)
 
 
 def _corrected(run: Run, outcome: Outcome) -> Outcome:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from xwheel.errors import WireError
-from xwheel.model import BlockStrategy, GlueVersion
+from xwheel.model import BlockStrategy, GlueVersion, RegisteredExecutor
 from xwheel.scheduler.handover import Answer, Delivery, Fate, Parcel, Shard
 from xwheel.wire import batch_codec, codec, contract
 from xwheel.wire.http import HttpCall, HttpResult, MultiClient
@@ -32,6 +32,7 @@ class Lane:
         deliver: Gets what came back.
         may_send: Returns whether our lease has lasted since a fence and outlasts a send; told when the fence was.
         app_name: Name of a group; fourth-generation executors insist on it.
+        token: What an executor is called with.
         too_large: Told the size of a request that an address refused for it.
         timeout_ms: Time limit of a send.
     """
@@ -42,6 +43,7 @@ class Lane:
         deliver: Callable[[Sequence[Delivery]], None],
         may_send: Callable[[int], bool],
         app_name: Callable[[int], str],
+        token: Callable[[RegisteredExecutor], str],
         too_large: Callable[[str, int], None],
         *,
         timeout_ms: int,
@@ -50,6 +52,7 @@ class Lane:
         self._deliver = deliver
         self._may_send = may_send
         self._app_name = app_name
+        self._token = token
         self._too_large = too_large
         self._timeout_ms = timeout_ms
         self._sending: set[int] = set()
@@ -94,6 +97,7 @@ class Lane:
                 # a journal makes a repeated send harmless; a foreign executor would run it twice
                 repeatable=parcel.executor.kind == "xwheel",
                 app_name=self._app_name(parcel.executor.group_id),
+                token=self._token(parcel.executor),
             )
         )
 

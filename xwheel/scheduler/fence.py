@@ -108,7 +108,13 @@ class Fence:
         for item in ready:
             result.shards.extend(self._expand(item, now_ms, check_ms))
         fenced = [
-            runs.Fenced(shard.run.id, shard.executor.address, shard.executor.instance, shard.run.shard_total)
+            runs.Fenced(
+                shard.run.id,
+                shard.executor.address,
+                shard.executor.instance,
+                shard.run.shard_total,
+                shard.executor.secret_id,
+            )
             for shard in result.shards
             if shard.run.id in planned
         ]
@@ -188,6 +194,7 @@ class Fence:
             state=RunState.DISPATCHING,
             address=executor.address,
             instance=executor.instance,
+            secret_id=executor.secret_id,
             dispatched_ms=now_ms,
             check_ms=check_ms,
         )

@@ -134,6 +134,17 @@ class Parcel:
         return dataclasses.replace(self, shards=self.shards[:middle], rest=(second, *self.rest))
 
 
+class Reporter(NamedTuple):
+    """Who reports outcomes from outside, as the secret says that the report came with.
+
+    Attributes:
+        group_id: The only group whose runs it may end; None for the token that all executors share, which ends only
+            runs that were sent under it.
+    """
+
+    group_id: int | None
+
+
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A way for a run to end.
 
@@ -145,6 +156,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         message: What the handler or the scheduler said.
         created_ms: When the run was created, as the reporter was told; 0 if it does not say. Ids restart in a new
             database, this does not.
+        instance: Which executor instance says so; empty if it does not say.
+        reporter: Who reports it; None for what this node found out itself.
     """
 
     run_id: int
@@ -153,6 +166,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     code: int | None = None
     message: str = ""
     created_ms: int = 0
+    instance: str = ""
+    reporter: Reporter | None = None
 
 
 class Fate(StrEnum):

@@ -54,12 +54,36 @@ class ExecutorView(Protocol):
         """Return the app name of a group, or an empty text if it is not known yet."""
         ...
 
+    def token(self, executor: RegisteredExecutor) -> str:
+        """Return what an executor is called with: the secret last proven at its address, or nothing."""
+        ...
+
     def missing_since(self, holder: Holder, now_ms: int) -> int:
         """Return since when an executor that is not live has been missing."""
         ...
 
     def take_news(self) -> list[Holder]:
         """Return executors that left, died, came back or restarted since the last call."""
+        ...
+
+
+class SecretView(Protocol):
+    """What the registry asks of the executor secrets."""
+
+    def is_live(self, secret_id: int | None) -> bool:
+        """Return whether who proved this secret still may call."""
+        ...
+
+    def value(self, secret_id: int | None) -> str:
+        """Return what an executor is sent that registered with this secret, or nothing."""
+        ...
+
+    def name(self, secret_id: int | None) -> str | None:
+        """Return what people call a secret."""
+        ...
+
+    def refresh(self, conn: Connection) -> None:
+        """Read the secrets."""
         ...
 
 

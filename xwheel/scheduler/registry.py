@@ -10,7 +10,8 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from xwheel.errors import NotFoundError
-from xwheel.model import RegisteredExecutor
+from xwheel.model import NO_SECRET, SHARED_SECRET, RegisteredExecutor
+from xwheel.scheduler.ports import SecretView
 from xwheel.storage import executors, groups
 from xwheel.storage.checks import Holder
 from xwheel.storage.engine import Database
@@ -33,14 +34,21 @@ class ExecutorRegistry:
     Args:
         db: The database.
         dead_after_ms: An executor without a beat for this long, plus one flush, is dead.
+        secrets: What executors may register with.
         on_arrival: Told of a group in which an executor became live, once it can be routed to.
     """
 
     def __init__(
-        self, db: Database, *, dead_after_ms: int, on_arrival: Callable[[int], None] = lambda _: None
+        self,
+        db: Database,
+        secrets: SecretView,
+        *,
+        dead_after_ms: int,
+        on_arrival: Callable[[int], None] = lambda _: None,
     ) -> None:
         self.limited_groups: frozenset[int] = frozenset()
         self._db = db
+        self._secrets = secrets
         self._on_arrival = on_arrival
         self._dead_after_ms = dead_after_ms
         self._lock = threading.Lock()
@@ -75,6 +83,7 @@ class ExecutorRegistry:
                 self._beats[key] = now_ms
                 return
         saved = self._db.transaction(lambda conn: executors.save_executor(conn, facts))
+        self._flag(app_name, known, saved)
         with self._lock:
             for place in [place for place, row in self._rows.items() if _is_moved(row, saved)]:
                 self._rows.pop(place)
@@ -84,13 +93,29 @@ class ExecutorRegistry:
         logger.info("executor %s of group %s registered (%s)", facts.address, app_name, facts.kind)
         self._on_arrival(group_id)
 
-    def remove(self, app_name: str, address: str) -> bool:
+    def remove(self, app_name: str, address: str, *, secret_id: int | None = None) -> bool:
         """Take an executor out at once; tell whether it was there.
+
+        Args:
+            app_name: Name of the executor's group.
+            address: Where it was.
+            secret_id: What the caller proved. Whoever has but the token that all share takes out nothing that proved
+                a secret of its group.
 
         Raises:
             NotFoundError: There is no such group.
         """
         group_id = self._group_id(app_name)
+        with self._lock:
+            known = self._rows.get((group_id, address))
+        if secret_id == SHARED_SECRET and known is not None and (known.secret_id or 0) > SHARED_SECRET:
+            logger.warning(
+                "executor %s of group %s stays: it registered with secret %s, and was to leave with the shared token",
+                address,
+                app_name,
+                self._secrets.name(known.secret_id),
+            )
+            return False
         gone = self._db.transaction(lambda conn: executors.delete_executor(conn, group_id, address))
         with self._lock:
             self._rows.pop((group_id, address), None)
@@ -122,7 +147,47 @@ class ExecutorRegistry:
                 )
                 for key, row in self._rows.items()
                 if (seen_ms := max(row.seen_ms, self._beats.get(key, 0))) >= oldest_ms
+                and self._secrets.is_live(row.secret_id)
             ]
+
+    def token(self, executor: RegisteredExecutor) -> str:
+        """Return what an executor is called with: the secret last proven at its address, or nothing."""
+        return self._secrets.value(self._proven(executor.group_id, executor.address, executor.secret_id))
+
+    def token_at(self, group_id: int, address: str) -> str:
+        """Return what an address is called with: the secret last proven there, or nothing if none was."""
+        return self._secrets.value(self._proven(group_id, address, NO_SECRET))
+
+    def secret_names(self, executor: RegisteredExecutor) -> tuple[str | None, str | None]:
+        """Return the names of the secret that an executor is called with, and of another live one proven there."""
+        earlier_id = executor.earlier_secret_id
+        if earlier_id is not None and (earlier_id == NO_SECRET or not self._secrets.is_live(earlier_id)):
+            earlier_id = None
+        current_id = SHARED_SECRET if executor.secret_id is None else executor.secret_id
+        return self._secrets.name(current_id), self._secrets.name(earlier_id)
+
+    def _proven(self, group_id: int, address: str, otherwise: int | None) -> int | None:
+        with self._lock:
+            row = self._rows.get((group_id, address))
+        return otherwise if row is None else row.secret_id
+
+    def _flag(self, app_name: str, before: RegisteredExecutor | None, now: RegisteredExecutor) -> None:
+        """Say that an address proved another live secret than before: a rotation, or two who say they live there."""
+        if before is None or before.secret_id in (None, NO_SECRET, now.secret_id):
+            return
+        if not self._secrets.is_live(before.secret_id):
+            return
+        # a restart with the next secret changes it once; who changes back are two
+        is_odd = before.earlier_secret_id == now.secret_id
+        logger.log(
+            logging.WARNING if is_odd else logging.INFO,
+            "executor %s of group %s registered with secret %s, and with %s before, which is live too%s",
+            now.address,
+            app_name,
+            self._secrets.name(now.secret_id) or "none",
+            self._secrets.name(before.secret_id),
+            ": two executors with different secrets say that they are there" if is_odd else "",
+        )
 
     def app_name(self, group_id: int) -> str:
         """Return the app name of a group, or an empty text if it is not known yet."""
@@ -161,6 +226,7 @@ class ExecutorRegistry:
             self._recent = {}
         with self._db.read() as conn:
             rows = {(item.group_id, item.address): item for item in executors.list_executors(conn)}
+            self._secrets.refresh(conn)  # after the rows: each secret that one of them names is known then
             known = groups.list_groups(conn, limit=100_000)
         names = {group.app_name: group.id for group in known}
         self.limited_groups = frozenset(group.id for group in known if group.max_running > 0)
@@ -247,6 +313,14 @@ def _is_moved(row: RegisteredExecutor, now: RegisteredExecutor) -> bool:
 
 def _same(known: RegisteredExecutor, facts: RegisteredExecutor) -> bool:
     def identity(item: RegisteredExecutor) -> Sequence[object]:
-        return (item.registered_as, item.kind, item.generation, item.instance, item.boot, item.labels)
+        return (
+            item.registered_as,
+            item.kind,
+            item.generation,
+            item.instance,
+            item.boot,
+            item.labels,
+            item.secret_id,
+        )
 
     return identity(known) == identity(facts)

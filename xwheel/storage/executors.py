@@ -30,6 +30,10 @@ def save_executor(conn: Connection, item: RegisteredExecutor) -> RegisteredExecu
         "labels": json.dumps(dict(item.labels), ensure_ascii=False) if item.labels else None,
     }
     same = and_(executor.c.group_id == item.group_id, executor.c.address == item.address)
+    before = conn.execute(select(executor.c.secret_id).where(same)).scalar_one_or_none()
+    values["secret_id"] = item.secret_id
+    if before is not None and before != item.secret_id:
+        values["earlier_secret_id"] = before
     if conn.execute(update(executor).where(same).values(values)).rowcount == 0:
         conn.execute(insert(executor).values(values))
     if item.instance:

@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 from xwheel.errors import ConflictError, NotFoundError
 from xwheel.model import ExecutorGroup
 from xwheel.storage import alarm_rules
-from xwheel.storage.tables import api_token, executor, executor_group, job
+from xwheel.storage.tables import api_token, executor, executor_group, executor_secret, job
 
 
 def insert_group(
@@ -84,7 +84,7 @@ def update_group(conn: Connection, group_id: int, changes: Mapping[str, Any], no
 
 
 def delete_group(conn: Connection, group_id: int) -> None:
-    """Delete a group without jobs, its executors, its tokens and its alarm rules.
+    """Delete a group without jobs, its executors, its tokens and secrets, and its alarm rules.
 
     Raises:
         NotFoundError: It does not exist.
@@ -96,6 +96,7 @@ def delete_group(conn: Connection, group_id: int) -> None:
         raise ConflictError(f"group {group_id} still has jobs: delete them first")
     conn.execute(delete(executor).where(executor.c.group_id == group_id))
     conn.execute(delete(api_token).where(api_token.c.group_id == group_id))
+    conn.execute(delete(executor_secret).where(executor_secret.c.group_id == group_id))
     alarm_rules.delete_rules_of(conn, group_id=group_id)
     conn.execute(delete(executor_group).where(executor_group.c.id == group_id))
 

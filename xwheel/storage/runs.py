@@ -101,6 +101,7 @@ class Fenced(NamedTuple):
     address: str
     instance: str
     shard_total: int
+    secret_id: int | None
 
 
 def insert_runs(conn: Connection, runs: Sequence[Run]) -> None:
@@ -347,9 +348,28 @@ def lock_planned(conn: Connection, ids: Sequence[int]) -> dict[int, tuple[int, i
 
 def update_fenced(conn: Connection, rows: Sequence[Fenced], *, now_ms: int, check_ms: int) -> int:
     """Write who gets which locked run; the rows leave the queue and are dispatching from now on."""
-    columns = ("state", "open_partition", "address", "instance", "dispatched_ms", "check_ms", "shard_total")
+    columns = (
+        "state",
+        "open_partition",
+        "address",
+        "instance",
+        "dispatched_ms",
+        "check_ms",
+        "shard_total",
+        "secret_id",
+    )
     values = [
-        (row.id, RunState.DISPATCHING, None, row.address, row.instance, now_ms, check_ms, row.shard_total)
+        (
+            row.id,
+            RunState.DISPATCHING,
+            None,
+            row.address,
+            row.instance,
+            now_ms,
+            check_ms,
+            row.shard_total,
+            row.secret_id,
+        )
         for row in rows
     ]
     return update_many(conn, run, columns, values)
@@ -406,12 +426,6 @@ def lock_runs(conn: Connection, ids: Sequence[int]) -> dict[int, Run]:
 def update_groups(conn: Connection, rows: Sequence[tuple[int, int]]) -> int:
     """Let locked runs that are planned follow their job into its new group: ``(id, group id)``."""
     return update_many(conn, run, ("group_id",), rows)
-
-
-def get_groups(conn: Connection, ids: Collection[int]) -> dict[int, int]:
-    """Return the groups of runs, which do not change once they were sent; unknown ids are missing."""
-    query = select(run.c.id, run.c.group_id).where(run.c.id.in_(sorted(ids)))
-    return {row.id: row.group_id for row in conn.execute(query)}
 
 
 def get_origins(conn: Connection, ids: Collection[int]) -> dict[int, Origin]:

@@ -53,6 +53,24 @@ api_token = Table(
     sqlite_autoincrement=True,
 )
 
+# what the executors of a group hold, and are called with; sent, so a digest would not do
+executor_secret = Table(
+    "executor_secret",
+    metadata,
+    Column("id", AutoId, primary_key=True),
+    Column("name", String(64), nullable=False),
+    Column("group_id", BigInteger, nullable=False),
+    Column("digest", LargeBinary(32).with_variant(BINARY(32), "mysql", "mariadb"), nullable=False),
+    # the secret, encrypted if the cluster has a key; see storage/sealing.py
+    Column("sealed", Text, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    # null: for ever
+    Column("expires_ms", BigInteger),
+    UniqueConstraint("name", name="uq_executor_secret_name"),
+    UniqueConstraint("digest", name="uq_executor_secret_digest"),
+    sqlite_autoincrement=True,
+)
+
 executor_group = Table(
     "executor_group",
     metadata,
@@ -80,6 +98,10 @@ executor = Table(
     Column("seen_ms", BigInteger, nullable=False),
     # a JSON object; null for none
     Column("labels", Text),
+    # what it registered with, see model.SHARED_SECRET; null if a node of an older version took the registration
+    Column("secret_id", BigInteger),
+    # another secret that was proven there before
+    Column("earlier_secret_id", BigInteger),
     UniqueConstraint("group_id", "address", name="uq_executor_group_address"),
     sqlite_autoincrement=True,
 )
@@ -212,6 +234,8 @@ run = Table(
     Column("message", Text, nullable=False),
     Column("skip_last_ms", BigInteger),
     Column("skip_count", Integer, nullable=False),
+    # what its executor had registered with when it was sent; null as in its table
+    Column("secret_id", BigInteger),
     # a second plan of the same fire is refused here, whoever makes it
     UniqueConstraint("job_id", "origin", "origin_key", "shard_index", name="uq_run_identity"),
     # the run queue: null once no longer planned; epoch 0 is "nobody adopted it yet", so the poll reads only news

@@ -146,5 +146,9 @@ def normalise_address(value: str, field: str = "registryValue") -> str:
 
 
 def headers_for(token: str, app_name: str) -> dict[str, str]:
-    """Return the headers of every call; the app name is for fourth-generation peers, others ignore it."""
-    return {"Content-Type": CONTENT_TYPE, TOKEN_HEADER: token, APP_NAME_HEADER: app_name}
+    """Return the headers of every call; the app name is for fourth-generation peers, others ignore it.
+
+    Without a token the call carries no header for it.
+    """
+    shown = {TOKEN_HEADER: token} if token else {}
+    return {"Content-Type": CONTENT_TYPE, **shown, APP_NAME_HEADER: app_name}

@@ -28,6 +28,7 @@ class HttpCall(msgspec.Struct, frozen=True, kw_only=True):
         connect_timeout_ms: Limit for connecting.
         wait_ms: How long it may wait inside for its turn; None for as long as it takes.
         app_name: The executor group, which fourth-generation executors insist on.
+        token: Value of the token header; empty sends none, None the client's own.
         repeatable: Whether the library may send it again by itself when a kept connection turns out to be dead.
             Say False for a run on a foreign executor, which would run it twice.
     """
@@ -39,6 +40,7 @@ class HttpCall(msgspec.Struct, frozen=True, kw_only=True):
     connect_timeout_ms: int = 3000
     wait_ms: int | None = None
     app_name: str = ""
+    token: str | None = None
     repeatable: bool = True
 
 

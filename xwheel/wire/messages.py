@@ -75,6 +75,7 @@ class CallbackItem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         reason: Short word such as ``not_started`` or ``interrupted``; empty if plain.
         started_ms: When the handler began, 0 if unknown or never.
         finished_ms: When it ended, 0 if unknown.
+        instance: Which executor instance took the run; empty if the peer does not say.
     """
 
     run_id: int
@@ -87,6 +88,7 @@ class CallbackItem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     reason: str = ""
     started_ms: int = 0
     finished_ms: int = 0
+    instance: str = ""
 
 
 class BadItem(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,11 +7,14 @@ import os
 import select
 import time
 from collections import deque
+from typing import Final
 
 import pycurl
 
 from xwheel.wire.contract import MAX_ANSWER, headers_for
 from xwheel.wire.curl import HttpCall, HttpResult, Slot, failed, header_lines
+
+KNOWN_HEADERS: Final = 10_000
 
 
 class MultiClient:
@@ -21,7 +24,7 @@ class MultiClient:
     one owner thread. Results come only out of ``poll``.
 
     Args:
-        token: Value of the token header.
+        token: Value of the token header for calls that do not say; empty sends none.
         app_name: Value of the app name header for calls that do not say.
         max_in_flight: Calls on the wire at once; more wait inside.
         max_answer: Larger answers end as an error, in bytes.
@@ -31,7 +34,7 @@ class MultiClient:
     def __init__(
         self,
         *,
-        token: str,
+        token: str = "",
         app_name: str = "",
         max_in_flight: int = 100,
         max_answer: int = MAX_ANSWER,
@@ -40,7 +43,7 @@ class MultiClient:
         self._token = token
         self._app_name = app_name
         self._further = headers or {}
-        self._headers: dict[str, list[str]] = {}
+        self._headers: dict[tuple[str, str], list[str]] = {}
         self._max_in_flight = max_in_flight
         self._max_answer = max_answer
         self._waiting: deque[tuple[HttpCall, float | None]] = deque()
@@ -138,7 +141,7 @@ class MultiClient:
             free = self._free[call.repeatable]
             slot = free.pop() if free else Slot(self._max_answer)
             try:
-                slot.prepare(call, self._headers_for(call.app_name))
+                slot.prepare(call, self._headers_for(call))
             except (pycurl.error, UnicodeEncodeError) as error:
                 slot.curl.close()
                 self._results.append(failed(call, str(error), sent=False, cost_ms=0))
@@ -151,11 +154,15 @@ class MultiClient:
             self._deadline = None
             self._multi.socket_action(pycurl.SOCKET_TIMEOUT, 0)
 
-    def _headers_for(self, app_name: str) -> list[str]:
-        found = self._headers.get(app_name)
+    def _headers_for(self, call: HttpCall) -> list[str]:
+        """Return the headers of a call; the same list for the same ones, so that curl need not be told again."""
+        key = (self._token if call.token is None else call.token, call.app_name or self._app_name)
+        found = self._headers.get(key)
         if found is None:
-            found = header_lines({**headers_for(self._token, app_name or self._app_name), **self._further})
-            self._headers[app_name] = found
+            found = header_lines({**headers_for(*key), **self._further})
+            if len(self._headers) >= KNOWN_HEADERS:
+                self._headers.clear()  # of secrets and groups that were there once
+            self._headers[key] = found
         return found
 
     def _collect(self) -> None:

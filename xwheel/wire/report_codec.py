@@ -93,9 +93,18 @@ def _labels(value: Any) -> dict[str, str]:
     }
 
 
-def encode_callbacks(items: Sequence[CallbackItem], *, generation: int = 3) -> bytes:
-    """Return a batch of outcomes: an array, from the fourth generation on an object."""
+def encode_callbacks(items: Sequence[CallbackItem], *, generation: int = 3, instance: str = "") -> bytes:
+    """Return a batch of outcomes: an array, from the fourth generation on an object.
+
+    Args:
+        items: The outcomes.
+        generation: Of the scheduler that gets them.
+        instance: The executor instance that says so; empty leaves it unsaid.
+    """
     wire = [callback_item(item) for item in items]
+    if instance:
+        for entry in wire:
+            entry[EXTRA]["instance"] = instance
     return encode({"callbackList": wire} if generation >= OBJECT_GENERATION else wire)
 
 
@@ -153,6 +162,7 @@ def read_callback(item: dict[str, Any]) -> CallbackItem:
         reason=text_in(extra, "reason", MAX_WORD),
         started_ms=int_in(extra, "started_ms", MAX_MS),
         finished_ms=int_in(extra, "finished_ms", MAX_MS),
+        instance=text_in(extra, "instance", MAX_WORD),
     )
 
 

@@ -43,11 +43,13 @@ from xwheel.scheduler.offspring import Offspring
 from xwheel.scheduler.plan import new_run
 from xwheel.scheduler.registry import ExecutorRegistry
 from xwheel.scheduler.retry import decide_retry
+from xwheel.scheduler.secrets import ExecutorSecrets
 from xwheel.scheduler.switch import CalendarBook, Switchboard
 from xwheel.scheduler.timetable import Timetable
 from xwheel.storage import groups, runs, tokens
 from xwheel.storage.engine import Database
 from xwheel.storage.ids import RunIds
+from xwheel.storage.sealing import KeyRing
 from xwheel.storage.tables import metadata
 from xwheel.testing import ManualClock
 from xwheel.wire.contract import TOKEN_HEADER
@@ -230,6 +232,7 @@ def api(db: Database) -> Api:
     manager = JobManager(db, clock, run_ids, check, timetable, scripts, new_run, lambda: None)
     offspring = Offspring(succeeded, render, new_run, max_depth=MAX_DEPTH)
     completer = Completer(db, run_ids, clock, decide_retry, timetable.next_fire, offspring, lambda: None)
+    secrets = ExecutorSecrets(db, clock, EXECUTOR_TOKEN, KeyRing())
     parts = ApiParts(
         db=db,
         clock=clock,
@@ -238,12 +241,12 @@ def api(db: Database) -> Api:
         scripts=scripts,
         family=ChildManager(db, clock, check_template, max_depth=MAX_DEPTH),
         bulk=BulkManager(db, clock, run_ids, manager, new_run, lambda: None),
-        registry=ExecutorRegistry(db, dead_after_ms=90_000),
+        registry=ExecutorRegistry(db, secrets, dead_after_ms=90_000),
         completer=completer,
         timetable=timetable,
         switchboard=Switchboard(db, clock, book, manager, lambda: None),
         calendars=book,
-        executor_tokens=[EXECUTOR_TOKEN],
+        secrets=secrets,
         health=asked.health,
         alarms=AlarmRules(db, clock, check_rule, channels, lambda: None),
         plugins=plugins,

@@ -11,10 +11,11 @@ import falcon.testing
 import pytest
 
 from tests.unit.api.conftest import EXECUTOR_TOKEN, LIMIT, TOKEN, Api
-from xwheel.api.app import executor_app
 from xwheel.api.auth import Gate, GuardedApp, Policy, TokenStore, policy_of
 from xwheel.errors import ConfigError
+from xwheel.scheduler.secrets import ExecutorSecrets
 from xwheel.storage import tokens
+from xwheel.storage.sealing import KeyRing
 from xwheel.wire.contract import TOKEN_HEADER
 
 PUBLIC = {
@@ -174,23 +175,9 @@ def test_without_the_executor_token_no_call_is_done(api: Api, call: str, headers
     assert api.rows() == before
 
 
-def test_two_executor_tokens_are_good_while_one_is_replaced(api: Api) -> None:
-    parts = api.parts.__class__(
-        **{name: getattr(api.parts, name) for name in api.parts.__slots__}
-        | {"executor_tokens": [EXECUTOR_TOKEN, "the-next-executor-token"]}
-    )
-    client = falcon.testing.TestClient(executor_app(parts))
-    for token, code in ((EXECUTOR_TOKEN, 200), ("the-next-executor-token", 200), ("another", 500)):
-        answer = client.simulate_post("/api/callback", body=b"[]", headers={TOKEN_HEADER: token})
-        assert answer.json["code"] == code
-
-
 def test_an_executor_api_without_a_token_does_not_start(api: Api) -> None:
-    parts = api.parts.__class__(
-        **{name: getattr(api.parts, name) for name in api.parts.__slots__} | {"executor_tokens": [""]}
-    )
     with pytest.raises(ConfigError, match="token"):
-        executor_app(parts)
+        ExecutorSecrets(api.db, api.clock, "", KeyRing())
 
 
 def test_every_digest_is_compared_in_constant_time(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

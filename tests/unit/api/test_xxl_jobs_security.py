@@ -20,8 +20,8 @@ from xwheel.wire.contract import APP_NAME_HEADER, TOKEN_HEADER
 
 CALLS = ("addJob", "updateJob", "removeJob", "startJob", "stopJob", "triggerJob")
 REFUSED = (
-    "XXL-JOB-ACCESS-TOKEN: missing or wrong; it must be the scheduler's executor token, or a group's token "
-    "while XXL-JOB-APPNAME names that group"
+    "XXL-JOB-ACCESS-TOKEN: missing or wrong; it must be the scheduler's executor token, a secret of the executor's "
+    "group, or a group's token while XXL-JOB-APPNAME names that group"
 )
 
 

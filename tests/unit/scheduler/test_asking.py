@@ -31,6 +31,7 @@ class Desk:
         self.beats = Beats(
             self.wire,
             lambda _: "demo",
+            lambda *_: "",
             lambda address, _: self.suspects.append(address[-1]),
             self.clock,
             timeout_ms=1000,

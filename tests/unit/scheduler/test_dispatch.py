@@ -22,7 +22,13 @@ Reply = Callable[[Parcel], dict[str, Any]]
 
 
 def lane_of(line: Line, delivered: list[Delivery], **parts: Any) -> Lane:
-    given = {"may_send": lambda _: True, "app_name": lambda _: "demo", "too_large": lambda *_: None, **parts}
+    given = {
+        "may_send": lambda _: True,
+        "app_name": lambda _: "demo",
+        "token": lambda _: "",
+        "too_large": lambda *_: None,
+        **parts,
+    }
     return Lane(line, delivered.extend, timeout_ms=3000, **given)  # type: ignore[arg-type]
 
 
@@ -243,6 +249,7 @@ def test_r17_at_each_moment_the_lane_or_the_writer_has_a_run() -> None:
         lambda deliveries: seen.extend(lane.is_sending(a.run_id) for d in deliveries for a in d.answers),
         lambda _: True,
         lambda _: "demo",
+        lambda _: "",
         lambda *_: None,
         timeout_ms=3000,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -78,13 +79,17 @@ def test_down_and_up_again_with_data_in_every_table(db: Database) -> None:
 
 def test_an_older_schema_gets_new_columns_and_keeps_its_data(db: Database) -> None:
     migrate.downgrade(db, "0001")
-    added = {"executor": ("labels", None), "job": ("route_options", "")}
+    added = {
+        "executor": {"labels": None, "secret_id": None, "earlier_secret_id": None},
+        "job": {"route_options": ""},
+        "run": {"secret_id": None},
+    }
     written: dict[str, list[dict[str, Any]]] = {}
     with db.write() as conn:
-        for name, (column, _) in added.items():
+        for name, columns in added.items():
             table = tables.metadata.tables[name]
             written[name] = [_row(table, number) for number in (1, 2)]
-            for row in written[name]:
+            for row, column in itertools.product(written[name], columns):
                 del row[column]
             conn.execute(insert(table), written[name])
     with pytest.raises(SchemaError, match="is at 0001"):
@@ -95,9 +100,10 @@ def test_an_older_schema_gets_new_columns_and_keeps_its_data(db: Database) -> No
             query = select(tables.metadata.tables[name]).order_by(text("id"))
             found = [dict(row._mapping) for row in conn.execute(query)]
             assert [{**row, **mine} for row, mine in zip(found, rows, strict=True)] == found
-        for name, (column, value) in added.items():
-            there = tables.metadata.tables[name].c[column]
-            assert set(conn.execute(select(there)).scalars()) == {value}
+        for name, columns in added.items():
+            for column, value in columns.items():
+                there = tables.metadata.tables[name].c[column]
+                assert set(conn.execute(select(there)).scalars()) == {value}
         assert compare_metadata(MigrationContext.configure(conn), tables.metadata) == []
 
 

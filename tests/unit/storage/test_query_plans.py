@@ -27,6 +27,7 @@ SMALL = {
     "calendar",
     "v",
     "api_token",
+    "executor_secret",
     "alarm_rule",
     "CONSTANT",
 }

@@ -77,7 +77,7 @@ class Checker:
         *,
         timeout_ms: int,
     ) -> None:
-        self.questions = Questions(client, executors.app_name, timeout_ms=timeout_ms)
+        self.questions = Questions(client, executors.app_name, executors.token, timeout_ms=timeout_ms)
         self._db = db
         self._lease = lease
         self._executors = executors

@@ -116,12 +116,21 @@ class Questions:
     Args:
         client: Connections of its own.
         app_name: Name of a group; fourth-generation executors insist on it.
+        token: What an executor is called with.
         timeout_ms: Time limit of a call.
     """
 
-    def __init__(self, client: Caller, app_name: Callable[[int], str], *, timeout_ms: int) -> None:
+    def __init__(
+        self,
+        client: Caller,
+        app_name: Callable[[int], str],
+        token: Callable[[RegisteredExecutor], str],
+        *,
+        timeout_ms: int,
+    ) -> None:
         self.client = client
         self._app_name = app_name
+        self._token = token
         self._timeout_ms = timeout_ms
         self.open_ids: set[int] = set()
         self._waiting: deque[Question] = deque()
@@ -157,6 +166,7 @@ class Questions:
                     timeout_ms=self._timeout_ms,
                     connect_timeout_ms=self._timeout_ms,
                     app_name=self._app_name(question.executor.group_id),
+                    token=self._token(question.executor),
                 )
             )
         self._waiting.extendleft(reversed(held))
