@@ -24,9 +24,10 @@ SHARED_NAME: Final = "shared"
 
 
 class ExecutorSecrets:
-    """The executor secrets of all groups and the token that all executors share; a change counts within a second.
+    """The executor secrets of all groups and the token that all executors share.
 
-    Secrets are opened once, when they are read first, and not for each send.
+    The registry's loop reads them each second, so a change counts within a second. Secrets are opened once, when they
+    are read first, and not for each send.
 
     Thread-safety: every method may be called from any thread. One lock guards the copies and is never held while the
     database is asked.
@@ -58,10 +59,16 @@ class ExecutorSecrets:
     def find(self, token: str) -> tuple[int, StoredSecret | None] | None:
         """Return the id of the secret that a caller shows, with its row unless it is the shared one, or None.
 
-        Every digest is compared, in constant time; expired secrets are unknown.
+        Every digest is compared, in constant time; expired secrets are unknown. The database is asked only about a
+        token that is not known yet, so that beats are taken while it is away.
         """
-        self._refresh_if_old()
         digest = digest_token(token)
+        found = self._find(digest)
+        if found is None and self._refresh_if_old():
+            found = self._find(digest)
+        return found
+
+    def _find(self, digest: bytes) -> tuple[int, StoredSecret | None] | None:
         now_ms = self._clock.now_ms()
         found: list[tuple[int, StoredSecret | None]] = []
         if hmac.compare_digest(self._shared_digest, digest):
@@ -109,13 +116,15 @@ class ExecutorSecrets:
             self._known = {row.id: row for row in rows}
             self._read_ms = self._clock.monotonic_ms()
 
-    def _refresh_if_old(self) -> None:
+    def _refresh_if_old(self) -> bool:
+        """Read the secrets if that is a second ago; return whether they may be others now."""
         if self._is_fresh():
-            return
+            return False
         with self._reading:  # one thread reads, the others have its answer
             if not self._is_fresh():
                 with self._db.read() as conn:
                     self.refresh(conn)
+        return True
 
     def _is_fresh(self) -> bool:
         with self._lock:

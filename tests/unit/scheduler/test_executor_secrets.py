@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.node import HandNode
 from tests.support.rows import NOW
+from xwheel.errors import StorageError
 from xwheel.model import NO_SECRET, SHARED_SECRET, RegisteredExecutor
 from xwheel.storage import executor_secrets
 from xwheel.storage.sealing import KeyRing, make_key
@@ -156,6 +157,25 @@ def test_a_secret_that_cannot_be_opened_is_sent_to_nobody_and_said_once(
     assert node.scheduler.registry.token(live(node)[ADDRESS]) == ""
     assert caplog.text.count("executor secret sealed cannot be used") == 1
     assert "value-of" not in caplog.text
+
+
+def test_known_secrets_are_taken_while_the_database_is_away(
+    node: HandNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret_id = make_secret(node, "first")
+
+    def away(conn: object) -> None:
+        raise StorageError("the database is away")
+
+    monkeypatch.setattr(executor_secrets, "list_secrets", away)
+    node.clock.advance(60_000)
+    secrets = node.scheduler.secrets
+    assert secrets.find(SHARED) == (SHARED_SECRET, None)
+    found = secrets.find("value-of-first")
+    assert found is not None
+    assert found[0] == secret_id
+    with pytest.raises(StorageError):
+        secrets.find("of-somebody-new")
 
 
 def test_without_a_token_a_call_has_no_header_for_it() -> None:
