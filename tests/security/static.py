@@ -96,5 +96,6 @@ def _of_comparison(node: ast.Compare) -> Iterator[str]:
                 if isinstance(side, ast.Attribute)
                 else ""
             )
-            if SECRET.search(name) and not name[:1].isupper():  # constants and types are no secrets
+            # constants, types and the ids of secrets are no secrets
+            if SECRET.search(name) and not name[:1].isupper() and not name.endswith("_id"):
                 yield f"secret compared: {ast.unparse(node)[:60]}"

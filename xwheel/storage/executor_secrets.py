@@ -72,7 +72,7 @@ def insert_secret(
     if conn.execute(select(func.count()).select_from(executor_secret)).scalar_one() >= MAX_SECRETS:
         raise ConflictError(f"there are {MAX_SECRETS} executor secrets already: delete those that expired")
     digest = digest_token(secret)
-    if conn.execute(select(api_token.c.id).where(api_token.c.digest == digest)).first() is not None:
+    if conn.execute(select(api_token.c.id).where(api_token.c.digest.in_([digest]))).first() is not None:
         raise ConflictError("this secret is a token already: an executor secret opens other calls")
     values = {
         "name": name,
@@ -172,13 +172,13 @@ def seal_all(conn: Connection, keys: KeyRing) -> int:
     if not keys.fingerprints:
         raise ConfigError(f"{SETTING} is not set: there is no key to encrypt under")
     check_key(conn, keys)
-    known = list_secrets(conn)
-    for secret in known:
-        change = update(executor_secret).where(executor_secret.c.id == secret.id)
-        conn.execute(change.values(sealed=keys.seal(keys.open(secret.sealed))))
+    stored = list_secrets(conn)
+    for known in stored:
+        change = update(executor_secret).where(executor_secret.c.id == known.id)
+        conn.execute(change.values(sealed=keys.seal(keys.open(known.sealed))))
     settings.delete_setting(conn, KEY)
     settings.insert_setting(conn, KEY, keys.fingerprints[0])
-    return len(known)
+    return len(stored)
 
 
 _SELECT: Final = select(
