@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import socket
@@ -112,8 +113,10 @@ class Listener:
             channel.total_outbufs_len for channel in list(server.active_channels.values())
         ):
             time.sleep(0.005)
-        # on the server's own thread: its loop ends once no socket is left
-        server.trigger.pull_trigger(lambda: wasyncore.close_all(server._map))
+        # on the server's own thread: its loop ends once no socket is left. A worker's last pull may wake it before
+        # ours does, which then finds the trigger closed
+        with contextlib.suppress(OSError):
+            server.trigger.pull_trigger(lambda: wasyncore.close_all(server._map))
         self._thread.join(timeout_s)
         server.log_cuts(time.monotonic(), ends=True)
 
