@@ -122,7 +122,7 @@ def test_broken_requests_leave_the_process_unharmed(
     assert call(ports[1], "POST", "/api/callback", b"[]", **{TOKEN_HEADER: EXECUTOR_TOKEN})[1]["code"] == 200
 
 
-HALF = LIMIT // 2
+MUCH = 3 * LIMIT // 4
 WITHOUT = {
     "no token": {},
     "wrong": {TOKEN_HEADER: "wrong", "Authorization": "Bearer wrong"},
@@ -138,7 +138,7 @@ def test_s11_strangers_get_the_answer_they_always_got_before_they_send_their_bod
     found = []
     for port, path in zip(ports, ("/api/v1/groups", "/api/callback"), strict=True):
         with socket.create_connection(("127.0.0.1", port), timeout=20) as peer:
-            peer.sendall(f"POST {path} HTTP/1.1\r\nHost: h\r\n{lines}Content-Length: {HALF}\r\n\r\n".encode())
+            peer.sendall(f"POST {path} HTTP/1.1\r\nHost: h\r\n{lines}Content-Length: {MUCH}\r\n\r\n".encode())
             answer = http.client.HTTPResponse(peer, method="POST")
             answer.begin()
             found.append((answer.status, json.loads(answer.read())))
@@ -151,8 +151,8 @@ def test_s11_strangers_get_the_answer_they_always_got_before_they_send_their_bod
 
 def test_s11_known_callers_send_as_much_as_they_may(api: Api, ports: tuple[int, int]) -> None:
     api.running(1)
-    body = b'[{"logId":1,"handleCode":200,"handleMsg":"' + b"x" * HALF + b'"}]'
+    body = b'[{"logId":1,"handleCode":200,"handleMsg":"' + b"x" * MUCH + b'"}]'
     assert call(ports[1], "POST", "/api/callback", body, **{TOKEN_HEADER: EXECUTOR_TOKEN})[1]["code"] == 200
     assert api.run(1).state is RunState.SUCCEEDED
-    body = b'{"app_name":"large","title":"large"' + b" " * HALF + b"}"
+    body = b'{"app_name":"large","title":"large"' + b" " * MUCH + b"}"
     assert call(ports[0], "POST", "/api/v1/groups", body, Authorization=f"Bearer {TOKEN}")[0] == 201

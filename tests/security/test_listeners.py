@@ -18,6 +18,7 @@ from tests.support.executors import wait_until
 from tests.support.strangers import connect, is_closed, strangers
 from xwheel.config_sections import ConnectionsSection
 from xwheel.listener import Listener
+from xwheel.listener.limits import Stage
 
 BIG = b"x" * 160_000
 STREAM = 48
@@ -120,6 +121,25 @@ def test_s2_a_worker_that_writes_to_nobody_is_freed_by_the_deadline() -> None:
         wait_until(lambda: "/stream" in app.served)
         assert get(listener.port, "/small") == b"small"
         assert listener.cuts.cut == 1
+
+
+def test_s2_a_stop_does_not_wait_for_those_who_read_nothing() -> None:
+    app = App()
+    with serving(app) as listener, strangers(listener.port) as them:
+        them.read_nothing(2, b"GET /big HTTP/1.1\r\nHost: h\r\n\r\n", pipelined=250)
+        channels = listener._server.active_channels
+
+        def are_stuck() -> bool:
+            now_s = time.monotonic()
+            stages = [channel.standing().stage for channel in list(channels.values())]
+            return stages == [Stage.WRITING] * 2 and not any(
+                c.is_read(now_s) for c in list(channels.values())
+            )
+
+        wait_until(are_stuck)
+        begin = time.monotonic()
+        listener.stop(120)
+        assert time.monotonic() - begin < 60
 
 
 def test_s2_health_is_answered_while_all_workers_are_busy() -> None:
@@ -269,7 +289,7 @@ def test_s11_a_stranger_who_announces_no_length_is_stopped_too() -> None:
     app = App()
     with serving(app) as listener, connect(listener.port) as peer:
         peer.sendall(b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n")
-        peer.sendall(b"8000\r\n" + b"x" * 0x8000)
+        peer.sendall(b"10000\r\n" + b"x" * 0x10000)
         assert read_all(peer).endswith(b'"the token is wrong"}')
 
 

@@ -13,15 +13,15 @@ from waitress.adjustments import Adjustments
 from waitress.channel import HTTPChannel
 from waitress.parser import HTTPRequestParser, ParsingError
 
-from xwheel.listener.limits import Stage, Standing, peer_of
+from xwheel.listener.limits import FRESH_S, Stage, Standing, peer_of
 
 if TYPE_CHECKING:
     from xwheel.listener.server import Server
 
 logger = logging.getLogger(__name__)
 
-STRANGER_BYTES: Final = 16 * 1024
-"""Bodies up to this size are read before the application sees them, whoever sends them."""
+STRANGER_BYTES: Final = 32 * 1024
+"""Bodies up to this size are read before the application sees them, whoever sends them; a hundred outcomes fit in."""
 
 OVERHEAD: Final = 2
 """A chunked body may take so many times the limit on the wire."""
@@ -238,6 +238,10 @@ class Connection(HTTPChannel):
         if sent:
             self._progress_s = time.monotonic()
         return sent
+
+    def is_read(self, now_s: float) -> bool:
+        """Return whether part of an answer waits for a peer who took some of it just now."""
+        return bool(self.total_outbufs_len) and now_s - self._progress_s < FRESH_S
 
     def close_now(self) -> None:
         """Close, whatever waits; a worker that is writing learns it with its next piece."""

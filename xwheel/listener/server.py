@@ -46,7 +46,7 @@ class Listener:
         threads: Worker threads.
         max_body_bytes: Larger bodies are not read: the application sees their length and no content, and must refuse.
         limits: What callers are granted.
-        admits: Asked before a body of more than 16 KiB is read; callers that it does not know are answered by the
+        admits: Asked before a body of more than 32 KiB is read; callers that it does not know are answered by the
             application without the body, and must be refused there by what the head says. None takes all bodies.
         own_threads: Paths that have a thread each, so that they are answered while all workers are busy.
 
@@ -103,14 +103,19 @@ class Listener:
         """Take no more connections, let running requests end and their answers leave, then close all connections."""
         server = self._server
         server.accepting = False
+        deadline = time.monotonic() + timeout_s
         for dispatcher in server.dispatchers:
-            dispatcher.shutdown(cancel_pending=False, timeout=timeout_s)  # type: ignore[arg-type]
+            dispatcher.set_thread_count(0)  # all at once, then each is waited for
+        for dispatcher in server.dispatchers:
+            left_s = max(0.0, deadline - time.monotonic())
+            dispatcher.shutdown(cancel_pending=False, timeout=left_s)  # type: ignore[arg-type]
         if self._thread.ident is None:
             server.close()
             return
         deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline and any(
-            channel.total_outbufs_len for channel in list(server.active_channels.values())
+        # who reads nothing is not waited for
+        while (now_s := time.monotonic()) < deadline and any(
+            channel.is_read(now_s) for channel in list(server.active_channels.values())
         ):
             time.sleep(0.005)
         # on the server's own thread: its loop ends once no socket is left. A worker's last pull may wake it before
@@ -156,7 +161,7 @@ class Server(TcpWSGIServer):
         self._pause_until_s = 0.0
         self._own = {path: _dispatcher(1) for path in own_threads}
         workers = _dispatcher(threads)
-        self.dispatchers = [*self._own.values(), workers]
+        self.dispatchers = [workers, *self._own.values()]
         super().__init__(
             app,
             map={},
