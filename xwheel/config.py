@@ -32,6 +32,7 @@ from xwheel.config_sections import (
     PluginsSection,
     ScheduleSection,
     SecuritySection,
+    TlsSection,
     TriggerSection,
     UpkeepSection,
 )
@@ -96,6 +97,7 @@ class Config(BaseSettings):
     alarm: AlarmSection = AlarmSection()
     security: SecuritySection = SecuritySection()
     egress: EgressSection = EgressSection()
+    tls: TlsSection = TlsSection()
     plugins: PluginsSection = PluginsSection()
 
     @classmethod

@@ -302,6 +302,26 @@ class EgressSection(Section):
     )
 
 
+class TlsSection(Section):
+    """Calls between nodes and executors whose addresses begin with `https://`; read by both."""
+
+    ca_file: Path | None = Field(
+        None,
+        description="Certificates (PEM) of the authorities that are trusted, in place of the public ones.",
+    )
+    cert_file: Path | None = Field(
+        None, description="The certificate (PEM) that calls show, and those between it and its authority."
+    )
+    key_file: Path | None = Field(
+        None, description="Its private key (PEM), without a passphrase, for this account alone."
+    )
+
+    @property
+    def paths(self) -> tuple[Path | None, Path | None, Path | None]:
+        """All three in their order."""
+        return self.ca_file, self.cert_file, self.key_file
+
+
 class PluginsSection(Section):
     """Which plugins load, and their options."""
 

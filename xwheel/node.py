@@ -27,6 +27,7 @@ from xwheel.storage.sealing import is_plain, read_keys
 from xwheel.wire import codec, contract
 from xwheel.wire.http import post
 from xwheel.wire.messages import LogData, LogRequest
+from xwheel.wire.tls import TlsFiles
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +80,10 @@ class Node:
             plugins=plugins,
             listener_health=self.scheduler.listeners.health,
             fetch_log=LogFetcher(
-                self._db, self.scheduler.registry.token_at, config.trigger.send_timeout_ms / 1000
+                self._db,
+                self.scheduler.registry.token_at,
+                config.trigger.send_timeout_ms / 1000,
+                self.scheduler.tls,
             ).fetch,
             kill=self.scheduler.killer.kill,
         )
@@ -165,12 +169,16 @@ class LogFetcher:
         db: The database.
         token: What an address of a group is called with.
         timeout_s: Time limit of a call in seconds.
+        tls: Whom https trusts, and what it shows.
     """
 
-    def __init__(self, db: Database, token: Callable[[int, str], str], timeout_s: float) -> None:
+    def __init__(
+        self, db: Database, token: Callable[[int, str], str], timeout_s: float, tls: TlsFiles
+    ) -> None:
         self._db = db
         self._token = token
         self._timeout_s = timeout_s
+        self._tls = tls
 
     def fetch(self, run: Run, from_line: int) -> LogData:
         """Return a piece of a run's log.
@@ -191,6 +199,7 @@ class LogFetcher:
             token=self._token(run.group_id, run.address),
             app_name=app_name,
             timeout_s=self._timeout_s,
+            tls=self._tls,
         )
         if not response.ok:
             raise ExecutorRefusedError(f"{run.address} has no log of run {run.id}: {response.message}")

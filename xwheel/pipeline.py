@@ -68,6 +68,7 @@ from xwheel.storage.engine import Database
 from xwheel.storage.ids import RunIds
 from xwheel.storage.sealing import KeyRing
 from xwheel.wire.http import MultiClient
+from xwheel.wire.tls import check_tls
 
 ANSWER_GRACE_MS: Final = 2000
 GATHER_MS: Final = 5
@@ -101,6 +102,7 @@ class Pipeline:
         system = SystemClock()
         self.clock: Clock = clock or system
         schedule, trigger = config.schedule, config.trigger
+        self.tls = tls = check_tls(config.tls)
         check_after_ms = trigger.check_after_s * 1000
         answer_ms = trigger.send_timeout_ms + ANSWER_GRACE_MS
         bells = {
@@ -201,7 +203,7 @@ class Pipeline:
         limits = BodyLimits(trigger.batch_bytes, self.clock)
         self.lanes = {
             lane: Lane(
-                MultiClient(max_in_flight=size),
+                MultiClient(max_in_flight=size, tls=tls),
                 self.answers.put,
                 lambda fenced_ms: self.lease.may_send(fenced_ms, trigger.send_timeout_ms),
                 self.registry.app_name,
@@ -215,7 +217,7 @@ class Pipeline:
         fence = Fence(db, self.lease, gate, self.run_ids.ensure, self.run_ids.take, answer_ms=answer_ms)
         self.loads = Loads(self._count_runs, self.clock)
         self.beats = Beats(
-            MultiClient(max_in_flight=IN_FLIGHT),
+            MultiClient(max_in_flight=IN_FLIGHT, tls=tls),
             self.registry.app_name,
             self.registry.token_at,
             self.registry.suspect,
@@ -297,7 +299,7 @@ class Pipeline:
             db,
             self.lease,
             self.registry,
-            MultiClient(max_in_flight=IN_FLIGHT),
+            MultiClient(max_in_flight=IN_FLIGHT, tls=tls),
             self.completer.finish,
             _check_rules(trigger, answer_ms),
             timeout_ms=trigger.send_timeout_ms,

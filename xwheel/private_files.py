@@ -113,8 +113,13 @@ def warn_if_open(what: str, path: str | Path, *, mode: int = FILE) -> None:
     try:
         if not place.stat().st_mode & STRANGERS:
             return
-        if not all(folder.stat().st_mode & stat.S_IXOTH for folder in place.parents):
+        if not _is_reachable(place):
             return
     except OSError:
         return
     logger.warning("%s in %s can be read or changed by other users: chmod %o %s", what, place, mode, place)
+
+
+def _is_reachable(path: Path) -> bool:
+    """Return whether every user may pass through the folders above."""
+    return all(folder.stat().st_mode & stat.S_IXOTH for folder in path.parents)

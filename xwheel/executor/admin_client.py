@@ -14,6 +14,7 @@ from xwheel.wire.codec import encode_callbacks, encode_registry
 from xwheel.wire.contract import CALLBACK, REGISTRY, REGISTRY_REMOVE, TEXT_G4_OBJECT, join_url
 from xwheel.wire.http import post
 from xwheel.wire.messages import BadItem, CallbackItem, RegistryRequest, Response, TriggerRequest
+from xwheel.wire.tls import NO_FILES, TlsFiles
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +34,7 @@ class AdminClient:
         app_name: The executor's group.
         instance: Says whose outcomes are delivered: an xwheel scheduler takes them from no other instance.
         timeout_s: Time limit of a call in seconds.
+        tls: Whom https trusts, and what it shows.
     """
 
     def __init__(
@@ -43,12 +45,14 @@ class AdminClient:
         app_name: str,
         instance: str = "",
         timeout_s: float = 3,
+        tls: TlsFiles = NO_FILES,
     ) -> None:
         self._addresses = [address.rstrip("/").removesuffix("/api") for address in addresses]
         self._token = token
         self._app_name = app_name
         self._instance = instance
         self._timeout_s = timeout_s
+        self._tls = tls
         self._forms: dict[str, int] = {}
 
     def register(self, request: RegistryRequest) -> Response:
@@ -93,7 +97,14 @@ class AdminClient:
 
     def _call(self, address: str, uri: str, body: bytes) -> Response:
         url = join_url(address, f"api/{uri}")
-        return post(url, body, token=self._token, app_name=self._app_name, timeout_s=self._timeout_s)
+        return post(
+            url,
+            body,
+            token=self._token,
+            app_name=self._app_name,
+            timeout_s=self._timeout_s,
+            tls=self._tls,
+        )
 
     def _first(self, call: Callable[[str], Response]) -> Response:
         problem: WireError | None = None

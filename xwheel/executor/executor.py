@@ -20,6 +20,7 @@ from xwheel.executor.parts import Parts
 from xwheel.plugin.contracts import GlueType
 from xwheel.plugin.manager import load_glue_types
 from xwheel.signals import StopSignals
+from xwheel.wire.tls import check_tls
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +90,8 @@ class Executor:
         """Open the journal, listen and register.
 
         Raises:
-            ConfigError: The address cannot be bound, or a glue type is allowed that nobody registered.
+            ConfigError: The address cannot be bound, a file of TLS cannot be used, or a glue type is allowed that
+                nobody registered.
             LockError: Another process uses the data directory.
             JournalError: The journal cannot be opened.
         """
@@ -101,7 +103,13 @@ class Executor:
                 glue_types = load_glue_types(self._config)
             _check_glue_types(self._settings, glue_types)
             self._parts = Parts(
-                self._settings, self._config.connections, self._token, self._handlers, glue_types, self._clock
+                self._settings,
+                self._config.connections,
+                check_tls(self._config.tls),
+                self._token,
+                self._handlers,
+                glue_types,
+                self._clock,
             )
         self._parts.start()
 

@@ -27,6 +27,7 @@ from xwheel.plugin.contracts import GlueType
 from xwheel.service import Service
 from xwheel.wire import contract
 from xwheel.wire.messages import RegistryRequest
+from xwheel.wire.tls import TlsFiles
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +44,7 @@ class Parts:
         self,
         settings: ExecutorSection,
         connections: ConnectionsSection,
+        tls: TlsFiles,
         token: str,
         handlers: HandlerRegistry,
         glue_types: Mapping[str, GlueType],
@@ -57,6 +59,7 @@ class Parts:
             token=token,
             app_name=settings.app_name,
             instance=self.journal.instance,
+            tls=tls,
         )
         self.beats = Beats(client, self._registration, clock, beat_ms=int(settings.beat_s * 1000))
         self._courier = Courier(client, self.journal, clock)

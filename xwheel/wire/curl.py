@@ -10,6 +10,8 @@ import msgspec
 import pycurl
 import requests.utils
 
+from xwheel.wire.tls import NO_FILES, TlsFiles
+
 IDLE_CONNECTION_S: Final = 60
 """Connections idle for longer are not used again: Java executors close theirs after 90 s."""
 
@@ -107,12 +109,13 @@ class Slot:
 
     Args:
         max_answer: Larger answers end as an error, in bytes.
+        tls: Whom https trusts, and what it shows.
     """
 
     __slots__ = ("body", "buffer", "call", "curl", "headers")
 
-    def __init__(self, max_answer: int) -> None:
-        self.curl = _new_handle(max_answer)
+    def __init__(self, max_answer: int, tls: TlsFiles = NO_FILES) -> None:
+        self.curl = _new_handle(max_answer, tls)
         self.body = _Body()
         self.buffer = _Answer(max_answer)
         self.call: HttpCall | None = None
@@ -181,7 +184,7 @@ def header_lines(headers: Mapping[str, str]) -> list[str]:
     return [f"{name}: {value}" if value else f"{name}:" for name, value in every.items()]
 
 
-def _new_handle(max_answer: int) -> pycurl.Curl:
+def _new_handle(max_answer: int, tls: TlsFiles) -> pycurl.Curl:
     curl = pycurl.Curl()
     curl.setopt(pycurl.POST, 1)
     curl.setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)
@@ -192,5 +195,10 @@ def _new_handle(max_answer: int) -> pycurl.Curl:
     curl.setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1)
     curl.setopt(pycurl.MAXAGE_CONN, IDLE_CONNECTION_S)
     curl.setopt(pycurl.MAXFILESIZE_LARGE, max_answer)
-    curl.setopt(pycurl.CAINFO, requests.utils.DEFAULT_CA_BUNDLE_PATH)
+    curl.setopt(pycurl.CAINFO, tls.ca_file or requests.utils.DEFAULT_CA_BUNDLE_PATH)
+    if tls.ca_file:
+        curl.unsetopt(pycurl.CAPATH)  # the system's authorities, beside the file
+    if tls.cert_file:
+        curl.setopt(pycurl.SSLCERT, tls.cert_file)
+        curl.setopt(pycurl.SSLKEY, tls.key_file)
     return curl

@@ -19,6 +19,7 @@ from xwheel.wire.contract import MAX_ANSWER, OK, headers_for
 from xwheel.wire.curl import HttpCall, HttpResult, Slot, failed, header_lines
 from xwheel.wire.messages import Response
 from xwheel.wire.multi_client import MultiClient
+from xwheel.wire.tls import NO_FILES, TlsFiles
 
 __all__ = ["HttpCall", "HttpResult", "MultiClient", "Sender", "post"]
 
@@ -36,16 +37,18 @@ class _Slots:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._free: list[Slot] = []
+        self._free: dict[TlsFiles, list[Slot]] = {}
 
-    def take(self) -> Slot:
+    def take(self, tls: TlsFiles) -> Slot:
         with self._lock:
-            return self._free.pop() if self._free else Slot(MAX_ANSWER)
+            free = self._free.get(tls)
+            return free.pop() if free else Slot(MAX_ANSWER, tls)
 
-    def keep(self, slot: Slot) -> None:
+    def keep(self, slot: Slot, tls: TlsFiles) -> None:
         with self._lock:
-            if len(self._free) < KEPT_SLOTS:
-                self._free.append(slot)
+            free = self._free.setdefault(tls, [])
+            if len(free) < KEPT_SLOTS:
+                free.append(slot)
 
     def before_fork(self) -> None:
         self._lock.acquire()
@@ -61,7 +64,15 @@ os.register_at_fork(
 )
 
 
-def post(url: str, body: bytes, *, token: str, app_name: str = "", timeout_s: float = 3) -> Response:
+def post(
+    url: str,
+    body: bytes,
+    *,
+    token: str,
+    app_name: str = "",
+    timeout_s: float = 3,
+    tls: TlsFiles = NO_FILES,
+) -> Response:
     """Make one call and return the envelope, whatever its code.
 
     Args:
@@ -70,6 +81,7 @@ def post(url: str, body: bytes, *, token: str, app_name: str = "", timeout_s: fl
         token: Value of the token header.
         app_name: Value of the app name header.
         timeout_s: Limit for all of it, from the name's look-up to the last byte of the answer, in seconds.
+        tls: Whom https trusts, and what it shows.
 
     Raises:
         ExecutorUnreachableError: No complete answer; ``sent`` says whether the request may have arrived.
@@ -78,7 +90,7 @@ def post(url: str, body: bytes, *, token: str, app_name: str = "", timeout_s: fl
     """
     timeout_ms = max(1, round(timeout_s * 1000))
     call = HttpCall(key=None, url=url, body=body, timeout_ms=timeout_ms, connect_timeout_ms=timeout_ms)
-    result = _perform(call, header_lines(headers_for(token, app_name)))
+    result = _perform(call, header_lines(headers_for(token, app_name)), tls)
     if result.error:
         raise ExecutorUnreachableError(url, result.error, sent=result.sent)
     if result.status in SERVER_ERRORS:
@@ -88,8 +100,8 @@ def post(url: str, body: bytes, *, token: str, app_name: str = "", timeout_s: fl
     return decode_response(result.body)
 
 
-def _perform(call: HttpCall, headers: list[str]) -> HttpResult:
-    slot = _slots.take()
+def _perform(call: HttpCall, headers: list[str], tls: TlsFiles) -> HttpResult:
+    slot = _slots.take(tls)
     code, text = 0, ""
     try:
         slot.prepare(call, headers)
@@ -100,7 +112,7 @@ def _perform(call: HttpCall, headers: list[str]) -> HttpResult:
     except pycurl.error as error:
         code, text = int(error.args[0]), slot.curl.errstr() or str(error.args[-1])
     result = slot.take_result(code, text)[1]
-    _slots.keep(slot)
+    _slots.keep(slot, tls)
     return result
 
 

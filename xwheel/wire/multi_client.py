@@ -13,6 +13,7 @@ import pycurl
 
 from xwheel.wire.contract import MAX_ANSWER, headers_for
 from xwheel.wire.curl import HttpCall, HttpResult, Slot, failed, header_lines
+from xwheel.wire.tls import NO_FILES, TlsFiles
 
 KNOWN_HEADERS: Final = 10_000
 
@@ -29,6 +30,7 @@ class MultiClient:
         max_in_flight: Calls on the wire at once; more wait inside.
         max_answer: Larger answers end as an error, in bytes.
         headers: Further headers of every call.
+        tls: Whom https trusts, and what it shows.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class MultiClient:
         max_in_flight: int = 100,
         max_answer: int = MAX_ANSWER,
         headers: dict[str, str] | None = None,
+        tls: TlsFiles = NO_FILES,
     ) -> None:
         self._token = token
         self._app_name = app_name
@@ -46,6 +49,7 @@ class MultiClient:
         self._headers: dict[tuple[str, str], list[str]] = {}
         self._max_in_flight = max_in_flight
         self._max_answer = max_answer
+        self._tls = tls
         self._waiting: deque[tuple[HttpCall, float | None]] = deque()
         self._active: dict[pycurl.Curl, Slot] = {}
         self._free: dict[bool, list[Slot]] = {True: [], False: []}
@@ -139,7 +143,7 @@ class MultiClient:
                 self._results.append(failed(call, text, sent=False, cost_ms=0))
                 continue
             free = self._free[call.repeatable]
-            slot = free.pop() if free else Slot(self._max_answer)
+            slot = free.pop() if free else Slot(self._max_answer, self._tls)
             try:
                 slot.prepare(call, self._headers_for(call))
             except (pycurl.error, UnicodeEncodeError) as error:
