@@ -53,6 +53,7 @@ LAYERS = {
         "cli",
         "cli_cron",
         "cli_token",
+        "cli_secret",
         "testing",
         "quickstart",
         "__main__",

@@ -10,7 +10,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from xwheel import cli_alarm, cli_cron, cli_group, cli_job, cli_plugins, cli_run, cli_token
+from xwheel import cli_alarm, cli_cron, cli_group, cli_job, cli_plugins, cli_run, cli_secret, cli_token
 from xwheel.cli_output import plain, visible
 from xwheel.config import Config, load_config
 from xwheel.errors import (
@@ -59,6 +59,7 @@ database = typer.Typer(help="The database's schema.", no_args_is_help=True)
 app.add_typer(database, name="db")
 app.add_typer(cli_cron.app, name="cron")
 app.add_typer(cli_token.app, name="token")
+app.add_typer(cli_secret.app, name="secret")
 app.add_typer(cli_group.app, name="group")
 app.add_typer(cli_job.app, name="job")
 app.add_typer(cli_run.app, name="run")

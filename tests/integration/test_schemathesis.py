@@ -49,6 +49,8 @@ MEANING = [
     ("GET", "/api/v1/schedule/preview"),
     ("GET", "/api/v1/reports"),
     ("POST", "/api/v1/tokens"),
+    ("POST", "/api/v1/secrets"),
+    ("PATCH", "/api/v1/secrets/{name}"),
     ("POST", "/api/v1/alarms/rules"),
     ("PATCH", "/api/v1/alarms/rules/{rule_id}"),
     ("POST", "/api/v1/alarms/test"),

@@ -75,13 +75,17 @@ class Site:
         )
         body = {"group_id": self.orders, "name": "job", "handler": "demo"}
         self.job_id = self.manage("POST", "/api/v1/jobs", body)[1]["id"]
+        body = {"group_id": self.billing, "name": "job", "handler": "demo"}
+        self.job_of_billing = self.manage("POST", "/api/v1/jobs", body)[1]["id"]
 
     def manage(self, method: str, path: str, body: Any = None) -> tuple[int, dict[str, Any]]:
         headers = {"Authorization": f"Bearer {TOKEN}"}
         return _call(self.node.management.port, method, path, body, headers)
 
-    def report(self, call: str, body: Any, token: str = EXECUTOR_TOKEN) -> dict[str, Any]:
-        headers = {TOKEN_HEADER: token, APP_NAME_HEADER: "orders"}
+    def report(
+        self, call: str, body: Any, token: str = EXECUTOR_TOKEN, app_name: str = "orders"
+    ) -> dict[str, Any]:
+        headers = {TOKEN_HEADER: token} | ({APP_NAME_HEADER: app_name} if app_name else {})
         return _call(self.node.executors.port, "POST", f"/api/{call}", body, headers)[1]
 
     def register(self, app_name: str, address: str) -> None:

@@ -1,4 +1,4 @@
-"""S1 and S5: with one group's credentials alone, nothing is obtained that opens another group.
+"""S1 and S5: with one group's credentials alone, its token and its secret, nothing is obtained that opens another.
 
 A listener of the thief's own is registered under its group and writes down all that a node sends to it.
 """
@@ -154,3 +154,82 @@ def test_s5_the_shared_token_reports_only_runs_that_were_sent_under_it(site: Sit
     with site.db.read() as conn:
         assert runs.get_run(conn, run_id).state in {RunState.DISPATCHING, RunState.RUNNING}
     assert site.report("callback", [{"logId": run_id, "handleCode": 200}], GROUP_TOKEN)["msg"] == "Success"
+
+
+class Loot:
+    """All that a thief has: what it was given for its own group, and what it was sent."""
+
+    def __init__(self, site: Site, thief: Thief) -> None:
+        self._site = site
+        self._thief = thief
+
+    def tokens(self) -> set[str]:
+        return {
+            value for _, headers, _ in self._thief.calls for value in headers.values() if len(value) >= 16
+        }
+
+    def opens(self, token: str, honest: Thief) -> list[str]:
+        """Return what a token does to the other group."""
+        opened = []
+        body = {"registryGroup": "EXECUTOR", "registryKey": "billing", "registryValue": self._thief.address}
+        for named in ("billing", "orders", ""):
+            opened += [
+                f"{call} as {named!r}"
+                for call in ("registry", "registryRemove")
+                if self._site.report(call, body, token, named)["code"] == 200
+            ]
+            there = {**body, "registryValue": honest.address}
+            if self._site.report("registryRemove", there, token, named)["code"] == 200:
+                opened.append(f"removal of the other executor as {named!r}")
+            item = {"logId": 7, "logDateTim": 0, "handleCode": 200}
+            if self._site.report("callback", [item], token, named)["msg"] == "Success":
+                opened.append(f"outcome as {named!r}")
+            opened += [
+                f"{call} as {named!r}"
+                for call in ("triggerJob", "stopJob")
+                if self._site.report(call, {"id": self._site.job_of_billing}, token, named)["code"] == 200
+            ]
+        return opened
+
+
+@pytest.mark.parametrize("with_secret", [False, True], ids=["token alone", "token and secret"])
+def test_s1_with_one_groups_credentials_nothing_of_another_group_opens(
+    site: Site, thief: Thief, with_secret: bool
+) -> None:
+    """The script of the trial: an own listener, a run, and then all that the other group's executors obey."""
+    honest = Thief()
+    try:
+        made = {
+            name: site.manage("POST", "/api/v1/secrets", {"name": f"{name}-1", "group_id": group})[1][
+                "secret"
+            ]
+            for name, group in (("orders", site.orders), ("billing", site.billing))
+        }
+        there = {"registryGroup": "EXECUTOR", "registryKey": "billing", "registryValue": honest.address}
+        assert site.report("registry", there, made["billing"], "")["code"] == 200
+        row = make_run(
+            7,
+            job_id=site.job_of_billing,
+            group_id=site.billing,
+            address=honest.address,
+            state=RunState.RUNNING,
+        )
+        site.db.transaction(lambda conn: runs.insert_runs(conn, [row]))
+        own = made["orders"] if with_secret else GROUP_TOKEN
+        assert register(site, thief.address, own)["code"] == 200
+        assert site.report("triggerJob", {"id": site.job_id}, GROUP_TOKEN)["code"] == 200
+        thief.wait_for("/trigger")
+        loot = Loot(site, thief)
+        assert EXECUTOR_TOKEN not in thief.loot()
+        assert made["billing"] not in thief.loot()
+        assert (made["orders"] in thief.loot()) == with_secret
+        for token in {own, GROUP_TOKEN, *loot.tokens()}:
+            assert loot.opens(token, honest) == []
+        now_ms = site.node.scheduler.clock.now_ms()
+        live = site.node.scheduler.registry.live(site.billing, now_ms)
+        assert [item.address for item in live] == [honest.address]
+        # the other group's executor is called with its own
+        assert site.manage("POST", f"/api/v1/jobs/{site.job_of_billing}/run", {})[0] in {200, 201, 202}
+        assert honest.wait_for("/run")[1][TOKEN_HEADER] == made["billing"]
+    finally:
+        honest.close()

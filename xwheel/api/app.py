@@ -25,6 +25,7 @@ from xwheel.api.reports import Overview, Reports
 from xwheel.api.resource import ApiParts
 from xwheel.api.runs import Run, RunLog, Runs
 from xwheel.api.schedule import Pause, Preview
+from xwheel.api.secrets import Secret, Secrets
 from xwheel.api.tokens import Token, Tokens
 from xwheel.model import MAX_ID
 from xwheel.scheduler.bulk_manage import BulkAction
@@ -105,8 +106,7 @@ def management_app(parts: ApiParts) -> GuardedApp:
     app.add_route(f"{PREFIX}/overview", Overview(parts))
     app.add_route(f"{PREFIX}/schedule/preview", Preview(parts))
     app.add_route(f"{PREFIX}/schedule/pause", Pause(parts))
-    app.add_route(f"{PREFIX}/tokens", Tokens(parts))
-    app.add_route(f"{PREFIX}/tokens/{{name}}", Token(parts))
+    _add_access(app, parts)
     app.add_route(f"{PREFIX}/calendars", Calendars(parts))
     app.add_route(f"{PREFIX}/calendars/{{name}}", Calendar(parts))
     app.add_route(f"{PREFIX}/alarms", Alarms(parts))
@@ -122,6 +122,15 @@ def management_app(parts: ApiParts) -> GuardedApp:
     app.add_route("/docs/reference.css", ReferenceStyle(documents))
     app.add_sink(UnknownRoute(), r"/api(/|\Z)")
     return app
+
+
+def _add_access(app: GuardedApp, parts: ApiParts) -> None:
+    app.add_route(f"{PREFIX}/tokens", Tokens(parts))
+    app.add_route(f"{PREFIX}/tokens/{{name}}", Token(parts))
+    app.add_route(f"{PREFIX}/secrets", Secrets(parts))
+    secret = Secret(parts)
+    app.add_route(f"{PREFIX}/secrets/{{name}}", secret)
+    app.add_route(f"{PREFIX}/secrets/{{name}}/rotate", secret, suffix="rotate")
 
 
 class UnknownRoute:

@@ -7,9 +7,10 @@ import falcon
 from xwheel.api.body import take_body, take_query
 from xwheel.api.messages import ExecutorQuery, GroupChange, GroupCreate, GroupQuery
 from xwheel.api.operation import operation
-from xwheel.api.resource import Resource, changes_of, reply, view_of
+from xwheel.api.resource import ApiParts, Resource, changes_of, reply, view_of
 from xwheel.api.views import ExecutorPage, ExecutorView, GroupPage, GroupView
 from xwheel.errors import FieldError
+from xwheel.model import RegisteredExecutor
 from xwheel.storage import groups
 
 
@@ -85,7 +86,7 @@ class GroupExecutors(Resource):
         with self._db.read() as conn:
             groups.get_group(conn, group_id)
         live = self._parts.registry.live(group_id, self._parts.clock.now_ms())
-        reply(resp, ExecutorPage(items=[view_of(ExecutorView, executor) for executor in live]))
+        reply(resp, ExecutorPage(items=[_executor_view(self._parts, executor) for executor in live]))
 
 
 class Executors(Resource):
@@ -100,5 +101,23 @@ class Executors(Resource):
             (item for item in live if item.id > query.after and query.group_id in (None, item.group_id)),
             key=lambda item: item.id,
         )
-        items = [view_of(ExecutorView, executor) for executor in found[: query.limit]]
+        items = [_executor_view(self._parts, executor) for executor in found[: query.limit]]
         reply(resp, ExecutorPage(items=items, next=items[-1].id if len(found) > query.limit else None))
+
+
+def _executor_view(parts: ApiParts, executor: RegisteredExecutor) -> ExecutorView:
+    secret, earlier = parts.registry.secret_names(executor)
+    return ExecutorView(
+        id=executor.id,
+        group_id=executor.group_id,
+        address=executor.address,
+        kind=executor.kind,
+        generation=executor.generation,
+        instance=executor.instance,
+        boot=executor.boot,
+        seen_ms=executor.seen_ms,
+        suspect_until_ms=executor.suspect_until_ms,
+        labels=dict(executor.labels),
+        secret=secret,
+        earlier_secret=earlier,
+    )

@@ -23,6 +23,7 @@ TAGS: Final = {
     "reports": "What became of runs, hour by hour or day by day.",
     "overview": "Figures for a first look.",
     "tokens": "Who may call.",
+    "secrets": "What the executors of a group show, and are called with.",
     "plugins": "What is installed, and what can be chosen by name.",
     "service": "The state of the node, and this document.",
 }
@@ -61,6 +62,7 @@ LINKS: Final = {
     "AlarmRuleView": ("id", "rule_id"),
     "CalendarView": ("name", "name"),
     "NewTokenView": ("name", "name"),
+    "NewSecretView": ("name", "name"),
 }
 """View to the field and the path parameter that takes it."""
 
@@ -88,6 +90,9 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     "BulkRun": {"ids": [1, 2, 3], "param": "2026-11-01"},
     "ChildrenChange": {"children": [{"child_id": 2}, {"child_id": 3, "param": "by hand"}]},
     "TokenCreate": {"name": "deploy"},
+    "SecretCreate": {"name": "orders-1", "group_id": 1},
+    "SecretChange": {"expires_in_s": 86400},
+    "SecretRotate": {"name": "orders-2", "expires_in_s": 86400},
     "AlarmRuleCreate": {
         "name": "shop: tell the team",
         "group_id": 1,

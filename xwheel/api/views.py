@@ -32,6 +32,8 @@ class ExecutorView(Struct, frozen=True, kw_only=True):
     seen_ms: int
     suspect_until_ms: int
     labels: dict[str, str]
+    secret: str | None
+    earlier_secret: str | None
 
 
 class JobView(Struct, frozen=True, kw_only=True):

@@ -107,6 +107,11 @@ class ExecutorSecrets:
         secret = None if secret_id is None else self._known.get(secret_id)
         return None if secret is None else secret.name
 
+    def look(self) -> None:
+        """Read the secrets now; for who changed them here and need not wait for the loop."""
+        with self._db.read() as conn:
+            self.refresh(conn)
+
     def refresh(self, conn: Connection) -> None:
         """Read the secrets; they are open to :meth:`value` afterwards."""
         rows = executor_secrets.list_secrets(conn)
@@ -122,8 +127,7 @@ class ExecutorSecrets:
             return False
         with self._reading:  # one thread reads, the others have its answer
             if not self._is_fresh():
-                with self._db.read() as conn:
-                    self.refresh(conn)
+                self.look()
         return True
 
     def _is_fresh(self) -> bool:

@@ -117,6 +117,39 @@ def retire_secret(conn: Connection, name: str, expires_ms: int | None) -> Stored
     return get_secret(conn, name)
 
 
+def rotate_secret(
+    conn: Connection,
+    name: str,
+    new_name: str,
+    secret: str,
+    keys: KeyRing,
+    now_ms: int,
+    *,
+    keep_ms: int | None,
+) -> StoredSecret:
+    """Store the next secret of a group, and let the one before end; return the next one.
+
+    Args:
+        conn: Connection.
+        name: The one before.
+        new_name: What people will call the next one.
+        secret: The next secret itself.
+        keys: What it is sealed under.
+        now_ms: The shared time.
+        keep_ms: For how long the one before stays good, unless it ends sooner anyway; None for as long as it does now.
+
+    Raises:
+        NotFoundError: There is none of this name.
+        ConflictError: As :func:`insert_secret`.
+        ConfigError: As :func:`insert_secret`.
+    """
+    before = get_secret(conn, name)
+    made = insert_secret(conn, new_name, secret, keys, now_ms, group_id=before.group_id)
+    if keep_ms is not None and before.is_live(now_ms + keep_ms):
+        retire_secret(conn, name, now_ms + keep_ms)
+    return made
+
+
 def delete_secret(conn: Connection, name: str) -> None:
     """Forget a secret at once.
 

@@ -73,6 +73,7 @@ def test_every_route_stands_in_the_page() -> None:
         shown = path.removeprefix("/api/v1").replace("/groups/1", "/groups/{group_id}")
         shown = shown.replace("/jobs/1", "/jobs/{job_id}").replace("/runs/1", "/runs/{run_id}")
         shown = shown.replace("/calendars/1", "/calendars/{name}").replace("/tokens/1", "/tokens/{name}")
+        shown = shown.replace("/secrets/1", "/secrets/{name}")
         shown = shown.replace("/glue/1", "/glue/{number}").replace("/alarms/1", "/alarms/{alarm_id}")
         shown = shown.replace("/rules/1", "/rules/{rule_id}")
         assert f"| `{method} {shown}` |" in API, (method, shown)

@@ -95,6 +95,8 @@ def test_executors_of_a_group_are_the_live_ones(api: Api) -> None:
         "seen_ms": NOW,
         "suspect_until_ms": 0,
         "labels": {},
+        "secret": "shared",
+        "earlier_secret": None,
     }
     first = api.call("GET", "executors", params={"limit": 2}).json
     rest = api.call("GET", "executors", params={"after": first["next"]}).json
