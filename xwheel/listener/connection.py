@@ -155,8 +155,8 @@ class Connection(HTTPChannel):
             self._ahead = self._ahead[used:]
             if request.completed:
                 self._complete(request)
-            elif request.headers_finished:
-                self._judge(request)
+            elif request.headers_finished and (request.chunked or self._body_s is None):
+                self._judge(request)  # an announced length is judged once
 
     def _judge(self, request: Request) -> None:
         """Decide about a body that is not whole yet: go on, ask who sends it, or leave it."""
