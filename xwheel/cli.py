@@ -160,11 +160,11 @@ class PlainFormatter(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 -- the library's name
         """Return the line, without a traceback."""
-        return super().formatMessage(record).replace("\n", "\\n")
+        return plain(super().formatMessage(record)).replace("\n", "\\n")
 
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the line and what belongs to it."""
-        return plain(super().format(record))
+    def formatException(self, ei: Any) -> str:  # noqa: N802 -- the library's name
+        """Return a traceback."""
+        return plain(super().formatException(ei))
 
 
 def _log_from(level: int) -> None:

@@ -27,7 +27,7 @@ from xwheel.storage.sealing import is_plain, read_keys
 from xwheel.wire import codec, contract
 from xwheel.wire.http import post
 from xwheel.wire.messages import LogData, LogRequest
-from xwheel.wire.tls import TlsFiles
+from xwheel.wire.tls import NO_FILES, TlsFiles
 
 logger = logging.getLogger(__name__)
 
@@ -173,7 +173,11 @@ class LogFetcher:
     """
 
     def __init__(
-        self, db: Database, token: Callable[[int, str], str], timeout_s: float, tls: TlsFiles
+        self,
+        db: Database,
+        token: Callable[[int, str], str],
+        timeout_s: float,
+        tls: TlsFiles = NO_FILES,
     ) -> None:
         self._db = db
         self._token = token

@@ -23,6 +23,7 @@ from xwheel.scheduler.dispatch import encode_parcel, trigger_request
 from xwheel.scheduler.handover import Fate, Parcel
 from xwheel.storage import groups
 from xwheel.storage.engine import Database
+from xwheel.testing import ManualClock
 from xwheel.wire import codec, contract
 from xwheel.wire.http import post
 from xwheel.wire.messages import Response
@@ -63,7 +64,7 @@ def test_a_beat_without_body_and_length_has_an_empty_body() -> None:
             return Response(code=contract.OK)
 
     heard = Heard()
-    client = falcon.testing.TestClient(ExecutorApp(heard, max_body_bytes=100))
+    client = falcon.testing.TestClient(ExecutorApp(heard, max_body_bytes=100, clock=ManualClock()))
     assert client.simulate_post("/beat").json["code"] == contract.OK
     assert heard.bodies == [b""]
 

@@ -55,7 +55,7 @@ MEANING = [
     ("PATCH", "/api/v1/alarms/rules/{rule_id}"),
     ("POST", "/api/v1/alarms/test"),
 ]
-ACCEPTED = ["2xx", "401", "404", "409", "422"]
+ACCEPTED = ["2xx", "401", "404", "409", "422", "429"]
 # Narrower than the default, which lets 5xx pass, but for 413: a list of too many items may be too large a body first.
 SETTINGS = """
 seed = 20260101
@@ -64,7 +64,7 @@ deterministic = true
 max-examples = 12
 no-shrink = true
 [checks.negative_data_rejection]
-expected-statuses = ["400", "401", "404", "405", "409", "413", "422"]
+expected-statuses = ["400", "401", "404", "405", "409", "413", "422", "429"]
 [phases.examples]
 enabled = {alone}
 [phases.coverage]

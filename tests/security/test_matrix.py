@@ -74,7 +74,7 @@ def test_the_management_api_knows_nobody_but_the_right_token(filled: Api, header
                 method, path, headers=headers, body=b"{}", params={"token": TOKEN, "access_token": TOKEN}
             )
             if policy is Policy.TOKEN:
-                assert answer.status_code == 401, (method, path)
+                assert answer.status_code in (401, 429), (method, path)  # many of them are throttled
                 assert answer.headers["www-authenticate"] == 'Bearer realm="xwheel"'
             else:
                 # what is public can be read and nothing else
@@ -89,7 +89,7 @@ def test_the_right_token_gets_into_every_management_route(filled: Api) -> None:
     for path in management_routes(filled):
         for method in ("OPTIONS", "GET"):
             status = filled.management.simulate_request(method, path, headers=bearer(TOKEN)).status_code
-            assert status != 401, (method, path)
+            assert status not in (401, 429), (method, path)
             entered += status == 200
     assert entered > 30
 

@@ -71,7 +71,7 @@ def management_app(parts: ApiParts) -> GuardedApp:
 
     More routes and sinks may be added; each must declare a policy, or adding it fails.
     """
-    app = GuardedApp(Gate(TokenStore(parts.db, parts.clock)))
+    app = GuardedApp(Gate(TokenStore(parts.db, parts.clock), parts.clock))
     app.router_options.converters["id"] = IdConverter
     app.add_error_handler(Exception, errors.on_error)
     app.add_error_handler(falcon.HTTPError, errors.on_http_error)

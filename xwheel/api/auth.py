@@ -11,8 +11,10 @@ from typing import Any, Final
 
 import falcon
 
+from xwheel.api.errors import ThrottledError
 from xwheel.clock import Clock
 from xwheel.errors import AuthError, ConfigError, WireError
+from xwheel.listener.refusals import Refusals
 from xwheel.model import NO_SECRET, SHARED_SECRET
 from xwheel.scheduler.secrets import ExecutorSecrets
 from xwheel.storage import tokens
@@ -69,19 +71,40 @@ class Gate:
 
     Args:
         known: The tokens.
+        clock: Where time comes from.
     """
 
-    def __init__(self, known: TokenStore) -> None:
+    def __init__(self, known: TokenStore, clock: Clock) -> None:
         self._known = known
+        self._clock = clock
+        self._refusals = Refusals()
 
     def require(self, req: falcon.Request, policy: Policy) -> None:
         """Let the caller pass, or not; cookies are never looked at.
 
         Raises:
             AuthError: The token is missing or wrong, or that of a group.
+            ThrottledError: The same, too often.
         """
+        now_ms = self._clock.monotonic_ms()
+        self._refusals.sum_up(now_ms)
         if policy is Policy.PUBLIC:
             return
+        try:
+            self.identify(req)
+        except AuthError as error:
+            token = req.get_header("Authorization") or ""
+            wait_ms = self._refusals.note(req.remote_addr, token, route_of(req), now_ms)
+            if wait_ms:
+                raise ThrottledError(str(error), wait_ms) from None
+            raise
+
+    def identify(self, req: falcon.Request) -> None:
+        """Note in the request who calls, and count nothing.
+
+        Raises:
+            AuthError: The token is missing or wrong, or that of a group.
+        """
         scheme, _, token = (req.get_header("Authorization") or "").partition(" ")
         token = token.strip()
         if scheme.lower() != SCHEME or not 0 < len(token) <= MAX_TOKEN:
@@ -134,30 +157,54 @@ class Caller:
         return self.secret_id != NO_SECRET
 
 
+class UnknownCallerError(WireError):
+    """Nobody knows who makes one of XXL-JOB's calls; it is counted and logged with others."""
+
+
 class ExecutorGate:
     """Lets executors in, and those who have a group's token and name that group.
 
     Args:
         secrets: What executors have.
         known: The tokens of groups.
+        clock: Where time comes from.
     """
 
-    def __init__(self, secrets: ExecutorSecrets, known: TokenStore) -> None:
+    def __init__(self, secrets: ExecutorSecrets, known: TokenStore, clock: Clock) -> None:
         self._secrets = secrets
         self._known = known
+        self._clock = clock
+        self._refusals = Refusals()
 
     def require(self, req: falcon.Request) -> Caller:
-        """Return who calls.
+        """Return who calls; count those who may not.
 
         Raises:
-            WireError: The token is missing or wrong, or its group is not the one that the call names; which of them,
-                nobody is told.
+            UnknownCallerError: The token is missing or wrong, or its group is not the one that the call names; which
+                of them, nobody is told.
+        """
+        now_ms = self._clock.monotonic_ms()
+        self._refusals.sum_up(now_ms)
+        try:
+            return self.identify(req)
+        except UnknownCallerError as error:
+            token = req.get_header(contract.TOKEN_HEADER) or ""
+            wait_ms = self._refusals.note(req.remote_addr, token, route_of(req), now_ms)
+            if wait_ms:
+                raise UnknownCallerError(str(ThrottledError(str(error), wait_ms))) from None
+            raise
+
+    def identify(self, req: falcon.Request) -> Caller:
+        """Return who calls, and count nothing.
+
+        Raises:
+            UnknownCallerError: As :meth:`require` says.
         """
         token = req.get_header(contract.TOKEN_HEADER) or ""
         app_name = (req.get_header(contract.APP_NAME_HEADER) or "").strip()
         caller = self._identify(token, app_name) if 0 < len(token) <= MAX_TOKEN else None
         if caller is None:
-            raise WireError(
+            raise UnknownCallerError(
                 f"{contract.TOKEN_HEADER}: missing or wrong; it must be the scheduler's executor token, a secret of "
                 f"the executor's group, or a group's token while {contract.APP_NAME_HEADER} names that group"
             )
@@ -182,6 +229,11 @@ class ExecutorGate:
         if known is None or known.group_id is None or known.app_name != app_name:
             return None
         return Caller(name=known.name, group_id=known.group_id, app_name=app_name, secret_id=NO_SECRET)
+
+
+def route_of(req: falcon.Request) -> str:
+    """Return what a call wants, short and on one line."""
+    return f"{req.method} {req.path[:80]!r}"
 
 
 def policy_of(target: object) -> Policy:
@@ -214,7 +266,7 @@ class GuardedApp(falcon.App[falcon.Request, falcon.Response]):
     def admits(self, environ: dict[str, Any]) -> bool:
         """Return whether the head of a call has a management token; for listeners, before they read a large body."""
         try:
-            self._gate.require(falcon.Request(environ), Policy.TOKEN)
+            self._gate.identify(falcon.Request(environ))
         except AuthError:
             return False
         return True

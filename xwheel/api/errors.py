@@ -31,6 +31,18 @@ PROBLEM_TYPE: Final = "application/problem+json"
 TYPE_PREFIX: Final = "urn:xwheel:problem:"
 
 
+class ThrottledError(AuthError):
+    """The caller's token is missing or wrong, as in many calls before.
+
+    Attributes:
+        wait_ms: After how long the caller may ask again.
+    """
+
+    def __init__(self, text: str, wait_ms: int) -> None:
+        super().__init__(f"{text}; too many such calls: ask again in {seconds(wait_ms)} s")
+        self.wait_ms = wait_ms
+
+
 class BodyTooLargeError(XwheelError):
     """The request's body is over the limit.
 
@@ -86,6 +98,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 # first match wins, so a subclass stands before its base
 TABLE: Final[tuple[tuple[type[Exception], int, str, str], ...]] = (
+    (ThrottledError, 429, "throttled", "Too many calls without a valid token"),
     (AuthError, 401, "unauthorized", "A valid token is needed"),
     (BodyTooLargeError, 413, "body-too-large", "The body is too large"),
     (MalformedBodyError, 400, "malformed-body", "The body is not JSON"),
@@ -133,6 +146,11 @@ def _limit_of(error: Exception) -> dict[str, object] | UnsetType:
     return error.limit if isinstance(error, InputError) and error.limit else UNSET
 
 
+def seconds(wait_ms: int) -> int:
+    """Return a wait in whole seconds, rounded up."""
+    return -(-wait_ms // 1000)
+
+
 def new_incident(req: falcon.Request, error: BaseException) -> str:
     """Log an error that nobody expected, and return the number under which it was logged."""
     incident = secrets.token_hex(8)
@@ -159,8 +177,10 @@ def on_error(req: falcon.Request, resp: falcon.Response, error: Exception, param
             detail="xwheel failed; its log has the details under this incident",
             incident=new_incident(req, error),
         )
-    elif problem.status == HTTPStatus.UNAUTHORIZED:
+    elif isinstance(error, AuthError):
         resp.set_header("WWW-Authenticate", 'Bearer realm="xwheel"')
+        if isinstance(error, ThrottledError):
+            resp.set_header("Retry-After", str(seconds(error.wait_ms)))
     elif problem.status == HTTPStatus.SERVICE_UNAVAILABLE:
         resp.set_header("Retry-After", RETRY_AFTER_S)
     write_problem(resp, problem)

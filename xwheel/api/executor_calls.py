@@ -8,7 +8,7 @@ from typing import Final
 
 import falcon
 
-from xwheel.api.auth import Caller, ExecutorGate, TokenStore
+from xwheel.api.auth import Caller, ExecutorGate, TokenStore, UnknownCallerError
 from xwheel.api.body import read_body
 from xwheel.api.errors import BodyTooLargeError, new_incident
 from xwheel.api.plaintext import to_plain
@@ -43,7 +43,7 @@ class ExecutorCalls:
 
     def __init__(self, parts: ApiParts) -> None:
         self._parts = parts
-        self._gate = ExecutorGate(parts.secrets, TokenStore(parts.db, parts.clock))
+        self._gate = ExecutorGate(parts.secrets, TokenStore(parts.db, parts.clock), parts.clock)
         self._jobs = JobCalls(parts)
         self._job_calls = frozenset(self._jobs.names if parts.config.job_openapi else ())
         self._calls: dict[str, Callable[[falcon.Request, Caller, bytes], Response]] = {
@@ -73,7 +73,7 @@ class ExecutorCalls:
         if req.method != "POST":
             return False
         try:
-            self._gate.require(req)
+            self._gate.identify(req)
         except WireError:
             return False
         return True
@@ -145,7 +145,8 @@ def on_error(req: falcon.Request, resp: falcon.Response, error: Exception, param
         response = Response(code=contract.FAIL, message=f"body: {error}")
     elif isinstance(error, XwheelError):
         response = contract.error_response(error)
-        logger.info("%s %r refused: %s", req.method, req.path[:100], error)
+        if not isinstance(error, UnknownCallerError):
+            logger.info("%s %r of %s refused: %s", req.method, req.path[:100], req.remote_addr, error)
     elif isinstance(error, falcon.HTTPError):
         response = Response(code=contract.FAIL, message=error.description or error.title)
     else:

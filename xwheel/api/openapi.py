@@ -254,7 +254,7 @@ def _faults(item: Described) -> dict[int, list[str]]:
     noted = item.operation
     slugs = ["internal", *noted.problems]
     if policy_of(item.resource) is Policy.TOKEN:
-        slugs += ["unauthorized", "storage"]
+        slugs += ["unauthorized", "throttled", "storage"]
     if noted.body is not None:
         slugs += ["bad-request", "malformed-body", "body-too-large"]
     if noted.body is not None or noted.query is not None or noted.headers:

@@ -91,7 +91,7 @@ class Parts:
             glue_types=glue_types,
             allowed=settings.allowed_glue_types,
         )
-        self.app = ExecutorApp(endpoints, max_body_bytes=settings.max_body_bytes)
+        self.app = ExecutorApp(endpoints, max_body_bytes=settings.max_body_bytes, clock=clock)
         try:
             self.listener = self._listen() if settings.listen else None
             port = self.listener.port if self.listener else 0
