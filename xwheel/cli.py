@@ -11,6 +11,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from xwheel import cli_alarm, cli_cron, cli_group, cli_job, cli_plugins, cli_run, cli_secret, cli_token
+from xwheel.cli_connection import warn_of_password
 from xwheel.cli_output import plain, visible
 from xwheel.config import Config, load_config
 from xwheel.errors import (
@@ -90,6 +91,7 @@ def quickstart(
     from xwheel.quickstart.run import quickstart as run
 
     _log_from(logging.WARNING)
+    warn_of_password(url)
     options = Options(seconds=seconds, as_json=as_json, rate=rate, data_dir=data_dir, database=url)
     raise typer.Exit(run(options))
 
@@ -178,8 +180,9 @@ def _log_from(level: int) -> None:
 def database_upgrade(config_path: ConfigOption = None, url: UrlOption = None) -> None:
     """Bring the schema to the one this version needs."""
     from xwheel.storage import opening
+    from xwheel.storage.address import with_password
 
-    before, after = opening.upgrade(_config(config_path, url).database.url)
+    before, after = opening.upgrade(with_password(_config(config_path, url).database))
     typer.echo(f"schema: {before or 'empty'} -> {after}")
 
 
@@ -222,6 +225,7 @@ def _database_error(error: Exception) -> XwheelError | None:
 
 def _config(path: Path | None, url: str | None, **sections: dict[str, Any]) -> Config:
     """Load the settings, with what the command line gives on top."""
+    warn_of_password(url)
     sections["database"] = {"url": url}
     given = {
         section: {name: value for name, value in values.items() if value is not None}

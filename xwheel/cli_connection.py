@@ -22,6 +22,10 @@ MAX_PAGE: Final = 1000
 MAX_TOKEN_FILE: Final = 4096
 MAX_ID_DIGITS: Final = 16
 SHOWN_MATCHES: Final = 5
+PASSWORD_SHOWN: Final = (  # noqa: S105 -- a warning
+    "xwheel: warning: --database: every user of this machine sees the password in the list of processes: give the URL "
+    "without it, and the password in XWHEEL_DATABASE__PASSWORD or in the file database.password_file"
+)
 
 NodeOption = Annotated[
     str | None,
@@ -60,6 +64,16 @@ def connect(url: str | None, token_file: Path | None) -> RestClient:
             "--url: must be an http:// or https:// address of a node, without query or password"
         )
     return RestClient(base, _token(token_file))
+
+
+def warn_of_password(database: str | None) -> None:
+    """Warn of a database's URL on the command line that holds a password: every user of the machine sees it there."""
+    try:
+        is_shown = database is not None and bool(urlsplit(database).password)
+    except ValueError:
+        is_shown = False
+    if is_shown:
+        typer.echo(PASSWORD_SHOWN, err=True)
 
 
 def _token(path: Path | None) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from xwheel.cli_connection import warn_of_password
 from xwheel.clock import wall_ms
 from xwheel.config import load_config
 from xwheel.errors import FieldError
@@ -97,6 +98,7 @@ def _database(path: Path | None, url: str | None) -> Database:
     """Open the configured database; tokens are no reason to make a new one."""
     from xwheel.node import open_database
 
+    warn_of_password(url)
     return open_database(load_config(path, {"database": {"url": url}} if url else {}), create=False)
 
 

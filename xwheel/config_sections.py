@@ -26,6 +26,12 @@ class DatabaseSection(Section):
     """Where rows live."""
 
     url: str = Field("sqlite:///xwheel.db", description="SQLAlchemy URL of the database.")
+    password: SecretStr | None = Field(
+        None, description="Password of the URL's user, where the URL holds none; meant for the environment."
+    )
+    password_file: Path | None = Field(
+        None, description="File whose first line is that password; `password` counts before it."
+    )
     pool_size: int = Field(8, ge=1, le=256, description="Connections kept for readers and API threads.")
     statement_timeout_s: int = Field(
         15,

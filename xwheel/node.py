@@ -21,6 +21,7 @@ from xwheel.plugin.manager import load_plugins
 from xwheel.private_files import write_text
 from xwheel.server import Scheduler
 from xwheel.storage import executor_secrets, groups, settings, tokens
+from xwheel.storage.address import with_password
 from xwheel.storage.engine import Database
 from xwheel.storage.opening import open_ready
 from xwheel.storage.sealing import is_plain, read_keys
@@ -260,7 +261,7 @@ def open_database(config: Config, *, create: bool = True, wait_s: float = 0) -> 
     """
     schedule = config.schedule
     return open_ready(
-        config.database.url,
+        with_password(config.database),
         pool_size=config.database.pool_size,
         statement_s=config.database.statement_timeout_s,
         # a node that stops inside a transaction loses its locks before its lease ends, which was renewed before

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from xwheel import cli
+from xwheel.cli_connection import PASSWORD_SHOWN
 
 COMMANDS = [
     ("server",),
@@ -34,6 +35,7 @@ class Refusals:
         with pytest.raises(SystemExit) as caught:
             cli.main()
         out, err = self._capsys.readouterr()
+        err = err.removeprefix(f"{PASSWORD_SHOWN}\n")
         return int(caught.value.code or 0), out, err
 
     def line(self, status: int, *words: str, database: str, secret: str = "") -> str:

@@ -9,7 +9,9 @@ from typing import Any, Final
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
+from xwheel.config_sections import DatabaseSection
 from xwheel.errors import ConfigError
+from xwheel.private_files import warn_if_open
 
 FORMS: Final = (
     "sqlite:///FILE, mysql+pymysql://USER:PASSWORD@HOST/DATABASE or "
@@ -48,6 +50,39 @@ def parse(text: str) -> URL:
         return url
     _check_parts(url)
     return url
+
+
+def with_password(section: DatabaseSection) -> str:
+    """Return the URL of the settings, with the password that they hold apart from it.
+
+    Raises:
+        ConfigError: The URL or the file cannot be used.
+    """
+    if section.password is None and section.password_file is None:
+        return section.url
+    url = parse(section.url)
+    if url.get_backend_name() == "sqlite" or url.password:
+        return section.url
+    if section.password is not None:
+        password = section.password.get_secret_value()
+    else:
+        assert section.password_file is not None  # noqa: S101 -- asked above
+        password = _first_line(section.password_file)
+    return url.set(password=password).render_as_string(hide_password=False)
+
+
+def _first_line(path: Path) -> str:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"database.password_file: cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"database.password_file: {path} is not UTF-8") from None
+    warn_if_open("the database's password", path)
+    found = text.partition("\n")[0].rstrip("\r")
+    if not found:
+        raise ConfigError(f"database.password_file: the first line of {path} is empty")
+    return found
 
 
 def _with_driver(url: URL) -> URL:
