@@ -22,7 +22,7 @@ MAX_PAGE: Final = 1000
 MAX_TOKEN_FILE: Final = 4096
 MAX_ID_DIGITS: Final = 16
 SHOWN_MATCHES: Final = 5
-PASSWORD_SHOWN: Final = (  # noqa: S105 -- a warning
+SHOWN_WARNING: Final = (
     "xwheel: warning: --database: every user of this machine sees the password in the list of processes: give the URL "
     "without it, and the password in XWHEEL_DATABASE__PASSWORD or in the file database.password_file"
 )
@@ -73,7 +73,7 @@ def warn_of_password(database: str | None) -> None:
     except ValueError:
         is_shown = False
     if is_shown:
-        typer.echo(PASSWORD_SHOWN, err=True)
+        typer.echo(SHOWN_WARNING, err=True)
 
 
 def _token(path: Path | None) -> str:

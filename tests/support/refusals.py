@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from xwheel import cli
-from xwheel.cli_connection import PASSWORD_SHOWN
+from xwheel.cli_connection import SHOWN_WARNING
 
 COMMANDS = [
     ("server",),
@@ -35,7 +35,7 @@ class Refusals:
         with pytest.raises(SystemExit) as caught:
             cli.main()
         out, err = self._capsys.readouterr()
-        err = err.removeprefix(f"{PASSWORD_SHOWN}\n")
+        err = err.removeprefix(f"{SHOWN_WARNING}\n")
         return int(caught.value.code or 0), out, err
 
     def line(self, status: int, *words: str, database: str, secret: str = "") -> str:
