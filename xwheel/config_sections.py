@@ -280,6 +280,15 @@ class SecuritySection(Section):
         description="File with the key that executor secrets are encrypted under, the same on all nodes and for this "
         "user alone; `xwheel secret key FILE` makes one. Without it they are kept as they are.",
     )
+    executor_networks: list[str] = Field(
+        default_factory=list,
+        description="Networks that executors may be in beside public and private ones, such as `127.0.0.0/8`: no "
+        "loopback, link-local or other special address else. Loopback is among them while `api.executor_host` is "
+        "loopback. A cloud's metadata service must be named by its one address.",
+    )
+    shared_addresses: bool = Field(
+        False, description="Let an address be registered in several groups at a time."
+    )
 
 
 class EgressSection(Section):

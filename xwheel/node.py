@@ -85,6 +85,7 @@ class Node:
                 self.scheduler.registry.token_at,
                 config.trigger.send_timeout_ms / 1000,
                 self.scheduler.tls,
+                self.scheduler.networks.refusal,
             ).fetch,
             kill=self.scheduler.killer.kill,
         )
@@ -171,6 +172,7 @@ class LogFetcher:
         token: What an address of a group is called with.
         timeout_s: Time limit of a call in seconds.
         tls: Whom https trusts, and what it shows.
+        guard: Which addresses may be called; None for all.
     """
 
     def __init__(
@@ -179,11 +181,13 @@ class LogFetcher:
         token: Callable[[int, str], str],
         timeout_s: float,
         tls: TlsFiles = NO_FILES,
+        guard: Callable[[str], str | None] | None = None,
     ) -> None:
         self._db = db
         self._token = token
         self._timeout_s = timeout_s
         self._tls = tls
+        self._guard = guard
 
     def fetch(self, run: Run, from_line: int) -> LogData:
         """Return a piece of a run's log.
@@ -205,6 +209,7 @@ class LogFetcher:
             app_name=app_name,
             timeout_s=self._timeout_s,
             tls=self._tls,
+            guard=self._guard,
         )
         if not response.ok:
             raise ExecutorRefusedError(f"{run.address} has no log of run {run.id}: {response.message}")

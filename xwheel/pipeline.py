@@ -13,6 +13,7 @@ from xwheel import ring
 from xwheel.clock import Clock, OffsetFilter, SystemClock
 from xwheel.config import Config
 from xwheel.config_sections import ScheduleSection, TriggerSection
+from xwheel.egress.executors import ExecutorNetworks
 from xwheel.errors import ConfigError
 from xwheel.model import Job, Run
 from xwheel.node_locks import NodeLocks, default_lock_dir
@@ -103,8 +104,7 @@ class Pipeline:
         self.clock: Clock = clock or system
         schedule, trigger = config.schedule, config.trigger
         self.tls = tls = check_tls(config.tls)
-        check_after_ms = trigger.check_after_s * 1000
-        answer_ms = trigger.send_timeout_ms + ANSWER_GRACE_MS
+        check_after_ms, answer_ms = trigger.check_after_s * 1000, trigger.send_timeout_ms + ANSWER_GRACE_MS
         bells = {
             name: threading.Event()
             for name in ("adopting", "alarming", "checking", "claiming", "leasing", "ticking", "writing")
@@ -114,12 +114,15 @@ class Pipeline:
         db.listen(self.listeners.put if plugins.run_listeners else None)
         self.run_ids = RunIds(db)
         self.parking = ParkedRuns(bells["ticking"].set, limit=trigger.waiting_limit)
+        self.networks = networks = ExecutorNetworks.from_config(config)
         self.secrets = ExecutorSecrets(db, self.clock, executor_token, keys or KeyRing())
         self.registry = ExecutorRegistry(
             db,
             self.secrets,
             dead_after_ms=trigger.dead_after_s * 1000,
             on_arrival=self.parking.arrived,
+            check_address=networks.check,
+            shared_addresses=config.security.shared_addresses,
         )
         check_lease(schedule, trigger)
         self.lease = _lease_for(
@@ -203,7 +206,7 @@ class Pipeline:
         limits = BodyLimits(trigger.batch_bytes, self.clock)
         self.lanes = {
             lane: Lane(
-                MultiClient(max_in_flight=size, tls=tls),
+                MultiClient(max_in_flight=size, tls=tls, guard=networks.refusal),
                 self.answers.put,
                 lambda fenced_ms: self.lease.may_send(fenced_ms, trigger.send_timeout_ms),
                 self.registry.app_name,
@@ -217,7 +220,7 @@ class Pipeline:
         fence = Fence(db, self.lease, gate, self.run_ids.ensure, self.run_ids.take, answer_ms=answer_ms)
         self.loads = Loads(self._count_runs, self.clock)
         self.beats = Beats(
-            MultiClient(max_in_flight=IN_FLIGHT, tls=tls),
+            MultiClient(max_in_flight=IN_FLIGHT, tls=tls, guard=networks.refusal),
             self.registry.app_name,
             self.registry.token_at,
             self.registry.suspect,
@@ -299,7 +302,7 @@ class Pipeline:
             db,
             self.lease,
             self.registry,
-            MultiClient(max_in_flight=IN_FLIGHT, tls=tls),
+            MultiClient(max_in_flight=IN_FLIGHT, tls=tls, guard=networks.refusal),
             self.completer.finish,
             _check_rules(trigger, answer_ms),
             timeout_ms=trigger.send_timeout_ms,

@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from xwheel.errors import NotFoundError
+from xwheel.errors import NotFoundError, WireError
 from xwheel.model import NO_SECRET, SHARED_SECRET, RegisteredExecutor
 from xwheel.scheduler.ports import SecretView
 from xwheel.storage import executors, groups
 from xwheel.storage.checks import Holder
-from xwheel.storage.engine import Database
+from xwheel.storage.engine import Connection, Database
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +36,8 @@ class ExecutorRegistry:
         dead_after_ms: An executor without a beat for this long, plus one flush, is dead.
         secrets: What executors may register with.
         on_arrival: Told of a group in which an executor became live, once it can be routed to.
+        check_address: Raises a WireError for an address that no executor may have.
+        shared_addresses: Whether an address may be registered in several groups at a time.
     """
 
     def __init__(
@@ -45,11 +47,15 @@ class ExecutorRegistry:
         *,
         dead_after_ms: int,
         on_arrival: Callable[[int], None] = lambda _: None,
+        check_address: Callable[[str], None] = lambda _: None,
+        shared_addresses: bool = False,
     ) -> None:
         self.limited_groups: frozenset[int] = frozenset()
         self._db = db
         self._secrets = secrets
         self._on_arrival = on_arrival
+        self._check_address = check_address
+        self._shared_addresses = shared_addresses
         self._dead_after_ms = dead_after_ms
         self._lock = threading.Lock()
         self._rows: dict[tuple[int, str], RegisteredExecutor] = {}
@@ -73,6 +79,7 @@ class ExecutorRegistry:
 
         Raises:
             NotFoundError: There is no such group.
+            WireError: No executor may have this address, or one of another group has it.
         """
         group_id = self._group_id(app_name)
         facts = replace(facts, group_id=group_id, seen_ms=now_ms)
@@ -82,7 +89,8 @@ class ExecutorRegistry:
             if known is not None and _same(known, facts) and known.seen_ms > now_ms - self._dead_after_ms:
                 self._beats[key] = now_ms
                 return
-        saved = self._db.transaction(lambda conn: executors.save_executor(conn, facts))
+        self._check_address(facts.address)
+        saved = self._db.transaction(lambda conn: self._save(conn, facts))
         self._flag(app_name, known, saved)
         with self._lock:
             for place in [place for place, row in self._rows.items() if _is_moved(row, saved)]:
@@ -92,6 +100,16 @@ class ExecutorRegistry:
             self._suspects.pop(facts.address, None)
         logger.info("executor %s of group %s registered (%s)", facts.address, app_name, facts.kind)
         self._on_arrival(group_id)
+
+    def _save(self, conn: Connection, facts: RegisteredExecutor) -> RegisteredExecutor:
+        # those of other nodes are flushed late
+        since_ms = facts.seen_ms - self._dead_after_ms - FLUSH_MS
+        if not self._shared_addresses and executors.is_elsewhere(conn, facts, since_ms):
+            raise WireError(
+                f"registryValue: {facts.address} is registered in another executor group; an executor that changed its "
+                "group waits until it is gone there, or set security.shared_addresses"
+            )
+        return executors.save_executor(conn, facts)
 
     def remove(self, app_name: str, address: str, *, secret_id: int | None = None) -> bool:
         """Take an executor out at once; tell whether it was there.

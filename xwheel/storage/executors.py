@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, and_, delete, func, insert, select, update
 
-from xwheel.model import RegisteredExecutor
+from xwheel.model import NO_SECRET, SHARED_SECRET, RegisteredExecutor
 from xwheel.storage.bulk import update_many
 from xwheel.storage.tables import IS_SENT, executor, run
 
@@ -41,6 +41,21 @@ def save_executor(conn: Connection, item: RegisteredExecutor) -> RegisteredExecu
         conn.execute(delete(executor).where(executor.c.group_id == item.group_id, moved))
     row = conn.execute(select(executor).where(same)).one()
     return _executor(row, item.suspect_until_ms)
+
+
+def is_elsewhere(conn: Connection, item: RegisteredExecutor, since_ms: int) -> bool:
+    """Return whether an executor of another group that was seen since then has the address.
+
+    Who proved but a group's token keeps nobody away who proved a secret.
+    """
+    others = select(executor.c.id).where(
+        executor.c.address == item.address,
+        executor.c.group_id != item.group_id,
+        executor.c.seen_ms >= since_ms,
+    )
+    if item.secret_id != NO_SECRET:
+        others = others.where(func.coalesce(executor.c.secret_id, SHARED_SECRET) != NO_SECRET)
+    return conn.execute(others.limit(1)).first() is not None
 
 
 def delete_executor(conn: Connection, group_id: int, address: str) -> int:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import socket
+from collections.abc import Callable, Mapping
 from io import BytesIO
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import pycurl
@@ -19,6 +20,10 @@ IDLE_CONNECTION_S: Final = 60
 _WORDS: Final = {
     pycurl.E_SEND_FAIL_REWIND: "the connection ended while the call was on its way, which is not sent twice"
 }
+
+
+Guard = Callable[[str], "str | None"]
+"""Says why no connection may go to an IP address, or None; asked once the name is resolved, before any byte leaves."""
 
 
 class HttpCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,18 +109,59 @@ class _Answer(BytesIO):
         self.is_full = False
 
 
+class _Duplicated:
+    """A socket of which curl takes a duplicate at once, and which is closed then."""
+
+    def __init__(self, made: socket.socket) -> None:
+        self._made = made
+
+    def fileno(self) -> int:
+        return self._made.fileno()
+
+    def __del__(self) -> None:
+        self._made.close()
+
+
+class _Door:
+    """Opens sockets for curl where the guard lets it.
+
+    Attributes:
+        refused: Why the last call had none, or empty.
+    """
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+        self.refused = ""
+
+    def open_socket(self, _purpose: int, wanted: Any) -> _Duplicated | int:
+        """Open a socket for an address, if it may be called."""
+        try:
+            self.refused = self._guard(str(wanted.addr[0])) or ""
+            if self.refused:
+                return pycurl.SOCKET_BAD
+            return _Duplicated(socket.socket(wanted.family, wanted.socktype, wanted.protocol))
+        except OSError as error:
+            self.refused = str(error)
+            return pycurl.SOCKET_BAD
+
+
 class Slot:
     """A curl handle with its buffer; kept and used again.
 
     Args:
         max_answer: Larger answers end as an error, in bytes.
         tls: Whom https trusts, and what it shows.
+        guard: Which addresses may be called; None for all.
     """
 
-    __slots__ = ("body", "buffer", "call", "curl", "headers")
+    __slots__ = ("_door", "body", "buffer", "call", "curl", "headers")
 
-    def __init__(self, max_answer: int, tls: TlsFiles = NO_FILES) -> None:
+    def __init__(self, max_answer: int, tls: TlsFiles = NO_FILES, guard: Guard | None = None) -> None:
         self.curl = _new_handle(max_answer, tls)
+        # apart from the slot, which would else hold itself through curl, and not be closed before a fork
+        self._door = None if guard is None else _Door(guard)
+        if self._door is not None:
+            self.curl.setopt(pycurl.OPENSOCKETFUNCTION, self._door.open_socket)
         self.body = _Body()
         self.buffer = _Answer(max_answer)
         self.call: HttpCall | None = None
@@ -124,6 +170,8 @@ class Slot:
     def prepare(self, call: HttpCall, headers: list[str]) -> None:
         """Set everything that differs from call to call."""
         self.call = call
+        if self._door is not None:
+            self._door.refused = ""
         self.buffer.clear()
         curl = self.curl
         curl.setopt(pycurl.URL, call.url)
@@ -149,7 +197,9 @@ class Slot:
         if code:
             # all that left in this call, however often it was tried
             sent = curl.getinfo(pycurl.REQUEST_SIZE) > 0
-            if code == pycurl.E_FILESIZE_EXCEEDED or self.buffer.is_full:
+            if self._door is not None and self._door.refused and not sent:
+                error = self._door.refused
+            elif code == pycurl.E_FILESIZE_EXCEEDED or self.buffer.is_full:
                 error = f"the answer is larger than {self.buffer.limit} bytes"
             else:
                 error = f"{_WORDS.get(code) or text or 'transfer failed'} (curl {code})"

@@ -16,7 +16,7 @@ import pycurl
 from xwheel.errors import ExecutorRefusedError, ExecutorUnreachableError
 from xwheel.wire.codec import decode_response
 from xwheel.wire.contract import MAX_ANSWER, OK, headers_for
-from xwheel.wire.curl import HttpCall, HttpResult, Slot, failed, header_lines
+from xwheel.wire.curl import Guard, HttpCall, HttpResult, Slot, failed, header_lines
 from xwheel.wire.messages import Response
 from xwheel.wire.multi_client import MultiClient
 from xwheel.wire.tls import NO_FILES, TlsFiles
@@ -37,16 +37,16 @@ class _Slots:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._free: dict[TlsFiles, list[Slot]] = {}
+        self._free: dict[tuple[TlsFiles, Guard | None], list[Slot]] = {}
 
-    def take(self, tls: TlsFiles) -> Slot:
+    def take(self, tls: TlsFiles, guard: Guard | None) -> Slot:
         with self._lock:
-            free = self._free.get(tls)
-            return free.pop() if free else Slot(MAX_ANSWER, tls)
+            free = self._free.get((tls, guard))
+            return free.pop() if free else Slot(MAX_ANSWER, tls, guard)
 
-    def keep(self, slot: Slot, tls: TlsFiles) -> None:
+    def keep(self, slot: Slot, tls: TlsFiles, guard: Guard | None) -> None:
         with self._lock:
-            free = self._free.setdefault(tls, [])
+            free = self._free.setdefault((tls, guard), [])
             if len(free) < KEPT_SLOTS:
                 free.append(slot)
 
@@ -72,6 +72,7 @@ def post(
     app_name: str = "",
     timeout_s: float = 3,
     tls: TlsFiles = NO_FILES,
+    guard: Guard | None = None,
 ) -> Response:
     """Make one call and return the envelope, whatever its code.
 
@@ -82,6 +83,7 @@ def post(
         app_name: Value of the app name header.
         timeout_s: Limit for all of it, from the name's look-up to the last byte of the answer, in seconds.
         tls: Whom https trusts, and what it shows.
+        guard: Which addresses may be called; None for all.
 
     Raises:
         ExecutorUnreachableError: No complete answer; ``sent`` says whether the request may have arrived.
@@ -90,7 +92,7 @@ def post(
     """
     timeout_ms = max(1, round(timeout_s * 1000))
     call = HttpCall(key=None, url=url, body=body, timeout_ms=timeout_ms, connect_timeout_ms=timeout_ms)
-    result = _perform(call, header_lines(headers_for(token, app_name)), tls)
+    result = _perform(call, header_lines(headers_for(token, app_name)), tls, guard)
     if result.error:
         raise ExecutorUnreachableError(url, result.error, sent=result.sent)
     if result.status in SERVER_ERRORS:
@@ -100,8 +102,8 @@ def post(
     return decode_response(result.body)
 
 
-def _perform(call: HttpCall, headers: list[str], tls: TlsFiles) -> HttpResult:
-    slot = _slots.take(tls)
+def _perform(call: HttpCall, headers: list[str], tls: TlsFiles, guard: Guard | None) -> HttpResult:
+    slot = _slots.take(tls, guard)
     code, text = 0, ""
     try:
         slot.prepare(call, headers)
@@ -112,7 +114,7 @@ def _perform(call: HttpCall, headers: list[str], tls: TlsFiles) -> HttpResult:
     except pycurl.error as error:
         code, text = int(error.args[0]), slot.curl.errstr() or str(error.args[-1])
     result = slot.take_result(code, text)[1]
-    _slots.keep(slot, tls)
+    _slots.keep(slot, tls, guard)
     return result
 
 

@@ -12,7 +12,7 @@ from typing import Final
 import pycurl
 
 from xwheel.wire.contract import MAX_ANSWER, headers_for
-from xwheel.wire.curl import HttpCall, HttpResult, Slot, failed, header_lines
+from xwheel.wire.curl import Guard, HttpCall, HttpResult, Slot, failed, header_lines
 from xwheel.wire.tls import NO_FILES, TlsFiles
 
 KNOWN_HEADERS: Final = 10_000
@@ -28,6 +28,7 @@ class MultiClient:
         token: Value of the token header for calls that do not say; empty sends none.
         app_name: Value of the app name header for calls that do not say.
         max_in_flight: Calls on the wire at once; more wait inside.
+        guard: Which addresses may be called; None for all.
         max_answer: Larger answers end as an error, in bytes.
         headers: Further headers of every call.
         tls: Whom https trusts, and what it shows.
@@ -42,6 +43,7 @@ class MultiClient:
         max_answer: int = MAX_ANSWER,
         headers: dict[str, str] | None = None,
         tls: TlsFiles = NO_FILES,
+        guard: Guard | None = None,
     ) -> None:
         self._token = token
         self._app_name = app_name
@@ -50,6 +52,7 @@ class MultiClient:
         self._max_in_flight = max_in_flight
         self._max_answer = max_answer
         self._tls = tls
+        self._guard = guard
         self._waiting: deque[tuple[HttpCall, float | None]] = deque()
         self._active: dict[pycurl.Curl, Slot] = {}
         self._free: dict[bool, list[Slot]] = {True: [], False: []}
@@ -143,7 +146,7 @@ class MultiClient:
                 self._results.append(failed(call, text, sent=False, cost_ms=0))
                 continue
             free = self._free[call.repeatable]
-            slot = free.pop() if free else Slot(self._max_answer, self._tls)
+            slot = free.pop() if free else Slot(self._max_answer, self._tls, self._guard)
             try:
                 slot.prepare(call, self._headers_for(call))
             except (pycurl.error, UnicodeEncodeError) as error:
