@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -162,10 +162,10 @@ def test_a_guarded_call_opens_one_connection_and_leaves_no_descriptor(peer: Peer
         post(
             url, b"{}", token="", timeout_s=0.2, guard=allowed
         )  # the first call makes curl's own descriptors
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(5):
         with pytest.raises(ExecutorUnreachableError) as caught:
             post(url, b"{}", token="", timeout_s=0.2, guard=allowed)
         assert caught.value.sent
-    assert len(os.listdir("/proc/self/fd")) <= before
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before
     assert peer.was_called()
