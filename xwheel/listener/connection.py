@@ -107,15 +107,17 @@ class Connection(HTTPChannel):
 
     def readable(self) -> bool:
         """Return whether to wait for data; goes on first with what waited for the last answer to leave."""
-        if self.socket is None:
-            return False
-        if self._drains_s is not None:
-            return True
-        if self._is_asked:
-            return False
         if self._ahead or self._answered is not None:
             self._go_on()
-        return not (self._ahead or self._is_asked) and super().readable()
+        return not (
+            self.requests
+            or self.total_outbufs_len
+            or self._ahead
+            or self._is_asked
+            or self.will_close
+            or self.close_when_flushed
+            or self.socket is None
+        )
 
     def received(self, data: bytes) -> bool:
         """Take what came; see the class about when it is looked at."""
@@ -130,7 +132,9 @@ class Connection(HTTPChannel):
 
     def _go_on(self) -> None:
         with self.requests_lock:
-            if self.requests or self.total_outbufs_len or self.will_close or self.close_when_flushed:
+            if self._is_asked or self.requests or self.total_outbufs_len:
+                return
+            if self.will_close or self.close_when_flushed or self.socket is None:
                 return
             known, self._answered = self._answered, None
             if known is not None and self.request is not None:
@@ -162,6 +166,10 @@ class Connection(HTTPChannel):
         """Decide about a body that is not whole yet: go on, ask who sends it, or leave it."""
         if self._body_s is None:
             self._body_s = time.monotonic()
+            if request.content_length <= self.server.small_bytes and not (
+                request.chunked or request.expect_continue
+            ):
+                return
         if request.body_rcv is None:  # pragma: no cover - a request without a body is complete with its head
             return
         arrived = request.body_bytes_received
@@ -231,10 +239,10 @@ class Connection(HTTPChannel):
         """Queue a piece of an answer."""
         if not self.total_outbufs_len:
             self._progress_s = time.monotonic()
-        return super().write_soon(data)
+        return HTTPChannel.write_soon(self, data)  # twice an answer, and super() is slow
 
     def _flush_some(self, do_close: bool = True) -> bool:
-        sent: bool = super()._flush_some(do_close)  # type: ignore[misc]
+        sent: bool = HTTPChannel._flush_some(self, do_close)  # type: ignore[attr-defined]
         if sent:
             self._progress_s = time.monotonic()
         return sent

@@ -19,7 +19,7 @@ from waitress.task import ThreadedTaskDispatcher
 
 from xwheel.config_sections import ConnectionsSection
 from xwheel.errors import ConfigError
-from xwheel.listener.connection import Connection, Request
+from xwheel.listener.connection import STRANGER_BYTES, Connection, Request
 from xwheel.listener.limits import LATE, Cut, CutLog, Stage, gives_way, is_late, peer_of
 
 logger = logging.getLogger(__name__)
@@ -131,6 +131,7 @@ class Server(TcpWSGIServer):
 
     Attributes:
         cuts: What was refused and cut.
+        small_bytes: A body of this size is read without a question.
         dispatchers: All worker threads.
     """
 
@@ -152,6 +153,7 @@ class Server(TcpWSGIServer):
         own_threads: Sequence[str],
     ) -> None:
         self.max_body_bytes = max_body_bytes
+        self.small_bytes = min(max_body_bytes, STRANGER_BYTES)
         self.admits = admits
         self.cuts = CutLog()
         self._name = name
