@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import subprocess
 import sys
@@ -135,8 +136,9 @@ def test_a_failure_that_no_command_foresaw_is_told_too(
 def test_a_real_process_says_one_line(tmp_path: Path) -> None:
     database = f"mysql+pymysql://ada:open@sesame@127.0.0.1/{tmp_path.name}"
     done = subprocess.run(
-        [sys.executable, "-m", "xwheel", "server", "--database", database],
+        [sys.executable, "-m", "xwheel", "server"],
         capture_output=True, text=True, timeout=100, check=False, cwd=ROOT,
+        env={**os.environ, "XWHEEL_DATABASE__URL": database},
     )  # fmt: skip
     assert done.returncode == cli.EXIT_CONFIG
     assert done.stdout == ""
