@@ -18,6 +18,7 @@ from xwheel.storage import (
     checks,
     children,
     dbtime,
+    executor_secrets,
     executors,
     gate,
     glue,
@@ -35,6 +36,7 @@ from xwheel.storage import (
     settings,
     tokens,
 )
+from xwheel.storage.sealing import KeyRing
 
 ROWS: Final = 1500
 MANY: Final = 50
@@ -45,6 +47,7 @@ PLANNED: Final = tuple(range(RUNS - WAITING + 1, RUNS - WAITING + 1 + MANY))
 NEWS: Final = tuple(range(RUNS - MANY + 1, RUNS + 1))
 OPEN: Final = tuple(range(RUNS - WAITING - SENT + 1, RUNS - WAITING - SENT + 1 + MANY))
 PAST: Final = tuple(range(RUNS // 2, RUNS // 2 + MANY))
+KEYS: Final = KeyRing(["a" * 43 + "="])
 SOME_JOBS: Final = (*range(1, MANY), BUSY_JOB)
 TOMBSTONES: Final = tuple(range(200, 200 * MANY, 200))
 REPORT: Final = "reads the report of the time asked for, an hour and job a row, and no run"
@@ -75,6 +78,7 @@ def cases() -> Iterator[Case]:
         _reports(),
         _others(),
         _nodes(),
+        _secrets(),
     ):
         yield from given
 
@@ -421,3 +425,21 @@ def _nodes() -> Iterator[Case]:
     }
     for name, work in plain.items():
         yield Case(f"partitions.{name}", work)
+
+
+def _secrets() -> Iterator[Case]:
+    asked = executor_secrets
+    yield Case(
+        "executor_secrets.insert_secret",
+        lambda conn: asked.insert_secret(conn, "next", "another secret", KEYS, NOW, group_id=1),
+    )
+    yield Case("executor_secrets.list_secrets", asked.list_secrets)
+    yield Case("executor_secrets.get_secret", lambda conn: asked.get_secret(conn, "first"))
+    yield Case("executor_secrets.retire_secret", lambda conn: asked.retire_secret(conn, "first", NOW))
+    yield Case(
+        "executor_secrets.rotate_secret",
+        lambda conn: asked.rotate_secret(conn, "first", "next", "another secret", KEYS, NOW, keep_ms=1),
+    )
+    yield Case("executor_secrets.delete_secret", lambda conn: asked.delete_secret(conn, "first"))
+    yield Case("executor_secrets.check_key", lambda conn: asked.check_key(conn, KEYS))
+    yield Case("executor_secrets.seal_all", lambda conn: asked.seal_all(conn, KEYS))

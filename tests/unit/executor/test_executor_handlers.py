@@ -145,7 +145,7 @@ def test_an_address_nobody_can_call_is_refused() -> None:
 def test_children_do_not_inherit_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XWHEEL_EXECUTOR__ACCESS_TOKEN", "canary")
     monkeypatch.setenv("OTHER", "kept")
-    found = _environment("00-1-2-3")
+    found = _environment("00-1-2-3", None)
     assert "canary" not in found.values()
     assert (found["OTHER"], found["TRACEPARENT"]) == ("kept", "00-1-2-3")
 

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 import pytest
 from sqlalchemy import Connection, text
 
-from tests.support import million, plan_alarms
+from tests.support import million, plan_alarms, plan_cases
 from tests.support.plan_cases import Case, cases
 from tests.support.row_meter import metered
 from tests.support.rows import NOW
 from xwheel import storage
-from xwheel.storage import calendars, tokens
+from xwheel.storage import calendars, executor_secrets, tokens
 from xwheel.storage.engine import LONG_MS, Database
 
 # what it makes of statements is seen where these are asked
@@ -63,6 +63,7 @@ def test_no_question_reads_more_than_it_is_about(db: Database) -> None:
     with db.write() as conn:
         tokens.insert_token(conn, "first", "a token", NOW)
         tokens.insert_token(conn, "second", "another token", NOW)
+        executor_secrets.insert_secret(conn, "first", "a secret", plan_cases.KEYS, NOW, group_id=1)
         calendars.save_calendar(conn, "feasts", {}, NOW)
     every = [*cases(), *plan_alarms.cases()]
     # right after so many rows came, nobody has looked at the tables
