@@ -28,7 +28,7 @@ from xwheel.storage.sealing import is_plain, read_keys
 from xwheel.wire import codec, contract
 from xwheel.wire.http import post
 from xwheel.wire.messages import LogData, LogRequest
-from xwheel.wire.tls import NO_FILES, TlsFiles
+from xwheel.wire.tls import NO_FILES, TlsFiles, check_tls
 
 logger = logging.getLogger(__name__)
 
@@ -55,11 +55,12 @@ class Node:
     def __init__(self, config: Config, announce: Callable[[str], None]) -> None:
         self._config = config
         plugins = load_plugins(config)
+        # files first: what is wrong with them is said before a database is waited for
+        keys, tls = read_keys(config.security.key_file), check_tls(config.tls)
         self._db = open_database(config, wait_s=config.database.wait_s)
-        keys = read_keys(config.security.key_file)
         executor_secrets.bind_key(self._db, keys)
         token = executor_token(config, self._db, announce)
-        self.scheduler = Scheduler(config, self._db, plugins, token, keys=keys)
+        self.scheduler = Scheduler(config, self._db, plugins, token, keys=keys, tls=tls)
         warn_of_plain(self._db)
         ensure_management_token(self._db, self.scheduler.clock.now_ms(), announce)
         parts = ApiParts(
@@ -84,7 +85,7 @@ class Node:
                 self._db,
                 self.scheduler.registry.token_at,
                 config.trigger.send_timeout_ms / 1000,
-                self.scheduler.tls,
+                tls,
                 self.scheduler.networks.refusal,
             ).fetch,
             kill=self.scheduler.killer.kill,

@@ -69,7 +69,7 @@ from xwheel.storage.engine import Database
 from xwheel.storage.ids import RunIds
 from xwheel.storage.sealing import KeyRing
 from xwheel.wire.http import MultiClient
-from xwheel.wire.tls import check_tls
+from xwheel.wire.tls import NO_FILES, TlsFiles
 
 ANSWER_GRACE_MS: Final = 2000
 GATHER_MS: Final = 5
@@ -87,6 +87,7 @@ class Pipeline:
         executor_token: The token that all executors share.
         clock: Where time comes from; None for the system's.
         keys: What executor secrets are sealed under; None keeps them plain.
+        tls: Whom calls to executors trust, and what they show.
     """
 
     def __init__(
@@ -98,12 +99,12 @@ class Pipeline:
         clock: Clock | None = None,
         *,
         keys: KeyRing | None = None,
+        tls: TlsFiles = NO_FILES,
     ) -> None:
         self.config, self.db, self.plugins = config, db, plugins
         system = SystemClock()
         self.clock: Clock = clock or system
         schedule, trigger = config.schedule, config.trigger
-        self.tls = tls = check_tls(config.tls)
         check_after_ms, answer_ms = trigger.check_after_s * 1000, trigger.send_timeout_ms + ANSWER_GRACE_MS
         bells = {
             name: threading.Event()

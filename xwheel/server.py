@@ -16,6 +16,7 @@ from xwheel.plugin.manager import Plugins
 from xwheel.service import Service, Watchman
 from xwheel.storage.engine import Database
 from xwheel.storage.sealing import KeyRing
+from xwheel.wire.tls import NO_FILES, TlsFiles
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +38,7 @@ class Scheduler(Pipeline):
         executor_token: The token that all executors share.
         clock: Where time comes from; None for the system's.
         keys: What executor secrets are sealed under; None keeps them plain.
+        tls: Whom calls to executors trust, and what they show.
     """
 
     def __init__(
@@ -48,8 +50,9 @@ class Scheduler(Pipeline):
         clock: Clock | None = None,
         *,
         keys: KeyRing | None = None,
+        tls: TlsFiles = NO_FILES,
     ) -> None:
-        super().__init__(config, db, plugins, executor_token, clock, keys=keys)
+        super().__init__(config, db, plugins, executor_token, clock, keys=keys, tls=tls)
         # what fails may have been committed nevertheless: then the rows say more than memory
         self._ticking, self._claiming = (
             Service(
