@@ -136,7 +136,8 @@ GOOD = b"XXL-JOB-ACCESS-TOKEN: token-of-orders\r\nXXL-JOB-APPNAME: orders\r\n"
         (GOOD + b"XXL-JOB-ACCESS-TOKEN: wrong\r\n", 200, REFUSED),
         (b"XXL-JOB-ACCESS-TOKEN: token-of-orders\x00\r\nXXL-JOB-APPNAME: orders\r\n", 400, ""),
         (b"XXL_JOB_ACCESS_TOKEN: token-of-orders\r\nXXL_JOB_APPNAME: orders\r\n", 200, REFUSED),
-        (b"XXL-JOB-ACCESS-TOKEN: " + b"x" * 200_000 + b"\r\nXXL-JOB-APPNAME: orders\r\n", 200, REFUSED),
+        (b"XXL-JOB-ACCESS-TOKEN: " + b"x" * 20_000 + b"\r\nXXL-JOB-APPNAME: orders\r\n", 200, REFUSED),
+        (b"XXL-JOB-ACCESS-TOKEN: " + b"x" * 200_000 + b"\r\nXXL-JOB-APPNAME: orders\r\n", 431, ""),
     ],
 )
 def test_headers_as_the_server_reads_them(api: Api, headers: bytes, status: int, message: str) -> None:
