@@ -187,7 +187,7 @@ def glue_shell(stage: Stage) -> Generator[None, None, str]:
 def wrong_token(stage: Stage) -> Generator[None, None, str]:
     """Neither side takes calls with a wrong token."""
     yield
-    words = "XXL-JOB-ACCESS-TOKEN: missing or wrong"
+    words = "token missing or wrong"
     refused = stage.cluster.wait(lambda: words in stage.node_log(), "the refusal of the stranger")
     live = stage.stranger.address in stage.cluster.executors(stage.group_id)
     answer = stage.ask(contract.BEAT, b"", "nobody-knows-this-token")

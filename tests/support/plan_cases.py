@@ -362,6 +362,7 @@ def _others() -> Iterator[Case]:
     for find in (jobs.find_calendar_users, jobs.find_calendar_user):
         yield Case(f"jobs.{find.__name__}", lambda conn, f=find: f(conn, "easter"), 100_000, every_job)
     yield Case("executors.save_executor", lambda conn: executors.save_executor(conn, make_executor()))
+    yield Case("executors.is_elsewhere", lambda conn: executors.is_elsewhere(conn, make_executor(), NOW))
     yield Case("executors.delete_executor", lambda conn: executors.delete_executor(conn, 2, "1"))
     yield Case("executors.list_executors", executors.list_executors)
     yield Case("executors.count_runs", executors.count_runs, 3000, "counts every open run")

@@ -103,6 +103,7 @@ executor = Table(
     # another secret that was proven there before
     Column("earlier_secret_id", BigInteger),
     UniqueConstraint("group_id", "address", name="uq_executor_group_address"),
+    Index("ix_executor_address", "address"),
     sqlite_autoincrement=True,
 )
 

@@ -189,9 +189,9 @@ class SlowExecutors:
 
 def test_s8_slow_executors_take_only_their_own_groups_places(api: Api) -> None:
     for number, app_name in enumerate(("a", "b", "c"), 1):
-        group = api.group(app_name)
-        api.parts.registry.register(app_name, make_executor(ADDRESS), NOW)
-        api.runs(make_run(number, group_id=group, state=RunState.RUNNING, address=ADDRESS))
+        group, address = api.group(app_name), f"http://10.0.0.{number}:9999"
+        api.parts.registry.register(app_name, make_executor(address), NOW)
+        api.runs(make_run(number, group_id=group, state=RunState.RUNNING, address=address))
     slow = SlowExecutors(api)
     assert api.parts.config.threads // 4 == 2
     slow.read(1)

@@ -14,6 +14,7 @@ down_revision = "0005"
 branch_labels = None
 depends_on = None
 
+INDEX = "ix_executor_address"
 COLUMNS = (("executor", "secret_id"), ("executor", "earlier_secret_id"), ("run", "secret_id"))
 
 
@@ -40,10 +41,14 @@ def upgrade() -> None:
         )
     for table, column in COLUMNS:
         _add(table, sa.Column(column, sa.BigInteger(), nullable=True))
+    if not _has_index():
+        op.create_index(INDEX, "executor", ["address"])
 
 
 def downgrade() -> None:
     """Drop the columns and the table, and with them the secrets."""
+    if _has_index():
+        op.drop_index(INDEX, "executor")
     for table, column in reversed(COLUMNS):
         if _has(table, column):
             op.drop_column(table, column)
@@ -58,3 +63,7 @@ def _add(table: str, column: sa.Column[Any]) -> None:
 
 def _has(table: str, column: str) -> bool:
     return any(known["name"] == column for known in sa.inspect(op.get_bind()).get_columns(table))
+
+
+def _has_index() -> bool:
+    return any(known["name"] == INDEX for known in sa.inspect(op.get_bind()).get_indexes("executor"))
