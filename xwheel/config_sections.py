@@ -193,6 +193,12 @@ class ExecutorSection(Section):
     kill_grace_s: float = Field(
         2, gt=0, le=600, description="Seconds between asking a handler to end and forcing it."
     )
+    leave_s: float = Field(
+        1.5,
+        ge=0,
+        le=60,
+        description="Seconds for which an executor that left the registry takes the runs that are on their way to it.",
+    )
     stop_timeout_s: float = Field(
         30, ge=0, le=86_400, description="Seconds that accepted runs get to finish when the executor stops."
     )

@@ -49,6 +49,18 @@ def test_sigterm_under_load_loses_nothing(tmp_path: Path) -> None:
         assert all("stopping" in text for text in refused)
 
 
+def test_runs_on_their_way_to_an_executor_that_said_farewell_are_taken(tmp_path: Path) -> None:
+    with FakeAdmin() as admin, ExecutorProcess(admin, tmp_path, leave_s=60, stop_timeout_s=2) as executor:
+        ending = threading.Thread(target=executor.terminate)
+        ending.start()
+        admin.wait_for(lambda: admin.removed)
+        for number in range(1, 11):
+            assert admin.run(executor.address, "quick", number)["code"] == 200
+        ending.join(20)
+        assert sorted(item["logId"] for item in admin.outcomes) == list(range(1, 11))
+        assert [item["handleCode"] for item in admin.outcomes] == [200] * 10
+
+
 def test_what_does_not_finish_in_time_is_told(tmp_path: Path) -> None:
     with FakeAdmin() as admin, ExecutorProcess(admin, tmp_path, stop_timeout_s=0.2) as executor:
         admin.run(executor.address, "process", 1, executorParams="60")

@@ -1,4 +1,4 @@
-"""Done-when 4: secrets are rotated while 50 fires a second go to two executors, and none is refused for its token."""
+"""Done-when 4: secrets are rotated while 50 fires a second go to two executors, and none is refused."""
 
 from __future__ import annotations
 
@@ -103,7 +103,6 @@ class Site:
                 schedule_conf="1",
                 route_strategy="ROUND",
                 anchor_ms=now_ms + number * 1000 // JOBS,
-                max_retries=3,
             )
             self.jobs.append(self.scheduler.manager.create(values, enabled=True).id)
 
@@ -126,7 +125,7 @@ def site(tmp_path: Path, new_database: Any) -> Iterator[Site]:
 
 
 @pytest.mark.slow
-def test_s1_secrets_are_rotated_under_fire_and_no_token_is_refused(site: Site) -> None:
+def test_s1_secrets_are_rotated_under_fire_and_no_run_is_refused(site: Site) -> None:
     with ExitStack() as ending:
         running = [site.executor(place, SHARED) for place in (0, 1)]
         for place in (0, 1):
@@ -154,10 +153,5 @@ def test_s1_secrets_are_rotated_under_fire_and_no_token_is_refused(site: Site) -
         wait_until(lambda: not {str(state) for state in OPEN_STATES} & site.counts().keys(), LONG_S)
         with site.db.read() as conn:
             every = runs.list_runs(conn, limit=100_000)
-    found = [run for run in every if run.state is not RunState.CANCELLED]  # as the jobs were stopped
-    # an executor that stops refuses what was on its way to it, whatever its secret; a retry goes elsewhere
-    assert [run.message for run in found if "token" in run.message] == []
-    unhappy = {run.message.partition(": ")[2] for run in found if run.state is not RunState.SUCCEEDED}
-    assert unhappy <= {"the executor is stopping and takes no more runs"}
-    served = {run.root_id for run in found if run.state is RunState.SUCCEEDED}
-    assert {run.root_id for run in found} == served
+    # cancelled, as the jobs were stopped
+    assert [run.message for run in every if run.state not in (RunState.SUCCEEDED, RunState.CANCELLED)] == []

@@ -165,7 +165,7 @@ def main() -> None:
         access_token=TOKEN,
         port=0,
         data_dir=data_dir,
-        **{"kill_grace_s": 0.3, **dict(option.split("=", 1) for option in options)},
+        **{"kill_grace_s": 0.3, "leave_s": 0, **dict(option.split("=", 1) for option in options)},
     )
     sys.exit(0 if executor.run_forever() else 1)
 

@@ -30,6 +30,7 @@ def make_executor(admin: FakeAdmin, data_dir: Path, handlers: list[object], **se
         "data_dir": data_dir,
         "kill_grace_s": 0.3,
         "stop_timeout_s": 5,
+        "leave_s": 0,
         **settings,
     }
     return Executor(handlers=handlers, glue_types={"BEAN": BeanGlue()}, **values)

@@ -167,14 +167,16 @@ class Beats:
             self._acknowledged_ms = self._clock.monotonic_ms()
         return self._beat_ms
 
-    def leave(self) -> None:
-        """Send the farewell and no beat after it."""
+    def leave(self) -> bool:
+        """Send the farewell and no beat after it; tell whether a scheduler that knew of us took it."""
         try:
             with self._turn:
                 self._gone = True
                 self._client.deregister(self._request())
         except WireError as error:
             logger.warning("the farewell did not arrive: %s", error)
+            return False
+        return self.registered.is_set()
 
     def may_start(self, request: TriggerRequest) -> str:
         """Say why a run must not start now, or return an empty string.

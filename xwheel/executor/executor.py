@@ -61,6 +61,7 @@ class Executor:
         self._glue_types = glue_types
         self._clock = clock or SystemClock()
         self._parts: Parts | None = None
+        self._stopping = False
         self._lock = threading.Lock()
         self._retired = threading.Event()
         _INSTANCES.add(self)
@@ -136,7 +137,7 @@ class Executor:
         return parts.app(environ, start_response)
 
     def stop(self, timeout_s: float | None = None) -> bool:
-        """Leave the registry, let accepted runs finish, deliver their outcomes, and end.
+        """Leave the registry, take what is on its way here, let it finish, deliver the outcomes, and end.
 
         Args:
             timeout_s: What accepted runs get; None takes the setting. What still runs then is ended, what waits is
@@ -148,10 +149,16 @@ class Executor:
         """
         self._retired.set()
         with self._lock:
-            parts, self._parts = self._parts, None
-        if parts is None:
-            return True
-        return parts.stop(self._settings.stop_timeout_s if timeout_s is None else timeout_s)
+            parts = self._parts
+            if parts is None or self._stopping:
+                return True
+            self._stopping = True
+        try:
+            return parts.stop(self._settings.stop_timeout_s if timeout_s is None else timeout_s)
+        finally:
+            with self._lock:
+                self._parts = None
+                self._stopping = False
 
     def run_forever(self) -> bool:
         """Start, wait for SIGTERM, SIGINT or SIGHUP, and stop; belongs to the main thread.
@@ -187,6 +194,7 @@ class Executor:
     def _forget_parent(self) -> None:
         """Let go of what a fork copied: the parent's threads are not here, and its lock must end with the parent."""
         parts, self._parts = self._parts, None
+        self._stopping = False
         self._lock = threading.Lock()
         if parts is not None:
             parts.disown()

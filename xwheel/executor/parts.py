@@ -137,9 +137,13 @@ class Parts:
 
     def stop(self, timeout_s: float) -> bool:
         """End everything in order; tell whether all runs finished and all outcomes were delivered."""
+        begin_ms = self._clock.monotonic_ms()
+        if self.beats.leave():
+            # other nodes learn of it a second later, and what was sent before is on its way
+            threading.Event().wait(min(self._settings.leave_s, timeout_s))
+            timeout_s -= (self._clock.monotonic_ms() - begin_ms) / 1000
         self._workers.lanes.close("the executor is stopping and takes no more runs")
-        self.beats.leave()
-        finished = self._workers.lanes.wait_empty(timeout_s)
+        finished = self._workers.lanes.wait_empty(max(0.0, timeout_s))
         if not finished:
             self._workers.end_all(STOPPED)
             # asked at once, forced after one grace, given up after three
