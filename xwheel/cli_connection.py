@@ -15,6 +15,7 @@ from xwheel.errors import ConfigError, FieldError, NotFoundError
 
 if TYPE_CHECKING:
     from xwheel.wire.rest import RestClient
+    from xwheel.wire.tls import TlsFiles
 
 PREFIX: Final = "/api/v1"
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
@@ -63,7 +64,17 @@ def connect(url: str | None, token_file: Path | None) -> RestClient:
         raise ConfigError(
             "--url: must be an http:// or https:// address of a node, without query or password"
         )
-    return RestClient(base, _token(token_file))
+    return RestClient(base, _token(token_file), tls=_tls())
+
+
+def _tls() -> TlsFiles:
+    """Return what the environment says of TLS; settings files are for nodes and executors."""
+    from xwheel.config_sections import TlsSection
+    from xwheel.wire.tls import NO_FILES, check_tls
+
+    names = ("ca_file", "cert_file", "key_file")
+    named = {name: path for name in names if (path := os.environ.get(f"XWHEEL_TLS__{name.upper()}"))}
+    return check_tls(TlsSection.model_validate(named)) if named else NO_FILES
 
 
 def warn_of_password(database: str | None) -> None:

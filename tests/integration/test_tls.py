@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -13,12 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.support.executors import ROOT, wait_until
 from tests.support.ports import free_port
 from tests.support.rows import job_values
 from tests.support.tls import Authority, tls_front
 from xwheel.builtin.glue_bean import BeanGlue
+from xwheel.cli import app
 from xwheel.config import build_config
 from xwheel.errors import ConfigError, WireError
 from xwheel.executor import Executor, JobContext, job
@@ -180,6 +183,35 @@ def _check_strangers(address: str, front: Front, folder: Path) -> None:
         with pytest.raises(WireError):
             post(f"{address}/beat", b"", token=TOKEN, tls=files)
     assert post(f"{address}/beat", b"", token=TOKEN, tls=TlsFiles(ca, str(front.cert), str(front.key)))
+
+
+def test_s9_commands_reach_a_node_of_a_private_authority(
+    tmp_path: Path, new_database: Callable[[], str]
+) -> None:
+    front = Front(tmp_path, Authority(tmp_path))
+    said: list[str] = []
+    settings = {"api": {"port": 0, "executor_port": 0}, "database": {"url": new_database()}}
+    node = Node(build_config(settings), announce=said.append)
+    node.start()
+    trust = {"XWHEEL_TLS__CA_FILE": str(front.authority.file)}
+    ours = {**trust, "XWHEEL_TLS__CERT_FILE": str(front.cert), "XWHEEL_TLS__KEY_FILE": str(front.key)}
+    url = f"https://127.0.0.1:{front.scheduler_port}"
+    words = ["group", "list", "--json", "--url", url]
+    (token,) = (line.split()[-1] for line in said if "management token" in line)
+    try:
+        with tls_front(
+            node.management.port, front.authority, front.cert, front.key, port=front.scheduler_port
+        ):
+            runs_of = {
+                name: CliRunner().invoke(app, words, env={"XWHEEL_TOKEN": token, **files})
+                for name, files in (("all", ours), ("no certificate", trust), ("no trust", {}))
+            }
+    finally:
+        node.stop()
+    assert runs_of["all"].exit_code == 0, runs_of["all"].output
+    assert json.loads(runs_of["all"].stdout) == []
+    assert "XWHEEL_TLS__CA_FILE" in str(runs_of["no trust"].exception or runs_of["no trust"].output)
+    assert runs_of["no certificate"].exit_code != 0
 
 
 @pytest.mark.parametrize("part", ["node", "executor"])

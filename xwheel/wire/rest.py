@@ -9,6 +9,7 @@ import msgspec
 import requests
 
 from xwheel.errors import ConflictError, FieldError, NotFoundError, WireError
+from xwheel.wire.tls import NO_FILES, TlsFiles
 
 NOT_FOUND = 404
 CONFLICT = 409
@@ -25,13 +26,16 @@ class RestClient:
         base_url: Where the API listens, without a path.
         token: Management token.
         timeout_s: Limit for connecting, and again for each read, in seconds.
+        tls: Whom to trust, and the certificate to show.
     """
 
-    def __init__(self, base_url: str, token: str, *, timeout_s: float = 10) -> None:
+    def __init__(self, base_url: str, token: str, *, timeout_s: float = 10, tls: TlsFiles = NO_FILES) -> None:
         self._base_url = base_url.rstrip("/")
         self._timeout_s = timeout_s
         self._session = requests.Session()
         self._session.trust_env = False
+        self._session.verify = tls.ca_file or True
+        self._session.cert = (tls.cert_file, tls.key_file) if tls.cert_file else None
         self._session.headers.update({"Authorization": f"Bearer {token}", "Accept-Encoding": "identity"})
 
     def call(
@@ -62,6 +66,11 @@ class RestClient:
                 timeout=self._timeout_s,
                 allow_redirects=False,
             )
+        except requests.exceptions.SSLError as error:
+            raise WireError(
+                f"{self._base_url} cannot be trusted, or does not trust us: {_cause(error)}; XWHEEL_TLS__CA_FILE names "
+                "a private authority, XWHEEL_TLS__CERT_FILE and XWHEEL_TLS__KEY_FILE a certificate to show"
+            ) from error
         except requests.RequestException as error:
             raise WireError(f"{self._base_url} cannot be reached: {type(error).__name__}") from error
         if answer.status_code not in SUCCESS:
@@ -72,6 +81,12 @@ class RestClient:
             raise WireError(
                 f"{self._base_url} answers {method} {path} with something else than JSON"
             ) from None
+
+
+def _cause(error: requests.exceptions.SSLError) -> str:
+    """Return what OpenSSL said, without the layers around it."""
+    inner = error.args[0] if error.args else error
+    return str(getattr(inner, "reason", inner))
 
 
 def _error(status: int, content: bytes, what: str) -> Exception:
