@@ -16,7 +16,7 @@ from sqlalchemy import bindparam, update
 from benchmarks._report import Report, timed
 from tests.support.databases import empty, server_database
 from tests.support.rows import NOW, job_values, make_run
-from xwheel.model import PARTITIONS, Run, RunState
+from xwheel.model import PARTITIONS, SHARED_SECRET, Run, RunState
 from xwheel.storage import jobs, migrate, runs
 from xwheel.storage.engine import Connection, Database
 from xwheel.storage.runs import Fenced
@@ -56,7 +56,7 @@ def in_batches(
 
 def fence(conn: Connection, ids: Sequence[int]) -> None:
     planned = runs.lock_planned(conn, ids)
-    rows = [Fenced(run_id, "http://127.0.0.1:9999", "instance", 1) for run_id in planned]
+    rows = [Fenced(run_id, "http://127.0.0.1:9999", "instance", 1, SHARED_SECRET) for run_id in planned]
     assert runs.update_fenced(conn, rows, now_ms=NOW, check_ms=NOW) == len(ids)
 
 

@@ -110,6 +110,10 @@ def chosen_executors(
         RouteError: It is no sequence, is empty, or holds what is none of the executors, or one of them twice; the
             message follows the router's name.
     """
+    if type(chosen) in (tuple, list) and len(chosen) == 1:  # type: ignore[arg-type]
+        (only,) = chosen  # type: ignore[misc]
+        if type(only) is RegisteredExecutor and known.get(only.address) is only:
+            return (only,)
     if isinstance(chosen, str | bytes | bytearray) or not isinstance(chosen, Sequence):
         raise RouteError(f"returned {_shown(chosen)} where a list of executors is due")
     found = tuple(islice(iter(chosen), len(known) + 1))

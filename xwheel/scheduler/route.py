@@ -59,7 +59,9 @@ class Chooser:
     ) -> None:
         names = routers if trusted is None else routers.keys() & set(trusted)
         # which ones ask is settled here: an attribute of a plugin may be code, too
-        self._routers = _OnTick(routers, {name for name in names if not routers[name].asks})
+        here = {name: routers[name] for name in names if not routers[name].asks}
+        self._here = here
+        self._routers = _OnTick(routers, here)
         self._asker = asker
         self._loads = loads
         self._given: Sequence[RegisteredExecutor] = ()
@@ -77,7 +79,9 @@ class Chooser:
         """
         loads = self._loads
         try:
-            router = self._routers[job.route_strategy]
+            router = self._here.get(job.route_strategy)
+            if router is None:
+                router = self._routers[job.route_strategy]
             if executors is not self._given:  # one list serves all runs of a batch
                 self._executors = tuple(executors)
                 self._known = {item.address: item for item in executors}
