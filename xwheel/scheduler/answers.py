@@ -160,6 +160,8 @@ class AnswerWriter:
 def _log_unknown(delivery: Delivery) -> None:
     """Log the runs without a clear answer, those with the same message in one line."""
     unknown = [answer for answer in delivery.answers if answer.fate is Fate.UNKNOWN]
+    if not unknown:
+        return
     for message, count in Counter(answer.message for answer in unknown).items():
         logger.warning(
             "%s gave no clear answer about %d runs, first run %d: %s",

@@ -160,7 +160,7 @@ def _fenced_ms(parcel: Parcel) -> int:
     """Return when a parcel was fenced; what is asked again was put under the present lease a moment ago."""
     if parcel.again:
         return NOW_OR_LATER
-    return min(shard.run.dispatched_ms or 0 for shard in parcel.shards)
+    return min([shard.run.dispatched_ms or 0 for shard in parcel.shards])
 
 
 def encode_parcel(parcel: Parcel) -> tuple[str, bytes]:

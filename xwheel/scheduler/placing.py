@@ -21,6 +21,9 @@ KNOWN_LIMITS: Final = 10_000
 KEEP_MS: Final = 600_000
 """How long an executor that refused a large request gets smaller ones, before it is tried with a large one again."""
 
+ALONE: Final = 1
+"""Size of a run for an executor that takes one run a request, of which no other fits in."""
+
 LimitOf = Callable[[str], int]
 
 
@@ -122,7 +125,9 @@ class Placing:
         for number, executor in enumerate(item.executors):
             # nothing overtakes what found no room, however small it is
             is_full = not number and bool(self._full) and (lane, executor.address) in self._full
-            size = 0 if is_full else self._sizes.of(item.run, item.job)
+            size = ALONE
+            if not is_full and executor.kind == "xwheel":
+                size = self._sizes.of(item.run, item.job)
             parcel = None if is_full else self._parcel(lane, executor, size, beyond=number > 0)
             if parcel is None:
                 for used, its_size in counted:

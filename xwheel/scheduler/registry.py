@@ -64,6 +64,7 @@ class ExecutorRegistry:
         self._beats: dict[tuple[int, str], int] = {}
         self._suspects: dict[str, int] = {}
         self._groups: dict[str, int] = {}
+        self._names: dict[int, str] = {}
         self._seen_live: dict[tuple[int, str], RegisteredExecutor] | None = None
         self._departures: dict[tuple[int, str], int] = {}
         self._news: deque[Holder] = deque(maxlen=KNOWN_NEWS)
@@ -185,8 +186,7 @@ class ExecutorRegistry:
         return self._secrets.name(current_id), self._secrets.name(earlier_id)
 
     def _proven(self, group_id: int, address: str, otherwise: int | None) -> int | None:
-        with self._lock:
-            row = self._rows.get((group_id, address))
+        row = self._rows.get((group_id, address))  # asked for each send: a look-up needs no lock
         return otherwise if row is None else row.secret_id
 
     def _flag(self, app_name: str, before: RegisteredExecutor | None, now: RegisteredExecutor) -> None:
@@ -209,8 +209,7 @@ class ExecutorRegistry:
 
     def app_name(self, group_id: int) -> str:
         """Return the app name of a group, or an empty text if it is not known yet."""
-        with self._lock:
-            return next((name for name, known in self._groups.items() if known == group_id), "")
+        return self._names.get(group_id, "")  # asked for each send: a look-up needs no lock
 
     def find_instance(self, group_id: int, instance: str, now_ms: int) -> RegisteredExecutor | None:
         """Return where an executor instance lives now, or None if it is gone.
@@ -253,6 +252,7 @@ class ExecutorRegistry:
             rows |= {key: item for key, item in self._recent.items() if item is not None}
             self._rows = {key: item for key, item in rows.items() if self._recent.get(key, item) is not None}
             self._groups = names
+            self._names = {group_id: name for name, group_id in names.items()}
             self._beats = {key: seen_ms for key, seen_ms in self._beats.items() if key in self._rows}
             self._suspects = {address: until for address, until in self._suspects.items() if until > now_ms}
         before = self._seen_live or {}
@@ -312,6 +312,7 @@ class ExecutorRegistry:
             raise NotFoundError("group", app_name)
         with self._lock:
             self._groups[app_name] = group.id
+            self._names[group.id] = app_name
         return group.id
 
 
