@@ -110,8 +110,8 @@ def chosen_executors(
         RouteError: It is no sequence, is empty, or holds what is none of the executors, or one of them twice; the
             message follows the router's name.
     """
-    if type(chosen) in (tuple, list) and len(chosen) == 1:  # type: ignore[arg-type]
-        (only,) = chosen  # type: ignore[misc]
+    if (type(chosen) is tuple or type(chosen) is list) and len(chosen) == 1:
+        only = chosen[0]
         if type(only) is RegisteredExecutor and known.get(only.address) is only:
             return (only,)
     if isinstance(chosen, str | bytes | bytearray) or not isinstance(chosen, Sequence):

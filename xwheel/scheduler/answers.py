@@ -100,11 +100,11 @@ class AnswerWriter:
 
     def _settle(self, batch: Sequence[Delivery], now_ms: int) -> None:
         for delivery in batch:
-            self._held.difference_update([shard.run.id for shard in delivery.parcel.shards])
+            shards = delivery.parcel.shards
+            self._held.difference_update([shard.run.id for shard in shards])
             if not delivery.parcel.rest:  # the last of its place
                 self._places.release(delivery.parcel.lane, delivery.parcel.executor.address)
-            job_ids = [shard.run.job_id for shard in delivery.parcel.shards]
-            self._places.record(job_ids, delivery.cost_ms, now_ms)
+            self._places.record([shard.run.job_id for shard in shards], delivery.cost_ms, now_ms)
         self._placed()
 
     def _write(self, batch: Sequence[Delivery], now_ms: int) -> None:
@@ -116,15 +116,19 @@ class AnswerWriter:
             limits = {shard.run.id: shard.job.timeout_s for shard in delivery.parcel.shards}
             if delivery.tried and not delivery.reached:
                 self._suspect(address, now_ms)
-            _log_unknown(delivery)
+            unknown: list[Answer] = []
             for answer in delivery.answers:
                 if answer.fate is Fate.ACCEPTED:
                     accepted.setdefault(limits[answer.run_id], []).append(answer.run_id)
                 elif answer.fate is Fate.REFUSED:
                     refused.append(self._refusal(answer, delivery))
-                elif is_foreign and delivery.tried:
-                    # never sent again under this id: it may run there, and only its callback can tell
-                    accepted.setdefault(limits[answer.run_id], []).append(answer.run_id)
+                else:
+                    unknown.append(answer)
+                    if is_foreign and delivery.tried:
+                        # never sent again under this id: it may run there, and only its callback can tell
+                        accepted.setdefault(limits[answer.run_id], []).append(answer.run_id)
+            if unknown:
+                _log_unknown(address, unknown)
         if accepted:
             at_ms = max((delivery.at_ms for delivery in batch), default=now_ms) or now_ms
             self._db.transaction(lambda conn: self._accept(conn, batch, accepted, at_ms))
@@ -157,15 +161,12 @@ class AnswerWriter:
         changes.note_accepted(conn, shards, waiting, at_ms)
 
 
-def _log_unknown(delivery: Delivery) -> None:
+def _log_unknown(address: str, unknown: Sequence[Answer]) -> None:
     """Log the runs without a clear answer, those with the same message in one line."""
-    unknown = [answer for answer in delivery.answers if answer.fate is Fate.UNKNOWN]
-    if not unknown:
-        return
     for message, count in Counter(answer.message for answer in unknown).items():
         logger.warning(
             "%s gave no clear answer about %d runs, first run %d: %s",
-            delivery.parcel.executor.address,
+            address,
             count,
             next(answer.run_id for answer in unknown if answer.message == message),
             message,

@@ -59,7 +59,7 @@ class Lane:
 
     def send(self, parcel: Parcel) -> None:
         """Start the request for a parcel that was fenced; what is to follow it goes once it is answered."""
-        self._sending.update(shard.run.id for shard in parcel.whole().shards)
+        self._sending.update([shard.run.id for shard in parcel.whole().shards])
         if self._may_send(_fenced_ms(parcel)):
             self._submit(parcel)
         else:
@@ -160,6 +160,8 @@ def _fenced_ms(parcel: Parcel) -> int:
     """Return when a parcel was fenced; what is asked again was put under the present lease a moment ago."""
     if parcel.again:
         return NOW_OR_LATER
+    if len(parcel.shards) == 1:
+        return parcel.shards[0].run.dispatched_ms or 0
     return min([shard.run.dispatched_ms or 0 for shard in parcel.shards])
 
 
