@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,8 +18,6 @@ from xwheel.storage.sealing import make_key
 
 TEAMS: Final = (("java", JAVA[-1], 1, 13), ("go", GO, 1, 12), ("xwheel", XWHEEL, 2, 25))
 """App name, executor, how many of them, and jobs: each fires every second, 50 together."""
-
-QUIET_S: Final = 3.0
 
 
 @dataclass
@@ -124,10 +121,15 @@ def _rotate(site: Cluster, teams: list[Team]) -> None:
         team.served(20)
     for team in teams:
         site.call("POST", "/jobs/bulk/stop", {"ids": team.jobs})
-    time.sleep(QUIET_S)
     for team in teams:
+        # foreign executors may end with outcomes that they never report
+        going = (
+            {"planned", "dispatching"}
+            if team.peer.name != XWHEEL.name
+            else {"planned", "dispatching", "running"}
+        )
+        site.wait(lambda team=team, going=going: not going & team.states().keys(), "the end of all runs")
         print(team.app_name, team.states())
     for team in teams:
         assert [run["message"] for run in team.runs() if run["state"] == "refused"] == []
-    # foreign executors may end with outcomes that they never report
     assert teams[-1].states().keys() <= {"succeeded", "cancelled"}

@@ -14,7 +14,7 @@ import falcon
 from xwheel.api.errors import ThrottledError
 from xwheel.clock import Clock
 from xwheel.errors import AuthError, ConfigError, WireError
-from xwheel.listener.refusals import Refusals
+from xwheel.listener.refusals import Refusals, route_of
 from xwheel.model import NO_SECRET, SHARED_SECRET
 from xwheel.scheduler.secrets import ExecutorSecrets
 from xwheel.storage import tokens
@@ -94,7 +94,7 @@ class Gate:
             self.identify(req)
         except AuthError as error:
             token = req.get_header("Authorization") or ""
-            wait_ms = self._refusals.note(req.remote_addr, token, route_of(req), now_ms)
+            wait_ms = self._refusals.note(req.remote_addr, token, route_of(req.method, req.path), now_ms)
             if wait_ms:
                 raise ThrottledError(str(error), wait_ms) from None
             raise
@@ -189,7 +189,7 @@ class ExecutorGate:
             return self.identify(req)
         except UnknownCallerError as error:
             token = req.get_header(contract.TOKEN_HEADER) or ""
-            wait_ms = self._refusals.note(req.remote_addr, token, route_of(req), now_ms)
+            wait_ms = self._refusals.note(req.remote_addr, token, route_of(req.method, req.path), now_ms)
             if wait_ms:
                 raise UnknownCallerError(str(ThrottledError(str(error), wait_ms))) from None
             raise
@@ -229,11 +229,6 @@ class ExecutorGate:
         if known is None or known.group_id is None or known.app_name != app_name:
             return None
         return Caller(name=known.name, group_id=known.group_id, app_name=app_name, secret_id=NO_SECRET)
-
-
-def route_of(req: falcon.Request) -> str:
-    """Return what a call wants, short and on one line."""
-    return f"{req.method} {req.path[:80]!r}"
 
 
 def policy_of(target: object) -> Policy:

@@ -8,7 +8,7 @@ import falcon
 
 from xwheel.clock import Clock
 from xwheel.executor.endpoints import Endpoints
-from xwheel.listener.refusals import Refusals
+from xwheel.listener.refusals import Refusals, route_of
 from xwheel.wire.codec import encode_response
 from xwheel.wire.contract import TEXT_TOKEN, TOKEN_HEADER
 
@@ -34,7 +34,7 @@ class _Sink:
         now_ms = self._clock.monotonic_ms()
         if answer.message == TEXT_TOKEN:
             token = req.get_header(TOKEN_HEADER) or ""
-            self._refusals.note(req.remote_addr, token, f"{req.method} {req.path[:80]!r}", now_ms)
+            self._refusals.note(req.remote_addr, token, route_of(req.method, req.path), now_ms)
         else:
             self._refusals.sum_up(now_ms)
         resp.content_type = falcon.MEDIA_JSON

@@ -162,6 +162,11 @@ class Refusals:
         _log([line])
 
 
+def route_of(method: str, path: str) -> str:
+    """Return what a call wants, short and on one line."""
+    return f"{method} {path[:80]!r}"
+
+
 def _recall(known: OrderedDict[str, _Record], key: str) -> _Record:
     found = known.pop(key, None) or _Record()
     known[key] = found

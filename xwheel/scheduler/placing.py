@@ -111,7 +111,7 @@ class Placing:
         self._limit_of = limit_of
         self._sources = sources
         self._sizes = Sizes(sources)
-        self._admitted: dict[int, int] = {}
+        self._measured: dict[int, int] = {}
         self._open: dict[tuple[int, str], list[Parcel]] = {}
         self._full: set[tuple[int, str]] = set()
 
@@ -125,9 +125,7 @@ class Placing:
         for number, executor in enumerate(item.executors):
             # nothing overtakes what found no room, however small it is
             is_full = not number and bool(self._full) and (lane, executor.address) in self._full
-            size = ALONE
-            if not is_full and executor.kind == "xwheel":
-                size = self._sizes.of(item.run, item.job)
+            size = 0 if is_full else self._size(item.run, item.job, executor)
             parcel = None if is_full else self._parcel(lane, executor, size, beyond=number > 0)
             if parcel is None:
                 for used, its_size in counted:
@@ -139,7 +137,6 @@ class Placing:
                 opened.append(parcel)
             parcel.load.add(size)
             counted.append((parcel, size))
-            self._admitted[item.run.id] = size
         return True
 
     def fill(self, shards: Sequence[Shard], lanes: Mapping[int, int]) -> list[Parcel]:
@@ -153,7 +150,7 @@ class Placing:
         parcels = {key: list(group) for key, group in self._open.items()}
         for shard in shards:
             group = parcels[lanes[shard.job.id], shard.executor.address]
-            size = self._admitted.get(shard.run.id) or self._sizes.of(shard.run, shard.job)
+            size = self._size(shard.run, shard.job, shard.executor)
             while not group[0].load.has_room(size):
                 group.pop(0)
             group[0].shards.append(shard)
@@ -168,6 +165,15 @@ class Placing:
         for group in self._open.values():
             for parcel in group:
                 self._places.release(parcel.lane, parcel.executor.address)
+
+    def _size(self, run: Run, job: Job, executor: RegisteredExecutor) -> int:
+        """Return how many bytes a run takes in a request; each run is measured once."""
+        if executor.kind != "xwheel":
+            return ALONE
+        size = self._measured.get(run.id)
+        if size is None:
+            size = self._measured[run.id] = self._sizes.of(run, job)
+        return size
 
     def _parcel(self, lane: int, executor: RegisteredExecutor, size: int, *, beyond: bool) -> Parcel | None:
         address = executor.address

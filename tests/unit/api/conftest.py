@@ -12,6 +12,7 @@ import falcon.testing
 import pytest
 from sqlalchemy import Engine
 
+from tests.support.job_calls import Tenant
 from tests.support.rows import NOW, make_run
 from xwheel.alarm_model import AlarmAttempt, AttemptState
 from xwheel.api.app import executor_app, management_app
@@ -263,3 +264,13 @@ def api(db: Database) -> Api:
         falcon.testing.TestClient(management_app(parts)),
         falcon.testing.TestClient(executor_app(parts)),
     )
+
+
+@pytest.fixture
+def orders(api: Api) -> Tenant:
+    return Tenant(api.db, api.executor.app, "orders")
+
+
+@pytest.fixture
+def billing(api: Api) -> Tenant:
+    return Tenant(api.db, api.executor.app, "billing")

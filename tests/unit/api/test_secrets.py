@@ -15,16 +15,6 @@ from xwheel.wire.contract import APP_NAME_HEADER, TOKEN_HEADER
 ADDRESS = "http://10.0.0.1:9999"
 
 
-@pytest.fixture
-def orders(api: Api) -> Tenant:
-    return Tenant(api.db, api.executor.app, "orders")
-
-
-@pytest.fixture
-def billing(api: Api) -> Tenant:
-    return Tenant(api.db, api.executor.app, "billing")
-
-
 def make(api: Api, name: str, group_id: int) -> str:
     answer = api.call("POST", "secrets", {"name": name, "group_id": group_id})
     assert answer.status_code == 201, answer.text

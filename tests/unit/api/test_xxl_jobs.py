@@ -21,11 +21,6 @@ from xwheel.storage import runs
 ADDRESS = "http://10.0.0.1:9999"
 
 
-@pytest.fixture
-def orders(api: Api) -> Tenant:
-    return Tenant(api.db, api.executor.app, "orders")
-
-
 def test_a_job_is_added_stopped(orders: Tenant) -> None:
     job_id = orders.add(
         misfireStrategy="FIRE_ONCE_NOW",

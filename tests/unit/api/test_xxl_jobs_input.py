@@ -17,11 +17,6 @@ from xwheel.storage.tables import metadata
 CALLS = ("addJob", "updateJob", "removeJob", "startJob", "stopJob", "triggerJob")
 
 
-@pytest.fixture
-def orders(api: Api) -> Tenant:
-    return Tenant(api.db, api.executor.app, "orders")
-
-
 @pytest.mark.parametrize(
     "content_type", ["", "text/plain", "application/xml", "multipart/form-data", "x" * 500]
 )

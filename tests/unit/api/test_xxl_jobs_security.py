@@ -26,11 +26,6 @@ REFUSED = (
 
 
 @pytest.fixture
-def orders(api: Api) -> Tenant:
-    return Tenant(api.db, api.executor.app, "orders")
-
-
-@pytest.fixture
 def billing(api: Api, orders: Tenant) -> Tenant:
     return Tenant(api.db, api.executor.app, "billing")
 

@@ -104,6 +104,25 @@ def test_r3_first_sends_are_bounded_by_their_encoded_bytes(db: Database) -> None
     assert {run.state for run in node.runs(job.id)} == {RunState.RUNNING}
 
 
+def test_r3_a_broadcast_to_executors_of_two_kinds_keeps_to_the_bytes(db: Database) -> None:
+    node = HandNode(db, ManualClock(NOW), trigger={"batch_bytes": 300_000})
+    node.group()
+    node.register("http://127.0.0.1:9001")
+    node.register("http://127.0.0.1:9002", kind="java", generation=3, instance="", boot="")
+    job = node.job(enabled=False, param="漢" * 9000, route_strategy="SHARDING_BROADCAST")
+    for _ in range(12):
+        node.scheduler.manager.run_now(job.id)
+    node.run_for(300)
+    sizes, runs = [], 0
+    while node.sent:
+        sizes += [len(call.body) for call in node.line.calls]
+        runs += len(node.answer())
+        node.tick(50)
+    assert runs == 24
+    assert max(sizes) <= 300_000
+    assert {run.state for run in node.runs(job.id)} == {RunState.RUNNING}
+
+
 def test_r3_an_executor_that_takes_less_gets_less(node: HandNode) -> None:
     """R3: its limit is learned, so that not each batch is refused first."""
     job = node.job(enabled=False, param="x" * 1000)
