@@ -26,7 +26,7 @@ run: $(READY)
 
 test: $(READY) lint types
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
-	XWHEEL_NO_EXTENSIONS=1 $(BIN)/python -m pytest -q -n $(JOBS) tests/ring tests/unit/scheduler/test_ring_loop.py tests/unit/scheduler/test_stages.py
+	XWHEEL_NO_EXTENSIONS=1 $(BIN)/python -m pytest -q -n $(JOBS) tests/ring tests/unit/scheduler/fire/test_tick.py tests/unit/scheduler/fire/test_stages.py
 	$(BIN)/python -m tests.support.backends -q -n $(SERVER_JOBS) --dist worksteal tests/unit tests/integration tests/faults
 	$(MAKE) --no-print-directory --jobs 3 --output-sync plugins
 

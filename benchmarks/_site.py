@@ -17,11 +17,12 @@ from typing import TypeVar
 
 from benchmarks.handlers import COUNT_FILE
 from tests.support.databases import server_database
+from xwheel.cli.quickstart.processes import Child, free_port
 from xwheel.errors import XwheelError
-from xwheel.quickstart.processes import Child, free_port
-from xwheel.storage import migrate, tokens
-from xwheel.storage.engine import Database
-from xwheel.wire.rest import RestClient
+from xwheel.storage import tokens
+from xwheel.storage.database.engine import Database
+from xwheel.storage.schema import migrate
+from xwheel.wire.http.rest import RestClient
 
 GROUP = "bench"
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")

@@ -23,9 +23,9 @@ from benchmarks.pipeline import percentile
 from tests.support.rows import job_values, make_run
 from xwheel.model import PARTITIONS, RunState
 from xwheel.storage import runs
-from xwheel.storage.engine import Connection, Database
-from xwheel.storage.ids import RunIds
+from xwheel.storage.database.engine import Connection, Database
 from xwheel.storage.jobs import insert_job
+from xwheel.storage.run_ids import RunIds
 from xwheel.wire.codec import decode_response, encode_callbacks
 from xwheel.wire.contract import join_url
 from xwheel.wire.http import HttpCall, MultiClient

@@ -29,10 +29,10 @@ from typing import Any
 
 import benchmarks._report  # noqa: F401 - finds a checkout that is not installed
 from benchmarks.baseline_store import Execute, Store, open_store
-from xwheel.listener import Listener
+from xwheel.runtime.http_server import Listener
 from xwheel.wire.codec import decode_callbacks, decode_response, encode_response, encode_trigger
 from xwheel.wire.contract import OK, headers_for, join_url
-from xwheel.wire.curl import HttpCall, HttpResult, Slot
+from xwheel.wire.http.curl import HttpCall, HttpResult, Slot
 from xwheel.wire.messages import CallbackItem, Response, TriggerRequest
 
 PRE_READ_MS = 5000

@@ -22,16 +22,17 @@ from benchmarks._report import Report, timed
 from tests.support.rows import NOW, job_values
 from tests.support.upkeep import GivenLease
 from xwheel.config import build_config
-from xwheel.plugin.manager import load_plugins
-from xwheel.scheduler.claim import ClaimLoop
-from xwheel.scheduler.lease import SqliteLease
-from xwheel.scheduler.plan import plan
-from xwheel.scheduler.report import ReportLoop
-from xwheel.scheduler.timetable import Timetable
-from xwheel.scheduler.upkeep import RetentionLoop
-from xwheel.storage import jobs, migrate
-from xwheel.storage.engine import Database
-from xwheel.storage.ids import RunIds
+from xwheel.plugin.discovery import load_plugins
+from xwheel.scheduler.cluster.sqlite_lease import SqliteLease
+from xwheel.scheduler.plan.claim import ClaimLoop
+from xwheel.scheduler.plan.rules import plan
+from xwheel.scheduler.plan.timetable import Timetable
+from xwheel.scheduler.upkeep.hourly_report import ReportLoop
+from xwheel.scheduler.upkeep.retention import RetentionLoop
+from xwheel.storage import jobs
+from xwheel.storage.database.engine import Database
+from xwheel.storage.run_ids import RunIds
+from xwheel.storage.schema import migrate
 from xwheel.testing import ManualClock
 
 MINUTE_MS = 60_000

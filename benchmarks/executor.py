@@ -20,8 +20,8 @@ from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 
 from benchmarks._report import Report
-from xwheel.wire.batch_codec import encode_batch, read_batch_reply
 from xwheel.wire.codec import decode_response, encode_trigger
+from xwheel.wire.codec.batch import encode_batch, read_batch_reply
 from xwheel.wire.http import HttpCall, HttpResult, MultiClient
 from xwheel.wire.messages import BatchRequest, TriggerRequest
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks._report import Report
 from benchmarks._site import Site, site
 from benchmarks.pipeline import measure_flat_out
-from xwheel.quickstart.processes import Child
+from xwheel.cli.quickstart.processes import Child
 
 GOAL = 0.95
 KINDS = ("none", "sleeping", "counting")

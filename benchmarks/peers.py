@@ -21,8 +21,8 @@ from tests.support.ports import free_port
 from tests.support.rows import make_run
 from xwheel.model import Origin, RunState
 from xwheel.storage import runs
-from xwheel.storage.engine import Connection
-from xwheel.storage.ids import RunIds
+from xwheel.storage.database.engine import Connection
+from xwheel.storage.run_ids import RunIds
 
 HANDLER = "nothing"
 LIMIT_S = 180

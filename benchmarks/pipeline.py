@@ -26,9 +26,9 @@ from benchmarks._site import GROUP, Site, site
 from tests.support.rows import job_values
 from xwheel.model import PARTITIONS, Run, RunState
 from xwheel.storage import runs
-from xwheel.storage.engine import Connection, Database
+from xwheel.storage.database.engine import Connection, Database
 from xwheel.storage.jobs import insert_job
-from xwheel.storage.tables import job
+from xwheel.storage.schema.tables import job
 
 RATES = (1, 50, 200)
 HANDLER = "nothing"

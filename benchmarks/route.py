@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 from benchmarks._report import Report
 from xwheel.config import build_config
 from xwheel.model import Job, RegisteredExecutor, Run
-from xwheel.plugin.manager import load_plugins
-from xwheel.scheduler.asking import Asker
-from xwheel.scheduler.loads import Loads
-from xwheel.scheduler.route import Chooser
+from xwheel.plugin.discovery import load_plugins
+from xwheel.scheduler.route.async_choose import Asker
+from xwheel.scheduler.route.choose import Chooser
+from xwheel.scheduler.route.loads import Loads
 from xwheel.testing import ManualClock, sample_executors, sample_job, sample_run
 
 EXECUTORS = 100

@@ -17,10 +17,11 @@ from benchmarks._report import Report, timed
 from tests.support.databases import empty, server_database
 from tests.support.rows import NOW, job_values, make_run
 from xwheel.model import PARTITIONS, SHARED_SECRET, Run, RunState
-from xwheel.storage import jobs, migrate, runs
-from xwheel.storage.engine import Connection, Database
+from xwheel.storage import jobs, runs
+from xwheel.storage.database.engine import Connection, Database
 from xwheel.storage.runs import Fenced
-from xwheel.storage.tables import run as run_table
+from xwheel.storage.schema import migrate
+from xwheel.storage.schema.tables import run as run_table
 
 BATCH = 1000
 OUTCOMES = 500

@@ -16,8 +16,8 @@ from sqlalchemy import Engine, event
 
 from tests.interop import report as interop_report
 from tests.support.databases import BACKENDS, CleanDatabases
-from xwheel.storage import migrate
-from xwheel.storage.engine import Database
+from xwheel.storage.database.engine import Database
+from xwheel.storage.schema import migrate
 
 HERE = Path(__file__).parent
 WAITING = {"integration", "interop", "faults"}

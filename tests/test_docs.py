@@ -10,11 +10,11 @@ import pytest
 from pydantic import SecretStr
 from pydantic_core import PydanticUndefined
 
+from tests.support.paths import ROOT
 from xwheel import errors
 from xwheel.config import Config
-from xwheel.config_sections import Section
+from xwheel.config.sections import Section
 
-ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 
 

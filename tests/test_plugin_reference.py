@@ -11,13 +11,13 @@ import re
 import sys
 import types
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import BaseModel, SecretStr
 from pydantic_core import PydanticUndefined
 
+from tests.support.paths import ROOT
 from xwheel.plugin import RegisteredExecutor, hookspecs
 from xwheel.plugin.contracts import (
     Alarm,
@@ -36,10 +36,9 @@ from xwheel.plugin.contracts import (
     ScheduleType,
     TakesOptions,
 )
-from xwheel.plugin.manager import CONTRACTS
+from xwheel.plugin.discovery import CONTRACTS
 from xwheel.plugin.options import PluginOptions
 
-ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "reference" / "plugins.md"
 SHIPPED = sorted(path.parent.name for path in ROOT.glob("plugins/*/pyproject.toml"))
 # contract to what it takes and gives

@@ -1,5 +1,5 @@
 """``python -m xwheel`` is the ``xwheel`` command."""
 
-from xwheel.cli import main
+from xwheel.cli.main import main
 
 main()

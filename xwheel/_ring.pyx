@@ -25,9 +25,6 @@ from libcpp.vector cimport vector
 
 from array import array as _array
 
-include "_ring_columns.pxi"
-include "_ring_table.pxi"
-include "_ring_pool.pxi"
 
 
 cdef enum:
@@ -40,6 +37,199 @@ cdef enum:
     BATCH = 1024  # from here on, room is counted out before pushing
 
 cdef array _template = _array("q")
+
+cdef extern from *:
+    """
+    #include <cstdint>
+    #if defined(__GNUC__) || defined(__clang__)
+    #define XW_PREFETCH(address) __builtin_prefetch(address)
+    #else
+    #define XW_PREFETCH(address) ((void)0)
+    #endif
+    #if defined(__linux__)
+    #include <sys/mman.h>
+    // a large table is read all over: with 2 MiB pages the address translation stays in the processor's cache
+    static inline void xw_huge_pages(void *from, size_t size) {
+        uintptr_t start = ((uintptr_t)from + 4095) & ~(uintptr_t)4095;
+        if (size >= (4u << 20)) (void)madvise((void *)start, size - 8192, MADV_HUGEPAGE);
+    }
+    #else
+    static inline void xw_huge_pages(void *, size_t) {}
+    #endif
+    struct XwEntry {
+        int64_t id;
+        int64_t due;
+        bool operator<(const XwEntry &other) const { return due < other.due; }
+    };
+    """
+    cdef cppclass Entry "XwEntry":
+        int64_t id
+        int64_t due
+    void prefetch "XW_PREFETCH" (const void *address) noexcept nogil
+    void huge_pages "xw_huge_pages" (void *start, size_t size) noexcept nogil
+    PyObject **PySequence_Fast_ITEMS(object seq)
+    Py_ssize_t PySequence_Fast_GET_SIZE(object seq)
+
+
+cdef inline int64_t _floor(int64_t number, int64_t by) noexcept nogil:
+    # C rounds towards zero, which is another tick before 1970
+    return number // by - (1 if number % by < 0 else 0)
+
+
+cdef class _Column:
+    """Integers of a caller as C data: a buffer of 64-bit integers as it is, or a copy of any other sequence."""
+
+    cdef const int64_t *data
+    cdef Py_ssize_t size
+    cdef const int64_t[::1] _view
+    cdef int64_t *_copy
+
+    def __cinit__(self, values):
+        if not isinstance(values, (list, tuple)):
+            try:
+                self._view = values
+            except (TypeError, ValueError):
+                values = list(values)
+            else:
+                self.size = self._view.shape[0]
+                self.data = &self._view[0] if self.size else NULL
+                return
+        self._read(values)
+
+    def __dealloc__(self):
+        PyMem_RawFree(self._copy)
+
+    cdef int _read(self, object values) except -1:
+        cdef PyObject **items = PySequence_Fast_ITEMS(values)
+        cdef Py_ssize_t i, n = PySequence_Fast_GET_SIZE(values)
+        cdef int overflow = 0
+        self._copy = <int64_t *>PyMem_RawMalloc(max(n, 1) * sizeof(int64_t))
+        if self._copy == NULL:
+            raise MemoryError("no memory for a batch")
+        for i in range(n):
+            if i + AHEAD < n:
+                prefetch(items[i + AHEAD])
+            if not PyLong_Check(<object>items[i]):  # nothing below runs code that could change the list
+                raise TypeError(f"ids and due times are integers, not {type(<object>items[i]).__name__}")
+            # unlike PyLong_AsLongLong, this one has a short way for numbers above 30 bits
+            self._copy[i] = PyLong_AsLongLongAndOverflow(<object>items[i], &overflow)
+            if overflow != 0:
+                raise OverflowError("ids and due times are signed 64-bit integers")
+        self.data = self._copy
+        self.size = n
+        return 0
+
+
+@cython.final
+cdef class _Table:
+    """Open addressing: linear probing, multiplicative hash, deletion by shifting back (Knuth, vol. 3, 6.4)."""
+
+    cdef Entry *_table
+    cdef uint64_t _mask
+    cdef int _shift
+    cdef Py_ssize_t count
+
+    def __cinit__(self):
+        self._allocate(FIRST_BITS)
+
+    def __dealloc__(self):
+        PyMem_RawFree(self._table)
+
+    cdef int _allocate(self, int bits) except -1:
+        # the system's allocator hands out fresh zero pages, where Python's writes every byte
+        cdef Entry *table = <Entry *>PyMem_RawCalloc(<size_t>1 << bits, sizeof(Entry))
+        if table == NULL:
+            raise MemoryError("no memory for the ring's table")
+        huge_pages(table, sizeof(Entry) << bits)
+        self._table = table
+        self._mask = (<uint64_t>1 << bits) - 1
+        self._shift = 64 - bits
+        return 0
+
+    cdef inline uint64_t home(self, int64_t key) noexcept nogil:
+        return (<uint64_t>key * <uint64_t>0x9E3779B97F4A7C15) >> self._shift
+
+    cdef inline Entry *find(self, int64_t key) noexcept nogil:
+        """Return the id's line in the table, or the empty line where it would be."""
+        cdef uint64_t at = self.home(key)
+        while self._table[at].id != key and self._table[at].id != 0:
+            at = (at + 1) & self._mask
+        return &self._table[at]
+
+    cdef inline void erase(self, Entry *line) noexcept nogil:
+        """Empty a line and shift back what had to go past it."""
+        cdef uint64_t hole = line - self._table
+        cdef uint64_t at = hole
+        while True:
+            at = (at + 1) & self._mask
+            if self._table[at].id == 0:
+                break
+            if ((at - self.home(self._table[at].id)) & self._mask) >= ((at - hole) & self._mask):
+                self._table[hole] = self._table[at]
+                hole = at
+        self._table[hole].id = 0
+        self.count -= 1
+
+    cdef int reserve(self, Py_ssize_t more) except -1:
+        """Make room for more ids: the table stays at most three quarters full."""
+        cdef Entry *old = self._table
+        cdef uint64_t i, size = self._mask + 1
+        cdef int bits = 64 - self._shift
+        while <uint64_t>(self.count + more) * 4 > (<uint64_t>1 << bits) * 3:
+            bits += 1
+        if bits == 64 - self._shift:
+            return 0
+        self._allocate(bits)
+        for i in range(size):
+            if old[i].id != 0:
+                self.find(old[i].id)[0] = old[i]
+        PyMem_RawFree(old)
+        return 0
+
+    cdef inline void expect(self, int64_t key) noexcept nogil:
+        prefetch(&self._table[self.home(key)])
+
+    cdef inline int64_t peek(self, int64_t key) noexcept nogil:
+        return self._table[self.home(key)].id
+
+
+FAST = 0
+SLOW = 1
+
+
+cdef class PoolSelector:
+    """Which trigger pool a job's sends belong in: slow after more than ``count`` slow sends within a window.
+
+    Arguments, errors and the rule are told at :class:`xwheel._ring_py.PoolSelector`.
+
+    Thread-safety:
+        None of its own. One thread owns the selector, or one lock guards every call.
+    """
+
+    cdef unordered_map[int64_t, int64_t] _slow
+    cdef int64_t _threshold_ms, _count, _window_ms, _window
+
+    def __cinit__(self, int64_t threshold_ms=500, int64_t count=10, int64_t window_ms=60_000):
+        if window_ms < 1 or threshold_ms < 0 or count < 0:
+            raise ValueError("window_ms must be at least 1, threshold_ms and count at least 0")
+        self._threshold_ms = threshold_ms
+        self._count = count
+        self._window_ms = window_ms
+        self._window = 0
+
+    def choose(self, int64_t job_id):
+        """Return :data:`FAST` or :data:`SLOW` for the job's next send."""
+        it = self._slow.find(job_id)
+        return SLOW if it != self._slow.end() and dereference(it).second > self._count else FAST
+
+    def record(self, int64_t job_id, int64_t cost_ms, int64_t now_ms):
+        """Count a send of a job that took ``cost_ms`` and finished at ``now_ms``."""
+        cdef int64_t window = _floor(now_ms, self._window_ms)
+        if window != self._window:
+            self._window = window
+            self._slow.clear()
+        if cost_ms > self._threshold_ms:
+            self._slow[job_id] += 1
 
 
 cdef class TimeRing:

@@ -1,7 +1,7 @@
 """The errors that xwheel raises on purpose.
 
 Each error keeps its facts in attributes and says one sentence that holds the ids. HTTP answers are made from
-them by two tables: :mod:`xwheel.wire.contract` for XXL-JOB's envelope and :mod:`xwheel.api.errors` for the
+them by two tables: :mod:`xwheel.wire.contract` for XXL-JOB's envelope and :mod:`xwheel.api.http.errors` for the
 management API.
 """
 

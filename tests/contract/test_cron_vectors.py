@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.paths import DATA
 from xwheel.cron import parse
 from xwheel.errors import ScheduleError
 
-VECTORS = json.loads((Path(__file__).parents[1] / "data/quartz-cron-vectors.json").read_text())
+VECTORS = json.loads((DATA / "quartz-cron-vectors.json").read_text())
 
 
 def ms(text: str) -> int:

@@ -15,9 +15,9 @@ from tests.support.rows import make_executor, make_job, make_run
 from tests.unit.api.conftest import EXECUTOR_TOKEN, Api, api
 from xwheel.model import RegisteredExecutor, Run, RunState
 from xwheel.scheduler.check.questions import Ask, Question, encode_question, read_reply
-from xwheel.scheduler.dispatch import encode_parcel, read_answers
-from xwheel.scheduler.handover import Fate, Parcel, Shard
-from xwheel.storage.checks import OpenRun
+from xwheel.scheduler.records import Fate, Parcel, Shard
+from xwheel.scheduler.send.lane import encode_parcel, read_answers
+from xwheel.storage.open_runs import OpenRun
 from xwheel.wire import codec, contract
 from xwheel.wire.http import HttpResult
 from xwheel.wire.messages import LogRequest

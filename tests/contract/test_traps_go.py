@@ -15,10 +15,10 @@ from tests.support.rows import NOW
 from tests.unit.api.conftest import EXECUTOR_TOKEN, Api, api
 from xwheel.errors import ExecutorRefusedError
 from xwheel.model import Run, RunState
-from xwheel.scheduler.dispatch import read_answers
-from xwheel.scheduler.handover import Fate
+from xwheel.scheduler.records import Fate
+from xwheel.scheduler.send.lane import read_answers
 from xwheel.storage import runs
-from xwheel.storage.engine import Database
+from xwheel.storage.database.engine import Database
 from xwheel.testing import ManualClock
 from xwheel.wire import codec, contract
 from xwheel.wire.http import HttpResult, post

@@ -15,14 +15,14 @@ from tests.contract.test_traps_go import ADDRESS, RUN, load, node
 from tests.support.node import HandNode
 from tests.support.peers import Peer, answer
 from tests.support.rows import NOW, make_run
-from xwheel.executor.endpoints import Endpoints
-from xwheel.executor.server import ExecutorApp
+from xwheel.executor.intake.endpoints import Endpoints
+from xwheel.executor.intake.server import ExecutorApp
 from xwheel.model import RunState
-from xwheel.node import LogFetcher
-from xwheel.scheduler.dispatch import encode_parcel, trigger_request
-from xwheel.scheduler.handover import Fate, Parcel
-from xwheel.storage import groups
-from xwheel.storage.engine import Database
+from xwheel.node.node import LogFetcher
+from xwheel.scheduler.records import Fate, Parcel
+from xwheel.scheduler.send.lane import encode_parcel, trigger_request
+from xwheel.storage import executors
+from xwheel.storage.database.engine import Database
 from xwheel.testing import ManualClock
 from xwheel.wire import codec, contract
 from xwheel.wire.http import post
@@ -73,7 +73,7 @@ def test_the_log_is_asked_for_with_the_very_time_of_the_run(db: Database) -> Non
     # log directories have their day in the executor's zone: any other millisecond might be another day
     created_ms = NOW + 86_399_999
     group_id = db.transaction(
-        lambda conn: groups.insert_group(conn, app_name="demo", title="", now_ms=NOW).id
+        lambda conn: executors.insert_group(conn, app_name="demo", title="", now_ms=NOW).id
     )
     page = b'{"code":200,"data":{"fromLineNum":1,"toLineNum":0,"logContent":"","isEnd":false}}'
     with Peer(lambda *_: answer("200 OK", page)) as peer:

@@ -13,8 +13,8 @@ from tests.support.network import attach
 from tests.support.node import HandNode
 from tests.unit.api.conftest import EXECUTOR_TOKEN, Api, api
 from xwheel.model import Run, RunState
-from xwheel.scheduler.dispatch import read_answers
-from xwheel.scheduler.handover import Fate
+from xwheel.scheduler.records import Fate
+from xwheel.scheduler.send.lane import read_answers
 from xwheel.wire import codec, contract
 from xwheel.wire.messages import LogData
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from xwheel.errors import WireError
 from xwheel.model import MAX_ID, OUTCOME_STATES, BlockStrategy, RunState
-from xwheel.wire import batch_codec, codec, contract
+from xwheel.wire import codec, contract
+from xwheel.wire.codec import batch
 from xwheel.wire.messages import (
     BatchRequest,
     CallbackItem,
@@ -40,8 +41,8 @@ GOOD: dict[Callable[[bytes], object], bytes] = {
     codec.decode_kill: codec.encode_kill(KillRequest(job_id=7, run_id=12, created_ms=1790000000123)),
     codec.decode_log_request: codec.encode_log_request(LogRequest(run_id=12, created_ms=5, from_line=3)),
     codec.decode_response: codec.encode_response(Response(code=500, message="no", data={"a": 1})),
-    batch_codec.decode_batch: batch_codec.encode_batch(BatchRequest(instance="f00d", runs=[RUN])),
-    batch_codec.decode_states: batch_codec.encode_states(StateRequest(instance="f00d", keys=[])),
+    batch.decode_batch: batch.encode_batch(BatchRequest(instance="f00d", runs=[RUN])),
+    batch.decode_states: batch.encode_states(StateRequest(instance="f00d", keys=[])),
 }
 READERS = list(GOOD)
 REQUIRED = {
@@ -51,8 +52,8 @@ REQUIRED = {
     codec.decode_kill: {"jobId"},
     codec.decode_log_request: {"logId"},
     codec.decode_response: {"code"},
-    batch_codec.decode_batch: {"runs"},
-    batch_codec.decode_states: {"keys"},
+    batch.decode_batch: {"runs"},
+    batch.decode_states: {"keys"},
 }
 LISTS = {codec.decode_callbacks, codec.decode_response}
 """What reads an array, too: outcomes, and refusals as Go executors spell them."""

@@ -10,7 +10,8 @@ import pytest
 
 from xwheel.errors import WireError
 from xwheel.model import BlockStrategy, RunState
-from xwheel.wire import batch_codec, codec
+from xwheel.wire import codec
+from xwheel.wire.codec import batch
 from xwheel.wire.messages import (
     BatchAnswer,
     BatchReply,
@@ -230,29 +231,29 @@ def test_replies_are_read(name: str, code: int, message: str, data: object) -> N
 
 def test_batches() -> None:
     request = BatchRequest(instance="f00d", runs=[XWHEEL_RUN])
-    assert json.loads(batch_codec.encode_batch(request)) == json.loads(golden("run_batch"))
-    assert batch_codec.decode_batch(golden("run_batch")) == ("f00d", [XWHEEL_RUN], [])
+    assert json.loads(batch.encode_batch(request)) == json.loads(golden("run_batch"))
+    assert batch.decode_batch(golden("run_batch")) == ("f00d", [XWHEEL_RUN], [])
     reply = json.loads(golden("run_batch.reply"))
-    assert batch_codec.batch_payload(BATCH_REPLY) == reply
-    assert batch_codec.read_batch_reply(reply) == BATCH_REPLY
+    assert batch.batch_payload(BATCH_REPLY) == reply
+    assert batch.read_batch_reply(reply) == BATCH_REPLY
     reply["runs"][1]["code"] = "what"
-    assert [item.run_id for item in batch_codec.read_batch_reply(reply).answers] == [12]
+    assert [item.run_id for item in batch.read_batch_reply(reply).answers] == [12]
 
 
 def test_states() -> None:
     request = StateRequest(instance="f00d", keys=[RunKey(12, 7, 1790000000123)])
-    assert json.loads(batch_codec.encode_states(request)) == json.loads(golden("run_state"))
-    assert batch_codec.decode_states(golden("run_state")) == request
+    assert json.loads(batch.encode_states(request)) == json.loads(golden("run_state"))
+    assert batch.decode_states(golden("run_state")) == request
     reply = json.loads(golden("run_state.reply"))
-    assert batch_codec.state_payload(STATE_REPLY) == reply
-    assert batch_codec.read_state_reply(reply) == STATE_REPLY
+    assert batch.state_payload(STATE_REPLY) == reply
+    assert batch.read_state_reply(reply) == STATE_REPLY
 
 
 def test_refusals() -> None:
     bad = codec.decode_callbacks(golden("callback.some-bad"))[1]
-    assert batch_codec.read_refusals(batch_codec.refusals_payload(bad)) == bad
+    assert batch.read_refusals(batch.refusals_payload(bad)) == bad
     for foreign in (None, "text", {}, {"refused": "all"}, {"refused": [1]}):
-        assert batch_codec.read_refusals(foreign) == []
+        assert batch.read_refusals(foreign) == []
 
 
 def test_every_golden_file_is_used() -> None:

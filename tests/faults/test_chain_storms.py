@@ -17,9 +17,9 @@ from sqlalchemy import event
 from tests.support.node import HandNode
 from tests.support.rows import NOW
 from xwheel.model import ChildLink, JoinMode, MisfirePolicy, Run, RunState
-from xwheel.scheduler.handover import Fate, Outcome
-from xwheel.storage import children
-from xwheel.storage.engine import Database
+from xwheel.scheduler.records import Fate, Outcome
+from xwheel.storage import jobs
+from xwheel.storage.database.engine import Database
 from xwheel.testing import ManualClock
 
 FIRES = [NOW + 2000 * number for number in range(1, 5)]
@@ -197,7 +197,7 @@ class Storm:
                 for child, param in links.items()
             ]
             self.node.db.transaction(
-                lambda conn, parent=parent, rows=rows: children.replace_children(conn, ids[parent], rows)
+                lambda conn, parent=parent, rows=rows: jobs.replace_children(conn, ids[parent], rows)
             )
         return ids
 

@@ -11,10 +11,10 @@ from tests.support.alarms import alarms_of, attempts_of, rule, settle, wait_unti
 from tests.support.crashes import Snapshot, bury_nodes, die_at
 from tests.support.node import HandNode
 from tests.support.rows import NOW
-from xwheel.alarm_model import AlarmState, AttemptState
 from xwheel.model import Run, RunState
+from xwheel.model.alarms import AlarmState, AttemptState
 from xwheel.plugin import Alarm
-from xwheel.storage.engine import Database
+from xwheel.storage.database.engine import Database
 from xwheel.testing import ManualClock
 
 FEWEST = {"sqlite": 20, "mysql": 8, "postgresql": 8}  # a server has fewer points

@@ -16,9 +16,9 @@ from tests.support.crashes import Snapshot, bury_nodes, die_at
 from tests.support.node import HandNode
 from tests.support.rows import NOW
 from xwheel.model import ChildLink, JoinMode, MisfirePolicy, Run, RunState
-from xwheel.scheduler.handover import Outcome
-from xwheel.storage import children
-from xwheel.storage.engine import Database
+from xwheel.scheduler.records import Outcome
+from xwheel.storage import jobs
+from xwheel.storage.database.engine import Database
 from xwheel.testing import ManualClock
 
 WAYS = 4  # shares of the statements, so that the shares can run side by side
@@ -73,7 +73,7 @@ def prepare(db: Database) -> None:
     node.job(**by_hand)
     for parent, links in LINKS.items():
         rows = [ChildLink(parent_id=parent, child_id=child, param=param) for child, param in links]
-        db.transaction(lambda conn, parent=parent, rows=rows: children.replace_children(conn, parent, rows))
+        db.transaction(lambda conn, parent=parent, rows=rows: jobs.replace_children(conn, parent, rows))
     node.scheduler.lease.release()
 
 

@@ -12,9 +12,9 @@ from tests.support.crashes import Snapshot, bury_nodes, die_at
 from tests.support.node import HandNode
 from tests.support.rows import NOW
 from xwheel.model import MisfirePolicy, RunState
-from xwheel.scheduler.complete import Verdict
-from xwheel.scheduler.handover import Outcome
-from xwheel.storage.engine import Database
+from xwheel.scheduler.finish.finish import Verdict
+from xwheel.scheduler.records import Outcome
+from xwheel.storage.database.engine import Database
 from xwheel.testing import ManualClock
 
 WAYS = 4  # shares of the statements, so that the shares can run side by side

@@ -12,12 +12,12 @@ import pymysql
 import pytest
 from sqlalchemy.exc import OperationalError
 
+from tests.support.paths import ROOT
 from tests.support.refusals import COMMANDS, Refusals
 from tests.support.small_disk import unshare
-from xwheel import cli
-from xwheel.storage.engine import Database
+from xwheel.cli import main
+from xwheel.storage.database.engine import Database
 
-ROOT = Path(__file__).parents[2]
 EVERY_COMMAND = pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 
 
@@ -28,15 +28,15 @@ def xwheel(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
 
 @EVERY_COMMAND
 def test_a_missing_folder_is_named(xwheel: Refusals, tmp_path: Path, command: tuple[str, ...]) -> None:
-    line = xwheel.line(cli.EXIT_REFUSED, *command, database=f"sqlite:///{tmp_path}/nowhere/x.db")
+    line = xwheel.line(main.EXIT_REFUSED, *command, database=f"sqlite:///{tmp_path}/nowhere/x.db")
     assert f"make the folder {tmp_path}/nowhere first" in line
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_is_no_file_and_a_file_no_folder(xwheel: Refusals, tmp_path: Path) -> None:
-    assert "it is a folder" in xwheel.line(cli.EXIT_REFUSED, "server", database=f"sqlite:///{tmp_path}")
+    assert "it is a folder" in xwheel.line(main.EXIT_REFUSED, "server", database=f"sqlite:///{tmp_path}")
     (tmp_path / "file").touch()
-    line = xwheel.line(cli.EXIT_REFUSED, "server", database=f"sqlite:///{tmp_path}/file/x.db")
+    line = xwheel.line(main.EXIT_REFUSED, "server", database=f"sqlite:///{tmp_path}/file/x.db")
     assert f"{tmp_path}/file is no folder" in line
 
 
@@ -46,7 +46,7 @@ def test_a_file_of_something_else_is_left_alone(
 ) -> None:
     path = tmp_path / "letter.db"
     path.write_bytes(b"Dear Ada, " * 1000)
-    line = xwheel.line(cli.EXIT_REFUSED, *command, database=f"sqlite:///{path}")
+    line = xwheel.line(main.EXIT_REFUSED, *command, database=f"sqlite:///{path}")
     assert "is no SQLite database" in line
     assert path.read_bytes() == b"Dear Ada, " * 1000
 
@@ -58,7 +58,7 @@ def test_a_damaged_file_is_told(xwheel: Refusals, sqlite_db: Database) -> None:
     content = bytearray(path.read_bytes())
     content[4096:] = b"\x7f" * (len(content) - 4096)
     path.write_bytes(content)
-    assert "is damaged" in xwheel.line(cli.EXIT_REFUSED, "server", database=f"sqlite:///{path}")
+    assert "is damaged" in xwheel.line(main.EXIT_REFUSED, "server", database=f"sqlite:///{path}")
 
 
 def on_small_disk(folder: Path, script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -84,23 +84,23 @@ def test_a_disk_that_can_only_be_read_is_told(tmp_path: Path, sqlite_db: Databas
     assert done.stderr.splitlines() == [
         f"xwheel: the file {folder}/{name}.db {reason}" for name in ("x", "new")
     ]
-    assert done.stdout.split() == [str(cli.EXIT_REFUSED)] * 2
+    assert done.stdout.split() == [str(main.EXIT_REFUSED)] * 2
 
 
 def test_a_file_that_can_only_be_read_is_told(xwheel: Refusals, sqlite_db: Database) -> None:
     url = f"sqlite:///file:{sqlite_db.path}?mode=ro&uri=true"
     for command in (("server",), ("db", "check"), ("token", "create", "ops")):
-        line = xwheel.line(cli.EXIT_REFUSED, *command, database=url)
+        line = xwheel.line(main.EXIT_REFUSED, *command, database=url)
         assert "is read-only: this user must be able to write to it and its folder" in line
 
 
 def test_a_file_that_another_process_locks_is_worth_another_try(
     xwheel: Refusals, sqlite_db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("xwheel.storage.engine.BUSY_TIMEOUT_S", 0)
+    monkeypatch.setattr("xwheel.storage.database.engine.BUSY_TIMEOUT_S", 0)
     other = sqlite3.connect(str(sqlite_db.path), isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
-    line = xwheel.line(cli.EXIT_UNREACHABLE, "server", database=f"sqlite:///{sqlite_db.path}")
+    line = xwheel.line(main.EXIT_UNREACHABLE, "server", database=f"sqlite:///{sqlite_db.path}")
     assert "is locked by another process" in line
     other.close()
     xwheel.passes("db", "check", database=f"sqlite:///{sqlite_db.path}")
@@ -116,7 +116,7 @@ def test_a_full_disk_is_told(tmp_path: Path) -> None:
         "os.execv(sys.executable, [sys.executable, '-m', *command])\n"
     )
     done = on_small_disk(tmp_path, script)
-    assert done.returncode == cli.EXIT_REFUSED, done.stderr
+    assert done.returncode == main.EXIT_REFUSED, done.stderr
     assert "the disk of the database" in done.stderr
     assert "is full" in done.stderr
     assert done.stderr.count("\n") == 1
@@ -128,8 +128,8 @@ def test_a_failure_that_no_command_foresaw_is_told_too(
     def fail(*_: object) -> None:
         raise OperationalError("SELECT", {}, pymysql.err.OperationalError(1114, "The table 'x' is full"))
 
-    monkeypatch.setattr("xwheel.cli_token._database", fail)
-    line = xwheel.line(cli.EXIT_REFUSED, "token", "list", database="sqlite:///x.db")
+    monkeypatch.setattr("xwheel.cli.token._database", fail)
+    line = xwheel.line(main.EXIT_REFUSED, "token", "list", database="sqlite:///x.db")
     assert "is full (The table 'x' is full): make room" in line
 
 
@@ -140,7 +140,7 @@ def test_a_real_process_says_one_line(tmp_path: Path) -> None:
         capture_output=True, text=True, timeout=100, check=False, cwd=ROOT,
         env={**os.environ, "XWHEEL_DATABASE__URL": database},
     )  # fmt: skip
-    assert done.returncode == cli.EXIT_CONFIG
+    assert done.returncode == main.EXIT_CONFIG
     assert done.stdout == ""
     assert done.stderr == (
         "xwheel: database.url: write %40 for each @ in the user or the password, and %2F for /\n"

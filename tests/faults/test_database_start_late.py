@@ -16,7 +16,7 @@ from sqlalchemy import make_url
 
 from tests.support import servers
 from tests.support.databases import server_database
-from xwheel.storage import opening
+from xwheel.storage.database import startup
 
 WAIT_S = 100
 
@@ -40,7 +40,7 @@ def test_a_node_waits_for_a_server_that_comes_up_late(backend: str, tmp_path: Pa
         "XWHEEL_API__PORT_FILE": str(ports),
     }
     with server_database(backend) as url:
-        opening.upgrade(url)
+        startup.upgrade(url)
         port = make_url(url).port
         assert port is not None
         servers.stop(servers.RUNNING[port])
@@ -58,6 +58,9 @@ def test_a_node_waits_for_a_server_that_comes_up_late(backend: str, tmp_path: Pa
             process.kill()
             process.wait()
     said = log.read_text()
-    assert f"WARNING MainThread xwheel.storage.opening: nothing listens at 127.0.0.1:{port}: start" in said
+    assert (
+        f"WARNING MainThread xwheel.storage.database.startup: nothing listens at 127.0.0.1:{port}: start"
+        in said
+    )
     assert "Traceback" not in said
     assert str(make_url(url).password) not in said

@@ -12,13 +12,13 @@ from tests.support import servers
 from tests.support.odd_server import PASSWORD, OddServer
 from tests.support.ports import free_port
 from tests.support.refusals import COMMANDS, Refusals
-from xwheel import cli
-from xwheel.storage import migrate
-from xwheel.storage.collation import MARIADB_COLLATION
-from xwheel.storage.engine import Database
+from xwheel.cli import main
+from xwheel.storage.database.engine import Database
+from xwheel.storage.schema import migrate
+from xwheel.storage.schema.tables import MARIADB_COLLATION
 
 EVERY_COMMAND = pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-REFUSED, UNREACHABLE = cli.EXIT_REFUSED, cli.EXIT_UNREACHABLE
+REFUSED, UNREACHABLE = main.EXIT_REFUSED, main.EXIT_UNREACHABLE
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,9 @@ def test_another_kind_of_server_is_told(xwheel: Refusals, mariadb: OddServer) ->
 
 def test_an_empty_database_asks_for_an_upgrade(xwheel: Refusals, server: OddServer) -> None:
     for command in (("server",), ("db", "check"), ("token", "list")):
-        assert "run 'xwheel db upgrade'" in xwheel.line(cli.EXIT_SCHEMA, *command, database=server.at("bare"))
+        assert "run 'xwheel db upgrade'" in xwheel.line(
+            main.EXIT_SCHEMA, *command, database=server.at("bare")
+        )
 
 
 # rights

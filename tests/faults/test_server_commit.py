@@ -13,9 +13,9 @@ from tests.support.node import HandNode
 from tests.support.rows import NOW
 from xwheel.errors import DatabaseUnreachableError
 from xwheel.model import MisfirePolicy, Origin, RunState
-from xwheel.scheduler.complete import Verdict
-from xwheel.scheduler.handover import Outcome
-from xwheel.storage.engine import CommitUnknownError, Database
+from xwheel.scheduler.finish.finish import Verdict
+from xwheel.scheduler.records import Outcome
+from xwheel.storage.database.engine import CommitUnknownError, Database
 from xwheel.testing import ManualClock
 
 FOREIGN = {"kind": "foreign", "instance": ""}
@@ -97,7 +97,7 @@ def test_a_fence_that_stays_unknown_is_asked_about_and_never_sent_twice(
         raise DatabaseUnreachableError("still away")
 
     with monkeypatch.context() as patch:
-        patch.setattr("xwheel.scheduler.fence.Fence._recall", fail)
+        patch.setattr("xwheel.scheduler.fire.fence.Fence._recall", fail)
         proxy.cut_next_commit(Cut.AFTER)
         with pytest.raises(DatabaseUnreachableError):
             node.tick(1)

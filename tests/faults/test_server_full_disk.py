@@ -17,11 +17,12 @@ from tests.support.executors import wait_until
 from tests.support.refusals import Refusals
 from tests.support.rows import job_values, make_run
 from tests.support.small_disk import fill
-from xwheel import cli
+from xwheel.cli import main
 from xwheel.errors import DatabaseRefusedError
 from xwheel.model import RunState
-from xwheel.storage import migrate, runs
-from xwheel.storage.engine import Database
+from xwheel.storage import runs
+from xwheel.storage.database.engine import Database
+from xwheel.storage.schema import migrate
 
 DISK_MB = {"mariadb": 160, "postgresql": 100}
 NOBODYS = 10**9
@@ -83,7 +84,7 @@ def test_an_upgrade_without_room_says_so_and_can_be_done_again(
     xwheel = Refusals(monkeypatch, capsys)
     fill(filler(narrow))
     try:
-        line = xwheel.line(cli.EXIT_REFUSED, "db", "upgrade", database=narrow + "bare")
+        line = xwheel.line(main.EXIT_REFUSED, "db", "upgrade", database=narrow + "bare")
     finally:
         filler(narrow).unlink()
     assert f"the disk of the database at 127.0.0.1:{make_url(narrow).port} is full" in line

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 import pytest
 
 from xwheel.model import PARTITIONS
-from xwheel.scheduler.cluster_lease import GIVE_LIMIT_MS, ClusterLease
-from xwheel.scheduler.shares import decide_moves
-from xwheel.storage import partitions
-from xwheel.storage.engine import Connection, Database
+from xwheel.scheduler.cluster.balance import decide_moves
+from xwheel.scheduler.cluster.lease import GIVE_LIMIT_MS, ClusterLease
+from xwheel.storage import leases
+from xwheel.storage.database.engine import Connection, Database
 from xwheel.testing import ManualClock
 
 NOW, LEASE_MS, RENEW_MS = 1_700_000_000_000, 10_000, 3_000
@@ -53,7 +53,7 @@ class Nodes:
 
     def renewals(self) -> dict[str, int]:
         with self.db.read() as conn:
-            return {row.id: row.renewal for row in partitions.list_nodes(conn)}
+            return {row.id: row.renewal for row in leases.list_nodes(conn)}
 
 
 @pytest.fixture
@@ -76,14 +76,14 @@ def test_r7_a_node_frozen_in_its_renewal_holds_up_nobodys(nodes: Nodes) -> None:
     nodes.join("gone")
     nodes.clock.advance(62 * LEASE_MS)
     before = nodes.renewals()
-    with frozen(nodes.db, lambda conn: partitions.renew_node(conn, "frozen", NOW, NOW + LEASE_MS)):
+    with frozen(nodes.db, lambda conn: leases.renew_node(conn, "frozen", NOW, NOW + LEASE_MS)):
         first.step(0)
         second.step(0)
         nodes.pass_time(2 * RENEW_MS, first, second)
     after = nodes.renewals()
     assert "gone" not in after
     assert all(after[name] >= before[name] + 2 for name in ("a", "b"))
-    with frozen(nodes.db, lambda conn: partitions.renew_node(conn, "a", NOW, NOW + LEASE_MS)):
+    with frozen(nodes.db, lambda conn: leases.renew_node(conn, "a", NOW, NOW + LEASE_MS)):
         nodes.pass_time(RENEW_MS, second)
     assert nodes.renewals()["b"] > after["b"]
 
@@ -114,8 +114,8 @@ def test_r8_a_takeover_leaves_what_is_locked_and_renews_meanwhile(nodes: Nodes) 
     before = nodes.renewals()["a"]
 
     def hold(conn: Connection) -> None:
-        partitions.renew_node(conn, "dead", NOW, NOW)  # as a taker would that waits, or the dead one itself
-        partitions.lock_leases(conn, "dead", range(60))  # as its fence does
+        leases.renew_node(conn, "dead", NOW, NOW)  # as a taker would that waits, or the dead one itself
+        leases.lock_leases(conn, "dead", range(60))  # as its fence does
 
     with frozen(nodes.db, hold):
         nodes.pass_time(LEASE_MS + 2 * RENEW_MS, node)
@@ -132,7 +132,7 @@ def test_a_frozen_stage_holds_up_a_hand_over_and_nothing_else(nodes: Nodes, stag
     """Its lease rows stay where they are until the server ends the session; what is not locked goes on."""
     giver = nodes.join("a")
     rows = range(64) if stage == "claim" else [0, 40]
-    with frozen(nodes.db, lambda conn: partitions.lock_leases(conn, "a", rows)):
+    with frozen(nodes.db, lambda conn: leases.lock_leases(conn, "a", rows)):
         taker = nodes.join("b")
         nodes.pass_time(GIVE_LIMIT_MS, giver, taker)
         with nodes.db.write() as conn:  # the giver's other stages go on all the while
@@ -153,7 +153,7 @@ def test_a_node_that_wakes_in_the_middle_of_anothers_hand_over_takes_nothing_tha
     held = dict(sleeper.epochs)
     with nodes.db.engine.connect() as conn, conn.begin() as transaction:
         # the sleeper's own hand-over of eight partitions, before its commit
-        assert len(partitions.give_leases(conn, "a", dict.fromkeys(range(8), "b"), held)) == 8
+        assert len(leases.give_leases(conn, "a", dict.fromkeys(range(8), "b"), held)) == 8
         nodes.pass_time(LEASE_MS + RENEW_MS, other)
         assert sorted(other.epochs) == list(range(8, 64))
         transaction.commit()  # late, but nobody else had these eight: the epoch rises once

@@ -26,9 +26,9 @@ from xwheel.builtin.glue_bean import BeanGlue
 from xwheel.config import build_config
 from xwheel.executor import Executor, JobContext, job
 from xwheel.model import MisfirePolicy, Run, RunState
-from xwheel.node import Node
-from xwheel.storage import groups, runs
-from xwheel.storage.engine import Database
+from xwheel.node.node import Node
+from xwheel.storage import executors, runs
+from xwheel.storage.database.engine import Database
 
 LEASE_S = 4
 JOBS = 5
@@ -133,7 +133,7 @@ def site_on(url: str, admin_url: str, folder: Path, **database: int) -> Iterator
     made.node.start()
     scheduler = made.node.scheduler
     now_ms = scheduler.clock.now_ms()
-    admin.transaction(lambda conn: groups.insert_group(conn, app_name=APP_NAME, title="t", now_ms=now_ms))
+    admin.transaction(lambda conn: executors.insert_group(conn, app_name=APP_NAME, title="t", now_ms=now_ms))
     executor = make_executor(made, folder)
     executor.start()
     try:
@@ -199,7 +199,7 @@ def assert_few_lines(caplog: pytest.LogCaptureFixture, site: Site, outages: int)
     lines = Counter(
         (item.getMessage().split()[1], "works again" in item.getMessage())
         for item in records
-        if item.name == "xwheel.service"
+        if item.name == "xwheel.runtime.loops"
     )
     assert set(lines.values()) <= set(range(1, outages + 1)), lines
     warnings = [item.getMessage() for item in records if item.levelno >= logging.WARNING]

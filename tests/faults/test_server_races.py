@@ -13,9 +13,10 @@ from tests.support.node import HandNode
 from tests.support.rows import NOW, make_run
 from xwheel.errors import StorageError
 from xwheel.model import PARTITIONS, Origin, Run, RunState
-from xwheel.storage import outage, runs
-from xwheel.storage.engine import ATTEMPTS, Connection, ConnectionLostError, Database
-from xwheel.storage.tables import run
+from xwheel.storage import runs
+from xwheel.storage.database import outage
+from xwheel.storage.database.engine import ATTEMPTS, Connection, ConnectionLostError, Database
+from xwheel.storage.schema.tables import run
 from xwheel.testing import ManualClock
 
 

@@ -19,10 +19,10 @@ from tests.support.executors import wait_until
 from tests.support.rows import make_run
 from xwheel.config import build_config
 from xwheel.errors import DatabaseUnreachableError
-from xwheel.node import open_database
+from xwheel.node.node import open_database
 from xwheel.storage import runs
-from xwheel.storage.engine import CommitUnknownError, ConnectionLostError, Database
-from xwheel.storage.tables import run
+from xwheel.storage.database.engine import CommitUnknownError, ConnectionLostError, Database
+from xwheel.storage.schema.tables import run
 
 BACK_S = 30
 LIMIT_S = 2

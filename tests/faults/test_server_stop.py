@@ -19,9 +19,9 @@ from tests.support.databases import CleanDatabases
 from tests.support.executors import ROOT, wait_until
 from tests.support.ports import free_port
 from xwheel.config import build_config
-from xwheel.node import Node
-from xwheel.server import Scheduler
-from xwheel.storage.engine import Database
+from xwheel.node.loops import Scheduler
+from xwheel.node.node import Node
+from xwheel.storage.database.engine import Database
 
 PATIENCE_S = 100
 
@@ -118,7 +118,7 @@ def test_a_node_ends_while_its_database_is_away(breakable: CleanDatabases, tmp_p
 def test_a_node_ends_while_its_database_hangs(
     breakable: CleanDatabases, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("xwheel.server.LEAVE_S", 0.5)
+    monkeypatch.setattr("xwheel.node.loops.LEAVE_S", 0.5)
     monkeypatch.setattr(Scheduler.stop, "__defaults__", (1,))
     url = breakable.url(0)
     api = {"port": 0, "executor_port": 0}

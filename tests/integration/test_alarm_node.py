@@ -8,14 +8,15 @@ from pathlib import Path
 from tests.support.alarms import Recorder, Stuck, wait_until
 from tests.support.node import plugins
 from tests.support.rows import job_values
-from xwheel.alarm_model import AlarmKind, AlarmTarget, AttemptState
+from xwheel.alarms.rules import AlarmRules
 from xwheel.config import build_config
-from xwheel.plugin.registry import Registry
-from xwheel.scheduler.alarm_rules import AlarmRules
-from xwheel.server import Scheduler
-from xwheel.storage import groups, migrate
-from xwheel.storage.alarm_list import AlarmFilter
-from xwheel.storage.engine import Database
+from xwheel.model.alarms import AlarmKind, AlarmTarget, AttemptState
+from xwheel.node.loops import Scheduler
+from xwheel.plugin.registries import Registry
+from xwheel.storage import executors
+from xwheel.storage.alarms.lists import AlarmFilter
+from xwheel.storage.database.engine import Database
+from xwheel.storage.schema import migrate
 
 RUNS = 10
 
@@ -37,7 +38,7 @@ def test_a_running_node_tells_what_it_must(tmp_path: Path) -> None:
         rules = node.alarms.rules
         targets = tuple(AlarmTarget(channel=item.name) for item in (stuck, bad, good))
         rules.create({"kinds": (AlarmKind.REFUSED,), "targets": targets, "window_s": 0})
-        db.transaction(lambda conn: groups.insert_group(conn, app_name="empty", title="", now_ms=1))
+        db.transaction(lambda conn: executors.insert_group(conn, app_name="empty", title="", now_ms=1))
         job = node.manager.create(job_values(group_id=1, schedule_type="NONE", schedule_conf=""))
         for _ in range(RUNS):
             node.manager.run_now(job.id)

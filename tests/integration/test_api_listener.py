@@ -13,8 +13,8 @@ import pytest
 
 from tests.unit.api.conftest import EXECUTOR_TOKEN, LIMIT, TOKEN, Api, api
 from xwheel.api.app import executor_app, management_app
-from xwheel.listener import Listener
 from xwheel.model import RunState
+from xwheel.runtime.http_server import Listener
 from xwheel.wire.contract import TOKEN_HEADER
 
 __all__ = ["api"]  # the fixture of the unit tests

@@ -24,9 +24,11 @@ from tests.support.rows import job_values
 from xwheel.config import build_config
 from xwheel.executor import Executor, JobContext, job
 from xwheel.model import ChildLink, JoinMode, MisfirePolicy, Run
-from xwheel.server import Scheduler
-from xwheel.storage import groups, migrate, runs
-from xwheel.storage.engine import Database
+from xwheel.node.loops import Scheduler
+from xwheel.storage import executors as groups
+from xwheel.storage import runs
+from xwheel.storage.database.engine import Database
+from xwheel.storage.schema import migrate
 
 START, LEFT, RIGHT, JOINED = range(1, 5)
 FIRES = 3

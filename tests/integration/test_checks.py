@@ -19,9 +19,9 @@ from tests.support.ports import free_port
 from tests.support.rows import job_values, make_run
 from xwheel.config import build_config
 from xwheel.model import Job, RegisteredExecutor, Run, RunState
-from xwheel.node import Node
-from xwheel.scheduler.handover import Outcome
-from xwheel.storage import groups, runs
+from xwheel.node.node import Node
+from xwheel.scheduler.records import Outcome
+from xwheel.storage import executors, runs
 
 
 class Cluster:
@@ -38,7 +38,7 @@ class Cluster:
         now_ms = self.scheduler.clock.now_ms()
         self.db = self.scheduler.db
         self.db.transaction(
-            lambda conn: groups.insert_group(conn, app_name=APP_NAME, title="t", now_ms=now_ms)
+            lambda conn: executors.insert_group(conn, app_name=APP_NAME, title="t", now_ms=now_ms)
         )
         self.node.start()
 

@@ -6,8 +6,9 @@ import pytest
 from sqlalchemy import text
 
 from tests.support.databases import BACKENDS, CleanDatabases
-from xwheel.storage import groups, migrate, tables
-from xwheel.storage.engine import Database
+from xwheel.storage import executors
+from xwheel.storage.database.engine import Database
+from xwheel.storage.schema import migrate, tables
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -18,7 +19,7 @@ def test_nothing_of_a_test_is_left_for_the_next(backend: str) -> None:
         db = Database(first)
         assert other != first
         with db.write() as conn:
-            groups.insert_group(conn, app_name="left", title="", now_ms=1)
+            executors.insert_group(conn, app_name="left", title="", now_ms=1)
             conn.execute(tables.partition_lease.delete())
         stuck = db.engine.connect()
         stuck.execute(text("UPDATE executor_group SET title = 'locked'"))  # and nobody ever commits
@@ -50,5 +51,5 @@ def check(db: Database) -> None:
     migrate.check_schema(db)
     with db.write() as conn:
         assert conn.execute(text("SELECT count(*) FROM partition_lease")).scalar() == 64
-        assert groups.insert_group(conn, app_name="new", title="", now_ms=1).id == 1
+        assert executors.insert_group(conn, app_name="new", title="", now_ms=1).id == 1
     db.close()

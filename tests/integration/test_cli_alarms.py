@@ -13,6 +13,7 @@ import pytest
 from tests.integration.test_cli_apply import Shell, xwheel
 from tests.integration.test_cli_commands import parsed
 from tests.support.executors import wait_until
+from tests.support.paths import DOCS
 
 __all__ = ["xwheel"]
 
@@ -50,7 +51,7 @@ def channels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_alarms_are_told_listed_and_tested(channels: None, xwheel: Shell) -> None:
-    xwheel.node()
+    xwheel.node.node()
     url = os.environ["XWHEEL_URL"]
     assert xwheel("group", "create", "orders")[0] == 0
     assert xwheel("job", "create", "nightly", "--group", "orders", "--set", "handler=h")[0] == 0
@@ -87,7 +88,7 @@ def test_alarms_are_told_listed_and_tested(channels: None, xwheel: Shell) -> Non
 
 
 def test_rules_are_made_changed_and_deleted(channels: None, xwheel: Shell) -> None:
-    xwheel.node()
+    xwheel.node.node()
     assert xwheel("group", "create", "orders")[0] == 0
     assert xwheel("job", "create", "nightly", "--group", "orders", "--set", "handler=h")[0] == 0
     rule = ("alarm", "rule")
@@ -141,9 +142,9 @@ def test_rules_are_made_changed_and_deleted(channels: None, xwheel: Shell) -> No
 
 
 def test_the_rule_of_the_how_to_is_made(channels: None, xwheel: Shell) -> None:
-    xwheel.node()
+    xwheel.node.node()
     assert xwheel("group", "create", "shop")[0] == 0
-    page = (Path(__file__).parents[2] / "docs" / "howto" / "alarms.md").read_text()
+    page = (DOCS / "howto" / "alarms.md").read_text()
     found = re.search(r"^xwheel (alarm rule create .*?)\n```", page, re.DOTALL | re.MULTILINE)
     assert found is not None
     # the channels of the test have other names

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from xwheel import cli, cli_apply, cli_remote
+from xwheel.cli import apply, main
 from xwheel.config import build_config
-from xwheel.node import Node
-from xwheel.wire.rest import RestClient
+from xwheel.node.node import Node
+from xwheel.wire.http.rest import RestClient
 
 FILE = r"""
 calendars:
@@ -109,7 +109,7 @@ class Shell:
         """Return exit status, standard output and standard error."""
         self._monkeypatch.setattr(sys, "argv", ["xwheel", *words])
         with pytest.raises(SystemExit) as caught:
-            cli.main()
+            main.main()
         out, err = self._capsys.readouterr()
         return int(caught.value.code or 0), out, err
 
@@ -140,12 +140,12 @@ def planned(client: RestClient) -> list[int]:
 
 
 def test_twice_changes_nothing_the_second_time(xwheel: Shell, file: Path) -> None:
-    client = xwheel.node()
+    client = xwheel.node.node()
     status, out, err = xwheel("job", "apply", "-f", str(file), "--dry-run")
     assert (status, err) == (0, "")
     assert "+ create orders/yes" in out
     assert all_jobs(client) == []
-    assert xwheel("job", "apply", "-f", str(file), "--check")[0] == cli_apply.EXIT_DRIFT
+    assert xwheel("job", "apply", "-f", str(file), "--check")[0] == apply.EXIT_DRIFT
     status, out, err = xwheel("job", "apply", "-f", str(file))
     assert (status, err) == (0, "")
     before = (all_jobs(client), planned(client))
@@ -159,14 +159,14 @@ def test_twice_changes_nothing_the_second_time(xwheel: Shell, file: Path) -> Non
 def test_an_export_makes_the_same_jobs_on_an_empty_database(
     xwheel: Shell, file: Path, tmp_path: Path
 ) -> None:
-    first = xwheel.node()
+    first = xwheel.node.node()
     assert xwheel("job", "apply", "-f", str(file))[0] == 0
     status, text, err = xwheel("job", "export")
     assert (status, err) == (0, "")
     copy = tmp_path / "copy.yaml"
     assert xwheel("job", "export", "--output", str(copy)) == (0, "", "")
     assert copy.read_text(encoding="utf-8") == text
-    second = xwheel.node()
+    second = xwheel.node.node()
     assert xwheel("job", "apply", "-f", str(copy))[0] == 0
     assert xwheel("job", "export")[1] == text
     own = {"id", "group_id", "revision", "created_ms", "updated_ms"}
@@ -178,7 +178,7 @@ def test_an_export_makes_the_same_jobs_on_an_empty_database(
 
 
 def test_drift_is_told_field_by_field_and_taken_back(xwheel: Shell, file: Path) -> None:
-    client = xwheel.node()
+    client = xwheel.node.node()
     xwheel("job", "apply", "-f", str(file))
     job = all_jobs(client)[0]
     client.call("PATCH", f"/api/v1/jobs/{job['id']}", {"timeout_s": 5})
@@ -186,7 +186,7 @@ def test_drift_is_told_field_by_field_and_taken_back(xwheel: Shell, file: Path) 
     client.call("PUT", f"/api/v1/jobs/{job['id']}/children", {"children": []})
     client.call("POST", "/api/v1/jobs", {"group_id": job["group_id"], "name": "stray", "handler": "h"})
     status, out, _ = xwheel("job", "apply", "-f", str(file), "--check", "--json", "--prune")
-    assert status == cli_apply.EXIT_DRIFT
+    assert status == apply.EXIT_DRIFT
     found = {change["action"]: change for change in json.loads(out)["changes"]}
     assert list(found) == ["update", "children", "start", "delete"]
     assert found["update"]["fields"] == [{"field": "timeout_s", "old": 5, "new": 60}]
@@ -197,7 +197,7 @@ def test_drift_is_told_field_by_field_and_taken_back(xwheel: Shell, file: Path) 
 
 
 def test_a_chain_is_turned_round(xwheel: Shell, tmp_path: Path) -> None:
-    xwheel.node()
+    xwheel.node.node()
     path = tmp_path / "chain.yaml"
     job = "{{name: {}, handler: h, children: [{}]}}"
     for pairs in ((("a", "b"), ("b", "c"), ("c", "")), (("c", "b"), ("b", "a"), ("a", ""))):
@@ -222,11 +222,11 @@ def test_a_chain_is_turned_round(xwheel: Shell, tmp_path: Path) -> None:
 def test_what_the_node_refuses_is_found_before_the_first_change(
     xwheel: Shell, tmp_path: Path, text: str, place: str
 ) -> None:
-    client = xwheel.node()
+    client = xwheel.node.node()
     path = tmp_path / "bad.yaml"
     path.write_text(f"groups:\n  - {{app_name: g, jobs: [{{name: ok, handler: h}},\n    {text}]}}\n")
     status, out, err = xwheel("job", "apply", "-f", str(path))
-    assert (status, out) == (cli.EXIT_CONFIG, "")
+    assert (status, out) == (main.EXIT_CONFIG, "")
     assert place in err
     assert err.count("\n") == 1
     assert client.call("GET", "/api/v1/groups")["items"] == []
@@ -235,24 +235,24 @@ def test_what_the_node_refuses_is_found_before_the_first_change(
 def test_who_is_slower_compares_once_more_and_then_gives_up(
     xwheel: Shell, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client = xwheel.node()
+    client = xwheel.node.node()
     xwheel("job", "apply", "-f", str(file))
     job = all_jobs(client)[1]
     client.call("PATCH", f"/api/v1/jobs/{job['id']}", {"timeout_s": 9})
     rivals = ["once"]
-    check = cli_remote.check_schedules
+    check = apply.check_schedules
 
     def interfere(*args: Any) -> None:
         check(*args)
         if rivals:
             client.call("PATCH", f"/api/v1/jobs/{job['id']}", {"description": rivals.pop()})
 
-    monkeypatch.setattr(cli_remote, "check_schedules", interfere)
+    monkeypatch.setattr(apply, "check_schedules", interfere)
     status, _, err = xwheel("job", "apply", "-f", str(file))
     assert (status, "compared again" in err) == (0, True)
     assert [all_jobs(client)[1][name] for name in ("timeout_s", "description")] == [0, ""]
     client.call("PATCH", f"/api/v1/jobs/{job['id']}", {"timeout_s": 9})
     rivals += ["b", "a"]
     status, _, err = xwheel("job", "apply", "-f", str(file))
-    assert status == cli.EXIT_FAILED
+    assert status == main.EXIT_FAILED
     assert "at revision" in err

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.integration.test_cli_apply import Shell, xwheel
-from xwheel import cli
-from xwheel.wire.rest import RestClient
+from xwheel.cli import main
+from xwheel.wire.http.rest import RestClient
 
 __all__ = ["xwheel"]  # the fixture of the neighbour
 
@@ -25,7 +25,7 @@ def parsed(result: tuple[int, str, str]) -> Any:
 
 @pytest.fixture
 def node(xwheel: Shell) -> RestClient:
-    client = xwheel.node()
+    client = xwheel.node.node()
     assert xwheel("group", "create", "orders", "--title", "The orders")[0] == 0
     assert xwheel("job", "create", "nightly", "--group", "orders", "--set", "handler=h")[0] == 0
     return client
@@ -38,7 +38,7 @@ def test_groups(xwheel: Shell, node: RestClient) -> None:
     assert parsed(xwheel("group", "edit", "orders", "--max-running", "3", "--json"))["max_running"] == 3
     lines = xwheel("group", "list")[1].splitlines()
     assert [line.split("  ")[1].strip() for line in lines] == ["APP NAME", "orders"]
-    assert xwheel("group", "delete", "orders")[0] == cli.EXIT_FAILED
+    assert xwheel("group", "delete", "orders")[0] == main.EXIT_FAILED
     assert xwheel("job", "delete", "nightly")[0] == 0
     assert xwheel("group", "delete", "orders") == (0, "group orders is deleted\n", "")
 
@@ -70,14 +70,14 @@ def test_jobs(xwheel: Shell, node: RestClient) -> None:
 
 def test_runs(xwheel: Shell, node: RestClient) -> None:
     status, out, err = xwheel("job", "run", "nightly", "--param", "x", "--wait")
-    assert (status, err) == (cli.EXIT_FAILED, "")  # there is no executor
+    assert (status, err) == (main.EXIT_FAILED, "")  # there is no executor
     assert "refused" in out
     (run,) = parsed(
         xwheel("run", "list", "--job", "nightly", "--since", "1h", "--state", "refused", "--json")
     )
     assert (run["state"], run["param"]) == ("refused", "x")
     assert parsed(xwheel("run", "list", "--state", "failed", "--json")) == []
-    assert xwheel("run", "kill", str(run["id"]))[0] == cli.EXIT_FAILED
+    assert xwheel("run", "kill", str(run["id"]))[0] == main.EXIT_FAILED
     assert parsed(xwheel("run", "rerun", str(run["id"]), "--json"))["param"] == "x"
     assert parsed(xwheel("run", "log", str(run["id"]), "--follow", "--json"))["is_end"] is True
     assert "refused" in xwheel("run", "show", str(run["id"]))[1]
@@ -138,10 +138,10 @@ def test_tokens_come_from_files_or_the_environment(
     token.write_text(os.environ["XWHEEL_TOKEN"] + "\n")
     monkeypatch.delenv("XWHEEL_TOKEN")
     status, _, err = xwheel("group", "list")
-    assert (status, "a management token is needed" in err) == (cli.EXIT_CONFIG, True)
+    assert (status, "a management token is needed" in err) == (main.EXIT_CONFIG, True)
     assert xwheel("group", "list", "--token-file", str(token))[0] == 0
     monkeypatch.setenv("XWHEEL_TOKEN_FILE", str(token))
     assert xwheel("group", "list")[0] == 0
     token.write_text("wrong")
-    assert xwheel("group", "list")[0] == cli.EXIT_FAILED
+    assert xwheel("group", "list")[0] == main.EXIT_FAILED
     assert xwheel("plugins")[0] == 0  # the settings take these names

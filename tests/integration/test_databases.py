@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.test_quickstart import child_of, has_lines, start, wait_for
-from xwheel.quickstart.run import EXECUTIONS_FILE
+from xwheel.cli.quickstart.run import EXECUTIONS_FILE
 
 
 @pytest.mark.slow

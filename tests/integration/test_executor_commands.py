@@ -182,7 +182,7 @@ def test_bytes_that_are_not_utf8_are_replaced(site: Site) -> None:
 
 
 def test_output_beyond_the_limit_is_dropped_and_said(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xwheel.executor.run_log.MAX_LOG", 300_000)
+    monkeypatch.setattr("xwheel.executor.logs.run_log.MAX_LOG", 300_000)
     assert site.run("yes 0123456789 | head -c 20000000; echo unseen")[0] == 200
     first = site.log()
     assert "the log reached 300000 characters; the rest is dropped" in first["logContent"]

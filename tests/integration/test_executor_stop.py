@@ -93,10 +93,10 @@ def test_a_full_disk_refuses_runs_and_recovers(tmp_path: Path, monkeypatch: pyte
     """The reserve goes first, so that accepted runs finish; new ones are refused until there is room again."""
     import sqlite3
 
-    from xwheel.executor import journal, journal_sql
+    from xwheel.executor.journal import journal, statements
 
     full = threading.Event()
-    real = journal_sql.accept
+    real = statements.accept
 
     def accept(db: sqlite3.Connection, key: object, now_ms: int) -> bool:
         if full.is_set():

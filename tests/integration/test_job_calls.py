@@ -16,13 +16,13 @@ import requests
 from tests.support.executors import wait_until
 from tests.support.job_calls import SUCCESS, Tenant, definition
 from tests.unit.api.conftest import Api, api
-from tests.unit.api.test_xxl_jobs_security import REFUSED
+from tests.unit.api.xxl.test_job_calls_security import REFUSED
 from xwheel.api.app import executor_app
 from xwheel.builtin.glue_bean import BeanGlue
 from xwheel.config import build_config
 from xwheel.executor import Executor, current_job, job
-from xwheel.listener import Listener
-from xwheel.node import Node
+from xwheel.node.node import Node
+from xwheel.runtime.http_server import Listener
 from xwheel.wire.contract import APP_NAME_HEADER, TOKEN_HEADER
 
 __all__ = ["api"]  # the fixture of the unit tests

@@ -17,9 +17,10 @@ from xwheel.builtin.glue_bean import BeanGlue
 from xwheel.config import build_config
 from xwheel.executor import Executor, JobContext, job
 from xwheel.model import BlockScope, RunState
-from xwheel.node import Node
-from xwheel.server import Scheduler
-from xwheel.storage import groups, runs
+from xwheel.node.loops import Scheduler
+from xwheel.node.node import Node
+from xwheel.storage import executors as groups
+from xwheel.storage import runs
 
 EXECUTOR_TOKEN = "token-between-node-and-executors"
 

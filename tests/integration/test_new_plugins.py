@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from xwheel.scaffold.project import Kind, write_project
+from tests.support.paths import ROOT
+from xwheel.cli.scaffold.project import Kind, write_project
 
-ROOT = Path(__file__).parents[2]
 REGISTERED = {
     Kind.ALARM: ("alarm channel", "my_alarm"),
     Kind.ROUTER: ("router", "MY_ROUTER"),

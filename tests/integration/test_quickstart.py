@@ -16,11 +16,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from xwheel.cli.quickstart.run import EXECUTIONS_FILE, PLAN_FILE
+from xwheel.cli.quickstart.verify import Report, verify
 from xwheel.model import RunState
-from xwheel.quickstart.run import EXECUTIONS_FILE, PLAN_FILE
-from xwheel.quickstart.verify import Report, verify
 from xwheel.storage import runs
-from xwheel.storage.engine import Database
+from xwheel.storage.database.engine import Database
 
 SECONDS = 10
 RATE = 40

@@ -21,10 +21,11 @@ from schemathesis.generation.modes import GenerationMode
 from tests.support.rows import NOW, make_executor, make_run
 from tests.unit.api.conftest import TOKEN, Api, api
 from xwheel.api.app import management_app
-from xwheel.api.fields import VISIBLE
-from xwheel.config_sections import ApiSection
-from xwheel.listener import Listener, refusals
+from xwheel.api.schema.fields import VISIBLE
+from xwheel.config.sections import ApiSection
 from xwheel.model import RunState
+from xwheel.runtime import http_limits
+from xwheel.runtime.http_server import Listener
 from xwheel.wire.messages import LogData
 
 __all__ = ["api"]
@@ -158,7 +159,7 @@ def test_the_api_keeps_to_its_document(
     busy: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chained: bool
 ) -> None:
     monkeypatch.setattr(
-        refusals, "FREE", 1_000_000
+        http_limits, "FREE", 1_000_000
     )  # it asks without a token again and again, and expects 401
     config = settings(tmp_path / "schemathesis.toml", chained=chained)
     # the longest script, with every character escaped, is no body that is too large

@@ -17,9 +17,9 @@ from xwheel.builtin.glue_bean import BeanGlue
 from xwheel.config import build_config
 from xwheel.executor import Executor, JobContext, job
 from xwheel.model import OPEN_STATES, RunState
-from xwheel.node import Node
-from xwheel.storage import executor_secrets, groups, runs
-from xwheel.storage.sealing import make_key
+from xwheel.node.node import Node
+from xwheel.runtime.sealing import make_key
+from xwheel.storage import executor_secrets, executors, runs
 
 SHARED = "shared-by-all-executors-7Qx2"
 JOBS = 50
@@ -49,7 +49,7 @@ class Site:
         self.db = self.scheduler.db
         now_ms = self.scheduler.clock.now_ms()
         self.group_id = self.db.transaction(
-            lambda conn: groups.insert_group(conn, app_name="orders", title="", now_ms=now_ms).id
+            lambda conn: executors.insert_group(conn, app_name="orders", title="", now_ms=now_ms).id
         )
         self.node.start()
         self.ports = [free_port(), free_port()]

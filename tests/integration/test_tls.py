@@ -21,16 +21,16 @@ from tests.support.ports import free_port
 from tests.support.rows import job_values
 from tests.support.tls import Authority, tls_front
 from xwheel.builtin.glue_bean import BeanGlue
-from xwheel.cli import app
+from xwheel.cli.main import app
 from xwheel.config import build_config
 from xwheel.errors import ConfigError, WireError
 from xwheel.executor import Executor, JobContext, job
 from xwheel.model import RunState
-from xwheel.node import Node
-from xwheel.storage import groups, runs
+from xwheel.node.node import Node
+from xwheel.storage import executors, runs
 from xwheel.wire.http import post
-from xwheel.wire.rest import RestClient
-from xwheel.wire.tls import NO_FILES, TlsFiles
+from xwheel.wire.http.rest import RestClient
+from xwheel.wire.http.tls import NO_FILES, TlsFiles
 
 TOKEN = "Kq3vXz81-token-of-the-tests"
 PAGE = (ROOT / "docs" / "howto" / "tls.md").read_text("utf-8")
@@ -144,7 +144,7 @@ def test_s9_jobs_run_over_tls_in_both_directions(
     scheduler = node.scheduler
     now_ms = scheduler.clock.now_ms()
     group_id = scheduler.db.transaction(
-        lambda conn: groups.insert_group(conn, app_name="demo", title="demo", now_ms=now_ms).id
+        lambda conn: executors.insert_group(conn, app_name="demo", title="demo", now_ms=now_ms).id
     )
     try:
         with proxies(front, node.executors.port, for_executor["executor"]["port"]):

@@ -25,9 +25,9 @@ from xwheel.builtin.glue_bean import BeanGlue
 from xwheel.config import build_config
 from xwheel.executor import Executor, JobContext, job
 from xwheel.model import MisfirePolicy, Run, RunState
-from xwheel.server import Scheduler
-from xwheel.storage import groups, partitions, runs
-from xwheel.storage.engine import Database
+from xwheel.node.loops import Scheduler
+from xwheel.storage import executors, leases, runs
+from xwheel.storage.database.engine import Database
 
 LEASE_S = 4
 JOBS = 8
@@ -82,7 +82,7 @@ class Cluster:
     def sizes(self) -> list[int]:
         """Return how many partitions each holder has, the largest share first; epochs only rise meanwhile."""
         with self.db.read() as conn:
-            rows = partitions.list_leases(conn)
+            rows = leases.list_leases(conn)
         for row in rows:
             assert row.epoch >= self.epochs.get(row.partition, 0)
             self.epochs[row.partition] = row.epoch
@@ -94,7 +94,7 @@ class Cluster:
 
     def owners(self) -> set[str | None]:
         with self.db.read() as conn:
-            return {row.owner for row in partitions.list_leases(conn)}
+            return {row.owner for row in leases.list_leases(conn)}
 
     def make_jobs(self, fires: int) -> None:
         """Make jobs in different partitions that fire every second."""
@@ -154,7 +154,7 @@ def cluster(shared: CleanDatabases, tmp_path: Path) -> Iterator[Cluster]:
     db = Database(url)
     scheduler = Scheduler(build_config({}), db, plugins(), TOKEN)
     now_ms = scheduler.clock.now_ms()
-    db.transaction(lambda conn: groups.insert_group(conn, app_name=APP_NAME, title="t", now_ms=now_ms))
+    db.transaction(lambda conn: executors.insert_group(conn, app_name=APP_NAME, title="t", now_ms=now_ms))
     made = Cluster(url, tmp_path, db, scheduler)
     made.ports = {name: free_port() for name in ("a", "b", "c")}
     executor = make_executor(made, ["a", "b", "c"])

@@ -12,12 +12,12 @@ from sqlalchemy import event
 from tests.support.admins import APP_NAME, TOKEN
 from tests.support.executors import wait_until
 from tests.support.rows import job_values
-from xwheel import node as node_module
 from xwheel.builtin.glue_bean import BeanGlue
 from xwheel.config import build_config
 from xwheel.executor import Executor, JobContext, job
-from xwheel.node import Node
-from xwheel.storage import groups, runs
+from xwheel.node import node as node_module
+from xwheel.node.node import Node
+from xwheel.storage import executors, runs
 from xwheel.wire.http import MultiClient
 
 GIVEN_BACK = "check" + "in"  # SQLAlchemy's word for it is a misspelt one elsewhere
@@ -74,7 +74,7 @@ def test_no_connection_is_in_use_while_an_executor_is_asked(
     node.start()
     now_ms = scheduler.clock.now_ms()
     scheduler.db.transaction(
-        lambda conn: groups.insert_group(conn, app_name=APP_NAME, title="t", now_ms=now_ms)
+        lambda conn: executors.insert_group(conn, app_name=APP_NAME, title="t", now_ms=now_ms)
     )
     executor = Executor(
         handlers=[quick],

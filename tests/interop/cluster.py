@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from tests.interop.peers import Peer, PeerProcess, Place, die_with_parent
 from tests.support.ports import free_port
 from xwheel.errors import XwheelError
-from xwheel.wire.rest import RestClient
+from xwheel.wire.http.rest import RestClient
 
 DEADLINE_S = 60.0
 """How long anything may take that is not bound to a peer's own period."""

@@ -24,7 +24,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent.parent
+from tests.support.paths import ROOT
+
 CACHE = ROOT / ".cache" / "interop"
 """Where applications are built; not in git. Name subfolders by a hash of everything that the build reads."""
 

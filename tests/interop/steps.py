@@ -11,8 +11,8 @@ from typing import Final
 
 from tests.interop.stage import Stage
 from xwheel.wire import contract
+from xwheel.wire.codec.runs import encode_idle_beat
 from xwheel.wire.messages import IdleBeatRequest
-from xwheel.wire.run_codec import encode_idle_beat
 
 Step = Callable[[Stage], Generator[None, None, str]]
 TEXT: Final = "grüße 世界 <&> \"'\\ 🎡"

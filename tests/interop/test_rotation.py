@@ -14,7 +14,7 @@ from tests.interop.go_peers import GO
 from tests.interop.java_peers import JAVA
 from tests.interop.peers import Peer, PeerProcess
 from tests.interop.python_peers import XWHEEL
-from xwheel.storage.sealing import make_key
+from xwheel.runtime.sealing import make_key
 
 TEAMS: Final = (("java", JAVA[-1], 1, 13), ("go", GO, 1, 12), ("xwheel", XWHEEL, 2, 25))
 """App name, executor, how many of them, and jobs: each fires every second, 50 together."""

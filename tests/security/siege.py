@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.admins import APP_NAME, TOKEN
+from tests.support.paths import ROOT
 from tests.support.strangers import Strangers
 from xwheel.wire.contract import TOKEN_HEADER
-from xwheel.wire.rest import RestClient
+from xwheel.wire.http.rest import RestClient
 
-ROOT = Path(__file__).parents[2]
 HALVES = 300
 READERS = 120
 PIPELINED = 200

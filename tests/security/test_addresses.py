@@ -17,9 +17,9 @@ import pytest
 from tests.support.rows import NOW, make_run
 from xwheel.config import build_config
 from xwheel.model import RunState
-from xwheel.node import Node
-from xwheel.storage import groups, runs, tokens
-from xwheel.storage.engine import Database
+from xwheel.node.node import Node
+from xwheel.storage import executors, runs, tokens
+from xwheel.storage.database.engine import Database
 from xwheel.wire.contract import APP_NAME_HEADER, TOKEN_HEADER
 
 TOKEN = "management-token-of-the-tests"
@@ -65,7 +65,7 @@ class Site:
         self.trap = Trap()
         self.orders, self.billing = (
             db.transaction(
-                lambda conn, name=name: groups.insert_group(conn, app_name=name, title="", now_ms=NOW)
+                lambda conn, name=name: executors.insert_group(conn, app_name=name, title="", now_ms=NOW)
             ).id
             for name in ("orders", "billing")
         )

@@ -11,7 +11,7 @@ import pytest
 
 from xwheel.config import Config, build_config, load_config
 from xwheel.errors import ConfigError
-from xwheel.storage.address import parse, with_password
+from xwheel.storage.database.address import parse, with_password
 
 URL = "mysql+pymysql://xwheel@127.0.0.1:1/xwheel"
 PASSWORD = "p@ss/w%rd:1"

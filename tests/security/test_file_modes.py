@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 
 from tests.integration.test_quickstart import has_lines, wait_for
-from xwheel import private_files
+from xwheel.cli.quickstart.run import EXECUTIONS_FILE
 from xwheel.errors import ConfigError
-from xwheel.executor.journal import Journal
-from xwheel.executor.run_log import RunLogs
-from xwheel.node import write_ports
-from xwheel.node_locks import NodeLocks
-from xwheel.quickstart.run import EXECUTIONS_FILE
-from xwheel.storage.engine import Database
+from xwheel.executor.journal.journal import Journal
+from xwheel.executor.logs.run_log import RunLogs
+from xwheel.node.node import write_ports
+from xwheel.runtime import private_files
+from xwheel.scheduler.cluster.node_locks import NodeLocks
+from xwheel.storage.database.engine import Database
 from xwheel.testing import ManualClock
 
 MODES = {"folder": 0o700, "file": 0o600, "socket": 0o600}

@@ -16,9 +16,9 @@ import pytest
 
 from tests.support.executors import wait_until
 from tests.support.strangers import connect, is_closed, strangers
-from xwheel.config_sections import ConnectionsSection
-from xwheel.listener import Listener
-from xwheel.listener.limits import Stage
+from xwheel.config.sections import ConnectionsSection
+from xwheel.runtime.http_limits import Stage
+from xwheel.runtime.http_server import Listener
 
 BIG = b"x" * 160_000
 STREAM = 48

@@ -15,8 +15,8 @@ import pytest
 
 from tests.support.job_calls import Tenant
 from tests.unit.api.conftest import EXECUTOR_TOKEN, TOKEN, Api
-from xwheel.api.auth import Policy, policy_of
-from xwheel.executor.endpoints import Endpoints
+from xwheel.api.http.auth import Policy, policy_of
+from xwheel.executor.intake.endpoints import Endpoints
 from xwheel.storage import tokens
 from xwheel.wire.contract import APP_NAME_HEADER, TEXT_TOKEN, TOKEN_HEADER
 

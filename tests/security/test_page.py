@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support.paths import ROOT
+
 PAGE = (ROOT / "docs" / "explanation" / "security.md").read_text()
 NAMED = sorted(set(re.findall(r"`((?:tests|plugins)/[\w/]+\.py)(?:::(\w+))?`", PAGE)))
 

@@ -12,12 +12,12 @@ from tests.support.admins import APP_NAME, FakeAdmin
 from tests.unit.api.conftest import EXECUTOR_TOKEN, TOKEN, Api
 from xwheel.builtin.glue_bean import BeanGlue
 from xwheel.executor import Executor
-from xwheel.listener import refusals
-from xwheel.listener.refusals import FORGET_MS, FREE, LAST_PAUSE_MS, MOST_KNOWN, WINDOW_MS, Refusals
+from xwheel.runtime import http_limits
+from xwheel.runtime.http_limits import FORGET_MS, FREE, LAST_PAUSE_MS, MOST_KNOWN, WINDOW_MS, Refusals
 from xwheel.wire.contract import TOKEN_HEADER
 
 STRANGER = "203.0.113.9"
-LOGGER = refusals.__name__
+LOGGER = http_limits.__name__
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -9,10 +9,11 @@ import pytest
 
 from tests.unit.api.conftest import EXECUTOR_TOKEN
 from xwheel.config import build_config
-from xwheel.executor.endpoints import Endpoints
 from xwheel.executor.handlers import Handler
+from xwheel.executor.intake.endpoints import Endpoints
 from xwheel.plugin import Command, GlueRequest, HandlerLookup
-from xwheel.wire import batch_codec, codec
+from xwheel.wire import codec
+from xwheel.wire.codec import batch
 from xwheel.wire.contract import TOKEN_HEADER
 from xwheel.wire.messages import BatchRequest, TriggerRequest
 
@@ -82,12 +83,12 @@ def test_a_default_executor_refuses_every_script(
     request = request_of(name)
     body = codec.encode_trigger(request)
     if path == "/runBatch":
-        body = batch_codec.encode_batch(BatchRequest(instance=INSTANCE, runs=[request]))
+        body = batch.encode_batch(BatchRequest(instance=INSTANCE, runs=[request]))
     with caplog.at_level(logging.WARNING):
         answer = endpoints().answer("POST", path, {TOKEN_HEADER: EXECUTOR_TOKEN}.get, lambda: body)
     message = answer.message
     if path == "/runBatch":
-        (item,) = batch_codec.read_batch_reply(answer.data).answers
+        (item,) = batch.read_batch_reply(answer.data).answers
         assert not item.ok
         message = item.message
     else:

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from tests.support.rows import NOW, make_run
 from xwheel.errors import FieldError
-from xwheel.scheduler.child import NAMES, check_template, render
-from xwheel.scheduler.handover import Success, TemplateError
+from xwheel.scheduler.finish.template import NAMES, check_template, render
+from xwheel.scheduler.records import Success, TemplateError
 
 REACHING = [
     "${result.__class__}",
@@ -142,8 +142,8 @@ def test_a_template_gives_what_a_table_of_texts_gives(template: str, result: str
 
 def test_names_of_jobs_in_files_are_names_and_nothing_else() -> None:
     """The same language, as files have it, translates ids and names, and leaves every other text alone."""
-    from xwheel.manifest.state import Ref
-    from xwheel.manifest.templates import named_in, to_ids, to_names
+    from xwheel.cli.manifest.state import Ref
+    from xwheel.cli.manifest.templates import named_in, to_ids, to_names
 
     for template in [*REACHING, *HARMLESS]:
         assert to_names(template, lambda _: Ref("demo", "job")) == template

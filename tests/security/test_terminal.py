@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from xwheel.cli import PlainFormatter
-from xwheel.cli_output import Colours, plain, print_json, visible
+from xwheel.cli.main import PlainFormatter
+from xwheel.cli.output import Colours, plain, print_json, visible
 
 OSC_52 = "\x1b]52;c;cm0gLXJmIH4K\x07"
 CLEAR = "\x1b[2J\x1b[H"

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tests.support.node import HandNode
-from xwheel.alarm_model import AlarmAttempt, AlarmKind, AlarmRow, AlarmRule, AlarmTarget, AlarmWhen
+from xwheel.model.alarms import AlarmAttempt, AlarmKind, AlarmRow, AlarmRule, AlarmTarget, AlarmWhen
 from xwheel.plugin import Alarm
-from xwheel.storage import alarm_list
-from xwheel.storage.alarm_list import AlarmFilter
+from xwheel.storage.alarms import lists
+from xwheel.storage.alarms.lists import AlarmFilter
 
 PATIENCE_S = 60
 
@@ -88,10 +88,10 @@ def rule(node: HandNode, *kinds: str, channels: Sequence[str] = ("pager",), **va
 def alarms_of(node: HandNode) -> list[AlarmRow]:
     """All alarms, oldest first."""
     with node.db.read() as conn:
-        return alarm_list.list_alarms(conn, AlarmFilter(), limit=10_000)[::-1]
+        return lists.list_alarms(conn, AlarmFilter(), limit=10_000)[::-1]
 
 
 def attempts_of(node: HandNode, alarm_id: int | None = None) -> list[AlarmAttempt]:
     """All attempts, or those of one alarm, oldest first."""
     with node.db.read() as conn:
-        return alarm_list.list_attempts(conn, AlarmFilter(alarm_id=alarm_id), limit=10_000)[::-1]
+        return lists.list_attempts(conn, AlarmFilter(alarm_id=alarm_id), limit=10_000)[::-1]

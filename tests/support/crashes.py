@@ -9,8 +9,9 @@ from typing import Any
 
 from sqlalchemy import event, insert
 
-from xwheel.storage import partitions, tables
-from xwheel.storage.engine import Database
+from xwheel.storage import leases
+from xwheel.storage.database.engine import Database
+from xwheel.storage.schema import tables
 
 
 class Snapshot:
@@ -72,5 +73,5 @@ def bury_nodes(db: Database) -> None:
     """Let the terms of all nodes be over, as if time had passed; the database's clock is not ours to move."""
     if db.backend != "sqlite":
         with db.write() as conn:
-            for row in partitions.list_nodes(conn):
-                partitions.renew_node(conn, row.id, 0, 0)
+            for row in leases.list_nodes(conn):
+                leases.renew_node(conn, row.id, 0, 0)

@@ -12,8 +12,9 @@ from sqlalchemy.exc import OperationalError
 
 from tests.support import servers
 from xwheel.model import PARTITIONS
-from xwheel.storage import migrate, settings, tables
-from xwheel.storage.engine import Database
+from xwheel.storage import settings
+from xwheel.storage.database.engine import Database
+from xwheel.storage.schema import migrate, tables
 
 LARGE = 10_000
 BACKENDS = {"mariadb": servers.mariadb, "postgresql": servers.postgresql}

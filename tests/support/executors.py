@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.admins import APP_NAME, TOKEN, FakeAdmin
+from tests.support.paths import ROOT
 from tests.support.small_disk import unshare
 from xwheel.builtin.glue_bean import BeanGlue
 from xwheel.executor import Executor
-from xwheel.executor.supervisor import descendants
-
-ROOT = Path(__file__).parent.parent.parent
+from xwheel.executor.running.supervisor import descendants
 
 
 def make_executor(admin: FakeAdmin, data_dir: Path, handlers: list[object], **settings: Any) -> Executor:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-ROOT = Path(__file__).parent.parent.parent
+from tests.support.paths import ROOT
+
 CORE = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "xwheel")
 OFFLINE = {
     "PIP_NO_INDEX": "1",

@@ -10,8 +10,8 @@ import falcon.testing
 
 from tests.support.rows import NOW
 from xwheel.model import Job
-from xwheel.storage import groups, jobs, tokens
-from xwheel.storage.engine import Database
+from xwheel.storage import executors, jobs, tokens
+from xwheel.storage.database.engine import Database
 from xwheel.wire.contract import APP_NAME_HEADER, TOKEN_HEADER
 
 SUCCESS = {"code": 200, "msg": "Success", "content": None, "data": None, "success": True, "xwheel": 1}
@@ -45,7 +45,7 @@ class Tenant:
         self.token = f"token-of-{app_name}"
         self.client = falcon.testing.TestClient(app)  # type: ignore[arg-type]
         self.group_id = db.transaction(
-            lambda conn: groups.insert_group(conn, app_name=app_name, title="", now_ms=NOW).id
+            lambda conn: executors.insert_group(conn, app_name=app_name, title="", now_ms=NOW).id
         )
         db.transaction(
             lambda conn: tokens.insert_token(conn, app_name, self.token, NOW, group_id=self.group_id)

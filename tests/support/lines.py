@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from xwheel.scheduler.handover import Parcel
-from xwheel.wire.batch_codec import batch_payload
+from xwheel.scheduler.records import Parcel
 from xwheel.wire.codec import encode_response
+from xwheel.wire.codec.batch import batch_payload
 from xwheel.wire.contract import FAIL, OK
 from xwheel.wire.http import HttpCall, HttpResult
 from xwheel.wire.messages import BatchAnswer, BatchReply, Response

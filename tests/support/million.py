@@ -7,8 +7,8 @@ from typing import Final
 from sqlalchemy import Connection, text
 
 from tests.support.rows import NOW
-from xwheel.storage.engine import Database
-from xwheel.storage.tables import job, run
+from xwheel.storage.database.engine import Database
+from xwheel.storage.schema.tables import job, run
 
 RUNS: Final = 1_000_000
 JOBS: Final = 20_000

@@ -10,14 +10,14 @@ from tests.support.lines import Line, bodies_of
 from tests.support.rows import job_values, make_executor
 from xwheel.config import Config, build_config
 from xwheel.model import Job, RegisteredExecutor, Run, RunState
+from xwheel.node.loops import Scheduler
 from xwheel.plugin import AlarmChannel
-from xwheel.plugin.manager import Plugins, load_plugins
-from xwheel.plugin.registry import Registry
-from xwheel.scheduler.handover import Fate, Outcome, Parcel
-from xwheel.scheduler.lease import SqliteLease
-from xwheel.server import Scheduler
-from xwheel.storage import groups, jobs, partitions, runs
-from xwheel.storage.engine import Database
+from xwheel.plugin.discovery import Plugins, load_plugins
+from xwheel.plugin.registries import Registry
+from xwheel.scheduler.cluster.sqlite_lease import SqliteLease
+from xwheel.scheduler.records import Fate, Outcome, Parcel
+from xwheel.storage import executors, jobs, leases, runs
+from xwheel.storage.database.engine import Database
 from xwheel.testing import ManualClock
 
 PLUGINS: list[Plugins] = []
@@ -72,7 +72,7 @@ class HandNode:
     def group(self, app_name: str = "demo") -> int:
         return self.db.transaction(
             lambda conn: (
-                groups.insert_group(conn, app_name=app_name, title=app_name, now_ms=self.clock.now_ms()).id
+                executors.insert_group(conn, app_name=app_name, title=app_name, now_ms=self.clock.now_ms()).id
             )
         )
 
@@ -174,7 +174,7 @@ class HandNode:
             lease._file.release()
         else:
             # as if the term had passed; the database's clock is not ours to move
-            self.db.transaction(lambda conn: partitions.renew_node(conn, lease.owner, 0, 0))
+            self.db.transaction(lambda conn: leases.renew_node(conn, lease.owner, 0, 0))
 
     def successor(self) -> HandNode:
         """Crash, and return the next node on the same database and clock."""

@@ -10,20 +10,21 @@ from sqlalchemy import text
 from tests.support.million import BUSY_GROUP, BUSY_JOB, GROUPS, JOBS, QUIET_JOB, _copy
 from tests.support.plan_cases import ALL, MANY, OPEN, PAST, SOME_JOBS, Case
 from tests.support.rows import NOW
-from xwheel.alarm_model import AlarmKind, AlarmState, AlarmTarget, AlarmWhen, AttemptState
-from xwheel.storage import alarm_attempts, alarm_list, alarm_rules, alarm_watch, alarms, groups
-from xwheel.storage.alarm_attempts import EndedAttempt, NewAttempt
-from xwheel.storage.alarm_list import AlarmFilter
-from xwheel.storage.alarm_rules import RuleFilter
-from xwheel.storage.alarms import AlarmChange, Episode, EpisodeKey, NewAlarm
-from xwheel.storage.engine import Database
+from xwheel.model.alarms import AlarmKind, AlarmState, AlarmTarget, AlarmWhen, AttemptState
+from xwheel.storage import executors
+from xwheel.storage.alarms import alarms, attempts, lists, rules, watch
+from xwheel.storage.alarms.alarms import AlarmChange, Episode, EpisodeKey, NewAlarm
+from xwheel.storage.alarms.attempts import EndedAttempt, NewAttempt
+from xwheel.storage.alarms.lists import AlarmFilter
+from xwheel.storage.alarms.rules import RuleFilter
+from xwheel.storage.database.engine import Database
 
 ALARMS: Final = 40_000
 WAITING: Final = 300
 """The newest alarms are to be looked at, the newest attempts are to be made."""
 
 RULES: Final = 200
-AT_ONCE: Final = ("alarms.find_due_alarms", "alarm_attempts.find_due_attempts")
+AT_ONCE: Final = ("alarms.alarms.find_due_alarms", "alarms.attempts.find_due_attempts")
 """Asked by the loop of every node, all the time."""
 
 SOME: Final = tuple(range(ALARMS // 2, ALARMS // 2 + MANY))
@@ -88,22 +89,16 @@ def _rules() -> Iterator[Case]:
         "created_ms": NOW,
         "updated_ms": NOW,
     }
-    yield Case("alarm_rules.insert_rule", lambda conn: alarm_rules.insert_rule(conn, values))
-    yield Case("alarm_rules.get_rule", lambda conn: alarm_rules.get_rule(conn, 5, lock=True))
-    yield Case("alarm_rules.update_rule", lambda conn: alarm_rules.update_rule(conn, 5, {"name": "x"}))
-    yield Case("alarm_rules.delete_rule", lambda conn: alarm_rules.delete_rule(conn, 5))
-    yield Case(
-        "alarm_rules.delete_rules_of: jobs", lambda conn: alarm_rules.delete_rules_of(conn, jobs=SOME_JOBS)
-    )
-    yield Case(
-        "alarm_rules.delete_rules_of: group", lambda conn: alarm_rules.delete_rules_of(conn, group_id=5)
-    )
-    yield Case("alarm_rules.count_rules", alarm_rules.count_rules)
-    yield Case("alarm_rules.rules_version", alarm_rules.rules_version)
+    yield Case("alarms.rules.insert_rule", lambda conn: rules.insert_rule(conn, values))
+    yield Case("alarms.rules.get_rule", lambda conn: rules.get_rule(conn, 5, lock=True))
+    yield Case("alarms.rules.update_rule", lambda conn: rules.update_rule(conn, 5, {"name": "x"}))
+    yield Case("alarms.rules.delete_rule", lambda conn: rules.delete_rule(conn, 5))
+    yield Case("alarms.rules.delete_rules_of: jobs", lambda conn: rules.delete_rules_of(conn, jobs=SOME_JOBS))
+    yield Case("alarms.rules.delete_rules_of: group", lambda conn: rules.delete_rules_of(conn, group_id=5))
+    yield Case("alarms.rules.count_rules", rules.count_rules)
+    yield Case("alarms.rules.rules_version", rules.rules_version)
     for wanted in (RuleFilter(), RuleFilter(job_id=6), RuleFilter(group_id=BUSY_GROUP)):
-        yield Case(
-            "alarm_rules.list_rules", lambda conn, w=wanted: alarm_rules.list_rules(conn, w, limit=MANY)
-        )
+        yield Case("alarms.rules.list_rules", lambda conn, w=wanted: rules.list_rules(conn, w, limit=MANY))
 
 
 def _pages() -> Iterator[Case]:
@@ -117,18 +112,18 @@ def _pages() -> Iterator[Case]:
     )
     for one in wanted:
         yield Case(
-            f"alarm_list.list_alarms: {one}",
-            lambda conn, w=one: alarm_list.list_alarms(conn, w, before_id=ALARMS // 2, limit=MANY),
+            f"alarms.lists.list_alarms: {one}",
+            lambda conn, w=one: lists.list_alarms(conn, w, before_id=ALARMS // 2, limit=MANY),
         )
     for one in wanted[:-1]:
         yield Case(
-            f"alarm_list.list_attempts: {one}",
-            lambda conn, w=one: alarm_list.list_attempts(conn, w, before_id=ALARMS // 2, limit=MANY),
+            f"alarms.lists.list_attempts: {one}",
+            lambda conn, w=one: lists.list_attempts(conn, w, before_id=ALARMS // 2, limit=MANY),
         )
-    yield Case("alarm_list.get_alarm", lambda conn: alarm_list.get_alarm(conn, 5))
-    yield Case("alarm_list.get_attempt", lambda conn: alarm_list.get_attempt(conn, 5))
-    yield Case("groups.get_groups", lambda conn: groups.get_groups(conn, range(1, MANY)))
-    yield Case("alarm_list.get_runs", lambda conn: alarm_list.get_runs(conn, PAST))
+    yield Case("alarms.lists.get_alarm", lambda conn: lists.get_alarm(conn, 5))
+    yield Case("alarms.lists.get_attempt", lambda conn: lists.get_attempt(conn, 5))
+    yield Case("executors.get_groups", lambda conn: executors.get_groups(conn, range(1, MANY)))
+    yield Case("alarms.lists.get_runs", lambda conn: lists.get_runs(conn, PAST))
 
 
 def _alarms() -> Iterator[Case]:
@@ -142,56 +137,58 @@ def _alarms() -> Iterator[Case]:
         for item in range(1, MANY)
         for known in (0, item)
     ]
-    yield Case("alarms.insert_alarms", lambda conn: alarms.insert_alarms(conn, new))
-    yield Case("alarms.insert_test", lambda conn: alarms.insert_test(conn, NOW))
-    yield Case("alarms.find_due_alarms", lambda conn: alarms.find_due_alarms(conn, ALL, NOW, MANY))
-    yield Case("alarms.find_due_alarms: few", lambda conn: alarms.find_due_alarms(conn, (5, 6), NOW, MANY))
-    yield Case("alarms.lock_alarms", lambda conn: alarms.lock_alarms(conn, NEW))
-    yield Case("alarms.update_alarms", lambda conn: alarms.update_alarms(conn, changes))
-    yield Case("alarms.get_alarms", lambda conn: alarms.get_alarms(conn, SOME))
-    yield Case("alarms.list_merged", lambda conn: alarms.list_merged(conn, (1, 2, 3), "summary", MANY))
-    yield Case("alarms.find_held", lambda conn: alarms.find_held(conn, range(1, MANY)))
-    yield Case("alarms.lock_episodes", lambda conn: alarms.lock_episodes(conn, range(1, MANY)))
-    yield Case("alarms.save_episodes", lambda conn: alarms.save_episodes(conn, episodes))
-    yield Case("alarms.list_open_episodes", lambda conn: alarms.list_open_episodes(conn, NOW - MANY * 1000))
+    yield Case("alarms.alarms.insert_alarms", lambda conn: alarms.insert_alarms(conn, new))
+    yield Case("alarms.alarms.insert_test", lambda conn: alarms.insert_test(conn, NOW))
+    yield Case("alarms.alarms.find_due_alarms", lambda conn: alarms.find_due_alarms(conn, ALL, NOW, MANY))
+    yield Case(
+        "alarms.alarms.find_due_alarms: few", lambda conn: alarms.find_due_alarms(conn, (5, 6), NOW, MANY)
+    )
+    yield Case("alarms.alarms.lock_alarms", lambda conn: alarms.lock_alarms(conn, NEW))
+    yield Case("alarms.alarms.update_alarms", lambda conn: alarms.update_alarms(conn, changes))
+    yield Case("alarms.alarms.get_alarms", lambda conn: alarms.get_alarms(conn, SOME))
+    yield Case("alarms.alarms.list_merged", lambda conn: alarms.list_merged(conn, (1, 2, 3), "summary", MANY))
+    yield Case("alarms.alarms.find_held", lambda conn: alarms.find_held(conn, range(1, MANY)))
+    yield Case("alarms.alarms.lock_episodes", lambda conn: alarms.lock_episodes(conn, range(1, MANY)))
+    yield Case("alarms.alarms.save_episodes", lambda conn: alarms.save_episodes(conn, episodes))
+    yield Case(
+        "alarms.alarms.list_open_episodes", lambda conn: alarms.list_open_episodes(conn, NOW - MANY * 1000)
+    )
 
 
 def _attempts() -> Iterator[Case]:
     target = AlarmTarget(channel="pager")
     new = [NewAttempt(item, 1, 1, 1, target, 1, NOW) for item in range(1, MANY)]
     ended = [EndedAttempt(item, AttemptState.SENT, NOW, 5, "ok") for item in NEW]
-    yield Case("alarm_attempts.insert_attempts", lambda conn: alarm_attempts.insert_attempts(conn, new))
-    yield Case(
-        "alarm_attempts.insert_ended", lambda conn: alarm_attempts.insert_ended(conn, new[0], ended[0])
-    )
+    yield Case("alarms.attempts.insert_attempts", lambda conn: attempts.insert_attempts(conn, new))
+    yield Case("alarms.attempts.insert_ended", lambda conn: attempts.insert_ended(conn, new[0], ended[0]))
     for channel in ("pager", "sms"):
         yield Case(
-            "alarm_attempts.find_due_attempts",
-            lambda conn, c=channel: alarm_attempts.find_due_attempts(conn, ALL, c, NOW, MANY),
+            "alarms.attempts.find_due_attempts",
+            lambda conn, c=channel: attempts.find_due_attempts(conn, ALL, c, NOW, MANY),
         )
     yield Case(
-        "alarm_attempts.find_orphans", lambda conn: alarm_attempts.find_orphans(conn, ALL, ("pager",), MANY)
+        "alarms.attempts.find_orphans", lambda conn: attempts.find_orphans(conn, ALL, ("pager",), MANY)
     )
-    yield Case("alarm_attempts.lock_attempts", lambda conn: alarm_attempts.lock_attempts(conn, NEW))
-    yield Case("alarm_attempts.update_attempts", lambda conn: alarm_attempts.update_attempts(conn, ended))
-    yield Case("alarm_attempts.delete_alarms", lambda conn: alarm_attempts.delete_alarms(conn, NOW, MANY))
-    yield Case("alarm_attempts.delete_episodes", lambda conn: alarm_attempts.delete_episodes(conn, NOW, MANY))
+    yield Case("alarms.attempts.lock_attempts", lambda conn: attempts.lock_attempts(conn, NEW))
+    yield Case("alarms.attempts.update_attempts", lambda conn: attempts.update_attempts(conn, ended))
+    yield Case("alarms.attempts.delete_alarms", lambda conn: attempts.delete_alarms(conn, NOW, MANY))
+    yield Case("alarms.attempts.delete_episodes", lambda conn: attempts.delete_episodes(conn, NOW, MANY))
 
 
 def _watch() -> Iterator[Case]:
-    yield Case("alarm_watch.list_sent", lambda conn: alarm_watch.list_sent(conn, (0, 0), MANY))
-    yield Case("alarm_watch.list_sent: next", lambda conn: alarm_watch.list_sent(conn, (NOW, 5), MANY))
-    yield Case("alarm_watch.find_told_runs", lambda conn: alarm_watch.find_told_runs(conn, OPEN))
-    yield Case("alarm_watch.list_started_jobs", lambda conn: alarm_watch.list_started_jobs(conn, 500, MANY))
+    yield Case("alarms.watch.list_sent", lambda conn: watch.list_sent(conn, (0, 0), MANY))
+    yield Case("alarms.watch.list_sent: next", lambda conn: watch.list_sent(conn, (NOW, 5), MANY))
+    yield Case("alarms.watch.find_told_runs", lambda conn: watch.find_told_runs(conn, OPEN))
+    yield Case("alarms.watch.list_started_jobs", lambda conn: watch.list_started_jobs(conn, 500, MANY))
     yield Case(
-        "alarm_watch.list_started_jobs: group",
-        lambda conn: alarm_watch.list_started_jobs(conn, 500, MANY, group_id=BUSY_GROUP),
+        "alarms.watch.list_started_jobs: group",
+        lambda conn: watch.list_started_jobs(conn, 500, MANY, group_id=BUSY_GROUP),
     )
     yield Case(
-        "alarm_watch.list_started_jobs: one",
-        lambda conn: alarm_watch.list_started_jobs(conn, 0, MANY, ids=(5,)),
+        "alarms.watch.list_started_jobs: one",
+        lambda conn: watch.list_started_jobs(conn, 0, MANY, ids=(5,)),
     )
-    yield Case("alarm_watch.find_ran", lambda conn: alarm_watch.find_ran(conn, SOME_JOBS, NOW - 10_000_000))
+    yield Case("alarms.watch.find_ran", lambda conn: watch.find_ran(conn, SOME_JOBS, NOW - 10_000_000))
 
 
 def _rule_columns() -> dict[str, str]:

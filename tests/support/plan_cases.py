@@ -13,30 +13,23 @@ from sqlalchemy import Connection
 from tests.support.million import BUSY_GROUP, BUSY_JOB, FIRST_HOUR, HOUR_MS, QUIET_JOB, RUNS, SENT, WAITING
 from tests.support.rows import NOW, job_values, make_executor, make_run
 from xwheel.model import PARTITIONS, ChildLink, NewSource, Origin, RunState
+from xwheel.runtime.sealing import KeyRing
 from xwheel.storage import (
-    calendars,
-    checks,
-    children,
-    dbtime,
     executor_secrets,
     executors,
-    gate,
-    glue,
-    groups,
-    ids,
-    job_list,
     jobs,
-    missed,
-    overview,
-    partitions,
+    leases,
+    open_runs,
     reports,
     retention,
+    run_ids,
     run_list,
     runs,
+    scripts,
     settings,
     tokens,
 )
-from xwheel.storage.sealing import KeyRing
+from xwheel.storage.database import clock
 
 ROWS: Final = 1500
 MANY: Final = 50
@@ -107,8 +100,10 @@ def _runs() -> Iterator[Case]:
     yield Case("runs.find_left: one partition", lambda conn: runs.find_left(conn, {5: 10**6}, MANY))
     yield Case("runs.lock_planned_rows", lambda conn: runs.lock_planned_rows(conn, NEWS))
     yield Case(
-        "missed.find_last_missed",  # of the last thousand fires; here their keys are numbers
-        lambda conn: missed.find_last_missed(conn, SOME_JOBS, NOW, after_ms=RUNS - 1000, threshold_ms=30_000),
+        "open_runs.find_last_missed",  # of the last thousand fires; here their keys are numbers
+        lambda conn: open_runs.find_last_missed(
+            conn, SOME_JOBS, NOW, after_ms=RUNS - 1000, threshold_ms=30_000
+        ),
     )
     yield Case("runs.update_epochs", lambda conn: runs.update_epochs(conn, [(item, 1) for item in NEWS]))
     epochs = dict.fromkeys(ALL, 1)
@@ -203,52 +198,55 @@ def _jobs() -> Iterator[Case]:
     yield Case("jobs.lock_jobs", lambda conn: jobs.lock_jobs(conn, SOME_JOBS))
     yield Case("jobs.list_jobs", lambda conn: jobs.list_jobs(conn, after_id=9000, limit=MANY))
     yield Case("jobs.list_jobs: group", lambda conn: jobs.list_jobs(conn, group_id=BUSY_GROUP, limit=MANY))
-    looked: dict[str, job_list.JobFilter] = {
-        "all": job_list.JobFilter(),
-        "group": job_list.JobFilter(group_id=BUSY_GROUP),
-        "name": job_list.JobFilter(name="19999"),
-        "part": job_list.JobFilter(group_id=BUSY_GROUP, name_contains="nothing"),
+    looked: dict[str, jobs.JobFilter] = {
+        "all": jobs.JobFilter(),
+        "group": jobs.JobFilter(group_id=BUSY_GROUP),
+        "name": jobs.JobFilter(name="19999"),
+        "part": jobs.JobFilter(group_id=BUSY_GROUP, name_contains="nothing"),
     }
     for name, one in looked.items():
         yield Case(
-            f"job_list.page_jobs: {name}",
-            lambda conn, w=one: job_list.page_jobs(conn, w, after_id=9000, limit=MANY, look=200),
+            f"jobs.page_jobs: {name}",
+            lambda conn, w=one: jobs.page_jobs(conn, w, after_id=9000, limit=MANY, look=200),
         )
 
 
 def _checks() -> Iterator[Case]:
     # the executor that holds everything that is open
-    holder = checks.Holder(BUSY_GROUP, "http://127.0.0.1:9001", "instance-1")
-    foreign = checks.Holder(BUSY_GROUP, "http://127.0.0.1:9001", "")
-    yield Case("checks.list_due", lambda conn: checks.list_due(conn, ALL, NOW, NOW - 9000, MANY))
-    yield Case("checks.lock_checks", lambda conn: checks.lock_checks(conn, OPEN))
+    holder = open_runs.Holder(BUSY_GROUP, "http://127.0.0.1:9001", "instance-1")
+    foreign = open_runs.Holder(BUSY_GROUP, "http://127.0.0.1:9001", "")
+    yield Case("open_runs.list_due", lambda conn: open_runs.list_due(conn, ALL, NOW, NOW - 9000, MANY))
+    yield Case("open_runs.lock_checks", lambda conn: open_runs.lock_checks(conn, OPEN))
     yield Case(
-        "checks.update_looks", lambda conn: checks.update_looks(conn, [(item, NOW, "idle") for item in OPEN])
+        "open_runs.update_looks",
+        lambda conn: open_runs.update_looks(conn, [(item, NOW, "idle") for item in OPEN]),
     )
-    yield Case("checks.update_dues", lambda conn: checks.update_dues(conn, [(item, NOW) for item in OPEN]))
-    yield Case("checks.request_kill", lambda conn: checks.request_kill(conn, OPEN[0], NOW))
-    yield Case("checks.list_holders", lambda conn: checks.list_holders(conn, ALL, NOW))
+    yield Case(
+        "open_runs.update_dues", lambda conn: open_runs.update_dues(conn, [(item, NOW) for item in OPEN])
+    )
+    yield Case("open_runs.request_kill", lambda conn: open_runs.request_kill(conn, OPEN[0], NOW))
+    yield Case("open_runs.list_holders", lambda conn: open_runs.list_holders(conn, ALL, NOW))
     for one in (holder, foreign):
         yield Case(
-            "checks.find_later",
-            lambda conn, h=one: checks.find_later(conn, h, ALL, NOW, after_id=0, limit=MANY),
+            "open_runs.find_later",
+            lambda conn, h=one: open_runs.find_later(conn, h, ALL, NOW, after_id=0, limit=MANY),
         )
-    yield Case("checks.lock_beside", lambda conn: checks.lock_beside(conn, BUSY_JOB, foreign))
+    yield Case("open_runs.lock_beside", lambda conn: open_runs.lock_beside(conn, BUSY_JOB, foreign))
     for job_id in (BUSY_JOB, QUIET_JOB):
         yield Case(
-            f"checks.list_ahead: job {job_id}",
-            lambda conn, j=job_id: checks.list_ahead(conn, [_open_run(j)]),
+            f"open_runs.list_ahead: job {job_id}",
+            lambda conn, j=job_id: open_runs.list_ahead(conn, [_open_run(j)]),
             rows=4000,
             why="reads the job's runs of one day, where an executor's queue may have begun",
         )
-    yield Case("gate.lock_limits", lambda conn: gate.lock_limits(conn, [1, 2]))
-    yield Case("gate.count_open", lambda conn: gate.count_open(conn, [1, BUSY_GROUP]))
-    yield Case("gate.list_open", lambda conn: gate.list_open(conn, [BUSY_JOB, QUIET_JOB]))
-    yield Case("gate.request_kills", lambda conn: gate.request_kills(conn, OPEN, NOW))
+    yield Case("open_runs.lock_limits", lambda conn: open_runs.lock_limits(conn, [1, 2]))
+    yield Case("open_runs.count_open", lambda conn: open_runs.count_open(conn, [1, BUSY_GROUP]))
+    yield Case("open_runs.list_open", lambda conn: open_runs.list_open(conn, [BUSY_JOB, QUIET_JOB]))
+    yield Case("open_runs.request_kills", lambda conn: open_runs.request_kills(conn, OPEN, NOW))
 
 
-def _open_run(job_id: int) -> checks.OpenRun:
-    return checks.OpenRun(
+def _open_run(job_id: int) -> open_runs.OpenRun:
+    return open_runs.OpenRun(
         id=OPEN[0],
         job_id=job_id,
         group_id=1,
@@ -267,20 +265,18 @@ def _open_run(job_id: int) -> checks.OpenRun:
 
 
 def _follow_ups() -> Iterator[Case]:
-    yield Case("children.list_endings", lambda conn: children.list_endings(conn, OPEN))
-    yield Case("children.children_of", lambda conn: children.children_of(conn, SOME_JOBS))
-    yield Case("children.parents_of", lambda conn: children.parents_of(conn, SOME_JOBS))
+    yield Case("jobs.list_endings", lambda conn: jobs.list_endings(conn, OPEN))
+    yield Case("jobs.children_of", lambda conn: jobs.children_of(conn, SOME_JOBS))
+    yield Case("jobs.parents_of", lambda conn: jobs.parents_of(conn, SOME_JOBS))
     links = [ChildLink(parent_id=QUIET_JOB, child_id=BUSY_JOB, param=None)]
-    yield Case("children.replace_children", lambda conn: children.replace_children(conn, QUIET_JOB, links))
-    yield Case("children.delete_links", lambda conn: children.delete_links(conn, [QUIET_JOB]))
-    yield Case("children.list_root_runs", lambda conn: children.list_root_runs(conn, OPEN))
+    yield Case("jobs.replace_children", lambda conn: jobs.replace_children(conn, QUIET_JOB, links))
+    yield Case("jobs.delete_links", lambda conn: jobs.delete_links(conn, [QUIET_JOB]))
+    yield Case("jobs.list_root_runs", lambda conn: jobs.list_root_runs(conn, OPEN))
     places = [(item % 500, item) for item in range(1, MANY)]
-    yield Case("children.list_arrivals", lambda conn: children.list_arrivals(conn, places))
-    arrivals = [children.Arrival(900, item, 1, item, NOW) for item in range(MANY)]
-    yield Case("children.insert_arrivals", lambda conn: children.insert_arrivals(conn, arrivals))
-    yield Case(
-        "children.find_recovered", lambda conn: children.find_recovered(conn, [(item, 0) for item in OPEN])
-    )
+    yield Case("jobs.list_arrivals", lambda conn: jobs.list_arrivals(conn, places))
+    arrivals = [jobs.Arrival(900, item, 1, item, NOW) for item in range(MANY)]
+    yield Case("jobs.insert_arrivals", lambda conn: jobs.insert_arrivals(conn, arrivals))
+    yield Case("jobs.find_recovered", lambda conn: jobs.find_recovered(conn, [(item, 0) for item in OPEN]))
 
 
 def _upkeep() -> Iterator[Case]:
@@ -349,15 +345,15 @@ def _reports() -> Iterator[Case]:
     yield Case(
         "reports.get_totals", lambda conn: reports.get_totals(conn, NOW - 9 * HOUR_MS, NOW), 5000, REPORT
     )
-    counted = f"counts at most {overview.MOST} of each kind, in an index"
-    yield Case("overview.get_overview", overview.get_overview, 3 * overview.MOST, counted)
+    counted = f"counts at most {reports.MOST} of each kind, in an index"
+    yield Case("reports.get_overview", reports.get_overview, 3 * reports.MOST, counted)
 
 
 def _others() -> Iterator[Case]:
-    yield Case("calendars.save_calendar", lambda conn: calendars.save_calendar(conn, "easter", {}, NOW))
-    yield Case("calendars.list_calendars", calendars.list_calendars)
-    yield Case("calendars.calendars_version", calendars.calendars_version)
-    yield Case("calendars.delete_calendar", lambda conn: calendars.delete_calendar(conn, "feasts"))
+    yield Case("settings.save_calendar", lambda conn: settings.save_calendar(conn, "easter", {}, NOW))
+    yield Case("settings.list_calendars", settings.list_calendars)
+    yield Case("settings.calendars_version", settings.calendars_version)
+    yield Case("settings.delete_calendar", lambda conn: settings.delete_calendar(conn, "feasts"))
     every_job = "a person deletes or lists a calendar: nothing but the jobs' texts says who uses it"
     for find in (jobs.find_calendar_users, jobs.find_calendar_user):
         yield Case(f"jobs.{find.__name__}", lambda conn, f=find: f(conn, "easter"), 100_000, every_job)
@@ -369,28 +365,30 @@ def _others() -> Iterator[Case]:
     yield Case("executors.update_beats", lambda conn: executors.update_beats(conn, [(1, NOW), (2, NOW)]))
     yield Case("executors.sweep_executors", lambda conn: executors.sweep_executors(conn, NOW + 9))
     yield Case(
-        "groups.insert_group", lambda conn: groups.insert_group(conn, app_name="new", title="", now_ms=NOW)
+        "executors.insert_group",
+        lambda conn: executors.insert_group(conn, app_name="new", title="", now_ms=NOW),
     )
-    yield Case("groups.get_group", lambda conn: groups.get_group(conn, 1))
-    yield Case("groups.find_group", lambda conn: groups.find_group(conn, "new"))
-    yield Case("groups.list_groups", lambda conn: groups.list_groups(conn, prefix="1"))
-    yield Case("groups.update_group", lambda conn: groups.update_group(conn, 1, {"title": "x"}, NOW))
+    yield Case("executors.get_group", lambda conn: executors.get_group(conn, 1))
+    yield Case("executors.find_group", lambda conn: executors.find_group(conn, "new"))
+    yield Case("executors.list_groups", lambda conn: executors.list_groups(conn, prefix="1"))
+    yield Case("executors.update_group", lambda conn: executors.update_group(conn, 1, {"title": "x"}, NOW))
 
     def delete_group(conn: Connection) -> None:
-        groups.delete_group(conn, groups.insert_group(conn, app_name="gone", title="", now_ms=NOW).id)
+        executors.delete_group(conn, executors.insert_group(conn, app_name="gone", title="", now_ms=NOW).id)
 
-    yield Case("groups.delete_group", delete_group)
+    yield Case("executors.delete_group", delete_group)
     new = NewSource(source="exit 0", author="", remark="")
     yield Case(
-        "glue.insert_version", lambda conn: glue.insert_version(conn, 5, "GLUE_SHELL", new, NOW, keep=9)
+        "scripts.insert_version", lambda conn: scripts.insert_version(conn, 5, "GLUE_SHELL", new, NOW, keep=9)
     )
-    yield Case("glue.get_version", lambda conn: glue.get_version(conn, 5, 5))
-    yield Case("glue.list_versions", lambda conn: glue.list_versions(conn, 5, before=0, limit=MANY))
+    yield Case("scripts.get_version", lambda conn: scripts.get_version(conn, 5, 5))
+    yield Case("scripts.list_versions", lambda conn: scripts.list_versions(conn, 5, before=0, limit=MANY))
     yield Case(
-        "glue.load_versions", lambda conn: glue.load_versions(conn, [(item, item) for item in range(1, MANY)])
+        "scripts.load_versions",
+        lambda conn: scripts.load_versions(conn, [(item, item) for item in range(1, MANY)]),
     )
-    yield Case("ids.claim_ids", lambda conn: ids.claim_ids(conn, 100))
-    yield Case("dbtime.database_now_ms", dbtime.database_now_ms)
+    yield Case("run_ids.claim_ids", lambda conn: run_ids.claim_ids(conn, 100))
+    yield Case("database.clock.database_now_ms", clock.database_now_ms)
     yield Case("settings.insert_setting", lambda conn: settings.insert_setting(conn, "paused", ""))
     yield Case("settings.find_setting", lambda conn: settings.find_setting(conn, "paused"))
     yield Case("settings.lock_setting", lambda conn: settings.lock_setting(conn, "chains"))
@@ -407,25 +405,25 @@ def _others() -> Iterator[Case]:
 def _nodes() -> Iterator[Case]:
     names: Sequence[str] = ("node-1", "node-2")
     plain: dict[str, Callable[[Connection], Any]] = {
-        "take_all_leases": lambda conn: partitions.take_all_leases(conn, "node-1"),
-        "renew_node": lambda conn: partitions.renew_node(conn, "node-1", NOW, NOW),
-        "list_nodes": partitions.list_nodes,
-        "forget_nodes": lambda conn: partitions.forget_nodes(conn, dict.fromkeys(names, 1)),
-        "delete_node": lambda conn: partitions.delete_node(conn, "node-1"),
-        "list_leases": partitions.list_leases,
-        "take_leases": lambda conn: partitions.take_leases(
+        "take_all_leases": lambda conn: leases.take_all_leases(conn, "node-1"),
+        "renew_node": lambda conn: leases.renew_node(conn, "node-1", NOW, NOW),
+        "list_nodes": leases.list_nodes,
+        "forget_nodes": lambda conn: leases.forget_nodes(conn, dict.fromkeys(names, 1)),
+        "delete_node": lambda conn: leases.delete_node(conn, "node-1"),
+        "list_leases": leases.list_leases,
+        "take_leases": lambda conn: leases.take_leases(
             conn, "node-1", dict.fromkeys(ALL), dict.fromkeys(names, 1)
         ),
-        "give_leases": lambda conn: partitions.give_leases(
+        "give_leases": lambda conn: leases.give_leases(
             conn, "node-1", dict.fromkeys(ALL, "node-2"), dict.fromkeys(ALL, 1)
         ),
-        "lock_leases": lambda conn: partitions.lock_leases(conn, "node-1", ALL),
-        "lock_all_leases": partitions.lock_all_leases,
-        "check_lease_rows": partitions.check_lease_rows,
-        "release_leases": lambda conn: partitions.release_leases(conn, "node-1"),
+        "lock_leases": lambda conn: leases.lock_leases(conn, "node-1", ALL),
+        "lock_all_leases": leases.lock_all_leases,
+        "check_lease_rows": leases.check_lease_rows,
+        "release_leases": lambda conn: leases.release_leases(conn, "node-1"),
     }
     for name, work in plain.items():
-        yield Case(f"partitions.{name}", work)
+        yield Case(f"leases.{name}", work)
 
 
 def _secrets() -> Iterator[Case]:

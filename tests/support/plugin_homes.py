@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 
 from tests.interop.builds import build_once, call, digest
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parent.parent.parent
 CACHE = ROOT / ".cache" / "plugins"
 """Where plugins are installed; not in git."""
 

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from xwheel import cli
-from xwheel.cli_connection import SHOWN_WARNING
+from xwheel.cli import main
+from xwheel.cli.connection import SHOWN_WARNING
 
 COMMANDS = [
     ("server",),
@@ -33,7 +33,7 @@ class Refusals:
         """Return exit status, standard output and standard error."""
         self._monkeypatch.setattr(sys, "argv", ["xwheel", *words, "--database", database])
         with pytest.raises(SystemExit) as caught:
-            cli.main()
+            main.main()
         out, err = self._capsys.readouterr()
         err = err.removeprefix(f"{SHOWN_WARNING}\n")
         return int(caught.value.code or 0), out, err

@@ -18,6 +18,7 @@ from pathlib import Path
 import psycopg
 import pymysql
 
+from tests.support.paths import ROOT
 from tests.support.ports import free_port
 from tests.support.server_homes import (
     as_user,
@@ -35,7 +36,6 @@ PASSWORD = secrets.token_hex(12)
 RUNNING: dict[int, subprocess.Popen[bytes]] = {}
 """Servers of this process by port; whoever stops one and starts it again puts the new one here."""
 
-ROOT = Path(__file__).parents[2]
 SMALL_DISK = "tests.support.small_disk"
 START_S = 60
 STOP_S = 30

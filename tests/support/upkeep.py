@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from xwheel.model import FINAL_STATES, Run, RunState
 from xwheel.storage import runs
-from xwheel.storage.engine import Connection, Database
+from xwheel.storage.database.engine import Connection, Database
 from xwheel.storage.reports import HOUR_MS, Counts, JobHour, list_hour
 
 DAY_MS = 24 * HOUR_MS

@@ -1,4 +1,4 @@
-"""The two WSGI applications of a node; who serves them is :mod:`xwheel.server`'s business."""
+"""The two WSGI applications of a node; who serves them is :mod:`xwheel.node.loops`'s business."""
 
 from __future__ import annotations
 
@@ -8,27 +8,26 @@ from typing import Any, Final
 import falcon
 import falcon.routing
 
-from xwheel.api import errors, executor_calls
-from xwheel.api.alarms import Alarm, AlarmRule, AlarmRules, Alarms, AlarmTests, Attempts
-from xwheel.api.auth import Gate, GuardedApp, Policy, TokenStore
-from xwheel.api.bulk import BulkJobs
-from xwheel.api.calendars import Calendar, Calendars
-from xwheel.api.children import Children
-from xwheel.api.docs import Documents, OpenApiDocument, ReferencePage, ReferenceStyle
-from xwheel.api.glue import GlueVersion, GlueVersions
-from xwheel.api.groups import Executors, Group, GroupExecutors, Groups
-from xwheel.api.health import Healthz, NodeHealth, Readyz
-from xwheel.api.jobs import Job, Jobs
-from xwheel.api.openapi import Route
-from xwheel.api.plugins import Plugins
-from xwheel.api.reports import Overview, Reports
-from xwheel.api.resource import ApiParts
-from xwheel.api.runs import Run, RunLog, Runs
-from xwheel.api.schedule import Pause, Preview
-from xwheel.api.secrets import Secret, Secrets
-from xwheel.api.tokens import Token, Tokens
+from xwheel.api.http import errors
+from xwheel.api.http.auth import Gate, GuardedApp, Policy, TokenStore
+from xwheel.api.http.resource import ApiParts
+from xwheel.api.openapi.document import Route
+from xwheel.api.openapi.pages import Documents, OpenApiDocument, ReferencePage, ReferenceStyle
+from xwheel.api.v1.alarms import Alarm, AlarmRule, AlarmRules, Alarms, AlarmTests, Attempts
+from xwheel.api.v1.calendars import Calendar, Calendars
+from xwheel.api.v1.groups import Executors, Group, GroupExecutors, Groups
+from xwheel.api.v1.health import Healthz, NodeHealth, Readyz
+from xwheel.api.v1.jobs import BulkJobs, Children, Job, Jobs
+from xwheel.api.v1.plugins import Plugins
+from xwheel.api.v1.reports import Overview, Reports
+from xwheel.api.v1.runs import Run, RunLog, Runs
+from xwheel.api.v1.schedule import Pause, Preview
+from xwheel.api.v1.scripts import GlueVersion, GlueVersions
+from xwheel.api.v1.secrets import Secret, Secrets
+from xwheel.api.v1.tokens import Token, Tokens
+from xwheel.api.xxl import executor_calls
 from xwheel.model import MAX_ID
-from xwheel.scheduler.bulk_manage import BulkAction
+from xwheel.scheduler.manage.bulk import BulkAction
 
 PREFIX: Final = "/api/v1"
 _ID: Final = "id"

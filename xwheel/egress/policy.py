@@ -15,7 +15,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from xwheel.config import Config
-from xwheel.config_sections import EgressSection
+from xwheel.config.sections import EgressSection
 from xwheel.egress import addresses
 from xwheel.egress.addresses import Address, Network, judge
 from xwheel.errors import ConfigError, EgressRefusedError

@@ -12,15 +12,15 @@ from typing import Any, Final
 
 from xwheel.clock import Clock, SystemClock
 from xwheel.config import Config, build_config, check_secret
-from xwheel.config_sections import ExecutorSection
+from xwheel.config.sections import ExecutorSection
 from xwheel.errors import ConfigError, LockError
-from xwheel.executor.capture import CAPTURE
 from xwheel.executor.handlers import HandlerRegistry
+from xwheel.executor.logs.capture import CAPTURE
 from xwheel.executor.parts import Parts
 from xwheel.plugin.contracts import GlueType
-from xwheel.plugin.manager import load_glue_types
-from xwheel.signals import StopSignals
-from xwheel.wire.tls import check_tls
+from xwheel.plugin.discovery import load_glue_types
+from xwheel.runtime.signals import StopSignals
+from xwheel.wire.http.tls import check_tls
 
 logger = logging.getLogger(__name__)
 

@@ -9,25 +9,25 @@ from typing import Final
 
 from xwheel import __version__
 from xwheel.clock import Clock, SystemClock, wall_ms
-from xwheel.config_sections import ConnectionsSection, ExecutorSection
+from xwheel.config.sections import ConnectionsSection, ExecutorSection
 from xwheel.executor.address import advertised_address
-from xwheel.executor.admin_client import AdminClient, Beats
-from xwheel.executor.callback import Courier
-from xwheel.executor.capture import CAPTURE
-from xwheel.executor.endpoints import Endpoints
-from xwheel.executor.execution import STOPPED
 from xwheel.executor.handlers import HandlerRegistry
-from xwheel.executor.journal import Journal
-from xwheel.executor.lanes import Limits
-from xwheel.executor.run_log import RunLogs
-from xwheel.executor.server import ExecutorApp
-from xwheel.executor.worker import Workers
-from xwheel.listener import Listener
+from xwheel.executor.intake.endpoints import Endpoints
+from xwheel.executor.intake.queues import Limits
+from xwheel.executor.intake.server import ExecutorApp
+from xwheel.executor.journal.journal import Journal
+from xwheel.executor.logs.capture import CAPTURE
+from xwheel.executor.logs.run_log import RunLogs
+from xwheel.executor.reporting.admin_client import AdminClient, Beats
+from xwheel.executor.reporting.outcomes import Courier
+from xwheel.executor.running.execution import STOPPED
+from xwheel.executor.running.worker import Workers
 from xwheel.plugin.contracts import GlueType
-from xwheel.service import Service
+from xwheel.runtime.http_server import Listener
+from xwheel.runtime.loops import Service
 from xwheel.wire import contract
+from xwheel.wire.http.tls import TlsFiles
 from xwheel.wire.messages import RegistryRequest
-from xwheel.wire.tls import TlsFiles
 
 logger = logging.getLogger(__name__)
 

@@ -1,9 +1,8 @@
 """What plugin authors import: the hook marker, the contracts, and nothing with I/O."""
 
-from xwheel.alarm_model import AlarmKind
 from xwheel.errors import AlarmRetryLater, ConfigError, ExecutorError, RouteError, ScheduleError
 from xwheel.model import RegisteredExecutor, RunState
-from xwheel.plugin.alarm_parts import ALARM_PLACEHOLDERS, AlarmReceipts, AlarmTemplate, alarm_values
+from xwheel.model.alarms import AlarmKind
 from xwheel.plugin.contracts import (
     Alarm,
     AlarmChannel,
@@ -21,6 +20,7 @@ from xwheel.plugin.contracts import (
     ScheduleType,
     TakesOptions,
 )
+from xwheel.plugin.helpers import ALARM_PLACEHOLDERS, AlarmReceipts, AlarmTemplate, alarm_values
 from xwheel.plugin.hookspecs import hookimpl
 from xwheel.plugin.options import PluginOptions, read_options
 

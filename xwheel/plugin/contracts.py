@@ -12,8 +12,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
-from xwheel.alarm_model import AlarmKind
 from xwheel.model import ExecutorGroup, Job, RegisteredExecutor, Run, RunState
+from xwheel.model.alarms import AlarmKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

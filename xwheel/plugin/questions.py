@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
 from xwheel.errors import StorageError
-from xwheel.plugin_threads import PluginThreads
+from xwheel.runtime.plugin_threads import PluginThreads
 
 T = TypeVar("T")
 

@@ -1,7 +1,7 @@
 """Tell run listeners how runs fare: a bounded queue and a thread for each, beside the pipeline.
 
-Whoever commits a change appends it and goes on; see :mod:`xwheel.storage.changes`. A listener that sleeps, hangs or
-raises costs itself what its queue cannot hold, and nobody else anything.
+Whoever commits a change appends it and goes on; see :mod:`xwheel.storage.database.changes`. A listener that
+sleeps, hangs or raises costs itself what its queue cannot hold, and nobody else anything.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from xwheel.clock import Clock
 from xwheel.errors import PluginError
 from xwheel.plugin.contracts import RunChange, RunListener
 from xwheel.plugin.validation import error_words
-from xwheel.service import Service
+from xwheel.runtime.loops import Service
 
 logger = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""What the stages ask of each other: the protocols that ``xwheel.pipeline`` wires them with."""
+"""What the stages ask of each other: the protocols that ``xwheel.node.pipeline`` wires them with."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from xwheel.model import ChildLink, GlueVersion, Job, RegisteredExecutor, Run
-from xwheel.scheduler.handover import Gated, Line, Parked, Routed, Shard
-from xwheel.storage.checks import Holder
-from xwheel.storage.engine import Connection
+from xwheel.scheduler.records import Gated, Line, Parked, Routed, Shard
+from xwheel.storage.database.engine import Connection
+from xwheel.storage.open_runs import Holder
 
 T = TypeVar("T")
 

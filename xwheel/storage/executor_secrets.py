@@ -9,10 +9,10 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from xwheel.errors import ConfigError, ConflictError, NotFoundError
-from xwheel.storage import groups, settings
-from xwheel.storage.engine import Database
-from xwheel.storage.sealing import SETTING, KeyRing
-from xwheel.storage.tables import api_token, executor_group, executor_secret
+from xwheel.runtime.sealing import SETTING, KeyRing
+from xwheel.storage import executors, settings
+from xwheel.storage.database.engine import Database
+from xwheel.storage.schema.tables import api_token, executor_group, executor_secret
 from xwheel.storage.tokens import digest_token
 
 MAX_SECRETS: Final = 1000
@@ -67,7 +67,7 @@ def insert_secret(
         NotFoundError: The group does not exist.
         ConfigError: The keys are not this cluster's.
     """
-    groups.get_group(conn, group_id)
+    executors.get_group(conn, group_id)
     check_key(conn, keys)
     if conn.execute(select(func.count()).select_from(executor_secret)).scalar_one() >= MAX_SECRETS:
         raise ConflictError(f"there are {MAX_SECRETS} executor secrets already: delete those that expired")

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Row, insert, select, text, update
+from sqlalchemy import Connection, Row, and_, delete, exists, insert, or_, select, text, update
 from sqlalchemy.sql.elements import TextClause
 
 from xwheel.errors import NotFoundError
-from xwheel.model import PARTITIONS, BlockScope, DeliveryPolicy, Job, JoinMode, MisfirePolicy, RetryBackoff
-from xwheel.storage.bulk import ById, any_of, fetch_rows, update_many
-from xwheel.storage.tables import job
+from xwheel.model import (
+    PARTITIONS,
+    BlockScope,
+    ChildLink,
+    DeliveryPolicy,
+    Job,
+    JoinMode,
+    MisfirePolicy,
+    Origin,
+    RetryBackoff,
+    Run,
+)
+from xwheel.storage.database.bulk import IN_LIMIT, ById, any_of, chunks, fetch_rows, tuple_in, update_many
+from xwheel.storage.runs import RUN_COLUMNS, run_of
+from xwheel.storage.schema.tables import child_arrival, job, job_child, run
 
 LIST_COLUMNS: Final = ("calendar_exclude", "calendar_require", "retry_delays_ms")
 ENUM_COLUMNS: Final = {
@@ -264,3 +276,209 @@ def _row(values: Mapping[str, Any]) -> dict[str, Any]:
         name: json.dumps(list(values[name]), ensure_ascii=False) for name in LIST_COLUMNS if name in values
     }
     return {**values, **lists}
+
+
+PAIRS = 1000
+
+_ENDINGS = ById(
+    run.c.id,
+    lambda among: (
+        select(run.c.job_id, run.c.root_id, job.c.awaits_root)
+        .join(job, job.c.id == run.c.job_id)
+        .where(
+            among,
+            or_(job.c.awaits_root == run.c.root_id, exists().where(job_child.c.parent_id == run.c.job_id)),
+        )
+    ),
+)
+
+
+class Ending(NamedTuple):
+    """What the end of a run may set in motion, as it stands before its job is locked.
+
+    Attributes:
+        is_awaited: The job's next fire is set when this run's root has ended.
+    """
+
+    job_id: int
+    root_id: int
+    is_awaited: bool
+
+
+class Arrival(NamedTuple):
+    """A parent of a joining child succeeded in a chain."""
+
+    child_id: int
+    chain_id: int
+    parent_id: int
+    root_id: int
+    created_ms: int
+
+
+def list_endings(conn: Connection, run_ids: Sequence[int]) -> list[Ending]:
+    """Return which of these runs have a job that has children or waits for their root; nothing is locked.
+
+    Most runs have neither, so most batches get nothing back.
+    """
+    found = fetch_rows(conn, *_ENDINGS(conn, run_ids))
+    return [Ending(job_id, root_id, awaited == root_id) for job_id, root_id, awaited in found]
+
+
+def children_of(conn: Connection, parents: Collection[int]) -> list[ChildLink]:
+    """Return the links of parents, ordered by parent and child."""
+    return _links(conn, job_child.c.parent_id, parents)
+
+
+def parents_of(conn: Connection, children: Collection[int]) -> list[ChildLink]:
+    """Return the links to children, ordered by parent and child."""
+    return _links(conn, job_child.c.child_id, children)
+
+
+def replace_children(conn: Connection, parent_id: int, links: Sequence[ChildLink]) -> None:
+    """Make these the links of a parent."""
+    conn.execute(delete(job_child).where(job_child.c.parent_id == parent_id))
+    if links:
+        values = [
+            {"parent_id": link.parent_id, "child_id": link.child_id, "param": link.param} for link in links
+        ]
+        conn.execute(insert(job_child), values)
+
+
+def delete_links(conn: Connection, job_ids: Collection[int]) -> None:
+    """Take jobs out of all chains: as parents, as children, and with what arrived for them."""
+    ids = sorted(job_ids)
+    # one index each: a condition on either column would read the whole table
+    conn.execute(delete(job_child).where(job_child.c.parent_id.in_(ids)))
+    conn.execute(delete(job_child).where(job_child.c.child_id.in_(ids)))
+    conn.execute(delete(child_arrival).where(child_arrival.c.child_id.in_(ids)))
+
+
+def list_root_runs(conn: Connection, roots: Collection[int]) -> list[Run]:
+    """Return all runs of these fires: every shard and every attempt."""
+    found: list[Run] = []
+    for part in chunks(sorted(roots), IN_LIMIT):
+        query = select(*RUN_COLUMNS).where(run.c.root_id.in_(list(part))).order_by(run.c.id)
+        found.extend(run_of(row) for row in conn.execute(query))
+    return found
+
+
+def list_arrivals(conn: Connection, places: Iterable[tuple[int, int]]) -> list[Arrival]:
+    """Return what has arrived at ``(child, chain)`` so far."""
+    found: list[Arrival] = []
+    for part in chunks(sorted(set(places)), PAIRS):
+        query = select(
+            child_arrival.c.child_id,
+            child_arrival.c.chain_id,
+            child_arrival.c.parent_id,
+            child_arrival.c.root_id,
+            child_arrival.c.created_ms,
+        ).where(tuple_in(conn, (child_arrival.c.child_id, child_arrival.c.chain_id), part))
+        found.extend(Arrival(*row) for row in conn.execute(query))
+    return found
+
+
+def insert_arrivals(conn: Connection, arrivals: Sequence[Arrival]) -> None:
+    """Note arrivals that are not there yet; whoever asks has locked the child's row."""
+    if arrivals:
+        conn.execute(insert(child_arrival), [arrival._asdict() for arrival in arrivals])
+
+
+def find_recovered(conn: Connection, shards: Collection[tuple[int, int]]) -> set[tuple[int, int]]:
+    """Return which ``(root, shard index)`` have had a recovery run; one that was cancelled unsent does not count."""
+    found: set[tuple[int, int]] = set()
+    for part in chunks(sorted(shards), PAIRS):
+        roots = [root for root, _ in part]
+        query = select(run.c.root_id, run.c.shard_index).where(
+            # cancelling by an edit, a stop or a late outcome negates the key
+            and_(run.c.root_id.in_(roots), run.c.origin == str(Origin.RECOVERY), run.c.origin_key > 0)
+        )
+        found.update((row.root_id, row.shard_index) for row in conn.execute(query))
+    return found
+
+
+def _links(conn: Connection, column: object, ids: Collection[int]) -> list[ChildLink]:
+    found: list[ChildLink] = []
+    for part in chunks(sorted(ids), IN_LIMIT):
+        query = (
+            select(job_child.c.parent_id, job_child.c.child_id, job_child.c.param)
+            .where(column.in_(list(part)))  # type: ignore[attr-defined]
+            .order_by(job_child.c.parent_id, job_child.c.child_id)
+        )
+        found.extend(
+            ChildLink(parent_id=row.parent_id, child_id=row.child_id, param=row.param)
+            for row in conn.execute(query)
+        )
+    return found
+
+
+LOOK: Final = 10_000
+
+
+class JobFilter(NamedTuple):
+    """Which jobs are wanted; what is None wants all.
+
+    Attributes:
+        name: The whole name.
+        name_contains: A part of the name, whatever the case.
+    """
+
+    group_id: int | None = None
+    name: str | None = None
+    name_contains: str | None = None
+    handler: str | None = None
+    enabled: bool | None = None
+    schedule_type: str | None = None
+
+
+class JobPage(NamedTuple):
+    """Some jobs; ``next`` is the id after which the following page begins, None after the last one.
+
+    A page may have fewer jobs than wanted, even none, and still be followed by others.
+    """
+
+    jobs: list[Job]
+    next: int | None
+
+
+def page_jobs(
+    conn: Connection,
+    wanted: JobFilter,
+    *,
+    after_id: int = 0,
+    limit: int = 50,
+    look: int = LOOK,
+) -> JobPage:
+    """Return a page of jobs by id.
+
+    Args:
+        conn: Connection.
+        wanted: Which jobs.
+        after_id: Only jobs with a greater id.
+        limit: How many at most.
+        look: How many rows may be looked at.
+    """
+    columns = (job.c.id, job.c.name, job.c.handler, job.c.enabled, job.c.schedule_type)
+    # the sum keeps MariaDB from walking all jobs that are not deleted up to the first one of the page
+    query = select(*columns).where(job.c.id > after_id, (job.c.deleted_ms + 0).is_(None))
+    if wanted.group_id is not None:
+        query = query.where(job.c.group_id == wanted.group_id)
+    # compared here and not in the database: each of them has its own idea of letters and their case
+    part = None if wanted.name_contains is None else wanted.name_contains.casefold()
+    is_plain = wanted._replace(group_id=None) == JobFilter()
+    rows = conn.execute(query.order_by(job.c.id).limit(limit + 1 if is_plain else look)).all()
+    ids = [row.id for row in rows if _fits(row, wanted, part)]
+    following: int | None = None
+    if len(ids) > limit:
+        following = ids[limit - 1]
+    elif not is_plain and len(rows) == look:
+        following = rows[-1].id
+    known = get_jobs(conn, ids[:limit], deleted=False)
+    return JobPage([known[item] for item in ids[:limit] if item in known], following)
+
+
+def _fits(row: Any, wanted: JobFilter, part: str | None) -> bool:
+    same = all(
+        getattr(wanted, name) in (None, getattr(row, name))
+        for name in ("name", "handler", "enabled", "schedule_type")
+    )
+    return same and (part is None or part in row.name.casefold())

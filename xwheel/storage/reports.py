@@ -11,11 +11,11 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, Literal, NamedTuple
 
-from sqlalchemy import Connection, case, delete, func, insert, literal_column, select
+from sqlalchemy import Connection, Select, case, delete, func, insert, literal_column, select
 from sqlalchemy.sql.elements import ColumnElement
 
-from xwheel.model import OPEN_STATES, RunState
-from xwheel.storage.tables import hourly_report, run
+from xwheel.model import OPEN_STATES, PARTITIONS, RunState
+from xwheel.storage.schema.tables import IS_SENT, executor_group, hourly_report, job, run
 
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
@@ -250,3 +250,41 @@ def _job_hour(row: Sequence[Any]) -> JobHour:
 def _counts(values: Sequence[Any]) -> Counts:
     # sums are decimals on some databases, and null over nothing
     return Counts._make([int(value or 0) for value in values])
+
+
+MOST: Final = 10_000
+"""Nothing is counted further: this many means at least so many."""
+
+
+class Overview(NamedTuple):
+    """How many there are, each at most :data:`MOST`.
+
+    Attributes:
+        scheduled_jobs: Jobs that wait for their next due time.
+        open_runs: Dispatching or running.
+    """
+
+    groups: int
+    jobs: int
+    scheduled_jobs: int
+    planned_runs: int
+    open_runs: int
+
+
+def get_overview(conn: Connection) -> Overview:
+    """Count from indexes."""
+    partitions = range(PARTITIONS)
+    return Overview(
+        groups=_count(conn, select(executor_group.c.id)),
+        jobs=_count(conn, select(job.c.id).where(job.c.deleted_ms.is_(None))),
+        scheduled_jobs=_count(
+            conn, select(job.c.id).where(job.c.partition.in_(partitions), job.c.next_fire_ms > 0)
+        ),
+        planned_runs=_count(conn, select(run.c.id).where(run.c.open_partition.in_(partitions))),
+        open_runs=_count(conn, select(run.c.id).where(IS_SENT)),
+    )
+
+
+def _count(conn: Connection, query: Select[Any]) -> int:
+    some = query.limit(MOST).subquery("some")
+    return int(conn.execute(select(func.count(literal_column("1"))).select_from(some)).scalar_one())

@@ -12,10 +12,10 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import BigInteger, Connection, Select, cast, delete, exists, select, tuple_
 
 from xwheel.model import OPEN_STATES
-from xwheel.storage import alarm_rules
-from xwheel.storage.bulk import tuple_in
+from xwheel.storage.alarms import rules
+from xwheel.storage.database.bulk import tuple_in
 from xwheel.storage.reports import DAY_MS
-from xwheel.storage.tables import child_arrival, glue_version, hourly_report, job, job_child, run
+from xwheel.storage.schema.tables import child_arrival, glue_version, hourly_report, job, job_child, run
 
 LEAST_DAYS: Final = 3
 """No run is deleted younger than this: a late outcome, a report or a person may still need it."""
@@ -153,7 +153,7 @@ def delete_tombstones(conn: Connection, ids: Iterable[int]) -> int:
         conn.execute(delete(job_child).where(job_child.c.child_id.in_(gone)))
         conn.execute(delete(child_arrival).where(child_arrival.c.child_id.in_(gone)))
         conn.execute(delete(glue_version).where(glue_version.c.job_id.in_(gone)))
-        alarm_rules.delete_rules_of(conn, jobs=gone)
+        rules.delete_rules_of(conn, jobs=gone)
         conn.execute(delete(job).where(job.c.id.in_(gone)))
     return len(gone)
 

@@ -24,8 +24,8 @@ from sqlalchemy import (
 )
 
 from xwheel.model import PARTITIONS, Run, RunState
-from xwheel.storage.run_rows import RUN_COLUMNS, run_of
-from xwheel.storage.tables import IS_SENT, RARE, run
+from xwheel.storage.runs import RUN_COLUMNS, run_of
+from xwheel.storage.schema.tables import IS_SENT, RARE, run
 
 LOOK: Final = 5000
 COMMON_STATES: Final = frozenset(

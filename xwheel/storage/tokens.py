@@ -11,8 +11,8 @@ from sqlalchemy import Connection, Select, delete, func, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from xwheel.errors import ConflictError, NotFoundError
-from xwheel.storage import groups
-from xwheel.storage.tables import api_token, executor_group
+from xwheel.storage import executors
+from xwheel.storage.schema.tables import api_token, executor_group
 
 MAX_TOKENS: Final = 1000
 """Each call is compared with all of them."""
@@ -58,7 +58,7 @@ def insert_token(
         ConflictError: The name is taken, or there are as many tokens as there may be.
         NotFoundError: The group does not exist.
     """
-    app_name = None if group_id is None else groups.get_group(conn, group_id).app_name
+    app_name = None if group_id is None else executors.get_group(conn, group_id).app_name
     if conn.execute(select(func.count()).select_from(api_token)).scalar_one() >= MAX_TOKENS:
         raise ConflictError(f"there are {MAX_TOKENS} tokens already: delete those that nobody uses")
     made = KnownToken(

@@ -23,8 +23,7 @@ from xwheel.model import (
     RunState,
 )
 from xwheel.plugin import Alarm, AlarmKind, RouteContext
-from xwheel.plugin.loading import CORE, ENTRY_POINT_GROUP
-from xwheel.plugin.manager import Plugins, load_plugins
+from xwheel.plugin.discovery import CORE, ENTRY_POINT_GROUP, Plugins, load_plugins
 
 SAMPLE_MS: Final = 1_767_225_600_000
 """2026-01-01T00:00:00Z."""

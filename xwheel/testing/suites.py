@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from types import FunctionType
 from typing import Any, Final
 
-from xwheel.alarm_model import AlarmKind
 from xwheel.errors import (
     AlarmRetryLater,
     ExecutorError,
@@ -20,6 +19,7 @@ from xwheel.errors import (
     RouteError,
 )
 from xwheel.model import Job, RegisteredExecutor, RunState
+from xwheel.model.alarms import AlarmKind
 from xwheel.plugin.contracts import (
     Alarm,
     AlarmChannel,
@@ -35,7 +35,7 @@ from xwheel.plugin.contracts import (
     ScheduleType,
     TakesOptions,
 )
-from xwheel.plugin.demands import check_object
+from xwheel.plugin.validation import check_object
 from xwheel.testing.samples import (
     SAMPLE_MS,
     sample_alarm,

@@ -11,7 +11,7 @@ from conftest import KEY, Provider, Seen, alarm_of, channel_of, config_of, say, 
 from hypothesis import given
 from hypothesis import strategies as st
 from xwheel.plugin import AlarmRetryLater, ConfigError
-from xwheel.plugin.manager import load_plugins
+from xwheel.plugin.discovery import load_plugins
 
 from xwheel_alarm_webhook import xwheel_register_alarms
 from xwheel_alarm_webhook.cutting import cut_bytes, cut_utf16

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from xwheel import Config
 from xwheel.plugin import ConfigError, ExecutorError, GlueRequest
-from xwheel.plugin.manager import load_plugins
+from xwheel.plugin.discovery import load_plugins
 from xwheel.testing import check_glue_type
 
 from xwheel_glue_http import HttpGlue, xwheel_register_glue_types

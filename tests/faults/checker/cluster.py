@@ -26,9 +26,11 @@ from tests.support.databases import BACKENDS, CleanDatabases
 from tests.support.executors import ROOT
 from tests.support.ports import free_port
 from xwheel.errors import XwheelError
-from xwheel.storage import opening, tables, tokens
-from xwheel.storage.engine import Database
-from xwheel.wire.rest import RestClient
+from xwheel.storage import tokens
+from xwheel.storage.database import startup
+from xwheel.storage.database.engine import Database
+from xwheel.storage.schema import tables
+from xwheel.wire.http.rest import RestClient
 
 APP_NAME: Final = "checked"
 NODES: Final = ("a", "b")
@@ -299,7 +301,7 @@ def databases(backend: str, folder: Path) -> Iterator[Callable[[], str]]:
             nonlocal made
             made += 1
             url = f"sqlite:///{folder / f'xwheel{made}.db'}"
-            opening.upgrade(url)
+            startup.upgrade(url)
             return url
 
         yield fresh

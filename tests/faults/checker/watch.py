@@ -12,8 +12,8 @@ from sqlalchemy import Connection, select
 
 from tests.faults.checker.verdict import Watched
 from xwheel.errors import XwheelError
-from xwheel.storage import tables
-from xwheel.storage.engine import Database
+from xwheel.storage.database.engine import Database
+from xwheel.storage.schema import tables
 
 logger = logging.getLogger(__name__)
 

@@ -14,44 +14,44 @@ from sqlalchemy import Engine
 
 from tests.support.job_calls import Tenant
 from tests.support.rows import NOW, make_run
-from xwheel.alarm_model import AlarmAttempt, AttemptState
+from xwheel.alarms.records import ChannelHealth
+from xwheel.alarms.rule_check import check_rule
+from xwheel.alarms.rules import AlarmRules
 from xwheel.api.app import executor_app, management_app
-from xwheel.api.health import HealthReport
-from xwheel.api.resource import ApiParts
+from xwheel.api.http.resource import ApiParts
+from xwheel.api.v1.health import HealthReport
 from xwheel.builtin import daily_interval, routers, schedule_types
 from xwheel.builtin.glue_bean import BeanGlue
 from xwheel.config import build_config
-from xwheel.config_sections import ApiSection
+from xwheel.config.sections import ApiSection
 from xwheel.model import Run, RunState
+from xwheel.model.alarms import AlarmAttempt, AttemptState
 from xwheel.plugin import GlueRequest, GlueType, HandlerLookup, Router, ScheduleType
-from xwheel.plugin.manager import Plugins
+from xwheel.plugin.discovery import Plugins
 from xwheel.plugin.questions import Questions
-from xwheel.plugin.registry import Registry
-from xwheel.plugin_threads import PluginThreads
-from xwheel.scheduler.alarm.check import check_rule
-from xwheel.scheduler.alarm.ports import ChannelHealth
-from xwheel.scheduler.alarm_rules import AlarmRules
-from xwheel.scheduler.bulk_manage import BulkManager
-from xwheel.scheduler.child import MAX_DEPTH, check_template, render, succeeded
-from xwheel.scheduler.complete import Completer
-from xwheel.scheduler.family import ChildManager
-from xwheel.scheduler.glue import Scripts
-from xwheel.scheduler.job_check import check_job
-from xwheel.scheduler.kill import RunKiller
+from xwheel.plugin.registries import Registry
+from xwheel.runtime.plugin_threads import PluginThreads
+from xwheel.runtime.sealing import KeyRing
+from xwheel.scheduler.finish.child_runs import Offspring
+from xwheel.scheduler.finish.finish import Completer
+from xwheel.scheduler.finish.retry import decide_retry
+from xwheel.scheduler.finish.template import MAX_DEPTH, check_template, render, succeeded
 from xwheel.scheduler.listeners import ListenerHealth
-from xwheel.scheduler.manage import JobManager
-from xwheel.scheduler.offspring import Offspring
-from xwheel.scheduler.plan import new_run
-from xwheel.scheduler.registry import ExecutorRegistry
-from xwheel.scheduler.retry import decide_retry
-from xwheel.scheduler.secrets import ExecutorSecrets
-from xwheel.scheduler.switch import CalendarBook, Switchboard
-from xwheel.scheduler.timetable import Timetable
-from xwheel.storage import groups, runs, tokens
-from xwheel.storage.engine import Database
-from xwheel.storage.ids import RunIds
-from xwheel.storage.sealing import KeyRing
-from xwheel.storage.tables import metadata
+from xwheel.scheduler.manage.bulk import BulkManager
+from xwheel.scheduler.manage.dependencies import ChildManager
+from xwheel.scheduler.manage.jobs import JobManager
+from xwheel.scheduler.manage.kill import RunKiller
+from xwheel.scheduler.manage.pause import CalendarBook, Switchboard
+from xwheel.scheduler.manage.scripts import Scripts
+from xwheel.scheduler.manage.validate import check_job
+from xwheel.scheduler.plan.rules import new_run
+from xwheel.scheduler.plan.timetable import Timetable
+from xwheel.scheduler.route.executors import ExecutorRegistry
+from xwheel.scheduler.route.secrets import ExecutorSecrets
+from xwheel.storage import executors, runs, tokens
+from xwheel.storage.database.engine import Database
+from xwheel.storage.run_ids import RunIds
+from xwheel.storage.schema.tables import metadata
 from xwheel.testing import ManualClock
 from xwheel.wire.contract import TOKEN_HEADER
 from xwheel.wire.messages import LogData
@@ -165,7 +165,7 @@ class Api:
 
     def group(self, app_name: str = "demo") -> int:
         return self.db.transaction(
-            lambda conn: groups.insert_group(conn, app_name=app_name, title="", now_ms=NOW).id
+            lambda conn: executors.insert_group(conn, app_name=app_name, title="", now_ms=NOW).id
         )
 
     def job(self, **fields: Any) -> dict[str, Any]:

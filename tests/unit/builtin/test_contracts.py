@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.node import plugins
 from xwheel.plugin import AlarmRetryLater, Command, ExecutorError, RouteError, ScheduleError
-from xwheel.plugin.registry import Registry
+from xwheel.plugin.registries import Registry
 from xwheel.testing import (
     check_alarm_channel,
     check_glue_type,

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.node import HandNode
 from tests.support.rows import NOW
-from xwheel.storage.engine import Database
+from xwheel.storage.database.engine import Database
 from xwheel.testing import ManualClock
 
 

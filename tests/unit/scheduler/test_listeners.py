@@ -15,14 +15,15 @@ from tests.support.rows import NOW
 from xwheel.config import build_config
 from xwheel.errors import NotFoundError, PluginError
 from xwheel.model import MisfirePolicy, Run, RunState
+from xwheel.node.loops import Scheduler
 from xwheel.plugin import RunChange
-from xwheel.plugin.registry import Registry
-from xwheel.scheduler.bulk_manage import BulkAction
-from xwheel.scheduler.handover import Fate
+from xwheel.plugin.registries import Registry
 from xwheel.scheduler.listeners import BATCH, ListenerQueue, RunFeed
-from xwheel.server import Scheduler
-from xwheel.storage import changes, runs
-from xwheel.storage.engine import Connection, Database
+from xwheel.scheduler.manage.bulk import BulkAction
+from xwheel.scheduler.records import Fate
+from xwheel.storage import runs
+from xwheel.storage.database import changes
+from xwheel.storage.database.engine import Connection, Database
 from xwheel.testing import ManualClock
 
 LONG_S = 60.0

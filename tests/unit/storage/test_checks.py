@@ -12,9 +12,9 @@ from tests.support.network import attach, check, states
 from tests.support.node import HandNode
 from tests.support.rows import NOW, make_run
 from xwheel.model import PARTITIONS, RunState
-from xwheel.storage import checks, runs
-from xwheel.storage.checks import Holder
-from xwheel.storage.engine import Database
+from xwheel.storage import open_runs, runs
+from xwheel.storage.database.engine import Database
+from xwheel.storage.open_runs import Holder
 from xwheel.testing import ManualClock
 
 ALL = range(PARTITIONS)
@@ -29,7 +29,7 @@ def insert(db: Database, run_id: int, state: RunState, check_ms: int | None, **c
 
 def due(db: Database, now_ms: int, unanswered_ms: int = 0, limit: int = 100) -> list[int]:
     with db.read() as conn:
-        return [row.id for row in checks.list_due(conn, ALL, now_ms, unanswered_ms, limit)]
+        return [row.id for row in open_runs.list_due(conn, ALL, now_ms, unanswered_ms, limit)]
 
 
 def test_only_open_rows_that_are_due_are_found_longest_due_first(db: Database) -> None:
@@ -43,13 +43,13 @@ def test_only_open_rows_that_are_due_are_found_longest_due_first(db: Database) -
     assert due(db, NOW, limit=1) == [2]
     assert due(db, NOW, NOW - 10)[0] == 5
     with db.read() as conn:
-        assert checks.list_due(conn, [2], NOW, NOW, 100) == []
+        assert open_runs.list_due(conn, [2], NOW, NOW, 100) == []
 
 
 def test_a_row_without_a_job_or_an_executor_is_still_found(db: Database) -> None:
     insert(db, 1, RunState.RUNNING, NOW, address=None, instance=None, dispatched_ms=None)
     with db.read() as conn:
-        (row,) = checks.list_due(conn, ALL, NOW, 0, 10)
+        (row,) = open_runs.list_due(conn, ALL, NOW, 0, 10)
     assert (row.timeout_s, row.address, row.instance, row.dispatched_ms) == (0, "", "", NOW)
     assert row.state is RunState.RUNNING
 
@@ -63,13 +63,13 @@ def test_runs_of_an_executor_are_found_by_what_names_it(db: Database) -> None:
 
     def later(holder: Holder, after_id: int = 0) -> list[int]:
         with db.read() as conn:
-            return checks.find_later(conn, holder, ALL, NOW, after_id=after_id, limit=10)
+            return open_runs.find_later(conn, holder, ALL, NOW, after_id=after_id, limit=10)
 
     assert later(Holder(1, "http://a:1", "one")) == [1, 2]
     assert later(Holder(1, "http://a:1", "one"), 1) == [2]
     assert later(Holder(1, "http://a:1", "")) == [1, 3]
     with db.read() as conn:
-        assert sorted(checks.list_holders(conn, ALL, NOW)) == [
+        assert sorted(open_runs.list_holders(conn, ALL, NOW)) == [
             Holder(1, "http://a:1", ""),
             Holder(1, "http://a:1", "one"),
             Holder(1, "http://b:1", "one"),

@@ -8,7 +8,7 @@ from tests.support.rows import NOW, make_run
 from tests.support.upkeep import DAY_MS, insert
 from xwheel.model import MAX_ID, RunState
 from xwheel.storage import reports
-from xwheel.storage.engine import Connection, Database
+from xwheel.storage.database.engine import Connection, Database
 from xwheel.storage.reports import HOUR_MS, Counts, JobHour
 
 

@@ -9,8 +9,9 @@ from sqlalchemy import select
 from tests.support.rows import NOW, job_values, make_run
 from tests.support.upkeep import DAY_MS, insert
 from xwheel.model import RunState
-from xwheel.storage import jobs, retention, tables
-from xwheel.storage.engine import Database
+from xwheel.storage import jobs, retention
+from xwheel.storage.database.engine import Database
+from xwheel.storage.schema import tables
 
 
 def _jobs(db: Database, count: int, **changes: Any) -> list[int]:

@@ -8,8 +8,9 @@ from msgspec.structs import fields
 from tests.support.rows import job_values, make_run
 from xwheel.errors import DuplicateError
 from xwheel.model import Origin, RetryBackoff, RunState
-from xwheel.storage import bulk_insert, jobs, runs
-from xwheel.storage.engine import Database
+from xwheel.storage import jobs, runs
+from xwheel.storage.database import bulk
+from xwheel.storage.database.engine import Database
 
 ODD = ["", "'", "\\", "%s", "%(id)s", '"`;--', "a\nb\tc\x1a", "é 中文 😀", "NULL", '{"a",b}']
 
@@ -34,7 +35,7 @@ def test_every_field_of_a_run_comes_back_as_it_was(db: Database) -> None:
 
 
 def test_a_batch_of_runs_comes_back_as_it_was(db: Database) -> None:
-    most = 2 * bulk_insert.MOST_ROWS
+    most = 2 * bulk.MOST_ROWS
     batch = [
         make_run(
             2**52 + number,

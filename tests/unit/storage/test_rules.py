@@ -17,9 +17,10 @@ from tests.support.node import HandNode
 from tests.support.row_meter import metered
 from tests.support.rows import NOW, make_run
 from xwheel.model import RunState
-from xwheel.scheduler.handover import Fate
-from xwheel.storage import children, dbtime, jobs, runs
-from xwheel.storage.engine import Database
+from xwheel.scheduler.records import Fate
+from xwheel.storage import jobs, runs
+from xwheel.storage.database import clock
+from xwheel.storage.database.engine import Database
 from xwheel.testing import ManualClock
 
 # the order in which a transaction locks rows of these, as docs/explanation/pipeline.md says
@@ -90,7 +91,7 @@ def live(db: Database) -> None:
     shards = node.job(schedule_conf="2", route_strategy="SHARDING_BROADCAST", block_scope="cluster")
     node.scheduler.manager.edit(shards.id, {"timeout_s": 5})
     with db.write() as conn:
-        children.replace_children(conn, delay.id, [])
+        jobs.replace_children(conn, delay.id, [])
         conn.execute(text("UPDATE executor_group SET max_running = 3"))
         conn.execute(text(f"INSERT INTO job_child (parent_id, child_id) VALUES ({delay.id}, {child.id})"))
     for state in (RunState.FAILED, RunState.SUCCEEDED):
@@ -191,7 +192,7 @@ def test_statements_of_a_batch_do_not_grow_with_its_rows(db: Database) -> None:
 def test_the_database_tells_the_time_in_utc_whatever_its_zone(db: Database) -> None:
     with db.read() as conn:
         before_ms = time.time() * 1000
-        told_ms = dbtime.database_now_ms(conn)
+        told_ms = clock.database_now_ms(conn)
         after_ms = time.time() * 1000
     # the servers of these tests are five and a half hours away
     assert before_ms - 60_000 < told_ms < after_ms + 60_000

@@ -11,9 +11,9 @@ from sqlalchemy import event
 
 from tests.support.rows import NOW, job_values, make_run
 from xwheel.model import Origin, Run, RunState
-from xwheel.storage import jobs, overview, runs
-from xwheel.storage.engine import Database
-from xwheel.storage.job_list import JobFilter, page_jobs
+from xwheel.storage import jobs, reports, runs
+from xwheel.storage.database.engine import Database
+from xwheel.storage.jobs import JobFilter, page_jobs
 from xwheel.storage.run_list import Key, RunFilter, page_runs
 
 STATES = list(RunState)
@@ -126,7 +126,7 @@ def test_no_page_reads_a_whole_table(sqlite_db: Database) -> None:
             page_runs(conn, item, limit=3, look=20)
             page_runs(conn, item, before=Key(NOW + 9000, 50_000), limit=3, look=20)
         page_jobs(conn, JobFilter(name_contains="x", group_id=1))
-        overview.get_overview(conn)
+        reports.get_overview(conn)
     assert len(statements) > 30
     used: set[str] = set()
     with db.read() as conn:
@@ -185,7 +185,7 @@ def test_the_overview_counts(db: Database) -> None:
     made = some_runs(60)
     db.transaction(lambda conn: runs.insert_runs(conn, made))
     with db.read() as conn:
-        found = overview.get_overview(conn)
+        found = reports.get_overview(conn)
     states = [run.state for run in made]
     assert found.planned_runs == states.count(RunState.PLANNED)
     assert found.open_runs == states.count(RunState.RUNNING) + states.count(RunState.DISPATCHING)

@@ -8,8 +8,8 @@ import pytest
 
 from tests.support.databases import twin_of
 from xwheel.errors import ConflictError, NotFoundError
-from xwheel.storage import groups, tokens
-from xwheel.storage.engine import Database
+from xwheel.storage import executors, tokens
+from xwheel.storage.database.engine import Database
 
 
 def names(db: Database) -> list[str]:
@@ -45,7 +45,7 @@ def at_once(db: Database, *victims: str) -> list[str]:
 
 @pytest.mark.parametrize("round_", range(5))
 def test_two_callers_cannot_delete_the_last_two_tokens_from_each_other(db: Database, round_: int) -> None:
-    group = db.transaction(lambda conn: groups.insert_group(conn, app_name="a", title="", now_ms=1).id)
+    group = db.transaction(lambda conn: executors.insert_group(conn, app_name="a", title="", now_ms=1).id)
     db.transaction(lambda conn: tokens.insert_token(conn, "group", "token-g", 1, group_id=group))
     for name in ("one", "two"):
         db.transaction(lambda conn, name=name: tokens.insert_token(conn, name, f"token-{name}", 1))

@@ -1,1 +1,4 @@
-"""The check of open runs: what to ask (``questions``), what it comes to (``decide``), and the loop (``checker``)."""
+"""Runs that stay open.
+
+``questions`` asks executors, ``decide`` says what it comes to (pure), ``loop`` does both and sends kills.
+"""

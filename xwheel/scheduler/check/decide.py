@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from xwheel.model import RunState
-from xwheel.scheduler.handover import Outcome
-from xwheel.storage.checks import Ahead, OpenRun
+from xwheel.scheduler.records import Outcome
+from xwheel.storage.open_runs import Ahead, OpenRun
 from xwheel.wire.messages import CallbackItem, ExecutionState, StateAnswer
 
 IDLE: Final = "idle"

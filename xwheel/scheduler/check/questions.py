@@ -11,8 +11,9 @@ from typing import Final, Protocol
 
 from xwheel.errors import WireError
 from xwheel.model import RegisteredExecutor
-from xwheel.storage.checks import OpenRun
-from xwheel.wire import batch_codec, codec, contract
+from xwheel.storage.open_runs import OpenRun
+from xwheel.wire import codec, contract
+from xwheel.wire.codec import batch
 from xwheel.wire.http import HttpCall, HttpResult
 from xwheel.wire.messages import (
     ExecutionState,
@@ -237,7 +238,7 @@ def encode_question(question: Question) -> tuple[str, bytes]:
     if question.ask is Ask.STATES:
         keys = [RunKey(row.id, row.job_id, row.created_ms) for row in question.rows]
         request = StateRequest(instance=question.executor.instance, keys=keys)
-        return contract.RUN_STATE, batch_codec.encode_states(request)
+        return contract.RUN_STATE, batch.encode_states(request)
     if question.ask is Ask.IDLE:
         return contract.IDLE_BEAT, codec.encode_idle_beat(IdleBeatRequest(job_id=first.job_id))
     if question.executor.kind == "xwheel":
@@ -259,7 +260,7 @@ def read_reply(question: Question, result: HttpResult) -> Reply:
             return Reply(question, "", True, {}, response.ok)
         if not response.ok:
             raise WireError(response.message or f"code {response.code}")
-        reply = batch_codec.read_state_reply(response.data)
+        reply = batch.read_state_reply(response.data)
         if reply.instance != question.executor.instance:
             raise WireError(f"executor instance {reply.instance} answered")
     except WireError as error:

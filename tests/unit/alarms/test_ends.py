@@ -1,0 +1,232 @@
+"""What happens to runs is told as the rules ask, on a whole node whose clock stands still."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.alarms import Recorder, alarms_of, attempts_of, rule, settle
+from tests.support.node import HandNode
+from tests.support.rows import NOW
+from xwheel.model import Job, MisfirePolicy, RunState
+from xwheel.model.alarms import AlarmState, AlarmWhen, AttemptState
+from xwheel.scheduler.records import Fate
+from xwheel.storage import jobs
+from xwheel.storage.database.engine import Database
+from xwheel.testing import ManualClock
+
+
+def fail_once(node: HandNode, job: Job, state: RunState = RunState.FAILED) -> None:
+    """Run a job by hand, and let it end so."""
+    node.scheduler.manager.run_now(job.id)
+    node.adopt()
+    node.tick(20)
+    node.finish(node.answer(), state)
+
+
+@pytest.fixture
+def pager() -> Recorder:
+    return Recorder()
+
+
+@pytest.fixture
+def node(db: Database, pager: Recorder) -> HandNode:
+    made = HandNode(db, ManualClock(NOW), channels=[pager, Recorder("sms")])
+    made.group()
+    made.register("http://127.0.0.1:9001")
+    return made
+
+
+def test_a_failure_is_told_with_its_run_and_job(node: HandNode, pager: Recorder) -> None:
+    rule(node, "failed", recovery=False)
+    job = node.job(enabled=False, name="nightly")
+    fail_once(node, job)
+    settle(node)
+    (alarm,) = pager.told
+    (row,) = alarms_of(node)
+    assert (alarm.kind, alarm.id, alarm.count, alarm.receivers) == ("failed", row.id, 1, ("me",))
+    assert alarm.job is not None
+    assert alarm.job.id == job.id
+    assert alarm.group is not None
+    assert alarm.run is not None
+    assert alarm.run.state is RunState.FAILED
+    assert alarm.title == f"Job {job.id} (nightly) failed"
+    (attempt,) = attempts_of(node)
+    assert (attempt.state, attempt.answer, attempt.number) == (AttemptState.SENT, f"took {row.id}", 1)
+
+
+def test_success_and_what_a_person_ends_are_told_nobody(node: HandNode, pager: Recorder) -> None:
+    rule(node, "failed", "lost", "refused", "skipped")
+    job = node.job(enabled=False)
+    fail_once(node, job, RunState.SUCCEEDED)
+    run = node.scheduler.manager.run_now(job.id)
+    node.adopt()
+    node.tick(20)
+    sent = node.answer()
+    node.scheduler.killer.kill(run.id)
+    node.finish(sent, RunState.KILLED)
+    settle(node)
+    assert alarms_of(node) == []
+    assert pager.told == []
+
+
+@pytest.mark.parametrize(
+    ("state", "kind"),
+    [
+        (RunState.TIMED_OUT, "failed"),
+        (RunState.KILLED, "failed"),
+        (RunState.LOST, "lost"),
+    ],
+)
+def test_each_bad_end_has_its_kind(node: HandNode, pager: Recorder, state: RunState, kind: str) -> None:
+    rule(node, "failed", "lost")
+    fail_once(node, node.job(enabled=False, recover_lost=False), state)
+    settle(node)
+    assert pager.kinds() == [kind]
+    assert kind == "lost" or pager.told[0].reason == state
+
+
+def test_a_run_without_executor_is_told_as_refused(node: HandNode, pager: Recorder) -> None:
+    rule(node, "refused")
+    group = node.group("empty")
+    job = node.job(enabled=False, group_id=group)
+    node.scheduler.manager.run_now(job.id)
+    node.adopt()
+    node.tick(20)
+    settle(node)
+    assert [(alarm.kind, alarm.reason) for alarm in pager.told] == [("refused", "no_executor")]
+
+
+def test_an_executor_that_refuses_is_told(node: HandNode, pager: Recorder) -> None:
+    rule(node, "refused")
+    job = node.job(enabled=False)
+    node.scheduler.manager.run_now(job.id)
+    node.adopt()
+    node.tick(20)
+    node.answer(Fate.REFUSED, "full")
+    settle(node)
+    assert pager.kinds() == ["refused"]
+
+
+def test_skipped_fires_are_told_with_their_number(node: HandNode, pager: Recorder) -> None:
+    rule(node, "skipped")
+    job = node.job(schedule_conf="1", misfire_policy=MisfirePolicy.SKIP, misfire_threshold_ms=5000)
+    node.clock.advance(60_000)
+    node.scheduler.lease.step(node.clock.now_ms())
+    node.plan()
+    settle(node)
+    (alarm,) = pager.told
+    assert alarm.run is not None
+    assert alarm.run.job_id == job.id
+    assert (alarm.kind, alarm.count, alarm.reason) == ("skipped", alarm.run.skip_count, "misfire")
+    assert alarm.count > 40
+
+
+def test_a_schedule_that_fails_is_told(node: HandNode, pager: Recorder) -> None:
+    rule(node, "schedule_error")
+    job = node.job(schedule_conf="1")
+    with node.db.write() as conn:
+        jobs.update_job(conn, job.id, {"schedule_type": "CRON", "schedule_conf": "nonsense"})
+    node.clock.advance(2000)
+    node.scheduler.lease.step(node.clock.now_ms())
+    node.plan()
+    settle(node)
+    assert node.load(job.id).schedule_error
+    assert [(alarm.kind, alarm.run) for alarm in pager.told] == [("schedule_error", None)]
+
+
+def test_only_the_last_retry_is_told_if_the_rule_says_so(node: HandNode, pager: Recorder) -> None:
+    rule(node, "failed", when=AlarmWhen.LAST)
+    job = node.job(enabled=False, max_retries=2, retry_delay_ms=1000)
+    fail_once(node, job)
+    settle(node)
+    assert pager.told == []
+    for _ in range(2):
+        node.clock.advance(1000)
+        node.scheduler.lease.step(node.clock.now_ms())
+        node.adopt()
+        node.tick(20)
+        node.finish(node.answer(), RunState.FAILED)
+    settle(node)
+    (alarm,) = pager.told
+    assert alarm.run is not None
+    assert alarm.run.attempt == 3
+
+
+def test_each_attempt_is_told_if_the_rule_says_so(node: HandNode, pager: Recorder) -> None:
+    rule(node, "failed", when=AlarmWhen.EACH)
+    job = node.job(enabled=False, max_retries=1, retry_delay_ms=0)
+    fail_once(node, job)
+    node.adopt()
+    node.tick(20)
+    node.finish(node.answer(), RunState.FAILED)
+    settle(node)
+    assert [alarm.run.attempt for alarm in pager.told if alarm.run is not None] == [1, 2]
+
+
+def test_the_nearest_rule_of_a_kind_wins(node: HandNode, pager: Recorder) -> None:
+    group = node.group("other")
+    node.register("http://127.0.0.1:9002", app_name="other")
+    mine, ours, theirs = (
+        node.job(enabled=False),
+        node.job(enabled=False),
+        node.job(enabled=False, group_id=group),
+    )
+    rule(node, "failed", name="all", channels=["sms"])
+    rule(node, "failed", name="group", group_id=ours.group_id)
+    rule(node, "lost", name="job, another kind", job_id=mine.id)
+    rule(node, "failed", name="silent", job_id=mine.id, targets=())
+    for job in (mine, ours, theirs):
+        fail_once(node, job)
+    settle(node)
+    assert [alarm.job.id for alarm in pager.told if alarm.job is not None] == [ours.id]
+    assert {(row.job_id, row.rule_id) for row in alarms_of(node)} == {(ours.id, 2), (theirs.id, 1)}
+
+
+def test_a_success_after_an_alarm_is_told_once(node: HandNode, pager: Recorder) -> None:
+    rule(node, "failed")
+    job = node.job(enabled=False)
+    fail_once(node, job, RunState.SUCCEEDED)
+    fail_once(node, job)
+    for _ in range(2):
+        fail_once(node, job, RunState.SUCCEEDED)
+    settle(node)
+    assert pager.kinds() == ["failed", "recovered"]
+    assert pager.told[1].reason == "failed"
+    fail_once(node, job, RunState.SUCCEEDED)
+    settle(node)
+    assert len(alarms_of(node)) == 2 or alarms_of(node)[-1].state is AlarmState.DROPPED
+
+
+def test_a_new_node_knows_who_is_not_well(node: HandNode, pager: Recorder) -> None:
+    rule(node, "failed")
+    job = node.job(enabled=False)
+    fail_once(node, job)
+    settle(node)
+    node.crash()
+    heir = HandNode(node.db, node.clock, channels=[pager])
+    fail_once(heir, job, RunState.SUCCEEDED)
+    settle(heir)
+    assert pager.kinds() == ["failed", "recovered"]
+
+
+def test_another_shard_of_the_same_fire_makes_nothing_well(node: HandNode, pager: Recorder) -> None:
+    rule(node, "failed")
+    node.register("http://127.0.0.1:9002")
+    job = node.job(enabled=False, route_strategy="SHARDING_BROADCAST")
+    node.scheduler.manager.run_now(job.id)
+    node.adopt()
+    node.tick(20)
+    first, second = node.answer()
+    node.finish([first], RunState.FAILED)
+    node.finish([second])
+    settle(node)
+    assert pager.kinds() == ["failed"]
+    fail_once(node, job, RunState.SUCCEEDED)
+    settle(node)
+    assert pager.kinds() == ["failed", "recovered"]
+
+
+def test_where_nobody_asks_nothing_is_written_or_read(node: HandNode) -> None:
+    rule(node, "failed", job_id=node.job(enabled=False).id)
+    fail_once(node, node.job(enabled=False))
+    assert alarms_of(node) == []

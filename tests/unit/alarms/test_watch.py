@@ -1,0 +1,169 @@
+"""What did not happen is told: jobs that do not run, and runs that do not end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from sqlalchemy import event
+
+from tests.support.alarms import Recorder, alarms_of, rule, settle
+from tests.support.node import HandNode
+from tests.support.rows import NOW
+from xwheel.alarms import watch
+from xwheel.model import Job, Run, RunState
+from xwheel.storage.database.engine import Database
+from xwheel.testing import ManualClock
+
+SECOND = 1000
+
+
+@pytest.fixture
+def pager() -> Recorder:
+    return Recorder()
+
+
+@pytest.fixture
+def node(db: Database, pager: Recorder) -> HandNode:
+    made = HandNode(db, ManualClock(NOW), channels=[pager])
+    made.group()
+    made.register("http://127.0.0.1:9001")
+    return made
+
+
+def send(node: HandNode, job: Job) -> list[Run]:
+    """Run a job by hand; the executor takes it and does not end it."""
+    node.register("http://127.0.0.1:9001")  # beats again
+    node.scheduler.manager.run_now(job.id)
+    node.adopt()
+    node.tick(20)
+    return node.answer()
+
+
+def look(node: HandNode, by_s: int) -> None:
+    """Let time pass in which nothing runs, and look around."""
+    node.clock.advance(by_s * SECOND)
+    node.scheduler.lease.step(node.clock.now_ms())
+    for _ in range(10):
+        settle(node)
+        node.clock.advance(watch.PIECE_MS)
+
+
+def test_a_run_that_does_not_end_is_told_once(node: HandNode, pager: Recorder) -> None:
+    rule(node, "still_running", still_running_s=60)
+    (run,) = send(node, node.job(enabled=False))
+    look(node, 50)
+    assert pager.told == []
+    for _ in range(3):
+        look(node, 20)
+    assert [(str(alarm.kind), alarm.run.id if alarm.run else 0) for alarm in pager.told] == [
+        ("still_running", run.id)
+    ]
+    assert pager.told[0].reason.startswith("for 6") or pager.told[0].reason.startswith("for 7")
+    node.finish([run])
+    settle(node)
+    assert pager.kinds() == ["still_running", "recovered"]
+
+
+def test_a_new_node_does_not_tell_again_what_still_runs(node: HandNode, pager: Recorder) -> None:
+    rule(node, "still_running", still_running_s=60)
+    send(node, node.job(enabled=False))
+    look(node, 70)
+    node.crash()
+    heir = HandNode(node.db, node.clock, channels=[pager])
+    look(heir, 70)
+    assert pager.kinds() == ["still_running"]
+
+
+def test_many_open_runs_are_looked_at_in_batches(
+    node: HandNode, pager: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "BATCH", 3)
+    watched, other = node.job(enabled=False), node.job(enabled=False)
+    rule(node, "still_running", still_running_s=60, job_id=watched.id)
+    mine = [run for job in (watched, other) * 5 for run in send(node, job) if job is watched]
+    look(node, 70)
+    assert {alarm.run.id for alarm in pager.told if alarm.run} == {run.id for run in mine}
+
+
+def test_a_job_that_does_not_run_is_told_once_and_again_after_it_ran(node: HandNode, pager: Recorder) -> None:
+    rule(node, "not_run", not_run_s=100)
+    job = node.job(schedule_type="CRON", schedule_conf="0 0 0 1 1 ?")
+    look(node, 50)
+    assert pager.told == []
+    for _ in range(3):
+        look(node, 60)
+    assert [(str(alarm.kind), alarm.run) for alarm in pager.told] == [("not_run", None)]
+    run = send(node, job)
+    look(node, 20)
+    assert pager.kinds() == ["not_run", "recovered"]
+    assert pager.told[1].reason == "not_run"
+    node.finish(run, RunState.FAILED)
+    look(node, 60)
+    assert len(pager.told) == 2
+    look(node, 60)
+    assert pager.kinds() == ["not_run", "recovered", "not_run"]
+
+
+def test_stopped_jobs_and_those_with_a_nearer_rule_are_left_alone(node: HandNode, pager: Recorder) -> None:
+    rule(node, "not_run", not_run_s=100)
+    never = {"schedule_type": "CRON", "schedule_conf": "0 0 0 1 1 ?"}
+    node.job(enabled=False)
+    patient = node.job(**never)
+    rule(node, "not_run", not_run_s=1000, job_id=patient.id)
+    mine = node.job(**never)
+    for _ in range(5):
+        look(node, 100)
+    assert [alarm.job.id for alarm in pager.told if alarm.job] == [mine.id]
+    for _ in range(6):
+        look(node, 100)
+    assert [alarm.job.id for alarm in pager.told if alarm.job] == [mine.id, patient.id]
+
+
+def test_while_schedules_are_paused_nobody_is_missed(node: HandNode, pager: Recorder) -> None:
+    rule(node, "not_run", not_run_s=100)
+    node.job(schedule_type="CRON", schedule_conf="0 0 0 1 1 ?")
+    node.scheduler.switchboard.pause()
+    look(node, 300)
+    assert pager.told == []
+
+
+def test_without_a_rule_for_it_nothing_is_read(node: HandNode, pager: Recorder) -> None:
+    rule(node, "failed")
+    send(node, node.job())
+    settle(node)
+    node.clock.advance(100 * SECOND)
+    node.scheduler.lease.step(node.clock.now_ms())
+    seen: list[str] = []
+
+    def note(*given: object) -> None:
+        seen.append(str(given[2]))
+
+    event.listen(node.db.engine, "before_cursor_execute", note)
+    settle(node)
+    event.remove(node.db.engine, "before_cursor_execute", note)
+    assert not [statement for statement in seen if " run" in statement.replace("run_", "")]
+    assert alarms_of(node) == []
+    assert pager.told == []
+
+
+def test_a_look_that_fails_begins_anew(node: HandNode, pager: Recorder) -> None:
+    rule(node, "still_running", still_running_s=60)
+    send(node, node.job(enabled=False))
+    node.clock.advance(70 * SECOND)
+    node.scheduler.lease.step(node.clock.now_ms())
+    restore = _fail_once(node)
+    with pytest.raises(InterruptedError):
+        node.scheduler.alarms.step(node.clock.now_ms())
+    restore()
+    look(node, 20)
+    assert pager.kinds() == ["still_running"]
+
+
+def _fail_once(node: HandNode) -> Callable[[], None]:
+    def strike(*given: object) -> None:
+        if "INSERT INTO alarm " in str(given[2]):
+            raise InterruptedError
+
+    event.listen(node.db.engine, "before_cursor_execute", strike)
+    return lambda: event.remove(node.db.engine, "before_cursor_execute", strike)

@@ -1,0 +1,205 @@
+"""The OpenAPI document covers every route and says what the types say; the page shows it and nothing from elsewhere.
+
+``python -m tests.unit.api.openapi.test_document`` writes the copy in ``docs/reference/openapi.json``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from types import SimpleNamespace
+from typing import Any
+
+import falcon.inspect
+import msgspec
+import pytest
+
+from tests.support.paths import DOCS
+from tests.unit.api.conftest import Api
+from tests.unit.api.http.test_auth import PUBLIC
+from xwheel.api.app import management_app
+from xwheel.api.http.body import rules_of
+from xwheel.api.http.errors import TABLE
+from xwheel.api.openapi.document import NUL_FREE, Route, build_document, operations
+from xwheel.api.openapi.pages import CSP
+from xwheel.api.openapi.words import EXAMPLES
+from xwheel.api.schema import messages
+from xwheel.config.sections import ApiSection
+
+COPY = DOCS / "reference" / "openapi.json"
+METHODS = {"get", "post", "put", "patch", "delete"}
+
+
+def bare_app() -> Any:
+    parts: Any = SimpleNamespace(config=ApiSection(), db=None, clock=None, health=None)
+    return management_app(parts)
+
+
+APP = bare_app()
+DOCUMENT = build_document([Route(*route) for route in APP.routes])
+SCHEMAS = DOCUMENT["components"]["schemas"]
+OPERATIONS = list(operations([Route(*route) for route in APP.routes]))
+
+
+def copy_of_the_document() -> str:
+    return json.dumps(DOCUMENT, indent=1, ensure_ascii=False) + "\n"
+
+
+def test_the_document_has_every_route_and_no_other() -> None:
+    routes = {
+        (re.sub(r"\{(\w+):\w+\}", r"{\1}", route.path), method.method.lower())
+        for route in falcon.inspect.inspect_routes(APP)
+        for method in route.methods
+        if not method.internal
+    }
+    told = {(path, method) for path, item in DOCUMENT["paths"].items() for method in set(item) & METHODS}
+    assert told == routes
+    assert len({item.id for item in OPERATIONS}) == len(OPERATIONS) == len(routes)
+
+
+def test_a_responder_that_says_nothing_stops_the_document() -> None:
+    class Silent:
+        policy = OPERATIONS[0].resource.policy  # type: ignore[attr-defined]
+
+        def on_get(self, req: object, resp: object) -> None:
+            """Do something."""
+
+    with pytest.raises(TypeError, match="does not say"):
+        build_document([Route("/silent", Silent(), None)])
+
+
+def limits_of(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema's limits as our problems name them."""
+    if "anyOf" in schema:
+        schema = next(choice for choice in schema["anyOf"] if choice.get("type") != "null")
+    if "$ref" in schema:
+        schema = SCHEMAS[schema["$ref"].rpartition("/")[2]]
+    if "enum" in schema:
+        return {"one_of": sorted(schema["enum"])}
+    match schema["type"]:
+        case "integer":
+            return {"min": schema["minimum"], "max": schema["maximum"]}
+        case "string":
+            return {"min_length": schema.get("minLength", 0), "max_length": schema["maxLength"]}
+        case "array":
+            least = {"min_items": schema["minItems"]} if "minItems" in schema else {}
+            return {**least, "max_items": schema["maxItems"]}
+    return {}
+
+
+@pytest.mark.parametrize("item", OPERATIONS, ids=lambda item: item.id)
+def test_the_limits_of_the_document_are_those_that_are_checked(item: Any) -> None:
+    told = DOCUMENT["paths"][item.path][item.method.lower()]
+    checked: list[tuple[Any, dict[str, Any], set[str]]] = []
+    body = item.operation.body
+    if body is not None and body is not dict:
+        schema = SCHEMAS[body.__name__]
+        assert schema["additionalProperties"] is False
+        checked.append((body, schema["properties"], set(schema.get("required", ()))))
+    if item.operation.query is not None:
+        query = {part["name"]: part for part in told["parameters"] if part["in"] == "query"}
+        found = {name: part["schema"] for name, part in query.items()}
+        checked.append((item.operation.query, found, {name for name in query if query[name]["required"]}))
+        assert "null" not in json.dumps(found)
+    else:
+        assert not any(part["in"] == "query" for part in told["parameters"])
+    for kind, fields, required in checked:
+        rules = rules_of(kind)
+        assert list(fields) == list(rules)
+        assert required == {name for name, rule in rules.items() if rule.required}
+        for name, rule in rules.items():
+            limit = {key: value for key, value in rule.limit.items() if key != "max_characters"}
+            assert limits_of(fields[name]) == limit, name
+
+
+def test_every_failure_of_an_operation_is_one_of_the_table() -> None:
+    slugs = {slug for _, _, slug, _ in TABLE}
+    for item in OPERATIONS:
+        assert set(item.operation.problems) <= slugs, item.id
+        answers = DOCUMENT["paths"][item.path][item.method.lower()]["responses"]
+        assert ("401" in answers) == ((item.method, item.path) not in PUBLIC)
+        assert "500" in answers
+
+
+def test_texts_hold_no_nul_and_patterns_are_those_of_json_schema() -> None:
+    def walk(node: Any) -> None:
+        if isinstance(node, dict):
+            if isinstance(node.get("pattern"), str):
+                assert "\\A" not in node["pattern"]
+                assert "\\Z" not in node["pattern"]
+                assert not re.search(node["pattern"], "a\x00b"), node
+            elif node.get("type") == "string":
+                assert "maxLength" not in node
+            for value in node.values():
+                walk(value)
+        if isinstance(node, list):
+            for value in node:
+                walk(value)
+
+    walk(DOCUMENT)
+    assert NUL_FREE in json.dumps(DOCUMENT).replace("\\\\", "\\")
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples_are_acceptable(name: str) -> None:
+    kind: Any = getattr(messages, name, None)
+    if kind is not None:
+        msgspec.convert(EXAMPLES[name], kind)
+    assert SCHEMAS[name]["examples"] == [EXAMPLES[name]]
+
+
+def test_the_copy_in_the_docs_is_the_document() -> None:
+    assert COPY.read_text(encoding="utf-8") == copy_of_the_document(), (
+        "python -m tests.unit.api.openapi.test_document"
+    )
+
+
+def test_the_document_is_served_to_everybody(api: Api) -> None:
+    answer = api.management.simulate_get("/api/v1/openapi.json")
+    assert (answer.status_code, answer.json) == (200, json.loads(copy_of_the_document()))
+
+
+class Page(HTMLParser):
+    """Collects what a page has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: list[tuple[str, str, str]] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        if tag not in {"meta", "link"}:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_page_shows_every_operation_and_asks_nobody_else(api: Api) -> None:
+    answer = api.management.simulate_get("/docs")
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert answer.headers["content-security-policy"] == CSP
+    page = Page()
+    page.feed(answer.text)
+    assert not page.open
+    assert page.tags.isdisjoint({"script", "style", "iframe", "img", "form", "object", "base"})
+    ids = {value for _, name, value in page.attributes if name == "id"}
+    assert {item.id for item in OPERATIONS} <= ids
+    assert {f"schema-{name}" for name in SCHEMAS} <= ids
+    for _, name, value in page.attributes:
+        assert not name.startswith("on")
+        assert name != "style"
+        if name in {"href", "src"}:
+            assert value in {"/docs/reference.css", "/api/v1/openapi.json"} or value[1:] in ids, value
+    style = api.management.simulate_get("/docs/reference.css")
+    assert style.headers["content-type"] == "text/css; charset=utf-8"
+    assert "http" not in style.text
+    assert "@import" not in style.text
+
+
+if __name__ == "__main__":
+    COPY.write_text(copy_of_the_document(), encoding="utf-8")

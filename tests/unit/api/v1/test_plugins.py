@@ -1,0 +1,84 @@
+"""What the management API tells of plugins."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import falcon.testing
+
+from tests.support.rows import NOW
+from tests.unit.api.conftest import TOKEN, Api
+from xwheel.alarms.records import ChannelHealth
+from xwheel.api.app import management_app
+from xwheel.plugin.discovery import Origin, PluginInfo
+from xwheel.scheduler.listeners import ListenerHealth
+
+
+def info(name: str, *, enabled: bool = True, **registers: list[str]) -> PluginInfo:
+    origin = Origin(name=name, target=f"xwheel_{name}", distribution=f"xwheel-{name}", version="1.2")
+    return PluginInfo(
+        origin=origin,
+        enabled=enabled,
+        registers={kind.replace("_", " "): names for kind, names in registers.items()},
+        options={"url": "**********", "limit": 5} if enabled else {},
+    )
+
+
+def test_plugins_are_listed_with_what_they_register_and_how_it_fares(api: Api) -> None:
+    installed = [
+        info("chat", alarm_channel=["chat", "pager"], router=["NEAREST"]),
+        info("audit", run_listener=["audit"]),
+        info("other", enabled=False),
+    ]
+    parts = replace(api.parts, plugins=replace(api.parts.plugins, installed=installed))
+    api.channels.told = [
+        ChannelHealth(
+            channel="chat",
+            is_healthy=False,
+            failures=3,
+            hanging=1,
+            queued=7,
+            last_ms=NOW,
+            last_answer="HTTP 500",
+        )
+    ]
+    api.asked.listeners = [
+        ListenerHealth(
+            name="audit", queued=2, told=90, dropped=4, failures=1, last_error="KeyError: 'x'", busy_ms=70_000
+        )
+    ]
+    client = falcon.testing.TestClient(management_app(parts))
+    answer = client.simulate_get("/api/v1/plugins", headers={"Authorization": f"Bearer {TOKEN}"})
+    assert answer.status_code == 200
+    chat, audit, other = answer.json["items"]
+    assert (chat["name"], chat["distribution"], chat["version"], chat["module"], chat["enabled"]) == (
+        "chat", "xwheel-chat", "1.2", "xwheel_chat", True
+    )  # fmt: skip
+    assert chat["options"] == {"url": "**********", "limit": 5}
+    assert chat["registers"] == [
+        {
+            "kind": "alarm channel",
+            "name": "chat",
+            "health": {
+                "ok": False,
+                "queued": 7,
+                "failures": 3,
+                "hanging": 1,
+                "dropped": 0,
+                "last_ms": NOW,
+                "last_answer": "HTTP 500",
+            },
+        },
+        {"kind": "alarm channel", "name": "pager", "health": None},
+        {"kind": "router", "name": "NEAREST", "health": None},
+    ]
+    assert audit["registers"][0]["health"] == {
+        "ok": False,
+        "queued": 2,
+        "failures": 1,
+        "hanging": 1,
+        "dropped": 4,
+        "last_ms": None,
+        "last_answer": "KeyError: 'x'",
+    }
+    assert (other["enabled"], other["registers"], other["options"]) == (False, [], {})

@@ -1,0 +1,84 @@
+"""``docs/reference/cli.md`` says what the commands say; ``python -m tests.unit.cli.test_reference`` writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import typer.main
+
+from tests.support.paths import DOCS
+from xwheel.cli import main
+
+PAGE = DOCS / "reference" / "cli.md"
+HEAD = """# Commands
+
+This page is written from the commands themselves: `python -m tests.unit.cli.test_reference`.
+
+`group`, `job`, `run` and `alarm` talk to a running node over its management API; the node is `--url` or `XWHEEL_URL`
+(default `http://127.0.0.1:8080`). The token is in the file `--token-file`, in `XWHEEL_TOKEN`, or in the file
+`XWHEEL_TOKEN_FILE`; it is no option of its own, since other users of a machine can see those.
+
+On a terminal, lists are tables; elsewhere they are aligned columns with two blanks between. Times are those of the
+machine's zone, ISO 8601 with the offset. `--json` prints one document with the API's fields and times in epoch
+milliseconds. A `JOB` is an id, `APP/NAME`, or a name that only one job has; a `GROUP` is an app name or an id.
+Lists follow the pages of the API by themselves, up to `--limit`. Errors are one line on standard error.
+
+| exit status | meaning |
+|---|---|
+| 0 | done; with `--wait`, the run succeeded |
+| 1 | failed or refused: the node cannot be reached, says no, has no such object; the run of `--wait` did not succeed |
+| 2 | the command, a setting, a field or a file cannot be used |
+| 3 | somebody else holds the database's lock |
+| 4 | the database's schema is not this version's |
+| 5 | `job apply --check` found a difference |
+| 6 | the database does not let us work: login, rights, settings, a full disk; a person must act |
+| 7 | the database takes no connection now |
+| 130 | interrupted |
+"""
+
+
+def leaves(command: Any, path: str) -> Iterator[tuple[str, Any]]:
+    children = getattr(command, "commands", None)
+    if children is None:
+        yield path, command
+        return
+    if command.invoke_without_command:
+        yield path, command
+    for name, child in children.items():
+        yield from leaves(child, f"{path} {name}")
+
+
+def page() -> str:
+    lines = [HEAD]
+    for path, command in leaves(typer.main.get_command(main.app), "xwheel"):
+        arguments = [item for item in command.params if item.param_type_name == "argument"]
+        options = [
+            item for item in command.params if item.param_type_name == "option" and item.name != "help"
+        ]
+        words = [path, *(str(item.metavar or (item.name or "").upper()) for item in arguments)]
+        lines += [f"## `{' '.join(words)}`", "", str(command.help).split("\n\n")[0].replace("\n", " "), ""]
+        if not options:
+            continue
+        lines += ["| option | meaning |", "|---|---|"]
+        for option in options:
+            names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
+            needed = " (required)" if option.required else ""
+            lines.append(f"| {names} | {(option.help or '').replace('|', '&#124;')}{needed} |")
+        lines.append("")
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def test_the_reference_says_what_the_commands_say() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page()
+
+
+def test_every_option_is_explained() -> None:
+    for path, command in leaves(typer.main.get_command(main.app), "xwheel"):
+        assert command.help, path
+        for item in command.params:
+            assert item.name == "help" or getattr(item, "help", ""), f"{path}: {item.name}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,96 @@
+"""Threads that come with work and go without it."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from xwheel.executor.running.pool import ThreadPool
+
+LIMIT_S = 20
+BURST = 8
+
+
+def _burst(pool: ThreadPool, count: int) -> None:
+    """Keep so many threads busy at once."""
+    together = threading.Barrier(count + 1)
+    for _ in range(count):
+        pool.submit(lambda: together.wait(LIMIT_S) and None)
+    together.wait(LIMIT_S)
+
+
+def _run(pool: ThreadPool) -> None:
+    """Run one task, and wait for its end."""
+    ended = threading.Event()
+    pool.submit(ended.set)
+    assert ended.wait(LIMIT_S)
+
+
+def test_the_threads_of_a_burst_end_though_work_goes_on() -> None:
+    """Steady: each of them had its turn within its idle time, so that an executor had threads for its worst moment."""
+    pool = ThreadPool("test", idle_s=0.5)
+    _burst(pool, BURST)
+    assert pool.size == BURST
+    end_s = time.monotonic() + LIMIT_S
+    while pool.size > BURST // 2 and time.monotonic() < end_s:
+        _run(pool)
+        time.sleep(0.005)
+    assert 1 <= pool.size <= BURST // 2
+    pool.close()
+
+
+def test_no_task_is_lost_between_a_thread_that_leaves_and_one_that_comes() -> None:
+    pool = ThreadPool("test", idle_s=0.0001)
+    done: list[int] = []
+    expected = 4 * 500
+
+    def submit(first: int) -> None:
+        for number in range(500):
+            pool.submit(lambda: done.append(1))
+            if (first + number) % 3 == 0:
+                time.sleep(0.0001)
+
+    threads = [threading.Thread(target=submit, args=(first,)) for first in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    end_s = time.monotonic() + LIMIT_S
+    while len(done) < expected and time.monotonic() < end_s:
+        time.sleep(0.001)
+    assert len(done) == expected
+    pool.close()
+
+
+def test_a_pool_that_is_closed_finishes_what_it_was_given() -> None:
+    pool = ThreadPool("test", idle_s=LIMIT_S)
+    _burst(pool, 3)
+    begun, may_end = threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        may_end.wait(LIMIT_S)
+
+    pool.submit(work)
+    assert begun.wait(LIMIT_S)
+    pool.close()
+    end_s = time.monotonic() + LIMIT_S
+    while pool.size > 1 and time.monotonic() < end_s:
+        time.sleep(0.001)
+    assert pool.size == 1
+    may_end.set()
+    while pool.size and time.monotonic() < end_s:
+        time.sleep(0.001)
+    assert pool.size == 0
+
+
+def test_a_task_that_fails_costs_no_thread() -> None:
+    pool = ThreadPool("test", idle_s=LIMIT_S)
+
+    def fail() -> None:
+        raise SystemExit("a mistake")
+
+    pool.submit(fail)
+    _run(pool)
+    assert pool.size >= 1
+    pool.close()

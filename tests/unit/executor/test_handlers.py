@@ -1,0 +1,170 @@
+"""``@job``, the registry, contexts and addresses."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import types
+from typing import Any
+
+import pytest
+
+from tests.support import executor_app
+from xwheel.errors import ConfigError, ExecutorError, HandlerNotFoundError, JobKilledError, JobTimeoutError
+from xwheel.executor import JobContext, current_job, job, load_handlers
+from xwheel.executor.address import advertised_address
+from xwheel.executor.handlers import MARK, HandlerKind, HandlerRegistry
+from xwheel.executor.running.process import _environment
+from xwheel.wire.messages import TriggerRequest
+
+
+@job("plain")
+def plain() -> None: ...
+
+
+@job("with-context")
+def with_context(ctx: JobContext) -> None: ...
+
+
+@job("async")
+async def coroutine(ctx: JobContext | None = None) -> None: ...
+
+
+def test_handlers_know_what_they_are() -> None:
+    facts = [
+        (getattr(f, MARK).kind, getattr(f, MARK).takes_context) for f in (plain, with_context, coroutine)
+    ]
+    assert facts == [(HandlerKind.THREAD, False), (HandlerKind.THREAD, True), (HandlerKind.ASYNC, True)]
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "options"),
+    [
+        ("", plain, {}),
+        (" x", plain, {}),
+        ("x" * 256, plain, {}),
+        ("x", plain, {"parallel": 0}),
+        ("x", lambda a, b: None, {}),
+        ("x", lambda *, key: None, {}),
+        ("x", lambda: None, {"process": True}),
+        ("x", coroutine, {"process": True}),
+    ],
+)
+def test_handlers_that_cannot_work_are_refused(name: str, function: Any, options: dict[str, Any]) -> None:
+    before = getattr(function, MARK, None)
+    with pytest.raises(ConfigError, match=r"^@job\("):
+        job(name, **options)(function)
+    assert getattr(function, MARK, None) is before
+
+
+def test_the_registry_takes_functions_modules_and_lists() -> None:
+    module = types.ModuleType("somewhere")
+    module.__dict__.update(plain=plain, other=3, same=plain)
+    for source in (plain, module, [plain, 3], {"a": plain}, HandlerRegistry([plain])):
+        registry = HandlerRegistry([source])
+        assert [handler.name for handler in registry] == ["plain"]
+        assert registry.get("plain") is plain
+
+
+def test_the_registry_refuses_doubles_and_nothing() -> None:
+    @job("plain")
+    def another() -> None: ...
+
+    with pytest.raises(ConfigError, match="handler 'plain' is both"):
+        HandlerRegistry([plain, another])
+    for nothing in (types.ModuleType("empty"), 3, "text", []):
+        with pytest.raises(ConfigError, match="holds no @job handler"):
+            HandlerRegistry([nothing])
+    with pytest.raises(HandlerNotFoundError, match=r"job handler \[x\] not found\."):
+        HandlerRegistry([plain]).get("x")
+
+
+def test_handlers_are_loaded_by_name() -> None:
+    assert load_handlers("tests.support.executor_app") is executor_app
+    assert load_handlers("tests.support.executor_app:HANDLERS") is executor_app.HANDLERS
+    assert load_handlers("tests.support.executor_app:quick") is executor_app.quick
+    for target in ("no_such_module", "tests.support.executor_app:nothing", "", "tests.support:"):
+        if target == "tests.support:":
+            continue
+        with pytest.raises(ConfigError):
+            load_handlers(target)
+
+
+class Lines:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def line(self, text: str) -> None:
+        self.lines.append(text)
+
+    def raw(self, text: str) -> None:
+        self.lines.append(text)
+
+
+def test_a_context_tells_and_waits() -> None:
+    sink = Lines()
+    context = JobContext(TriggerRequest(job_id=1, run_id=2, created_ms=3, param="p", attempt=4), sink)
+    assert (context.param, context.attempt, context.shard_index, context.shard_total) == ("p", 4, 0, 1)
+    context.log("x")
+    assert sink.lines == ["x"]
+    context.wait(0)
+    assert not context.cancelled
+    context.cancel(JobTimeoutError)
+    assert context.cancelled
+    with pytest.raises(JobTimeoutError):
+        context.wait(60)
+    context.cancel(JobKilledError)
+    with pytest.raises(JobKilledError):
+        context.wait(60)
+
+
+def test_outside_a_handler_there_is_no_current_job() -> None:
+    with pytest.raises(ExecutorError, match="no current job"):
+        current_job()
+
+
+@pytest.mark.parametrize(
+    ("configured", "host", "address"),
+    [
+        ("", "10.1.2.3", "http://10.1.2.3:9999/"),
+        ("", "::1", "http://[::1]:9999/"),
+        ("http://Outside:80", "10.1.2.3", "http://outside:80/"),
+        ("https://outside/base/", "10.1.2.3", "https://outside:443/base/"),
+        ("", "0.0.0.0", "http://127.0.0.1:9999/"),
+    ],
+)
+def test_addresses(configured: str, host: str, address: str) -> None:
+    assert advertised_address(configured, host, 9999, ["not a url", "http://127.0.0.1:1"]) == address
+
+
+def test_an_address_nobody_can_call_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"executor\.address"):
+        advertised_address("outside:9999", "127.0.0.1", 9999, [])
+
+
+def test_children_do_not_inherit_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XWHEEL_EXECUTOR__ACCESS_TOKEN", "canary")
+    monkeypatch.setenv("OTHER", "kept")
+    found = _environment("00-1-2-3", None)
+    assert "canary" not in found.values()
+    assert (found["OTHER"], found["TRACEPARENT"]) == ("kept", "00-1-2-3")
+
+
+def test_importing_the_sdk_is_light() -> None:
+    code = (
+        "import sys; from xwheel.executor import job, JobContext; "
+        "print([m for m in ('sqlalchemy', 'falcon', 'waitress', 'requests', 'pycurl', 'pydantic', 'pluggy',"
+        " 'xwheel.scheduler', 'xwheel.storage', 'xwheel.config') if m in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
+
+
+def test_a_running_executor_loads_no_scheduler() -> None:
+    code = (
+        "import sys; from xwheel.executor import Executor; "
+        "print([m for m in sys.modules if m.split('.')[0] in ('sqlalchemy', 'alembic')"
+        " or m.startswith(('xwheel.storage', 'xwheel.scheduler', 'xwheel.api'))])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"

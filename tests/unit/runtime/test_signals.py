@@ -1,0 +1,138 @@
+"""A process that is told to end does so, whenever it is told and however often."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from xwheel.runtime.signals import StopSignals
+
+HEARS = """
+import os
+from xwheel.runtime.signals import StopSignals
+
+with StopSignals() as signals:
+    signals.be_up()
+    print("up", flush=True)
+    for _ in range(2000):
+        signals.wait()
+    os._exit(0)
+"""
+
+
+def test_signals_may_interrupt_each_other() -> None:
+    """With a lock in the handler, one of so many would sooner or later wait for the one that it interrupted."""
+    process = subprocess.Popen([sys.executable, "-c", HEARS], stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
+        deadline = time.monotonic() + 100
+        while process.poll() is None and time.monotonic() < deadline:
+            process.send_signal(signal.SIGTERM)
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.0001)  # not faster than a handler ends
+        assert process.poll() == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_what_is_not_up_yet_ends_at_once(number: signal.Signals) -> None:
+    def be_told() -> None:
+        os.kill(os.getpid(), number)
+        threading.Event().wait(60)
+
+    with StopSignals(), pytest.raises(SystemExit) as ended:
+        be_told()
+    assert ended.value.code == 0
+
+
+def test_what_is_up_hears_of_it() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with StopSignals() as signals:
+        assert not signals.be_up()
+        for _ in range(3):
+            os.kill(os.getpid(), signal.SIGTERM)
+        signals.wait()
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_signal_is_heard_of_again_and_again() -> None:
+    with StopSignals() as signals:
+        signals.be_up()
+        assert not signals.heard(0.001)
+        os.kill(os.getpid(), signal.SIGINT)
+        assert [signals.heard(60) for _ in range(3)] == [True] * 3
+
+
+def test_r14_a_signal_that_is_heard_of_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    """R14: a node hears of its end through ``heard``, which said nothing."""
+    caplog.set_level("INFO", "xwheel.runtime.signals")
+    with StopSignals() as signals:
+        signals.be_up()
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert [signals.heard(60) for _ in range(2)] == [True] * 2
+    assert signals.number == signal.SIGHUP
+    assert caplog.messages == ["SIGHUP: draining, then ending"]
+
+
+def test_a_process_that_ends_stays_deaf() -> None:
+    code = (
+        "import os, signal; from xwheel.runtime.signals import StopSignals\n"
+        "with StopSignals(for_good=True) as signals:\n"
+        "    signals.be_up(); os.kill(os.getpid(), signal.SIGTERM); signals.wait()\n"
+        "os.kill(os.getpid(), signal.SIGTERM); os.kill(os.getpid(), signal.SIGINT); print('ended')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=100, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"ended\n", b"")
+
+
+def test_a_signal_that_was_swallowed_is_not_forgotten() -> None:
+    with StopSignals() as signals:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            threading.Event().wait(60)
+        except SystemExit:
+            pass
+        assert signals.be_up()
+
+
+DRAINS = """
+import signal, sys
+from xwheel.runtime.signals import StopSignals
+
+if "nohup" in sys.argv:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+with StopSignals(for_good=True) as signals:
+    signals.be_up()
+    print("up", flush=True)
+    signals.wait()
+    print("drained", signals.number, flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("mode", "told"), [("plain", [signal.SIGHUP]), ("nohup", [signal.SIGHUP, signal.SIGTERM])]
+)
+def test_r14_a_hang_up_drains_unless_it_is_ignored(mode: str, told: list[signal.Signals]) -> None:
+    """R14: it ended the process at once; under ``nohup`` it goes on to mean nothing."""
+    process = subprocess.Popen([sys.executable, "-c", DRAINS, mode], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        for number in told:
+            process.send_signal(number)
+        assert process.stdout.readline() == f"drained {told[-1]:d}\n"
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()

@@ -1,0 +1,88 @@
+"""Outcomes close runs once, and a late one corrects a lost run."""
+
+from __future__ import annotations
+
+from tests.support.node import HandNode
+from tests.support.rows import NOW, make_run
+from xwheel.model import Origin, RunState
+from xwheel.scheduler.finish.finish import MESSAGE_LENGTH, Verdict
+from xwheel.scheduler.records import Outcome
+from xwheel.storage import runs
+
+
+def test_outcomes_are_told_apart(node: HandNode) -> None:
+    job = node.job(enabled=False)
+    first, second = (node.scheduler.manager.run_now(job.id) for _ in range(2))
+    node.run_for(300)
+    node.answer()
+    finish = node.scheduler.completer.finish
+    outcomes = [
+        Outcome(run_id=second.id, state=RunState.FAILED, code=500, message="x" * 20_000),
+        Outcome(run_id=first.id, state=RunState.SUCCEEDED, code=200),
+        Outcome(run_id=first.id, state=RunState.FAILED, code=500),
+        Outcome(run_id=999_999, state=RunState.SUCCEEDED),
+    ]
+    assert finish(outcomes) == {
+        first.id: Verdict.FINISHED,
+        second.id: Verdict.FINISHED,
+        999_999: Verdict.UNKNOWN,
+    }
+    assert set(finish(outcomes[:3]).values()) == {Verdict.REPEATED}
+    rows = {run.id: run for run in node.runs()}
+    assert rows[first.id].state is RunState.SUCCEEDED
+    assert len(rows[second.id].message) == MESSAGE_LENGTH
+
+
+def test_a_callback_may_beat_the_reply(node: HandNode) -> None:
+    job = node.job(enabled=False)
+    run = node.scheduler.manager.run_now(job.id)
+    node.run_for(300)
+    node.finish([run])
+    node.answer()
+    (row,) = node.runs()
+    assert (row.state, row.accepted_ms) == (RunState.SUCCEEDED, None)
+
+
+def test_a_planned_run_takes_no_outcome(node: HandNode) -> None:
+    job = node.job(enabled=False)
+    run = node.scheduler.manager.run_now(job.id)
+    verdicts = node.scheduler.completer.finish([Outcome(run_id=run.id, state=RunState.SUCCEEDED)])
+    assert verdicts == {run.id: Verdict.REPEATED}
+
+
+def test_a_late_outcome_withdraws_the_retry_of_a_lost_run(node: HandNode) -> None:
+    job = node.job(enabled=False)
+    rows = [
+        make_run(500, job_id=job.id, partition=job.partition, state=RunState.LOST, finished_ms=NOW),
+        make_run(
+            501,
+            job_id=job.id,
+            partition=job.partition,
+            origin=Origin.RETRY,
+            origin_key=500,
+            due_ms=NOW + 90_000,
+            attempt=2,
+        ),
+    ]
+    node.db.transaction(lambda conn: runs.insert_runs(conn, rows))
+    node.finish([rows[0]])
+    states = {run.id: (run.state, run.reason) for run in node.runs()}
+    assert states == {500: (RunState.SUCCEEDED, ""), 501: (RunState.CANCELLED, "late_outcome")}
+
+
+def test_more_than_five_hundred_outcomes_are_closed(node: HandNode) -> None:
+    rows = [make_run(number, state=RunState.RUNNING) for number in range(1, 1202)]
+    node.db.transaction(lambda conn: runs.insert_runs(conn, rows))
+    node.finish(rows)
+    assert {run.state for run in node.runs()} == {RunState.SUCCEEDED}
+
+
+def test_an_outcome_of_another_databases_run_closes_nothing(node: HandNode) -> None:
+    job = node.job(enabled=False)
+    run = node.scheduler.manager.run_now(job.id)
+    node.run_for(300)
+    node.answer()
+    stranger = Outcome(run_id=run.id, state=RunState.FAILED, created_ms=run.created_ms - 1)
+    assert node.scheduler.completer.finish([stranger]) == {run.id: Verdict.UNKNOWN}
+    own = Outcome(run_id=run.id, state=RunState.SUCCEEDED, created_ms=run.created_ms)
+    assert node.scheduler.completer.finish([own]) == {run.id: Verdict.FINISHED}

@@ -1,0 +1,128 @@
+"""The tick thread forgets nothing, whatever a batch does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from tests.support.node import HandNode
+from tests.support.rows import NOW
+from xwheel.ring import TimeRing
+from xwheel.scheduler.fire import tick
+from xwheel.scheduler.fire.deferred import ParkedRuns
+from xwheel.scheduler.fire.tick import RingLoop
+from xwheel.scheduler.records import Queued
+from xwheel.storage.runs import QueuedRun
+
+
+def no_parking() -> ParkedRuns:
+    return ParkedRuns(lambda: None, limit=100)
+
+
+def queued(count: int, group_id: int = 1, first: int = 1) -> list[QueuedRun]:
+    return [QueuedRun(number, 1, group_id, 1, 1, NOW) for number in range(first, first + count)]
+
+
+def test_runs_that_wait_survive_the_failure_of_a_later_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tick, "FIRE_BATCH", 2)
+    fired: list[int] = []
+
+    def fire(due: Sequence[Queued], now_ms: int) -> set[int]:
+        ids = [run.id for run in due]
+        if 3 in ids and not fired:
+            fired.append(0)
+            raise OSError("the database went away")
+        if 1 in ids and not fired:
+            return {2}
+        fired.extend(ids)
+        return set()
+
+    loop = RingLoop(TimeRing(NOW, 20), fire, lambda: None, no_parking(), tick_ms=20, waiting_limit=100)
+    loop.enqueue(queued(2))
+    loop.enqueue(queued(4, group_id=2, first=3))
+    with pytest.raises(OSError, match="went away"):
+        loop.step(NOW)
+    assert [number for number in range(1, 7) if loop.is_held(number)] == [2, 5, 6]
+    loop.step(NOW + 20)
+    assert sorted(fired) == [0, 2, 5, 6]
+    assert loop.depth() == (0, 0)
+
+
+def test_a_batch_without_any_place_is_asked_once_a_tick() -> None:
+    calls: list[int] = []
+
+    def fire(due: Sequence[Queued], now_ms: int) -> set[int]:
+        calls.append(len(due))
+        return {run.id for run in due}
+
+    loop = RingLoop(TimeRing(NOW, 20), fire, lambda: None, no_parking(), tick_ms=20, waiting_limit=10_000)
+    loop.enqueue(queued(2500))
+    loop.step(NOW)
+    assert calls == [1000]
+    assert loop.depth() == (0, 2500)
+
+
+def test_a_group_without_places_holds_up_no_other_and_keeps_its_order() -> None:
+    sent: list[int] = []
+    free = 3
+
+    def fire(due: Sequence[Queued], now_ms: int) -> set[int]:
+        nonlocal free
+        left: set[int] = set()
+        for run in due:
+            if run.group_id == 1 and not free:
+                left.add(run.id)
+            else:
+                free -= run.group_id == 1
+                sent.append(run.id)
+        return left
+
+    loop = RingLoop(TimeRing(NOW, 20), fire, lambda: None, no_parking(), tick_ms=20, waiting_limit=10_000)
+    loop.enqueue(queued(2500))
+    loop.enqueue(queued(1500, group_id=2, first=10_001))
+    loop.step(NOW)
+    assert sent[:3] == [1, 2, 3]
+    assert sent[3:] == list(range(10_001, 11_501))
+    free = 2
+    loop.step(NOW + 20)
+    assert sent[-2:] == [4, 5]
+    assert loop.depth() == (0, 2495)
+
+
+def test_a_line_that_hardly_moves_is_asked_near_its_head_only() -> None:
+    asked: list[int] = []
+
+    def fire(due: Sequence[Queued], now_ms: int) -> set[int]:
+        asked.append(len(due))
+        return {run.id for run in due[1:]}
+
+    loop = RingLoop(TimeRing(NOW, 20), fire, lambda: None, no_parking(), tick_ms=20, waiting_limit=10_000)
+    loop.enqueue(queued(2500))
+    for step in range(3):
+        loop.step(NOW + 20 * step)
+    assert asked == [1000, 64, 64]
+
+
+def test_too_many_waiting_runs_are_forgotten_from_the_ends_of_the_longest_lines() -> None:
+    loop = RingLoop(
+        TimeRing(NOW, 20), lambda due, _: {run.id for run in due}, lambda: None, no_parking(),
+        tick_ms=20, waiting_limit=100,
+    )  # fmt: skip
+    loop.enqueue(queued(150))
+    loop.enqueue(queued(10, group_id=2, first=1001))
+    loop.step(NOW)
+    assert loop.depth() == (0, 100)
+    assert loop.overflowed == 60
+    assert [number for number in (1, 90, 91, 150, 1001, 1010) if loop.is_held(number)] == [1, 90, 1001, 1010]
+
+
+def test_a_crowded_partition_is_claimed_without_waiting(node: HandNode) -> None:
+    made = [node.job(enabled=False, schedule_conf="3600") for _ in range(64 * 30)]
+    crowded = [job.id for job in made if job.partition == 5]
+    assert len(crowded) == 30
+    for job_id in crowded:
+        node.scheduler.manager.edit(job_id, {"schedule_type": "ONCE", "schedule_conf": "2026-01-01T00:00:02"})
+        node.scheduler.manager.start(job_id)
+    node.plan()
+    assert len(node.runs()) == 30

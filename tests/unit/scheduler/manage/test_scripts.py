@@ -1,0 +1,240 @@
+"""Script jobs: what travels with their runs, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+
+from tests.support import node as support
+from tests.support.node import HandNode
+from tests.support.rows import NOW, job_values
+from xwheel.errors import FieldError
+from xwheel.model import Job, NewSource, Origin, RunState
+from xwheel.plugin import ExecutorError, GlueRequest, HandlerLookup
+from xwheel.plugin.discovery import Plugins
+from xwheel.plugin.registries import Registry
+from xwheel.scheduler.send.lane import encode_parcel
+from xwheel.storage import jobs, retention
+from xwheel.storage.database.engine import Database
+from xwheel.testing import ManualClock
+from xwheel.wire.codec.batch import decode_batch
+from xwheel.wire.messages import TriggerRequest
+
+
+class ScriptGlue:
+    """A glue type whose jobs have a source."""
+
+    name = "SCRIPT"
+    takes_source = True
+
+    def build(self, request: GlueRequest, handlers: HandlerLookup) -> Any:
+        raise NotImplementedError
+
+    def check_source(self, source: str) -> None:
+        if source == "bad":
+            raise ExecutorError("line 1 is bad: write a good one")
+        if source == "odd":
+            raise RuntimeError("oh")
+
+
+@pytest.fixture
+def node(db: Database, monkeypatch: pytest.MonkeyPatch) -> HandNode:
+    known = support.plugins()
+    types = {"BEAN": known.glue_types["BEAN"], "SCRIPT": ScriptGlue()}
+    mine = Plugins(
+        schedule_types=known.schedule_types,
+        routers=known.routers,
+        glue_types=Registry[Any]("glue type", types, {}),
+    )
+    monkeypatch.setattr(support, "PLUGINS", [mine])
+    made = HandNode(db, ManualClock(NOW))
+    made.group()
+    made.register("http://127.0.0.1:9001")
+    return made
+
+
+def script(node: HandNode, source: str = "one", **changes: Any) -> Job:
+    values = job_values(anchor_ms=NOW, glue_type="SCRIPT", handler="", **changes)
+    return node.scheduler.manager.create(values, enabled=True, source=NewSource(source=source, author="me"))
+
+
+def sent(node: HandNode) -> list[TriggerRequest]:
+    parcels, node.sent[:] = list(node.sent), []
+    return [request for parcel in parcels for request in decode_batch(encode_parcel(parcel)[1])[1]]
+
+
+@pytest.fixture
+def statements(node: HandNode) -> Iterator[list[str]]:
+    found: list[str] = []
+
+    def note(_conn: object, _cursor: object, text: str, *_: object) -> None:
+        if "glue_version" in text and "FROM glue_version" in text:
+            found.append(text)
+
+    event.listen(node.db.engine, "before_cursor_execute", note)
+    yield found
+    event.remove(node.db.engine, "before_cursor_execute", note)
+
+
+def test_runs_carry_the_newest_source_and_its_time(node: HandNode) -> None:
+    job = script(node)
+    node.run_for(1500)
+    (first,) = sent(node)
+    assert (first.glue_type, first.glue_source) == ("SCRIPT", "one")
+    saved = node.scheduler.scripts.save(job.id, NewSource(source="two", author="me"))
+    node.run_for(1000)
+    second = sent(node)[-1]
+    assert (second.glue_source, second.glue_updated_ms) == ("two", saved.created_ms)
+    assert second.glue_updated_ms > first.glue_updated_ms
+
+
+def test_r5_no_transaction_is_open_while_a_glue_type_is_asked(
+    node: HandNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside: list[int] = []
+
+    def check_source(_self: ScriptGlue, _source: str) -> None:
+        inside.append(node.db.engine.pool.checkedout())  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(ScriptGlue, "check_source", check_source)
+    job = script(node, "zero")
+    assert script(node, "zero").id == job.id + 1  # nothing was begun in vain
+    node.scheduler.manager.edit(job.id, {}, source=NewSource(source="one", author="me"))
+    node.scheduler.scripts.save(job.id, NewSource(source="two", author="me"))
+    node.scheduler.scripts.restore(job.id, 1, author="me")
+    assert inside == [0] * 5
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("bad", "glue_source: line 1 is bad: write a good one"),
+        ("odd", "glue_source: cannot be read: glue type SCRIPT failed: RuntimeError: oh"),
+    ],
+)
+def test_a_source_that_its_glue_type_refuses_is_not_saved(node: HandNode, source: str, said: str) -> None:
+    job = script(node)
+    manager = node.scheduler.manager
+    for save in (
+        lambda: script(node, source),
+        lambda: manager.edit(job.id, {}, source=NewSource(source=source, author="me")),
+        lambda: node.scheduler.scripts.save(job.id, NewSource(source=source, author="me")),
+    ):
+        with pytest.raises(FieldError, match=f"^{said}$"):
+            save()
+    with node.db.read() as conn:
+        assert jobs.get_job(conn, job.id).glue_version == job.glue_version
+        assert jobs.get_jobs(conn, [job.id, job.id + 1]).keys() == {job.id}
+
+
+def test_a_version_is_read_once_and_never_for_beans(node: HandNode, statements: list[str]) -> None:
+    node.job()
+    node.run_for(2000)
+    assert len(sent(node)) >= 2
+    assert statements == []
+    for number in range(5):
+        script(node, f"echo {number}")
+    statements.clear()
+    node.run_for(5000)
+    assert {item.glue_source for item in sent(node)} == {"", *(f"echo {number}" for number in range(5))}
+    assert 1 <= len(statements) <= 5
+
+
+def test_a_script_without_a_source_is_refused_where_nobody_checked(node: HandNode) -> None:
+    job = script(node)
+    node.db.transaction(lambda conn: jobs.update_job(conn, job.id, {"glue_version": 0, "revision": 9}))
+    bean = node.job()
+    node.run_for(1500)
+    assert {item.job_id for item in sent(node)} == {bean.id}
+    refused = [run for run in node.runs(job.id) if run.state is RunState.REFUSED]
+    assert [(run.reason, f"job {job.id} has no SCRIPT source" in run.message) for run in refused] == [
+        ("no_source", True)
+    ]
+
+
+def test_a_script_whose_glue_type_was_uninstalled_is_refused(
+    node: HandNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = script(node)
+    bean = node.job()
+    monkeypatch.setattr(support, "PLUGINS", [])
+    node.scheduler.lease.release()
+    later = HandNode(node.db, node.clock)
+    later.run_for(1500)
+    assert {item.job_id for item in sent(later)} == {bean.id}
+    refused = [run for run in later.runs(job.id) if run.state is RunState.REFUSED]
+    assert refused
+    assert {(run.reason, run.message) for run in refused} == {
+        ("no_glue_type", "no glue type is called 'SCRIPT'; known: BEAN")
+    }
+
+
+def test_what_has_no_answer_is_sent_again_with_its_source(node: HandNode) -> None:
+    job = script(node)
+    node.run_for(1500)
+    (first,) = sent(node)
+    node.in_lane.clear()
+    node.scheduler.manager.stop(job.id)
+    node.run_for(30_000, step_ms=500)
+    again = [item for item in sent(node) if item.run_id == first.run_id]
+    assert again
+    assert {item.glue_source for item in again} == {"one"}
+
+
+def test_long_sources_travel_in_small_requests(node: HandNode) -> None:
+    long = "x" * 100_000
+    for _ in range(24):
+        script(node, long)
+    node.run_for(1500)
+    sizes, ids = [], []
+    for _ in range(4):  # an address has room for a few requests at a time
+        sizes += [len(encode_parcel(parcel)[1]) for parcel in node.sent]
+        ids += [run.job_id for run in node.answer()]
+        node.tick(50)
+    assert len(sizes) == 3  # ten at once
+    assert sorted(ids) == list(range(1, 25))
+    assert max(sizes) <= node.config.trigger.batch_bytes
+
+
+def test_a_run_of_a_deleted_job_keeps_its_source_until_the_tombstone_goes(node: HandNode) -> None:
+    job = script(node)
+    node.scheduler.manager.delete(job.id)
+    assert node.scheduler.scripts.find([job])[job.id].source == "one"
+    removed = node.db.transaction(lambda conn: retention.delete_tombstones(conn, [job.id]))
+    assert removed == 1
+    node.scheduler.scripts._known.clear()
+    assert node.scheduler.scripts.find([job]) == {}
+
+
+def test_a_copy_in_memory_is_bounded(node: HandNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xwheel.scheduler.manage.scripts.CACHED_CHARS", 25)
+    made = [script(node, "0123456789") for _ in range(4)]
+    assert len(node.scheduler.scripts.find(made)) == 4
+    assert len(node.scheduler.scripts._known) == 2
+    assert node.scheduler.scripts._chars == 20
+
+
+def test_a_job_in_memory_whose_version_is_gone_is_read_again(node: HandNode) -> None:
+    job = script(node)
+    node.plan()
+    for number in range(31):
+        node.scheduler.scripts.save(job.id, NewSource(source=f"echo {number}", author="me"))
+    node.tick(1500)
+    assert sent(node) == []  # the fence saw that the job is another one
+    assert not [run for run in node.runs(job.id) if run.state is RunState.REFUSED]
+    node.tick(100)
+    assert {item.glue_source for item in sent(node)} == {"echo 30"}
+    assert not [run for run in node.runs(job.id) if run.state is RunState.REFUSED]
+
+
+def test_a_manual_run_of_a_stopped_script_carries_its_source(node: HandNode) -> None:
+    job = script(node, "by hand")
+    node.scheduler.manager.stop(job.id)
+    run = node.scheduler.manager.run_now(job.id, param="p")
+    node.run_for(1000)
+    (request,) = sent(node)
+    assert (request.run_id, request.param, request.glue_source) == (run.id, "p", "by hand")
+    assert run.origin is Origin.API

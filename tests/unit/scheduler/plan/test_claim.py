@@ -1,0 +1,110 @@
+"""A claim's transaction stays short: how much it takes follows how long the last ones took."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.node import HandNode
+from xwheel.scheduler.plan.claim import TARGET_MS, BatchLimit
+from xwheel.storage import jobs
+
+
+def test_the_first_batch_is_small_and_fast_ones_let_it_grow_to_the_setting() -> None:
+    limit = BatchLimit(1000)
+    sizes = [limit.jobs]
+    for _ in range(10):
+        limit.note(5, is_full=True)
+        sizes.append(limit.jobs)
+    assert sizes[0] <= 250
+    assert sizes == sorted(sizes)
+    assert sizes[-1] == 1000
+
+
+def test_a_slow_transaction_makes_the_next_one_smaller_even_if_it_was_not_full() -> None:
+    for is_full in (True, False):
+        limit = _grown(1000)
+        limit.note(2 * TARGET_MS, is_full=is_full)
+        assert limit.jobs == 500
+        assert limit.runs == 2500
+
+
+def test_one_stall_costs_at_most_three_quarters_and_the_floor_holds() -> None:
+    limit = _grown(1000)
+    limit.note(60_000, is_full=True)
+    assert limit.jobs == 250
+    for _ in range(20):
+        limit.note(60_000, is_full=True)
+    assert limit.jobs == 50
+    tiny = BatchLimit(1)
+    tiny.note(60_000, is_full=True)
+    assert tiny.jobs == 1
+
+
+def test_a_batch_that_was_not_full_says_nothing_about_a_larger_one() -> None:
+    limit = BatchLimit(1000)
+    before = limit.jobs
+    limit.note(0, is_full=False)
+    assert limit.jobs == before
+
+
+def test_it_settles_where_a_transaction_takes_the_target() -> None:
+    """Whatever a job costs here: 0.1 to 1 ms each."""
+    for each_ms in (0.1, 0.2, 0.5, 1.0):
+        limit = BatchLimit(1000)
+        longest = 0.0
+        for _ in range(30):
+            took_ms = each_ms * limit.jobs
+            longest = max(longest, took_ms)
+            limit.note(round(took_ms), is_full=True)
+        assert abs(each_ms * limit.jobs - TARGET_MS) < 3
+        assert longest <= max(1.5 * TARGET_MS, each_ms * 250)
+
+
+def _grown(most: int) -> BatchLimit:
+    limit = BatchLimit(most)
+    for _ in range(10):
+        limit.note(1, is_full=True)
+    assert limit.jobs == most
+    return limit
+
+
+def test_the_claim_asks_for_what_the_last_ones_allow_and_counts_no_wait_for_its_turn(
+    node: HandNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    spent = {"inside": 0, "before": 0}
+    find, write, transaction = jobs.find_due_jobs, jobs.update_seen_fires, node.db.transaction
+
+    def note(conn: Any, partitions: Any, horizon_ms: int, limit: int, **bounds: Any) -> Any:
+        if horizon_ms > node.clock.now_ms() and not bounds:
+            asked.append(limit)
+        return find(conn, partitions, horizon_ms, limit, **bounds)
+
+    def work(*args: Any) -> Any:
+        node.clock.advance(spent["inside"])
+        return write(*args)
+
+    def wait(call: Any) -> Any:
+        node.clock.advance(spent["before"])
+        return transaction(call)
+
+    real, allowed = node.scheduler.claiming._planner, []
+
+    def plan(*args: Any, **options: Any) -> Any:
+        allowed.append((options["max_runs"], options["max_looks"]))
+        return real(*args, **options)
+
+    monkeypatch.setattr(node.scheduler.claiming, "_planner", plan)
+    monkeypatch.setattr(jobs, "find_due_jobs", note)
+    monkeypatch.setattr(jobs, "update_seen_fires", work)
+    monkeypatch.setattr(node.db, "transaction", wait)
+    for inside, before in ((2 * TARGET_MS, 0), (0, 900), (0, 0)):
+        spent.update(inside=inside, before=before)
+        node.job(schedule_conf="60", anchor_ms=node.clock.now_ms() + 1000)
+        node.scheduler.claiming.step(node.clock.now_ms())
+        node.scheduler.lease.step(node.clock.now_ms())
+    # so few are one for each partition, so each of them may have more, and a quick one lets the next be larger
+    assert asked == [100, 50, 75]
+    assert allowed == [(500, 2000), (250, 1000), (375, 1500)]

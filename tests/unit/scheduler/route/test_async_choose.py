@@ -1,0 +1,239 @@
+"""Routers that ask executors: off the tick thread, bounded, and one that fails harms its own runs only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from tests.support.asking import ADDRESSES, PATIENCE_S, FirstAlive, FirstIdle, Hanging, Wire, wait_for
+from tests.support.rows import NOW, make_executor, make_job, make_run
+from xwheel.errors import RouteError
+from xwheel.model import Job, RegisteredExecutor, Run
+from xwheel.plugin import RouteContext
+from xwheel.scheduler.route import async_choose
+from xwheel.scheduler.route.async_choose import Asker
+from xwheel.scheduler.route.choose import route as call_router
+from xwheel.scheduler.route.probes import Beats
+from xwheel.testing import ManualClock
+
+
+class Desk:
+    """An asker with real threads and a hand-moved clock and network."""
+
+    def __init__(self, *routers: Any, says: dict[str, bool | None] | None = None, limit: int = 100) -> None:
+        self.clock = ManualClock(NOW)
+        self.wire = Wire(dict.fromkeys(ADDRESSES, True) if says is None else says)
+        self.suspects: list[str] = []
+        self.back: list[int] = []
+        known = {router.name: router for router in routers}
+        self.beats = Beats(
+            self.wire,
+            lambda _: "demo",
+            lambda *_: "",
+            lambda address, _: self.suspects.append(address[-1]),
+            self.clock,
+            timeout_ms=1000,
+        )
+        self.asker = Asker(
+            lambda job, executors, **more: call_router(job, executors, known, **more),
+            self.beats,
+            lambda runs: self.back.extend(run.id for run in runs),
+            self.clock,
+            limit=limit,
+        )
+        self.executors = [make_executor(address, instance=address) for address in ADDRESSES]
+
+    def choose(self, run: Run, job: Job) -> Sequence[RegisteredExecutor] | None:
+        return self.asker.choose(run, job, self.executors, self.clock.now_ms())
+
+    def settle(self, count: int) -> None:
+        """Let executors answer until so many runs are back."""
+        wait_for(lambda: self.beats.step(NOW) == 0 and len(self.back) >= count)
+
+    def chosen(self, run: Run, job: Job) -> str:
+        found = self.choose(run, job)
+        assert found
+        return found[0].address[-1]
+
+
+def cases(name: str, count: int, job_id: int = 1) -> tuple[Job, list[Run]]:
+    job = make_job(id=job_id, route_strategy=name)
+    return job, [make_run(1000 * job_id + number, job_id=job_id) for number in range(count)]
+
+
+def test_a_run_leaves_and_comes_back_with_the_first_that_lives() -> None:
+    desk = Desk(FirstAlive(), says={ADDRESSES[0]: None, ADDRESSES[1]: True, ADDRESSES[2]: True})
+    job, (run,) = cases("ALIVE", 1)
+    assert desk.choose(run, job) is None
+    assert desk.asker.is_held(run.id)
+    desk.settle(1)
+    assert desk.back == [run.id]
+    assert not desk.asker.is_held(run.id)
+    assert desk.chosen(run, job) == "2"
+    assert desk.suspects == ["1"]
+
+
+def test_answers_are_kept_for_a_moment() -> None:
+    desk = Desk(FirstAlive(), says={ADDRESSES[0]: False, ADDRESSES[1]: True, ADDRESSES[2]: False})
+    job, runs = cases("ALIVE", 5)
+    for number, run in enumerate(runs):
+        desk.choose(run, job)
+        desk.settle(number + 1)
+    # the second and third were asked ahead, and once
+    assert sorted(desk.wire.calls) == [("1", "beat"), ("2", "beat"), ("3", "beat")]
+    desk.clock.advance(1000)
+    again = make_run(99)
+    desk.choose(again, job)
+    desk.settle(6)
+    assert len(desk.wire.calls) == 6
+
+
+def test_what_an_address_said_is_forgotten_once_it_cannot_be_reached() -> None:
+    desk = Desk(FirstAlive())
+    job, (run, other) = cases("ALIVE", 2)
+    desk.choose(run, job)
+    desk.settle(1)
+    desk.wire.says[ADDRESSES[0]] = None
+    desk.beats.doubt(ADDRESSES[0])
+    desk.clock.advance(1)
+    desk.choose(other, job)
+    desk.settle(2)
+    assert desk.chosen(other, job) == "2"
+
+
+def test_a_yes_to_an_idle_beat_counts_for_one_run() -> None:
+    desk = Desk(FirstIdle())
+    job, runs = cases("IDLE", 4)
+    for run in runs:
+        desk.choose(run, job)
+    desk.settle(4)
+    assert [desk.chosen(run, job) for run in runs[:3]] == ["1", "2", "3"]
+    with pytest.raises(RouteError, match="chose none of 3"):
+        desk.choose(runs[3], job)
+    desk.clock.advance(200)
+    again = make_run(99)
+    desk.choose(again, job)
+    desk.settle(5)
+    assert desk.chosen(again, job) == "1"
+
+
+def test_a_choice_is_asked_for_again_once_it_is_old_or_wrong() -> None:
+    desk = Desk(FirstAlive())
+    job, (run, other, third) = cases("ALIVE", 3)
+    for item in (run, other, third):
+        desk.choose(item, job)
+    desk.settle(3)
+    edited = make_job(route_strategy="ALIVE", revision=2)
+    assert desk.choose(run, edited) is None
+    desk.clock.advance(4999)
+    assert desk.choose(third, job)
+    desk.clock.advance(1)
+    assert desk.choose(third, job) is None
+    desk.settle(5)
+    desk.choose(other, job)
+    desk.settle(6)
+    del desk.executors[0]
+    assert desk.choose(other, job) is None
+    desk.settle(7)
+    assert desk.chosen(other, job) == "2"
+    desk.clock.advance(5000)
+    desk.asker.step(desk.clock.now_ms())
+    assert not desk.asker._choices
+
+
+def test_no_more_than_the_limit_are_out() -> None:
+    desk = Desk(FirstAlive(), limit=2)
+    job, runs = cases("ALIVE", 3)
+    assert [desk.choose(run, job) for run in runs] == [None, None, ()]
+    desk.settle(2)
+    assert desk.choose(runs[2], job) is None
+
+
+def test_a_router_that_raises_or_returns_nonsense_fails_that_run_only() -> None:
+    class Wild(FirstAlive):
+        def route(self, context: RouteContext) -> Sequence[RegisteredExecutor]:
+            if context.job.id == 2:
+                raise ValueError("not today")
+            if context.job.id == 3:
+                return ["http://elsewhere"]  # type: ignore[list-item]
+            if context.job.id == 4:
+                context.beat("http://127.0.0.1:1")
+            return super().route(context)
+
+    desk = Desk(Wild())
+    made = [cases("ALIVE", 1, job_id) for job_id in (1, 2, 3, 4)]
+    for job, (run,) in made:
+        desk.choose(run, job)
+    desk.settle(4)
+    assert desk.chosen(made[0][1][0], made[0][0]) == "1"
+    for (job, (run,)), words in zip(
+        made[1:], ("not today", "is no executor", "no live executor"), strict=True
+    ):
+        with pytest.raises(RouteError, match=words):
+            desk.choose(run, job)
+
+
+@pytest.fixture
+def hanging() -> Iterator[Hanging]:
+    router = Hanging()
+    yield router
+    router.go_on.set()
+
+
+def test_a_router_that_hangs_fails_its_runs_and_holds_up_no_other(hanging: Hanging) -> None:
+    desk = Desk(hanging, FirstAlive())
+    stuck = [cases("HANGS", 1, job_id) for job_id in range(1, 8)]
+    for job, (run,) in stuck:
+        assert desk.choose(run, job) is None
+    for _ in range(async_choose.CREW):
+        assert hanging.inside.acquire(timeout=PATIENCE_S)
+    job, (run,) = cases("ALIVE", 1, 50)
+    desk.choose(run, job)
+    desk.settle(1)
+    assert desk.chosen(run, job) == "1"
+    desk.clock.advance(async_choose.ROUTE_MS + 1)
+    desk.asker.step(desk.clock.now_ms())
+    messages = []
+    for job, (run,) in stuck:
+        with pytest.raises(RouteError) as caught:
+            desk.choose(run, job)
+        messages.append(str(caught.value))
+    assert sum("did not choose within 30 s" in text for text in messages) == async_choose.CREW
+    assert sum("hangs in 4 calls" in text for text in messages) == 3
+    assert len(desk.asker) == 0
+    # as soon as it comes back it is called again
+    hanging.go_on.set()
+    wait_for(lambda: desk.asker._crews["HANGS"].lost == 0)
+    job, (run,) = cases("HANGS", 1, 60)
+    assert desk.choose(run, job) is None
+    desk.settle(9)
+    assert desk.chosen(run, job) == "1"
+
+
+def test_runs_of_a_job_do_not_overtake_each_other() -> None:
+    desk = Desk(FirstAlive())
+    job, runs = cases("ALIVE", 50)
+    for run in runs:
+        desk.choose(run, job)
+    desk.settle(50)
+    assert desk.back == [run.id for run in runs]
+
+
+def test_stopping_lets_everybody_go_and_takes_nobody(hanging: Hanging) -> None:
+    desk = Desk(hanging, FirstAlive(), says={})
+    desk.wire.poll = lambda timeout_ms: []  # type: ignore[method-assign,assignment]
+    for name in ("HANGS", "ALIVE"):
+        job, (run,) = cases(name, 1, 1 + len(name))
+        desk.choose(run, job)
+    assert hanging.inside.acquire(timeout=PATIENCE_S)
+    answer = desk.beats.beat(desk.executors[0])
+    desk.asker.stop()
+    desk.beats.stop()
+    with pytest.raises(RouteError, match="the node stops"):
+        answer.result(0)
+    hanging.go_on.set()
+    wait_for(lambda: not any(item.threads for item in desk.asker._crews.values()))
+    assert desk.back == []
+    assert desk.choose(make_run(7), make_job(route_strategy="ALIVE")) == ()

@@ -1,0 +1,84 @@
+"""How many runs each executor has, for routers that ask."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from tests.support.node import HandNode
+from tests.support.rows import NOW, make_executor
+from xwheel.model import RegisteredExecutor
+from xwheel.plugin import RouteContext
+from xwheel.plugin.registries import Registry
+from xwheel.scheduler.route.choose import Chooser
+from xwheel.scheduler.route.loads import WANTED_MS, Loads
+from xwheel.storage import executors
+from xwheel.testing import ManualClock
+
+FIRST, SECOND = make_executor("http://127.0.0.1:9001"), make_executor("http://127.0.0.1:9002")
+
+
+def test_nothing_is_counted_while_nobody_asks() -> None:
+    clock = ManualClock(NOW)
+    counted: list[int] = []
+    loads = Loads(lambda: counted.append(1) or {FIRST.address: 7}, clock)  # type: ignore[func-returns-value]
+    loads.step(NOW)
+    assert not counted
+    assert loads.load(FIRST.address) == 0
+    loads.chosen([SECOND], NOW)
+    assert loads.step(NOW) > 0
+    assert loads.load(FIRST.address) == 7
+    loads.chosen([SECOND], NOW)
+    clock.advance(WANTED_MS + 1)
+    loads.step(NOW)
+    assert counted == [1]
+    # a router on a thread of its own asks, too
+    assert loads.load(FIRST.address) == 0
+    loads.step(NOW)
+    assert loads.load(FIRST.address) == 7
+
+
+def test_what_was_sent_counts_until_it_is_counted_and_what_was_chosen_for_a_batch() -> None:
+    clock = ManualClock(NOW)
+    rows = {FIRST.address: 1}
+    loads = Loads(lambda: dict(rows), clock)
+    loads.chosen([FIRST], NOW)
+    loads.chosen([FIRST], NOW)
+    assert loads.load(FIRST.address) == 2
+    loads.sent(FIRST.address, 2)
+    loads.chosen([SECOND], NOW + 20)
+    assert loads.load(FIRST.address) == 2
+    rows[FIRST.address] = 3
+    loads.step(NOW)
+    assert loads.load(FIRST.address) == 3
+    assert loads.load(SECOND.address) == 1
+
+
+def test_a_batch_is_spread_by_what_is_open_in_the_whole_cluster(node: HandNode) -> None:
+    class Least:
+        name = "FIRST"
+        asks = False
+
+        def route(self, context: RouteContext) -> Sequence[RegisteredExecutor]:
+            return [min(context.executors, key=lambda item: context.load(item.address))]
+
+    scheduler = node.scheduler
+    pinned = node.job(enabled=False, handler="elsewhere")
+    for _ in range(4):
+        scheduler.manager.run_now(pinned.id, address=FIRST.address)
+    node.run_for(300)
+    node.answer()
+    with node.db.read() as conn:
+        assert executors.count_runs(conn) == {FIRST.address: 4}
+    node.register(SECOND.address)
+    registry = Registry("router", {"FIRST": Least()}, {})
+    loads = Loads(scheduler._count_runs, node.clock)  # as a node that sent none of them
+    scheduler.firing._choose = Chooser(registry, scheduler.asker, loads).choose
+    loads.chosen([], NOW)
+    loads.step(NOW)
+    job = node.job(enabled=False)
+    for _ in range(8):
+        scheduler.manager.run_now(job.id)
+    node.run_for(300)
+    sent = Counter(shard.executor.address for parcel in node.sent for shard in parcel.shards)
+    assert sent == {SECOND.address: 6, FIRST.address: 2}

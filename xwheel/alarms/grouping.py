@@ -1,0 +1,272 @@
+"""Decide which alarms are told now, held back, counted in another one, or dropped. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, time, timedelta
+from typing import Final
+
+import msgspec
+
+from xwheel.cron import zone
+from xwheel.errors import ScheduleError
+from xwheel.model.alarms import AlarmKind, AlarmRow, AlarmRule, AlarmState
+from xwheel.storage.alarms.alarms import AlarmChange, DueAlarm, Episode, EpisodeKey
+from xwheel.storage.alarms.attempts import NewAttempt
+
+WINDOW: Final = "window"
+QUIET: Final = "quiet hours"
+SUMMARY: Final = "summary"
+GONE: Final = "the rule was deleted or disabled"
+SILENT: Final = "the rule names no channel"
+WELL: Final = "nothing was told that this is the end of"
+UNASKED: Final = "the rule asks for no notice of recovery"
+
+
+@dataclass(slots=True)
+class Folded:
+    """What a look at alarms writes."""
+
+    changes: list[AlarmChange] = field(default_factory=list)
+    episodes: list[Episode] = field(default_factory=list)
+    attempts: list[NewAttempt] = field(default_factory=list)
+
+
+def fold(
+    due: Sequence[DueAlarm],
+    holders: Iterable[DueAlarm],
+    rules: Mapping[int, AlarmRule],
+    episodes: Mapping[EpisodeKey, Episode],
+    now_ms: int,
+    *,
+    channels: Collection[str],
+) -> Folded:
+    """Look at alarms that are due.
+
+    The first of a job and kind is told at once and opens the rule's window; those that follow are counted in one
+    that is held until its end. In quiet hours everything is held until their end, and told in one summary of the
+    rule. A recovery ends what was told, and takes along what is held.
+
+    Args:
+        due: The alarms, locked, in id order.
+        holders: The alarms that count others for these jobs, locked; some may be due themselves.
+        rules: All rules by id.
+        episodes: What was told lately about these jobs, locked.
+        now_ms: The shared time.
+        channels: Names of the installed channels.
+    """
+    work = _Fold(due, holders, rules, episodes, now_ms)
+    for item in due:
+        work.take(item)
+    return work.finish(channels)
+
+
+class _Fold:
+    def __init__(
+        self,
+        due: Sequence[DueAlarm],
+        holders: Iterable[DueAlarm],
+        rules: Mapping[int, AlarmRule],
+        episodes: Mapping[EpisodeKey, Episode],
+        now_ms: int,
+    ) -> None:
+        self._rows = {item.row.id: item.row for item in (*holders, *due)}
+        self._rules = rules
+        self._episodes = dict(episodes)
+        self._now_ms = now_ms
+        self._changed: set[int] = set()
+        self._touched: set[EpisodeKey] = set()
+        self._told: list[int] = []
+        self._after_quiet: dict[int, list[int]] = {}
+
+    def take(self, item: DueAlarm) -> None:
+        """Decide about one alarm."""
+        row = self._rows[item.row.id]
+        if row.due_ms is None:
+            return  # told, merged or dropped by now
+        rule = self._rules.get(row.rule_id or 0)
+        if rule is None or not rule.enabled:
+            self._drop(row, GONE)
+        elif row.state is AlarmState.HELD:
+            self._release(row, rule)
+        elif row.kind is AlarmKind.RECOVERED:
+            self._recover(row, rule)
+        else:
+            self._raise(item, row, rule)
+
+    def finish(self, channels: Collection[str]) -> Folded:
+        """Return what to write."""
+        for ids in self._after_quiet.values():
+            if len(ids) > 1:
+                self._sum_up([self._rows[item] for item in ids])
+        attempts = [
+            attempt for item in sorted(self._told) for attempt in self._attempts(self._rows[item], channels)
+        ]
+        rows = [self._rows[item] for item in sorted(self._changed)]
+        names = AlarmChange.__struct_fields__
+        return Folded(
+            changes=[AlarmChange(**{name: getattr(row, name) for name in names}) for row in rows],
+            episodes=[self._episodes[key] for key in sorted(self._touched)],
+            attempts=attempts,
+        )
+
+    def _raise(self, item: DueAlarm, row: AlarmRow, rule: AlarmRule) -> None:
+        episode = self._episode(row)
+        holder = self._rows.get(episode.held_id or 0)
+        quiet_ms = quiet_until_ms(rule, row.kind, self._now_ms)
+        if holder is not None and holder.state is AlarmState.HELD:
+            self._merge(row, holder)
+        elif quiet_ms is not None:
+            self._hold(row, quiet_ms, QUIET)
+        elif episode.until_ms > self._now_ms:
+            self._hold(row, episode.until_ms, WINDOW)
+        else:
+            self._tell(row, rule)
+        self._save(row, root_id=item.root_id, shard_index=item.shard_index)
+
+    def _release(self, row: AlarmRow, rule: AlarmRule) -> None:
+        """Tell what was held back, unless quiet hours began meanwhile."""
+        quiet_ms = quiet_until_ms(rule, row.kind, self._now_ms)
+        if quiet_ms is not None:
+            self._hold(row, quiet_ms, QUIET)
+            return
+        if row.note == QUIET:
+            self._after_quiet.setdefault(rule.id, []).append(row.id)
+        self._tell(row, rule)
+
+    def _recover(self, row: AlarmRow, rule: AlarmRule) -> None:
+        ending = [
+            episode
+            for key, episode in sorted(self._episodes.items())
+            if (key.job_id, key.rule_id) == (row.job_id, row.rule_id)
+            and key.kind is not AlarmKind.RECOVERED
+            and row.reason in ("", key.kind)
+        ]
+        kinds = [str(episode.key.kind) for episode in ending if episode.is_open]
+        if not kinds:
+            self._drop(row, WELL)
+            return
+        for episode in ending:
+            self._put(msgspec.structs.replace(episode, is_open=False, touched_ms=self._now_ms))
+        if not rule.recovery:
+            self._drop(row, UNASKED)
+            return
+        row = replace(row, reason=", ".join(kinds))
+        for episode in ending:
+            holder = self._rows.get(episode.held_id or 0)
+            if holder is not None and holder.state is AlarmState.HELD:
+                row = self._merge(holder, row)
+                self._put(
+                    msgspec.structs.replace(
+                        self._episodes[episode.key], held_id=None, touched_ms=self._now_ms
+                    )
+                )
+        self._set(row)
+        held = self._rows.get(self._episode(row).held_id or 0)
+        quiet_ms = quiet_until_ms(rule, AlarmKind.RECOVERED, self._now_ms)
+        if held is not None and held.state is AlarmState.HELD:
+            self._merge(row, held)
+        elif quiet_ms is not None:
+            self._hold(row, quiet_ms, QUIET)
+        else:
+            self._tell(row, rule)
+
+    def _tell(self, row: AlarmRow, rule: AlarmRule) -> None:
+        if not rule.targets:
+            self._drop(row, SILENT)
+            return
+        self._set(replace(row, state=AlarmState.TOLD, due_ms=None, note=""))
+        self._told.append(row.id)
+        is_open = row.kind is not AlarmKind.RECOVERED
+        until_ms = self._now_ms + rule.window_s * 1000 if is_open else 0
+        self._save(row, is_open=is_open, until_ms=until_ms, held_id=None)
+
+    def _hold(self, row: AlarmRow, until_ms: int, note: str) -> None:
+        self._set(replace(row, state=AlarmState.HELD, due_ms=until_ms, note=note))
+        self._save(row, held_id=row.id)
+
+    def _drop(self, row: AlarmRow, note: str) -> None:
+        self._set(replace(row, state=AlarmState.DROPPED, due_ms=None, note=note))
+        if self._episode(row).held_id == row.id:
+            self._save(row, held_id=None)
+
+    def _merge(self, row: AlarmRow, notice: AlarmRow, note: str = "") -> AlarmRow:
+        """Count an alarm in another one, which tells the latest of them; return that."""
+        self._set(replace(row, state=AlarmState.MERGED, due_ms=None, notice_id=notice.id, note=note))
+        count, last_ms = notice.count + row.count, max(notice.last_ms, row.last_ms)
+        if row.kind is notice.kind and not note:
+            notice = replace(notice, run_id=row.run_id, reason=row.reason, message=row.message)
+        return self._set(replace(notice, count=count, last_ms=last_ms))
+
+    def _sum_up(self, rows: Sequence[AlarmRow]) -> None:
+        """Let one notice tell everything that a rule held back in quiet hours."""
+        notice = rows[0]
+        for row in rows[1:]:
+            notice = self._merge(row, notice, SUMMARY)
+            self._told.remove(row.id)
+        self._set(replace(notice, note=SUMMARY))
+
+    def _attempts(self, row: AlarmRow, channels: Collection[str]) -> Iterable[NewAttempt]:
+        for target in self._rules[row.rule_id or 0].targets:
+            is_there = target.channel in channels
+            yield NewAttempt(
+                alarm_id=row.id,
+                job_id=row.job_id,
+                group_id=row.group_id,
+                partition=row.partition,
+                target=target,
+                number=1,
+                due_ms=self._now_ms if is_there else None,
+                answer="" if is_there else missing_channel(target.channel, channels),
+            )
+
+    def _episode(self, row: AlarmRow) -> Episode:
+        key = EpisodeKey(row.job_id or 0, row.rule_id or 0, row.kind)
+        return self._episodes.get(key) or Episode(key=key)
+
+    def _save(self, row: AlarmRow, **changes: int | bool | None) -> None:
+        self._put(msgspec.structs.replace(self._episode(row), touched_ms=self._now_ms, **changes))
+
+    def _put(self, episode: Episode) -> None:
+        self._episodes[episode.key] = episode
+        self._touched.add(episode.key)
+
+    def _set(self, row: AlarmRow) -> AlarmRow:
+        self._rows[row.id] = row
+        self._changed.add(row.id)
+        return row
+
+
+def missing_channel(channel: str, channels: Collection[str]) -> str:
+    """Return why an attempt through a channel failed that nobody brings."""
+    return f"channel {channel} is not installed; installed: {', '.join(sorted(channels)) or 'none'}"
+
+
+MINUTE_MS: Final = 60_000
+
+
+def quiet_until_ms(rule: AlarmRule, kind: AlarmKind, now_ms: int) -> int | None:
+    """Return when a rule's quiet hours end, or None if a kind may be told now."""
+    if not rule.quiet_from or kind in rule.quiet_pass:
+        return None
+    try:
+        place = zone(rule.quiet_timezone)
+    except ScheduleError:
+        return None  # a zone that this machine no longer knows keeps nothing back
+    local = datetime.fromtimestamp(now_ms / 1000, place)
+    begin, end = time.fromisoformat(rule.quiet_from), time.fromisoformat(rule.quiet_to)
+    clock = local.time().replace(second=0, microsecond=0)
+    if begin < end:
+        is_quiet, days = begin <= clock < end, 0
+    else:
+        is_quiet, days = clock >= begin or clock < end, 1 if clock >= begin else 0
+    if not is_quiet:
+        return None
+    edge = datetime.combine(local.date() + timedelta(days=days), end, place)
+    # where the clock is set back, the end may come twice; the first one may be over
+    for moment in (edge, edge.replace(fold=1)):
+        until_ms = int(moment.timestamp() * 1000)
+        if until_ms > now_ms:
+            return until_ms
+    return now_ms + MINUTE_MS

@@ -1,0 +1,253 @@
+"""Reads request bodies and queries.
+
+Bounded, then field by field against the types in :mod:`xwheel.api.schema.messages`.
+
+The limits stand once, in the types. From them come the check, the sentence in the error, and the reference
+pages.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, TypeVar
+
+import falcon
+import msgspec
+from msgspec import inspect
+
+from xwheel.api.http.errors import BodyTooLargeError, InputError, MalformedBodyError
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+PIECE: Final = 64 * 1024
+MAX_ECHO: Final = 64
+BODY: Final = "body"
+OR_NULL: Final = ", or null"
+WHOLE: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")
+
+
+class FieldRule(NamedTuple):
+    """What one field may hold.
+
+    Attributes:
+        type: The annotated type.
+        words: The limit as a sentence part that follows "must be".
+        limit: The limit as data.
+        required: Whether the field must be there.
+    """
+
+    type: Any
+    words: str
+    limit: dict[str, object]
+    required: bool
+
+
+def read_body(req: falcon.Request, limit: int) -> bytes:
+    """Return the request's body.
+
+    Raises:
+        BodyTooLargeError: It has more than ``limit`` bytes, announced or not.
+    """
+    length = req.content_length
+    if length is not None:
+        if length > limit:
+            raise BodyTooLargeError(limit)
+        return bytes(req.bounded_stream.read(length))
+    if not req.env.get("wsgi.input_terminated"):
+        return b""  # without a length there is no body, unless the server promises that the stream ends
+    pieces: list[bytes] = []
+    total = 0
+    while piece := req.stream.read(PIECE):
+        pieces.append(piece)
+        total += len(piece)
+        if total > limit:
+            raise BodyTooLargeError(limit)
+    return b"".join(pieces)
+
+
+def take_body(req: falcon.Request, kind: type[S], limit: int, *, optional: bool = False) -> S:
+    """Return the request's body as a message.
+
+    Args:
+        req: The request; its content type is not looked at.
+        kind: The message.
+        limit: Bytes that are allowed.
+        optional: An empty body stands for ``{}``.
+
+    Raises:
+        BodyTooLargeError: The body is too large.
+        MalformedBodyError: It is not JSON.
+        InputError: It is no object, or a field is unknown, missing or outside its limit.
+    """
+    content = read_body(req, limit)
+    if optional and not content:
+        return read_fields(kind, {})
+    return read_fields(kind, _read_object(content))
+
+
+def take_table(req: falcon.Request, limit: int) -> dict[str, Any]:
+    """Return the request's body as a table whose keys others judge.
+
+    Raises:
+        BodyTooLargeError: The body is too large.
+        MalformedBodyError: It is not JSON.
+        InputError: It is no object.
+    """
+    return _read_object(read_body(req, limit))
+
+
+def _read_object(content: bytes) -> dict[str, Any]:
+    try:
+        value = msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise MalformedBodyError(f"body: not JSON: {error}") from None
+    except RecursionError:
+        raise MalformedBodyError("body: nested too deeply") from None
+    if not isinstance(value, dict):
+        raise InputError(BODY, "must be a JSON object")
+    return value
+
+
+def take_query(req: falcon.Request, kind: type[S]) -> S:
+    """Return the request's query as a message.
+
+    Raises:
+        InputError: A parameter is unknown, repeated or outside its limit.
+    """
+    return read_fields(kind, dict(req.params), strict=False)
+
+
+def read_fields(kind: type[S], values: dict[str, Any], *, strict: bool = True) -> S:
+    """Return a message from decoded values.
+
+    Args:
+        kind: The message.
+        values: Field name to value.
+        strict: Whether ``"5"`` is refused where a number is wanted; queries have only text.
+
+    Raises:
+        InputError: A field is unknown, missing or outside its limit.
+    """
+    rules = rules_of(kind)
+    for name in values:
+        if name not in rules:
+            raise InputError(name[:MAX_ECHO], f"is not a field here{_hint(name, rules)}")
+    found: dict[str, Any] = {}
+    for name, rule in rules.items():
+        if name in values:
+            found[name] = _convert(name, rule, values[name], strict)
+        elif rule.required:
+            raise InputError(name, f"is required and must be {rule.words}", rule.limit)
+    return kind(**found)
+
+
+def _convert(name: str, rule: FieldRule, value: object, strict: bool) -> object:
+    if _has_nul(value):
+        raise InputError(name, "must not contain the character NUL")
+    words = rule.words if strict else rule.words.removesuffix(OR_NULL)
+    try:
+        found = msgspec.convert(_whole(value) if strict else _spelled(value, rule), rule.type, strict=strict)
+    except (msgspec.ValidationError, ValueError):
+        raise InputError(name, f"must be {words}", rule.limit) from None
+    longest = rule.limit.get("max_characters")
+    if isinstance(longest, int) and sum(map(len, found)) > longest:
+        raise InputError(name, f"must be {rule.words}", rule.limit)
+    return found
+
+
+def _has_nul(value: object) -> bool:
+    if isinstance(value, list):
+        return any(map(_has_nul, value))
+    if isinstance(value, dict):
+        return any(map(_has_nul, value.values()))
+    return isinstance(value, str) and "\x00" in value
+
+
+def _whole(value: object) -> object:
+    """Return a value with numbers such as ``1.0`` as whole ones: JSON does not tell them from ``1``."""
+    if isinstance(value, list):
+        return [_whole(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _whole(item) for name, item in value.items()}
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _spelled(value: object, rule: FieldRule) -> object:
+    """Return a query parameter whose text has the one form that its type has; lists stand between commas.
+
+    Raises:
+        ValueError: It has another one, such as ``1e2`` for a number, or is repeated.
+    """
+    if not isinstance(value, str):
+        raise ValueError("repeated")
+    if "max_items" in rule.limit:
+        return value.split(",") if value else []
+    if "min" in rule.limit and not WHOLE.fullmatch(value):
+        raise ValueError("not a number")
+    if "one_of" in rule.limit and value == "null":
+        raise ValueError("none of them")
+    if not rule.limit and value not in {"true", "false"}:
+        raise ValueError("neither true nor false")
+    return value
+
+
+def _hint(name: str, rules: dict[str, FieldRule]) -> str:
+    close = difflib.get_close_matches(name[:MAX_ECHO], rules, n=1)
+    if close:
+        return f"; did you mean {close[0]}?"
+    return f"; known: {', '.join(rules)}" if rules else "; none is known"
+
+
+@lru_cache(maxsize=64)
+def rules_of(kind: type[msgspec.Struct]) -> dict[str, FieldRule]:
+    """Return what each field of a message may hold, in the order of its definition."""
+    return {
+        field.name: FieldRule(field.type, *_describe(inspect.type_info(field.type)), field.required)
+        for field in msgspec.structs.fields(kind)
+    }
+
+
+def _describe(kind: inspect.Type) -> tuple[str, dict[str, object]]:
+    """Return a limit in words and as data."""
+    match kind:
+        case inspect.Metadata():
+            words, limit = _describe(kind.type)
+            extra = kind.extra or {}
+            if "max_characters" in extra:
+                limit = {**limit, "max_characters": extra["max_characters"]}
+                words = f"{words}; at most {extra['max_characters']} characters together"
+            return (f"{words}: {extra['hint']}" if "hint" in extra else words), limit
+        case inspect.UnionType() | inspect.VarTupleType() | inspect.StructType():
+            return _describe_parts(kind)
+        case inspect.IntType():
+            return f"a whole number from {kind.ge} to {kind.le}", {"min": kind.ge, "max": kind.le}
+        case inspect.StrType():
+            low = kind.min_length or 0
+            words = f"text of {low} to {kind.max_length} characters"
+            return words, {"min_length": low, "max_length": kind.max_length}
+        case inspect.EnumType():
+            names = sorted(str(member.value) for member in kind.cls)
+            return f"one of {', '.join(names)}", {"one_of": names}
+        case inspect.BoolType():
+            return "true or false", {}
+    raise TypeError(f"no limit is stated for {kind}")  # a field without a limit must not be written
+
+
+def _describe_parts(
+    kind: inspect.UnionType | inspect.VarTupleType | inspect.StructType,
+) -> tuple[str, dict[str, object]]:
+    if isinstance(kind, inspect.StructType):
+        fields = (f"{name} ({rule.words})" for name, rule in rules_of(kind.cls).items())
+        return f"an object of {', '.join(fields)}", {}
+    if isinstance(kind, inspect.VarTupleType):
+        words, _ = _describe(kind.item_type)
+        most: dict[str, object] = {"max_items": kind.max_length}
+        if kind.min_length:
+            most = {"min_items": kind.min_length, **most}
+            return f"a list of {kind.min_length} to {kind.max_length}, each {words}", most
+        return f"a list of at most {kind.max_length}, each {words}", most
+    parts = [part for part in kind.types if not isinstance(part, inspect.NoneType)]
+    words, limit = _describe(parts[0])
+    return (f"{words}{OR_NULL}" if kind.includes_none else words), limit

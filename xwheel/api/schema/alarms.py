@@ -1,0 +1,235 @@
+"""What clients of the management API send and get about alarms."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Final
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from xwheel.api.schema.fields import VISIBLE, After, Id, PageSize, PluginName, Revision, Timezone, Title
+from xwheel.api.schema.messages import Input
+from xwheel.model.alarms import AlarmKind, AlarmState, AlarmWhen, AttemptState
+
+MAX_RECEIVER_CHARACTERS: Final = 8000
+"""Characters of all receivers of a rule together; with names and quotes they fit MariaDB's TEXT."""
+
+_DAY_S: Final = 86_400
+
+
+class RuleKind(StrEnum):
+    """What an alarm rule may ask for."""
+
+    FAILED = "failed"
+    LOST = "lost"
+    REFUSED = "refused"
+    SKIPPED = "skipped"
+    NOT_RUN = "not_run"
+    STILL_RUNNING = "still_running"
+    SCHEDULE_ERROR = "schedule_error"
+
+
+class PassKind(StrEnum):
+    """What may pass quiet hours."""
+
+    FAILED = "failed"
+    LOST = "lost"
+    REFUSED = "refused"
+    SKIPPED = "skipped"
+    NOT_RUN = "not_run"
+    STILL_RUNNING = "still_running"
+    SCHEDULE_ERROR = "schedule_error"
+    RECOVERED = "recovered"
+
+
+Kinds = Annotated[tuple[RuleKind, ...], Meta(min_length=1, max_length=len(RuleKind))]
+PassKinds = Annotated[tuple[PassKind, ...], Meta(max_length=len(PassKind))]
+Receiver = Annotated[str, Meta(min_length=1, max_length=255, pattern=VISIBLE, extra={"hint": "printable"})]
+Receivers = Annotated[tuple[Receiver, ...], Meta(max_length=50)]
+Window = Annotated[int, Meta(ge=0, le=_DAY_S)]
+Patience = Annotated[int, Meta(ge=0, le=31 * _DAY_S)]
+TimeOfDay = Annotated[
+    str,
+    Meta(
+        max_length=5,
+        pattern=r"\A(([01][0-9]|2[0-3]):[0-5][0-9])?\Z",
+        extra={"hint": "a time of day such as 22:00, or empty"},
+    ),
+]
+
+
+class AlarmTargetInput(Input, frozen=True, kw_only=True):
+    """Whom a rule tells: a channel, and receivers in its own words; without any the channel's default."""
+
+    channel: PluginName
+    receivers: Receivers = ()
+
+
+Targets = Annotated[tuple[AlarmTargetInput, ...], Meta(max_length=20)]
+
+
+class AlarmRuleCreate(Input, frozen=True, kw_only=True):
+    """A new rule for one job, for the jobs of a group, or without either for all jobs."""
+
+    kinds: Kinds
+    name: Title = ""
+    job_id: Id | None = None
+    group_id: Id | None = None
+    when: AlarmWhen = AlarmWhen.LAST
+    targets: Targets = ()
+    window_s: Window = 300
+    recovery: bool = True
+    quiet_from: TimeOfDay = ""
+    quiet_to: TimeOfDay = ""
+    quiet_timezone: Timezone = "UTC"
+    quiet_pass: PassKinds = ()
+    not_run_s: Patience = 0
+    still_running_s: Patience = 0
+    enabled: bool = True
+
+
+class AlarmRuleChange(Input, frozen=True, kw_only=True):
+    """New values for a rule; what is missing stays, and with ``revision`` only that revision is changed."""
+
+    kinds: Kinds | UnsetType = UNSET
+    name: Title | UnsetType = UNSET
+    job_id: Id | UnsetType | None = UNSET
+    group_id: Id | UnsetType | None = UNSET
+    when: AlarmWhen | UnsetType = UNSET
+    targets: Targets | UnsetType = UNSET
+    window_s: Window | UnsetType = UNSET
+    recovery: bool | UnsetType = UNSET
+    quiet_from: TimeOfDay | UnsetType = UNSET
+    quiet_to: TimeOfDay | UnsetType = UNSET
+    quiet_timezone: Timezone | UnsetType = UNSET
+    quiet_pass: PassKinds | UnsetType = UNSET
+    not_run_s: Patience | UnsetType = UNSET
+    still_running_s: Patience | UnsetType = UNSET
+    enabled: bool | UnsetType = UNSET
+    revision: Revision | UnsetType = UNSET
+
+
+class AlarmTest(Input, frozen=True, kw_only=True):
+    """Through which channel a test is sent, and to whom; without receivers to the channel's default."""
+
+    channel: PluginName
+    receivers: Receivers = ()
+
+
+class AlarmRuleQuery(Input, frozen=True, kw_only=True):
+    """Which rules: those of one job, or of a group and of its jobs."""
+
+    job_id: Id | None = None
+    group_id: Id | None = None
+    after: After = 0
+    limit: PageSize = 50
+
+
+class AlarmQuery(Input, frozen=True, kw_only=True):
+    """Which alarms, newest first; ``notice_id`` wants those that a notice counts."""
+
+    job_id: Id | None = None
+    group_id: Id | None = None
+    run_id: Id | None = None
+    notice_id: Id | None = None
+    after: Id | None = None
+    limit: PageSize = 50
+
+
+class AttemptQuery(Input, frozen=True, kw_only=True):
+    """Which attempts to tell an alarm, newest first."""
+
+    alarm_id: Id | None = None
+    job_id: Id | None = None
+    group_id: Id | None = None
+    after: Id | None = None
+    limit: PageSize = 50
+
+
+class AlarmTargetView(Struct, frozen=True, kw_only=True):
+    """Whom a rule tells."""
+
+    channel: str
+    receivers: tuple[str, ...]
+
+
+class AlarmRuleView(Struct, frozen=True, kw_only=True):
+    """A rule as clients see it."""
+
+    id: int
+    name: str
+    job_id: int | None
+    group_id: int | None
+    kinds: tuple[AlarmKind, ...]
+    when: AlarmWhen
+    targets: tuple[AlarmTargetView, ...]
+    window_s: int
+    recovery: bool
+    quiet_from: str
+    quiet_to: str
+    quiet_timezone: str
+    quiet_pass: tuple[AlarmKind, ...]
+    not_run_s: int
+    still_running_s: int
+    enabled: bool
+    revision: int
+    created_ms: int
+    updated_ms: int
+
+
+class AlarmView(Struct, frozen=True, kw_only=True):
+    """Something that happened and that a rule asks for; ``due_ms`` is null once it is told, merged or dropped."""
+
+    id: int
+    rule_id: int | None
+    job_id: int | None
+    group_id: int | None
+    run_id: int | None
+    kind: AlarmKind
+    state: AlarmState
+    at_ms: int
+    last_ms: int
+    due_ms: int | None
+    count: int
+    reason: str
+    message: str
+    notice_id: int | None
+    note: str
+
+
+class AttemptView(Struct, frozen=True, kw_only=True):
+    """One try to tell an alarm through one channel, and what the other side answered."""
+
+    id: int
+    alarm_id: int
+    job_id: int | None
+    group_id: int | None
+    channel: str
+    receivers: tuple[str, ...]
+    number: int
+    state: AttemptState
+    due_ms: int | None
+    started_ms: int | None
+    took_ms: int | None
+    answer: str
+
+
+class AlarmRulePage(Struct, frozen=True, kw_only=True):
+    """A page of rules; ``next`` is the ``after`` of the following one, null on the last."""
+
+    items: list[AlarmRuleView]
+    next: int | None = None
+
+
+class AlarmPage(Struct, frozen=True, kw_only=True):
+    """A page of alarms, newest first; ``next`` is the ``after`` of the following one, null on the last."""
+
+    items: list[AlarmView]
+    next: int | None = None
+
+
+class AttemptPage(Struct, frozen=True, kw_only=True):
+    """A page of attempts, newest first; ``next`` is the ``after`` of the following one, null on the last."""
+
+    items: list[AttemptView]
+    next: int | None = None

@@ -1,0 +1,1 @@
+"""The management API: one module for each kind of resource."""

@@ -1,0 +1,191 @@
+"""Alarms: rules, what became of alarms and of each attempt to tell them, and a test."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import falcon
+
+from xwheel.api.http.body import BODY, take_body, take_query
+from xwheel.api.http.errors import BusyError, InputError
+from xwheel.api.http.resource import ApiParts, Resource, changes_of, naming, reply, view_of
+from xwheel.api.openapi.operation import operation
+from xwheel.api.schema.alarms import (
+    MAX_RECEIVER_CHARACTERS,
+    AlarmPage,
+    AlarmQuery,
+    AlarmRuleChange,
+    AlarmRuleCreate,
+    AlarmRulePage,
+    AlarmRuleQuery,
+    AlarmRuleView,
+    AlarmTest,
+    AlarmView,
+    AttemptPage,
+    AttemptQuery,
+    AttemptView,
+)
+from xwheel.api.v1.jobs import MATCH_HEADER, wanted_revision
+from xwheel.errors import FieldError
+from xwheel.model.alarms import AlarmKind, AlarmTarget
+from xwheel.model.alarms import AlarmRule as RuleRecord
+from xwheel.storage.alarms.lists import AlarmFilter
+from xwheel.storage.alarms.rules import RuleFilter
+
+
+class AlarmRules(Resource):
+    """``/alarms/rules``."""
+
+    @operation({200: AlarmRulePage}, query=AlarmRuleQuery)
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """List rules by id."""
+        query = take_query(req, AlarmRuleQuery)
+        found = self._parts.alarms.list_rules(
+            RuleFilter(job_id=query.job_id, group_id=query.group_id),
+            after_id=query.after,
+            limit=query.limit + 1,
+        )
+        items = [view_of(AlarmRuleView, rule) for rule in found[: query.limit]]
+        reply(resp, AlarmRulePage(items=items, next=items[-1].id if len(found) > query.limit else None))
+
+    @operation({201: AlarmRuleView}, body=AlarmRuleCreate, problems=("conflict",))
+    def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Create a rule."""
+        body = take_body(req, AlarmRuleCreate, self._limit)
+        with _naming_the_owner():
+            rule = self._parts.alarms.create(_values_of(body))
+        resp.location = f"/api/v1/alarms/rules/{rule.id}"
+        _reply_rule(resp, rule, 201)
+
+
+class AlarmRule(Resource):
+    """``/alarms/rules/{rule_id}``."""
+
+    @operation({200: AlarmRuleView}, problems=("not-found",))
+    def on_get(self, req: falcon.Request, resp: falcon.Response, rule_id: int) -> None:
+        """Return a rule."""
+        del req
+        _reply_rule(resp, self._parts.alarms.get(rule_id))
+
+    @operation(
+        {200: AlarmRuleView},
+        body=AlarmRuleChange,
+        headers=(MATCH_HEADER,),
+        problems=("not-found", "conflict"),
+    )
+    def on_patch(self, req: falcon.Request, resp: falcon.Response, rule_id: int) -> None:
+        """Change fields of a rule."""
+        changes = _values_of(take_body(req, AlarmRuleChange, self._limit))
+        revision = wanted_revision(req, changes.pop("revision", None))
+        if not changes:
+            raise FieldError(BODY, "must change at least one field")
+        with _naming_the_owner():
+            rule = self._parts.alarms.update(rule_id, changes, revision=revision)
+        _reply_rule(resp, rule)
+
+    @operation({204: None}, headers=(MATCH_HEADER,), problems=("not-found", "conflict"))
+    def on_delete(self, req: falcon.Request, resp: falcon.Response, rule_id: int) -> None:
+        """Delete a rule; what it told stays readable."""
+        self._parts.alarms.delete(rule_id, revision=wanted_revision(req, None))
+        resp.status = 204
+
+
+class Alarms(Resource):
+    """``/alarms``."""
+
+    @operation({200: AlarmPage}, query=AlarmQuery)
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """List alarms, newest first."""
+        query = take_query(req, AlarmQuery)
+        wanted = AlarmFilter(
+            job_id=query.job_id, group_id=query.group_id, run_id=query.run_id, alarm_id=query.notice_id
+        )
+        found = self._parts.alarms.list_alarms(wanted, before_id=query.after, limit=query.limit + 1)
+        items = [view_of(AlarmView, alarm) for alarm in found[: query.limit]]
+        reply(resp, AlarmPage(items=items, next=items[-1].id if len(found) > query.limit else None))
+
+
+class Alarm(Resource):
+    """``/alarms/{alarm_id}``."""
+
+    @operation({200: AlarmView}, problems=("not-found",))
+    def on_get(self, req: falcon.Request, resp: falcon.Response, alarm_id: int) -> None:
+        """Return an alarm."""
+        del req
+        reply(resp, view_of(AlarmView, self._parts.alarms.get_alarm(alarm_id)))
+
+
+class Attempts(Resource):
+    """``/alarms/attempts``."""
+
+    @operation({200: AttemptPage}, query=AttemptQuery)
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """List attempts to tell alarms, newest first, with what the other sides answered."""
+        query = take_query(req, AttemptQuery)
+        wanted = AlarmFilter(job_id=query.job_id, group_id=query.group_id, alarm_id=query.alarm_id)
+        found = self._parts.alarms.list_attempts(wanted, before_id=query.after, limit=query.limit + 1)
+        items = [view_of(AttemptView, attempt) for attempt in found[: query.limit]]
+        reply(resp, AttemptPage(items=items, next=items[-1].id if len(found) > query.limit else None))
+
+
+class AlarmTests(Resource):
+    """``/alarms/test``: at most a quarter of the listener's threads wait for channels at once."""
+
+    def __init__(self, parts: ApiParts) -> None:
+        super().__init__(parts)
+        self._places = threading.BoundedSemaphore(max(1, parts.config.threads // 4))
+
+    @operation({200: AttemptView}, body=AlarmTest, problems=("conflict", "busy"))
+    def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Send a test through a channel now, and return the attempt with the channel's answer.
+
+        An attempt that failed is an answer, too: its state is ``failed`` and its answer says why.
+        """
+        body = take_body(req, AlarmTest, self._limit)
+        _check_receivers("receivers", body.receivers)
+        if not self._places.acquire(blocking=False):
+            raise BusyError("too many tests are being sent: try again in a moment")
+        try:
+            attempt = self._parts.alarms.test_send(body.channel, body.receivers)
+        finally:
+            self._places.release()
+        reply(resp, view_of(AttemptView, attempt))
+
+
+def _values_of(body: AlarmRuleCreate | AlarmRuleChange) -> dict[str, Any]:
+    """Return the fields that were given, as the model's types."""
+    values = changes_of(body)
+    for name in ("kinds", "quiet_pass"):
+        if name in values:
+            values[name] = tuple(AlarmKind(kind) for kind in values[name])
+    if "targets" in values:
+        targets = [
+            AlarmTarget(channel=item["channel"], receivers=tuple(item["receivers"]))
+            for item in values["targets"]
+        ]
+        _check_receivers("targets", [name for target in targets for name in target.receivers])
+        values["targets"] = tuple(targets)
+    return values
+
+
+def _check_receivers(field: str, receivers: list[str] | tuple[str, ...]) -> None:
+    if sum(map(len, receivers)) > MAX_RECEIVER_CHARACTERS:
+        raise InputError(
+            field,
+            f"may have receivers of at most {MAX_RECEIVER_CHARACTERS} characters together: use a list or a robot",
+            {"max_characters": MAX_RECEIVER_CHARACTERS},
+        )
+
+
+@contextmanager
+def _naming_the_owner() -> Iterator[None]:
+    with naming("job_id", "job"), naming("group_id", "group"):
+        yield
+
+
+def _reply_rule(resp: falcon.Response, rule: RuleRecord, status: int = 200) -> None:
+    resp.etag = str(rule.revision)
+    reply(resp, view_of(AlarmRuleView, rule), status)

@@ -1,0 +1,104 @@
+"""Calendars: named days and stretches of time that jobs keep out of, or keep to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import falcon
+
+from xwheel.api.http.body import BODY, read_fields, take_query, take_table
+from xwheel.api.http.resource import ApiParts, Resource, reply
+from xwheel.api.openapi.operation import operation
+from xwheel.api.schema.messages import CalendarPath, CalendarQuery
+from xwheel.api.schema.views import CalendarItem, CalendarPage, CalendarView
+from xwheel.errors import FieldError, NotFoundError, ScheduleError
+from xwheel.storage import settings
+from xwheel.storage.database.engine import Connection
+
+MAX_CALENDAR_BYTES: Final = 60_000
+"""Written out again, with blanks after commas, it still fits MariaDB's TEXT."""
+
+
+class Calendars(Resource):
+    """``/calendars``."""
+
+    @operation({200: CalendarPage}, query=CalendarQuery)
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """List calendars by name, without their definitions."""
+        query = take_query(req, CalendarQuery)
+        with self._db.read() as conn:
+            known = dict(settings.calendars_version(conn))
+        # databases sort letters in orders of their own
+        names = sorted(name for name in known if query.after is None or name > query.after)
+        items = [CalendarItem(name=name, updated_ms=known[name]) for name in names[: query.limit]]
+        reply(resp, CalendarPage(items=items, next=items[-1].name if len(names) > query.limit else None))
+
+
+class Calendar(Resource):
+    """``/calendars/{name}``."""
+
+    def __init__(self, parts: ApiParts) -> None:
+        super().__init__(parts)
+        self._limit = min(self._limit, MAX_CALENDAR_BYTES)
+
+    @operation({200: CalendarView}, problems=("not-found", "invalid-field"))
+    def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
+        """Return a calendar."""
+        del req
+        name = _name(name)
+        with self._db.read() as conn:
+            view = _find(conn, name)
+        if view is None:
+            raise NotFoundError("calendar", name)
+        reply(resp, view)
+
+    @operation({200: CalendarView, 201: CalendarView}, body=dict, problems=("not-found",))
+    def on_put(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
+        """Write a calendar; the jobs that use it fire by it from now on."""
+        name = _name(name)
+        definition = take_table(req, self._limit)
+        with self._db.read() as conn:
+            is_new = _find(conn, name) is None
+        with _blaming_the_body():
+            self._parts.switchboard.save_calendar(name, definition)
+        with self._db.read() as conn:
+            view = _find(conn, name)
+        if view is None:  # deleted by somebody else at once
+            raise NotFoundError("calendar", name)
+        if is_new:
+            resp.location = f"/api/v1/calendars/{name}"
+        reply(resp, view, 201 if is_new else 200)
+
+    @operation({204: None}, problems=("not-found", "conflict", "invalid-field"))
+    def on_delete(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
+        """Delete a calendar that no job uses."""
+        del req
+        self._parts.switchboard.delete_calendar(_name(name))
+        resp.status = 204
+
+
+def _name(name: str) -> str:
+    return read_fields(CalendarPath, {"name": name}).name
+
+
+def _find(conn: Connection, name: str) -> CalendarView | None:
+    definition = settings.list_calendars(conn).get(name)
+    updated_ms = dict(settings.calendars_version(conn)).get(name)
+    if definition is None or updated_ms is None:
+        return None
+    return CalendarView(name=name, definition=definition, updated_ms=updated_ms)
+
+
+@contextmanager
+def _blaming_the_body() -> Iterator[None]:
+    """Name the body where the fault is no single entry: an empty table, or a job that could not fire any more."""
+    try:
+        yield
+    except ScheduleError as error:
+        if error.field.startswith("calendar."):
+            raise
+        if error.field == "calendar":
+            raise FieldError(BODY, error.reason) from error
+        raise FieldError(BODY, f"a started job that uses this calendar could not go on: {error}") from error

@@ -1,0 +1,222 @@
+"""``/healthz`` and ``/readyz``: public, and therefore short; ``/health`` tells more, to those who have a token."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final
+
+import falcon
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from xwheel.api.http.auth import Policy
+from xwheel.api.openapi.operation import operation
+from xwheel.clock import Clock
+from xwheel.storage.database.engine import Database
+from xwheel.storage.schema import migrate
+
+logger = logging.getLogger(__name__)
+
+CACHE_MS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopHealth:
+    """How one of a node's loops fares.
+
+    Attributes:
+        name: Its thread's name, without ``xwheel-``.
+        ok: Whether it lives and its last good step is recent.
+        age_ms: Milliseconds since its last good step.
+        failures: Steps that failed since the start.
+    """
+
+    name: str
+    ok: bool
+    age_ms: int
+    failures: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthCounts:
+    """What a node has counted since its start.
+
+    Attributes:
+        deadlocks: Transactions that lost a race: deadlocks, serialization failures, locks that came too late.
+        retries: Transactions that were done again, after a lost race or a broken connection.
+        broken_connections: Connections to the database that broke while they were used.
+        clock_steps: Jumps of the database's clock.
+        connections_refused: Connections that both listeners refused at a limit.
+        connections_cut: Connections that they closed because they trickled or did not read.
+    """
+
+    deadlocks: int = 0
+    retries: int = 0
+    broken_connections: int = 0
+    clock_steps: int = 0
+    connections_refused: int = 0
+    connections_cut: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthReport:
+    """What a node knows of itself without asking the database.
+
+    Attributes:
+        stale_loops: Names of loops whose last good step is too long ago.
+        holds_leases: Whether the node holds the leases it should.
+        partitions: How many partitions it holds.
+        loops: All loops.
+        counts: What it has counted.
+    """
+
+    stale_loops: Sequence[str] = ()
+    holds_leases: bool = True
+    partitions: int = 0
+    loops: Sequence[LoopHealth] = ()
+    counts: HealthCounts = HealthCounts()
+
+
+class HealthView(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer: ``ok`` or ``failing``, and then what fails."""
+
+    status: str
+    failing: list[str] | UnsetType = UNSET
+
+
+class LoopHealthView(msgspec.Struct, frozen=True, kw_only=True):
+    """A loop of a node: ``age_ms`` is the time since its last good step, ``failures`` counts since the start."""
+
+    name: str
+    ok: bool
+    age_ms: int
+    failures: int
+
+
+class HealthCountsView(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node has counted since its start.
+
+    ``deadlocks`` are transactions that lost a race for locks, ``retries`` those that were done again;
+    ``connections_refused`` and ``connections_cut`` are callers' connections to the listeners.
+    """
+
+    deadlocks: int
+    retries: int
+    broken_connections: int
+    clock_steps: int
+    connections_refused: int
+    connections_cut: int
+
+
+class NodeHealthView(msgspec.Struct, frozen=True, kw_only=True):
+    """How this node fares; ``failing`` is what ``/healthz`` and ``/readyz`` together would name."""
+
+    status: str
+    failing: list[str]
+    partitions: int
+    counts: HealthCountsView
+    loops: list[LoopHealthView]
+
+
+class Healthz:
+    """Whether the process and its loops live; asks no database, so a slow one does not get the node killed.
+
+    Args:
+        report: What the node knows of itself.
+    """
+
+    policy = Policy.PUBLIC
+
+    def __init__(self, report: Callable[[], HealthReport]) -> None:
+        self._report = report
+
+    @operation({200: HealthView, 503: HealthView})
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Answer 200, or 503 with the names of the loops that stand still."""
+        del req
+        _answer(resp, list(self._report().stale_loops))
+
+
+class Readyz:
+    """Whether the node can work: it holds its leases, the database answers, the schema is right.
+
+    Args:
+        report: What the node knows of itself.
+        db: The database, asked at most once a second whoever calls.
+        clock: Where time comes from.
+    """
+
+    policy = Policy.PUBLIC
+
+    def __init__(self, report: Callable[[], HealthReport], db: Database, clock: Clock) -> None:
+        self._report = report
+        self._db = db
+        self._clock = clock
+        self._head = migrate.head_revision()
+        self._lock = threading.Lock()
+        self._failing: list[str] = []
+        self._asked_ms: int | None = None
+
+    @operation({200: HealthView, 503: HealthView})
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Answer 200, or 503 with what is missing: ``leases``, ``database`` or ``schema``."""
+        del req
+        _answer(resp, self.missing(self._report()))
+
+    def missing(self, report: HealthReport) -> list[str]:
+        """Return what the node lacks to work."""
+        return ([] if report.holds_leases else ["leases"]) + self._ask_database()
+
+    def _ask_database(self) -> list[str]:
+        with self._lock:
+            now_ms = self._clock.monotonic_ms()
+            if self._asked_ms is None or now_ms - self._asked_ms >= CACHE_MS:
+                try:
+                    right = migrate.current_revision(self._db) == self._head
+                    self._failing = [] if right else ["schema"]
+                except Exception as error:
+                    if self._failing != ["database"]:  # once an outage, however often somebody asks
+                        logger.warning("the database does not answer the readiness check: %s", error)
+                    self._failing = ["database"]
+                self._asked_ms = now_ms
+            return self._failing
+
+
+class NodeHealth:
+    """``/health``: how this node fares, and what it has counted.
+
+    Args:
+        report: What the node knows of itself.
+        ready: Asks the database.
+    """
+
+    policy = Policy.TOKEN
+
+    def __init__(self, report: Callable[[], HealthReport], ready: Readyz) -> None:
+        self._report = report
+        self._ready = ready
+
+    @operation({200: NodeHealthView})
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Tell how this node fares; 200 whatever fails."""
+        del req
+        report = self._report()
+        failing = [*report.stale_loops, *self._ready.missing(report)]
+        view = NodeHealthView(
+            status="failing" if failing else "ok",
+            failing=failing,
+            partitions=report.partitions,
+            counts=msgspec.convert(report.counts, HealthCountsView, from_attributes=True),
+            loops=[msgspec.convert(loop, LoopHealthView, from_attributes=True) for loop in report.loops],
+        )
+        resp.data = msgspec.json.encode(view)
+
+
+def _answer(resp: falcon.Response, failing: list[str]) -> None:
+    resp.status = HTTPStatus.SERVICE_UNAVAILABLE if failing else HTTPStatus.OK
+    view = HealthView(status="failing", failing=failing) if failing else HealthView(status="ok")
+    resp.data = msgspec.json.encode(view)

@@ -1,0 +1,327 @@
+"""Jobs: definitions, start and stop, copies, and a run by hand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Final
+
+import falcon
+from msgspec import UNSET
+
+from xwheel import cron
+from xwheel.api.http.body import take_body, take_query
+from xwheel.api.http.errors import InputError, problem_of
+from xwheel.api.http.resource import Resource, changes_of, naming, reply, view_of
+from xwheel.api.openapi.operation import operation
+from xwheel.api.schema.messages import (
+    Bulk,
+    BulkRun,
+    ChildrenChange,
+    JobChange,
+    JobCopy,
+    JobCreate,
+    JobQuery,
+    JobRevision,
+    RunRequest,
+)
+from xwheel.api.schema.views import BulkItem, BulkView, ChildItem, FamilyView, JobPage, JobView, RunView
+from xwheel.api.v1.schedule import blaming_the_schedule, check_calendars
+from xwheel.errors import ConflictError, FieldError, WireError, XwheelError
+from xwheel.model import ChildLink, NewSource
+from xwheel.model import Job as JobRecord
+from xwheel.scheduler.manage.bulk import BulkAction, BulkResult
+from xwheel.storage import jobs, scripts
+from xwheel.storage.jobs import JobFilter, page_jobs
+from xwheel.wire import contract
+
+KEY_HEADER: Final = "Idempotency-Key"
+MAX_KEY: Final = 255
+MATCH_HEADER: Final = "If-Match"
+MATCH: Final = r"\A(\*|\"[1-9][0-9]{0,15}\")\Z"
+COPY_SUFFIX: Final = " (copy)"
+MAX_NAME: Final = 128
+
+
+class Jobs(Resource):
+    """``/jobs``."""
+
+    @operation({200: JobPage}, query=JobQuery)
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """List jobs by id."""
+        query = take_query(req, JobQuery)
+        wanted = JobFilter(**{name: getattr(query, name) for name in JobFilter._fields})
+        with self._db.read() as conn:
+            page = page_jobs(conn, wanted, after_id=query.after, limit=query.limit)
+        reply(resp, JobPage(items=[view_of(JobView, job) for job in page.jobs], next=page.next))
+
+    @operation({201: JobView}, body=JobCreate)
+    def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Create a job."""
+        body = take_body(req, JobCreate, self._limit)
+        values = changes_of(body)
+        enabled = values.pop("enabled")
+        source = new_source(values.pop("glue_source"), req.context.caller)
+        check_calendars(self._parts.calendars, body)
+        with naming("group_id", "group"), blaming_the_schedule():
+            cron.zone(body.timezone)
+            job = self._parts.manager.create(values, enabled=enabled, source=source)
+        resp.location = f"/api/v1/jobs/{job.id}"
+        reply_job(resp, job, 201)
+
+
+class Job(Resource):
+    """``/jobs/{job_id}`` and what can be done with a job."""
+
+    @operation({200: JobView}, problems=("not-found",))
+    def on_get(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
+        """Return a job."""
+        del req
+        with self._db.read() as conn:
+            job = jobs.get_job(conn, job_id)
+        reply_job(resp, job)
+
+    @operation({200: JobView}, body=JobChange, headers=(MATCH_HEADER,), problems=("not-found", "conflict"))
+    def on_patch(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
+        """Change fields of a job."""
+        body = take_body(req, JobChange, self._limit)
+        changes = changes_of(body)
+        revision = wanted_revision(req, changes.pop("revision", None))
+        if not changes:
+            raise FieldError("body", "must change at least one field")
+        source = new_source(changes.pop("glue_source", None), req.context.caller)
+        check_calendars(self._parts.calendars, body)
+        with blaming_the_schedule():
+            if body.timezone is not UNSET:
+                cron.zone(body.timezone)
+            job = self._parts.manager.edit(job_id, changes, revision=revision, source=source)
+        reply_job(resp, job)
+
+    @operation({204: None}, headers=(MATCH_HEADER,), problems=("not-found", "conflict"))
+    def on_delete(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
+        """Delete a job; its runs stay readable."""
+        self._parts.manager.delete(job_id, revision=wanted_revision(req, None))
+        resp.status = 204
+
+    @operation(
+        {200: JobView},
+        body=JobRevision,
+        is_body_optional=True,
+        headers=(MATCH_HEADER,),
+        problems=("not-found", "conflict"),
+    )
+    def on_post_start(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
+        """Let a job fire; nothing changes if it does already."""
+        body = take_body(req, JobRevision, self._limit, optional=True)
+        with blaming_the_schedule():
+            job = self._parts.manager.start(job_id, revision=wanted_revision(req, body.revision))
+        reply_job(resp, job)
+
+    @operation(
+        {200: JobView},
+        body=JobRevision,
+        is_body_optional=True,
+        headers=(MATCH_HEADER,),
+        problems=("not-found", "conflict"),
+    )
+    def on_post_stop(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
+        """Stop a job and cancel its planned fires and retries; what was sent goes on."""
+        body = take_body(req, JobRevision, self._limit, optional=True)
+        reply_job(resp, self._parts.manager.stop(job_id, revision=wanted_revision(req, body.revision)))
+
+    @operation({201: JobView}, body=JobCopy, is_body_optional=True, problems=("not-found",))
+    def on_post_copy(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
+        """Make a stopped job with the same definition and source; its children and parents are not copied."""
+        body = take_body(req, JobCopy, self._limit, optional=True)
+        source = None
+        with self._db.read() as conn:
+            known = jobs.get_job(conn, job_id)
+            if known.glue_version:
+                text = scripts.get_version(conn, job_id, known.glue_version).source
+                source = new_source(text, req.context.caller, f"copied from job {job_id}")
+        values = {
+            name: getattr(known, name)
+            for name in JobCreate.__struct_fields__
+            if name not in {"enabled", "anchor_ms", "glue_source"}
+        }
+        values["name"] = body.name or known.name[: MAX_NAME - len(COPY_SUFFIX)] + COPY_SUFFIX
+        values["group_id"] = body.group_id or known.group_id
+        with naming("group_id", "group"), blaming_the_schedule():
+            job = self._parts.manager.create(values, source=source)
+        resp.location = f"/api/v1/jobs/{job.id}"
+        reply_job(resp, job, 201)
+
+    @operation(
+        {201: RunView},
+        body=RunRequest,
+        is_body_optional=True,
+        headers=(KEY_HEADER,),
+        problems=("not-found", "conflict"),
+    )
+    def on_post_run(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
+        """Plan a run that is due at once, whether the job is started or not."""
+        body = take_body(req, RunRequest, self._limit, optional=True)
+        key = idempotency_key(req)
+        address = None if body.address is None else self._registered(job_id, body.address)
+        run = self._parts.manager.run_now(job_id, param=body.param, idempotency_key=key, address=address)
+        if run.param != body.param:
+            raise ConflictError(f"{KEY_HEADER} {key} was used for run {run.id} with another param")
+        resp.location = f"/api/v1/runs/{run.id}"
+        reply(resp, view_of(RunView, run), 201)
+
+    def _registered(self, job_id: int, spelled: str) -> str:
+        """Return the address as the registry has it.
+
+        Raises:
+            NotFoundError: The job does not exist.
+            FieldError: It is not that of a live executor of the job's group: a job's runs go nowhere else.
+        """
+        with self._db.read() as conn:
+            job = jobs.get_job(conn, job_id)
+        try:
+            address = contract.normalise_address(spelled, "address")
+        except WireError as error:
+            raise FieldError("address", str(error).removeprefix("address: ")) from error
+        live = self._parts.registry.live(job.group_id, self._parts.clock.now_ms())
+        if all(executor.address != address for executor in live):
+            raise FieldError("address", f"{address} is no live executor of group {job.group_id}")
+        return address
+
+
+def new_source(text: str | None, author: str, remark: str = "") -> NewSource | None:
+    """Return a source that comes with a job, or None."""
+    return None if text is None else NewSource(source=text, author=author, remark=remark)
+
+
+def reply_job(resp: falcon.Response, job: JobRecord, status: int = 200) -> None:
+    """Make a job the response, its revision as the entity tag."""
+    resp.etag = str(job.revision)
+    reply(resp, view_of(JobView, job), status)
+
+
+def wanted_revision(req: falcon.Request, given: int | None) -> int | None:
+    """Return the revision that a change is meant for: of the body, or the header's entity tag; None for any.
+
+    Raises:
+        InputError: The header is none of our entity tags, or names another revision than the body.
+    """
+    header = req.get_header(MATCH_HEADER)
+    if header is None:
+        return given
+    if not re.match(MATCH, header):
+        raise InputError(MATCH_HEADER, 'must be a revision in quotes, such as "5", or *')
+    if header == "*":
+        return given
+    revision = int(header.strip('"'))
+    if given not in (None, revision):
+        raise InputError(MATCH_HEADER, f"names revision {revision}, the body {given}: send one of them")
+    return revision
+
+
+def idempotency_key(req: falcon.Request) -> str | None:
+    """Return the key under which a repeated call gives the first one's run.
+
+    Raises:
+        InputError: It is too long or not printable ASCII.
+    """
+    key = req.get_header(KEY_HEADER)
+    if key is None:
+        return None
+    if not 0 < len(key) <= MAX_KEY or not key.isascii() or not key.isprintable():
+        raise InputError(
+            KEY_HEADER,
+            f"must be 1 to {MAX_KEY} printable ASCII characters",
+            {"min_length": 1, "max_length": MAX_KEY},
+        )
+    return key
+
+
+DONE = {
+    BulkAction.START: HTTPStatus.OK,
+    BulkAction.STOP: HTTPStatus.OK,
+    BulkAction.RUN: HTTPStatus.CREATED,
+    BulkAction.DELETE: HTTPStatus.NO_CONTENT,
+}
+
+
+class BulkJobs(Resource):
+    """``/jobs/bulk/{start,stop,run,delete}``."""
+
+    @operation({200: BulkView}, body=Bulk)
+    def on_post_start(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Let many jobs fire."""
+        self._apply(resp, BulkAction.START, take_body(req, Bulk, self._limit).ids)
+
+    @operation({200: BulkView}, body=Bulk)
+    def on_post_stop(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Stop many jobs."""
+        self._apply(resp, BulkAction.STOP, take_body(req, Bulk, self._limit).ids)
+
+    @operation({200: BulkView}, body=Bulk)
+    def on_post_delete(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Delete many jobs."""
+        self._apply(resp, BulkAction.DELETE, take_body(req, Bulk, self._limit).ids)
+
+    @operation({200: BulkView}, body=BulkRun)
+    def on_post_run(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Plan one run of each of many jobs."""
+        body = take_body(req, BulkRun, self._limit)
+        self._apply(resp, BulkAction.RUN, body.ids, body.param)
+
+    def _apply(
+        self, resp: falcon.Response, action: BulkAction, ids: Sequence[int], param: str | None = None
+    ) -> None:
+        results = self._parts.bulk.apply(action, ids, param=param)
+        items = [_item(result, DONE[action]) for result in results]
+        reply(resp, BulkView(items=items, failed=sum(item.problem is not None for item in items)))
+
+
+def _item(result: BulkResult, done: HTTPStatus) -> BulkItem:
+    problem = None if result.error is None else problem_of(_as_alone(result.error))
+    status = done.value if problem is None else problem.status
+    return BulkItem(id=result.job_id, status=status, run_id=result.run_id, problem=problem)
+
+
+def _as_alone(error: XwheelError) -> XwheelError:
+    """Return the error as a call for this job alone would have told it."""
+    try:
+        with blaming_the_schedule():
+            raise error
+    except XwheelError as told:
+        return told
+
+
+class Children(Resource):
+    """``/jobs/{job_id}/children``."""
+
+    @operation({200: FamilyView}, problems=("not-found",))
+    def on_get(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
+        """Return which jobs run after a job, and after which ones it runs itself."""
+        del req
+        self._reply(resp, job_id)
+
+    @operation(
+        {200: FamilyView}, body=ChildrenChange, headers=(MATCH_HEADER,), problems=("not-found", "conflict")
+    )
+    def on_put(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
+        """Replace the jobs that run after a job."""
+        body = take_body(req, ChildrenChange, self._limit)
+        links = [
+            ChildLink(parent_id=job_id, child_id=child.child_id, param=child.param) for child in body.children
+        ]
+        self._parts.family.set_children(job_id, links, revision=wanted_revision(req, body.revision))
+        self._reply(resp, job_id)
+
+    def _reply(self, resp: falcon.Response, job_id: int) -> None:
+        with self._db.read() as conn:
+            job = jobs.get_job(conn, job_id)
+            below = jobs.children_of(conn, [job_id])
+            above = jobs.parents_of(conn, [job_id])
+        resp.etag = str(job.revision)
+        view = FamilyView(
+            children=[view_of(ChildItem, link) for link in below],
+            parents=[link.parent_id for link in above],
+            revision=job.revision,
+        )
+        reply(resp, view)

@@ -1,0 +1,109 @@
+"""Plugins: what is installed, what it registers, with which options, and how it fares on this node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import falcon
+import msgspec
+
+from xwheel.api.http.resource import Resource, reply
+from xwheel.api.openapi.operation import operation
+
+HANGING_MS: Final = 60_000
+"""A listener that takes longer for one call counts as hanging."""
+
+
+class PluginHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """How an alarm channel or a run listener fares on this node.
+
+    ``failures`` are those in a row for a channel, and all since the start for a listener. ``hanging`` counts calls
+    that did not come back in time. ``dropped`` are changes that a listener was too slow for.
+    """
+
+    ok: bool
+    queued: int
+    failures: int
+    hanging: int
+    dropped: int
+    last_ms: int | None
+    last_answer: str
+
+
+class RegisteredView(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that can be chosen by name; ``health`` is null for what only answers when it is asked."""
+
+    kind: str
+    name: str
+    health: PluginHealth | None
+
+
+class PluginView(msgspec.Struct, frozen=True, kw_only=True):
+    """An installed plugin; secrets among its options are masked, and one that is disabled registers nothing."""
+
+    name: str
+    distribution: str
+    version: str
+    module: str
+    enabled: bool
+    registers: list[RegisteredView]
+    options: dict[str, object]
+
+
+class PluginsView(msgspec.Struct, frozen=True, kw_only=True):
+    """All installed plugins by name, and the node that says so: others may have other ones."""
+
+    items: list[PluginView]
+
+
+class Plugins(Resource):
+    """``/plugins``."""
+
+    @operation({200: PluginsView})
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """List the plugins of this node by name."""
+        del req
+        health = self._health()
+        items = [
+            PluginView(
+                name=info.origin.name,
+                distribution=info.origin.distribution,
+                version=info.origin.version,
+                module=info.origin.target,
+                enabled=info.enabled,
+                registers=[
+                    RegisteredView(kind=kind, name=name, health=health.get((kind, name)))
+                    for kind, names in info.registers.items()
+                    for name in names
+                ],
+                options=dict(info.options),
+            )
+            for info in self._parts.plugins.installed
+        ]
+        reply(resp, PluginsView(items=items))
+
+    def _health(self) -> Mapping[tuple[str, str], PluginHealth]:
+        found = {
+            ("alarm channel", item.channel): PluginHealth(
+                ok=item.is_healthy,
+                queued=item.queued,
+                failures=item.failures,
+                hanging=item.hanging,
+                dropped=0,
+                last_ms=item.last_ms,
+                last_answer=item.last_answer,
+            )
+            for item in self._parts.alarms.health()
+        }
+        for told in self._parts.listener_health():
+            found["run listener", told.name] = PluginHealth(
+                ok=told.busy_ms <= HANGING_MS,
+                queued=told.queued,
+                failures=told.failures,
+                hanging=int(told.busy_ms > HANGING_MS),
+                dropped=told.dropped,
+                last_ms=None,
+                last_answer=told.last_error,
+            )
+        return found

@@ -1,0 +1,161 @@
+"""Schedules: when one would fire, and the pause of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+import falcon
+from msgspec import UNSET
+
+from xwheel import cron
+from xwheel.api.http.body import rules_of, take_body, take_query
+from xwheel.api.http.resource import Resource, changes_of, reply
+from xwheel.api.openapi.operation import operation
+from xwheel.api.schema.messages import JobChange, JobCreate, Nothing, PreviewQuery
+from xwheel.api.schema.views import DueView, PauseView, PreviewView, WordsView
+from xwheel.errors import FieldError, ScheduleError, UnknownNameError
+from xwheel.model import Job
+from xwheel.scheduler.manage.pause import CalendarBook
+from xwheel.scheduler.plan.timetable import MAX_SEARCH_MS, Timetable
+
+DIALECTS: Final = {"CRON": "quartz", "UNIX_CRON": "unix"}
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Preview(Resource):
+    """``/schedule/preview``."""
+
+    @operation({200: PreviewView}, query=PreviewQuery)
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Return the next due times of a schedule."""
+        query = take_query(req, PreviewQuery)
+        now_ms = self._parts.clock.now_ms()
+        check_calendars(self._parts.calendars, query)
+        with blaming_the_schedule():
+            place = cron.zone(query.timezone)
+            job = _job_of(query, now_ms)
+            after_ms = now_ms if query.from_ms is None else query.from_ms
+            found = _due_times(self._parts.timetable, job, after_ms, query.count)
+            items = [DueView(due_ms=due_ms, local=_local(due_ms, place)) for due_ms in found]
+            description = _describe(query)
+        reply(resp, PreviewView(items=items, description=description))
+
+
+class Pause(Resource):
+    """``/schedule/pause``: while it is there, no schedule of any job fires."""
+
+    @operation({200: PauseView})
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Tell since when schedules are paused."""
+        del req
+        reply(resp, PauseView(paused_since_ms=self._parts.switchboard.paused_since_ms()))
+
+    @operation({200: PauseView}, body=Nothing, is_body_optional=True)
+    def on_put(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Pause all schedules; nothing changes if they are paused already."""
+        take_body(req, Nothing, self._limit, optional=True)
+        reply(resp, PauseView(paused_since_ms=self._parts.switchboard.pause()))
+
+    @operation({204: None})
+    def on_delete(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Let schedules fire again; nothing changes if they do already."""
+        del req
+        self._parts.switchboard.resume()
+        resp.status = 204
+
+
+def check_calendars(book: CalendarBook, message: JobCreate | JobChange | PreviewQuery) -> None:
+    """Refuse calendars that are not there, naming the field that does; what a change leaves out is not looked at.
+
+    Raises:
+        FieldError: A calendar is not there.
+    """
+    known = book.current()
+    for field in ("calendar_exclude", "calendar_require"):
+        names = getattr(message, field)
+        for name in () if names is UNSET else names:
+            if name not in known:
+                raise FieldError(
+                    field, f"no calendar is called {name}; known: {', '.join(sorted(known)) or 'none'}"
+                )
+
+
+@contextmanager
+def blaming_the_schedule() -> Iterator[None]:
+    """Name a field that the client knows when a schedule type names a part of the expression, such as ``hour``.
+
+    Raises:
+        ScheduleError: Instead of one of a part, and of what :mod:`datetime` raises beyond the year 9999.
+    """
+    try:
+        yield
+    except (ValueError, OverflowError) as error:
+        raise ScheduleError("schedule_conf", f"leads beyond the year 9999: {error}") from error
+    except ScheduleError as error:
+        if error.field in rules_of(JobCreate):
+            raise
+        raise ScheduleError("schedule_conf", str(error)) from error
+
+
+def _job_of(query: PreviewQuery, now_ms: int) -> Job:
+    """Return a job that exists nowhere, with the query's schedule."""
+    given = {name: value for name, value in changes_of(query).items() if name not in {"from_ms", "count"}}
+    values: dict[str, Any] = changes_of(JobCreate(group_id=1, name="preview", **given))
+    values["anchor_ms"] = query.anchor_ms or now_ms
+    del values["glue_source"]
+    return Job(
+        id=0,
+        partition=0,
+        **values,
+        next_fire_ms=None,
+        last_fire_ms=None,
+        awaits_root=None,
+        revision=1,
+        schedule_error="",
+        created_ms=now_ms,
+        updated_ms=now_ms,
+    )
+
+
+def _due_times(timetable: Timetable, job: Job, after_ms: int, count: int) -> Sequence[int]:
+    """Return due times; with calendars not further than ten years, which bounds the search as a whole.
+
+    Raises:
+        ScheduleError: The schedule cannot work, or its calendars leave nothing at all.
+        FieldError: The schedule type is not installed.
+    """
+    if job.start_ms is not None and job.end_ms is not None and job.end_ms <= job.start_ms:
+        raise ScheduleError("end_ms", "must be later than start_ms")
+    last_ms = max(after_ms, job.start_ms or 0) + MAX_SEARCH_MS
+    has_calendars = bool(job.calendar_exclude or job.calendar_require)
+    found: list[int] = []
+    try:
+        timetable.check(job)
+        while len(found) < count:
+            due_ms = timetable.next_fire(job, found[-1] if found else after_ms)
+            if due_ms is None or (has_calendars and due_ms > last_ms):
+                break
+            found.append(due_ms)
+    except UnknownNameError as error:
+        raise FieldError("schedule_type", str(error)) from error
+    except ScheduleError:
+        if not found:
+            raise
+    return found
+
+
+def _local(due_ms: int, place: ZoneInfo) -> str:
+    moment = (EPOCH + timedelta(milliseconds=due_ms)).astimezone(place)
+    return moment.isoformat(timespec="milliseconds" if due_ms % 1000 else "seconds")
+
+
+def _describe(query: PreviewQuery) -> WordsView | None:
+    dialect = DIALECTS.get(query.schedule_type)
+    if dialect is None:
+        return None
+    schedule = cron.parse(query.schedule_conf, dialect, query.timezone)
+    return WordsView(en=schedule.describe("en"), zh=schedule.describe("zh"))

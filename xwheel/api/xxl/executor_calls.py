@@ -1,0 +1,246 @@
+"""XXL-JOB's executor API: registrations, outcomes and job calls, answered in its envelope."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import falcon
+
+from xwheel.api.http.auth import Caller, ExecutorGate, TokenStore, UnknownCallerError
+from xwheel.api.http.body import read_body
+from xwheel.api.http.errors import BodyTooLargeError, new_incident
+from xwheel.api.http.resource import ApiParts
+from xwheel.api.xxl.job_calls import JobCalls
+from xwheel.api.xxl.plaintext import to_plain
+from xwheel.errors import NotFoundError, WireError, XwheelError
+from xwheel.model import RegisteredExecutor
+from xwheel.scheduler.finish.finish import Verdict
+from xwheel.scheduler.records import Outcome, Reporter
+from xwheel.wire import codec, contract
+from xwheel.wire.codec.batch import refusals_payload
+from xwheel.wire.codec.fields import encode
+from xwheel.wire.messages import BadItem, CallbackItem, RegistryRequest, Response
+
+logger = logging.getLogger(__name__)
+
+CONTEXT_PATH: Final = "xxl-job-admin"
+EXECUTORS: Final = "EXECUTOR"
+MAX_APP_NAME: Final = 64
+OBJECT_GENERATION: Final = 4
+ARRAY_GENERATION: Final = 3
+REPORTED: Final = 5
+"""Items that the message of an answer names; the data names all."""
+
+
+class ExecutorCalls:
+    """A Falcon sink for everything executors call; see the protocol's section 2.
+
+    Args:
+        parts: What it works with.
+    """
+
+    def __init__(self, parts: ApiParts) -> None:
+        self._parts = parts
+        self._gate = ExecutorGate(parts.secrets, TokenStore(parts.db, parts.clock), parts.clock)
+        self._jobs = JobCalls(parts)
+        self._job_calls = frozenset(self._jobs.names if parts.config.job_openapi else ())
+        self._calls: dict[str, Callable[[falcon.Request, Caller, bytes], Response]] = {
+            contract.REGISTRY: self._register,
+            contract.REGISTRY_REMOVE: self._remove,
+            contract.CALLBACK: self._take_outcomes,
+        }
+
+    def __call__(self, req: falcon.Request, resp: falcon.Response, **params: str) -> None:
+        """Answer one call; failures go to :func:`on_error`."""
+        del params
+        if req.method != "POST":
+            raise WireError(f"{req.method}: every call must be a POST")
+        caller = self._gate.require(req)
+        name = _uri_of(req.path)
+        if name in self._job_calls:
+            write_envelope(resp, self._jobs.answer(name, caller, lambda: self._read(req)))
+            return
+        call = self._calls.get(name)
+        if call is None:
+            known = ", ".join(sorted({*self._calls, *self._job_calls}))
+            raise WireError(f"{req.path[:100]}: no such call; known: {known}")
+        write_envelope(resp, call(req, caller, self._read(req)))
+
+    def admits(self, req: falcon.Request) -> bool:
+        """Return whether the caller may send a large body: his token is one of ours, and he POSTs."""
+        if req.method != "POST":
+            return False
+        try:
+            self._gate.identify(req)
+        except WireError:
+            return False
+        return True
+
+    def _read(self, req: falcon.Request) -> bytes:
+        return read_body(req, self._parts.config.max_body_bytes)
+
+    def _register(self, req: falcon.Request, caller: Caller, body: bytes) -> Response:
+        request = codec.decode_registry(body)
+        address = contract.normalise_address(request.address)
+        if request.group != EXECUTORS:
+            return Response(code=contract.OK)  # upstream stores such rows and never reads them
+        _check_words(request, caller)
+        is_newest = req.get_header(contract.APP_NAME_HEADER) is not None
+        facts = RegisteredExecutor(
+            id=0,
+            group_id=0,
+            address=address,
+            registered_as=request.address.strip(),
+            kind="xwheel" if request.instance else "foreign",
+            # xwheel executors send the header too, for schedulers of the fourth generation; they know both paths
+            generation=OBJECT_GENERATION if is_newest else ARRAY_GENERATION,
+            instance=request.instance,
+            boot=request.boot,
+            seen_ms=0,
+            suspect_until_ms=0,
+            labels=request.labels,
+            secret_id=caller.secret_id,
+        )
+        app_name = request.app_name.strip()
+        try:
+            self._parts.registry.register(app_name, facts, self._parts.clock.now_ms())
+        except NotFoundError as error:
+            raise _unknown_group(app_name) from error
+        return Response(code=contract.OK)
+
+    def _remove(self, req: falcon.Request, caller: Caller, body: bytes) -> Response:
+        del req
+        request = codec.decode_registry(body)
+        address = contract.normalise_address(request.address)
+        if request.group == EXECUTORS:
+            _check_words(request, caller)
+            app_name = request.app_name.strip()
+            try:
+                self._parts.registry.remove(app_name, address, secret_id=caller.secret_id)
+            except NotFoundError as error:
+                raise _unknown_group(app_name) from error
+        return Response(code=contract.OK)
+
+    def _take_outcomes(self, req: falcon.Request, caller: Caller, body: bytes) -> Response:
+        del req
+        items, bad = codec.decode_callbacks(body)
+        # committed before the reply: what raises here becomes code 500, and the executor keeps its spool
+        reporter = Reporter(caller.group_id)
+        verdicts = self._parts.completer.finish([_outcome(item, reporter) for item in items])
+        if not bad and len(verdicts) == len(items) and set(verdicts.values()) <= {Verdict.FINISHED}:
+            return Response(code=contract.OK)
+        unknown, settled = _judge(items, bad, verdicts)
+        return _partly(
+            [*bad, *unknown], settled, len(items) + len(bad), is_xwheel=any(item.job_id for item in items)
+        )
+
+
+def on_error(req: falcon.Request, resp: falcon.Response, error: Exception, params: object) -> None:
+    """Answer a failure in the envelope, with HTTP status 200, or 413 for a body that is too large."""
+    del params
+    if isinstance(error, BodyTooLargeError):
+        resp.status = 413
+        response = Response(code=contract.FAIL, message=f"body: {error}")
+    elif isinstance(error, XwheelError):
+        response = contract.error_response(error)
+        if not isinstance(error, UnknownCallerError):
+            logger.info("%s %r of %s refused: %s", req.method, req.path[:100], req.remote_addr, error)
+    elif isinstance(error, falcon.HTTPError):
+        response = Response(code=contract.FAIL, message=error.description or error.title)
+    else:
+        incident = new_incident(req, error)
+        response = Response(
+            code=contract.FAIL, message=f"internal error; the scheduler's log has incident {incident}"
+        )
+    write_envelope(resp, response)
+
+
+def write_envelope(resp: falcon.Response, response: Response) -> None:
+    """Make an envelope the response; Python executors insist on the content type."""
+    resp.content_type = falcon.MEDIA_JSON
+    resp.data = codec.encode_response(response)
+
+
+def _uri_of(path: str) -> str:
+    """Return the call that a path names, or nothing; slashes may be doubled and trailing."""
+    parts = [part for part in path.split("/") if part]
+    if parts[:1] == [CONTEXT_PATH]:
+        del parts[0]
+    return parts[1] if len(parts) == 2 and parts[0] == "api" else ""  # noqa: PLR2004
+
+
+def _check_words(request: RegistryRequest, caller: Caller) -> None:
+    words = {"registryKey": request.app_name, "instance": request.instance, "boot": request.boot}
+    for name, value in words.items():
+        if not value.isprintable():
+            raise WireError(f"{name}: must not contain control characters")
+    if len(request.app_name.strip()) > MAX_APP_NAME:
+        raise WireError(f"registryKey: must be text of at most {MAX_APP_NAME} characters")
+    if caller.group_id is not None and request.app_name.strip() != caller.app_name:
+        raise _unknown_group(request.app_name.strip())
+
+
+def _unknown_group(app_name: str) -> WireError:
+    return WireError(
+        f"registryKey: there is no executor group {app_name!r}; create it in the console or with "
+        "POST /api/v1/groups, the executor's next beat then succeeds"
+    )
+
+
+def _outcome(item: CallbackItem, reporter: Reporter) -> Outcome:
+    return Outcome(
+        run_id=item.run_id,
+        state=item.state,
+        reason=item.reason if item.reason.isprintable() else "",
+        code=item.code,
+        message=item.message if item.job_id else to_plain(item.message),
+        # foreign executors send their own start time here; ours repeat what the trigger said
+        created_ms=item.created_ms if item.job_id else 0,
+        instance=item.instance,
+        reporter=reporter,
+    )
+
+
+def _judge(
+    items: Sequence[CallbackItem], bad: Sequence[BadItem], verdicts: Mapping[int, Verdict]
+) -> tuple[list[BadItem], list[BadItem]]:
+    """Return which readable items name no run, and which came too late, at their places in the request."""
+    unreadable = {entry.index for entry in bad}
+    places = (index for index in range(len(items) + len(bad)) if index not in unreadable)
+    unknown: list[BadItem] = []
+    settled: list[BadItem] = []
+    seen: set[int] = set()
+    for index, item in zip(places, items, strict=False):
+        verdict = verdicts[item.run_id]
+        if item.run_id in seen:
+            settled.append(
+                BadItem(index=index, run_id=item.run_id, error="logId: occurs before in this request")
+            )
+        elif verdict is Verdict.UNKNOWN:
+            unknown.append(BadItem(index=index, run_id=item.run_id, error="logId: no run has this id"))
+        elif verdict is Verdict.REPEATED:
+            error = "logId: this run awaits no outcome, what is recorded stands"
+            settled.append(BadItem(index=index, run_id=item.run_id, error=error))
+        seen.add(item.run_id)
+    return unknown, settled
+
+
+def _partly(
+    refused: Sequence[BadItem], settled: Sequence[BadItem], total: int, *, is_xwheel: bool
+) -> Response:
+    """Accept a request and say which of its items changed nothing; the executor must not send them again."""
+    report = sorted([*refused, *settled], key=lambda entry: entry.index)
+    named = "; ".join(
+        f"item {entry.index} (logId {entry.run_id}): {entry.error}" for entry in report[:REPORTED]
+    )
+    more = f"; and {len(report) - REPORTED} more" if len(report) > REPORTED else ""
+    message = f"{len(report)} of {total} outcomes changed nothing: {named}{more}"
+    logger.log(logging.WARNING if refused else logging.INFO, "callback: %s", message)
+    if is_xwheel:
+        # a repeated outcome is no news to an executor whose first reply was lost: only refusals are data
+        return Response(code=contract.OK, message=message, data=refusals_payload(list(refused)))
+    # Java executors cannot parse an answer whose data is anything but text
+    rows = [{"logId": entry.run_id, "code": contract.FAIL, "msg": entry.error} for entry in report]
+    return Response(code=contract.OK, message=message, data=encode(rows).decode())

@@ -1,0 +1,1 @@
+"""The ``xwheel`` command: ``main`` has the processes, one module for each other command."""

@@ -1,0 +1,203 @@
+"""``xwheel job apply`` and ``xwheel job export``: jobs as files."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from xwheel.cli.connection import JsonOption, NodeOption, TokenOption, connect, find_group
+from xwheel.cli.output import print_json, visible
+from xwheel.errors import ConfigError, ConflictError, FieldError, XwheelError
+
+if TYPE_CHECKING:
+    from xwheel.cli.manifest.diff import Step
+    from xwheel.cli.manifest.state import State
+    from xwheel.cli.manifest.writing import Sink
+    from xwheel.wire.http.rest import RestClient
+
+EXIT_DRIFT: Final = 5
+MAX_SHOWN: Final = 200
+STDIN: Final = "-"
+SIGNS: Final = {"create": "+", "create-group": "+", "delete": "-"}
+
+
+def apply(
+    files: Annotated[
+        list[str],
+        typer.Option(
+            "--file", "-f", metavar="FILE", help="YAML file, or - for standard input; may be repeated."
+        ),
+    ],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would change, and change nothing.")
+    ] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help=f"As --dry-run, and exit with {EXIT_DRIFT} if anything differs.")
+    ] = False,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Delete jobs of the files' groups that no file has.")
+    ] = False,
+    url: NodeOption = None,
+    token_file: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make the jobs of a node what files say; what a file leaves out gets its default."""
+    desired = _read(files)
+    client = connect(url, token_file)
+    steps, actual = _plan(client, desired, prune)
+    if not dry_run and not check:
+        steps = _apply(client, desired, actual, steps, prune)
+    _report(steps, applied=not dry_run and not check, as_json=as_json)
+    if check and steps:
+        raise typer.Exit(EXIT_DRIFT)
+
+
+def export(
+    group: Annotated[
+        str | None, typer.Option(metavar="GROUP", help="App name or id of one group; default: everything.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Default: standard output.")
+    ] = None,
+    url: NodeOption = None,
+    token_file: TokenOption = None,
+) -> None:
+    """Write groups, jobs and calendars as YAML that apply reads back to the same."""
+    client = connect(url, token_file)
+    app_name = None if group is None else find_group(client, group)["app_name"]
+    if output is None:
+        _export(client, app_name, sys.stdout)
+        return
+    with _replacing(output) as stream:
+        _export(client, app_name, stream)
+
+
+def _read(files: Sequence[str]) -> State:
+    from xwheel.cli.manifest.checking import build_state
+    from xwheel.cli.manifest.reading import read_documents
+
+    documents = []
+    for name in files:
+        try:
+            if name == STDIN:
+                found = read_documents("stdin", sys.stdin.buffer)
+            else:
+                with Path(name).open("rb") as stream:
+                    found = read_documents(name, stream)
+        except OSError as error:
+            raise ConfigError(f"--file: cannot read {name}: {error.strerror}") from error
+        documents += [(name, document) for document in found]
+    return build_state(documents)
+
+
+def _plan(client: RestClient, desired: State, prune: bool) -> tuple[list[Step], State]:
+    from xwheel.cli.manifest.diff import make_plan
+    from xwheel.cli.manifest.remote import RemoteJobs, check_schedules
+
+    actual = RemoteJobs(client).state_for(desired)
+    steps = make_plan(desired, actual, prune=prune)
+    check_schedules(client, steps)
+    return steps, actual
+
+
+def _apply(client: RestClient, desired: State, actual: State, steps: list[Step], prune: bool) -> list[Step]:
+    """Carry a plan out; if somebody changes the same jobs meanwhile, make one new plan.
+
+    Returns:
+        What was done.
+    """
+    from xwheel.cli.manifest.remote import Applier
+
+    done: list[Step] = []
+    for is_last in (False, True):
+        applier = Applier(client, actual)
+        try:
+            applier.apply(steps)
+        except XwheelError as error:
+            done += steps[: applier.done]
+            typer.echo(f"xwheel: {len(done)} changes are done; the same command goes on from there", err=True)
+            if is_last or not isinstance(error, ConflictError):
+                raise
+            typer.echo(
+                f"xwheel: changed by somebody else, so it is compared again: {visible(str(error))}", err=True
+            )
+            steps, actual = _plan(client, desired, prune)
+        else:
+            return done + steps
+    return done
+
+
+def _report(steps: Sequence[Step], *, applied: bool, as_json: bool) -> None:
+    if as_json:
+        changes = [
+            {
+                "action": step.action.value,
+                "name": step.name,
+                "fields": [change._asdict() for change in step.changes],
+            }
+            for step in steps
+        ]
+        print_json({"applied": applied, "changes": changes})
+        return
+    for step in steps:
+        typer.echo(f"{SIGNS.get(step.action.value, '~')} {step.action.value} {visible(step.name)}")
+        for change in step.changes:
+            old = "" if step.have is None and change.old is None else f"{_shown(change.old)} -> "
+            typer.echo(f"    {change.field}: {old}{_shown(change.new)}")
+    if not steps:
+        typer.echo("nothing differs")
+    else:
+        typer.echo(f"{len(steps)} {'changes are made' if applied else 'differences'}")
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    text = text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}… ({len(text)} characters)"
+    return visible(text)
+
+
+def _export(client: RestClient, app_name: str | None, sink: Sink) -> None:
+    from xwheel.cli.manifest import writing
+    from xwheel.cli.manifest.remote import RemoteJobs
+
+    remote = RemoteJobs(client)
+    groups = [group for group in remote.groups().values() if app_name in (None, group.app_name)]
+    used: set[str] = set()
+    writing.begin_groups(sink, is_empty=not groups)
+    for group in groups:
+        seen: dict[str, int] = {}
+        for job in remote.jobs(group):
+            if job.ref.name in seen:
+                raise FieldError(
+                    "name", f"jobs {seen[job.ref.name]} and {job.id} are both called {job.ref}: rename one"
+                )
+            if not seen:
+                writing.write_group(sink, group, has_jobs=True)
+            seen[job.ref.name] = job.id
+            used.update(job.values["calendar_exclude"], job.values["calendar_require"])
+            writing.write_job(sink, job)
+        if not seen:
+            writing.write_group(sink, group, has_jobs=False)
+    names = remote.calendar_names() if app_name is None else sorted(used)
+    writing.write_calendars(sink, remote.calendars(names))
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[Sink]:
+    """Write beside a file and put it in place at the end, so that a failure leaves what was there."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with beside.open("w", encoding="utf-8", newline="\n") as stream:
+            yield stream
+        beside.replace(path)
+    except OSError as error:
+        raise ConfigError(f"--output: cannot write {path}: {error.strerror}") from error
+    finally:
+        beside.unlink(missing_ok=True)

@@ -1,0 +1,235 @@
+"""The ``xwheel`` command. Commands import what they need when they run, so that ``--help`` is quick."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import sys
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from xwheel.cli import alarm, cron, group, job, plugins, secret, token
+from xwheel.cli import run as cli_run
+from xwheel.cli.connection import warn_of_password
+from xwheel.cli.output import plain, visible
+from xwheel.config import Config, load_config
+from xwheel.errors import (
+    ConfigError,
+    DatabaseRefusedError,
+    DatabaseUnreachableError,
+    FieldError,
+    LockError,
+    PluginError,
+    SchemaError,
+    XwheelError,
+)
+from xwheel.runtime.memory import tidy
+from xwheel.runtime.signals import StopSignals
+
+EXIT_FAILED = 1
+EXIT_CONFIG = 2
+EXIT_LOCKED = 3
+EXIT_SCHEMA = 4
+# 5 is that of "job apply --check"
+EXIT_REFUSED = 6
+EXIT_UNREACHABLE = 7
+
+STATUSES = (
+    (ConfigError, EXIT_CONFIG),
+    (FieldError, EXIT_CONFIG),
+    (PluginError, EXIT_CONFIG),
+    (LockError, EXIT_LOCKED),
+    (SchemaError, EXIT_SCHEMA),
+    (DatabaseRefusedError, EXIT_REFUSED),
+    (DatabaseUnreachableError, EXIT_UNREACHABLE),
+)
+
+GC_ALLOCATIONS = 50_000
+TIDY_S = 60
+
+LOG_FORMAT = "%(asctime)s %(levelname)s %(threadName)s %(name)s: %(message)s"
+
+app = typer.Typer(
+    help="xwheel: a distributed job scheduler that speaks XXL-JOB's wire protocol.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+database = typer.Typer(help="The database's schema.", no_args_is_help=True)
+app.add_typer(database, name="db")
+app.add_typer(cron.app, name="cron")
+app.add_typer(token.app, name="token")
+app.add_typer(secret.app, name="secret")
+app.add_typer(group.app, name="group")
+app.add_typer(job.app, name="job")
+app.add_typer(cli_run.app, name="run")
+app.add_typer(alarm.app, name="alarm")
+app.add_typer(plugins.app, name="plugins")
+
+ConfigOption = Annotated[
+    Path | None, typer.Option("--config", "-c", help="TOML file with settings; default: $XWHEEL_CONFIG.")
+]
+UrlOption = Annotated[str | None, typer.Option("--database", help="SQLAlchemy URL; overrides the settings.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+
+
+@app.command()
+def quickstart(
+    seconds: Annotated[
+        int | None, typer.Option(min=5, max=86_400, help="End by itself after so many seconds of fires.")
+    ] = None,
+    as_json: JsonOption = False,
+    rate: Annotated[int, typer.Option(min=0, max=500, help="Further fires a second.")] = 0,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Keep everything here; default: a temporary folder.")
+    ] = None,
+    url: UrlOption = None,
+) -> None:
+    """Run one node and one executor with demonstration jobs, and count honestly what ran."""
+    from xwheel.cli.quickstart.run import Options
+    from xwheel.cli.quickstart.run import quickstart as run
+
+    _log_from(logging.WARNING)
+    warn_of_password(url)
+    options = Options(seconds=seconds, as_json=as_json, rate=rate, data_dir=data_dir, database=url)
+    raise typer.Exit(run(options))
+
+
+@app.command()
+def server(
+    config_path: ConfigOption = None,
+    url: UrlOption = None,
+    port: Annotated[int | None, typer.Option(help="Port of the management API.")] = None,
+    executor_port: Annotated[int | None, typer.Option(help="Port of the executor API.")] = None,
+) -> None:
+    """Run a scheduler node until SIGTERM, SIGHUP or Ctrl-C, then drain."""
+    with StopSignals(for_good=True) as signals:
+        from xwheel.node.node import Node
+
+        _log_from(logging.INFO)
+        config = _config(config_path, url, api={"port": port, "executor_port": executor_port})
+        node = Node(config, announce=typer.echo)
+        if signals.be_up():
+            return
+        node.start()
+        # what exists now stays; of what comes and goes with fires little has cycles, so looking for them seldom pays
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(GC_ALLOCATIONS)
+        _wait(signals)
+        raise typer.Exit(0 if node.stop() else EXIT_FAILED)
+
+
+def _wait(signals: StopSignals) -> None:
+    """Wait for a signal, and give back what is not needed any more now and then.
+
+    The interpreter alone would look for cycles after half an hour of steady work or more, and at those that survived
+    that after days.
+    """
+    while not signals.heard(TIDY_S):
+        tidy()
+
+
+@app.command()
+def executor(
+    target: Annotated[
+        str, typer.Argument(help="MODULE or MODULE:NAME that holds @job handlers or an Executor.")
+    ] = "",
+    config_path: ConfigOption = None,
+) -> None:
+    """Run an executor with a module's handlers, or glue types alone, until SIGTERM, SIGHUP or Ctrl-C, then drain."""
+    from xwheel.executor import Executor, load_handlers
+
+    _log_from(logging.INFO)
+    sys.path.insert(0, str(Path.cwd()))
+    found = load_handlers(target) if target else None
+    if isinstance(found, Executor):
+        runner = found
+    else:
+        config = load_config(config_path)
+        if found is None and not config.executor.allowed_glue_types:
+            raise ConfigError(
+                "there is nothing to run: name a module with @job handlers, or allow glue types in "
+                "executor.allowed_glue_types"
+            )
+        runner = Executor(config, handlers=[] if found is None else [found])
+    raise typer.Exit(0 if runner.run_forever() else EXIT_FAILED)
+
+
+class PlainFormatter(logging.Formatter):
+    """Writes log lines in which nothing that others said moves the terminal, or looks like a line of its own."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 -- the library's name
+        """Return the line, without a traceback."""
+        return plain(super().formatMessage(record)).replace("\n", "\\n")
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 -- the library's name
+        """Return a traceback."""
+        return plain(super().formatException(ei))
+
+
+def _log_from(level: int) -> None:
+    """Write log lines from a level on to standard error."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(PlainFormatter(LOG_FORMAT))
+    logging.basicConfig(level=level, handlers=[handler])
+
+
+@database.command("upgrade")
+def database_upgrade(config_path: ConfigOption = None, url: UrlOption = None) -> None:
+    """Bring the schema to the one this version needs."""
+    from xwheel.storage.database import startup
+    from xwheel.storage.database.address import with_password
+
+    before, after = startup.upgrade(with_password(_config(config_path, url).database))
+    typer.echo(f"schema: {before or 'empty'} -> {after}")
+
+
+@database.command("check")
+def database_check(config_path: ConfigOption = None, url: UrlOption = None) -> None:
+    """Say whether a node could work with the database; exit with 4 if its schema is not the one this version needs."""
+    from xwheel.node.node import open_database
+    from xwheel.storage.schema import migrate
+
+    open_database(_config(config_path, url), create=False).close()
+    typer.echo(f"schema: {migrate.head_revision()}, as needed")
+
+
+def main() -> None:
+    """Run the command; what xwheel refuses becomes one line and an exit status of its own."""
+    try:
+        app()
+    except XwheelError as error:
+        _fail(error)
+    except Exception as error:
+        told = _database_error(error)
+        if told is None:
+            raise
+        _fail(told)
+
+
+def _fail(error: XwheelError) -> NoReturn:
+    typer.echo(f"xwheel: {visible(str(error))}", err=True)
+    raise SystemExit(next((status for kind, status in STATUSES if isinstance(error, kind)), EXIT_FAILED))
+
+
+def _database_error(error: Exception) -> XwheelError | None:
+    """Return what a database's error means that no command foresaw; None for any other."""
+    if "sqlalchemy" not in sys.modules:
+        return None
+    from xwheel.storage.database.errors import explain
+
+    return explain(error)
+
+
+def _config(path: Path | None, url: str | None, **sections: dict[str, Any]) -> Config:
+    """Load the settings, with what the command line gives on top."""
+    warn_of_password(url)
+    sections["database"] = {"url": url}
+    given = {
+        section: {name: value for name, value in values.items() if value is not None}
+        for section, values in sections.items()
+    }
+    return load_config(path, given)

@@ -1,0 +1,154 @@
+"""Write a plugin project from templates of fixed names."""
+
+from __future__ import annotations
+
+import keyword
+import re
+import string
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+from xwheel.errors import FieldError
+
+NAME: Final = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+MAX_NAME: Final = 30
+"""A schedule type's name, in capitals, has a column of 32."""
+
+
+class Kind(StrEnum):
+    """What a new plugin shall bring."""
+
+    ALARM = "alarm"
+    ROUTER = "router"
+    GLUE = "glue"
+    SCHEDULE = "schedule"
+    LISTENER = "listener"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """What differs between the kinds' README and metadata.
+
+    Attributes:
+        summary: What the plugin does.
+        beside: Whose environment it is installed in.
+        options_example: Lines of its table of options.
+        usage: How it is named.
+    """
+
+    summary: str
+    beside: str
+    options_example: str
+    usage: str
+
+
+WORDS: Final = {
+    Kind.ALARM: Words(
+        summary="Posts xwheel's alarms as JSON to an HTTP address",
+        beside="each scheduler node",
+        options_example='url = "https://chat.example.org/hooks/secret"\ntimeout_s = 5',
+        usage='Name it in alarm rules: `{{"channel": "{name}"}}`. `xwheel alarm test {name}` sends a test.',
+    ),
+    Kind.ROUTER: Words(
+        summary="Routes xwheel's runs to executors with preferred addresses",
+        beside="each scheduler node",
+        options_example='prefix = "http://10.1."',
+        usage="Name it in jobs: `route_strategy = {registered}`.",
+    ),
+    Kind.GLUE: Words(
+        summary="Jobs of xwheel that write a text into their log",
+        beside="each scheduler node, and beside the executors that are to run such jobs",
+        options_example="max_characters = 1000",
+        usage="Name it in jobs, `glue_type = {registered}`, and let executors run it:\n\n"
+        '```toml\n[executor]\nallowed_glue_types = ["{registered}"]\n```',
+    ),
+    Kind.SCHEDULE: Words(
+        summary="Jobs of xwheel that fire every so many minutes",
+        beside="each scheduler node",
+        options_example="least_minutes = 5",
+        usage="Name it in jobs: `schedule_type = {registered}`, `schedule_conf = 15`.",
+    ),
+    Kind.LISTENER: Words(
+        summary="Writes down how runs of xwheel change their states",
+        beside="each scheduler node",
+        options_example='path = "/var/log/xwheel-changes.jsonl"',
+        usage="It is told every change of state that its node writes, at most once each.",
+    ),
+}
+
+
+def write_project(kind: Kind, name: str, parent: Path, version: str) -> list[Path]:
+    """Write a project into a new folder that is called like the plugin, and return its files.
+
+    Args:
+        kind: What it shall bring.
+        name: The plugin's name: of its entry point, its table of options and its folder.
+        parent: Where the folder is made.
+        version: The version of xwheel that it is written for.
+
+    Raises:
+        FieldError: The name cannot be used, or there is something of that name already.
+    """
+    check_name(name)
+    home = parent / name
+    made = _texts(kind, name, version)
+    try:
+        home.mkdir()
+    except FileExistsError:
+        raise FieldError("NAME", f"{home} exists already: choose another name, or another folder") from None
+    except OSError as error:
+        raise FieldError("--directory", f"cannot make {home}: {error.strerror}") from error
+    for path, text in made.items():
+        target = home / path
+        target.parent.mkdir(exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+    return [home / path for path in made]
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that cannot be a module, an entry point and a distribution at once.
+
+    Raises:
+        FieldError: It says what is allowed.
+    """
+    if not NAME.fullmatch(name) or len(name) > MAX_NAME or keyword.iskeyword(name):
+        raise FieldError(
+            "NAME",
+            f"has 1 to {MAX_NAME} small letters, digits and single underscores between them, a letter first, and is "
+            f"no word of Python, such as my_channel; not {name[:40]!r}",
+        )
+
+
+def _texts(kind: Kind, name: str, version: str) -> dict[str, str]:
+    package = f"xwheel_{name}"
+    major, minor = version.split(".")[:2]
+    values = {
+        "name": name,
+        "registered": name.upper(),
+        "package": package,
+        "distribution": package.replace("_", "-"),
+        "version": f"{major}.{minor}",
+        "next_version": f"{major}.{int(minor) + 1}",
+    }
+    words = WORDS[kind]
+    values |= {
+        "summary": words.summary,
+        "beside": words.beside,
+        "options_example": words.options_example,
+        "usage": words.usage.format(name=name, registered=name.upper()),
+    }
+    places = {
+        "pyproject.toml": "common/pyproject.toml.txt",
+        "README.md": "common/README.md.txt",
+        f"{package}/__init__.py": f"{kind}/package.py.txt",
+        f"tests/test_{name}.py": f"{kind}/test_package.py.txt",
+    }
+    templates = files("xwheel.cli.scaffold") / "files"
+    texts = {
+        path: string.Template((templates / place).read_text(encoding="utf-8")).substitute(values)
+        for path, place in places.items()
+    }
+    return {**texts, f"{package}/py.typed": ""}

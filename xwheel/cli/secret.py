@@ -1,0 +1,233 @@
+"""``xwheel secret``: makes, lists, replaces and ends executor secrets in the configured database."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from xwheel.cli.token import ConfigOption, JsonOption, UrlOption
+from xwheel.clock import wall_ms
+from xwheel.config import load_config
+from xwheel.errors import ConfigError, FieldError
+
+if TYPE_CHECKING:
+    from xwheel.runtime.sealing import KeyRing
+    from xwheel.storage.database.engine import Connection, Database
+    from xwheel.storage.executor_secrets import StoredSecret
+
+app = typer.Typer(
+    help="Secrets of executors: what those of a group show, and are called with.", no_args_is_help=True
+)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="What people call the secret.")]
+InOption = Annotated[
+    str,
+    typer.Option("--in", metavar="TIME", help="When it ends, such as 0, 90m, 24h or 7d; 'never' for not."),
+]
+
+UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+MAX_S: Final = 31_536_000
+
+
+@app.command()
+def create(
+    name: Name,
+    group: Annotated[str, typer.Option(metavar="APP", help="App name of the group whose executors get it.")],
+    config_path: ConfigOption = None,
+    url: UrlOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a secret for the executors of a group and print it, this once; it counts within a second."""
+    from xwheel.storage import executor_secrets, executors
+
+    wanted, value = _checked(name), _new_value()
+
+    with _site(config_path, url) as (db, keys):
+
+        def work(conn: Connection) -> StoredSecret:
+            found = executors.find_group(conn, group)
+            if found is None:
+                raise FieldError("--group", f"there is no executor group {group[:64]!r}")
+            return executor_secrets.insert_secret(conn, wanted, value, keys, wall_ms(), group_id=found.id)
+
+        made = db.transaction(work)
+    _show_new(made, value, keys, as_json=as_json)
+
+
+@app.command("list")
+def list_them(config_path: ConfigOption = None, url: UrlOption = None, as_json: JsonOption = False) -> None:
+    """List all executor secrets by name, without their values."""
+    from xwheel.storage import executor_secrets
+
+    with _site(config_path, url) as (db, _), db.read() as conn:
+        found = sorted(executor_secrets.list_secrets(conn), key=lambda item: item.name)
+    if as_json:
+        typer.echo(json.dumps([_row(item) for item in found], indent=2))
+        return
+    for item in found:
+        plain = "" if _row(item)["encrypted"] else "  not encrypted"
+        typer.echo(f"{item.name:<32} {_time(item.created_ms)}  {_scope(item)}, {_end(item)}{plain}")
+
+
+@app.command()
+def rotate(
+    name: Name,
+    new_name: Annotated[str, typer.Argument(metavar="NEW", help="Name of the next one.")],
+    ends_in: InOption = "24h",
+    config_path: ConfigOption = None,
+    url: UrlOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make the next secret of the same group and print it, this once; the one before ends later."""
+    from xwheel.storage import executor_secrets
+
+    wanted, value, in_s = _checked(new_name), _new_value(), _seconds(ends_in)
+    keep_ms = None if in_s is None else 1000 * in_s
+    with _site(config_path, url) as (db, keys):
+        made = db.transaction(
+            lambda conn: executor_secrets.rotate_secret(
+                conn, name, wanted, value, keys, wall_ms(), keep_ms=keep_ms
+            )
+        )
+    _show_new(made, value, keys, as_json=as_json)
+
+
+@app.command()
+def retire(
+    name: Name,
+    ends_in: InOption = "24h",
+    config_path: ConfigOption = None,
+    url: UrlOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Set when a secret ends: executors that still have it then are no longer live."""
+    from xwheel.storage import executor_secrets
+
+    in_s = _seconds(ends_in)
+    expires_ms = None if in_s is None else wall_ms() + 1000 * in_s
+    with _site(config_path, url) as (db, _):
+        found = db.transaction(lambda conn: executor_secrets.retire_secret(conn, name, expires_ms))
+    typer.echo(json.dumps(_row(found), indent=2) if as_json else f"secret {found.name}: {_end(found)}")
+
+
+@app.command()
+def delete(
+    name: Name, config_path: ConfigOption = None, url: UrlOption = None, as_json: JsonOption = False
+) -> None:
+    """Delete a secret; it ends within a second."""
+    from xwheel.storage import executor_secrets
+
+    with _site(config_path, url) as (db, _):
+        db.transaction(lambda conn: executor_secrets.delete_secret(conn, name))
+    typer.echo(json.dumps({"deleted": name}) if as_json else f"secret {name} is deleted")
+
+
+@app.command()
+def key(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The new file; it must not be there yet.")],
+) -> None:
+    """Make a file with a new key, for `security.key_file`; readable by this user alone."""
+    from xwheel.runtime.sealing import make_key
+
+    try:
+        number = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        raise ConfigError(f"cannot make {file}: {error.strerror}") from None
+    with os.fdopen(number, "w", encoding="ascii") as target:
+        target.write(f"{make_key()}\n")
+    typer.echo(
+        f"{file} has a new key: copy it to all nodes, and keep a copy where the database's backups are not"
+    )
+
+
+@app.command()
+def seal(config_path: ConfigOption = None, url: UrlOption = None, as_json: JsonOption = False) -> None:
+    """Encrypt all executor secrets under the first key of `security.key_file`."""
+    from xwheel.storage import executor_secrets
+
+    with _site(config_path, url) as (db, keys):
+        count = db.transaction(lambda conn: executor_secrets.seal_all(conn, keys))
+    typer.echo(json.dumps({"sealed": count}) if as_json else f"{count} executor secrets are encrypted")
+
+
+@contextmanager
+def _site(path: Path | None, url: str | None) -> Iterator[tuple[Database, KeyRing]]:
+    """Open the configured database, and read the keys of the configured file."""
+    from xwheel.node.node import open_database
+    from xwheel.runtime.sealing import read_keys
+
+    config = load_config(path, {"database": {"url": url}} if url else {})
+    keys = read_keys(config.security.key_file)
+    db = open_database(config, create=False)
+    try:
+        yield db, keys
+    finally:
+        db.close()
+
+
+def _checked(name: str) -> str:
+    from xwheel.api.http.body import read_fields
+    from xwheel.api.v1.secrets import SecretPath
+
+    return read_fields(SecretPath, {"name": name}).name
+
+
+def _new_value() -> str:
+    from xwheel.api.v1.tokens import SECRET_BYTES
+
+    return secrets.token_urlsafe(SECRET_BYTES)
+
+
+def _seconds(text: str) -> int | None:
+    if text == "never":
+        return None
+    match = re.fullmatch(r"([0-9]{1,9})([smhd]?)", text, re.ASCII)
+    seconds = int(match[1]) * UNITS[match[2]] if match else -1
+    if not 0 <= seconds <= MAX_S:
+        raise FieldError("--in", "must be 'never' or a time of at most 365d, such as 0, 90m, 24h or 7d")
+    return seconds
+
+
+def _show_new(made: StoredSecret, value: str, keys: KeyRing, *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps({**_row(made), "secret": value}, indent=2))
+    else:
+        typer.echo(f"secret {made.name} for {_scope(made)} (shown once): {value}")
+    if not keys.fingerprints:
+        typer.echo("warning: it is kept unencrypted, since security.key_file is not set", err=True)
+
+
+def _row(item: StoredSecret) -> dict[str, Any]:
+    from xwheel.runtime.sealing import is_plain
+
+    return {
+        "name": item.name,
+        "group_id": item.group_id,
+        "app_name": item.app_name,
+        "created_ms": item.created_ms,
+        "expires_ms": item.expires_ms,
+        "encrypted": not is_plain(item.sealed),
+    }
+
+
+def _scope(item: StoredSecret) -> str:
+    return f"the executors of group {item.app_name or item.group_id}"
+
+
+def _end(item: StoredSecret) -> str:
+    if item.expires_ms is None:
+        return "without an end"
+    return f"{'ended' if item.expires_ms <= wall_ms() else 'ends'} {_time(item.expires_ms)}"
+
+
+def _time(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

@@ -1,0 +1,250 @@
+"""What the scheduler may ask an executor: one function per path, from bytes to an envelope, free of any framework."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+import msgspec
+
+from xwheel.errors import AuthError, ExecutorError, PluginError, WireError, XwheelError
+from xwheel.executor.handlers import Handler, HandlerRegistry, handler_of
+from xwheel.executor.journal.journal import Journal
+from xwheel.executor.logs.run_log import RunLogs
+from xwheel.executor.running.execution import describe_error
+from xwheel.executor.running.worker import Workers
+from xwheel.plugin.contracts import GlueRequest, GlueType
+from xwheel.plugin.validation import guarded
+from xwheel.wire import contract
+from xwheel.wire.codec import (
+    decode_idle_beat,
+    decode_kill,
+    decode_log_request,
+    decode_trigger,
+    log_payload,
+)
+from xwheel.wire.codec.batch import batch_payload, decode_batch, decode_states, state_payload
+from xwheel.wire.contract import OK, check_token, error_response
+from xwheel.wire.messages import (
+    BatchAnswer,
+    BatchReply,
+    LogData,
+    Response,
+    StateReply,
+    TriggerRequest,
+)
+
+logger = logging.getLogger(__name__)
+
+BEAN: Final = "BEAN"
+SUCCESS: Final = Response(code=OK)
+
+
+class Endpoints:
+    """Answers calls; one object serves all threads.
+
+    Args:
+        token: What callers must show.
+        glue_types: Glue types by name.
+        allowed: Glue types beside BEAN that may run here.
+    """
+
+    def __init__(
+        self,
+        *,
+        token: str,
+        app_name: str,
+        workers: Workers,
+        journal: Journal,
+        logs: RunLogs,
+        handlers: HandlerRegistry,
+        glue_types: Mapping[str, GlueType],
+        allowed: Collection[str] = (),
+    ) -> None:
+        self._token = token
+        self._app_name = app_name
+        self._workers = workers
+        self._journal = journal
+        self._logs = logs
+        self._handlers = handlers
+        self._glue_types = glue_types
+        self._allowed = frozenset({BEAN, *allowed})
+        self._routes: Mapping[str, Callable[[bytes], Response]] = {
+            contract.BEAT: self._beat,
+            contract.IDLE_BEAT: self._idle_beat,
+            contract.RUN: self._run,
+            contract.TRIGGER: self._run,
+            contract.KILL: self._kill,
+            contract.LOG: self._log,
+            contract.RUN_BATCH: self._run_batch,
+            contract.RUN_STATE: self._run_state,
+        }
+
+    def answer(
+        self, method: str, path: str, header: Callable[[str], str | None], read: Callable[[], bytes]
+    ) -> Response:
+        """Answer one call; never raises.
+
+        Args:
+            method: HTTP method.
+            path: Exact path.
+            header: Returns a header's value.
+            read: Reads the body; called only once the caller is known.
+        """
+        try:
+            self._check(method, path, header)
+            route = self._routes.get(path)
+            if route is None:
+                raise WireError(contract.TEXT_NOT_FOUND.format(path[: contract.MAX_URL]))
+            if route == self._run:
+                return self._run(read(), header(contract.TRACE_HEADER) or "")
+            return route(read())
+        except XwheelError as error:
+            return error_response(error)
+        except Exception as error:
+            logger.exception("call to %s", path)
+            return error_response(error)
+
+    def admits(self, method: str, path: str, header: Callable[[str], str | None]) -> bool:
+        """Return whether the head of a call lets it in."""
+        try:
+            self._check(method, path, header)
+        except XwheelError:
+            return False
+        return True
+
+    def _check(self, method: str, path: str, header: Callable[[str], str | None]) -> None:
+        """Let a call in by its head.
+
+        Raises:
+            WireError: It is no call.
+            AuthError: It is not our scheduler's, or for another group.
+        """
+        if method != "POST":
+            raise WireError(contract.TEXT_POST_ONLY)
+        if path in ("", "/"):
+            raise WireError(contract.TEXT_NO_URI)
+        check_token(header(contract.TOKEN_HEADER), self._token)
+        app_name = header(contract.APP_NAME_HEADER)
+        if app_name and app_name != self._app_name:
+            raise AuthError(f"the call is for {app_name!r}")
+
+    def _beat(self, _body: bytes) -> Response:
+        return SUCCESS
+
+    def _idle_beat(self, body: bytes) -> Response:
+        if self._workers.lanes.has(decode_idle_beat(body).job_id):
+            raise ExecutorError(contract.TEXT_BUSY)
+        return SUCCESS
+
+    def _run(self, body: bytes, trace_parent: str = "") -> Response:
+        request = decode_trigger(body)
+        if trace_parent and not request.trace_parent:
+            request = msgspec.structs.replace(request, trace_parent=trace_parent[: contract.MAX_URL])
+        (problem,) = self._workers.accept([(request, self._prepare(request))])
+        return SUCCESS if problem is None else error_response(problem)
+
+    def _run_batch(self, body: bytes) -> Response:
+        instance, requests, bad = decode_batch(body)
+        self._check_instance(instance)
+        # an id that the journal knows is left out: it was readable before, so its run is here
+        answers = [
+            BatchAnswer(run_id=item.run_id, code=contract.FAIL, message=item.error)
+            for item in bad
+            if item.run_id and self._journal.is_open(item.run_id) is None
+        ]
+        try:
+            problems = self._workers.accept([(request, self._prepare(request)) for request in requests])
+        except Exception:
+            # what was taken in before it failed may be on disk: nothing is said about any of them
+            logger.exception("%d runs, of which some may be taken in", len(requests))
+        else:
+            answers += [_batch_answer(*pair) for pair in zip(requests, problems, strict=True)]
+        reply = BatchReply(instance=self._journal.instance, boot=self._journal.boot, answers=answers)
+        return Response(code=OK, data=batch_payload(reply))
+
+    def _run_state(self, body: bytes) -> Response:
+        request = decode_states(body)
+        self._check_instance(request.instance)
+        reply = StateReply(
+            instance=self._journal.instance,
+            boot=self._journal.boot,
+            answers=self._journal.lookup(request.keys),
+        )
+        return Response(code=OK, data=state_payload(reply))
+
+    def _kill(self, body: bytes) -> Response:
+        request = decode_kill(body)
+        if self._workers.kill(request.job_id, request.run_id):
+            return SUCCESS
+        return Response(code=OK, data=contract.TEXT_NOTHING_TO_KILL)
+
+    def _log(self, body: bytes) -> Response:
+        request = decode_log_request(body)
+        # asked before reading: a run that ends in between has its last lines in the file, and is only asked again
+        live = self._journal.is_open(request.run_id)
+        data = self._logs.read(request.run_id, request.created_ms, request.from_line, live=bool(live))
+        if data is None:
+            text = contract.TEXT_NO_LOG if live is None else ""
+            last = 0 if live is None else request.from_line - 1
+            data = LogData(from_line=request.from_line, to_line=last, content=text, is_end=not live)
+        return Response(code=OK, data=log_payload(data))
+
+    def _check_instance(self, instance: str) -> None:
+        if instance != self._journal.instance:
+            raise ExecutorError(
+                f"this is executor instance {self._journal.instance}, the call is for {instance or 'none'}"
+            )
+
+    def _prepare(self, request: TriggerRequest) -> Handler | XwheelError:
+        """Return what to call, or why there is nothing to call."""
+        try:
+            if request.instance:
+                self._check_instance(request.instance)
+            return self._build(request)
+        except XwheelError as error:
+            return error
+        except BaseException as error:  # a glue type is a plugin: whatever it raises is about this run only
+            logger.exception("run %d of job %d", request.run_id, request.job_id)
+            return ExecutorError(f"glue type {request.glue_type} failed: {describe_error(error)}")
+
+    def _build(self, request: TriggerRequest) -> Handler:
+        """Find what to call.
+
+        Raises:
+            ExecutorError: The glue type is unknown or not allowed here, or it cannot use the request.
+        """
+        glue = self._glue_types.get(request.glue_type) if request.glue_type in self._glue_types else None
+        if glue is None:
+            raise ExecutorError(f"glueType[{request.glue_type}] is not valid.")
+        if request.glue_type not in self._allowed:
+            logger.warning(
+                "run %d of job %d refused: glue type %s is not in executor.allowed_glue_types",
+                request.run_id,
+                request.job_id,
+                request.glue_type,
+            )
+            raise ExecutorError(
+                f"glue type {request.glue_type} is not allowed on this executor: its setting "
+                "executor.allowed_glue_types must name it"
+            )
+        wanted = GlueRequest(
+            job_id=request.job_id,
+            handler=request.handler,
+            source=request.glue_source,
+            updated_ms=request.glue_updated_ms,
+        )
+        try:
+            name = f"glue type {request.glue_type}"
+            function = guarded(name, lambda: glue.build(wanted, self._handlers), allowed=ExecutorError)
+        except PluginError as error:
+            raise ExecutorError(str(error)) from error
+        return handler_of(function, request.handler)
+
+
+def _batch_answer(request: TriggerRequest, problem: XwheelError | None) -> BatchAnswer:
+    if problem is None:
+        return BatchAnswer(run_id=request.run_id, code=OK)
+    answer = error_response(problem)
+    return BatchAnswer(run_id=request.run_id, code=answer.code, message=answer.message)

@@ -1,0 +1,247 @@
+"""Who waits, who runs, who is next.
+
+The bookkeeping of :class:`~xwheel.executor.running.worker.Workers`, without any I/O.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from xwheel.errors import JobBlockedError, XwheelError
+from xwheel.executor.handlers import Handler
+from xwheel.executor.running.execution import Ending, Execution, Stage
+from xwheel.model import BlockStrategy
+from xwheel.wire.contract import TEXT_DISCARD
+from xwheel.wire.messages import RunKey, TriggerRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much is taken in.
+
+    Attributes:
+        places: Handlers that run at once.
+        lane: Waiting runs of one job.
+        waiting: Waiting runs of all jobs.
+        grace_ms: Between asking a handler to end and forcing it.
+    """
+
+    places: int
+    lane: int
+    waiting: int
+    grace_ms: int
+
+
+class Next(Enum):
+    """What the caller has to do after :meth:`Lanes.doom`."""
+
+    NOTHING = "it ends anyway, or somebody else is responsible"
+    REPORT = "it waited and is out now"
+    PUSH = "its handler runs and must be ended"
+
+
+@dataclass(slots=True)
+class _Lane:
+    """One job's queue and what runs of it; a lane without either does not exist."""
+
+    waiting: deque[Execution] = field(default_factory=deque)
+    running: set[Execution] = field(default_factory=set)
+
+
+class Lanes:
+    """One ordered queue per job over a bounded number of places.
+
+    Thread-safety: every method may be called by any thread; one lock guards everything, and nothing slow happens
+    under it.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._lock = threading.Lock()
+        self._emptied = threading.Condition(self._lock)
+        self._lanes: dict[int, _Lane] = {}
+        self._live: dict[RunKey, Execution] = {}
+        self._ready: deque[Execution] = deque()
+        self._active = 0
+        self._closing = ""
+
+    @property
+    def running(self) -> int:
+        """How many handlers have a place."""
+        return self._active
+
+    @property
+    def waiting(self) -> int:
+        """How many runs are here without a place."""
+        return len(self._live) - self._active
+
+    def has(self, job_id: int) -> bool:
+        """Tell whether a job has a waiting or a running run."""
+        return job_id in self._lanes
+
+    def of_job(self, job_id: int) -> list[Execution]:
+        """Return a job's runs, waiting ones last to first so that ending them starts none of them."""
+        with self._lock:
+            lane = self._lanes.get(job_id)
+            return [] if lane is None else [*reversed(lane.waiting), *lane.running]
+
+    def all(self) -> list[Execution]:
+        """Return every run, latest first."""
+        with self._lock:
+            return list(reversed(self._live.values()))
+
+    def close(self, why: str) -> None:
+        """Admit nothing any more."""
+        with self._lock:
+            self._closing = why
+
+    def wait_empty(self, timeout_s: float) -> bool:
+        """Wait until nobody is here; tell whether that came in time."""
+        with self._lock:
+            return self._emptied.wait_for(lambda: not self._live, timeout_s)
+
+    def admit(
+        self, request: TriggerRequest, handler: Handler | XwheelError
+    ) -> Execution | XwheelError | None:
+        """Give a run its place in its job's queue.
+
+        Args:
+            request: The run.
+            handler: What to call, or why there is nothing to call.
+
+        Returns:
+            The run; or why it cannot come in; or None if it is here already.
+        """
+        key = RunKey(request.run_id, request.job_id, request.created_ms)
+        with self._lock:
+            if key in self._live:
+                return None
+            if isinstance(handler, XwheelError):
+                return handler
+            lane = self._lanes.get(request.job_id)
+            problem = self._closing or self._blocked(request, handler, lane)
+            if problem:
+                return JobBlockedError(problem)
+            if lane is None:
+                lane = self._lanes[request.job_id] = _Lane()
+            execution = Execution(request, handler, key)
+            lane.waiting.append(execution)
+            self._live[key] = execution
+            return execution
+
+    def confirm(self, execution: Execution) -> list[Execution]:
+        """Let an admitted run wait, now that it is on disk; return the runs that it covers."""
+        with self._lock:
+            execution.stage = Stage.WAITING
+            if execution.request.block_strategy is not BlockStrategy.COVER_EARLY:
+                return []
+            lane = self._lanes[execution.key.job_id]
+            before = list(lane.waiting)
+            before = before[: before.index(execution)]
+            return [*reversed(before), *lane.running]
+
+    def withdraw(self, execution: Execution) -> None:
+        """Take out a run that did not reach the disk."""
+        with self._lock:
+            execution.stage = Stage.ENDED
+            self._remove(execution)
+
+    def take(self, jobs: Iterable[int]) -> list[Execution]:
+        """Give places to the next runs of these jobs, and to those that waited for a place."""
+        taken: list[Execution] = []
+        with self._lock:
+            for job_id in jobs:
+                self._make_ready(self._lanes.get(job_id))
+            while self._ready and self._active < self._limits.places:
+                execution = self._ready.popleft()
+                if execution.stage is not Stage.ENDED:
+                    execution.stage = Stage.STARTING
+                    execution.placed = True
+                    self._active += 1
+                    taken.append(execution)
+        return taken
+
+    def begin(self, execution: Execution) -> Ending | None:
+        """Mark a run as running; return why it must not, if it was doomed meanwhile."""
+        with self._lock:
+            execution.stage = Stage.RUNNING
+            return execution.ending
+
+    def doom(self, execution: Execution, ending: Ending) -> Next:
+        """Decide that a run ends; the first reason counts."""
+        with self._lock:
+            if execution.ending is not None or execution.stage is Stage.ENDED:
+                return Next.NOTHING
+            execution.ending = ending
+            if execution.stage is Stage.WAITING:
+                execution.stage = Stage.ENDED
+                return Next.REPORT
+            # earlier and between: whoever takes it to its next stage sees the ending
+            return Next.PUSH if execution.stage is Stage.RUNNING else Next.NOTHING
+
+    def abandon(self, execution: Execution) -> bool:
+        """Take the place of a run whose handler will not end; its job still waits for it."""
+        with self._lock:
+            if execution.stage is Stage.ENDED or execution.abandoned:
+                return False
+            execution.abandoned = True
+            self._active -= 1
+            return True
+
+    def first_report(self, execution: Execution) -> bool:
+        """Tell whether nobody reported this run yet, and remember that somebody does now."""
+        with self._lock:
+            if execution.reported:
+                return False
+            execution.reported = True
+            return True
+
+    def end(self, execution: Execution) -> None:
+        """Mark a run as ended; nobody may push it any more."""
+        with self._lock:
+            execution.stage = Stage.ENDED
+
+    def leave(self, execution: Execution) -> None:
+        """Take a run out and free its place."""
+        with self._lock:
+            if execution.placed and not execution.abandoned:
+                self._active -= 1
+            self._remove(execution)
+
+    def _blocked(self, request: TriggerRequest, handler: Handler, lane: _Lane | None) -> str:
+        if self.waiting >= self._limits.waiting:
+            return f"the executor has {self._limits.waiting} waiting runs and takes no more"
+        if lane is None:
+            return ""
+        strategy = request.block_strategy
+        busy = len(lane.waiting) + len(lane.running)
+        if strategy is BlockStrategy.DISCARD_LATER and busy >= handler.parallel:
+            return TEXT_DISCARD
+        if strategy is BlockStrategy.SERIAL_EXECUTION and len(lane.waiting) >= self._limits.lane:
+            stuck = ", a run whose handler ignores its end" if any(e.abandoned for e in lane.running) else ""
+            return f"job {request.job_id} has {self._limits.lane} waiting runs{stuck}, and takes no more"
+        return ""
+
+    def _make_ready(self, lane: _Lane | None) -> None:
+        while lane is not None and lane.waiting and lane.waiting[0].stage is not Stage.ADMITTED:
+            if len(lane.running) >= lane.waiting[0].handler.parallel:
+                return
+            execution = lane.waiting.popleft()
+            lane.running.add(execution)
+            self._ready.append(execution)
+
+    def _remove(self, execution: Execution) -> None:
+        self._live.pop(execution.key, None)
+        lane = self._lanes.get(execution.key.job_id)
+        if lane is not None:
+            lane.running.discard(execution)
+            if execution in lane.waiting:
+                lane.waiting.remove(execution)
+            if not lane.waiting and not lane.running:
+                del self._lanes[execution.key.job_id]
+        if not self._live:
+            self._emptied.notify_all()

@@ -1,0 +1,1 @@
+"""The executor's memory on disk: ``journal`` says what is written when, ``statements`` how."""

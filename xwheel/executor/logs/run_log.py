@@ -1,0 +1,369 @@
+"""Run logs: one file per run under its day, written through a small buffer, read by line number while it grows."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Final
+
+from xwheel.clock import Clock
+from xwheel.runtime.private_files import OTHERS, make_folder, open_file, tighten
+from xwheel.wire.messages import LogData
+
+logger = logging.getLogger(__name__)
+
+FLUSH_BYTES: Final = 64 * 1024
+FLUSH_S: Final = 0.2
+MAX_LOG: Final = 256 * 1024 * 1024
+PAGE_BYTES: Final = 1024 * 1024
+CHUNK: Final = 256 * 1024
+REMEMBERED: Final = 512
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+
+
+class RunLog:
+    """The log of one run. The file appears with the first line, so that silent runs cost nothing.
+
+    Its name is a plain text: pathlib enters the parts of every path among the names that the interpreter keeps, and a
+    table that a hundred names a second go through is copied to another place of the memory again and again.
+
+    Thread-safety: every method may be called by any thread.
+
+    Args:
+        name: The file's whole name.
+        owner: All logs.
+    """
+
+    def __init__(self, name: str, owner: RunLogs) -> None:
+        self._name = name
+        self._owner = owner
+        self._lock = threading.Lock()
+        self._parts: list[str] = []
+        self._waiting = 0
+        self._size = 0
+        self._file = -1
+        self._mid_line = False
+        self._closed = False
+        self._has_failed = False
+
+    @property
+    def path(self) -> Path:
+        """Where the file is, or would be."""
+        return Path(self._name)
+
+    def line(self, text: str) -> None:
+        """Write a line with its time in front."""
+        self._add(f"{self._owner.stamp()} {text}" if text else self._owner.stamp(), line=True)
+
+    def raw(self, text: str) -> None:
+        """Write text as it is; what ``print`` does."""
+        self._add(text, line=False)
+
+    def flush(self) -> None:
+        """Bring everything into the file."""
+        with self._lock:
+            self._flush()
+
+    def fileno(self) -> int:
+        """Return a descriptor that appends to the file, for a process that writes by itself."""
+        with self._lock:
+            self._flush()
+            self._open()
+            return self._file
+
+    def close(self) -> None:
+        """Write the rest and close the file; later lines are dropped."""
+        with self._lock:
+            self._flush()
+            self._closed = True
+            if self._file >= 0:
+                os.close(self._file)
+                self._file = -1
+                self._owner.opened.discard(self._name)
+
+    def _add(self, text: str, *, line: bool) -> None:
+        with self._lock:
+            if self._closed or self._size > MAX_LOG:
+                return
+            if line:
+                text = f"\n{text}\n" if self._mid_line else f"{text}\n"
+            elif not text:
+                return
+            self._mid_line = not text.endswith("\n")
+            self._size += len(text)
+            if self._size > MAX_LOG:
+                text += f"\n… the log reached {MAX_LOG} characters; the rest is dropped\n"
+            first = not self._parts
+            self._parts.append(text)
+            self._waiting += len(text)
+            if self._waiting >= FLUSH_BYTES:
+                self._flush()
+            elif first:
+                self._owner.mark_dirty(self)
+
+    def _flush(self) -> None:
+        if not self._parts:
+            return
+        data = "".join(self._parts).encode("utf-8", "replace")
+        self._parts.clear()
+        self._waiting = 0
+        try:
+            self._open()
+            view = memoryview(data)
+            while view:
+                view = view[os.write(self._file, view) :]
+        except OSError as error:
+            # a full disk must not fail the handler; the run's outcome still says how it ended
+            if not self._has_failed:
+                self._has_failed = True
+                self._owner.note_failure(self.path, error)
+
+    def _open(self) -> None:
+        if self._file < 0 and not self._closed:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+            try:
+                self._file = open_file(self._name, flags)
+            except FileNotFoundError:
+                make_folder(self.path.parent)
+                self._file = open_file(self._name, flags)
+            self._owner.opened.add(self._name)
+
+
+class RunLogs:
+    """All run logs of an executor.
+
+    Thread-safety: every method may be called by any thread. One thread flushes what lies in buffers; it sleeps while
+    nothing does. What it has to do comes through a queue that is written in C: a handler's thread that is interrupted
+    there leaves no lock behind that other runs need.
+
+    Attributes:
+        opened: Names of the files that logs write to now; each log notes its own.
+
+    Args:
+        directory: Where the day folders are.
+        clock: Where time comes from.
+    """
+
+    def __init__(self, directory: Path, clock: Clock) -> None:
+        self.opened: set[str] = set()
+        self._directory = directory
+        self._folder = f"{directory}{os.sep}"
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._tasks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._stopping = threading.Event()
+        self._stamp = (-1, "")
+        self._positions: OrderedDict[Path, tuple[int, int]] = OrderedDict()
+        self._thread = threading.Thread(target=self._flush_loop, name="xwheel-log-flush", daemon=True)
+        _close_to_others(directory)
+        self._thread.start()
+
+    def open(self, run_id: int, created_ms: int) -> RunLog:
+        """Return the log of a run that is about to start."""
+        return RunLog(f"{self._folder}{_day(created_ms)}{os.sep}{run_id:d}.log", self)
+
+    def read(self, run_id: int, created_ms: int, from_line: int, *, live: bool) -> LogData | None:
+        """Read from a line on, at most about a megabyte.
+
+        Args:
+            run_id: The run.
+            created_ms: Its creation time; foreign schedulers send it without its milliseconds.
+            from_line: First line wanted, from 1.
+            live: Whether the run may still write; a line without its end is then left for later.
+
+        Returns:
+            The lines, or None if there is no file.
+        """
+        path = self._find(run_id, created_ms)
+        if path is None:
+            return None
+        lines, reached_end = self._lines(path, from_line, live=live)
+        return LogData(
+            from_line=from_line,
+            to_line=from_line + len(lines) - 1,
+            content="".join(lines),
+            is_end=reached_end and not live,
+        )
+
+    def stamp(self) -> str:
+        """Return the present time in the executor's zone, as lines begin."""
+        seconds, millis = divmod(self._clock.now_ms(), 1000)
+        known, text = self._stamp
+        if known != seconds:
+            text = datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M:%S")
+            self._stamp = (seconds, text)
+        return f"{text}.{millis:03d}"
+
+    def mark_dirty(self, log: RunLog) -> None:
+        """Remember that a log has something in its buffer."""
+        self._tasks.put(log.flush)
+
+    def note_failure(self, path: Path, error: OSError) -> None:
+        """Let the operator know that lines are lost; on another thread, since this one may be inside that very log."""
+        self._tasks.put(partial(logger.warning, "run log %s: lines are lost: %s", path, error))
+
+    def sweep(self, now_ms: int, days: int) -> int:
+        """Delete logs of runs created before so many days that nobody has written to for as long.
+
+        A run may go on for months: its log stays while it is open.
+
+        Args:
+            now_ms: The machine's time, in milliseconds.
+            days: How many days logs are kept; 0 keeps all.
+
+        Returns:
+            How many logs were deleted.
+        """
+        if days <= 0 or not self._directory.is_dir():
+            return 0
+        oldest_ms = now_ms - days * 86_400_000
+        oldest = _day(oldest_ms)
+        return sum(
+            self._sweep_day(entry, oldest_ms)
+            for entry in sorted(self._directory.iterdir())
+            if _DAY.fullmatch(entry.name) and entry.name < oldest
+        )
+
+    def _sweep_day(self, folder: Path, oldest_ms: int) -> int:
+        gone = 0
+        # what vanishes meanwhile, is no folder, or is somebody else's ends no sweep; what is left in a folder keeps it
+        with contextlib.suppress(OSError):
+            for path in folder.iterdir():
+                with contextlib.suppress(OSError):
+                    if str(path) not in self.opened and path.stat().st_mtime * 1000 < oldest_ms:
+                        path.unlink()
+                        gone += 1
+            folder.rmdir()
+        return gone
+
+    def close(self) -> None:
+        """Stop flushing; logs that are still open flush when they close."""
+        self._stopping.set()
+        self._tasks.put(None)
+        self._thread.join()
+
+    def _flush_loop(self) -> None:
+        tasks: list[Callable[[], None] | None] = []
+        while None not in tasks:
+            tasks = [self._tasks.get()]
+            self._stopping.wait(FLUSH_S)
+            tasks += [self._tasks.get_nowait() for _ in range(self._tasks.qsize())]
+            for task in filter(None, tasks):
+                task()
+
+    def _path(self, run_id: int, day: str) -> Path:
+        return self._directory / day / f"{run_id:d}.log"
+
+    def _find(self, run_id: int, created_ms: int) -> Path | None:
+        # seconds may have been rounded up over midnight, so the neighbouring days count too
+        for shift_ms in (0, -86_400_000, 86_400_000):
+            path = self._path(run_id, _day(max(0, created_ms + shift_ms)))
+            if path.exists():
+                return path
+        return None
+
+    def _lines(self, path: Path, from_line: int, *, live: bool) -> tuple[list[str], bool]:
+        line, offset = self._position(path, from_line)
+        found: list[str] = []
+        size = 0
+        with path.open("rb") as file:
+            line, offset = _skip_lines(file.fileno(), line, offset, from_line)
+            file.seek(offset)
+            for data, whole in _read_lines(file.fileno()):
+                if live and not data.endswith(b"\n"):
+                    break
+                if line >= from_line:
+                    if found and size + len(data) > PAGE_BYTES:
+                        self._remember(path, line, offset)
+                        return found, False
+                    found.append(_shorten(data, whole).decode("utf-8", "replace"))
+                    size += len(data)
+                line += 1
+                offset += whole
+        self._remember(path, line, offset)
+        return found, True
+
+    def _position(self, path: Path, from_line: int) -> tuple[int, int]:
+        """Return a known (line, offset) at or before the wanted line."""
+        with self._lock:
+            known = self._positions.get(path, (1, 0))
+        return known if known[0] <= from_line else (1, 0)
+
+    def _remember(self, path: Path, line: int, offset: int) -> None:
+        with self._lock:
+            self._positions[path] = (line, offset)
+            self._positions.move_to_end(path)
+            while len(self._positions) > REMEMBERED:
+                self._positions.popitem(last=False)
+
+
+def _close_to_others(directory: Path) -> None:
+    """Close to others what a version before 0.2 left open to them; each folder is gone through once in its life."""
+    with contextlib.suppress(OSError):
+        for folder in [*directory.iterdir(), directory]:
+            if folder.stat().st_mode & OTHERS:
+                for entry in folder.iterdir() if _DAY.fullmatch(folder.name) else ():
+                    tighten(entry)
+                tighten(folder)
+
+
+def _skip_lines(descriptor: int, line: int, offset: int, wanted: int) -> tuple[int, int]:
+    """Return a line at or shortly before the wanted one, and where it begins; whole chunks are only counted.
+
+    Args:
+        descriptor: The file.
+        line: A line before.
+        offset: Where that one begins.
+        wanted: The line to come near to.
+    """
+    place = os.lseek(descriptor, offset, os.SEEK_SET)
+    while line < wanted and (chunk := os.read(descriptor, CHUNK)):
+        ends = chunk.count(b"\n")
+        if line + ends > wanted:
+            break
+        if ends:
+            line += ends
+            offset = place + chunk.rfind(b"\n") + 1
+        place += len(chunk)
+    return line, offset
+
+
+def _read_lines(descriptor: int) -> Iterator[tuple[bytes, int]]:
+    """Yield lines with their ends, and how long they are; the last one may lack its end.
+
+    Of a line that is longer than a page, the middle is missing: a program may print any amount without an end.
+    """
+    rest = b""
+    missing = 0
+    while chunk := os.read(descriptor, CHUNK):
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            yield line + b"\n", len(line) + 1 + missing
+            missing = 0
+        if len(rest) > PAGE_BYTES:
+            missing += len(rest) - PAGE_BYTES
+            rest = rest[:PAGE_BYTES]
+    if rest:
+        yield rest, len(rest) + missing
+
+
+def _shorten(line: bytes, whole: int) -> bytes:
+    if whole <= PAGE_BYTES:
+        return line
+    return line[:PAGE_BYTES] + f" … (a line of {whole} bytes)\n".encode()
+
+
+def _day(at_ms: int) -> str:
+    """Return the folder of an instant, in the executor's zone as upstream names it."""
+    with contextlib.suppress(ValueError, OverflowError, OSError):
+        return datetime.fromtimestamp(at_ms // 1000).strftime("%Y-%m-%d")
+    return "1970-01-01"

@@ -1,0 +1,192 @@
+"""The executor's side of the scheduler's API: beats, the farewell, and the delivery of outcomes."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from xwheel.clock import Clock
+from xwheel.errors import WireError
+from xwheel.wire.codec import encode_callbacks, encode_registry
+from xwheel.wire.codec.batch import read_refusals
+from xwheel.wire.contract import CALLBACK, REGISTRY, REGISTRY_REMOVE, TEXT_G4_OBJECT, join_url
+from xwheel.wire.http import post
+from xwheel.wire.http.tls import NO_FILES, TlsFiles
+from xwheel.wire.messages import BadItem, CallbackItem, RegistryRequest, Response, TriggerRequest
+
+logger = logging.getLogger(__name__)
+
+OBJECT_FORM: Final = 4
+ARRAY_FORM: Final = 3
+STALE_MS: Final = 60_000
+
+
+class AdminClient:
+    """Calls the first scheduler that says yes.
+
+    Thread-safety: every method may be called by any thread.
+
+    Args:
+        addresses: Base URLs in the order they are tried; with or without ``/api`` at their end.
+        token: What schedulers are shown.
+        app_name: The executor's group.
+        instance: Says whose outcomes are delivered: an xwheel scheduler takes them from no other instance.
+        timeout_s: Time limit of a call in seconds.
+        tls: Whom https trusts, and what it shows.
+    """
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        *,
+        token: str,
+        app_name: str,
+        instance: str = "",
+        timeout_s: float = 3,
+        tls: TlsFiles = NO_FILES,
+    ) -> None:
+        self._addresses = [address.rstrip("/").removesuffix("/api") for address in addresses]
+        self._token = token
+        self._app_name = app_name
+        self._instance = instance
+        self._timeout_s = timeout_s
+        self._tls = tls
+        self._forms: dict[str, int] = {}
+
+    def register(self, request: RegistryRequest) -> Response:
+        """Send a beat; return the answer of the scheduler that took it.
+
+        Raises:
+            WireError: None did; tells what the last one said.
+        """
+        return self._first(lambda address: self._call(address, REGISTRY, encode_registry(request)))
+
+    def deregister(self, request: RegistryRequest) -> None:
+        """Send the farewell; raises like :meth:`register`."""
+        self._first(lambda address: self._call(address, REGISTRY_REMOVE, encode_registry(request)))
+
+    def deliver(self, items: Sequence[CallbackItem]) -> tuple[Response, list[BadItem]]:
+        """Hand over outcomes.
+
+        Returns:
+            The answer, and the items that the scheduler refused for good.
+
+        Raises:
+            CallRefusedError: A scheduler answered and refused the batch.
+            WireError: None answered.
+        """
+        answer = self._first(lambda address: self._deliver(address, items))
+        return answer, read_refusals(answer.data)
+
+    def _deliver(self, address: str, items: Sequence[CallbackItem]) -> Response:
+        form = self._forms.get(address, ARRAY_FORM)
+        answer = self._call(address, CALLBACK, self._encode(items, form))
+        if answer.ok or not answer.message.startswith(TEXT_G4_OBJECT):
+            return answer
+        # a fourth-generation scheduler refuses the array, earlier ones refuse the object the same way
+        other = OBJECT_FORM if form == ARRAY_FORM else ARRAY_FORM
+        answer = self._call(address, CALLBACK, self._encode(items, other))
+        if answer.ok:
+            self._forms[address] = other
+        return answer
+
+    def _encode(self, items: Sequence[CallbackItem], form: int) -> bytes:
+        return encode_callbacks(items, generation=form, instance=self._instance)
+
+    def _call(self, address: str, uri: str, body: bytes) -> Response:
+        url = join_url(address, f"api/{uri}")
+        return post(
+            url,
+            body,
+            token=self._token,
+            app_name=self._app_name,
+            timeout_s=self._timeout_s,
+            tls=self._tls,
+        )
+
+    def _first(self, call: Callable[[str], Response]) -> Response:
+        problem: WireError | None = None
+        for address in self._addresses:
+            try:
+                answer = call(address)
+            except WireError as error:
+                problem = problem or error
+                continue
+            if answer.ok:
+                return answer
+            # some say which token they did not like
+            said = answer.message.replace(self._token, "…")
+            problem = CallRefusedError(f"{address} answers {answer.code}: {said}")
+        raise problem or WireError("no scheduler address is configured")
+
+
+class CallRefusedError(WireError):
+    """A scheduler answered, and the answer is no."""
+
+
+class Beats:
+    """Registers again and again; knows since when no scheduler confirmed it.
+
+    Args:
+        request: Makes the message anew for each beat.
+        beat_ms: Time between beats; a failed one is repeated after at most five seconds.
+    """
+
+    def __init__(
+        self, client: AdminClient, request: Callable[[], RegistryRequest], clock: Clock, *, beat_ms: int
+    ) -> None:
+        self._client = client
+        self._request = request
+        self._clock = clock
+        self._beat_ms = beat_ms
+        self._acknowledged_ms = clock.monotonic_ms()
+        self._failing = False
+        self._gone = False
+        self._turn = threading.Lock()
+        self.registered = threading.Event()
+
+    def step(self, _now_ms: int) -> int:
+        """Send one beat; return the time until the next, in milliseconds."""
+        try:
+            with self._turn:  # the farewell waits for it: a beat that arrives later would register us again
+                if self._gone:
+                    return self._beat_ms
+                answer = self._client.register(self._request())
+        except WireError as error:
+            if not self._failing:
+                logger.warning("the executor is not registered: %s", error)
+            self._failing = True
+            return min(self._beat_ms, 5000)
+        if self._failing or not self.registered.is_set():
+            logger.info("the executor is registered")
+        self._failing = False
+        self.registered.set()
+        if answer.xwheel:
+            self._acknowledged_ms = self._clock.monotonic_ms()
+        return self._beat_ms
+
+    def leave(self) -> bool:
+        """Send the farewell and no beat after it; tell whether a scheduler that knew of us took it."""
+        try:
+            with self._turn:
+                self._gone = True
+                self._client.deregister(self._request())
+        except WireError as error:
+            logger.warning("the farewell did not arrive: %s", error)
+            return False
+        return self.registered.is_set()
+
+    def may_start(self, request: TriggerRequest) -> str:
+        """Say why a run must not start now, or return an empty string.
+
+        An xwheel scheduler may have given up an executor it has not heard of, and run its work elsewhere. Foreign
+        schedulers make no such promise and are not bound by it.
+        """
+        if not request.instance:
+            return ""
+        silent_ms = self._clock.monotonic_ms() - self._acknowledged_ms
+        if silent_ms <= max(STALE_MS, 2 * self._beat_ms):
+            return ""
+        return f"no scheduler confirmed a beat for {silent_ms // 1000} s"

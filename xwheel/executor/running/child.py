@@ -1,0 +1,191 @@
+"""The other side of :mod:`xwheel.executor.running.process`.
+
+Calls one handler in this process and reports how it went.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import io
+import logging
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from xwheel.clock import SystemClock
+from xwheel.errors import ExecutorError, JobKilledError
+from xwheel.executor.context import CURRENT, JobContext
+from xwheel.executor.handlers import MARK, Handler
+from xwheel.executor.running.execution import describe_error, message_of
+from xwheel.executor.running.process import MAX_REPORT, Order, Report
+from xwheel.executor.running.supervisor import divide
+from xwheel.wire.codec.fields import cut
+from xwheel.wire.contract import FAIL, MAX_MESSAGE, OK
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+MAIN: Final = "__xwheel_main__"
+"""Name under which the parent's main file is loaded, so that its ``__main__`` part does not run again."""
+
+
+class _Output:
+    """Writes lines to standard output, which is the run's log file."""
+
+    def __init__(self) -> None:
+        self._clock = SystemClock()
+
+    def line(self, text: str) -> None:
+        """Write a line with its time."""
+        from datetime import datetime
+
+        seconds, millis = divmod(self._clock.now_ms(), 1000)
+        stamp = datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M:%S")
+        self.raw(f"{stamp}.{millis:03d} {text}\n")
+
+    def raw(self, text: str) -> None:
+        """Write text as it is."""
+        sys.stdout.write(text)
+
+
+class _LogHandler(logging.Handler):
+    def __init__(self, output: _Output) -> None:
+        super().__init__()
+        self._output = output
+        self.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._output.line(self.format(record))
+        except Exception:
+            self.handleError(record)
+
+
+def main(raw: dict[str, Any]) -> None:
+    """Do what the parent ordered, report, and end this process."""
+    order = msgspec.convert(raw, Order)
+    os.set_inheritable(order.report, False)
+    divide(_take_control())
+    output = _Output()
+    _open_output()
+    logging.basicConfig(level=logging.INFO, handlers=[_LogHandler(output)])
+    context = JobContext(order.request, output, order.started_ms)
+    CURRENT.set(context)
+    _obey_terminate(context)
+    report = _call(order, context, output) if order.data is None else _become(order, context, output)
+    data = msgspec.json.encode(report)
+    while len(data) > MAX_REPORT:  # control characters take six bytes each
+        report = Report(code=report.code, message=cut(report.message, len(report.message) // 2))
+        data = msgspec.json.encode(report)
+    sys.stdout.flush()
+    os.write(order.report, data)
+    logging.shutdown()
+    # threads of the handler must not keep the run open after its result
+    os._exit(0)
+
+
+def _call(order: Order, context: JobContext, output: _Output) -> Report:
+    handler: Handler | None = None
+    try:
+        handler = _find(order)
+        if handler.init is not None:
+            handler.init()
+        value = handler.function(context) if handler.takes_context else handler.function()
+        report = Report(
+            code=OK, message=cut(message_of(context.result if value is None else value), MAX_MESSAGE)
+        )
+    except BaseException as error:
+        output.line("".join(traceback.format_exception(error)).rstrip())
+        report = Report(code=FAIL, message=cut(describe_error(error), MAX_MESSAGE))
+    if handler is not None and handler.destroy is not None:
+        try:
+            handler.destroy()
+        except BaseException as error:
+            output.line(f"destroy failed: {describe_error(error)}")
+    return report
+
+
+def _become(order: Order, context: JobContext, output: _Output) -> Report:
+    """Become the program that a glue type prepares; return only if that fails."""
+    try:
+        prepare: Any = _load(order)
+        arguments = list(prepare(context, order.data))
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)  # Python ignores them, and programs would inherit that
+        os.execvp(arguments[0], arguments)  # noqa: S606 -- no shell, as it must be
+    except ExecutorError as error:  # said for people; where it was raised tells them nothing
+        output.line(describe_error(error))
+        return Report(code=FAIL, message=cut(str(error), MAX_MESSAGE))
+    except BaseException as error:
+        output.line("".join(traceback.format_exception(error)).rstrip())
+        return Report(code=FAIL, message=cut(describe_error(error), MAX_MESSAGE))
+
+
+def _load(order: Order) -> object:
+    found: object = _load_main(order.main) if order.main else importlib.import_module(order.module)
+    for part in order.name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def _find(order: Order) -> Handler:
+    found = _load(order)
+    handler = getattr(found, MARK, None)
+    if not isinstance(handler, Handler):
+        raise LookupError(f"{order.module}.{order.name} is no @job handler in a fresh interpreter")
+    return handler
+
+
+def _load_main(path: str) -> object:
+    spec = importlib.util.spec_from_file_location(MAIN, path)
+    if spec is None or spec.loader is None:
+        raise LookupError(f"{path} cannot be loaded")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[MAIN] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _obey_terminate(context: JobContext) -> None:
+    def end(_number: int, _frame: FrameType | None) -> None:
+        context.cancel(JobKilledError)
+        raise JobKilledError("the executor asks this run to end")
+
+    handler: Callable[[int, FrameType | None], None] = end
+    signal.signal(signal.SIGTERM, handler)
+
+
+def _take_control() -> int:
+    """Keep the pipe from the executor for ourselves; the handler's standard input is empty."""
+    control = os.dup(0)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    return control
+
+
+class _LossyFile(io.FileIO):
+    """Standard output whose lines are lost when the disk is full, as they are for handlers on threads."""
+
+    def write(self, data: Buffer, /) -> int:
+        """Write what finds room; never fails."""
+        with contextlib.suppress(OSError):
+            return super().write(data) or 0
+        return len(memoryview(data).cast("B"))
+
+
+def _open_output() -> None:
+    for name, descriptor in (("stdout", 1), ("stderr", 2)):
+        raw = io.BufferedWriter(_LossyFile(descriptor, "wb", closefd=False))
+        stream = io.TextIOWrapper(raw, encoding="utf-8", errors="replace", line_buffering=True)
+        setattr(sys, name, stream)

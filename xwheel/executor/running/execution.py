@@ -1,0 +1,213 @@
+"""One accepted run on its way through the executor, and the outcomes it can have."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+import msgspec
+
+from xwheel.errors import ExecutorError, JobKilledError, JobTimeoutError
+from xwheel.executor.context import JobContext
+from xwheel.executor.handlers import Handler
+from xwheel.executor.logs.run_log import RunLog
+from xwheel.executor.running.interrupts import interrupt, take_back
+from xwheel.model import RunState
+from xwheel.wire.codec.fields import cut
+from xwheel.wire.contract import FAIL, MAX_MESSAGE, OK, TEXT_COVER, TEXT_KILLED, TIMEOUT
+from xwheel.wire.messages import CallbackItem, RunKey, TriggerRequest
+
+MAX_REPR: Final = 1000
+
+
+class Stage(IntEnum):
+    """Where an execution stands; it only rises."""
+
+    ADMITTED = 0
+    WAITING = 1
+    STARTING = 2
+    RUNNING = 3
+    ENDED = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """Why a run is made to end, and what is reported then.
+
+    Attributes:
+        error: What the handler sees raised.
+    """
+
+    state: RunState
+    code: int
+    reason: str
+    message: str
+    error: type[ExecutorError] = JobKilledError
+
+
+KILLED: Final = Ending(state=RunState.KILLED, code=FAIL, reason="killed", message=TEXT_KILLED)
+COVERED: Final = Ending(state=RunState.KILLED, code=FAIL, reason="covered", message=TEXT_COVER)
+STOPPED: Final = Ending(
+    state=RunState.KILLED, code=FAIL, reason="executor_stopped", message="the executor was stopped"
+)
+NOT_STARTED: Final = Ending(
+    state=RunState.FAILED,
+    code=FAIL,
+    reason="not_started",
+    message="the executor did not start this run",
+)
+
+
+def timed_out(seconds: int) -> Ending:
+    """Return the ending of a run that passed its time limit."""
+    return Ending(
+        state=RunState.TIMED_OUT,
+        code=TIMEOUT,
+        reason="timed_out",
+        message=f"the run passed its time limit of {seconds} s",
+        error=JobTimeoutError,
+    )
+
+
+class Execution:
+    """A run, its handler, and the means to end it.
+
+    Thread-safety: ``stage``, ``ending`` and the flags belong to the lock of the lanes; ``lock`` guards the moment
+    between a handler's end and an exception injected into its thread, or a signal sent to its process.
+    """
+
+    __slots__ = (
+        "abandoned",
+        "context",
+        "ending",
+        "force",
+        "handler",
+        "key",
+        "lock",
+        "log",
+        "placed",
+        "reported",
+        "request",
+        "stage",
+        "started_ms",
+        "task",
+        "thread_id",
+        "timer",
+    )
+
+    def __init__(self, request: TriggerRequest, handler: Handler, key: RunKey) -> None:
+        self.request = request
+        self.handler = handler
+        self.key = key
+        self.stage = Stage.ADMITTED
+        self.ending: Ending | None = None
+        self.placed = False
+        self.reported = False
+        self.abandoned = False
+        self.started_ms = 0
+        self.context: JobContext | None = None
+        self.log: RunLog | None = None
+        self.lock = threading.Lock()
+        self.thread_id = 0
+        self.task: asyncio.Task[None] | None = None
+        self.force: Callable[[int], None] | None = None
+        self.timer = -1
+
+    def begin(self, log: RunLog, started_ms: int) -> JobContext:
+        """Make the context, just before the handler is called."""
+        self.log = log
+        self.started_ms = started_ms
+        self.context = JobContext(self.request, log, started_ms)
+        return self.context
+
+    def arm(self) -> None:
+        """Allow exceptions to be injected into the calling thread."""
+        with self.lock:
+            self.thread_id = threading.get_ident()
+
+    def disarm(self) -> None:
+        """Forbid injections, and take back one that was not raised yet."""
+        with self.lock:
+            thread_id, self.thread_id = self.thread_id, 0
+            if thread_id:
+                take_back(thread_id)
+
+    def inject(self, error: type[ExecutorError]) -> bool:
+        """Raise an error inside the handler's thread; return False if it is to be tried again shortly."""
+        with self.lock:
+            return not self.thread_id or interrupt(self.thread_id, error)
+
+    def succeeded(self, value: object, now_ms: int) -> CallbackItem:
+        """Return the outcome of a handler that returned."""
+        if self.ending is not None:
+            return self.ended(self.ending, now_ms)
+        if value is None and self.context is not None:
+            value = self.context.result
+        return self._outcome(OK, RunState.SUCCEEDED, "", message_of(value), now_ms)
+
+    def failed(self, error: BaseException, now_ms: int) -> CallbackItem:
+        """Return the outcome of a handler that raised; its traceback goes to the run's log."""
+        if self.ending is not None:
+            return self.ended(self.ending, now_ms)
+        if self.log is not None:
+            self.log.line("".join(traceback.format_exception(error)).rstrip())
+        return self._outcome(FAIL, RunState.FAILED, "", describe_error(error), now_ms)
+
+    def ended(self, ending: Ending, now_ms: int, note: str = "") -> CallbackItem:
+        """Return the outcome of a run that was made to end."""
+        return self._outcome(ending.code, ending.state, ending.reason, ending.message + note, now_ms)
+
+    def outcome(self, code: int, message: str, now_ms: int) -> CallbackItem:
+        """Return the outcome that a process handler reports."""
+        if self.ending is not None:
+            return self.ended(self.ending, now_ms)
+        return self._outcome(code, RunState.SUCCEEDED if code == OK else RunState.FAILED, "", message, now_ms)
+
+    def _outcome(self, code: int, state: RunState, reason: str, message: str, now_ms: int) -> CallbackItem:
+        return CallbackItem(
+            run_id=self.key.run_id,
+            job_id=self.key.job_id,
+            created_ms=self.key.created_ms,
+            code=code,
+            state=state,
+            reason=reason,
+            message=cut(message, MAX_MESSAGE),
+            started_ms=self.started_ms,
+            finished_ms=now_ms,
+        )
+
+
+def describe_error(error: BaseException) -> str:
+    """Return one line that names the error; survives errors that cannot be shown."""
+    name = type(error).__name__
+    try:
+        text = str(error)
+    except BaseException:  # the handler's own code runs here
+        return f"{name} (its text cannot be shown)"
+    if isinstance(error, SystemExit):
+        text = f"the handler called sys.exit({text})"
+    return f"{name}: {text}" if text else name
+
+
+def message_of(value: object) -> str:
+    """Return a handler's result as text: strings as they are, JSON where possible, otherwise ``repr``."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    try:
+        return msgspec.json.encode(value).decode()
+    except BaseException:  # the handler's own code runs here
+        return _repr(value)
+
+
+def _repr(value: object) -> str:
+    try:
+        return cut(repr(value), MAX_REPR)
+    except BaseException:  # the handler's own code runs here
+        return f"({type(value).__name__} that cannot be shown)"

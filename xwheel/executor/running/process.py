@@ -1,0 +1,261 @@
+"""Runs a handler in a process of its own; whatever it started ends with it.
+
+The child gets its work as one JSON line on standard input and divides: one process calls the handler, the other
+one supervises it (:mod:`xwheel.executor.running.supervisor`) and keeps that pipe. A byte in the pipe, or its
+end when the executor dies, even by ``kill -9``, makes it kill everything. Standard output and error are the
+run's log file; those of a program, which the process may become, are a pipe that
+:mod:`xwheel.executor.logs.output` brings there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from xwheel.clock import Clock
+from xwheel.config import ENV_PREFIX
+from xwheel.executor.context import JobContext
+from xwheel.executor.logs.output import copy_output
+from xwheel.executor.running.execution import Execution
+from xwheel.wire.contract import FAIL, OK
+from xwheel.wire.messages import CallbackItem, TriggerRequest
+
+logger = logging.getLogger(__name__)
+
+MAX_REPORT: Final = 64 * 1024
+"""What fits a pipe, so that the child can write its report before anybody reads."""
+
+LAST_ROUND: Final = 5
+"""Rounds of a kill after which the supervisor is not trusted any more and its group is killed from here."""
+
+PASSED: Final = (
+    "HOME",
+    "LANG",
+    "LANGUAGE",
+    "LC_*",
+    "LD_LIBRARY_PATH",
+    "LOGNAME",
+    "PATH",
+    "SHELL",
+    "TERM",
+    "TMPDIR",
+    "TZ",
+    "USER",
+)
+"""What programs get of the executor's environment."""
+
+BOOT: Final = (
+    "import sys, json; order = json.loads(sys.stdin.buffer.readline()); sys.path[:] = order['path'];"
+    " from xwheel.executor.running.child import main; main(order)"
+)
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """What the child is told.
+
+    Attributes:
+        path: The parent's ``sys.path``.
+        main: File of the parent's ``__main__``, if the handler lives there.
+        report: Descriptor that takes the report.
+        data: What the function is handed to prepare a program; None if it is the handler itself.
+    """
+
+    path: list[str]
+    module: str
+    name: str
+    main: str
+    request: TriggerRequest
+    started_ms: int
+    report: int
+    data: dict[str, Any] | None = None
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What the child says at its end."""
+
+    code: int
+    message: str
+
+
+def run_in_process(
+    execution: Execution, context: JobContext, clock: Clock, passed: Sequence[str] = ()
+) -> CallbackItem:
+    """Run a process handler, wait for its end and return its outcome.
+
+    Whatever the handler left running is killed.
+
+    Args:
+        execution: The run.
+        context: What the handler is told.
+        clock: Where time comes from.
+        passed: Names of the environment that a program gets beside :data:`PASSED`; ``*`` ends a beginning.
+    """
+    assert execution.log is not None  # noqa: S101 -- made together with the context
+    read_end, write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        try:
+            child = _spawn(execution, context, write_end, passed)
+        finally:
+            os.close(write_end)
+        with child:
+            status = _wait(execution, child, read_end)
+        report = _read_report(read_end)
+    except (OSError, subprocess.SubprocessError) as error:
+        return execution.failed(error, clock.now_ms())
+    finally:
+        os.close(read_end)
+    if report is None and execution.handler.command is not None:
+        return execution.outcome(*_judge_exit(status), clock.now_ms())
+    if report is None:
+        return execution.outcome(FAIL, _describe_exit(status), clock.now_ms())
+    return execution.outcome(report.code, report.message, clock.now_ms())
+
+
+def _spawn(
+    execution: Execution, context: JobContext, write_end: int, passed: Sequence[str]
+) -> subprocess.Popen[bytes]:
+    log = execution.log
+    assert log is not None  # noqa: S101
+    function, command = execution.handler.function, execution.handler.command
+    module = function.__module__
+    main = getattr(sys.modules["__main__"], "__file__", "") if module == "__main__" else ""
+    order = Order(
+        path=sys.path,
+        module=module,
+        name=function.__qualname__,
+        main=os.path.abspath(main) if main else "",  # noqa: PTH100
+        request=execution.request,
+        started_ms=context.started_ms,
+        report=write_end,
+        data=None if command is None else dict(command.data),
+    )
+    output = log.fileno() if command is None else subprocess.PIPE
+    child = subprocess.Popen(  # noqa: S603 -- our own interpreter and a constant program
+        [_interpreter(), "-c", BOOT],
+        stdin=subprocess.PIPE,
+        stdout=output,
+        stderr=output if command is None else subprocess.STDOUT,
+        pass_fds=(write_end,),
+        start_new_session=True,
+        env=_environment(context.trace_parent, None if command is None else (*PASSED, *passed)),
+    )
+    assert child.stdin is not None  # noqa: S101
+    try:
+        child.stdin.write(msgspec.json.encode(order) + b"\n")
+        child.stdin.flush()
+    except BrokenPipeError:
+        pass  # it died already; its exit status tells
+    return child
+
+
+def _interpreter() -> str:
+    """Return the path of a Python that runs our code; inside uWSGI ``sys.executable`` is uWSGI itself."""
+    for path in (
+        Path(sys.executable),
+        Path(sys.prefix, "bin", "python3"),
+        Path(sys.base_prefix, "bin", "python3"),
+    ):
+        if path.name.startswith("python") and os.access(path, os.X_OK):
+            return str(path)
+    return sys.executable
+
+
+def _wait(execution: Execution, child: subprocess.Popen[bytes], report: int) -> int:
+    """Wait until the supervisor ends, kill what is left of its group, and return its wait status: the handler's."""
+    log = execution.log
+    assert log is not None  # noqa: S101
+    push = _pusher(child)
+    with execution.lock:
+        execution.force = push
+        ending = execution.ending
+    if ending is not None:  # the kill came before there was somebody to signal
+        push(0)
+    if child.stdout is not None:
+        copy_output(child.stdout.fileno(), report, log)
+    # the zombie keeps its number, so the group cannot be somebody else's while we signal it
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    with execution.lock:
+        execution.force = None
+        _signal_group(child.pid, signal.SIGKILL)  # only a killed supervisor leaves something here
+    return child.wait()
+
+
+def _pusher(child: subprocess.Popen[bytes]) -> Callable[[int], None]:
+    def push(round_number: int) -> None:
+        if round_number == 0:
+            _signal_group(child.pid, signal.SIGTERM)
+        elif round_number < LAST_ROUND and child.stdin is not None:
+            with contextlib.suppress(OSError):
+                os.write(child.stdin.fileno(), b"k")
+        else:
+            _signal_group(child.pid, signal.SIGKILL)
+
+    return push
+
+
+def _signal_group(group: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
+
+
+def _read_report(read_end: int) -> Report | None:
+    try:
+        data = os.read(read_end, MAX_REPORT)
+    except BlockingIOError:
+        return None
+    try:
+        return msgspec.json.decode(data, type=Report)
+    except msgspec.DecodeError:
+        return None
+
+
+def _describe_exit(status: int) -> str:
+    if status < 0:
+        with contextlib.suppress(ValueError):
+            return f"the handler's process was ended by {signal.Signals(-status).name}"
+    return f"the handler's process ended with status {status} and without a result"
+
+
+def _judge_exit(status: int) -> tuple[int, str]:
+    """Return code and message of a program's end, in XXL-JOB's words; one that a signal ended counts from 128."""
+    if status == 0:
+        return OK, ""
+    text = f"script exit value({status if status > 0 else 128 - status}) is failed"
+    if status < 0:
+        with contextlib.suppress(ValueError):
+            text += f" ({signal.Signals(-status).name})"
+    return FAIL, text
+
+
+def _environment(trace_parent: str, passed: Sequence[str] | None) -> dict[str, str]:
+    """Return what a child gets of our environment.
+
+    The application's own handlers get all but xwheel's settings, for which they have no use. Programs get what is
+    named: a script is of whoever may edit jobs, and the application's environment is full of secrets.
+    """
+    if passed is None:
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not (name.startswith(ENV_PREFIX) and "__" in name)
+        }
+    else:
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(ENV_PREFIX) and any(_is_meant(name, pattern) for pattern in passed)
+        }
+    return {**kept, "TRACEPARENT": trace_parent} if trace_parent else kept
+
+
+def _is_meant(name: str, pattern: str) -> bool:
+    return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern

@@ -1,0 +1,164 @@
+"""Calls handlers: plain functions on pool threads, coroutines on one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, cast
+
+from xwheel.clock import Clock
+from xwheel.errors import JobKilledError, JobTimeoutError
+from xwheel.executor.context import CURRENT, JobContext
+from xwheel.executor.handlers import HandlerKind
+from xwheel.executor.running.execution import Execution
+from xwheel.executor.running.lifecycles import DESTROY_S, Lifecycles
+from xwheel.executor.running.pool import DaemonExecutor
+from xwheel.wire.messages import CallbackItem
+
+logger = logging.getLogger(__name__)
+
+STOP_S: Final = 5.0
+
+Ended = Callable[[Execution, CallbackItem], None]
+
+
+def run_in_thread(
+    execution: Execution, context: JobContext, lifecycles: Lifecycles, clock: Clock
+) -> CallbackItem:
+    """Call a plain handler on this thread and return its outcome, whatever it raises."""
+    value: object = None
+    error: BaseException | None = None
+    token = CURRENT.set(context)
+    try:
+        try:
+            execution.arm()
+            lifecycles.prepare(execution.handler)
+            if execution.ending is not None:  # meanwhile; the handler has nothing to tidy up yet
+                raise execution.ending.error
+            function = execution.handler.function
+            value = function(context) if execution.handler.takes_context else function()
+        finally:
+            execution.disarm()
+    except BaseException as raised:
+        error = raised
+    error = _settle(execution) or error
+    CURRENT.reset(token)
+    if error is not None:
+        return execution.failed(error, clock.now_ms())
+    return execution.succeeded(value, clock.now_ms())
+
+
+def _settle(execution: Execution) -> BaseException | None:
+    """Make sure that no injected exception is still on its way: it may have struck inside ``disarm`` itself."""
+    late: BaseException | None = None
+    while True:
+        try:
+            execution.disarm()
+        except (JobKilledError, JobTimeoutError) as error:
+            late = error
+        else:
+            return late
+
+
+class AsyncRunner:
+    """One event loop on one thread, made with the first coroutine handler.
+
+    Thread-safety: every method may be called by any thread.
+    """
+
+    def __init__(self, lifecycles: Lifecycles, clock: Clock) -> None:
+        self._lifecycles = lifecycles
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._tasks: set[asyncio.Future[None]] = set()
+
+    def start(self, execution: Execution, context: JobContext, ended: Ended) -> None:
+        """Run a coroutine handler; ``ended`` is called on the loop's thread."""
+        self._get_loop().call_soon_threadsafe(self._spawn, execution, context, ended)
+
+    def cancel(self, execution: Execution) -> None:
+        """Cancel its task, if it still runs."""
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nothing runs there
+                self._loop.call_soon_threadsafe(_cancel_task, execution)
+
+    def close(self) -> None:
+        """End the loop; tasks that are left are cancelled."""
+        with self._lock:
+            loop, thread, self._loop = self._loop, self._thread, None
+        if loop is None or thread is None:
+            return
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(STOP_S + DESTROY_S)
+
+    def _get_loop(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                loop = asyncio.new_event_loop()
+                thread = threading.Thread(
+                    target=_run_loop, args=(loop, self._lifecycles), name="xwheel-async", daemon=True
+                )
+                try:
+                    thread.start()
+                except BaseException:
+                    loop.close()
+                    raise
+                self._loop, self._thread = loop, thread
+            return self._loop
+
+    def _spawn(self, execution: Execution, context: JobContext, ended: Ended) -> None:
+        token = CURRENT.set(context)  # the task copies the present context
+        task = asyncio.ensure_future(self._guard(execution, context, ended))
+        CURRENT.reset(token)
+        self._tasks.add(task)  # the loop itself holds tasks only weakly
+        task.add_done_callback(self._tasks.discard)
+
+    async def _guard(self, execution: Execution, context: JobContext, ended: Ended) -> None:
+        """Turn whatever the coroutine does into an outcome; asyncio would let SystemExit end the loop."""
+        try:
+            # known from here on: a task that is cancelled before its first step never enters this function
+            execution.task = asyncio.current_task()
+            if execution.ending is not None:
+                raise asyncio.CancelledError
+            await self._lifecycles.prepare_async(execution.handler)
+            function = cast(Callable[..., Coroutine[Any, Any, object]], execution.handler.function)
+            value = await (function(context) if execution.handler.takes_context else function())
+        except BaseException as error:
+            outcome = execution.failed(error, self._clock.now_ms())
+        else:
+            outcome = execution.succeeded(value, self._clock.now_ms())
+        execution.task = None
+        ended(execution, outcome)
+
+
+def _cancel_task(execution: Execution) -> None:
+    if execution.task is not None:
+        execution.task.cancel()
+
+
+def _run_loop(loop: asyncio.AbstractEventLoop, lifecycles: Lifecycles) -> None:
+    asyncio.set_event_loop(loop)
+    # asyncio's own would keep the interpreter from ending as long as one of its threads is busy
+    loop.set_default_executor(DaemonExecutor("async-helper"))
+    try:
+        loop.run_forever()
+        left = asyncio.all_tasks(loop)
+        for task in left:
+            task.cancel()
+        if left:
+            loop.run_until_complete(asyncio.wait(left, timeout=STOP_S))
+        loop.run_until_complete(lifecycles.close_async())
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.run_until_complete(loop.shutdown_default_executor())
+    finally:
+        loop.close()
+
+
+def is_async(execution: Execution) -> bool:
+    """Tell whether the event loop runs it."""
+    return execution.handler.kind is HandlerKind.ASYNC

@@ -1,4 +1,0 @@
-"""Files that describe groups, jobs and calendars: read, checked, compared with what is there, and written.
-
-Pure: nothing here talks to a node. :mod:`xwheel.cli_apply` fetches, shows and applies.
-"""

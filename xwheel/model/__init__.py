@@ -1,0 +1,58 @@
+"""The records of the domain: jobs, runs, executors and their groups; alarms stand in :mod:`xwheel.model.alarms`."""
+
+from __future__ import annotations
+
+from xwheel.model.executors import NO_SECRET, SHARED_SECRET, ExecutorGroup, RegisteredExecutor
+from xwheel.model.jobs import (
+    MAX_ID,
+    PARTITIONS,
+    BlockScope,
+    BlockStrategy,
+    ChildLink,
+    DeliveryPolicy,
+    GlueVersion,
+    Job,
+    JoinMode,
+    MisfirePolicy,
+    NewSource,
+    RetryBackoff,
+)
+from xwheel.model.runs import (
+    FAILED_OVER,
+    FINAL_STATES,
+    OPEN_STATES,
+    OUTCOME_STATES,
+    TRANSITIONS,
+    UNREACHABLE,
+    Origin,
+    Run,
+    RunState,
+)
+
+__all__ = [
+    "FAILED_OVER",
+    "FINAL_STATES",
+    "MAX_ID",
+    "NO_SECRET",
+    "OPEN_STATES",
+    "OUTCOME_STATES",
+    "PARTITIONS",
+    "SHARED_SECRET",
+    "TRANSITIONS",
+    "UNREACHABLE",
+    "BlockScope",
+    "BlockStrategy",
+    "ChildLink",
+    "DeliveryPolicy",
+    "ExecutorGroup",
+    "GlueVersion",
+    "Job",
+    "JoinMode",
+    "MisfirePolicy",
+    "NewSource",
+    "Origin",
+    "RegisteredExecutor",
+    "RetryBackoff",
+    "Run",
+    "RunState",
+]

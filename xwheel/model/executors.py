@@ -1,0 +1,64 @@
+"""Executor groups and the executors in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+SHARED_SECRET: Final = 0
+"""In place of a secret's id: the token that all executors share."""
+
+NO_SECRET: Final = -1
+"""In place of a secret's id: what was proven is a group's token, of which only a digest is known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutorGroup:
+    """Executors that share an app name.
+
+    Attributes:
+        max_running: How many runs of the group may be dispatching or running at once, on all executors and nodes
+            together; 0 for no limit.
+    """
+
+    id: int
+    app_name: str
+    title: str
+    max_running: int
+    created_ms: int
+    updated_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisteredExecutor:
+    """One executor process as the registry knows it.
+
+    Attributes:
+        address: Normalised base URL without trailing slash; the key of routing.
+        registered_as: The address as the executor spelled it.
+        kind: ``xwheel`` if it speaks our batch calls, otherwise ``foreign``.
+        generation: Wire generation, 1 to 4 (``reference: xxl-job-protocol``); decides ``/run`` or ``/trigger``.
+        instance: Journal identity of an xwheel executor, empty for foreign ones.
+        boot: Changes with each start of an xwheel executor, empty for foreign ones.
+        seen_ms: Last beat that the database knows.
+        suspect_until_ms: After a failed send: routed to only if nobody else is there, until this time.
+        labels: What an xwheel executor says of itself, for routers; empty for foreign ones.
+        secret_id: The executor secret that it registered with, and is called with: an id, ``SHARED_SECRET`` or
+            ``NO_SECRET``. None if a node of an older version wrote it: such nodes know only the shared one.
+        earlier_secret_id: Another secret that was proven at the address before, or None.
+    """
+
+    id: int
+    group_id: int
+    address: str
+    registered_as: str
+    kind: str
+    generation: int
+    instance: str
+    boot: str
+    seen_ms: int
+    suspect_until_ms: int
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+    secret_id: int | None = None
+    earlier_secret_id: int | None = None

@@ -1,0 +1,188 @@
+"""What to run and when: jobs, the sources of their scripts, and which job runs after which.
+
+All times are epoch milliseconds, UTC. All records are frozen; a change is a new row in the database.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+PARTITIONS: Final = 64
+"""Fixed share count; a job lives in partition ``id % 64``."""
+
+MAX_ID: Final = 2**53 - 1
+"""Ids fit 53 bits, so that JavaScript and Gson peers keep them exactly."""
+
+
+class MisfirePolicy(StrEnum):
+    """What happens to due times that passed longer ago than the job's threshold; new jobs have ``fire_once``."""
+
+    SKIP = "skip"
+    FIRE_ONCE = "fire_once"
+    FIRE_ALL = "fire_all"
+
+
+class BlockStrategy(StrEnum):
+    """What an executor does with a run while another one of the same job is there; XXL-JOB's names."""
+
+    SERIAL_EXECUTION = "SERIAL_EXECUTION"
+    DISCARD_LATER = "DISCARD_LATER"
+    COVER_EARLY = "COVER_EARLY"
+
+
+class BlockScope(StrEnum):
+    """Where the block strategy holds: on each executor, as in XXL-JOB, or once for all executors together."""
+
+    EXECUTOR = "executor"
+    CLUSTER = "cluster"
+
+
+class RetryBackoff(StrEnum):
+    """How the delay before a retry grows from attempt to attempt."""
+
+    FIXED = "fixed"
+    LIST = "list"
+    EXPONENTIAL = "exponential"
+
+
+class DeliveryPolicy(StrEnum):
+    """What a run may cost when nobody knows whether it ran: a second execution, or none at all."""
+
+    AT_LEAST_ONCE = "at_least_once"
+    AT_MOST_ONCE = "at_most_once"
+
+
+class JoinMode(StrEnum):
+    """When a job with several parents runs: after each of them, or once all of one chain succeeded."""
+
+    ANY = "any"
+    ALL = "all"
+
+
+class Job(msgspec.Struct, frozen=True, gc=False):
+    """What to run and when.
+
+    Attributes:
+        partition: ``id % PARTITIONS``.
+        anchor_ms: Where fixed rates count from.
+        start_ms: No fire before; None for no limit.
+        end_ms: No fire after; None for no limit.
+        misfire_threshold_ms: How late a due time may be and still fire as itself; None for the node's setting.
+        timeout_s: Run time limit in seconds, 0 for none.
+        block_scope: Whether the block strategy is the executor's or holds for the whole cluster.
+        max_retries: How many further attempts a failed run gets.
+        retry_backoff: How the delay grows.
+        retry_delay_ms: Delay before a retry; before the first one if the backoff is exponential.
+        retry_delays_ms: Delays of the list backoff, the last one for all further attempts.
+        retry_max_delay_ms: No exponential delay is longer; 0 for a day.
+        retry_jitter_pct: A delay is lengthened by up to this percentage, 0 to 100.
+        delivery: Whether a run that may have run is tried again.
+        recover_lost: A lost run gets one recovery run; only with at-least-once delivery.
+        join_mode: For a child of several parents.
+        retention_days: Finished runs older than this are deleted; 0 for the node's setting.
+        wait_for_executor_s: How long a run waits for an executor to appear, 0 to refuse at once.
+        jitter_ms: Fires are sent up to so much later than planned, 0 for none.
+        calendar_exclude: Calendars in which the job must not fire.
+        calendar_require: Calendars outside of which the job must not fire.
+        next_fire_ms: Next due time not yet planned; None while stopped or exhausted.
+        awaits_root: Root run id whose end sets the next fire (fixed delay), or None.
+        revision: Rises with each edit, stop, start and delete.
+        schedule_error: Why the schedule was stopped by the scheduler, or empty.
+        glue_version: Number of the current version of the source, 0 if there is none.
+        route_options: What the job's router goes by, in the router's own words; empty for none.
+    """
+
+    id: int
+    group_id: int
+    partition: int
+    name: str
+    description: str
+    schedule_type: str
+    schedule_conf: str
+    timezone: str
+    anchor_ms: int
+    start_ms: int | None
+    end_ms: int | None
+    misfire_policy: MisfirePolicy
+    misfire_threshold_ms: int | None
+    route_strategy: str
+    block_strategy: str
+    block_scope: BlockScope
+    glue_type: str
+    handler: str
+    param: str
+    timeout_s: int
+    max_retries: int
+    retry_backoff: RetryBackoff
+    retry_delay_ms: int
+    retry_delays_ms: tuple[int, ...]
+    retry_max_delay_ms: int
+    retry_jitter_pct: int
+    delivery: DeliveryPolicy
+    recover_lost: bool
+    join_mode: JoinMode
+    retention_days: int
+    wait_for_executor_s: int
+    jitter_ms: int
+    calendar_exclude: tuple[str, ...]
+    calendar_require: tuple[str, ...]
+    enabled: bool
+    next_fire_ms: int | None
+    last_fire_ms: int | None
+    awaits_root: int | None
+    revision: int
+    schedule_error: str
+    created_ms: int
+    updated_ms: int
+    glue_version: int = 0
+    route_options: str = ""
+
+
+class NewSource(msgspec.Struct, frozen=True, kw_only=True):
+    """A source that is to be saved.
+
+    Attributes:
+        author: Who wrote it.
+        remark: Why, in a line.
+    """
+
+    source: str
+    author: str
+    remark: str = ""
+
+
+class GlueVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """A source as it was saved; never changed afterwards.
+
+    Attributes:
+        number: Counts from 1 for each job.
+        glue_type: What it was written for.
+        created_ms: Rises with the number; travels as ``glueUpdatetime``.
+    """
+
+    job_id: int
+    number: int
+    glue_type: str
+    source: str
+    author: str
+    remark: str
+    created_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildLink:
+    """That one job runs after another.
+
+    Attributes:
+        parent_id: Whose success counts.
+        child_id: Which job runs then.
+        param: Template of the child's parameter, or None for the child's own; see ``docs/reference/children.md``.
+    """
+
+    parent_id: int
+    child_id: int
+    param: str | None

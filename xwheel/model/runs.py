@@ -1,0 +1,115 @@
+"""One planned execution of a job: its states, the changes between them, and why it exists."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+FAILED_OVER: Final = "failed_over"
+
+UNREACHABLE: Final = "unreachable"
+"""Reason of a run that another attempt at the next executor follows: whom its router had asked was gone by then."""
+
+
+class RunState(StrEnum):
+    """Where a run stands; see the transition table below."""
+
+    PLANNED = "planned"
+    DISPATCHING = "dispatching"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    TIMED_OUT = "timed_out"
+    KILLED = "killed"
+    LOST = "lost"
+    SKIPPED = "skipped"
+    CANCELLED = "cancelled"
+    REFUSED = "refused"
+
+
+OPEN_STATES: Final = frozenset({RunState.PLANNED, RunState.DISPATCHING, RunState.RUNNING})
+
+FINAL_STATES: Final = frozenset(RunState) - OPEN_STATES
+
+OUTCOME_STATES: Final = frozenset(
+    {RunState.SUCCEEDED, RunState.FAILED, RunState.TIMED_OUT, RunState.KILLED},
+)
+"""Final states that an executor can report."""
+
+TRANSITIONS: Final[dict[RunState, frozenset[RunState]]] = {
+    RunState.PLANNED: frozenset(
+        {RunState.DISPATCHING, RunState.SKIPPED, RunState.CANCELLED, RunState.REFUSED},
+    ),
+    RunState.DISPATCHING: OUTCOME_STATES | {RunState.RUNNING, RunState.REFUSED, RunState.LOST},
+    RunState.RUNNING: OUTCOME_STATES | {RunState.LOST},
+    RunState.LOST: OUTCOME_STATES,
+}
+"""The only changes that happen. A state without an entry is final for good."""
+
+
+class Origin(StrEnum):
+    """Why a run exists; with ``origin_key`` and the shard index it makes the run unique within its job."""
+
+    SCHEDULE = "schedule"
+    API = "api"
+    RETRY = "retry"
+    CHILD = "child"
+    RECOVERY = "recovery"
+
+
+class Run(msgspec.Struct, frozen=True, gc=False):
+    """One planned execution of a job: one shard, one attempt.
+
+    A struct and not a dataclass, and not by keyword only, because making these from rows is the largest single cost of
+    a busy node; everything but a row is passed by keyword. The columns of its table stand in the order of the fields.
+
+    Attributes:
+        origin_key: With job, origin and shard index unique: planned ms, failed run id, parent root id or own id.
+        root_id: Id of the first run of this fire; shards, retries and recovery runs share it.
+        chain_id: Root id of the fire that began the chain of parents and children; its own ``root_id`` for most.
+        chain_depth: How many parents stand between this run and the beginning of its chain.
+        attempt: 1 for the first, rising with each retry.
+        epoch: Epoch of the lease that holds the run while planned; 0 if nobody adopted it yet.
+        due_ms: When it should be sent.
+        planned_ms: The due time that the schedule named; differs from ``due_ms`` after a misfire or a retry.
+        created_ms: Immutable; travels as ``logDateTime`` and is part of the executor's journal key.
+        address: Who got it; while planned the one executor that may get it, or None for whomever the router chooses.
+        reason: Short word for how it ended up in its state, such as ``misfire`` or ``no_executor``; empty if plain.
+        skip_count: For skip rows: how many due times the row covers; 1001 means "at least 1000".
+        secret_id: What its executor had registered with when it was sent, as in :class:`RegisteredExecutor`.
+    """
+
+    id: int
+    job_id: int
+    group_id: int
+    partition: int
+    origin: Origin
+    origin_key: int
+    shard_index: int
+    shard_total: int
+    root_id: int
+    chain_id: int
+    chain_depth: int
+    attempt: int
+    retries_left: int
+    state: RunState
+    epoch: int
+    due_ms: int
+    planned_ms: int
+    created_ms: int
+    param: str | None
+    reason: str
+    address: str | None
+    instance: str | None
+    dispatched_ms: int | None
+    accepted_ms: int | None
+    finished_ms: int | None
+    check_ms: int | None
+    kill_requested: bool
+    result_code: int | None
+    message: str
+    skip_last_ms: int | None
+    skip_count: int
+    secret_id: int | None = None

@@ -1,0 +1,6 @@
+"""What every process of xwheel is made of, and what knows nothing of jobs.
+
+``loops`` repeats ``step(now_ms)`` under supervision, ``http_server`` serves WSGI applications within
+``http_limits``, ``plugin_threads`` calls foreign code with a deadline, ``signals`` ends a process in order,
+``private_files`` and ``sealing`` keep secrets, ``memory`` gives back what is free.
+"""

@@ -1,0 +1,360 @@
+"""What a listener grants its callers: which connection is late, which one makes room for a new one, and the log of it.
+
+All of it is decided from the time and from what is known of the connections; nothing here touches a socket.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from ipaddress import IPv4Address, ip_address, ip_network
+from typing import Final, NamedTuple
+
+from xwheel.config.sections import ConnectionsSection
+
+#
+# All of it is decided from the time and from what was refused before; nothing here knows a token that is right.
+# """
+
+FRESH_S: Final = 1.0
+"""A connection that got somewhere within this time is taken for an honest one when room is needed."""
+
+DRAIN_S: Final = 10.0
+"""How long a peer may go on sending a body that nobody wants, until it has read why."""
+
+WINDOW_S: Final = 30.0
+MOST_PEERS: Final = 1000
+OTHERS: Final = "others"
+
+
+class Stage(Enum):
+    """What a connection is at."""
+
+    NEW = auto()
+    """Connected, nothing sent yet."""
+
+    HEAD = auto()
+    """A request's head has begun."""
+
+    BODY = auto()
+    """The head is there, the body is not."""
+
+    SERVED = auto()
+    """The request waits for a thread or has one, and there is nothing to send yet."""
+
+    WRITING = auto()
+    """Part of an answer waits for the peer to take it."""
+
+    IDLE = auto()
+    """Kept open after an answer."""
+
+    DRAINING = auto()
+    """Refused with an answer; what still comes is thrown away."""
+
+
+class Standing(NamedTuple):
+    """A connection as the decisions see it.
+
+    Attributes:
+        peer: Whose it is, see :func:`peer_of`.
+        stage: What it is at.
+        since_s: Since when, or when its answer last moved; monotonic seconds.
+    """
+
+    peer: str
+    stage: Stage
+    since_s: float
+
+
+def peer_of(host: str) -> str:
+    """Return what limits by address count together: an IPv4 address, or the /64 network of an IPv6 one."""
+    try:
+        address = ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    if isinstance(address, IPv4Address):
+        return host
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ip_network((address, 64), strict=False))
+
+
+def is_late(standing: Standing, limits: ConnectionsSection, now_s: float) -> bool:
+    """Return whether a connection has had all the time that it gets."""
+    if standing.stage is Stage.SERVED:
+        return False  # ours to end: the peer waits for us
+    grants = {
+        Stage.NEW: limits.head_s,
+        Stage.HEAD: limits.head_s,
+        Stage.BODY: limits.body_s,
+        Stage.WRITING: limits.write_s,
+        Stage.IDLE: limits.idle_s,
+        Stage.DRAINING: DRAIN_S,
+    }
+    return now_s - standing.since_s >= grants[standing.stage]
+
+
+def gives_way(standings: Sequence[Standing], now_s: float) -> int | None:
+    """Return the place of the connection that is closed to make room, or None if all are being served.
+
+    Those go first that are refused already, then trickling requests, readers that do not read, idle connections, slow
+    bodies, and at last what is only just under way. Among equals the peer with the most connections gives one, and of
+    its connections the oldest.
+    """
+    counts = Counter(standing.peer for standing in standings)
+    best: tuple[int, int, float] | None = None
+    found = None
+    for place, standing in enumerate(standings):
+        if standing.stage is Stage.SERVED:
+            continue
+        key = (_rank(standing, now_s), -counts[standing.peer], standing.since_s)
+        if best is None or key < best:
+            best, found = key, place
+    return found
+
+
+_RANKS: Final = {
+    Stage.DRAINING: 0,
+    Stage.NEW: 1,
+    Stage.HEAD: 1,
+    Stage.WRITING: 2,
+    Stage.IDLE: 3,
+    Stage.BODY: 4,
+}
+_UNDER_WAY: Final = 5
+
+
+def _rank(standing: Standing, now_s: float) -> int:
+    rank = _RANKS[standing.stage]
+    keeps = standing.stage in {Stage.DRAINING, Stage.IDLE}
+    return rank if keeps or now_s - standing.since_s >= FRESH_S else _UNDER_WAY
+
+
+class Cut(Enum):
+    """Why a connection was closed; the value follows its number in the log."""
+
+    REFUSED = "refused at a limit"
+    MADE_ROOM = "closed to make room"
+    HEAD = "without a whole head in time"
+    BODY = "without a whole body in time"
+    WRITING = "did not read their answers"
+    NO_SOCKET = "refused for want of file descriptors"
+
+
+LATE: Final = {Stage.HEAD: Cut.HEAD, Stage.BODY: Cut.BODY, Stage.WRITING: Cut.WRITING}
+"""What being late is called; an idle connection that ends is no news."""
+
+
+class CutLog:
+    """Counts closed connections, and makes one line of those in a window of time, however many they are.
+
+    Attributes:
+        refused: Connections that were refused since the start.
+        cut: Connections that were accepted and closed before their time.
+    """
+
+    def __init__(self) -> None:
+        self.refused = 0
+        self.cut = 0
+        self._since_s: float | None = None
+        self._reasons: Counter[Cut] = Counter()
+        self._peers: Counter[str] = Counter()
+
+    def note(self, reason: Cut, peer: str, now_s: float) -> None:
+        """Count one."""
+        if reason in {Cut.REFUSED, Cut.NO_SOCKET}:
+            self.refused += 1
+        else:
+            self.cut += 1
+        if self._since_s is None:
+            self._since_s = now_s
+        self._reasons[reason] += 1
+        # who comes from very many addresses must not fill the memory
+        self._peers[peer if peer in self._peers or len(self._peers) < MOST_PEERS else OTHERS] += 1
+
+    def line(self, now_s: float, *, ends: bool = False) -> str | None:
+        """Return what to log, once the window is over or everything ends; None while there is nothing to say."""
+        if self._since_s is None or not (ends or now_s - self._since_s >= WINDOW_S):
+            return None
+        reasons = ", ".join(f"{number} {reason.value}" for reason, number in self._reasons.most_common())
+        ((peer, most),) = self._peers.most_common(1)
+        text = (
+            f"{self._reasons.total()} connections in {max(1, round(now_s - self._since_s))} s: {reasons}; "
+            f"{most} of them from {peer}"
+        )
+        self._since_s = None
+        self._reasons.clear()
+        self._peers.clear()
+        return text
+
+
+logger = logging.getLogger(__name__)
+
+FREE: Final = 20
+"""Refused calls of one address, or with one token, before it has to wait."""
+
+FIRST_PAUSE_MS: Final = 1000
+LAST_PAUSE_MS: Final = 60_000
+FORGET_MS: Final = 600_000
+"""After so long without a refused call, an address or token begins anew."""
+
+WINDOW_MS: Final = 30_000
+MOST_KNOWN: Final = 1000
+"""Addresses, and as many tokens, that are remembered; the one that called longest ago is forgotten first."""
+
+MOST_ROUTES: Final = 4
+"""Routes of one address that a window tells apart."""
+
+NAMED: Final = 3
+OTHER_ADDRESSES: Final = "other addresses"
+OTHER_ROUTES: Final = "other routes"
+
+
+@dataclass(slots=True)
+class _Record:
+    """What is known of an address or a token.
+
+    Attributes:
+        count: Refused calls outside of pauses.
+        until_ms: End of the present pause.
+        last_ms: Time of the last refused call.
+    """
+
+    count: int = 0
+    until_ms: int = 0
+    last_ms: int = 0
+
+    def note(self, now_ms: int) -> int:
+        """Count a refused call; return how long its caller has to wait, in milliseconds."""
+        if now_ms - self.last_ms > FORGET_MS:
+            self.count = self.until_ms = 0
+        self.last_ms = now_ms
+        if now_ms >= self.until_ms:
+            self.count += 1
+            if self.count > FREE:
+                doublings = min(self.count - FREE - 1, 16)
+                self.until_ms = now_ms + min(FIRST_PAUSE_MS << doublings, LAST_PAUSE_MS)
+        return max(0, self.until_ms - now_ms)
+
+
+@dataclass(slots=True)
+class _Window:
+    """Refused calls since the last line of the log.
+
+    Attributes:
+        since_ms: When it began; None while nothing is refused.
+        routes: Address to routes, each with its count.
+    """
+
+    since_ms: int | None = None
+    total: int = 0
+    routes: dict[str, Counter[str]] = field(default_factory=dict)
+
+    def note(self, peer: str, route: str, now_ms: int) -> str:
+        """Count a refused call; return what is to be logged of it now, or nothing."""
+        if self.since_ms is None:
+            self.since_ms = now_ms
+            return f"refused {route} from {peer}: token missing or wrong; further refused calls are counted"
+        self.total += 1
+        counts = self.routes.get(peer)
+        if counts is None:
+            if len(self.routes) >= MOST_KNOWN:
+                peer = OTHER_ADDRESSES
+            counts = self.routes.setdefault(peer, Counter())
+        counts[route if route in counts or len(counts) < MOST_ROUTES else OTHER_ROUTES] += 1
+        return ""
+
+    def end(self, now_ms: int) -> str:
+        """Begin a new window if this one is over; return what is to be logged of it, or nothing."""
+        if self.since_ms is None or now_ms - self.since_ms < WINDOW_MS:
+            return ""
+        said = self._sum_up(now_ms - self.since_ms)
+        self.since_ms = now_ms if self.total else None
+        self.total = 0
+        self.routes = {}
+        return said
+
+    def _sum_up(self, lasted_ms: int) -> str:
+        if not self.total:
+            return ""
+        every = [
+            (count, peer, route) for peer, routes in self.routes.items() for route, count in routes.items()
+        ]
+        every.sort(key=lambda item: -item[0])
+        named = ", ".join(f"{peer} {route} {count} times" for count, peer, route in every[:NAMED])
+        rest = sum(count for count, _, _ in every[NAMED:])
+        return (
+            f"refused {self.total} calls with a token missing or wrong in {lasted_ms // 1000} s: {named}"
+            + (f", others {rest} times" if rest else "")
+        )
+
+
+class Refusals:
+    """Counts the calls that one listener refuses.
+
+    Who knows a right token is never asked to wait: others share his address behind a proxy.
+
+    Thread-safety: every method may be called by any thread.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._records: tuple[OrderedDict[str, _Record], ...] = (OrderedDict(), OrderedDict())
+        self._window = _Window()
+
+    def note(self, host: str, token: str, route: str, now_ms: int) -> int:
+        """Count a refused call.
+
+        Args:
+            host: Address of the caller.
+            token: What it showed, or nothing.
+            route: What it wanted, for the log.
+            now_ms: Monotonic time, in milliseconds.
+
+        Returns:
+            How long the caller has to wait before it may ask again, in milliseconds; 0 for not at all.
+        """
+        peer = peer_of(host)
+        shown = hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest() if token else ""
+        with self._lock:
+            waits = [
+                _recall(known, key).note(now_ms)
+                for known, key in zip(self._records, (peer, shown), strict=True)
+                if key
+            ]
+            lines = [self._window.end(now_ms), self._window.note(peer, route, now_ms)]
+        _log(lines)
+        return max(waits, default=0)
+
+    def sum_up(self, now_ms: int) -> None:
+        """Log what was refused in a window that is over."""
+        since_ms = self._window.since_ms
+        if since_ms is None or now_ms - since_ms < WINDOW_MS:
+            return
+        with self._lock:
+            line = self._window.end(now_ms)
+        _log([line])
+
+
+def route_of(method: str, path: str) -> str:
+    """Return what a call wants, short and on one line."""
+    return f"{method} {path[:80]!r}"
+
+
+def _recall(known: OrderedDict[str, _Record], key: str) -> _Record:
+    found = known.pop(key, None) or _Record()
+    known[key] = found
+    if len(known) > MOST_KNOWN:
+        known.popitem(last=False)
+    return found
+
+
+def _log(lines: list[str]) -> None:
+    for line in lines:
+        if line:
+            logger.warning("%s", line)

@@ -1,0 +1,356 @@
+"""Ask executors about open runs, close what is lost or past its time limit, and send kills."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from xwheel.model import RegisteredExecutor, RunState
+from xwheel.scheduler.check.decide import (
+    KILLED,
+    CheckRules,
+    Decision,
+    begun_at,
+    decide_gone,
+    decide_idle,
+    decide_marked,
+    decide_silent,
+    decide_state,
+    may_be_overdue,
+)
+from xwheel.scheduler.check.questions import KEYS, Ask, Caller, Question, Questions, Reply, Waits
+from xwheel.scheduler.ports import ExecutorView, LeaseView
+from xwheel.scheduler.records import Outcome
+from xwheel.storage import open_runs, runs
+from xwheel.storage.database import changes
+from xwheel.storage.database.bulk import chunks
+from xwheel.storage.database.engine import Connection, Database
+from xwheel.storage.open_runs import Ahead, Holder, OpenRun
+
+logger = logging.getLogger(__name__)
+
+BATCH: Final = 1000
+FULL: Final = 500
+FULL_ROWS: Final = 2000
+"""Open questions, and rows asked about, above which no more rows are looked for."""
+
+LOOK_MS: Final = 1000
+POLL_MS: Final = 200
+SWEEP_MS: Final = 60_000
+UNANSWERED_MS: Final = 10_000
+"""How long a send without an answer is left to be sent again before its executor is asked about it."""
+
+KILL_WAIT_MS: Final = 2000
+SILENT_WAIT_MS: Final = 5000
+LONGEST_WAIT_MS: Final = 60_000
+
+Where = tuple[int, str, str]
+
+
+class Checker:
+    """Keeps ``check_ms`` true: no open run of our partitions stays due.
+
+    Rows are claimed before their executor is asked: their next check moves to when the answer must be there. What the
+    answer says is written only to rows that nobody made due meanwhile, such as by a kill.
+
+    Thread-safety: :meth:`step` belongs to one thread, which also moves the bytes.
+
+    Args:
+        db: The database.
+        lease: Our partitions.
+        executors: The registry.
+        client: Connections of its own.
+        finish: Closes runs.
+        rules: Times that decide.
+        timeout_ms: Time limit of a call.
+    """
+
+    def __init__(
+        self,
+        db: Database,
+        lease: LeaseView,
+        executors: ExecutorView,
+        client: Caller,
+        finish: Callable[[Sequence[Outcome]], object],
+        rules: CheckRules,
+        *,
+        timeout_ms: int,
+    ) -> None:
+        self.questions = Questions(client, executors.app_name, executors.token, timeout_ms=timeout_ms)
+        self._db = db
+        self._lease = lease
+        self._executors = executors
+        self._finish = finish
+        self._rules = rules
+        self._timeout_ms = timeout_ms
+        self._kill_waits = Waits(KILL_WAIT_MS, LONGEST_WAIT_MS)
+        self._silent_waits = Waits(SILENT_WAIT_MS, LONGEST_WAIT_MS)
+        self._hurried: deque[Holder] = deque()
+        self._hurried_id = 0
+        self._look_at_ms = 0
+        self._sweep_at_ms = 0
+
+    def step(self, now_ms: int) -> int:
+        """Write answers, look for due rows, ask; return how long to wait in milliseconds."""
+        replies = self.questions.poll(POLL_MS, now_ms)
+        if replies:
+            self._take(replies, now_ms)
+        if not self._lease.may_act(self._timeout_ms):
+            self.questions.drop()
+            return 0 if len(self.questions) else LOOK_MS
+        more = self._hurry(now_ms)
+        has_room = len(self.questions) < FULL and len(self.questions.open_ids) < FULL_ROWS
+        if has_room and (not len(self.questions) or now_ms >= self._look_at_ms):
+            more = self._look(now_ms) or more
+            self._look_at_ms = now_ms if more else now_ms + LOOK_MS
+        if self._lease.may_act(self._timeout_ms):
+            self.questions.start()
+        return 0 if more or len(self.questions) else LOOK_MS
+
+    def wake(self) -> None:
+        """End a wait for answers."""
+        self.questions.client.wake()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.questions.client.close()
+
+    # -- finding due rows -----------------------------------------------------------------------------------
+
+    def _hurry(self, now_ms: int) -> bool:
+        """Make runs of executors that left, died or restarted due, one batch; tell whether there are more."""
+        self._hurried.extend(self._executors.take_news())
+        partitions = list(self._lease.epochs)
+        if now_ms >= self._sweep_at_ms:
+            # what this node did not see happen, such as while it was down
+            self._sweep_at_ms = now_ms + SWEEP_MS
+            with self._db.read() as conn:
+                holders = open_runs.list_holders(conn, partitions, now_ms)
+            live = self._live(now_ms)
+            self._hurried.extend(holder for holder in holders if _where(holder) not in live)
+        if not self._hurried:
+            return False
+        with self._db.read() as conn:
+            ids = open_runs.find_later(
+                conn, self._hurried[0], partitions, now_ms, after_id=self._hurried_id, limit=BATCH
+            )
+        if ids:
+            self._db.transaction(lambda conn: self._make_due(conn, ids, now_ms))
+            self._hurried_id = ids[-1]  # those before were looked at and put off again meanwhile
+        if len(ids) < BATCH:
+            self._hurried.popleft()
+            self._hurried_id = 0
+        return True
+
+    def _make_due(self, conn: Connection, ids: Sequence[int], now_ms: int) -> None:
+        epochs = self._lease.lock(conn)
+        locked = open_runs.lock_checks(conn, ids)
+        open_runs.update_dues(
+            conn, [(run_id, now_ms) for run_id, row in sorted(locked.items()) if row[0] in epochs]
+        )
+
+    def _look(self, now_ms: int) -> bool:
+        """Take up one batch of due rows; tell whether there are more."""
+        asking = self.questions.open_ids
+        limit = BATCH + len(asking)
+        with self._db.read() as conn:
+            found = open_runs.list_due(conn, self._lease.epochs.keys(), now_ms, now_ms - UNANSWERED_MS, limit)
+        rows = [row for row in found if row.id not in asking]
+        if not rows:
+            return False
+        settled, asked = self._sort(rows, now_ms)
+        claimed_ms = now_ms + self._rules.answer_ms
+        moves = {row.id: (row.check_ms, claimed_ms) for group in asked.values() for row in group[1]}
+        moves |= {item.row.id: (item.row.check_ms, item.check_ms) for item in settled if not item.outcome}
+        claimed = self._db.transaction(lambda conn: self._claim(conn, moves)) if moves else set()
+        self._close([item for item in settled if item.outcome])
+        for executor, group in asked.values():
+            ask = Ask.STATES if executor.kind == "xwheel" else Ask.IDLE
+            ours = [row for row in group if row.id in claimed]
+            for part in chunks(ours, KEYS if ask is Ask.STATES else BATCH):
+                self.questions.put(Question(ask, executor, part, claimed_ms, now_ms))
+        return len(found) >= limit
+
+    def _sort(
+        self, rows: Sequence[OpenRun], now_ms: int
+    ) -> tuple[list[Decision], dict[tuple[str, int], tuple[RegisteredExecutor, list[OpenRun]]]]:
+        """Return what can be decided without asking, and whom to ask about the rest: one question for many rows."""
+        live = self._live(now_ms)
+        settled: list[Decision] = []
+        asked: dict[tuple[str, int], tuple[RegisteredExecutor, list[OpenRun]]] = {}
+        for row in rows:
+            holder = Holder(row.group_id, row.address, row.instance)
+            executor = live.get(_where(holder))
+            if executor is None:
+                missing_ms = self._executors.missing_since(holder, now_ms)
+                settled.append(decide_gone(row, missing_ms, now_ms, self._rules))
+                continue
+            marked = decide_marked(row, now_ms, self._rules)
+            if marked is not None:
+                settled.append(marked)
+                continue
+            key = (executor.address, 0 if row.instance else row.job_id)
+            asked.setdefault(key, (executor, []))[1].append(row)
+        return settled, asked
+
+    def _claim(self, conn: Connection, moves: Mapping[int, tuple[int, int]]) -> set[int]:
+        """Move checks on under our lease; return whose were still as we read them."""
+        epochs = self._lease.lock(conn)
+        locked = open_runs.lock_checks(conn, moves)
+        ours = sorted(
+            run_id
+            for run_id, (partition, check_ms, _) in locked.items()
+            if partition in epochs and check_ms == moves[run_id][0]
+        )
+        open_runs.update_dues(conn, [(run_id, moves[run_id][1]) for run_id in ours])
+        return set(ours)
+
+    def _live(self, now_ms: int) -> dict[Where, RegisteredExecutor]:
+        """Return live executors by how rows name them: instances, or the addresses of foreign ones.
+
+        One that restarted on another port is there twice for a while: its last beat tells where it lives now.
+        """
+        found = sorted(self._executors.all(now_ms), key=lambda item: item.seen_ms)
+        return {_where(Holder(item.group_id, item.address, item.instance)): item for item in found}
+
+    # -- taking answers -------------------------------------------------------------------------------------
+
+    def _take(self, replies: Iterable[Reply], now_ms: int) -> None:
+        decided: list[tuple[Decision, Question]] = []
+        silent: dict[str, int] = {}  # one try each, however many questions an executor left without an answer
+        for reply in replies:
+            question = reply.question
+            address = question.executor.address
+            if reply.error:
+                logger.info(
+                    "%s gave no answer about %d runs, first %d: %s",
+                    address,
+                    len(question.rows),
+                    question.rows[0].id,
+                    reply.error,
+                )
+            if question.ask is Ask.KILL:
+                self._note_kill(reply, now_ms)
+                continue
+            if not reply.error and not reply.missing:
+                self._silent_waits.forget(address)
+            elif address not in silent:
+                silent[address] = self._silent_waits.next_ms(address)
+            decide = self._states if question.ask is Ask.STATES else self._idle
+            wait_ms = silent.get(address, SILENT_WAIT_MS)
+            decided.extend((decision, question) for decision in decide(reply, now_ms, wait_ms))
+        self._close([decision for decision, _ in decided if decision.outcome])
+        self._move([pair for pair in decided if not pair[0].outcome], now_ms)
+        self._send_kills([pair for pair in decided if pair[0].kill], now_ms)
+
+    def _states(self, reply: Reply, now_ms: int, again_ms: int) -> Iterable[Decision]:
+        for row in reply.question.rows:
+            answer = reply.states.get(row.id)
+            wait_ms = self._wait_ms(row, again_ms)
+            if answer is None:
+                yield decide_silent(row, now_ms, wait_ms, self._rules)
+            else:
+                yield decide_state(row, answer, now_ms, wait_ms, self._rules)
+
+    def _idle(self, reply: Reply, now_ms: int, again_ms: int) -> Iterable[Decision]:
+        idle = None if reply.error else reply.yes
+        if reply.reached:
+            # older peers know no idle beat: asking them again soon would tell nothing new
+            again_ms = self._rules.check_after_ms
+        rows = reply.question.rows
+        overdue = [row for row in rows if may_be_overdue(row, now_ms, self._rules)]
+        ahead: list[Ahead] = []
+        if overdue:
+            with self._db.read() as conn:
+                ahead = open_runs.list_ahead(conn, overdue)
+        for row in rows:
+            begun_ms = begun_at(row, ahead)
+            wait_ms = self._wait_ms(row, again_ms)
+            yield decide_idle(row, idle, begun_ms, now_ms, wait_ms, self._rules)
+
+    def _wait_ms(self, row: OpenRun, otherwise_ms: int) -> int:
+        return self._kill_waits.next_ms(row.id) if row.kill_requested else otherwise_ms
+
+    def _close(self, decisions: Sequence[Decision]) -> None:
+        """Close runs through the one door; it checks what became of them meanwhile."""
+        outcomes = [decision.outcome for decision in decisions if decision.outcome]
+        if not outcomes:
+            return
+        for outcome in outcomes:
+            self._kill_waits.forget(outcome.run_id)
+        self._finish(outcomes)
+        counts: defaultdict[str, list[int]] = defaultdict(list)
+        for outcome in outcomes:
+            counts[f"{outcome.state} {outcome.reason}".strip()].append(outcome.run_id)
+        for what, ids in counts.items():
+            logger.info("a check closed %d runs as %s, first %d", len(ids), what, min(ids))
+
+    def _move(self, decided: Sequence[tuple[Decision, Question]], now_ms: int) -> None:
+        """Write when open rows are looked at again, and that their executor turned out to have them."""
+        if not decided:
+            return
+
+        def work(conn: Connection) -> None:
+            locked = open_runs.lock_checks(conn, [decision.row.id for decision, _ in decided])
+            accepted = [
+                decision.row.id
+                for decision, _ in decided
+                if decision.accepted and locked.get(decision.row.id, (0, 0, None))[2] is RunState.DISPATCHING
+            ]
+            if accepted:
+                waiting = runs.update_accepted(conn, {now_ms: accepted}, now_ms)
+                rows = (decision.row for decision, _ in decided)
+                changes.note_accepted(conn, rows, waiting, now_ms)
+            looks = [
+                (decision.row.id, decision.check_ms, decision.reason)
+                for decision, question in sorted(decided, key=lambda pair: pair[0].row.id)
+                if locked.get(decision.row.id, (0, None, None))[1] == question.claimed_ms
+            ]
+            open_runs.update_looks(conn, looks)
+
+        self._db.transaction(work)
+
+    # -- kills ----------------------------------------------------------------------------------------------
+
+    def _send_kills(self, decided: Sequence[tuple[Decision, Question]], now_ms: int) -> None:
+        """Tell executors to end runs: xwheel ones each run, foreign ones the job, once for all its rows."""
+        told: set[tuple[str, int]] = set()
+        for decision, question in decided:
+            row = decision.row
+            what = (question.executor.address, row.id if row.instance else -row.job_id)
+            if what not in told:
+                told.add(what)
+                self.questions.put(Question(Ask.KILL, question.executor, [row], question.claimed_ms, now_ms))
+
+    def _note_kill(self, reply: Reply, now_ms: int) -> None:
+        """Note that a foreign executor ended all of a job; telling it twice would end newer runs."""
+        question = reply.question
+        row = question.rows[0]
+        logger.info(
+            "%s was told to end %s: %s",
+            question.executor.address,
+            f"run {row.id}" if row.instance else f"all runs of job {row.job_id}",
+            reply.error or ("it did" if reply.yes else "it refused"),
+        )
+        if row.instance or not reply.yes:
+            return
+        holder = Holder(row.group_id, row.address, "")
+
+        def work(conn: Connection) -> None:
+            looks = []
+            for run_id, dispatched_ms, reason in open_runs.lock_beside(conn, row.job_id, holder):
+                before = dispatched_ms is not None and dispatched_ms <= question.asked_ms
+                if before and not reason.startswith(KILLED):
+                    looks.append((run_id, now_ms + self._rules.idle_grace_ms, f"{KILLED}:{now_ms}"))
+                elif not before:
+                    looks.append((run_id, now_ms, reason))
+            open_runs.update_looks(conn, looks)
+
+        self._db.transaction(work)
+
+
+def _where(holder: Holder) -> Where:
+    """Return what names an executor for good: its instance, or the address of a foreign one."""
+    return (holder.group_id, holder.instance, "" if holder.instance else holder.address)

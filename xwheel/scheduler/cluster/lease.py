@@ -1,0 +1,374 @@
+"""Share the partitions with other nodes: renew, take what is free, hand over what is too much."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from xwheel.clock import Clock
+from xwheel.scheduler.cluster.node_locks import NodeLocks
+from xwheel.scheduler.records import Moves
+from xwheel.storage import leases as partitions
+from xwheel.storage.database.clock import database_now_ms
+from xwheel.storage.database.engine import Connection, Database
+from xwheel.storage.leases import LeaseRow, NodeRow
+
+logger = logging.getLogger(__name__)
+
+FORGET_TERMS: Final = 60
+READ_MS: Final = 500
+"""How often a node that has its share reads who lives and who holds what."""
+
+SHORT_READ_MS: Final = 200
+"""How often one does that waits for its share."""
+
+GIVEN_AT_ONCE: Final = 8
+GIVE_PAUSE_MS: Final = 20
+GIVE_LIMIT_MS: Final = 500
+"""How long a partition may be fenced by nobody because its leases cannot be locked; then its holder goes on."""
+
+GIVE_REST_MS: Final = 1000
+"""How long after that it tries again."""
+
+Decide = Callable[[Mapping[int, "str | None"], Collection[str], str, Collection[str]], Moves]
+"""``decide(owners, live nodes, this node, draining nodes)``."""
+
+
+class _Seen(NamedTuple):
+    """Since when, on our monotonic clock, another node's renewal counter shows this number.
+
+    Attributes:
+        renewal: The number.
+        since_ms: When it was first read.
+        moved: The counter was seen to move, so ``since_ms`` is at most one reading late.
+    """
+
+    renewal: int
+    since_ms: int
+    moved: bool
+
+
+class _Peers(NamedTuple):
+    """What one reading says of the nodes.
+
+    Attributes:
+        live: Who lives, this node included.
+        draining: Those of them that are about to leave.
+        prompt: Those of them that renewed lately enough to be handed something.
+        dead: Renewal counter of the others.
+    """
+
+    live: set[str]
+    draining: set[str]
+    prompt: set[str]
+    dead: dict[str, int]
+
+
+class ClusterLease:
+    """The partitions of one node among several, on database time.
+
+    A node acts only while its lease outlasts the work, counted on its monotonic clock from when the renewal was sent.
+    The renewal is a transaction of its own that touches the own row only; taking and giving come after it and step
+    aside for every lock, so that no frozen session of another node ends this one's lease.
+
+    Who has too much hands partitions to a named node, a few at a time: they leave :attr:`epochs` first, so that the
+    stages of this node lock them no more, and change hands under a new epoch as soon as no transaction holds them.
+    A lease that ran out before it was renewed is lost, even if nobody took it: its partitions get new epochs before
+    this node acts again. What a former holder planned is found by its older epoch and adopted anew.
+
+    Thread-safety: :attr:`epochs` is replaced, never changed; :meth:`step` belongs to one thread.
+
+    Args:
+        db: The database.
+        owner: Id of this node.
+        clock: Where time comes from.
+        decide: The pure decision about what to take and give.
+        lease_ms: How long a lease lasts.
+        renew_ms: How often it is renewed.
+        on_change: Told when partitions came, so that rows wait that memory does not know; and whether some of them
+            came back that were almost given away, so that memory may have let go of rows it held.
+        locks: Which nodes of this machine have ended; None knows of none.
+        shared_now: The database's time.
+    """
+
+    def __init__(
+        self,
+        db: Database,
+        owner: str,
+        clock: Clock,
+        decide: Decide,
+        *,
+        lease_ms: int,
+        renew_ms: int,
+        on_change: Callable[[bool], None] = lambda _: None,
+        locks: NodeLocks | None = None,
+        shared_now: Callable[[Connection], int] = database_now_ms,
+    ) -> None:
+        self.owner = owner
+        self._db = db
+        self._clock = clock
+        self._decide = decide
+        self._lease_ms = lease_ms
+        self._renew_ms = renew_ms
+        self._on_change = on_change
+        self._locks = locks
+        self._shared_now = shared_now
+        self._epochs: Mapping[int, int] = {}
+        self._leaving: dict[int, str] = {}
+        self._leaving_since_ms = 0
+        self._kept_until_ms = 0
+        self._mine: Mapping[int, int] = {}
+        self._stale: dict[int, int] = {}
+        self._is_lapsed = False
+        self._lapsed_ms = 0
+        self._seen: dict[str, _Seen] = {}
+        self._ended: set[str] = set()
+        self._renewed_ms = 0
+        self._renew_at_ms = 0
+        self._valid_until_ms = 0
+        self._forget_at_ms = 0
+        self._halts = 0
+        self._halts_renewed = 0
+        self._is_draining = False
+        self._was_draining = False
+        self._is_last = False
+
+    @property
+    def epochs(self) -> Mapping[int, int]:
+        """Partition to epoch, without those that are being handed over."""
+        return self._epochs
+
+    def acquire(self) -> None:
+        """Join: make this node known and take what is free.
+
+        Raises:
+            LockError: The lease table is damaged.
+        """
+        if self._locks is not None:
+            self._locks.hold(self.owner)
+        self.step(self._clock.now_ms())
+
+    def step(self, now_ms: int) -> int:
+        """Renew if it is time, then take and give; return how long to wait in milliseconds."""
+        del now_ms  # the database's time counts here
+        has_news = self._halts != self._halts_renewed or self._is_draining != self._was_draining
+        if has_news or self._clock.monotonic_ms() >= self._renew_at_ms:
+            with self._db.limited(deadline_ms=self._renew_ms):
+                self._renew()
+        with self._db.limited(deadline_ms=self._renew_ms):
+            wait_ms = self._balance()
+        return max(1, min(wait_ms, self._renew_at_ms - self._clock.monotonic_ms()))
+
+    def lock(self, conn: Connection) -> Mapping[int, int]:
+        """Hold our lease rows; return partition to epoch as the database has them, without those we hand over."""
+        ours = self._epochs
+        held = partitions.lock_leases(conn, self.owner, ours)
+        return {part: epoch for part, epoch in held.items() if ours.get(part) == epoch}
+
+    def may_act(self, margin_ms: int = 0) -> bool:
+        """Return whether the lease outlasts ``margin_ms`` from now."""
+        is_valid = self._clock.monotonic_ms() + margin_ms < self._valid_until_ms
+        return is_valid and self._halts == self._halts_renewed
+
+    def may_send(self, fenced_ms: int, margin_ms: int) -> bool:
+        """Return whether what was fenced at this time may be sent still.
+
+        What was fenced under a lease that has run out since may be somebody else's, though this node has one again.
+        """
+        return fenced_ms >= self._lapsed_ms and self.may_act(margin_ms)
+
+    def halt(self) -> None:
+        """Act no more until the lease is renewed; from any thread, but one at a time."""
+        self._halts += 1
+
+    def drain(self) -> None:
+        """Let the next steps hand everything to the other nodes; from any thread."""
+        self._is_draining = True
+
+    def is_drained(self) -> bool:
+        """Return whether nothing is left that another node could take over."""
+        return self._is_last or (self._was_draining and not self._mine)
+
+    def release(self) -> None:
+        """Give everything back, so that whoever comes next need not wait for the lease to end."""
+        self._valid_until_ms = 0
+        self._epochs = {}
+
+        def work(conn: Connection) -> None:
+            partitions.release_leases(conn, self.owner)
+            partitions.delete_node(conn, self.owner)
+
+        self._db.transaction(work)
+        if self._locks is not None:
+            self._locks.release()
+
+    def _renew(self) -> None:
+        """Write that this node lives; what it held under a lease that ran out it may not use before it is retaken."""
+        halts = self._halts
+        sent_ms = self._clock.monotonic_ms()
+        is_draining = self._is_draining
+
+        def work(conn: Connection) -> None:
+            shared_ms = self._shared_now(conn)
+            until_ms = shared_ms + self._lease_ms
+            partitions.renew_node(conn, self.owner, shared_ms, until_ms, draining=is_draining)
+
+        self._db.transaction(work)
+        self._renewed_ms = sent_ms
+        self._renew_at_ms = sent_ms + self._renew_ms
+        late_ms = self._clock.monotonic_ms() - self._valid_until_ms
+        self._was_draining = is_draining
+        if late_ms >= 0 and self._mine:
+            logger.warning(
+                "node %s could not renew its lease, which ended %d ms ago: it takes %d partitions anew",
+                self.owner,
+                late_ms,
+                len(self._mine),
+            )
+            self._is_lapsed = True
+            self._lapsed_ms = self._clock.now_ms() - late_ms
+            self._stale.update(self._mine)
+            self._mine, self._epochs, self._leaving = {}, {}, {}
+        if not self._is_lapsed:
+            self._valid_until_ms = sent_ms + self._lease_ms
+        self._halts_renewed = halts
+
+    def _balance(self) -> int:
+        """Read who lives and holds what, take and give; return how soon to do so again."""
+        read_ms = self._clock.monotonic_ms()
+        with self._db.read() as conn:
+            shared_ms = self._shared_now(conn)
+            nodes = partitions.list_nodes(conn)
+            leases = partitions.list_leases(conn)
+        peers = self._judge([row for row in nodes if row.id != self.owner], shared_ms, read_ms)
+        self._is_last = peers.live == peers.draining
+        mine = {row.partition: row.epoch for row in leases if row.owner == self.owner}
+        self._stale = {part: epoch for part, epoch in self._stale.items() if mine.get(part) == epoch}
+        owners = {row.partition: row.owner if row.owner in peers.live else None for row in leases}
+        moves = self._decide(owners, peers.live, self.owner, peers.draining)
+        mine |= self._take(leases, moves, peers)
+        for part in self._give(moves, mine, peers, read_ms):
+            del mine[part]
+        self._note(mine)
+        self._forget(nodes, shared_ms, read_ms)
+        if self._leaving or self._stale or (self._is_draining and mine and not self._is_last):
+            return GIVE_PAUSE_MS
+        return SHORT_READ_MS if moves.is_short else READ_MS
+
+    def _judge(self, others: Sequence[NodeRow], shared_ms: int, read_ms: int) -> _Peers:
+        """Return who lives.
+
+        A node whose counter stood still for a whole term of our own clock is dead, and one that was seen to renew
+        within it lives, whatever the database's clock says, which decides only about nodes never seen to renew. Those
+        of this machine that have ended are dead at once.
+        """
+        self._seen = {row.id: self._look_at(row, read_ms) for row in others}
+        if self._locks is not None:
+            unknown = {row.id for row in others} - self._ended
+            self._ended |= {name for name in unknown if self._locks.has_ended(name)}
+            self._ended &= self._seen.keys()
+        peers = _Peers({self.owner}, {self.owner} if self._is_draining else set(), set(), {})
+        for row in others:
+            seen = self._seen[row.id]
+            still_ms = read_ms - seen.since_ms
+            is_live = still_ms < self._lease_ms and (seen.moved or row.until_ms > shared_ms)
+            if not is_live or row.id in self._ended:
+                peers.dead[row.id] = row.renewal
+                continue
+            peers.live.add(row.id)
+            if row.draining:
+                peers.draining.add(row.id)
+            last_ms = still_ms if seen.moved else self._lease_ms - (row.until_ms - shared_ms)
+            if last_ms < 2 * self._renew_ms:
+                peers.prompt.add(row.id)
+        return peers
+
+    def _look_at(self, row: NodeRow, read_ms: int) -> _Seen:
+        seen = self._seen.get(row.id)
+        if seen is None:
+            return _Seen(row.renewal, read_ms, moved=False)
+        return seen if seen.renewal == row.renewal else _Seen(row.renewal, read_ms, moved=True)
+
+    def _take(self, leases: Sequence[LeaseRow], moves: Moves, peers: _Peers) -> dict[int, int]:
+        """Take our share of what is free, and anew what we held under a lease that ran out."""
+        holders = {row.partition: row.owner for row in leases}
+        wanted = {part: holders[part] for part in moves.take}
+        wanted |= dict.fromkeys(self._stale, self.owner)
+        taken: dict[int, int] = {}
+        if wanted:
+            taken = self._take_leases(wanted, peers)
+        if self._is_lapsed:
+            self._is_lapsed = False
+            self._valid_until_ms = self._renewed_ms + self._lease_ms
+        return taken
+
+    def _take_leases(self, wanted: Mapping[int, str | None], peers: _Peers) -> dict[int, int]:
+        dead = {name: peers.dead[name] for name in wanted.values() if name in peers.dead}
+        with self._db.write() as conn:
+            taken = partitions.take_leases(conn, self.owner, wanted, dead)
+        self._stale = {part: epoch for part, epoch in self._stale.items() if part not in taken}
+        return taken
+
+    def _give(self, moves: Moves, mine: Mapping[int, int], peers: _Peers, read_ms: int) -> Collection[int]:
+        """Hand over what is too much, a few at a time; return what changed hands."""
+        if not self._leaving and read_ms >= self._kept_until_ms:
+            usable = [
+                part for part in moves.give if part in self._epochs and moves.give[part] in peers.prompt
+            ]
+            self._leaving = {part: moves.give[part] for part in usable[:GIVEN_AT_ONCE]}
+            self._leaving_since_ms = read_ms
+        self._leaving = {
+            part: name for part, name in self._leaving.items() if part in mine and name in peers.live
+        }
+        if not self._leaving:
+            return ()
+        # from here on our stages lock them no more
+        self._epochs = {part: epoch for part, epoch in self._epochs.items() if part not in self._leaving}
+        with self._db.write() as conn:
+            given = partitions.give_leases(conn, self.owner, self._leaving, mine)
+        self._leaving = {part: name for part, name in self._leaving.items() if part not in given}
+        if self._leaving and self._clock.monotonic_ms() - self._leaving_since_ms >= GIVE_LIMIT_MS:
+            logger.info(
+                "%d partitions stay for now: other transactions held their leases for %d ms",
+                len(self._leaving),
+                GIVE_LIMIT_MS,
+            )
+            self._leaving = {}
+            self._kept_until_ms = self._clock.monotonic_ms() + GIVE_REST_MS
+        return given
+
+    def _note(self, mine: Mapping[int, int]) -> None:
+        """Let the stages use what is ours now, and say so if memory must learn of it."""
+        before, known = self._epochs, self._mine
+        ready = {
+            part: epoch
+            for part, epoch in mine.items()
+            if part not in self._leaving and part not in self._stale
+        }
+        self._mine, self._epochs = dict(mine), ready
+        came = ready.keys() - before.keys()
+        if came or len(before) != len(ready):
+            logger.info(
+                "node %s holds %d partitions: %d came, %d went",
+                self.owner,
+                len(ready),
+                len(came),
+                len(before.keys() - ready.keys()),
+            )
+        fresh = {part: epoch for part, epoch in ready.items() if before.get(part) != epoch}
+        if fresh:
+            self._on_change(any(known.get(part) == epoch for part, epoch in fresh.items()))
+
+    def _forget(self, nodes: Sequence[NodeRow], shared_ms: int, read_ms: int) -> None:
+        """Delete the rows of nodes that are long dead, once in a while."""
+        if read_ms < self._forget_at_ms:
+            return
+        self._forget_at_ms = read_ms + FORGET_TERMS * self._lease_ms // 10
+        before_ms = shared_ms - FORGET_TERMS * self._lease_ms
+        old = {row.id: row.renewal for row in nodes if row.until_ms < before_ms and row.id != self.owner}
+        if old:
+            with self._db.write() as conn:
+                partitions.forget_nodes(conn, old)
+        if self._locks is not None:
+            self._locks.sweep({row.id for row in nodes})

@@ -1,0 +1,367 @@
+"""Every way to a final state goes through :meth:`Completer.finish`; what follows is planned in the same transaction."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from enum import StrEnum
+from functools import partial
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from xwheel.clock import Clock
+from xwheel.model import FAILED_OVER, FINAL_STATES, SHARED_SECRET, TRANSITIONS, Job, Origin, Run, RunState
+from xwheel.scheduler.observer import Alarms, NoAlarms
+from xwheel.scheduler.ports import FamilyLinks, Planner
+from xwheel.scheduler.records import Outcome
+from xwheel.storage import jobs, runs
+from xwheel.storage.alarms import alarms
+from xwheel.storage.alarms.alarms import NewAlarm
+from xwheel.storage.database import changes
+from xwheel.storage.database.bulk import chunks
+from xwheel.storage.database.engine import CommitUnknownError, Connection, Database
+from xwheel.storage.run_ids import IdsShortError, RunIds
+
+logger = logging.getLogger(__name__)
+
+BATCH = 500
+DOUBTS = 3
+"""How often a connection may break at COMMIT before the executor must deliver again."""
+
+CHILDREN = 2000
+"""Child runs planned in one transaction, unless a single outcome calls for more."""
+
+MESSAGE_LENGTH = 15_000
+ERROR_LENGTH = 512
+UNHAPPY = FINAL_STATES - {RunState.SUCCEEDED}
+NO_ALARMS: Final = NoAlarms()
+
+NextFire = Callable[[Job, int], "int | None"]
+
+DecideRetry = Callable[..., "Run | None"]
+"""``decide_retry(run, state, job, now_ms, root_origin=…, reason=…, recovered=…)``."""
+
+
+class Verdict(StrEnum):
+    """What became of an outcome."""
+
+    FINISHED = "finished"
+    UNKNOWN = "unknown"
+    REPEATED = "repeated"
+
+
+class _Done(NamedTuple):
+    """What a transaction did: verdicts, how much it planned, and the alarms that it wrote."""
+
+    verdicts: dict[int, Verdict]
+    planned: int
+    alarms: Sequence[NewAlarm]
+
+    def and_then(self, other: _Done) -> _Done:
+        """Return both together."""
+        return _Done(
+            {**self.verdicts, **other.verdicts},
+            self.planned + other.planned,
+            [*self.alarms, *other.alarms],
+        )
+
+
+class _UnaskedError(Exception):
+    """Fires end for which the next one was not asked for yet, or under another revision; the work is given up.
+
+    Attributes:
+        jobs: The jobs whose schedule must be asked.
+    """
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        super().__init__()
+        self.jobs = jobs
+
+
+class _Next(NamedTuple):
+    """What a schedule said before the transaction: the next fire, or why there is none any more."""
+
+    revision: int
+    next_ms: int | None
+    error: str
+
+
+class _TooManyError(Exception):
+    """A batch sets more in motion than one transaction should hold; it is given up and halved."""
+
+
+class Completer:
+    """Closes runs. Outcomes are in the database when :meth:`finish` returns.
+
+    Args:
+        db: The database.
+        run_ids: Source of run ids for what follows.
+        clock: Where time comes from.
+        decide_retry: The pure decision about another attempt.
+        next_fire: When a job fires next, for jobs whose fires wait for the end of the last one.
+        offspring: Plans the children of what succeeded.
+        wake: Told when something was planned, so that it need not wait for the next look.
+        alarms: Says what rules ask for of what ends.
+    """
+
+    def __init__(
+        self,
+        db: Database,
+        run_ids: RunIds,
+        clock: Clock,
+        decide_retry: DecideRetry,
+        next_fire: NextFire,
+        offspring: Planner,
+        wake: Callable[[], None],
+        alarms: Alarms = NO_ALARMS,
+    ) -> None:
+        self._db = db
+        self._run_ids = run_ids
+        self._clock = clock
+        self._decide_retry = decide_retry
+        self._next_fire = next_fire
+        self._offspring = offspring
+        self._wake = wake
+        self._alarms = alarms
+        self._has_delays = False
+
+    def finish(self, outcomes: Sequence[Outcome]) -> dict[int, Verdict]:
+        """Close runs and plan what follows, at most 500 a transaction, in id order.
+
+        A repeated id in one call counts once, the first wins. A final state is final, except that an outcome
+        corrects ``lost``.
+
+        Returns:
+            What became of each run id.
+        """
+        unique: dict[int, Outcome] = {}
+        for outcome in outcomes:
+            unique.setdefault(outcome.run_id, outcome)
+        verdicts: dict[int, Verdict] = {}
+        for part in chunks(sorted(unique.values(), key=lambda outcome: outcome.run_id), BATCH):
+            done = self._finish_part(part)
+            verdicts.update(done.verdicts)
+            if done.planned:
+                self._wake()
+            self._alarms.committed(done.alarms)
+        return verdicts
+
+    def _finish_part(self, part: Sequence[Outcome]) -> _Done:
+        """Close a batch in one transaction, or in halves; what follows is known only inside: it may be done again."""
+        needed = len(part)
+        doubts = 0
+        # one end for the row and for a delay that counts from it, whatever the transaction has to wait for
+        now_ms = self._clock.now_ms()
+        # schedules are asked before the transaction; which, is known only inside until a job with a delay was seen
+        asked = self._ask(self._awaiting(part), now_ms) if self._has_delays else {}
+        while True:
+            self._run_ids.ensure(needed)
+            try:
+                return self._db.transaction(partial(self._finish, outcomes=part, asked=asked, now_ms=now_ms))
+            except _UnaskedError as unasked:
+                self._has_delays = True
+                asked = {**asked, **self._ask(unasked.jobs, now_ms)}
+            except CommitUnknownError:
+                # done again it changes nothing that was done: those outcomes count as repeated
+                doubts += 1
+                if doubts == DOUBTS:
+                    raise
+            except IdsShortError as short:
+                # retries and children of the batch, and as many again: other threads take from the same source
+                needed = 2 * (needed + short.count)
+            except _TooManyError:
+                middle = len(part) // 2
+                return self._finish_part(part[:middle]).and_then(self._finish_part(part[middle:]))
+
+    def _awaiting(self, part: Sequence[Outcome]) -> list[Job]:
+        """Return the jobs whose next fire these outcomes may set, as they stand now."""
+        with self._db.read() as conn:
+            endings = jobs.list_endings(conn, [outcome.run_id for outcome in part])
+            waiting = {ending.job_id for ending in endings if ending.is_awaited}
+            return list(jobs.get_jobs(conn, waiting, deleted=False).values()) if waiting else []
+
+    def _ask(self, awaiting: Sequence[Job], now_ms: int) -> dict[int, _Next]:
+        """Ask schedules for the fires after an end now; outside of any transaction, since they are plugins."""
+        asked: dict[int, _Next] = {}
+        for job in awaiting:
+            try:
+                next_ms, error = self._next_fire(job, now_ms), ""
+            except Exception as failure:  # whatever it raises stops this job only
+                next_ms, error = None, str(failure)[:ERROR_LENGTH] or type(failure).__name__
+            asked[job.id] = _Next(job.revision, next_ms, error)
+        return asked
+
+    def _finish(
+        self, conn: Connection, outcomes: Sequence[Outcome], asked: Mapping[int, _Next], now_ms: int
+    ) -> _Done:
+        ids = [outcome.run_id for outcome in outcomes]
+        endings = jobs.list_endings(conn, ids)
+        family = self._offspring.family_of(conn, {ending.job_id for ending in endings})
+        # jobs before runs, parents and children together: the one lock order
+        owners = jobs.lock_jobs(conn, _concerned(endings, family))
+        awaited = {ending.root_id for ending in endings if ending.is_awaited}
+        awaiting = [job for _, job in sorted(owners.items()) if job.awaits_root in awaited]
+        known = runs.lock_runs(conn, ids)
+        verdicts: dict[int, Verdict] = {}
+        closing: list[tuple[Run, Outcome]] = []
+        for outcome in outcomes:
+            run = known.get(outcome.run_id)
+            if run is None or not _counts(outcome, run):
+                verdicts[outcome.run_id] = Verdict.UNKNOWN
+            elif outcome.state not in TRANSITIONS.get(run.state, frozenset()):
+                verdicts[outcome.run_id] = Verdict.REPEATED
+            else:
+                verdicts[outcome.run_id] = Verdict.FINISHED
+                closing.append((run, _corrected(run, outcome)))
+        runs.update_finished(conn, [_row(outcome, now_ms) for _, outcome in closing])
+        changes.note(
+            conn,
+            (changes.change(run, end.state, now_ms, end.reason, end.message) for run, end in closing),
+        )
+        self._withdraw(conn, [run for run, _ in closing if run.state is RunState.LOST], now_ms)
+        retries = self._retries(conn, closing, now_ms)
+        runs.insert_runs(conn, retries)
+        parents = {link.parent_id for link in family.links}
+        roots = {run.root_id for run, _ in closing if run.job_id in parents}
+        still_open = _find_open(conn, roots | awaited)
+        drafts = self._offspring.plan(conn, roots - still_open, family, owners, now_ms)
+        if len(drafts) > CHILDREN and len(outcomes) > 1:
+            raise _TooManyError
+        offspring = self._numbered(drafts, roots_too=True)
+        runs.insert_runs(conn, offspring)
+        ended = [job for job in awaiting if job.awaits_root not in still_open]
+        unasked = [job for job in ended if job.id not in asked or asked[job.id].revision != job.revision]
+        if unasked:
+            raise _UnaskedError(unasked)
+        raised = [
+            *self._alarms.of_ends(closing, {retry.origin_key for retry in retries}, now_ms),
+            *self._alarms.of_skips(offspring, now_ms),
+            *self._alarms.of_stops(self._end_delays(conn, ended, asked), now_ms),
+        ]
+        alarms.insert_alarms(conn, raised)
+        return _Done(verdicts, len(retries) + len(offspring) + len(awaiting), raised)
+
+    def _retries(self, conn: Connection, closing: Sequence[tuple[Run, Outcome]], now_ms: int) -> list[Run]:
+        hopeful = [
+            (run, outcome)
+            for run, outcome in closing
+            if outcome.state is RunState.LOST
+            or (run.retries_left > 0 and outcome.state in UNHAPPY)
+            or outcome.reason == FAILED_OVER
+        ]
+        if not hopeful:
+            return []
+        owners = jobs.get_jobs(conn, {run.job_id for run, _ in hopeful}, deleted=False)
+        origins = self._root_origins(conn, [run for run, _ in hopeful], owners)
+        lost = {
+            (run.root_id, run.shard_index) for run, end in hopeful if RunState.LOST in (run.state, end.state)
+        }
+        recovered = jobs.find_recovered(conn, lost) if lost else set()
+        found = (
+            self._decide_retry(
+                run,
+                outcome.state,
+                owners.get(run.job_id),
+                now_ms,
+                root_origin=origins.get(run.root_id, Origin.SCHEDULE),
+                reason=outcome.reason,
+                recovered=(run.root_id, run.shard_index) in recovered,
+            )
+            for run, outcome in hopeful
+        )
+        return self._numbered([retry for retry in found if retry is not None])
+
+    def _numbered(self, drafts: Sequence[Run], *, roots_too: bool = False) -> list[Run]:
+        """Give ids to runs; with ``roots_too`` each of them is the first of its fire."""
+        ids = self._run_ids.take(len(drafts))
+        if roots_too:
+            return [replace(run, id=new, root_id=new) for run, new in zip(drafts, ids, strict=True)]
+        return [replace(run, id=new) for run, new in zip(drafts, ids, strict=True)]
+
+    def _end_delays(
+        self, conn: Connection, awaiting: Sequence[Job], asked: Mapping[int, _Next]
+    ) -> list[tuple[Job, str]]:
+        """Set the next fire of jobs whose awaited fire has no open run left; any final state counts.
+
+        Returns:
+            The jobs that are stopped because their schedule fails, with the error.
+        """
+        cursors: list[jobs.JobCursor] = []
+        stops: list[tuple[Job, str]] = []
+        for job in awaiting:
+            _, next_ms, error = asked[job.id]
+            if error:
+                logger.warning("job %d is stopped, its schedule fails: %s", job.id, error)
+                stops.append((job, error))
+            cursors.append(jobs.JobCursor(job.id, next_ms, job.last_fire_ms, None, not error, error))
+        jobs.update_fires(conn, cursors)
+        return stops
+
+    def _root_origins(
+        self, conn: Connection, failed: Sequence[Run], owners: Mapping[int, Job]
+    ) -> dict[int, Origin]:
+        """Return why these fires began; asked only for stopped jobs, where it matters."""
+        stopped = {run.root_id for run in failed if run.job_id in owners and not owners[run.job_id].enabled}
+        return runs.get_origins(conn, stopped) if stopped else {}
+
+    def _withdraw(self, conn: Connection, corrected: Sequence[Run], now_ms: int) -> None:
+        """Cancel what is planned because runs were taken for lost, and are not."""
+        if not corrected:
+            return
+        keys = [
+            (run.job_id, str(origin), run.id, run.shard_index)
+            for run in corrected
+            for origin in (Origin.RECOVERY, Origin.RETRY)
+        ]
+        locked = runs.lock_runs(conn, runs.find_planned(conn, keys))
+        planned = [run for run in locked.values() if run.state is RunState.PLANNED]
+        runs.cancel_runs(conn, [run.id for run in planned], reason="late_outcome", now_ms=now_ms)
+        changes.note_cancelled(conn, planned, "late_outcome", now_ms)
+
+
+def _concerned(endings: Sequence[jobs.Ending], family: FamilyLinks) -> set[int]:
+    """Return the jobs to lock: those whose next fire waits, parents, and their jobs."""
+    concerned = {ending.job_id for ending in endings if ending.is_awaited}
+    for link in family.links:
+        concerned |= {link.parent_id, link.child_id}
+    return concerned
+
+
+def _find_open(conn: Connection, roots: Collection[int]) -> set[int]:
+    return runs.find_open_roots(conn, roots) if roots else set()
+
+
+def _counts(outcome: Outcome, run: Run) -> bool:
+    """Return whether an outcome is about this very run, and from where it was sent.
+
+    Ids are easily guessed. So a report counts from the group that has the run, or under the shared token if the run was
+    sent under it; and about a run that an xwheel executor took, only with the time that this executor was told, from
+    its instance. Those of older versions do not say which instance they are.
+    """
+    if outcome.created_ms not in (0, run.created_ms):
+        return False
+    reporter = outcome.reporter
+    if reporter is None:
+        return True
+    if run.instance and outcome.created_ms != run.created_ms:
+        return False
+    if outcome.instance and outcome.instance != run.instance:
+        return False
+    if reporter.group_id is not None:
+        return run.group_id == reporter.group_id
+    return run.secret_id in (None, SHARED_SECRET)
+
+
+def _corrected(run: Run, outcome: Outcome) -> Outcome:
+    """Call a failure that a kill asked for what it is."""
+    if run.kill_requested and outcome.state is RunState.FAILED:
+        return replace(outcome, state=RunState.KILLED)
+    return outcome
+
+
+def _row(outcome: Outcome, now_ms: int) -> tuple[object, ...]:
+    message = outcome.message
+    if len(message) > MESSAGE_LENGTH:
+        message = message[: MESSAGE_LENGTH - 3] + "..."
+    return (outcome.run_id, outcome.state, outcome.reason, outcome.code, message.replace("\x00", ""), now_ms)

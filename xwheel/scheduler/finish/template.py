@@ -1,0 +1,127 @@
+"""What a job's success hands to its children: pure functions of rows.
+
+A parameter template is text with ``${name}`` in it; ``${name:json}`` gives the same as it stands inside a JSON string,
+and ``$$`` is a dollar. Nothing is evaluated.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from xwheel.errors import FieldError
+from xwheel.model import Run, RunState
+from xwheel.scheduler.records import Success, TemplateError
+
+MAX_RESULT: Final = 4000
+MAX_PARAM: Final = 16_000
+MAX_DEPTH: Final = 32
+NAMES: Final = ("result", "param", "run_id", "job_id", "planned_ms")
+
+_TOKEN = re.compile(r"\$(?:(\$)|\{([^{}$]*)\}|)")
+_RESULT_OF = re.compile(r"result\.([1-9][0-9]{0,15})\Z")
+
+
+def succeeded(runs: Sequence[Run], param: str) -> Success | None:
+    """Return the success of a fire, or None.
+
+    A shard succeeded if one of its attempts did: a retry that was withdrawn, or a recovery of a run that was not lost
+    after all, takes nothing back.
+
+    Args:
+        runs: All runs of the root, every shard and attempt; none is open.
+        param: The parameter of the job, for runs that have none of their own.
+    """
+    by_shard: dict[int, Run] = {}
+    for run in sorted(runs, key=lambda run: (run.attempt, run.id)):
+        if run.state is RunState.SUCCEEDED:
+            by_shard[run.shard_index] = run
+    first = next((run for run in runs if run.id == run.root_id), None)
+    if first is None or set(by_shard) != set(range(max(run.shard_total for run in runs))):
+        return None
+    results = [by_shard[index].message for index in sorted(by_shard)]
+    return Success(first, results, param if first.param is None else first.param)
+
+
+def check_template(text: str, parents: Sequence[int] = ()) -> None:
+    """Refuse a template that names what is not there.
+
+    Args:
+        text: The template.
+        parents: Jobs whose result may be named; none to let every job pass.
+
+    Raises:
+        FieldError: Names the field ``param`` and the known names.
+    """
+    names = ", ".join(f"${{{name}}}" for name in (*NAMES, "result.JOB"))
+    known = f"known: {names}, each also as ${{name:json}}; $$ is a dollar"
+    for dollar, name in _TOKEN.findall(text):
+        if dollar:
+            continue
+        plain = name.removesuffix(":json")
+        other = _RESULT_OF.match(plain)
+        if plain not in NAMES and other is None:
+            raise FieldError("param", f"${{{name[:32]}}} is no name of a template; {known}")
+        if other is not None and parents and int(other[1]) not in parents:
+            raise FieldError(
+                "param", f"${{{plain}}}: job {other[1]} is no parent; parents: {', '.join(map(str, parents))}"
+            )
+
+
+def render(text: str, success: Success, others: Mapping[int, Success]) -> str:
+    """Fill a template.
+
+    Args:
+        text: The template.
+        success: The fire that ended last.
+        others: For a join, the success of each parent by its job id.
+
+    Raises:
+        TemplateError: A result or the whole is too long, or a parent did not run in this chain.
+    """
+
+    def fill(match: re.Match[str]) -> str:
+        dollar, name = match.groups()
+        if dollar:
+            return "$"
+        plain = (name or "").removesuffix(":json")
+        value = _value(plain, success, others)
+        return json.dumps(value, ensure_ascii=False)[1:-1] if plain != name else value
+
+    filled = _TOKEN.sub(fill, text)
+    if len(filled) > MAX_PARAM:
+        raise TemplateError(f"the parameter would have {len(filled)} characters, {MAX_PARAM} are allowed")
+    return filled
+
+
+def _value(name: str, success: Success, others: Mapping[int, Success]) -> str:
+    first = success.first
+    other = _RESULT_OF.match(name)
+    if other is not None:
+        parent = int(other[1])
+        found = success if first.job_id == parent else others.get(parent)
+        if found is None:
+            raise TemplateError(f"job {parent} has no result in this chain")
+        return _short(found)
+    match name:
+        case "result":
+            return _short(success)
+        case "param":
+            return success.param
+        case "run_id":
+            return str(first.id)
+        case "job_id":
+            return str(first.job_id)
+        case "planned_ms":
+            return str(first.planned_ms)
+    raise TemplateError(f"${{{name[:32]}}} is no name of a template")
+
+
+def _short(success: Success) -> str:
+    if len(success.result) > MAX_RESULT:
+        raise TemplateError(
+            f"the result of run {success.first.id} has {len(success.result)} characters, {MAX_RESULT} may be passed on"
+        )
+    return success.result

@@ -1,0 +1,195 @@
+"""Who may go while a group has a limit or a job blocks for the whole cluster.
+
+The decision falls inside the fence's transaction. A job's partition is held by one node, so its lease is lock enough
+for the block strategy; a group's runs belong to all nodes, so its row is locked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from xwheel.model import BlockScope, BlockStrategy, Job, Run, RunState
+from xwheel.scheduler.ports import Parking
+from xwheel.scheduler.records import Gated, Line, Outcome, Parked, Routed
+from xwheel.storage import open_runs
+from xwheel.storage.database.engine import Connection
+from xwheel.storage.open_runs import SentRun
+
+
+class Gate:
+    """Asks the database what is open and decides who may go; tick thread only.
+
+    Args:
+        limited: Ids of the groups that have a limit, as far as this node knows.
+        parking: The runs that wait already.
+    """
+
+    def __init__(self, limited: Callable[[], Collection[int]], parking: Parking) -> None:
+        self._limited = limited
+        self._parking = parking
+
+    def concerns(self, items: Iterable[Routed]) -> list[Routed]:
+        """Return the runs that a limit or a cluster-wide strategy applies to; empty costs no SQL."""
+        limited = self._limited()
+        return [
+            item
+            for item in items
+            if item.job.block_scope is BlockScope.CLUSTER or item.job.group_id in limited
+        ]
+
+    def line_of(self, job: Job) -> Line:
+        """Return the line in which a run that must pass waits for a place."""
+        is_limited = job.group_id in self._limited()
+        return Line("group", job.group_id) if is_limited else Line("job", job.id)
+
+    def queue_of(self, item: Routed) -> Line | None:
+        """Return the line in which an older run waits already; asking the database for this one would be in vain."""
+        run, job = item.run, item.job
+        if _covers(job):
+            return None  # it takes the place of the older one
+        line = Line("job", job.id)
+        is_first = run.root_id == run.id  # others may belong to the fire that is open
+        if job.block_scope is BlockScope.CLUSTER and is_first and self._parking.is_behind(line, run):
+            return line
+        line = Line("group", job.group_id)
+        if job.group_id in self._limited() and self._parking.is_behind(line, run):
+            return line
+        return None
+
+    def lock(self, conn: Connection, items: Sequence[Routed]) -> dict[int, int]:
+        """Lock the groups with a limit among those of the runs, before any run is locked; return the limits."""
+        limited = self._limited()
+        return open_runs.lock_limits(
+            conn, {item.job.group_id for item in items if item.job.group_id in limited}
+        )
+
+    def decide(self, conn: Connection, items: Sequence[Routed], limits: Mapping[int, int]) -> Gated:
+        """Decide about runs that are still planned and ours, with the groups locked."""
+        cluster = {item.job.id for item in items if item.job.block_scope is BlockScope.CLUSTER}
+        opened = open_runs.list_open(conn, cluster) if cluster else []
+        counts = open_runs.count_open(conn, limits.keys())
+        return decide(items, limits, counts, opened, self._parking)
+
+
+def decide(
+    items: Sequence[Routed],
+    limits: Mapping[int, int],
+    counts: Mapping[int, int],
+    opened: Sequence[SentRun],
+    parking: Parking,
+) -> Gated:
+    """Decide who may go, oldest due first.
+
+    Args:
+        items: Routed runs.
+        limits: Group to how many of its runs may be open, for groups with a limit.
+        counts: Group to how many are open.
+        opened: The open runs of all jobs here that block for the whole cluster.
+        parking: The runs that wait already; an older one there goes first.
+    """
+    draft = _Draft(limits, counts, opened, parking)
+    ordered = sorted(items, key=lambda item: (item.run.due_ms, item.run.id))
+    # a retry of an older fire takes nobody's place
+    newest = {
+        item.job.id: item.run for item in ordered if _covers(item.job) and item.run.id == item.run.root_id
+    }
+    for item in ordered:
+        draft.add(item, newest.get(item.job.id))
+    return draft.result
+
+
+class _Draft:
+    """One decision while it is being made."""
+
+    def __init__(
+        self,
+        limits: Mapping[int, int],
+        counts: Mapping[int, int],
+        opened: Sequence[SentRun],
+        parking: Parking,
+    ) -> None:
+        self.result = Gated()
+        self._limits = limits
+        self._room = {group: limit - counts.get(group, 0) for group, limit in limits.items()}
+        self._parking = parking
+        self._full: set[int] = set()
+        self._covered: set[int] = set()
+        self._open: dict[int, dict[int, list[SentRun]]] = {}
+        for item in opened:
+            self._open.setdefault(item.job_id, {}).setdefault(item.root_id, []).append(item)
+
+    def add(self, item: Routed, newest: Run | None) -> None:
+        """Decide about the next run in due order."""
+        if item.job.block_scope is BlockScope.CLUSTER and self._is_blocked(item, newest):
+            return
+        if not self._has_room(item):
+            return
+        self.result.passed.add(item.run.id)
+        self._open.setdefault(item.job.id, {}).setdefault(item.run.root_id, [])
+
+    def _is_blocked(self, item: Routed, newest: Run | None) -> bool:
+        run, job = item.run, item.job
+        roots = self._open.get(job.id, {})
+        if run.root_id in roots:
+            return False  # shards, retries and recovery runs of one fire do not block each other
+        if _covers(job) and newest is not None:
+            return self._covers(run, newest, roots)
+        if not roots:
+            is_behind = self._parking.is_behind(Line("job", job.id), run)
+        elif job.block_strategy == BlockStrategy.DISCARD_LATER:
+            self._close(run.id, RunState.SKIPPED, "blocked", f"run {_first(roots)} of job {job.id} is open")
+            return True
+        else:
+            is_behind = True
+        if is_behind:
+            self.result.parked.append(Parked(run, Line("job", job.id)))
+        return is_behind
+
+    def _covers(self, run: Run, newest: Run, roots: Mapping[int, Sequence[SentRun]]) -> bool:
+        """Let only the newest run of a job live: what runs is killed, what waits is cancelled."""
+        if newest.root_id != run.root_id or self._parking.has_newer(run):
+            self._close(run.id, RunState.CANCELLED, "covered", f"a newer run of job {run.job_id} is due")
+            return True
+        for older in self._parking.older(run):
+            if older not in self._covered:
+                self._covered.add(older)
+                self._close(older, RunState.CANCELLED, "covered", f"run {run.id} takes its place")
+        if roots:
+            self.result.kills += [
+                item.id for part in roots.values() for item in part if not item.kill_requested
+            ]
+            self.result.parked.append(Parked(run, Line("job", run.job_id)))
+        return bool(roots)
+
+    def _has_room(self, item: Routed) -> bool:
+        run, group, need = item.run, item.job.group_id, len(item.executors)
+        limit = self._limits.get(group)
+        if limit is None:
+            return True
+        if need > limit:
+            self._close(
+                run.id,
+                RunState.REFUSED,
+                "over_limit",
+                f"job {item.job.id}: {need} shards never fit group {group}, whose max_running is {limit}: "
+                "raise it or choose a router that takes fewer executors",
+            )
+            return False
+        line = Line("group", group)
+        if group in self._full or need > self._room[group] or self._parking.is_behind(line, run):
+            self._full.add(group)
+            self.result.parked.append(Parked(run, line))
+            return False
+        self._room[group] -= need
+        return True
+
+    def _close(self, run_id: int, state: RunState, reason: str, message: str) -> None:
+        self.result.closed.append(Outcome(run_id=run_id, state=state, reason=reason, message=message))
+
+
+def _covers(job: Job) -> bool:
+    return job.block_scope is BlockScope.CLUSTER and job.block_strategy == BlockStrategy.COVER_EARLY
+
+
+def _first(roots: Mapping[int, Sequence[SentRun]]) -> int:
+    return next((item.id for part in roots.values() for item in part), next(iter(roots)))

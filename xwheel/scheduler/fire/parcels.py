@@ -1,0 +1,194 @@
+"""Give runs room in requests before they are fenced, and put what was fenced into them.
+
+A request carries at most so many runs and so many bytes. Bytes are counted as an upper bound, so that no short text is
+encoded twice; a run that is larger than the limit by itself travels alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from xwheel.clock import Clock
+from xwheel.model import GlueVersion, Job, RegisteredExecutor, Run
+from xwheel.scheduler.ports import Places
+from xwheel.scheduler.records import Load, Parcel, Routed, Shard
+from xwheel.wire.codec.fields import text_bytes
+from xwheel.wire.codec.runs import trigger_bytes
+
+SMALLEST: Final = 1024
+KNOWN_LIMITS: Final = 10_000
+KEEP_MS: Final = 600_000
+"""How long an executor that refused a large request gets smaller ones, before it is tried with a large one again."""
+
+ALONE: Final = 1
+"""Size of a run for an executor that takes one run a request, of which no other fits in."""
+
+LimitOf = Callable[[str], int]
+
+
+class BodyLimits:
+    """How many bytes a request may have: as configured, or fewer for an address that refused so many.
+
+    Thread-safety: any thread; a dict of tuples that are replaced whole.
+
+    Args:
+        most: The configured limit.
+        clock: Where time comes from.
+    """
+
+    def __init__(self, most: int, clock: Clock) -> None:
+        self._most = most
+        self._clock = clock
+        self._learned: dict[str, tuple[int, int]] = {}
+
+    def of(self, address: str) -> int:
+        """Return the limit for an address."""
+        learned = self._learned.get(address)
+        if learned is None or learned[1] <= self._clock.monotonic_ms():
+            return self._most
+        return learned[0]
+
+    def refused(self, address: str, size: int) -> None:
+        """Note that a request of this size was too large."""
+        if len(self._learned) >= KNOWN_LIMITS:
+            self._learned.clear()
+        limit = max(SMALLEST, min(self._most, size) // 2)
+        self._learned[address] = (limit, self._clock.monotonic_ms() + KEEP_MS)
+
+
+class Sizes:
+    """Says how many bytes runs take in a request, at most; sources are measured once.
+
+    Args:
+        sources: The sources of script jobs, by job id.
+    """
+
+    def __init__(self, sources: Mapping[int, GlueVersion]) -> None:
+        self._sources = {job_id: text_bytes(item.source) for job_id, item in sources.items()}
+
+    def of(self, run: Run, job: Job) -> int:
+        """Return the size of a run."""
+        param = job.param if run.param is None else run.param
+        size = trigger_bytes(job.handler, param, job.glue_type)
+        return size + self._sources.get(job.id, 0) if self._sources else size
+
+
+def pack_again(
+    lane: int,
+    limit_of: LimitOf,
+    executor: RegisteredExecutor,
+    shards: Sequence[Shard],
+    sources: Mapping[int, GlueVersion],
+) -> Parcel:
+    """Return shards that are asked again in a parcel, followed by as many more in the same place as they need."""
+    sizes = Sizes(sources)
+    limit = limit_of(executor.address)
+    parcels: list[Parcel] = []
+    for shard in shards:
+        size = sizes.of(shard.run, shard.job)
+        if not parcels or not parcels[-1].load.has_room(size):
+            load = Load(limit)
+            parcels.append(Parcel(lane=lane, executor=executor, load=load, again=True, sources=sources))
+        parcels[-1].shards.append(shard)
+        parcels[-1].load.add(size)
+    first, *rest = parcels
+    first.rest = rest
+    return first
+
+
+class Placing:
+    """The parcels of one batch while it is being placed.
+
+    Args:
+        places: The trigger pool.
+        limit_of: How many bytes a request to an address may have.
+        sources: The sources of the batch's script jobs, by job id.
+    """
+
+    def __init__(self, places: Places, limit_of: LimitOf, sources: Mapping[int, GlueVersion]) -> None:
+        self._places = places
+        self._limit_of = limit_of
+        self._sources = sources
+        self._sizes = Sizes(sources)
+        self._measured: dict[int, int] = {}
+        self._open: dict[tuple[int, str], list[Parcel]] = {}
+        self._full: set[tuple[int, str]] = set()
+
+    def admit(self, item: Routed, lane: int) -> bool:
+        """Give every shard of a run room in a parcel, or none of them.
+
+        A run for several executors needs room for the first one only: it could wait for ever for so many places.
+        """
+        opened: list[Parcel] = []
+        counted: list[tuple[Parcel, int]] = []
+        for number, executor in enumerate(item.executors):
+            # nothing overtakes what found no room, however small it is
+            is_full = not number and bool(self._full) and (lane, executor.address) in self._full
+            size = 0 if is_full else self._size(item.run, item.job, executor)
+            parcel = None if is_full else self._parcel(lane, executor, size, beyond=number > 0)
+            if parcel is None:
+                for used, its_size in counted:
+                    used.load.take_out(its_size)
+                for unused in opened:
+                    self._give_back(unused)
+                return False
+            if not parcel.load.runs:
+                opened.append(parcel)
+            parcel.load.add(size)
+            counted.append((parcel, size))
+        return True
+
+    def fill(self, shards: Sequence[Shard], lanes: Mapping[int, int]) -> list[Parcel]:
+        """Put fenced shards into the parcels that were opened for them; give unused places back.
+
+        They come in the order in which they were admitted, so those that are left need no more parcels than all did.
+        """
+        full = [parcel for group in self._open.values() for parcel in group]
+        for parcel in full:
+            parcel.load, parcel.sources = Load(parcel.load.limit), self._sources
+        parcels = {key: list(group) for key, group in self._open.items()}
+        for shard in shards:
+            group = parcels[lanes[shard.job.id], shard.executor.address]
+            size = self._size(shard.run, shard.job, shard.executor)
+            while not group[0].load.has_room(size):
+                group.pop(0)
+            group[0].shards.append(shard)
+            group[0].load.add(size)
+        for parcel in full:
+            if not parcel.shards:
+                self._places.release(parcel.lane, parcel.executor.address)
+        return [parcel for parcel in full if parcel.shards]
+
+    def give_back_all(self) -> None:
+        """Give every place back: nothing will be sent."""
+        for group in self._open.values():
+            for parcel in group:
+                self._places.release(parcel.lane, parcel.executor.address)
+
+    def _size(self, run: Run, job: Job, executor: RegisteredExecutor) -> int:
+        """Return how many bytes a run takes in a request; each run is measured once."""
+        if executor.kind != "xwheel":
+            return ALONE
+        size = self._measured.get(run.id)
+        if size is None:
+            size = self._measured[run.id] = self._sizes.of(run, job)
+        return size
+
+    def _parcel(self, lane: int, executor: RegisteredExecutor, size: int, *, beyond: bool) -> Parcel | None:
+        address = executor.address
+        group = self._open.setdefault((lane, address), [])
+        if group and group[-1].load.has_room(size):
+            return group[-1]
+        is_batch = executor.kind == "xwheel"
+        if not self._places.acquire(lane, address, batch=is_batch, beyond=beyond):
+            self._full.add((lane, address))
+            return None
+        group.append(
+            Parcel(lane=lane, executor=executor, load=Load(self._limit_of(address) if is_batch else 0))
+        )
+        return group[-1]
+
+    def _give_back(self, parcel: Parcel) -> None:
+        self._open[parcel.lane, parcel.executor.address].remove(parcel)
+        self._places.release(parcel.lane, parcel.executor.address)

@@ -1,0 +1,223 @@
+"""The tick thread: hold what is due soon, and hand it on when its time comes."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from typing import Protocol
+
+from xwheel.ring import TimeRing
+from xwheel.scheduler.records import Queued
+from xwheel.storage.runs import QueuedRun
+
+logger = logging.getLogger(__name__)
+
+FIRE_BATCH = 1000
+LEAST_REACH = 64
+RETRY_PLACE_MS = 100
+IDLE_MS = 1000
+
+Fire = Callable[[Sequence[Queued], int], "set[int]"]
+"""``fire(due, now_ms)`` sends what it can and returns the ids that must wait for a place."""
+
+
+class Parking(Protocol):
+    """What the tick thread asks of the runs that fire has parked."""
+
+    def __len__(self) -> int: ...
+
+    def is_held(self, run_id: int) -> bool:
+        """Tell whether a run is parked; from any thread."""
+        ...
+
+    def take_ripe(self, now_ms: int) -> Sequence[QueuedRun]:
+        """Give the runs to be looked at now, oldest first."""
+        ...
+
+    def next_look_ms(self) -> float:
+        """Return when some are looked at next; infinity if there are none."""
+        ...
+
+    def drain(self) -> None:
+        """Forget everything."""
+        ...
+
+
+class WaitingRuns:
+    """Due runs without a place, in a line for each group: one whose executors are busy holds up no other.
+
+    A line is asked as far from its head as has paid lately, so that a long one costs little while nothing moves.
+    """
+
+    def __init__(self) -> None:
+        self._lines: dict[int, deque[int]] = {}
+        self._reach: dict[int, int] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def append(self, group_id: int, run_id: int) -> None:
+        """Put a run at the end of its line."""
+        self._lines.setdefault(group_id, deque()).append(run_id)
+        self._count += 1
+
+    def take(self, stuck: Collection[int]) -> dict[int, list[int]]:
+        """Take from the heads of all lines but the stuck ones, a batch in all; return group id to run ids."""
+        room = FIRE_BATCH
+        taken: dict[int, list[int]] = {}
+        for group_id in [group_id for group_id in self._lines if group_id not in stuck]:
+            line = self._lines.pop(group_id)
+            count = min(len(line), room, self._reach.get(group_id, FIRE_BATCH))
+            taken[group_id] = [line.popleft() for _ in range(count)]
+            room -= count
+            if line:
+                self._lines[group_id] = line  # behind the others: next time they come first
+            if not room:
+                break
+        self._count -= FIRE_BATCH - room
+        return taken
+
+    def give_back(self, group_id: int, taken: Sequence[int], left: Sequence[int]) -> None:
+        """Put what found no place back to the head, and note how far to reach next time."""
+        self.put_first(group_id, left)
+        went = len(taken) - len(left)
+        reach = 2 * went if left and went else 2 * len(taken)
+        self._reach[group_id] = max(LEAST_REACH, min(FIRE_BATCH, reach))
+
+    def put_first(self, group_id: int, run_ids: Sequence[int]) -> None:
+        """Put runs at the head of their line, in this order."""
+        if run_ids:
+            self._lines.setdefault(group_id, deque()).extendleft(reversed(run_ids))
+            self._count += len(run_ids)
+
+    def drop_newest(self, count: int) -> list[int]:
+        """Forget so many runs, from the ends of the longest lines, and return them."""
+        dropped: list[int] = []
+        while len(dropped) < count:
+            line = max(self._lines.values(), key=len)
+            share = min(count - len(dropped), max(1, len(line) // 2))
+            dropped += [line.pop() for _ in range(share)]
+        self._count -= len(dropped)
+        return dropped
+
+
+class RingLoop:
+    """Owns the ring; :meth:`enqueue` may be called from any thread, everything else from the tick thread.
+
+    Thread-safety: the inbox is a deque, whose appends and pops are atomic; ring, held runs and waiting line belong
+    to the tick thread. :meth:`is_held` only asks a dict and may be called from anywhere.
+
+    Args:
+        ring: The time ring.
+        fire: Route, place, fence and send a batch.
+        wake: Ends the tick thread's wait.
+        parking: Where fire puts due runs that may not go yet.
+        waiting_limit: Due runs kept in memory without a place; more stay rows and are found again by reconciling.
+        may_fire: Tells whether our lease outlasts a send; while it does not, all that is due waits.
+    """
+
+    def __init__(
+        self,
+        ring: TimeRing,
+        fire: Fire,
+        wake: Callable[[], None],
+        parking: Parking,
+        *,
+        tick_ms: int,
+        waiting_limit: int,
+        may_fire: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._ring = ring
+        self._fire = fire
+        self._wake = wake
+        self._parking = parking
+        self._tick_ms = tick_ms
+        self._waiting_limit = waiting_limit
+        self._may_fire = may_fire
+        self._inbox: deque[Sequence[Queued]] = deque()
+        self._held: dict[int, Queued] = {}
+        self._waiting = WaitingRuns()
+        self.overflowed = 0
+
+    def enqueue(self, runs: Sequence[Queued]) -> None:
+        """Take planned runs; from any thread."""
+        if runs:
+            self._inbox.append(runs)
+            self._wake()
+
+    def is_held(self, run_id: int) -> bool:
+        """Tell whether the ring or a line has a run; from any thread."""
+        # while a look moves it from one to the other neither may have it: taking it in twice changes nothing
+        return run_id in self._held or self._parking.is_held(run_id)
+
+    def depth(self) -> tuple[int, int]:
+        """Return how many runs the ring holds and how many wait for a place or are parked."""
+        return len(self._ring), len(self._waiting) + len(self._parking)
+
+    def step(self, now_ms: int) -> int:
+        """Take what came in, fire what is due; return how long to wait in milliseconds."""
+        self._take_inbox()
+        if not self._may_fire():
+            return RETRY_PLACE_MS
+        self._take_parked(now_ms)
+        for run_id in self._ring.advance(now_ms):
+            self._waiting.append(self._held[run_id].group_id, run_id)
+        stuck: set[int] = set()  # no place: asking again in this tick would spin
+        while lines := self._waiting.take(stuck):
+            left = self._fire_batch([run_id for line in lines.values() for run_id in line], now_ms)
+            for group_id, line in lines.items():
+                remaining = [run_id for run_id in line if run_id in left]
+                self._waiting.give_back(group_id, line, remaining)
+                if remaining:
+                    stuck.add(group_id)
+        self._drop_overflow()
+        return self._wait_ms(now_ms)
+
+    def _fire_batch(self, batch: Sequence[int], now_ms: int) -> set[int]:
+        left: set[int] = set()
+        try:
+            left = self._fire([self._held[run_id] for run_id in batch], now_ms)
+        finally:
+            # after a failure the rows say what became of them; reconciling brings back those still planned
+            for run_id in batch:
+                if run_id not in left:
+                    self._held.pop(run_id, None)
+        return left
+
+    def drain(self) -> list[int]:
+        """Forget everything and return the ids; the rows stay planned for whoever comes next."""
+        self._take_inbox()
+        ids = list(self._held)
+        self._ring.drain()
+        self._held.clear()
+        self._waiting = WaitingRuns()
+        self._parking.drain()
+        return ids
+
+    def _take_parked(self, now_ms: int) -> None:
+        ripe = self._parking.take_ripe(now_ms)
+        self._held.update((run.id, run) for run in ripe)
+        for run in reversed(ripe):
+            self._waiting.put_first(run.group_id, [run.id])
+
+    def _take_inbox(self) -> None:
+        while self._inbox:
+            fresh = [run for run in self._inbox.popleft() if not self.is_held(run.id)]
+            self._held.update((run.id, run) for run in fresh)
+            self._ring.push_many([run.id for run in fresh], [run.due_ms for run in fresh])
+
+    def _drop_overflow(self) -> None:
+        excess = len(self._waiting) - self._waiting_limit
+        for run_id in self._waiting.drop_newest(excess) if excess > 0 else ():
+            self._held.pop(run_id, None)
+            self.overflowed += 1
+
+    def _wait_ms(self, now_ms: int) -> int:
+        if self._waiting:
+            return RETRY_PLACE_MS
+        due_ms = self._ring.next_due_ms()
+        ring_ms = IDLE_MS if due_ms is None else due_ms - now_ms
+        return max(1, math.ceil(min(IDLE_MS, ring_ms, self._parking.next_look_ms() - now_ms)))

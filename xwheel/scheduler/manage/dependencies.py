@@ -1,0 +1,178 @@
+"""Save which jobs run after which: no cycle, no endless chain, no template that names what is not there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from xwheel.clock import Clock
+from xwheel.errors import FieldError, RevisionError
+from xwheel.model import ChildLink
+from xwheel.storage import jobs, settings
+from xwheel.storage.database.engine import Connection, Database
+
+MAX_CHILDREN: Final = 100
+MAX_PARENTS: Final = 100
+MAX_JOBS: Final = 10_000
+"""Jobs that may hang together; a search ends there."""
+
+
+class ChildManager:
+    """Replaces the children of a job.
+
+    Args:
+        db: The database.
+        clock: Where time comes from.
+        check_template: Refuses a parameter template; told the child's parents.
+        max_depth: Generations of a chain.
+    """
+
+    def __init__(
+        self,
+        db: Database,
+        clock: Clock,
+        check_template: Callable[[str, Sequence[int]], None],
+        *,
+        max_depth: int,
+    ) -> None:
+        self._db = db
+        self._clock = clock
+        self._check_template = check_template
+        self._max_depth = max_depth
+
+    def list_children(self, parent_id: int) -> list[ChildLink]:
+        """Return the links of a job.
+
+        Raises:
+            NotFoundError: The job does not exist.
+        """
+        with self._db.read() as conn:
+            jobs.get_job(conn, parent_id)
+            return jobs.children_of(conn, [parent_id])
+
+    def list_parents(self, child_id: int) -> list[ChildLink]:
+        """Return the links to a job.
+
+        Raises:
+            NotFoundError: The job does not exist.
+        """
+        with self._db.read() as conn:
+            jobs.get_job(conn, child_id)
+            return jobs.parents_of(conn, [child_id])
+
+    def set_children(
+        self, parent_id: int, links: Sequence[ChildLink], revision: int | None = None
+    ) -> list[ChildLink]:
+        """Make these the children of a job, and raise its revision.
+
+        Args:
+            parent_id: The job.
+            links: Its children; every ``parent_id`` in them is this job.
+            revision: The revision that the caller has seen; None to overwrite whatever is there.
+
+        Returns:
+            The links as they are saved, by child.
+
+        Raises:
+            NotFoundError: The job does not exist.
+            RevisionError: It is at another revision.
+            FieldError: A child does not exist, stands twice or would close a cycle; the chain would be too long; or
+                a template names what is not there.
+        """
+        self._check_list(parent_id, links)
+        now_ms = self._clock.now_ms()
+
+        def work(conn: Connection) -> list[ChildLink]:
+            # one change of links at a time, so that no two of them close a cycle together
+            settings.lock_setting(conn, settings.CHAINS)
+            # the child rows too: a finishing parent of theirs must see all links or none
+            known = jobs.lock_jobs(conn, {parent_id, *(link.child_id for link in links)})
+            parent = known.get(parent_id) or jobs.get_job(conn, parent_id)
+            if revision is not None and parent.revision != revision:
+                raise RevisionError("job", parent_id, parent.revision, revision)
+            for link in links:
+                if link.child_id not in known:
+                    raise FieldError("child_id", f"job {link.child_id} does not exist")
+            jobs.replace_children(conn, parent_id, links)
+            self._check_chains(conn, parent_id)
+            self._check_parents(conn, links)
+            jobs.update_job(conn, parent_id, {"revision": parent.revision + 1, "updated_ms": now_ms})
+            return jobs.children_of(conn, [parent_id])
+
+        return self._db.transaction(work)
+
+    def _check_list(self, parent_id: int, links: Sequence[ChildLink]) -> None:
+        if len(links) > MAX_CHILDREN:
+            raise FieldError("children", f"a job may have at most {MAX_CHILDREN} children, not {len(links)}")
+        seen: set[int] = set()
+        for link in links:
+            if link.child_id == parent_id:
+                raise FieldError("child_id", f"job {parent_id} cannot run after itself")
+            if link.child_id in seen:
+                raise FieldError("child_id", f"job {link.child_id} stands twice")
+            seen.add(link.child_id)
+
+    def _check_parents(self, conn: Connection, links: Sequence[ChildLink]) -> None:
+        parents: dict[int, list[int]] = {}
+        for link in jobs.parents_of(conn, {link.child_id for link in links}):
+            parents.setdefault(link.child_id, []).append(link.parent_id)
+        for link in links:
+            found = parents[link.child_id]
+            if len(found) > MAX_PARENTS:
+                raise FieldError(
+                    "child_id",
+                    f"job {link.child_id} would have {len(found)} parents, {MAX_PARENTS} are allowed",
+                )
+            if link.param is not None:
+                self._check_template(link.param, found)
+
+    def _check_chains(self, conn: Connection, parent_id: int) -> None:
+        """Walk down and up from the changed job, a generation a query.
+
+        Raises:
+            FieldError: The job is its own descendant, or the longest chain through it has too many generations.
+        """
+        down = _generations(conn, parent_id, is_down=True, limit=self._max_depth + 1)
+        came_from = down.came_from
+        if parent_id in came_from:
+            path = [parent_id]
+            while (before := came_from[path[-1]]) != parent_id:
+                path.append(before)
+            cycle = " -> ".join(map(str, [parent_id, *reversed(path[1:]), parent_id]))
+            raise FieldError("child_id", f"the jobs would run in a circle: {cycle}")
+        up = _generations(conn, parent_id, is_down=False, limit=self._max_depth + 1)
+        if up.depth + down.depth > self._max_depth:
+            raise FieldError(
+                "child_id",
+                f"a chain through job {parent_id} would have more than {self._max_depth} generations of children",
+            )
+
+
+class _Walk:
+    """What lies below or above a job: how many generations, and from whom each job was first reached."""
+
+    def __init__(self) -> None:
+        self.depth = 0
+        self.came_from: dict[int, int] = {}
+
+
+def _generations(conn: Connection, start: int, *, is_down: bool, limit: int) -> _Walk:
+    """Walk generation by generation; a job counts in the deepest generation that it is met in.
+
+    A walk that is longer than the limit ends there; so does one that comes back to its start.
+    """
+    walk = _Walk()
+    level = {start}
+    while level and walk.depth < limit and start not in walk.came_from:
+        links = jobs.children_of(conn, level) if is_down else jobs.parents_of(conn, level)
+        pairs: Mapping[int, int] = {
+            (link.child_id if is_down else link.parent_id): (link.parent_id if is_down else link.child_id)
+            for link in reversed(links)
+        }
+        level = set(pairs)
+        walk.depth += bool(level)
+        for job_id, before in pairs.items():
+            walk.came_from.setdefault(job_id, before)
+        if len(walk.came_from) > MAX_JOBS:
+            raise FieldError("child_id", f"more than {MAX_JOBS} jobs would hang together")
+    return walk

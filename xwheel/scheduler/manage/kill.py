@@ -1,0 +1,82 @@
+"""End a run on somebody's wish: what waits is cancelled, what was sent is marked, and a check sends the kill."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from xwheel.clock import Clock
+from xwheel.errors import ConflictError, NotFoundError, StorageError
+from xwheel.model import FINAL_STATES, Run, RunState
+from xwheel.scheduler.records import Outcome
+from xwheel.storage import open_runs, runs
+from xwheel.storage.database.engine import Connection, Database
+
+logger = logging.getLogger(__name__)
+
+ATTEMPTS = 5
+REASON = "killed_by_user"
+
+
+class RunKiller:
+    """Takes kills, on any node; the node that holds the run's partition sends them.
+
+    Args:
+        db: The database.
+        clock: Where time comes from.
+        finish: Closes runs that nobody got yet.
+        wake: Ends the wait of the checks on this node.
+    """
+
+    def __init__(
+        self,
+        db: Database,
+        clock: Clock,
+        finish: Callable[[Sequence[Outcome]], Mapping[int, object]],
+        wake: Callable[[], None],
+    ) -> None:
+        self._db = db
+        self._clock = clock
+        self._finish = finish
+        self._wake = wake
+
+    def kill(self, run_id: int) -> Run:
+        """End a run, or begin to; asking again changes nothing.
+
+        Returns:
+            The run as it stands now: cancelled if nobody got it yet, otherwise open with ``kill_requested``.
+
+        Raises:
+            NotFoundError: There is no such run.
+            ConflictError: It ended already.
+        """
+        for _ in range(ATTEMPTS):
+            run = self._db.transaction(lambda conn: self._request(conn, run_id))
+            if run.state is not RunState.PLANNED:
+                self._wake()
+                return run
+            outcome = Outcome(
+                run_id=run_id, state=RunState.CANCELLED, reason=REASON, created_ms=run.created_ms
+            )
+            self._finish([outcome])
+            with self._db.read() as conn:
+                run = runs.get_run(conn, run_id)
+            if run.state is RunState.CANCELLED and run.reason == REASON:
+                logger.info("run %d of job %d was cancelled before it was sent", run_id, run.job_id)
+                return run
+            # it was sent between the two looks: mark it
+        raise StorageError(f"run {run_id} changes faster than it can be killed; try again")
+
+    def _request(self, conn: Connection, run_id: int) -> Run:
+        run = runs.lock_runs(conn, [run_id]).get(run_id)
+        if run is None:
+            raise NotFoundError("run", run_id)
+        if run.state in FINAL_STATES:
+            raise ConflictError(f"run {run_id} ended already: it is {run.state}")
+        if run.state is RunState.PLANNED or run.kill_requested:
+            return run
+        now_ms = self._clock.now_ms()
+        open_runs.request_kill(conn, run_id, now_ms)
+        return replace(run, kill_requested=True, check_ms=now_ms)

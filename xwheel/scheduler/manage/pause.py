@@ -1,0 +1,199 @@
+"""What changes many schedules at once: the global pause, and settings."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Protocol
+
+from xwheel.calendars import Calendar, parse_calendar
+from xwheel.clock import Clock
+from xwheel.errors import ConflictError
+from xwheel.model import Job, Origin
+from xwheel.scheduler.ports import Around, at_once
+from xwheel.storage import jobs, leases, runs, settings
+from xwheel.storage.database import changes
+from xwheel.storage.database.engine import Connection, Database
+
+logger = logging.getLogger(__name__)
+
+BATCH: Final = 200
+REFRESH_MS: Final = 1000
+
+
+class Rescheduler(Protocol):
+    """What a changed calendar asks of job management."""
+
+    def need(self, found: Iterable[Job], now_ms: int) -> None:
+        """Have the next fires of jobs asked for, all at once, before they are rescheduled."""
+        ...
+
+    def reschedule(self, conn: Connection, job: Job, reason: str, now_ms: int) -> Job:
+        """Cancel the planned fires of a locked, started job and work out its next one."""
+        ...
+
+
+class CalendarBook:
+    """The calendars as they stand in the database, parsed once for each change.
+
+    Thread-safety: the mapping is replaced, never changed, so readers need no lock.
+
+    Args:
+        db: The database.
+    """
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._version: tuple[tuple[str, int], ...] = ()
+        self._parsed: Mapping[str, Calendar] = {}
+
+    def current(self) -> Mapping[str, Calendar]:
+        """Return the calendars by name."""
+        return self._parsed
+
+    def step(self, now_ms: int) -> int:
+        """See what other processes changed; return how long to wait in milliseconds."""
+        del now_ms
+        with self._db.read() as conn:
+            self.read(conn)
+        return REFRESH_MS
+
+    def read(self, conn: Connection) -> None:
+        """Take the calendars as this connection sees them."""
+        version = settings.calendars_version(conn)
+        if version != self._version:
+            definitions = settings.list_calendars(conn)
+            self._parsed = {name: parse_calendar(definition) for name, definition in definitions.items()}
+            self._version = version
+
+
+class Switchboard:
+    """Pauses and resumes all schedules, and changes calendars together with the jobs that use them.
+
+    Args:
+        db: The database.
+        clock: Where time comes from.
+        book: The settings.
+        manager: Works out the next fires of jobs whose calendar changed.
+        wake: Told when something is to be claimed.
+        around: Runs a transaction, and lets plugins be asked between its attempts and never inside.
+    """
+
+    def __init__(
+        self,
+        db: Database,
+        clock: Clock,
+        book: CalendarBook,
+        manager: Rescheduler,
+        wake: Callable[[], None],
+        around: Around = at_once,
+    ) -> None:
+        self._db = db
+        self._around = around
+        self._clock = clock
+        self._book = book
+        self._manager = manager
+        self._wake = wake
+
+    def paused_since_ms(self) -> int | None:
+        """Return since when no schedule fires, or None if schedules fire."""
+        with self._db.read() as conn:
+            since = settings.find_setting(conn, settings.PAUSED)
+        return None if since is None else int(since)
+
+    def pause(self) -> int:
+        """Let no schedule fire until :meth:`resume`; runs by hand and retries go on.
+
+        Fires that are planned but not sent go back to their jobs, so that the misfire policy decides about them when
+        schedules fire again.
+
+        Returns:
+            Since when schedules are paused.
+        """
+        now_ms = self._clock.now_ms()
+
+        def switch(conn: Connection) -> int:
+            leases.lock_all_leases(conn)
+            since = settings.find_setting(conn, settings.PAUSED)
+            if since is None:
+                settings.insert_setting(conn, settings.PAUSED, str(now_ms))
+            return int(since or now_ms)
+
+        since_ms = self._db.transaction(switch)
+        while self._db.transaction(lambda conn: self._unplan(conn, now_ms)):
+            pass
+        logger.warning("all schedules are paused")
+        return since_ms
+
+    def resume(self) -> bool:
+        """Let schedules fire again; tell whether they were paused."""
+        was_paused = self._db.transaction(lambda conn: settings.delete_setting(conn, settings.PAUSED))
+        logger.warning("schedules fire again")
+        self._wake()
+        return was_paused
+
+    def save_calendar(self, name: str, definition: Mapping[str, Any]) -> None:
+        """Write a calendar and work out anew when the jobs that use it fire.
+
+        Raises:
+            ScheduleError: The definition cannot be understood, or leaves a started job without any fire; nothing is
+                written then.
+        """
+        parse_calendar(definition)
+        now_ms = self._clock.now_ms()
+
+        def work(conn: Connection) -> None:
+            users = self._users(conn, name)
+            settings.save_calendar(conn, name, definition, now_ms)
+            self._book.read(conn)
+            self._manager.need(users, now_ms)
+            for job in users:
+                self._manager.reschedule(conn, job, "calendar", now_ms)
+
+        self._change(work)
+
+    def delete_calendar(self, name: str) -> None:
+        """Delete a calendar that no job uses.
+
+        Raises:
+            NotFoundError: It does not exist.
+            ConflictError: A job uses it.
+        """
+
+        def work(conn: Connection) -> None:
+            user = jobs.find_calendar_user(conn, name)
+            if user is not None:
+                raise ConflictError(f"job {user} uses calendar {name}: take it out there first")
+            settings.delete_calendar(conn, name)
+
+        self._change(work)
+
+    def _change(self, work: Callable[[Connection], None]) -> None:
+        try:
+            self._around(lambda: self._db.transaction(work))
+        finally:
+            # whatever came of the transaction, memory follows what was committed
+            with self._db.read() as conn:
+                self._book.read(conn)
+        self._wake()
+
+    def _users(self, conn: Connection, name: str) -> list[Job]:
+        ids = jobs.find_calendar_users(conn, name)
+        return [job for _, job in sorted(jobs.lock_jobs(conn, ids).items()) if job.enabled]
+
+    def _unplan(self, conn: Connection, now_ms: int) -> int:
+        """Give a batch of planned fires back to their jobs; return how many fires."""
+        count = 0
+        ids = sorted(runs.find_planned_jobs(conn, BATCH))
+        for job_id, job in sorted(jobs.lock_jobs(conn, ids).items()):
+            planned = runs.lock_planned_of_jobs(conn, [job_id], (Origin.SCHEDULE,))
+            if not planned:
+                continue
+            runs.cancel_runs(conn, [run.id for run in planned], reason="paused", now_ms=now_ms)
+            changes.note_cancelled(conn, planned, "paused", now_ms)
+            values: dict[str, Any] = {"revision": job.revision + 1}
+            if job.enabled:  # one that was stopped must not fire again once schedules do
+                values |= {"next_fire_ms": min(run.planned_ms for run in planned), "awaits_root": None}
+            jobs.update_job(conn, job_id, values)
+            count += len(planned)
+        return count

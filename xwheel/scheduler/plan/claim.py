@@ -1,0 +1,349 @@
+"""Claim due jobs: run rows and the jobs' next fire times are written in one transaction.
+
+What they are is decided before it, on copies of the job rows, since schedule types are asked for that. The transaction
+locks the leases and the rows, compares, and writes. If a job was changed meanwhile it is done again without that one,
+which is planned anew.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from xwheel.clock import Clock
+from xwheel.errors import DuplicateError
+from xwheel.model import Job, Run, RunState
+from xwheel.scheduler.observer import Alarms, NoAlarms
+from xwheel.scheduler.ports import LeaseView
+from xwheel.scheduler.records import Planned
+from xwheel.storage import jobs, runs, settings
+from xwheel.storage.alarms import alarms
+from xwheel.storage.alarms.alarms import NewAlarm
+from xwheel.storage.database.engine import Connection, Database
+from xwheel.storage.run_ids import RunIds
+
+logger = logging.getLogger(__name__)
+
+IDS_PER_CLAIM = 10_000
+LONGEST_WAIT_MS = 1000
+FULL_WAIT_MS = 0
+RUNS_PER_JOB = 5
+MOST_RUNS = 5000
+# one costs as much as a fourth of a run or less
+LOOKS_PER_RUN = 4
+# others wait for a claim that writes; a quarter of the 200 ms allowed, since a busy machine varies as much
+TARGET_MS: Final = 50
+FIRST_SHARE: Final = 0.1
+LEAST_SHARE: Final = 0.05
+BEHIND_MS: Final = 30_000
+NO_ALARMS: Final = NoAlarms()
+
+Planner = Callable[..., Planned]
+"""``plan(jobs, now_ms, pre_read_ms=…, take_ids=…, epochs=…, max_runs=…, max_looks=…)``: the pure decision, with
+the schedule types bound; called outside of any transaction."""
+
+Split = Callable[[Sequence[Job]], Sequence[Sequence[Job]]]
+"""Gives the batches that jobs are planned in, each in a transaction of its own."""
+
+
+class BatchLimit:
+    """How much one claim takes, so that it stays short on any disk and with any schedule.
+
+    Starts small, and follows the time that the last ones took to plan and to write.
+
+    Args:
+        most: Jobs in one transaction where the database is fast enough.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._share = FIRST_SHARE
+
+    @property
+    def jobs(self) -> int:
+        """Jobs that the next claim may take."""
+        return max(1, round(self._most * self._share))
+
+    @property
+    def runs(self) -> int:
+        """Runs that the next claim may insert."""
+        return min(MOST_RUNS, self.jobs * RUNS_PER_JOB)
+
+    @property
+    def looks(self) -> int:
+        """How often the next claim may ask for a fire's time."""
+        return self.runs * LOOKS_PER_RUN
+
+    def note(self, took_ms: int, *, is_full: bool) -> None:
+        """Learn from a claim; one that was not full says nothing about a larger one."""
+        factor = min(1.5, max(0.25, TARGET_MS / max(1, took_ms)))
+        if factor < 1 or is_full:
+            self._share = min(1.0, max(LEAST_SHARE, self._share * factor))
+
+
+@dataclass(slots=True)
+class _Share:
+    """Due jobs that are claimed with a limit of their own: those on time, or those behind."""
+
+    limit: BatchLimit
+    jobs: Sequence[Job] = ()
+    has_more: bool = False
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Jobs as they were read, and what was decided about them.
+
+    Attributes:
+        jobs: Copies of the rows.
+        stopped: Those that are not started, and so should have no next fire.
+        epochs: Partition to epoch, as this node knew them.
+        plan: What to write if nothing changed meanwhile.
+    """
+
+    jobs: Sequence[Job]
+    stopped: Sequence[Job]
+    epochs: Mapping[int, int]
+    plan: Planned
+
+
+class _ChangedError(Exception):
+    """A job is no longer as it was read."""
+
+
+class ClaimLoop:
+    """Plans what falls due within the pre-read window.
+
+    Jobs that are on time or a little late are claimed first. Those that are further behind cost many questions each:
+    they follow with a limit of their own, so that the others never wait for more than one bounded claim of them.
+
+    Args:
+        db: The database.
+        lease: Our partitions.
+        run_ids: Source of run ids.
+        planner: The pure decision.
+        enqueue: Gets the planned runs once they are committed.
+        clock: Measures the transactions.
+        remember: Gets the jobs as they were claimed, so that nobody need read them again soon.
+        pre_read_ms: How far ahead fires are planned.
+        batch: Jobs in one transaction, at most; fewer where it would take long.
+        split: Gives the batches that jobs are planned in.
+        behind_ms: Jobs that are later than this are claimed after the others.
+        alarms: Says what rules ask for of skipped fires and of schedules that fail.
+    """
+
+    def __init__(
+        self,
+        db: Database,
+        lease: LeaseView,
+        run_ids: RunIds,
+        planner: Planner,
+        enqueue: Callable[[Sequence[Run]], None],
+        clock: Clock,
+        *,
+        remember: Callable[[Sequence[Job]], None] = lambda _: None,
+        pre_read_ms: int,
+        batch: int,
+        split: Split = lambda found: [found],
+        behind_ms: int = BEHIND_MS,
+        alarms: Alarms = NO_ALARMS,
+    ) -> None:
+        self.duplicates = 0
+        self._db = db
+        self._lease = lease
+        self._run_ids = run_ids
+        self._planner = planner
+        self._enqueue = enqueue
+        self._clock = clock
+        self._remember = remember
+        self._split = split
+        self._behind_ms = behind_ms
+        self._alarms = alarms
+        self._raised: Sequence[NewAlarm] = ()
+        self._pre_read_ms = pre_read_ms
+        self._on_time = _Share(BatchLimit(batch))
+        self._behind = _Share(BatchLimit(batch))
+        self._began_ms = 0
+
+    def step(self, now_ms: int) -> int:
+        """Claim a batch of the jobs on time and one of those behind; return how long to wait, 0 if there is more."""
+        # half of the window is early enough, and a second keeps new jobs prompt
+        wait_ms = min(LONGEST_WAIT_MS, self._pre_read_ms // 2)
+        if not self._lease.may_act():
+            return LONGEST_WAIT_MS
+        epochs = dict(self._lease.epochs)
+        with self._db.read() as conn:
+            if settings.find_setting(conn, settings.PAUSED) is not None:
+                return LONGEST_WAIT_MS
+            self._find(conn, sorted(epochs), now_ms)
+        for share in (self._on_time, self._behind):
+            is_full = share.has_more
+            for jobs_ in self._split(share.jobs) if share.jobs else ():
+                is_full |= self._claim(jobs_, epochs, now_ms, share)
+            if is_full:
+                wait_ms = FULL_WAIT_MS
+        return wait_ms
+
+    def _find(self, conn: Connection, partitions: Sequence[int], now_ms: int) -> None:
+        """Read the jobs of both shares."""
+        on_time, behind = self._on_time, self._behind
+        horizon_ms, edge_ms = now_ms + self._pre_read_ms, now_ms - self._behind_ms
+        due: list[Job] = []
+        is_split = behind.has_more  # as it was a moment ago, so one question for all would be in vain
+        on_time.has_more = behind.has_more = False
+        if not is_split:
+            ids, on_time.has_more = jobs.find_due_jobs(conn, partitions, horizon_ms, on_time.limit.jobs)
+            due = _load(conn, ids)
+            # each partition gives its oldest first: without one behind there is none, however many are due
+            is_split = on_time.has_more and any(_due(job) <= edge_ms for job in due)
+        if is_split:  # the oldest may have left no room for those on time
+            most = on_time.limit.jobs
+            ids, on_time.has_more = jobs.find_due_jobs(conn, partitions, horizon_ms, most, after_ms=edge_ms)
+            late, behind.has_more = jobs.find_due_jobs(conn, partitions, edge_ms, behind.limit.jobs)
+            due = _load(conn, [*ids, *late])
+        # in the order of ids, but if time runs out, not at the cost of those that are on time still
+        on_time.jobs = sorted(
+            (job for job in due if _due(job) > edge_ms), key=lambda job: _due(job) <= now_ms
+        )
+        behind.jobs = [job for job in due if _due(job) <= edge_ms]
+
+    def _claim(self, found: Sequence[Job], epochs: Mapping[int, int], now_ms: int, share: _Share) -> bool:
+        """Plan a batch and write it; return whether there is more to plan at once."""
+        planning_ms = self._clock.monotonic_ms()
+        batch = self._plan(found, epochs, now_ms, share.limit)
+        planning_ms = self._clock.monotonic_ms() - planning_ms
+        look = known = False
+        while True:
+            write = partial(self._write, batch=batch, now_ms=now_ms, look=look, known=known)
+            try:
+                plan, claimed = self._db.transaction(write)
+                break
+            except _ChangedError:
+                look = True
+            except DuplicateError:
+                if known:
+                    raise
+                known = (
+                    True  # these fires were planned before: a restored backup, or a cursor set back by hand
+                )
+        self._remember(claimed)
+        self._alarms.committed(self._raised)
+        is_full = plan.unfinished
+        took_ms = planning_ms + self._clock.monotonic_ms() - self._began_ms
+        share.limit.note(took_ms, is_full=is_full or share.has_more)
+        self._enqueue([run for run in plan.runs if run.state is RunState.PLANNED and run.epoch])
+        return is_full
+
+    def _plan(
+        self, found: Sequence[Job], epochs: Mapping[int, int], now_ms: int, limit: BatchLimit
+    ) -> _Batch:
+        started = [job for job in found if job.enabled]
+        stopped = [job for job in found if not job.enabled]
+        if not started:
+            return _Batch(found, stopped, epochs, Planned())
+        self._run_ids.ensure(IDS_PER_CLAIM)
+        plan = self._planner(
+            started,
+            now_ms,
+            pre_read_ms=self._pre_read_ms,
+            take_ids=self._run_ids.take,
+            epochs=epochs,
+            max_runs=limit.runs,
+            max_looks=limit.looks,
+        )
+        return _Batch(found, stopped, epochs, plan)
+
+    def _write(
+        self, conn: Connection, batch: _Batch, now_ms: int, *, look: bool, known: bool
+    ) -> tuple[Planned, Sequence[Job]]:
+        """Write what was decided about jobs that are as they were read; return it, and these jobs.
+
+        Raises:
+            _ChangedError: Some are not, and no ``look`` tells which.
+        """
+        self._began_ms = self._clock.monotonic_ms()  # not before: waiting for our turn is no cost of ours
+        self._raised = ()
+        epochs = self._lease.lock(conn)
+        if settings.find_setting(conn, settings.PAUSED) is not None:
+            return Planned(), ()  # who pauses locks the leases first, so this answer holds until we commit
+        ours = [
+            job
+            for job in batch.jobs
+            if job.partition in epochs and epochs[job.partition] == batch.epochs[job.partition]
+        ]
+        look = look or len(ours) < len(batch.jobs)
+        same = _unchanged(conn, ours) if look else ours
+        ids = None if len(same) == len(batch.jobs) else {job.id for job in same}
+        plan = _part(batch.plan, ids)
+        plan.unfinished |= len(same) < len(ours)
+        if known:
+            self._drop_known(conn, plan, now_ms)
+        stops = [_stopped(job) for job in batch.stopped if ids is None or job.id in ids]
+        cursors = [*plan.job_updates, *stops]
+        if look:
+            jobs.update_fires(conn, cursors)
+        elif not jobs.update_seen_fires(conn, cursors, {job.id: job for job in same}):
+            raise _ChangedError
+        runs.insert_runs(conn, plan.runs)
+        self._raise(conn, plan, same, now_ms)
+        return plan, same
+
+    def _raise(self, conn: Connection, plan: Planned, claimed: Sequence[Job], now_ms: int) -> None:
+        """Write what rules ask for of fires that are skipped and of jobs that are stopped."""
+        broken = {cursor.id: cursor.schedule_error for cursor in plan.job_updates if cursor.schedule_error}
+        stops = [(job, broken[job.id]) for job in claimed if job.id in broken] if broken else []
+        self._raised = [
+            *self._alarms.of_skips(plan.runs, now_ms),
+            *self._alarms.of_stops(stops, now_ms),
+        ]
+        alarms.insert_alarms(conn, self._raised)
+
+    def _drop_known(self, conn: Connection, plan: Planned, now_ms: int) -> None:
+        """Take out what has a row already; a fixed delay that would await a dropped run goes on from now."""
+        existing = runs.find_existing(conn, plan.runs)
+        fresh = [run for run in plan.runs if runs.identity_of(run) not in existing]
+        ids = {run.id for run in fresh}
+        self.duplicates += len(plan.runs) - len(fresh)
+        logger.warning("%d fires were planned before and are not planned again", len(plan.runs) - len(fresh))
+        plan.runs = fresh
+        plan.job_updates = [
+            cursor
+            if cursor.awaits_root is None or cursor.awaits_root in ids
+            else cursor._replace(awaits_root=None, next_fire_ms=now_ms)
+            for cursor in plan.job_updates
+        ]
+
+
+def _load(conn: Connection, ids: Sequence[int]) -> list[Job]:
+    """Return jobs in the order of their ids."""
+    found = jobs.get_jobs(conn, ids) if ids else {}
+    return [found[job_id] for job_id in sorted(found)]
+
+
+def _unchanged(conn: Connection, found: Sequence[Job]) -> list[Job]:
+    """Lock jobs, and return those that are as they were read."""
+    now = jobs.lock_fires(conn, [job.id for job in found])
+    return [job for job in found if now.get(job.id) == (job.revision, job.next_fire_ms, job.enabled)]
+
+
+def _due(job: Job) -> int:
+    return job.next_fire_ms or 0
+
+
+def _part(plan: Planned, ids: Collection[int] | None) -> Planned:
+    """Return what a plan says of some jobs, or of all; a copy, since the transaction may be done again."""
+    if ids is None:
+        return Planned(list(plan.runs), list(plan.job_updates), plan.unfinished)
+    return Planned(
+        [run for run in plan.runs if run.job_id in ids],
+        [cursor for cursor in plan.job_updates if cursor.id in ids],
+        plan.unfinished,
+    )
+
+
+def _stopped(job: Job) -> jobs.JobCursor:
+    """Return the cursor of a job that is not started: it has no next fire."""
+    return jobs.JobCursor(job.id, None, job.last_fire_ms, None, False, job.schedule_error)

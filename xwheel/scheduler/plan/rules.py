@@ -1,0 +1,317 @@
+"""Decide which runs due jobs get: pure functions of rows and ``now_ms``.
+
+A due time is *on time* while it lies ahead, *late* while it is at most the job's misfire threshold old (that of the
+settings, if the job has none), and then *misfired*. Late ones still fire as themselves; what happens to misfired ones
+is the job's policy. Every due time ends as a run of its own or inside exactly one skip row.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from xwheel.model import BlockScope, Job, MisfirePolicy, Origin, Run, RunState
+from xwheel.scheduler.records import Planned
+from xwheel.storage.jobs import JobCursor
+
+logger = logging.getLogger(__name__)
+
+FIRE_ALL_PER_CLAIM = 10
+RUNS_PER_JOB = 1000
+SKIPS_COUNTED = 1000
+ERROR_LENGTH = 512
+
+
+class Timetable(Protocol):
+    """What planning asks about a job's schedule."""
+
+    def next_fire(self, job: Job, after_ms: int) -> int | None:
+        """Return the first due time strictly after an instant."""
+        ...
+
+    def due_ms(self, job: Job, planned_ms: int) -> int:
+        """Return when a fire shall be sent."""
+        ...
+
+    def awaits_completion(self, job: Job) -> bool:
+        """Tell whether the next fire is set when the last one ends."""
+        ...
+
+
+def plan(
+    jobs: Sequence[Job],
+    now_ms: int,
+    *,
+    pre_read_ms: int,
+    threshold_ms: int,
+    timetable: Timetable,
+    take_ids: Callable[[int], Sequence[int]],
+    epochs: Mapping[int, int],
+    max_runs: int = 5000,
+    max_looks: int = 20_000,
+    goes_on: Callable[[Job], bool] = lambda _: True,
+) -> Planned:
+    """Plan the fires of claimed jobs.
+
+    Args:
+        jobs: Jobs with a ``next_fire_ms``, as they stand in the locked rows.
+        now_ms: The shared time.
+        pre_read_ms: How far ahead to plan.
+        threshold_ms: The misfire threshold of jobs that have none of their own.
+        timetable: When jobs fire.
+        take_ids: Gives that many unused run ids.
+        epochs: Partition to epoch; planned runs are born adopted.
+        max_runs: Jobs whose fires no longer fit wait for the next claim.
+        max_looks: So do the others once schedules were asked this often, which is what counting missed fires costs.
+        goes_on: Told before the schedule of each job is asked; false lets it and the others wait.
+
+    Returns:
+        The rows to write. A job whose schedule fails is stopped with the reason; the others go on.
+    """
+    result = Planned()
+    drafts: list[_Draft] = []
+    looks = count = 0
+    for job in jobs:
+        if looks >= max_looks or not goes_on(job):
+            result.unfinished = True
+            break
+        draft = _Draft(job, now_ms, timetable, epochs.get(job.partition, 0), now_ms + pre_read_ms)
+        try:
+            draft.fill(now_ms - _threshold_of(job, threshold_ms))
+        except Exception as error:  # a schedule type is a plugin: whatever it raises stops this job only
+            logger.warning("job %d is stopped, its schedule fails: %s", job.id, error)
+            draft.fail(str(error) or type(error).__name__)
+        looks += draft.looks
+        if count and count + len(draft.runs) > max_runs:
+            result.unfinished = True
+            break
+        count += len(draft.runs)
+        drafts.append(draft)
+        result.unfinished |= draft.capped
+    ids = iter(take_ids(count))
+    for draft in drafts:
+        numbered = [replace(run, id=new, root_id=new, chain_id=new) for run, new in zip(draft.runs, ids)]  # noqa: B905 - the ids go on
+        result.runs.extend(numbered)
+        result.job_updates.append(draft.cursor(numbered))
+    return result
+
+
+class _Draft:
+    """The fires of one job while they are being worked out."""
+
+    def __init__(self, job: Job, now_ms: int, timetable: Timetable, epoch: int, horizon_ms: int) -> None:
+        self.runs: list[Run] = []
+        self.capped = False
+        self.looks = 0
+        self._job = job
+        self._now_ms = now_ms
+        self._timetable = timetable
+        self._epoch = epoch
+        self._horizon_ms = horizon_ms
+        self._awaits = False
+        self._cursor = job.next_fire_ms
+        self._last_ms = job.last_fire_ms
+        self._error = ""
+
+    def fill(self, oldest_ms: int) -> None:
+        """Plan everything due until the horizon; what is older than the oldest has misfired."""
+        if self._timetable.awaits_completion(self._job):
+            self._fire_and_await(oldest_ms)
+            return
+        if self._cursor is not None and self._cursor < oldest_ms:
+            if self._job.misfire_policy is MisfirePolicy.FIRE_ALL:
+                self._fire_missed(oldest_ms)
+            else:
+                self._skip_missed(oldest_ms)
+        while self._cursor is not None and oldest_ms <= self._cursor <= self._horizon_ms:
+            if len(self.runs) >= RUNS_PER_JOB:
+                self.capped = True
+                return
+            self._fire(self._cursor, self._timetable.due_ms(self._job, self._cursor), "")
+            self._advance(self._cursor)
+
+    def fail(self, reason: str) -> None:
+        """Stop the job, keeping what is planned already."""
+        self._cursor = None
+        self._error = reason[:ERROR_LENGTH]
+
+    def cursor(self, runs: Sequence[Run]) -> JobCursor:
+        """Return the cursor to write, given the runs with their ids.
+
+        An exhausted job stays enabled without a next fire, a broken one is stopped.
+        """
+        awaited = (
+            next((run.id for run in runs if run.state is RunState.PLANNED), None) if self._awaits else None
+        )
+        return JobCursor(self._job.id, self._cursor, self._last_ms, awaited, not self._error, self._error)
+
+    def _advance(self, after_ms: int) -> None:
+        self.looks += 1
+        self._last_ms = after_ms
+        self._cursor = None  # if the next line raises, the fire just planned must not come again
+        self._cursor = self._timetable.next_fire(self._job, after_ms)
+
+    def _fire_and_await(self, oldest_ms: int) -> None:
+        """Plan one fire of a fixed delay; its end will set the next one. A skipped one counts as ended now."""
+        if self._cursor is None or self._cursor > self._horizon_ms:
+            return
+        planned_ms = self._cursor
+        is_missed = planned_ms < oldest_ms
+        self._last_ms = planned_ms
+        if is_missed and self._job.misfire_policy is MisfirePolicy.SKIP:
+            self.runs.append(self._row(planned_ms, planned_ms, "misfire", skipped=(planned_ms, 1)))
+            self._advance(self._now_ms)
+            self._last_ms = planned_ms
+            return
+        due_ms = self._now_ms if is_missed else self._timetable.due_ms(self._job, planned_ms)
+        self._fire(planned_ms, due_ms, "misfire" if is_missed else "")
+        self._cursor, self._awaits = None, True
+
+    def _fire_missed(self, oldest_ms: int) -> None:
+        while self._cursor is not None and self._cursor < oldest_ms:
+            if len(self.runs) >= FIRE_ALL_PER_CLAIM:
+                self.capped = True
+                return
+            self._fire(self._cursor, self._now_ms, "misfire")
+            self._advance(self._cursor)
+
+    def _skip_missed(self, oldest_ms: int) -> None:
+        """Cover missed due times with one skip row; FIRE_ONCE spares the last of them."""
+        missed: list[int] = []
+        while self._cursor is not None and self._cursor < oldest_ms:
+            missed.append(self._cursor)
+            if len(missed) > SKIPS_COUNTED:
+                self._advance(oldest_ms - 1)
+                self._last_ms = missed[-1]
+                break
+            self._advance(self._cursor)
+        uncounted = len(missed) > SKIPS_COUNTED
+        if self._job.misfire_policy is MisfirePolicy.FIRE_ONCE:
+            # with too many to count the last one is not known, so the first stays outside of the range
+            self._fire(missed.pop(0 if uncounted else -1), self._now_ms, "misfire")
+        if missed:
+            range_end = (oldest_ms - 1, SKIPS_COUNTED + 1) if uncounted else (missed[-1], len(missed))
+            self.runs.append(self._row(missed[0], missed[0], "misfire", skipped=range_end))
+
+    def _fire(self, planned_ms: int, due_ms: int, reason: str) -> None:
+        self.runs.append(self._row(planned_ms, due_ms, reason))
+
+    def _row(self, planned_ms: int, due_ms: int, reason: str, skipped: tuple[int, int] | None = None) -> Run:
+        return new_run(
+            self._job,
+            origin=Origin.SCHEDULE,
+            origin_key=planned_ms,
+            due_ms=due_ms,
+            planned_ms=planned_ms,
+            now_ms=self._now_ms,
+            # what jitter moves beyond the window stays a row until it comes near
+            epoch=self._epoch if due_ms <= self._horizon_ms else 0,
+            reason=reason,
+            skipped=skipped,
+        )
+
+
+def new_run(
+    job: Job,
+    *,
+    origin: Origin,
+    origin_key: int,
+    due_ms: int,
+    planned_ms: int,
+    now_ms: int,
+    epoch: int = 0,
+    reason: str = "",
+    param: str | None = None,
+    skipped: tuple[int, int] | None = None,
+    run_id: int = 0,
+) -> Run:
+    """Return a first attempt of a job, planned or, with ``skipped = (last_ms, count)``, as a skip row."""
+    return Run(
+        id=run_id,
+        job_id=job.id,
+        group_id=job.group_id,
+        partition=job.partition,
+        origin=origin,
+        origin_key=origin_key,
+        shard_index=0,
+        shard_total=1,
+        root_id=run_id,
+        chain_id=run_id,
+        chain_depth=0,
+        attempt=1,
+        retries_left=job.max_retries,
+        state=RunState.SKIPPED if skipped else RunState.PLANNED,
+        epoch=0 if skipped else epoch,
+        due_ms=due_ms,
+        planned_ms=planned_ms,
+        created_ms=now_ms,
+        param=param,
+        reason=reason,
+        address=None,
+        instance=None,
+        dispatched_ms=None,
+        accepted_ms=None,
+        finished_ms=now_ms if skipped else None,
+        check_ms=None,
+        kill_requested=False,
+        result_code=None,
+        message="",
+        skip_last_ms=skipped[0] if skipped else None,
+        skip_count=skipped[1] if skipped else 0,
+    )
+
+
+def recheck(
+    runs: Sequence[Run],
+    jobs: Mapping[int, Job],
+    now_ms: int,
+    *,
+    threshold_ms: int,
+    last_missed: Callable[[Collection[int], int], Mapping[int, int]],
+    limited: Collection[int] = (),
+) -> dict[int, str]:
+    """Apply the misfire rule again to planned rows that nobody held for a while, such as after a takeover.
+
+    Args:
+        runs: Planned runs, in any order.
+        jobs: Their jobs; a run whose job is missing is left alone.
+        now_ms: The shared time.
+        threshold_ms: The misfire threshold of jobs that have none of their own.
+        last_missed: Asked at most once, for jobs whose last missed fire runs, and the planned time of the earliest of
+            those seen: gives the planned time of the last missed fire that has a row, by job.
+        limited: Groups in which runs queue for room.
+
+    Returns:
+        Run id to reason, for runs to be skipped. Runs that a person, a retry or the fire-all policy asked for stay,
+        and so do those that were on time and may have been waiting for an executor, for room in their group or for
+        the end of another run of their job.
+    """
+    stale: dict[int, list[Run]] = {}
+    for run in runs:
+        job = jobs.get(run.job_id)
+        if job is None or run.origin is not Origin.SCHEDULE or job.misfire_policy is MisfirePolicy.FIRE_ALL:
+            continue
+        if job.block_scope is BlockScope.CLUSTER or job.group_id in limited:
+            continue
+        if run.due_ms < now_ms - max(_threshold_of(job, threshold_ms), job.wait_for_executor_s * 1000):
+            stale.setdefault(job.id, []).append(run)
+    spared: dict[int, Run] = {}
+    for job_id, missed in stale.items():
+        job = jobs[job_id]
+        # where the next fire is missed as well, the claim that plans it spares a later one
+        is_next_missed = job.next_fire_ms is not None and job.next_fire_ms < now_ms - _threshold_of(
+            job, threshold_ms
+        )
+        if job.misfire_policy is MisfirePolicy.FIRE_ONCE and not is_next_missed:
+            spared[job_id] = max(missed, key=lambda run: run.planned_ms)
+    # the others of a job may be in the next batch
+    last = last_missed(spared, min(run.planned_ms for run in spared.values())) if spared else {}
+    kept = {run.id for run in spared.values() if last.get(run.job_id, 0) <= run.planned_ms}
+    return {run.id: "misfire" for missed in stale.values() for run in missed if run.id not in kept}
+
+
+def _threshold_of(job: Job, default_ms: int) -> int:
+    return default_ms if job.misfire_threshold_ms is None else job.misfire_threshold_ms

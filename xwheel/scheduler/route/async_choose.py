@@ -1,0 +1,379 @@
+"""Let routers that ask executors, or are not trusted, choose off the tick thread: a run leaves it, and comes back."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Protocol
+
+from xwheel.clock import Clock
+from xwheel.errors import RouteError, XwheelError
+from xwheel.model import Job, RegisteredExecutor, Run
+from xwheel.plugin.validation import error_words
+
+logger = logging.getLogger(__name__)
+
+CREW: Final = 4
+"""Threads of one router; as many calls that hang stop it."""
+
+AHEAD: Final = 8
+"""Executors that are asked at once when one said no: ten dead ones cost little more time than one."""
+
+ROUTE_MS: Final = 30_000
+KEEP_MS: Final = 5000
+IDLE_S: Final = 10.0
+ASKED_LIMIT: Final = 20_000
+NAP_MS: Final = 500
+
+Ask = Callable[[str], bool]
+
+
+class Questions(Protocol):
+    """What is needed of :class:`~xwheel.scheduler.route.probes.Beats`."""
+
+    def beat(self, executor: RegisteredExecutor) -> Future[bool]:
+        """Ask whether an executor lives; return what will hold the answer."""
+        ...
+
+    def idle_beat(self, executor: RegisteredExecutor, job_id: int) -> Future[bool]:
+        """Ask whether a job is idle there."""
+        ...
+
+    def spend(self, executor: RegisteredExecutor, job_id: int) -> None:
+        """Let an idle answer count no more: a run goes there."""
+        ...
+
+
+class Route(Protocol):
+    """Calls the router of a job."""
+
+    def __call__(
+        self, job: Job, executors: Sequence[RegisteredExecutor], *, beat: Ask, idle_beat: Ask, now_ms: int
+    ) -> Sequence[RegisteredExecutor]:
+        """Return who shall run it.
+
+        Raises:
+            XwheelError: The router fails or chooses nobody.
+        """
+        ...
+
+
+class Choice(NamedTuple):
+    """What a router came to: addresses, or why there are none."""
+
+    revision: int
+    until_ms: int
+    addresses: tuple[str, ...]
+    error: str
+    has_asked: bool
+
+
+@dataclass(slots=True, eq=False)
+class _Case:
+    """A run whose router is to be called.
+
+    Attributes:
+        began_ms: When its router was called, on the monotonic clock; None while it waits for its turn.
+        given_up: Nobody waits for its router any more.
+    """
+
+    run: Run
+    job: Job
+    executors: Sequence[RegisteredExecutor]
+    began_ms: int | None = None
+    given_up: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class _Crew:
+    """The threads of one router and the runs that wait for them, in a line for each job so that none overtakes.
+
+    Attributes:
+        threads: All that were started and have not ended.
+        idle: Those that wait and were not called since.
+        called: Those that were called and have not woken up yet.
+        lost: Those in a call that nobody waits for any more.
+        working: Who works on which job.
+    """
+
+    name: str
+    bell: threading.Condition
+    threads: int = 0
+    idle: int = 0
+    called: int = 0
+    lost: int = 0
+    lines: OrderedDict[int, deque[_Case]] = field(default_factory=OrderedDict)
+    working: dict[int, _Case] = field(default_factory=dict)
+
+    def take(self) -> _Case | None:
+        """Return the next run of a job that nobody works on; jobs take turns."""
+        for job_id in self.lines:
+            if job_id not in self.working:
+                line = self.lines.pop(job_id)
+                case = line.popleft()
+                if line:
+                    self.lines[job_id] = line
+                self.working[job_id] = case
+                return case
+        return None
+
+
+class Asker:
+    """Calls such routers, each on few threads of its own, so that one that hangs holds up no other.
+
+    Thread-safety: :meth:`choose` belongs to the tick thread and never waits, :meth:`step` to a thread of its own;
+    :meth:`is_held` and :meth:`stop` may be called from anywhere. One lock guards everything and is never held while a
+    router or an executor works.
+
+    Args:
+        route: Calls a router.
+        questions: Asks executors.
+        give_back: Takes runs whose choice is there; they are routed again, and then find it.
+        clock: Where time comes from.
+        limit: Runs that may be out at once; others wait as planned.
+    """
+
+    def __init__(
+        self,
+        route: Route,
+        questions: Questions,
+        give_back: Callable[[Sequence[Run]], None],
+        clock: Clock,
+        *,
+        limit: int = ASKED_LIMIT,
+    ) -> None:
+        self._route = route
+        self._questions = questions
+        self._give_back = give_back
+        self._clock = clock
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._pending: dict[int, _Case] = {}
+        self._choices: OrderedDict[int, Choice] = OrderedDict()
+        self._crews: dict[str, _Crew] = {}
+        self._stopped = False
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def choose(
+        self, run: Run, job: Job, executors: Sequence[RegisteredExecutor], now_ms: int
+    ) -> Sequence[RegisteredExecutor] | None:
+        """Return the choice for a run if it is there; None if the run was taken, nobody if there is no room for it.
+
+        Raises:
+            RouteError: The router failed or chose nobody.
+        """
+        with self._lock:
+            choice = self._choices.get(run.id)
+        if choice is not None and choice.revision == job.revision and now_ms < choice.until_ms:
+            if choice.error:
+                raise RouteError(choice.error)
+            live = {item.address: item for item in executors}
+            if live.keys() >= set(choice.addresses):
+                return [live[address] for address in choice.addresses]
+        with self._lock:
+            self._choices.pop(run.id, None)
+            if run.id in self._pending:
+                return None
+            if self._stopped or len(self._pending) >= self._limit:
+                return ()
+            self._take(_Case(run, job, executors))
+        return None
+
+    def is_held(self, run_id: int) -> bool:
+        """Tell whether a run is out; from any thread."""
+        return run_id in self._pending
+
+    def has_chosen(self, run_id: int) -> bool:
+        """Return whether a run got its executor a moment ago by asking some; from any thread."""
+        choice = self._choices.get(run_id)
+        return choice is not None and choice.has_asked
+
+    def step(self, now_ms: int) -> int:
+        """Give up on calls that last too long, forget old choices; return how long to wait in milliseconds."""
+        oldest_ms = self._clock.monotonic_ms() - ROUTE_MS
+        failed: list[tuple[_Case, str]] = []
+        with self._lock:
+            while self._choices and next(iter(self._choices.values())).until_ms <= now_ms:
+                self._choices.popitem(last=False)
+            for crew in self._crews.values():
+                failed += self._give_up(crew, oldest_ms)
+        for case, error in failed:
+            logger.warning("run %d: %s", case.run.id, error)
+            self._answer(case, (), error)
+        return NAP_MS
+
+    def stop(self) -> None:
+        """Call no router any more; runs that are out stay planned."""
+        with self._lock:
+            self._stopped = True
+            for crew in self._crews.values():
+                crew.lines.clear()
+                crew.bell.notify_all()
+            self._pending.clear()
+
+    def _take(self, case: _Case) -> None:
+        self._pending[case.run.id] = case
+        name = case.job.route_strategy
+        crew = self._crews.get(name)
+        if crew is None:
+            crew = self._crews[name] = _Crew(name, threading.Condition(self._lock))
+        crew.lines.setdefault(case.job.id, deque()).append(case)
+        self._man(crew)
+
+    def _man(self, crew: _Crew) -> None:
+        """Let somebody take what waits, by a new thread if all are at work."""
+        if crew.idle:
+            crew.idle -= 1
+            crew.called += 1
+            crew.bell.notify()
+        elif crew.lost < CREW and crew.threads < CREW + crew.lost:
+            crew.threads += 1
+            title = f"xwheel-route-{crew.name}"
+            threading.Thread(target=self._work, args=(crew,), name=title, daemon=True).start()
+
+    def _work(self, crew: _Crew) -> None:
+        """Call the router for one run after the other until there is none for a while."""
+        while (case := self._next(crew)) is not None:
+            if not self._call(crew, case):
+                return
+
+    def _next(self, crew: _Crew) -> _Case | None:
+        """Wait for a run whose router is to be called; None ends the thread."""
+        with self._lock:
+            while not self._stopped:
+                case = crew.take()
+                if case is not None:
+                    case.began_ms = self._clock.monotonic_ms()
+                    return case
+                crew.idle += 1
+                crew.bell.wait(IDLE_S)
+                if crew.called:
+                    crew.called -= 1
+                    continue
+                crew.idle -= 1
+                if not crew.lines:
+                    break
+            crew.threads -= 1
+            return None
+
+    def _call(self, crew: _Crew, case: _Case) -> bool:
+        """Call a router for a run; tell whether this thread is to go on."""
+        addresses: tuple[str, ...] = ()
+        error = ""
+        asked = _Asked(case, self._questions, self._deadline_s)
+        try:
+            chosen = self._route(
+                case.job,
+                case.executors,
+                beat=asked.beat,
+                idle_beat=asked.idle_beat,
+                now_ms=self._clock.now_ms(),
+            )
+            addresses = tuple(executor.address for executor in chosen)
+            asked.spend(addresses)
+        except XwheelError as problem:
+            error = str(problem)
+        except BaseException as problem:  # nobody else would ever answer this run
+            error = f"job {case.job.id}: router {crew.name}: {error_words(problem)}"
+        with self._lock:
+            if case.given_up:
+                crew.lost -= 1
+                crew.threads -= 1
+                if crew.lines:
+                    self._man(crew)
+                return False
+            del crew.working[case.job.id]
+        self._answer(case, addresses, error, has_asked=asked.has_asked)
+        return True
+
+    def _deadline_s(self, case: _Case) -> float:
+        began_ms = case.began_ms or 0
+        return max(0.0, (began_ms + ROUTE_MS - self._clock.monotonic_ms()) / 1000)
+
+    def _give_up(self, crew: _Crew, oldest_ms: int) -> list[tuple[_Case, str]]:
+        """Return the runs whose router hangs, and those that wait for it in vain, with the reasons."""
+        failed: list[tuple[_Case, str]] = []
+        for job_id, case in list(crew.working.items()):
+            if case.began_ms is not None and case.began_ms < oldest_ms:
+                case.given_up = True
+                crew.lost += 1
+                del crew.working[job_id]
+                failed.append(
+                    (case, f"job {job_id}: router {crew.name} did not choose within {ROUTE_MS // 1000} s")
+                )
+        if crew.lost >= CREW:
+            text = f"router {crew.name} hangs in {crew.lost} calls: jobs that name it are refused until one comes back"
+            failed += [
+                (case, f"job {job_id}: {text}") for job_id in crew.lines for case in crew.lines[job_id]
+            ]
+            crew.lines.clear()
+        elif crew.lines:
+            for _ in failed:
+                self._man(crew)
+        return failed
+
+    def _answer(self, case: _Case, addresses: tuple[str, ...], error: str, *, has_asked: bool = True) -> None:
+        until_ms = self._clock.now_ms() + KEEP_MS
+        with self._lock:
+            if self._stopped:
+                return
+            self._choices.pop(case.run.id, None)
+            self._choices[case.run.id] = Choice(case.job.revision, until_ms, addresses, error, has_asked)
+            if len(self._choices) > self._limit:
+                self._choices.popitem(last=False)  # that run asks again
+            self._pending.pop(case.run.id, None)
+        self._give_back([case.run])
+
+
+class _Asked:
+    """The questions of one call of a router."""
+
+    def __init__(self, case: _Case, questions: Questions, deadline_s: Callable[[_Case], float]) -> None:
+        self._case = case
+        self._questions = questions
+        self._deadline_s = deadline_s
+        self._executors: Mapping[str, RegisteredExecutor] = {item.address: item for item in case.executors}
+        self._idle: set[str] = set()
+        self.has_asked = False
+
+    def beat(self, address: str) -> bool:
+        """Tell whether an executor lives."""
+        return self._ask(address, self._questions.beat)
+
+    def idle_beat(self, address: str) -> bool:
+        """Tell whether the job is idle there."""
+        job_id = self._case.job.id
+        answer = self._ask(address, lambda executor: self._questions.idle_beat(executor, job_id))
+        if answer:
+            self._idle.add(address)
+        return answer
+
+    def spend(self, chosen: Sequence[str]) -> None:
+        """Note that the answers of those who were chosen for being idle served their purpose."""
+        for address in self._idle.intersection(chosen):
+            self._questions.spend(self._executors[address], self._case.job.id)
+
+    def _ask(self, address: str, put: Callable[[RegisteredExecutor], Future[bool]]) -> bool:
+        self.has_asked = True
+        executor = self._executors.get(address)
+        if executor is None:
+            raise RouteError(f"it asks {address}, which is no live executor of the job's group")
+        try:
+            answer = put(executor).result(self._deadline_s(self._case))
+        except TimeoutError:
+            raise RouteError(f"{address} gave no answer in time") from None
+        if not answer:
+            for other in self._after(address):
+                put(other)
+        return answer
+
+    def _after(self, address: str) -> Sequence[RegisteredExecutor]:
+        addresses = list(self._executors)
+        place = addresses.index(address) + 1
+        return list(self._executors.values())[place : place + AHEAD]

@@ -1,0 +1,345 @@
+"""Who is alive: registrations are written at once, beats stay in memory and are flushed together."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+
+from xwheel.errors import NotFoundError, WireError
+from xwheel.model import NO_SECRET, SHARED_SECRET, RegisteredExecutor
+from xwheel.scheduler.ports import SecretView
+from xwheel.storage import executors
+from xwheel.storage.database.engine import Connection, Database
+from xwheel.storage.open_runs import Holder
+
+logger = logging.getLogger(__name__)
+
+FLUSH_MS = 30_000
+REFRESH_MS = 1000
+SUSPECT_MS = 30_000
+KNOWN_DEPARTURES = 10_000
+KNOWN_NEWS = 10_000
+
+
+class ExecutorRegistry:
+    """The registry's rows and the beats that came since they were written.
+
+    Thread-safety: every method may be called from any thread; one lock guards the maps and is never held while the
+    database is asked.
+
+    Args:
+        db: The database.
+        dead_after_ms: An executor without a beat for this long, plus one flush, is dead.
+        secrets: What executors may register with.
+        on_arrival: Told of a group in which an executor became live, once it can be routed to.
+        check_address: Raises a WireError for an address that no executor may have.
+        shared_addresses: Whether an address may be registered in several groups at a time.
+    """
+
+    def __init__(
+        self,
+        db: Database,
+        secrets: SecretView,
+        *,
+        dead_after_ms: int,
+        on_arrival: Callable[[int], None] = lambda _: None,
+        check_address: Callable[[str], None] = lambda _: None,
+        shared_addresses: bool = False,
+    ) -> None:
+        self.limited_groups: frozenset[int] = frozenset()
+        self._db = db
+        self._secrets = secrets
+        self._on_arrival = on_arrival
+        self._check_address = check_address
+        self._shared_addresses = shared_addresses
+        self._dead_after_ms = dead_after_ms
+        self._lock = threading.Lock()
+        self._rows: dict[tuple[int, str], RegisteredExecutor] = {}
+        # what was written here since the rows were last asked for; None for what left
+        self._recent: dict[tuple[int, str], RegisteredExecutor | None] = {}
+        self._beats: dict[tuple[int, str], int] = {}
+        self._suspects: dict[str, int] = {}
+        self._groups: dict[str, int] = {}
+        self._names: dict[int, str] = {}
+        self._seen_live: dict[tuple[int, str], RegisteredExecutor] | None = None
+        self._departures: dict[tuple[int, str], int] = {}
+        self._news: deque[Holder] = deque(maxlen=KNOWN_NEWS)
+        self._flush_at_ms = 0
+
+    def register(self, app_name: str, facts: RegisteredExecutor, now_ms: int) -> None:
+        """Take a registration or a beat; only news is written to the database at once.
+
+        Args:
+            app_name: Name of the executor's group.
+            facts: What the executor says of itself; id, group and times are filled in here.
+            now_ms: The shared time.
+
+        Raises:
+            NotFoundError: There is no such group.
+            WireError: No executor may have this address, or one of another group has it.
+        """
+        group_id = self._group_id(app_name)
+        facts = replace(facts, group_id=group_id, seen_ms=now_ms)
+        key = (group_id, facts.address)
+        with self._lock:
+            known = self._rows.get(key)
+            if known is not None and _same(known, facts) and known.seen_ms > now_ms - self._dead_after_ms:
+                self._beats[key] = now_ms
+                return
+        self._check_address(facts.address)
+        saved = self._db.transaction(lambda conn: self._save(conn, facts))
+        self._flag(app_name, known, saved)
+        with self._lock:
+            for place in [place for place, row in self._rows.items() if _is_moved(row, saved)]:
+                self._rows.pop(place)
+                self._recent[place] = None
+            self._rows[key] = self._recent[key] = saved
+            self._suspects.pop(facts.address, None)
+        logger.info("executor %s of group %s registered (%s)", facts.address, app_name, facts.kind)
+        self._on_arrival(group_id)
+
+    def _save(self, conn: Connection, facts: RegisteredExecutor) -> RegisteredExecutor:
+        # those of other nodes are flushed late
+        since_ms = facts.seen_ms - self._dead_after_ms - FLUSH_MS
+        if not self._shared_addresses and executors.is_elsewhere(conn, facts, since_ms):
+            raise WireError(
+                f"registryValue: {facts.address} is registered in another executor group; an executor that changed its "
+                "group waits until it is gone there, or set security.shared_addresses"
+            )
+        return executors.save_executor(conn, facts)
+
+    def remove(self, app_name: str, address: str, *, secret_id: int | None = None) -> bool:
+        """Take an executor out at once; tell whether it was there.
+
+        Args:
+            app_name: Name of the executor's group.
+            address: Where it was.
+            secret_id: What the caller proved. Whoever has but the token that all share takes out nothing that proved
+                a secret of its group.
+
+        Raises:
+            NotFoundError: There is no such group.
+        """
+        group_id = self._group_id(app_name)
+        with self._lock:
+            known = self._rows.get((group_id, address))
+        if secret_id == SHARED_SECRET and known is not None and (known.secret_id or 0) > SHARED_SECRET:
+            logger.warning(
+                "executor %s of group %s stays: it registered with secret %s, and was to leave with the shared token",
+                address,
+                app_name,
+                self._secrets.name(known.secret_id),
+            )
+            return False
+        gone = self._db.transaction(lambda conn: executors.delete_executor(conn, group_id, address))
+        with self._lock:
+            self._rows.pop((group_id, address), None)
+            self._recent[group_id, address] = None
+            self._beats.pop((group_id, address), None)
+        logger.info("executor %s of group %s left", address, app_name)
+        return gone > 0
+
+    def suspect(self, address: str, now_ms: int) -> None:
+        """Note that a send to this address failed: others come first for a while, until it beats anew."""
+        with self._lock:
+            self._suspects[address] = now_ms + SUSPECT_MS
+
+    def live(self, group_id: int, now_ms: int) -> list[RegisteredExecutor]:
+        """Return the live executors of a group, suspects last, sorted by address within each part."""
+        found = [item for item in self.all(now_ms) if item.group_id == group_id]
+        return sorted(found, key=lambda item: (item.suspect_until_ms > now_ms, item.address))
+
+    def all(self, now_ms: int) -> list[RegisteredExecutor]:
+        """Return all live executors."""
+        oldest_ms = now_ms - self._dead_after_ms
+        with self._lock:
+            return [
+                replace(
+                    row,
+                    seen_ms=seen_ms,
+                    suspect_until_ms=self._suspects.get(row.address, 0),
+                    labels=MappingProxyType(row.labels),  # routers get it, who must not change the row
+                )
+                for key, row in self._rows.items()
+                if (seen_ms := max(row.seen_ms, self._beats.get(key, 0))) >= oldest_ms
+                and self._secrets.is_live(row.secret_id)
+            ]
+
+    def token(self, executor: RegisteredExecutor) -> str:
+        """Return what an executor is called with: the secret last proven at its address, or nothing."""
+        return self._secrets.value(self._proven(executor.group_id, executor.address, executor.secret_id))
+
+    def token_at(self, group_id: int, address: str) -> str:
+        """Return what an address is called with: the secret last proven there, or nothing if none was."""
+        return self._secrets.value(self._proven(group_id, address, NO_SECRET))
+
+    def secret_names(self, executor: RegisteredExecutor) -> tuple[str | None, str | None]:
+        """Return the names of the secret that an executor is called with, and of another live one proven there."""
+        earlier_id = executor.earlier_secret_id
+        if earlier_id is not None and (earlier_id == NO_SECRET or not self._secrets.is_live(earlier_id)):
+            earlier_id = None
+        current_id = SHARED_SECRET if executor.secret_id is None else executor.secret_id
+        return self._secrets.name(current_id), self._secrets.name(earlier_id)
+
+    def _proven(self, group_id: int, address: str, otherwise: int | None) -> int | None:
+        row = self._rows.get((group_id, address))  # asked for each send: a look-up needs no lock
+        return otherwise if row is None else row.secret_id
+
+    def _flag(self, app_name: str, before: RegisteredExecutor | None, now: RegisteredExecutor) -> None:
+        """Say that an address proved another live secret than before: a rotation, or two who say they live there."""
+        if before is None or before.secret_id in (None, NO_SECRET, now.secret_id):
+            return
+        if not self._secrets.is_live(before.secret_id):
+            return
+        # a restart with the next secret changes it once; who changes back are two
+        is_odd = before.earlier_secret_id == now.secret_id
+        logger.log(
+            logging.WARNING if is_odd else logging.INFO,
+            "executor %s of group %s registered with secret %s, and with %s before, which is live too%s",
+            now.address,
+            app_name,
+            self._secrets.name(now.secret_id) or "none",
+            self._secrets.name(before.secret_id),
+            ": two executors with different secrets say that they are there" if is_odd else "",
+        )
+
+    def app_name(self, group_id: int) -> str:
+        """Return the app name of a group, or an empty text if it is not known yet."""
+        return self._names.get(group_id, "")  # asked for each send: a look-up needs no lock
+
+    def find_instance(self, group_id: int, instance: str, now_ms: int) -> RegisteredExecutor | None:
+        """Return where an executor instance lives now, or None if it is gone.
+
+        One that restarted on another port is there twice for a while: its last beat tells where it lives now.
+        """
+        found = [item for item in self.live(group_id, now_ms) if item.instance == instance]
+        return max(found, key=lambda item: item.seen_ms, default=None)
+
+    def missing_since(self, holder: Holder, now_ms: int) -> int:
+        """Return since when an executor that is not live has been missing: its last beat, or its farewell.
+
+        One that this node never knew has been missing since it was first asked for.
+        """
+        with self._lock:
+            return self._departures.setdefault(_name(holder), now_ms)
+
+    def take_news(self) -> list[Holder]:
+        """Return executors that left, died, came back or restarted since the last call."""
+        with self._lock:
+            news = list(self._news)
+            self._news.clear()
+        return news
+
+    def step(self, now_ms: int) -> int:
+        """Flush beats when it is time, sweep the dead, and see what other processes wrote."""
+        if now_ms >= self._flush_at_ms:
+            self.flush(now_ms)
+            self._flush_at_ms = now_ms + FLUSH_MS  # not before: a flush that failed is done again at once
+        with self._lock:
+            self._recent = {}
+        with self._db.read() as conn:
+            rows = {(item.group_id, item.address): item for item in executors.list_executors(conn)}
+            self._secrets.refresh(conn)  # after the rows: each secret that one of them names is known then
+            known = executors.list_groups(conn, limit=100_000)
+        names = {group.app_name: group.id for group in known}
+        self.limited_groups = frozenset(group.id for group in known if group.max_running > 0)
+        with self._lock:
+            # who came or left while the rows were read
+            rows |= {key: item for key, item in self._recent.items() if item is not None}
+            self._rows = {key: item for key, item in rows.items() if self._recent.get(key, item) is not None}
+            self._groups = names
+            self._names = {group_id: name for name, group_id in names.items()}
+            self._beats = {key: seen_ms for key, seen_ms in self._beats.items() if key in self._rows}
+            self._suspects = {address: until for address, until in self._suspects.items() if until > now_ms}
+        before = self._seen_live or {}
+        self._compare({(item.group_id, item.address): item for item in self.all(now_ms)}, now_ms)
+        for group_id in {group_id for group_id, _ in (self._seen_live or {}).keys() - before.keys()}:
+            self._on_arrival(group_id)
+        return REFRESH_MS
+
+    def _compare(self, live: dict[tuple[int, str], RegisteredExecutor], now_ms: int) -> None:
+        """Find out who left, died, came back or restarted since the last look."""
+        oldest_ms = now_ms - self._dead_after_ms
+        with self._lock:
+            before, self._seen_live = self._seen_live, live
+            if before is None:
+                return
+            there = {_name(_holder(item)) for item in live.values()}
+            for key, old in before.items():
+                new = live.get(key)
+                is_gone = _name(_holder(old)) not in there
+                if is_gone:
+                    # a beat this young means that it said farewell
+                    self._departures[_name(_holder(old))] = (
+                        now_ms if old.seen_ms >= oldest_ms else old.seen_ms
+                    )
+                # one that moved is news at its new address
+                if is_gone if new is None else (new.instance, new.boot) != (old.instance, old.boot):
+                    self._news.append(_holder(old))
+            for key, new in live.items():
+                self._departures.pop(_name(_holder(new)), None)
+                if key not in before or before[key].instance != new.instance:
+                    self._news.append(_holder(new))
+            for name in list(self._departures)[: max(0, len(self._departures) - KNOWN_DEPARTURES)]:
+                del self._departures[name]
+
+    def flush(self, now_ms: int) -> None:
+        """Write all beats in one statement and delete executors that are long dead."""
+        with self._lock:
+            beats = [
+                (self._rows[key].id, seen_ms) for key, seen_ms in self._beats.items() if key in self._rows
+            ]
+        oldest_ms = now_ms - self._dead_after_ms - FLUSH_MS
+        if beats:
+            self._db.transaction(lambda conn: executors.update_beats(conn, beats))
+        with self._lock:
+            has_dead = any(row.seen_ms < oldest_ms for row in self._rows.values())
+        if has_dead:
+            self._db.transaction(lambda conn: executors.sweep_executors(conn, oldest_ms))
+
+    def _group_id(self, app_name: str) -> int:
+        with self._lock:
+            known = self._groups.get(app_name)
+        if known is not None:
+            return known
+        with self._db.read() as conn:
+            group = executors.find_group(conn, app_name)
+        if group is None:
+            raise NotFoundError("group", app_name)
+        with self._lock:
+            self._groups[app_name] = group.id
+            self._names[group.id] = app_name
+        return group.id
+
+
+def _holder(item: RegisteredExecutor) -> Holder:
+    return Holder(item.group_id, item.address, item.instance)
+
+
+def _name(holder: Holder) -> tuple[int, str]:
+    """Return what names an executor for good: its instance, or the address of a foreign one."""
+    return (holder.group_id, holder.instance or holder.address)
+
+
+def _is_moved(row: RegisteredExecutor, now: RegisteredExecutor) -> bool:
+    """Tell whether a row is where an instance lived before."""
+    return bool(now.instance) and (row.group_id, row.instance) == (now.group_id, now.instance)
+
+
+def _same(known: RegisteredExecutor, facts: RegisteredExecutor) -> bool:
+    def identity(item: RegisteredExecutor) -> Sequence[object]:
+        return (
+            item.registered_as,
+            item.kind,
+            item.generation,
+            item.instance,
+            item.boot,
+            item.labels,
+            item.secret_id,
+        )
+
+    return identity(known) == identity(facts)

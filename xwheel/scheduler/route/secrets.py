@@ -1,0 +1,146 @@
+"""Which executor secret a caller shows, and which one an executor is called with: never another than it proved."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import threading
+from collections.abc import Mapping
+from typing import Final
+
+from xwheel.clock import Clock
+from xwheel.errors import ConfigError
+from xwheel.model import NO_SECRET, SHARED_SECRET
+from xwheel.runtime.sealing import KeyRing
+from xwheel.storage import executor_secrets
+from xwheel.storage.database.engine import Connection, Database
+from xwheel.storage.executor_secrets import StoredSecret
+from xwheel.storage.tokens import digest_token
+
+logger = logging.getLogger(__name__)
+
+FRESH_MS: Final = 1000
+SHARED_NAME: Final = "shared"
+
+
+class ExecutorSecrets:
+    """The executor secrets of all groups and the token that all executors share.
+
+    The registry's loop reads them each second, so a change counts within a second. Secrets are opened once, when they
+    are read first, and not for each send.
+
+    Thread-safety: every method may be called from any thread. One lock guards the copies and is never held while the
+    database is asked.
+
+    Args:
+        db: The database.
+        clock: Where time comes from.
+        shared: The token that all executors share.
+        keys: What secrets are sealed under.
+
+    Raises:
+        ConfigError: The shared token is empty, so that everybody would have it.
+    """
+
+    def __init__(self, db: Database, clock: Clock, shared: str, keys: KeyRing) -> None:
+        if not shared:
+            raise ConfigError("the executor API needs a token")
+        self.keys = keys
+        self._db = db
+        self._clock = clock
+        self._shared = shared
+        self._shared_digest = digest_token(shared)
+        self._lock = threading.Lock()
+        self._reading = threading.Lock()
+        self._known: Mapping[int, StoredSecret] = {}
+        self._values: dict[int, str] = {}
+        self._read_ms: int | None = None
+
+    def find(self, token: str) -> tuple[int, StoredSecret | None] | None:
+        """Return the id of the secret that a caller shows, with its row unless it is the shared one, or None.
+
+        Every digest is compared, in constant time; expired secrets are unknown. The database is asked only about a
+        token that is not known yet, so that beats are taken while it is away.
+        """
+        digest = digest_token(token)
+        found = self._find(digest)
+        if found is None and self._refresh_if_old():
+            found = self._find(digest)
+        return found
+
+    def _find(self, digest: bytes) -> tuple[int, StoredSecret | None] | None:
+        now_ms = self._clock.now_ms()
+        found: list[tuple[int, StoredSecret | None]] = []
+        if hmac.compare_digest(self._shared_digest, digest):
+            found.append((SHARED_SECRET, None))
+        found += [
+            (secret.id, secret)
+            for secret in self._known.values()
+            if hmac.compare_digest(secret.digest, digest) and secret.is_live(now_ms)
+        ]
+        return found[0] if found else None
+
+    def value(self, secret_id: int | None) -> str:
+        """Return what an executor is sent that registered with this secret; nothing if it expired or is not known.
+
+        Args:
+            secret_id: As an executor's row has it. None, from a node of an older version, stands for the shared one.
+        """
+        if secret_id is None or secret_id == SHARED_SECRET:
+            return self._shared
+        secret = self._known.get(secret_id)
+        if secret is None or not secret.is_live(self._clock.now_ms()):
+            return ""
+        return self._values.get(secret_id, "")
+
+    def is_live(self, secret_id: int | None) -> bool:
+        """Return whether who proved this secret still may call; who proved a group's token always may."""
+        if secret_id is None or secret_id in (SHARED_SECRET, NO_SECRET):
+            return True
+        secret = self._known.get(secret_id)
+        return secret is not None and secret.is_live(self._clock.now_ms())
+
+    def name(self, secret_id: int | None) -> str | None:
+        """Return what people call a secret; None for none, and for one that was deleted."""
+        if secret_id == SHARED_SECRET:
+            return SHARED_NAME
+        secret = None if secret_id is None else self._known.get(secret_id)
+        return None if secret is None else secret.name
+
+    def look(self) -> None:
+        """Read the secrets now; for who changed them here and need not wait for the loop."""
+        with self._db.read() as conn:
+            self.refresh(conn)
+
+    def refresh(self, conn: Connection) -> None:
+        """Read the secrets; they are open to :meth:`value` afterwards."""
+        rows = executor_secrets.list_secrets(conn)
+        values = {row.id: self._value_of(row) for row in rows}
+        with self._lock:
+            self._values = values
+            self._known = {row.id: row for row in rows}
+            self._read_ms = self._clock.monotonic_ms()
+
+    def _refresh_if_old(self) -> bool:
+        """Read the secrets if that is a second ago; return whether they may be others now."""
+        if self._is_fresh():
+            return False
+        with self._reading:  # one thread reads, the others have its answer
+            if not self._is_fresh():
+                self.look()
+        return True
+
+    def _is_fresh(self) -> bool:
+        with self._lock:
+            return self._read_ms is not None and self._clock.monotonic_ms() - self._read_ms < FRESH_MS
+
+    def _value_of(self, row: StoredSecret) -> str:
+        before = self._known.get(row.id)
+        if before is not None and before.sealed == row.sealed:
+            return self._values.get(row.id, "")
+        try:
+            return self.keys.open(row.sealed)
+        except ConfigError as error:
+            # its executors are called without a token, which they refuse
+            logger.error("executor secret %s cannot be used: %s", row.name, error)
+            return ""

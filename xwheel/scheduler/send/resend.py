@@ -1,0 +1,153 @@
+"""Ask again about sends that ended without an answer."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from xwheel.model import GlueVersion, RegisteredExecutor, Run, RunState
+from xwheel.scheduler.ports import LeaseView, Places, SourceView
+from xwheel.scheduler.records import Outcome, Parcel, Shard
+from xwheel.storage import jobs, runs
+from xwheel.storage.database import changes
+from xwheel.storage.database.engine import Connection, Database
+
+logger = logging.getLogger(__name__)
+
+Pack = Callable[[RegisteredExecutor, Sequence[Shard], Mapping[int, GlueVersion]], Parcel]
+
+
+class Resender:
+    """Settles rows that are still dispatching although their send must be over, such as after a crash.
+
+    An xwheel executor is asked again with the same id, which its journal answers without a second run; once its
+    instance is gone, the run is lost. A foreign executor is never asked twice: the run counts as running.
+
+    Args:
+        db: The database.
+        lease: Our partitions.
+        find_instance: Where an executor instance lives now.
+        places: The trigger pool.
+        send: Takes a parcel that has a place.
+        finish: Closes runs whose executor is gone.
+        sources: Finds the sources of script jobs.
+        pack: Puts shards into parcels of a bounded size, with the sources of their jobs.
+        lane: The lane that such parcels take.
+        answer_ms: How long after a send it must have ended.
+        gone_ms: How long an instance may be missing before its runs are lost.
+        check_after_ms: Age at which a running foreign run is asked about.
+    """
+
+    def __init__(
+        self,
+        db: Database,
+        lease: LeaseView,
+        find_instance: Callable[[int, str, int], RegisteredExecutor | None],
+        places: Places,
+        send: Callable[[Parcel], None],
+        finish: Callable[[Sequence[Outcome]], object],
+        sources: SourceView,
+        pack: Pack,
+        *,
+        lane: int,
+        answer_ms: int,
+        gone_ms: int,
+        check_after_ms: int,
+    ) -> None:
+        self.resent = 0
+        self._db = db
+        self._lease = lease
+        self._find_instance = find_instance
+        self._places = places
+        self._send = send
+        self._finish = finish
+        self._sources = sources
+        self._pack = pack
+        self._lane = lane
+        self._answer_ms = answer_ms
+        self._gone_ms = gone_ms
+        self._check_after_ms = check_after_ms
+
+    def settle(self, waiting: Sequence[Run], now_ms: int) -> None:
+        """Settle dispatching runs that no lane has."""
+        foreign = [run.id for run in waiting if not run.instance]
+        if foreign:
+            self._db.transaction(lambda conn: self._accept(conn, waiting, foreign, now_ms))
+        lost: list[Outcome] = []
+        missing: list[tuple[int, int]] = []
+        by_executor: dict[str, tuple[RegisteredExecutor, list[Run]]] = {}
+        for run in waiting:
+            if not run.instance or run.kill_requested:
+                continue  # one that must end is asked about, not sent again
+            executor = self._find_instance(run.group_id, run.instance, now_ms)
+            if executor is not None:
+                by_executor.setdefault(executor.address, (executor, []))[1].append(run)
+            elif now_ms - (run.dispatched_ms or now_ms) > self._gone_ms:
+                text = f"executor instance {run.instance} at {run.address} is gone and never answered"
+                lost.append(Outcome(run_id=run.id, state=RunState.LOST, reason="instance_gone", message=text))
+            else:
+                missing.append((run.id, now_ms + self._answer_ms))
+        if lost:
+            self._finish(lost)
+        if missing:
+            self._db.transaction(lambda conn: self._put_off(conn, missing))
+        for executor, group in by_executor.values():
+            self._ask_again(executor, group, now_ms)
+
+    def _accept(self, conn: Connection, waiting: Sequence[Run], foreign: Sequence[int], now_ms: int) -> None:
+        accepted = runs.update_accepted(conn, {now_ms + self._check_after_ms: foreign}, now_ms)
+        changes.note_accepted(conn, waiting, accepted, now_ms)
+
+    def _ask_again(self, executor: RegisteredExecutor, group: Sequence[Run], now_ms: int) -> None:
+        if not self._places.acquire(self._lane, executor.address, batch=True):
+            return  # the check stays due: the next look tries again
+        checks = [(run.id, now_ms + self._answer_ms) for run in group]
+        shards: list[Shard] = []
+        try:
+            shards = self._db.transaction(lambda conn: self._lock(conn, executor, group, checks))
+        finally:
+            if not shards:
+                self._places.release(self._lane, executor.address)
+        if shards:
+            self.resent += len(shards)
+            logger.info(
+                "%d runs without an answer go to %s again, first %d",
+                len(shards),
+                executor.address,
+                shards[0].run.id,
+            )
+            scripts = {shard.job.id: shard.job for shard in shards if shard.job.glue_version}
+            sources = self._sources.find(scripts.values()) if scripts else {}
+            self._send(self._pack(executor, shards, sources))
+
+    def _put_off(self, conn: Connection, moves: Sequence[tuple[int, int]]) -> None:
+        locked = runs.lock_runs(conn, [run_id for run_id, _ in moves])
+        open_ids = {run.id for run in locked.values() if run.state is RunState.DISPATCHING}
+        runs.update_checks(conn, [move for move in moves if move[0] in open_ids])
+
+    def _lock(
+        self,
+        conn: Connection,
+        executor: RegisteredExecutor,
+        group: Sequence[Run],
+        checks: Sequence[tuple[int, int]],
+    ) -> list[Shard]:
+        """Put the next check off under our lease; return what is still without an answer."""
+        epochs = self._lease.lock(conn)
+        locked = runs.lock_runs(conn, [run.id for run in group])
+        open_ids = {
+            run.id for run in locked.values() if run.state is RunState.DISPATCHING and run.partition in epochs
+        }
+        runs.update_checks(conn, [check for check in checks if check[0] in open_ids])
+        until_ms = dict(checks)
+        owners = jobs.get_jobs(conn, {locked[run_id].job_id for run_id in open_ids})
+        return [
+            Shard(
+                run=replace(locked[run_id], address=executor.address, check_ms=until_ms[run_id]),
+                job=owners[locked[run_id].job_id],
+                executor=executor,
+            )
+            for run_id in sorted(open_ids)
+        ]

@@ -1,0 +1,174 @@
+"""Write what sends came to, many at a time, and give their places back."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from xwheel.errors import DatabaseRefusedError, DatabaseUnreachableError
+from xwheel.model import FAILED_OVER, UNREACHABLE, RunState
+from xwheel.scheduler.ports import Places
+from xwheel.scheduler.records import Answer, Delivery, Fate, Outcome
+from xwheel.storage import runs
+from xwheel.storage.database import changes
+from xwheel.storage.database.engine import Connection, Database
+
+logger = logging.getLogger(__name__)
+
+IDLE_MS = 1000
+SAID_NO = "executor_refused"
+
+
+class AnswerWriter:
+    """Turns deliveries into rows.
+
+    A place is given back only after its answers are written, so places also bound what waits here, and answers that
+    the database does not take now are kept until it does. Writes that would follow one another closely become one.
+    No lease is asked for: whoever sent a run writes what came of it, even if its partition went elsewhere meanwhile.
+
+    Args:
+        db: The database.
+        places: The trigger pool.
+        finish: Closes refused runs.
+        suspect: Told addresses that could not be reached.
+        wake: Ends this loop's wait.
+        placed: Told that places became free.
+        first_check: ``first_check(at_ms, timeout_s)`` tells when an accepted run is looked at.
+        has_asked: Tells whether the router of a run asked executors before it chose.
+        gather_ms: From one write to the next, at least.
+    """
+
+    def __init__(
+        self,
+        db: Database,
+        places: Places,
+        finish: Callable[[Sequence[Outcome]], object],
+        suspect: Callable[[str, int], None],
+        wake: Callable[[], None],
+        placed: Callable[[], None],
+        first_check: Callable[[int, int], int],
+        has_asked: Callable[[int], bool] = lambda _: False,
+        *,
+        gather_ms: int = 0,
+    ) -> None:
+        self._db = db
+        self._gather_ms = gather_ms
+        self._next_ms = 0
+        self._places = places
+        self._finish = finish
+        self._suspect = suspect
+        self._wake = wake
+        self._placed = placed
+        self._first_check = first_check
+        self._has_asked = has_asked
+        self._inbox: deque[Delivery] = deque()
+        self._held: set[int] = set()
+
+    def put(self, deliveries: Iterable[Delivery]) -> None:
+        """Take what came back; from any thread."""
+        for delivery in deliveries:
+            self._held.update([shard.run.id for shard in delivery.parcel.shards])
+            self._inbox.append(delivery)
+        self._wake()
+
+    def pending(self) -> int:
+        """Return how many deliveries wait to be written."""
+        return len(self._inbox)
+
+    def step(self, now_ms: int) -> int:
+        """Write everything that came back; return how long to wait in milliseconds."""
+        if not self._inbox:
+            return IDLE_MS
+        if 0 < self._next_ms - now_ms <= self._gather_ms:
+            return self._next_ms - now_ms
+        self._next_ms = now_ms + self._gather_ms
+        batch = [self._inbox.popleft() for _ in range(len(self._inbox))]
+        try:
+            self._write(batch, now_ms)
+        except (DatabaseUnreachableError, DatabaseRefusedError):
+            self._inbox.extendleft(reversed(batch))
+            raise
+        except Exception:
+            self._settle(batch, now_ms)  # the rows stay as they are, and are asked about
+            raise
+        self._settle(batch, now_ms)
+        return 0
+
+    def is_held(self, run_id: int) -> bool:
+        """Return whether the answer about a run is here and not written yet; from any thread."""
+        return run_id in self._held
+
+    def _settle(self, batch: Sequence[Delivery], now_ms: int) -> None:
+        for delivery in batch:
+            shards = delivery.parcel.shards
+            self._held.difference_update([shard.run.id for shard in shards])
+            if not delivery.parcel.rest:  # the last of its place
+                self._places.release(delivery.parcel.lane, delivery.parcel.executor.address)
+            self._places.record([shard.run.job_id for shard in shards], delivery.cost_ms, now_ms)
+        self._placed()
+
+    def _write(self, batch: Sequence[Delivery], now_ms: int) -> None:
+        accepted: dict[int, list[int]] = {}  # run ids by the time limit of their job
+        refused: list[Outcome] = []
+        for delivery in batch:
+            address = delivery.parcel.executor.address
+            is_foreign = delivery.parcel.executor.kind != "xwheel"
+            limits = {shard.run.id: shard.job.timeout_s for shard in delivery.parcel.shards}
+            if delivery.tried and not delivery.reached:
+                self._suspect(address, now_ms)
+            unknown: list[Answer] = []
+            for answer in delivery.answers:
+                if answer.fate is Fate.ACCEPTED:
+                    accepted.setdefault(limits[answer.run_id], []).append(answer.run_id)
+                elif answer.fate is Fate.REFUSED:
+                    refused.append(self._refusal(answer, delivery))
+                else:
+                    unknown.append(answer)
+                    if is_foreign and delivery.tried:
+                        # never sent again under this id: it may run there, and only its callback can tell
+                        accepted.setdefault(limits[answer.run_id], []).append(answer.run_id)
+            if unknown:
+                _log_unknown(address, unknown)
+        if accepted:
+            at_ms = max((delivery.at_ms for delivery in batch), default=now_ms) or now_ms
+            self._db.transaction(lambda conn: self._accept(conn, batch, accepted, at_ms))
+        if refused:
+            self._finish(refused)
+
+    def _refusal(self, answer: Answer, delivery: Delivery) -> Outcome:
+        reason = SAID_NO
+        if not delivery.reached:
+            reason = FAILED_OVER if self._has_asked(answer.run_id) else UNREACHABLE
+        return Outcome(
+            run_id=answer.run_id,
+            state=RunState.REFUSED,
+            reason=reason,
+            message=f"{delivery.parcel.executor.address}: {answer.message}",
+        )
+
+    def _accept(
+        self,
+        conn: Connection,
+        batch: Sequence[Delivery],
+        accepted: Mapping[int, Sequence[int]],
+        at_ms: int,
+    ) -> None:
+        checks: dict[int, list[int]] = {}
+        for timeout_s, ids in accepted.items():
+            checks.setdefault(self._first_check(at_ms, timeout_s), []).extend(ids)
+        waiting = runs.update_accepted(conn, checks, at_ms)
+        shards = (shard.run for delivery in batch for shard in delivery.parcel.shards)
+        changes.note_accepted(conn, shards, waiting, at_ms)
+
+
+def _log_unknown(address: str, unknown: Sequence[Answer]) -> None:
+    """Log the runs without a clear answer, those with the same message in one line."""
+    for message, count in Counter(answer.message for answer in unknown).items():
+        logger.warning(
+            "%s gave no clear answer about %d runs, first run %d: %s",
+            address,
+            count,
+            next(answer.run_id for answer in unknown if answer.message == message),
+            message,
+        )

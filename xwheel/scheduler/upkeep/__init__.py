@@ -1,0 +1,1 @@
+"""What grows and what is counted: ``retention`` deletes, ``hourly_report`` counts."""

@@ -1,0 +1,203 @@
+"""Delete what is old: finished runs, arrivals of chains, alarms, reports, and jobs that were deleted.
+
+The holder of partition 0 does it, one short transaction at a time. Nothing here needs the lease to be safe: two nodes
+that sweep at the same time find less to do.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+from xwheel.clock import Clock
+from xwheel.runtime.loops import Rest
+from xwheel.scheduler.ports import LeaseView
+from xwheel.storage import retention
+from xwheel.storage.alarms import attempts
+from xwheel.storage.database.engine import LONG_MS, Connection, Database
+from xwheel.storage.reports import DAY_MS
+from xwheel.storage.retention import LEAST_DAYS, OldRun
+
+logger = logging.getLogger(__name__)
+
+LONGEST_NAP_MS: Final = 5000
+# deleting takes at most a fifth of the time, writers that wait included
+SWEEP_REST: Final = 4
+SHORTEST_PAUSE_MS: Final = 50
+LEAST_REPORT_DAYS: Final = LEAST_DAYS + 1
+JOBS_PER_LOOK: Final = 1000
+START: Final = (0, 0)
+
+
+class RetentionLoop:
+    """Deletes what is old, one short transaction a step.
+
+    Runs of jobs without a retention of their own are walked in the order of their due times. The place where the last
+    sweep ended is kept, so that a sweep does not see again what had to stay; once a day one begins at the start.
+
+    Args:
+        db: The database.
+        lease: Our partitions.
+        clock: Measures the work.
+        run_days: Retention of finished runs in days, 0 to keep them; never less than three.
+        report_days: Retention of the hourly report in days, 0 to keep it; never less than four.
+        interval_ms: From the end of one sweep to the next.
+        batch: Rows in one transaction.
+    """
+
+    def __init__(
+        self,
+        db: Database,
+        lease: LeaseView,
+        clock: Clock,
+        *,
+        run_days: int,
+        report_days: int,
+        interval_ms: int,
+        batch: int,
+    ) -> None:
+        self.deleted_runs = 0
+        self.deleted_rows = 0
+        self.swept_jobs = 0
+        self._db = db
+        self._lease = lease
+        self._rest = Rest(clock, SWEEP_REST)
+        self._run_days = run_days
+        self._report_days = report_days
+        self._interval_ms = interval_ms
+        self._batch = batch
+        self._sweep: Iterator[None] | None = None
+        self._sweep_at_ms = 0
+        self._full_at_ms = 0
+        self._place = START
+
+    def step(self, now_ms: int) -> int:
+        """Do one piece of a sweep if it is time; return how long to wait in milliseconds."""
+        if not (self._lease.may_act() and 0 in self._lease.epochs):
+            self._sweep = None
+            return LONGEST_NAP_MS
+        left_ms = self._rest.left_ms()
+        if self._sweep is None:
+            left_ms = max(left_ms, min(LONGEST_NAP_MS, self._sweep_at_ms - now_ms))
+        if left_ms > 0:
+            return left_ms
+        with self._db.limited(statement_ms=LONG_MS):
+            return self._rest.after(lambda: self._do_next(now_ms), SHORTEST_PAUSE_MS)
+
+    def _do_next(self, now_ms: int) -> None:
+        # a sweep that fails is over; the next one goes on behind the batch that failed
+        sweep, self._sweep = self._sweep or self._sweep_all(now_ms), None
+        self._sweep_at_ms = now_ms + self._interval_ms
+        for _ in sweep:
+            self._sweep = sweep
+            return
+
+    def _sweep_all(self, now_ms: int) -> Iterator[None]:
+        before = (self.deleted_runs, self.deleted_rows, self.swept_jobs)
+        if self._run_days:
+            yield from self._sweep_runs(now_ms)
+        yield from self._sweep_own(now_ms)
+        if self._run_days:
+            old_ms = _cutoff_ms(now_ms, self._run_days)
+            for delete in (
+                retention.delete_arrivals,
+                attempts.delete_alarms,
+                attempts.delete_episodes,
+            ):
+                yield from self._sweep_rows(delete, old_ms)
+        if self._report_days:
+            days = max(LEAST_REPORT_DAYS, self._report_days)
+            yield from self._sweep_rows(retention.delete_reports, _cutoff_ms(now_ms, days))
+        yield from self._sweep_tombstones()
+        after = (self.deleted_runs, self.deleted_rows, self.swept_jobs)
+        if before != after:
+            gone = [new - old for new, old in zip(after, before, strict=True)]
+            logger.info(
+                "deleted %d old runs, %d report, arrival and alarm rows, %d jobs deleted before", *gone
+            )
+
+    def _sweep_runs(self, now_ms: int) -> Iterator[None]:
+        """Delete old runs of jobs without a retention of their own, in the order of due times."""
+        before_ms = _cutoff_ms(now_ms, self._run_days)
+        if now_ms >= self._full_at_ms:
+            self._full_at_ms = now_ms + DAY_MS
+            self._place = START
+        while True:
+            with self._db.read() as conn:
+                found = retention.find_old_runs(conn, before_ms, self._place, self._batch)
+                own = retention.find_own_retention(conn, {item.job_id for item in found})
+            if found:
+                self._place = found[-1].place
+                chosen = [item for item in found if item.job_id not in own]
+                self._delete(chosen, dict.fromkeys((item.job_id for item in chosen), before_ms))
+                yield
+            if len(found) < self._batch:
+                return
+
+    def _sweep_own(self, now_ms: int) -> Iterator[None]:
+        """Delete old runs of jobs with a retention of their own, longer or shorter, job by job."""
+        after_id = 0
+        while True:
+            with self._db.read() as conn:
+                page = retention.list_retentions(conn, after_id, JOBS_PER_LOOK)
+                days = {job_id: own for job_id, own in page if own}
+                due = retention.find_jobs_with_old_runs(conn, days, now_ms) if days else []
+            before = {job_id: _cutoff_ms(now_ms, days[job_id]) for job_id in due}
+            for part in self._collect(before):
+                self._delete(part, before)
+                yield
+            if len(page) < JOBS_PER_LOOK:
+                return
+            after_id = page[-1][0]
+            yield
+
+    def _collect(self, before: Mapping[int, int]) -> Iterator[list[OldRun]]:
+        """Give the old runs of jobs in full batches, so that many jobs with few runs are few transactions."""
+        waiting: list[OldRun] = []
+        for job_id, before_ms in before.items():
+            place = START
+            while True:
+                with self._db.read() as conn:
+                    found = retention.find_old_runs(conn, before_ms, place, self._batch, job_id)
+                waiting += found
+                while len(waiting) >= self._batch:
+                    yield waiting[: self._batch]
+                    waiting = waiting[self._batch :]
+                if len(found) < self._batch:
+                    break
+                place = found[-1].place
+        if waiting:
+            yield waiting
+
+    def _sweep_rows(self, delete: Callable[[Connection, int, int], int], before_ms: int) -> Iterator[None]:
+        """Delete rows of which nothing stays, until fewer than a batch were there."""
+        while True:
+            gone = self._db.transaction(lambda conn: delete(conn, before_ms, self._batch))
+            self.deleted_rows += gone
+            yield
+            if gone < self._batch:
+                return
+
+    def _sweep_tombstones(self) -> Iterator[None]:
+        """Remove deleted jobs whose last run is gone."""
+        place = START
+        while True:
+            with self._db.read() as conn:
+                page = retention.list_tombstones(conn, place, self._batch)
+                empty = retention.find_empty_tombstones(conn, [job_id for _, job_id in page])
+            if empty:
+                gone = partial(retention.delete_tombstones, ids=empty)
+                self.swept_jobs += self._db.transaction(gone)
+            if len(page) < self._batch:
+                return
+            place = page[-1]
+            yield
+
+    def _delete(self, found: Sequence[OldRun], before: Mapping[int, int]) -> None:
+        self.deleted_runs += self._db.transaction(lambda conn: retention.delete_closed(conn, found, before))
+
+
+def _cutoff_ms(now_ms: int, days: int) -> int:
+    return now_ms - max(LEAST_DAYS, days) * DAY_MS

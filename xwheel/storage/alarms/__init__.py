@@ -1,0 +1,5 @@
+"""The rows of alarms.
+
+``rules``, what happened (``alarms``), each attempt to tell it (``attempts``), pages of both (``lists``), and
+what did not happen (``watch``).
+"""

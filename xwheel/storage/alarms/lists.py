@@ -1,0 +1,127 @@
+"""Pages of alarms and of attempts to tell them, newest first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import Column, Connection, Row, select
+
+from xwheel.errors import NotFoundError
+from xwheel.model import Run
+from xwheel.model.alarms import AlarmAttempt, AlarmKind, AlarmRow, AlarmState, AttemptState
+from xwheel.storage.database.bulk import any_of
+from xwheel.storage.runs import RUN_COLUMNS, run_of
+from xwheel.storage.schema.tables import alarm, alarm_attempt, run
+
+ALARM_COLUMNS = [alarm.c[name] for name in AlarmRow.__slots__]
+ATTEMPT_COLUMNS = [alarm_attempt.c[name] for name in AlarmAttempt.__slots__]
+
+
+class AlarmFilter(NamedTuple):
+    """Which alarms, or attempts to tell them, are wanted; None wants all.
+
+    Attributes:
+        alarm_id: Alarms that are counted in this one; attempts to tell it.
+        run_id: Alarms about this run; attempts are not looked for by run.
+    """
+
+    job_id: int | None = None
+    group_id: int | None = None
+    alarm_id: int | None = None
+    run_id: int | None = None
+
+
+def get_alarm(conn: Connection, alarm_id: int) -> AlarmRow:
+    """Return an alarm.
+
+    Raises:
+        NotFoundError: It does not exist.
+    """
+    row = conn.execute(select(*ALARM_COLUMNS).where(alarm.c.id == alarm_id)).one_or_none()
+    if row is None:
+        raise NotFoundError("alarm", alarm_id)
+    return alarm_of(row)
+
+
+def list_alarms(
+    conn: Connection, wanted: AlarmFilter, *, before_id: int | None = None, limit: int = 100
+) -> list[AlarmRow]:
+    """Return a page of alarms, newest first."""
+    values = {
+        alarm.c.run_id: wanted.run_id,
+        alarm.c.notice_id: wanted.alarm_id,
+        alarm.c.job_id: wanted.job_id,
+        alarm.c.group_id: wanted.group_id,
+    }
+    return [alarm_of(row) for row in _page(conn, ALARM_COLUMNS, values, before_id, limit)]
+
+
+def list_attempts(
+    conn: Connection, wanted: AlarmFilter, *, before_id: int | None = None, limit: int = 100
+) -> list[AlarmAttempt]:
+    """Return a page of attempts, newest first."""
+    values = {
+        alarm_attempt.c.alarm_id: wanted.alarm_id,
+        alarm_attempt.c.job_id: wanted.job_id,
+        alarm_attempt.c.group_id: wanted.group_id,
+    }
+    return [attempt_of(row) for row in _page(conn, ATTEMPT_COLUMNS, values, before_id, limit)]
+
+
+def get_attempt(conn: Connection, attempt_id: int) -> AlarmAttempt:
+    """Return an attempt.
+
+    Raises:
+        NotFoundError: It does not exist.
+    """
+    row = conn.execute(select(*ATTEMPT_COLUMNS).where(alarm_attempt.c.id == attempt_id)).one_or_none()
+    if row is None:
+        raise NotFoundError("alarm attempt", attempt_id)
+    return attempt_of(row)
+
+
+def get_runs(conn: Connection, ids: Collection[int]) -> dict[int, Run]:
+    """Return runs by id; those that are gone are missing."""
+    query = select(*RUN_COLUMNS).where(any_of(conn, run.c.id, sorted(ids)))
+    return {row.id: run_of(row) for row in conn.execute(query)}
+
+
+def alarm_of(row: Row[Any]) -> AlarmRow:
+    """Return an alarm from a row of :data:`ALARM_COLUMNS`, which may have further columns behind them."""
+    values = dict(zip(AlarmRow.__slots__, row, strict=False))
+    return AlarmRow(**{**values, "kind": AlarmKind(values["kind"]), "state": AlarmState(values["state"])})
+
+
+def attempt_of(row: Row[Any]) -> AlarmAttempt:
+    """Return an attempt from a row of :data:`ATTEMPT_COLUMNS`."""
+    values = dict(row._mapping)
+    values["receivers"] = tuple(json.loads(values["receivers"]))
+    return AlarmAttempt(**{**values, "state": AttemptState(values["state"])})
+
+
+def _page(
+    conn: Connection,
+    columns: Sequence[Column[Any]],
+    wanted: Mapping[Column[Any], int | None],
+    before_id: int | None,
+    limit: int,
+) -> Sequence[Row[Any]]:
+    """Return rows with these values, the first of which is looked up in its index; newest first."""
+    key = columns[0]
+    # ids alone: MariaDB reads a range of an index backwards only if that is all it needs
+    query = select(key)
+    if before_id is not None:
+        query = query.where(key < before_id)
+    given = {column: value for column, value in wanted.items() if value is not None}
+    for place, (column, value) in enumerate(given.items()):
+        if place == 0 and conn.dialect.name == "postgresql":
+            # sorted by what is one value: else, if it is that of many rows, all rows are walked by their id instead
+            query = query.where(column.between(value, value)).order_by(column.desc())
+        else:
+            query = query.where(column == value)
+    found = list(conn.execute(query.order_by(key.desc()).limit(limit)).scalars())
+    if not found:
+        return []
+    return conn.execute(select(*columns).where(any_of(conn, key, found)).order_by(key.desc())).all()

@@ -1,0 +1,116 @@
+"""Alarm rules."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
+
+from xwheel.errors import NotFoundError
+from xwheel.model.alarms import AlarmKind, AlarmRule, AlarmTarget, AlarmWhen
+from xwheel.storage.schema.tables import alarm_rule, job
+
+RuleVersion = tuple[int, int, int]
+
+
+class RuleFilter(NamedTuple):
+    """Which rules are wanted; None wants all.
+
+    Attributes:
+        job_id: Rules of this one job.
+        group_id: Rules of this group and of its jobs.
+    """
+
+    job_id: int | None = None
+    group_id: int | None = None
+
+
+def insert_rule(conn: Connection, values: Mapping[str, Any]) -> AlarmRule:
+    """Insert a rule; the values are every field of one but its id."""
+    result = conn.execute(insert(alarm_rule).values(_values(values)))
+    assert result.inserted_primary_key is not None  # noqa: S101 - a single insert always has one
+    return get_rule(conn, result.inserted_primary_key[0])
+
+
+def get_rule(conn: Connection, rule_id: int, *, lock: bool = False) -> AlarmRule:
+    """Return a rule.
+
+    Raises:
+        NotFoundError: It does not exist.
+    """
+    query = select(alarm_rule).where(alarm_rule.c.id == rule_id)
+    row = conn.execute(query.with_for_update() if lock else query).one_or_none()
+    if row is None:
+        raise NotFoundError("alarm rule", rule_id)
+    return _rule(row)
+
+
+def update_rule(conn: Connection, rule_id: int, values: Mapping[str, Any]) -> AlarmRule:
+    """Change fields of a rule."""
+    conn.execute(update(alarm_rule).where(alarm_rule.c.id == rule_id).values(_values(values)))
+    return get_rule(conn, rule_id)
+
+
+def delete_rule(conn: Connection, rule_id: int) -> None:
+    """Delete a rule; what it raised stays readable."""
+    conn.execute(delete(alarm_rule).where(alarm_rule.c.id == rule_id))
+
+
+def delete_rules_of(conn: Connection, *, jobs: Sequence[int] = (), group_id: int | None = None) -> int:
+    """Delete the rules of jobs or of a group that are gone for good; return how many."""
+    gone = conn.execute(delete(alarm_rule).where(alarm_rule.c.job_id.in_(list(jobs)))).rowcount if jobs else 0
+    if group_id is not None:
+        gone += conn.execute(delete(alarm_rule).where(alarm_rule.c.group_id == group_id)).rowcount
+    return gone
+
+
+def count_rules(conn: Connection) -> int:
+    """Return how many rules there are."""
+    return int(conn.execute(select(func.count()).select_from(alarm_rule)).scalar_one())
+
+
+def list_rules(
+    conn: Connection, wanted: RuleFilter, *, after_id: int = 0, limit: int = 100
+) -> list[AlarmRule]:
+    """Return a page of rules by id."""
+    query = select(alarm_rule).where(alarm_rule.c.id > after_id)
+    if wanted.job_id is not None:
+        query = query.where(alarm_rule.c.job_id == wanted.job_id)
+    if wanted.group_id is not None:
+        mine = select(job.c.id).where(job.c.id == alarm_rule.c.job_id, job.c.group_id == wanted.group_id)
+        query = query.where((alarm_rule.c.group_id == wanted.group_id) | mine.exists())
+    return [_rule(row) for row in conn.execute(query.order_by(alarm_rule.c.id).limit(limit))]
+
+
+def rules_version(conn: Connection) -> RuleVersion:
+    """Return something that changes whenever a rule does: count, greatest id and the sum of revisions."""
+    columns = func.count(), func.max(alarm_rule.c.id), func.sum(alarm_rule.c.revision)
+    count, newest, revisions = conn.execute(select(*columns)).one()
+    return int(count), int(newest or 0), int(revisions or 0)
+
+
+def _values(values: Mapping[str, Any]) -> dict[str, Any]:
+    row = dict(values)
+    for name in ("kinds", "quiet_pass"):
+        if name in row:
+            row[name] = json.dumps([str(kind) for kind in row[name]])
+    if "targets" in row:
+        targets = [{"channel": item.channel, "receivers": list(item.receivers)} for item in row["targets"]]
+        row["targets"] = json.dumps(targets, ensure_ascii=False)
+    if "when" in row:
+        row["when"] = str(row["when"])
+    return row
+
+
+def _rule(row: Row[Any]) -> AlarmRule:
+    values = dict(row._mapping)
+    for name in ("kinds", "quiet_pass"):
+        values[name] = tuple(AlarmKind(kind) for kind in json.loads(values[name]))
+    values["targets"] = tuple(
+        AlarmTarget(channel=item["channel"], receivers=tuple(item["receivers"]))
+        for item in json.loads(values["targets"])
+    )
+    values["when"] = AlarmWhen(values["when"])
+    return AlarmRule(**values)

@@ -1,0 +1,184 @@
+"""How long a database may keep a thread waiting: the connection of an answer that is overdue is shut.
+
+A server that is frozen, or behind a network that acknowledges and delivers nothing, ends no wait of its client. So each
+connection notes when its answer must be there, and one thread for each database shuts those that are overdue: the
+driver's wait ends with an error at once, and its user does the work again on another connection.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import socket
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from sqlalchemy import Engine, event
+
+from xwheel.storage.database.errors import OVERDUE
+
+STEP_S: Final = 0.1
+"""How often the answers are looked at; one comes too late by that much at most."""
+
+
+class Limits(threading.local):
+    """What each thread may take, in seconds.
+
+    Attributes:
+        statement_s: For one answer.
+        until_s: No answer later than this time of the monotonic clock.
+    """
+
+    def __init__(self, statement_s: float) -> None:
+        self.statement_s = statement_s
+        self.until_s = math.inf
+
+
+class Answer:
+    """The answer that one connection waits for.
+
+    Args:
+        limits: What the waiting thread may take.
+        number: A file descriptor of the connection's socket, which belongs to this object.
+    """
+
+    def __init__(self, limits: Limits, number: int) -> None:
+        self.until_s = math.inf
+        self.took_s = 0.0
+        self._limits = limits
+        self._number = number
+
+    def expect(self) -> None:
+        """Note that the server is to answer from now on."""
+        now_s = time.monotonic()
+        self.until_s = min(now_s + self._limits.statement_s, self._limits.until_s)
+        self.took_s = max(0.0, self.until_s - now_s)
+
+    def is_shut(self) -> bool:
+        """Return whether the wait that ends now was ended by us."""
+        return self.until_s == math.inf
+
+    def words(self) -> str:
+        """Return what is to be said then."""
+        return f"{OVERDUE} {self.took_s:.1f} s"
+
+    def shut(self) -> None:
+        """End the wait: the connection is of no use any more."""
+        self.until_s = math.inf
+        twin = socket.socket(fileno=self._number)
+        try:
+            twin.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # it broke by itself
+        finally:
+            twin.detach()
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        os.close(self._number)
+
+
+class Deadlines:
+    """Shuts the connections of one engine whose answers are overdue.
+
+    The thread lives as long as there is a connection.
+
+    Args:
+        statement_s: How long one answer may take, unless its user says otherwise.
+    """
+
+    def __init__(self, statement_s: float) -> None:
+        self._limits = Limits(statement_s)
+        self._guard = threading.Lock()
+        self._answers: set[Answer] = set()
+        self._is_running = False
+
+    def attach(self, engine: Engine, make: Callable[[Any, dict[str, Any], float], Any]) -> None:
+        """Make the engine's connections of a kind that notes its waits.
+
+        Args:
+            engine: What opens connections.
+            make: Opens one: the driver's arguments and options, and how long it may take in seconds.
+        """
+
+        def connect(_dialect: object, _record: object, arguments: Any, options: Any) -> Any:
+            connection = make(arguments, options, self.left_s())
+            self._watch(connection)
+            return connection
+
+        event.listen(engine, "do_connect", connect)
+
+    @contextmanager
+    def limited(self, deadline_ms: int | None, statement_ms: int | None) -> Iterator[None]:
+        """Limit what this thread does inside the block; an outer block's deadline holds as well.
+
+        Args:
+            deadline_ms: How long all of it may take; None for no limit.
+            statement_ms: How long one answer may take; None for what is usual.
+        """
+        limits = self._limits
+        before = limits.until_s, limits.statement_s
+        if deadline_ms is not None:
+            limits.until_s = min(limits.until_s, time.monotonic() + deadline_ms / 1000)
+        if statement_ms is not None:
+            limits.statement_s = statement_ms / 1000
+        try:
+            yield
+        finally:
+            limits.until_s, limits.statement_s = before
+
+    def left_s(self) -> float:
+        """Return how long this thread may still wait now."""
+        return min(self._limits.statement_s, self._limits.until_s - time.monotonic())
+
+    def is_over(self) -> bool:
+        """Return whether the deadline that this thread was given has passed."""
+        return time.monotonic() >= self._limits.until_s
+
+    def _watch(self, connection: Any) -> None:
+        answer = Answer(self._limits, os.dup(connection.fileno()))
+        with self._guard:
+            self._answers.add(answer)
+            if not self._is_running:
+                self._is_running = True
+                threading.Thread(target=self._run, name="xwheel-database", daemon=True).start()
+        # whoever forgets to close it gives it to the garbage collector
+        connection.forget = weakref.finalize(connection, self._forget, answer)
+        connection.forget.atexit = False
+        connection.answer = answer
+
+    def _forget(self, answer: Answer) -> None:
+        with self._guard:
+            self._answers.discard(answer)
+            answer.close()
+
+    def _run(self) -> None:
+        seen_s = time.monotonic()
+        while True:
+            time.sleep(STEP_S)
+            before_s, seen_s = seen_s, time.monotonic()
+            with self._guard:
+                if not self._answers:
+                    self._is_running = False
+                    return
+                if seen_s - before_s > 1 + STEP_S:
+                    continue  # this process stood still: what came meanwhile has still to be read
+                for answer in self._answers:
+                    if answer.until_s <= seen_s:
+                        answer.shut()
+
+
+class Waits:
+    """A driver's connection that notes when its answers must be there.
+
+    Attributes:
+        answer: What it notes; None until it is watched.
+        forget: Ends the watch.
+    """
+
+    answer: Answer | None = None
+    forget: Callable[[], object] = staticmethod(lambda: None)

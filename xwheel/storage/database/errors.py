@@ -1,0 +1,308 @@
+"""What a database's error means, in one line that says what helps."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import Enum, auto
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import URL
+from sqlalchemy.exc import DBAPIError
+
+from xwheel.errors import ConfigError, DatabaseRefusedError, DatabaseUnreachableError, XwheelError
+from xwheel.storage.database.address import hide, place_of
+from xwheel.storage.schema.tables import MARIADB_COLLATION
+
+OVERDUE: Final = "no answer within"
+"""What is said of a connection that was shut because its server was silent."""
+
+RIGHTS: Final = "SELECT, INSERT, UPDATE, DELETE"
+
+
+class Kind(Enum):
+    """What went wrong, whatever the driver calls it."""
+
+    OPTION = auto()
+    LOGIN = auto()
+    ENTRY = auto()
+    DATABASE = auto()
+    RIGHT = auto()
+    READ_ONLY = auto()
+    STATEMENT_LOG = auto()
+    FULL = auto()
+    ENGINE = auto()
+    COLLATION = auto()
+    CONNECTIONS = auto()
+    NAME = auto()
+    NOBODY = auto()
+    SILENCE = auto()
+    HUNG = auto()
+    AWAY = auto()
+    FILE_CLOSED = auto()
+    FILE_FOREIGN = auto()
+    FILE_READ_ONLY = auto()
+    FILE_DAMAGED = auto()
+    FILE_IO = auto()
+    FILE_LOCKED = auto()
+
+
+# keys: place, host, name (as a statement spells it), said (the driver's words), create, grant, why
+SENTENCES: Final = {
+    Kind.OPTION: (ConfigError, "database.url: {said}: take it out of the query"),
+    Kind.LOGIN: (
+        DatabaseRefusedError,
+        "the database at {place} does not know this user or password ({said}): correct database.url or the user",
+    ),
+    Kind.ENTRY: (DatabaseRefusedError, "the database at {place} does not let us in: {said}"),
+    Kind.DATABASE: (DatabaseRefusedError, "the database {name} does not exist at {place}: {create}"),
+    Kind.RIGHT: (DatabaseRefusedError, "the database at {place} does not allow this ({said}): {grant}"),
+    Kind.READ_ONLY: (
+        DatabaseRefusedError,
+        "the database at {place} is read-only, as a replica is ({said}): name the primary, or make it writable",
+    ),
+    Kind.STATEMENT_LOG: (
+        DatabaseRefusedError,
+        "the database at {place} logs statements, which READ COMMITTED forbids: set binlog_format to MIXED or ROW",
+    ),
+    Kind.FULL: (DatabaseRefusedError, "the disk of the database at {place} is full ({said}): make room"),
+    Kind.ENGINE: (DatabaseRefusedError, "the database at {place} has no InnoDB ({said}): enable it"),
+    Kind.COLLATION: (
+        DatabaseRefusedError,
+        "the database at {place} lacks the collation of our tables ({said}): a newer server is needed",
+    ),
+    Kind.CONNECTIONS: (
+        DatabaseUnreachableError,
+        "the database at {place} has no connection left ({said}): raise its limit or lower database.pool_size",
+    ),
+    Kind.NAME: (
+        DatabaseUnreachableError,
+        "the name {host} does not resolve: correct database.url or the name service",
+    ),
+    Kind.NOBODY: (
+        DatabaseUnreachableError,
+        "nothing listens at {place}: start the database server, or correct database.url",
+    ),
+    Kind.SILENCE: (
+        DatabaseUnreachableError,
+        "no answer from {place}: correct database.url, or look at the network and firewalls",
+    ),
+    Kind.HUNG: (
+        DatabaseUnreachableError,
+        "the database at {place} hangs ({said}): see to it, or raise database.statement_timeout_s",
+    ),
+    Kind.AWAY: (DatabaseUnreachableError, "the database at {place} is not reachable now: {said}"),
+    Kind.FILE_CLOSED: (DatabaseRefusedError, "the file {place} cannot be opened: {why}"),
+    Kind.FILE_FOREIGN: (DatabaseRefusedError, "the file {place} is no SQLite database: name another one"),
+    Kind.FILE_READ_ONLY: (
+        DatabaseRefusedError,
+        "the file {place} is read-only: this user must be able to write to it and its folder",
+    ),
+    Kind.FILE_DAMAGED: (DatabaseRefusedError, "the file {place} is damaged ({said}): restore a backup"),
+    Kind.FILE_IO: (
+        DatabaseRefusedError,
+        "the file {place} cannot be read or written ({said}): is the disk full, the folder on a network share?",
+    ),
+    Kind.FILE_LOCKED: (
+        DatabaseUnreachableError,
+        "the file {place} is locked by another process ({said}): stop that one, or try again",
+    ),
+}
+
+MARIADB: Final = {
+    **dict.fromkeys((1045, 1251, 1524, 1698, 2059), Kind.LOGIN),
+    # blocked, not from this host, password expired, account locked, TLS
+    **dict.fromkeys((1129, 1130, 1820, 1862, 2026, 3118, 4151), Kind.ENTRY),
+    1049: Kind.DATABASE,
+    **dict.fromkeys((1044, 1142, 1143, 1227, 1370), Kind.RIGHT),
+    **dict.fromkeys((1290, 1792, 1836, 3100), Kind.READ_ONLY),
+    1665: Kind.STATEMENT_LOG,
+    **dict.fromkeys((1021, 1114), Kind.FULL),
+    1286: Kind.ENGINE,
+    **dict.fromkeys((1115, 1273), Kind.COLLATION),
+    **dict.fromkeys((1040, 1203, 1226), Kind.CONNECTIONS),
+    # closed by us, shutting down, aborted
+    **dict.fromkeys((0, 1053, 1077, 1080, 1152, 1159, 1161), Kind.AWAY),
+}
+CLIENT_ERRORS, SERVER_AGAIN = 2000, 3000
+POSTGRESQL: Final = {
+    "28P01": Kind.LOGIN,
+    "28000": Kind.ENTRY,
+    "3D000": Kind.DATABASE,
+    "42501": Kind.RIGHT,
+    "25006": Kind.READ_ONLY,
+    "53100": Kind.FULL,
+    "53300": Kind.CONNECTIONS,
+}
+# its driver has no code for a connection that is refused, only the server's words, English or not
+PHRASES: Final = (
+    (r"invalid connection option|invalid URI query parameter|invalid \w+ value", Kind.OPTION),
+    (r"authentication failed|no password supplied|role .* does not exist", Kind.LOGIN),
+    (r"database .* does not exist", Kind.DATABASE),
+    (r"pg_hba\.conf|not permitted to log in|SSL", Kind.ENTRY),
+    (r"permission denied", Kind.RIGHT),
+    (r"too many clients|connection slots|too many connections", Kind.CONNECTIONS),
+    (r"resolve host|translate host name", Kind.NAME),
+    (r"Connection refused|No such file or directory", Kind.NOBODY),
+    (OVERDUE, Kind.HUNG),
+    (r"timeout expired|timed out", Kind.SILENCE),
+    # what the first connection to a database writes
+    (r"No space left on device|could not write init file", Kind.FULL),
+)
+SQLITE: Final = {
+    "CANTOPEN": Kind.FILE_CLOSED,
+    "NOTADB": Kind.FILE_FOREIGN,
+    "READONLY": Kind.FILE_READ_ONLY,
+    "PERM": Kind.FILE_READ_ONLY,
+    "FULL": Kind.FULL,
+    "CORRUPT": Kind.FILE_DAMAGED,
+    "IOERR": Kind.FILE_IO,
+    "BUSY": Kind.FILE_LOCKED,
+    "LOCKED": Kind.FILE_LOCKED,
+}
+
+
+def explain(error: BaseException, url: URL | None = None, *, connecting: bool = False) -> XwheelError | None:
+    """Return what a driver's error means; None if it is none of those that an operator can mend.
+
+    Args:
+        error: What SQLAlchemy or the driver raised.
+        url: Where the database is, so that it can be named.
+        connecting: Nothing of ours was asked yet, so that whatever fails is the connection.
+    """
+    if isinstance(error, TypeError) and str(error).startswith("Connection.__init__() got an unexpected"):
+        return ConfigError(
+            f"database.url: the driver knows no option {str(error).split()[-1]}: take it out of the query"
+        )
+    if isinstance(error, RuntimeError) and "'cryptography' package is required" in str(error):
+        return ConfigError(
+            "database.url: this user's kind of password needs the package cryptography: install it"
+        )
+    if not isinstance(error, DBAPIError) or error.orig is None:
+        return None
+    kind = kind_of(error.orig)
+    if kind is None and connecting:
+        kind = Kind.AWAY
+    return None if kind is None else _sentence(kind, _words(error.orig), url)
+
+
+@contextmanager
+def explained(url: URL, *, connecting: bool = False) -> Iterator[None]:
+    """Turn drivers' errors that leave the block into xwheel's, where they mean something to an operator."""
+    try:
+        yield
+    except Exception as error:
+        told = explain(error, url, connecting=connecting)
+        if told is None:
+            raise
+        raise told from error
+
+
+def kind_of(origin: BaseException) -> Kind | None:
+    """Return what a driver's own error means; None if it says nothing that is known here."""
+    match type(origin).__module__.partition(".")[0]:
+        case "pymysql":
+            return _kind_of_mariadb(origin)
+        case "psycopg":
+            state = getattr(origin, "sqlstate", None)
+            if state:
+                return POSTGRESQL.get(state) or (Kind.AWAY if state.startswith(("08", "57P")) else None)
+            found = next((kind for pattern, kind in PHRASES if re.search(pattern, str(origin))), None)
+            lost = "OperationalError" in type(origin).__name__
+            return found or (Kind.AWAY if lost else None)
+        case "sqlite3":
+            name = getattr(origin, "sqlite_errorname", None) or ""
+            return SQLITE.get(name.removeprefix("SQLITE_").partition("_")[0])
+        case _:
+            return None
+
+
+def _kind_of_mariadb(origin: BaseException) -> Kind | None:
+    number = origin.args[0] if origin.args else None
+    is_clients = isinstance(number, int) and CLIENT_ERRORS <= number < SERVER_AGAIN
+    if f"rrcode: {errno.ENOSPC} " in str(origin) or f"error {errno.ENOSPC} " in str(origin):
+        return Kind.FULL
+    match getattr(origin, "original_exception", None):
+        case socket.gaierror():
+            return Kind.NAME
+        case ConnectionRefusedError() | FileNotFoundError():
+            return Kind.NOBODY
+        case TimeoutError():
+            return Kind.SILENCE
+    if is_clients and (OVERDUE in str(origin) or "timed out" in str(origin)):
+        return Kind.HUNG if OVERDUE in str(origin) else Kind.SILENCE
+    known = MARIADB.get(number) if isinstance(number, int) else None
+    # what the client says of itself: gone, lost
+    return known or (Kind.AWAY if is_clients else None)
+
+
+def _words(origin: BaseException) -> str:
+    """Return what the driver says, without number, place and severity."""
+    if len(origin.args) > 1:
+        return str(origin.args[1])
+    return str(origin).rpartition(" failed: ")[2].removeprefix("FATAL:").strip()
+
+
+def _sentence(kind: Kind, said: str, url: URL | None) -> XwheelError:
+    error, form = SENTENCES[kind]
+    place = "its address" if url is None else place_of(url)
+    facts = {
+        "place": place,
+        "host": place.rpartition(":")[0] or place,
+        "said": said,
+        "name": _name(url),
+        "create": _create(url),
+        "grant": _grant(url),
+        "why": _why_closed(url),
+    }
+    line = form.format(**facts)
+    return error(" ".join(line.split()) if url is None else hide(url, line))
+
+
+def _name(url: URL | None) -> str:
+    """Return the database's name as a statement wants it."""
+    name = None if url is None else url.database
+    if url is None or not name or re.fullmatch(r"[a-z_][a-z0-9_]*", name):
+        return name or "DATABASE"
+    mark = '"' if url.get_backend_name() == "postgresql" else "`"
+    return f"{mark}{name.replace(mark, mark * 2)}{mark}"
+
+
+def _create(url: URL | None) -> str:
+    if url is not None and url.get_backend_name() == "postgresql":
+        return f"CREATE DATABASE {_name(url)} ENCODING 'UTF8' TEMPLATE template0"
+    return f"CREATE DATABASE {_name(url)} CHARACTER SET utf8mb4 COLLATE {MARIADB_COLLATION}"
+
+
+def _grant(url: URL | None) -> str:
+    if url is not None and url.get_backend_name() == "postgresql":
+        return f"a node needs {RIGHTS} on all tables, 'xwheel db upgrade' must own the database"
+    return f"a node needs GRANT {RIGHTS} ON {_name(url)}.*, 'xwheel db upgrade' ALL PRIVILEGES"
+
+
+def _why_closed(url: URL | None) -> str:
+    if url is None or url.get_backend_name() != "sqlite" or not url.database:
+        return "look at its folder"
+    path = Path(url.database).absolute()
+    reasons = (
+        (path.is_dir(), "it is a folder"),
+        (not path.parent.exists(), f"make the folder {path.parent} first"),
+        (not path.parent.is_dir(), f"{path.parent} is no folder"),
+        (
+            not os.access(path.parent, os.W_OK | os.X_OK),
+            f"this user may not write to the folder {path.parent}",
+        ),
+        (path.exists() and not os.access(path, os.R_OK | os.W_OK), "this user may not read and write it"),
+    )
+    return next(
+        (reason for is_so, reason in reasons if is_so), "look at the rights and the disk of its folder"
+    )
+
+
+def _may(path: Path, mode: int) -> bool:
+    return os.access(path, mode, effective_ids=os.access in os.supports_effective_ids)

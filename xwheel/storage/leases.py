@@ -1,0 +1,210 @@
+"""Nodes and partition leases: who may act for which jobs, and the epoch that tells old holders from new ones.
+
+A lease row names its holder; how long the holder may act is in the holder's node row, so that a renewal is one row
+and never waits for the transactions that hold the lease rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+
+from xwheel.errors import LockError
+from xwheel.model import PARTITIONS
+from xwheel.storage.database.bulk import ById, fetch_rows
+from xwheel.storage.schema.tables import node, partition_lease
+
+# else MariaDB walks all 64 rows, and waits at those that others hold
+BY_KEY = ("FORCE INDEX (PRIMARY)", "mysql")
+
+
+class NodeRow(NamedTuple):
+    """A scheduler process: it may act until ``until_ms`` unless ``renewal`` stands still."""
+
+    id: str
+    renewal: int
+    until_ms: int
+    draining: bool
+
+
+class LeaseRow(NamedTuple):
+    """Who holds a partition, None for nobody, and how often it changed hands."""
+
+    partition: int
+    owner: str | None
+    epoch: int
+
+
+def take_all_leases(conn: Connection, owner: str) -> dict[int, int]:
+    """Take every partition, each under a new epoch; only for a database with one scheduler.
+
+    Returns:
+        Partition to epoch.
+
+    Raises:
+        LockError: A lease row is missing.
+    """
+    conn.execute(delete(node).where(node.c.id != owner))
+    conn.execute(update(partition_lease).values(owner=owner, epoch=partition_lease.c.epoch + 1))
+    check_lease_rows(conn)
+    return lock_leases(conn, owner, range(PARTITIONS))
+
+
+def renew_node(conn: Connection, owner: str, now_ms: int, until_ms: int, *, draining: bool = False) -> None:
+    """Write that a node lives until an instant; its first renewal makes its row, and no other row is locked."""
+    query = update(node).where(node.c.id == owner)
+    change = query.values(renewal=node.c.renewal + 1, until_ms=until_ms, draining=draining)
+    if conn.execute(change).rowcount == 0:
+        row = {"id": owner, "started_ms": now_ms, "renewal": 1, "until_ms": until_ms, "draining": draining}
+        conn.execute(insert(node).values(row))
+
+
+def list_nodes(conn: Connection) -> list[NodeRow]:
+    """Return all node rows by id, the dead ones too."""
+    query = select(node.c.id, node.c.renewal, node.c.until_ms, node.c.draining).order_by(node.c.id)
+    return [NodeRow(*row) for row in conn.execute(query)]
+
+
+def forget_nodes(conn: Connection, seen: Mapping[str, int]) -> int:
+    """Delete the rows of nodes that have not renewed since they were seen; return how many.
+
+    Args:
+        conn: A connection inside a writing transaction.
+        seen: Renewal counter by node; rows that somebody holds are left for the next time.
+    """
+    query = select(node.c.id, node.c.renewal).where(node.c.id.in_(sorted(seen))).order_by(node.c.id)
+    locked = conn.execute(query.with_hint(node, *BY_KEY).with_for_update(skip_locked=True))
+    gone = [row.id for row in locked if row.renewal == seen[row.id]]
+    return conn.execute(delete(node).where(node.c.id.in_(gone))).rowcount if gone else 0
+
+
+def delete_node(conn: Connection, owner: str) -> None:
+    """Take a node's row out."""
+    conn.execute(delete(node).where(node.c.id == owner))
+
+
+def list_leases(conn: Connection) -> list[LeaseRow]:
+    """Return all lease rows by partition.
+
+    Raises:
+        LockError: A row is missing.
+    """
+    query = select(partition_lease.c.partition, partition_lease.c.owner, partition_lease.c.epoch)
+    rows = [LeaseRow(*row) for row in conn.execute(query.order_by(partition_lease.c.partition))]
+    _check_count(len(rows))
+    return rows
+
+
+def take_leases(
+    conn: Connection, owner: str, wanted: Mapping[int, str | None], dead: Mapping[str, int]
+) -> dict[int, int]:
+    """Take partitions whose holder is still the one that was seen, each under a new epoch.
+
+    Rows that somebody has locked are left for the next time: nobody waits here. A holder that renewed after it was
+    found dead keeps its partitions; one that renews later finds out when it reads its leases.
+
+    Args:
+        conn: A connection inside a writing transaction.
+        owner: Who takes.
+        wanted: Partition to the holder that was seen, None for nobody.
+        dead: Renewal counter that was seen, for each holder but ``owner`` itself.
+
+    Returns:
+        Partition to new epoch, for those that were taken.
+    """
+    locked = [row for row in _lock_free(conn, wanted) if row.owner == wanted[row.partition]]
+    if dead:  # once their leases are locked
+        query = select(node.c.id, node.c.renewal).where(node.c.id.in_(sorted(dead)))
+        revived = {row.id for row in conn.execute(query) if row.renewal != dead[row.id]}
+        locked = [row for row in locked if row.owner not in revived]
+    taken = {row.partition: row.epoch + 1 for row in locked}
+    _hand_over(conn, taken, owner)
+    return taken
+
+
+def give_leases(
+    conn: Connection, owner: str, moves: Mapping[int, str], epochs: Mapping[int, int]
+) -> dict[int, str]:
+    """Give partitions to other nodes, each under a new epoch; rows that somebody has locked stay.
+
+    Args:
+        conn: A connection inside a writing transaction.
+        owner: Who gives.
+        moves: Partition to taker.
+        epochs: Partition to epoch, as the giver holds them.
+
+    Returns:
+        Partition to taker, for those that changed hands.
+    """
+    locked = [
+        row for row in _lock_free(conn, moves) if (row.owner, row.epoch) == (owner, epochs[row.partition])
+    ]
+    given = {row.partition: moves[row.partition] for row in locked}
+    for taker in sorted(set(given.values())):
+        _hand_over(conn, [part for part, name in given.items() if name == taker], taker)
+    return given
+
+
+def _lock_free(conn: Connection, wanted: Iterable[int]) -> list[LeaseRow]:
+    """Lock lease rows that nobody has locked, in order."""
+    query = select(partition_lease.c.partition, partition_lease.c.owner, partition_lease.c.epoch)
+    query = query.where(partition_lease.c.partition.in_(sorted(wanted))).with_hint(partition_lease, *BY_KEY)
+    query = query.order_by(partition_lease.c.partition).with_for_update(skip_locked=True)
+    return [LeaseRow(*row) for row in conn.execute(query)]
+
+
+def _hand_over(conn: Connection, parts: Collection[int], owner: str) -> None:
+    if parts:
+        query = update(partition_lease).where(partition_lease.c.partition.in_(sorted(parts)))
+        conn.execute(query.values(owner=owner, epoch=partition_lease.c.epoch + 1))
+
+
+_LOCK_LEASES = ById(
+    partition_lease.c.partition,
+    lambda among: (
+        select(partition_lease.c.partition, partition_lease.c.epoch)
+        .where(among, partition_lease.c.owner == bindparam("owner"))
+        .with_hint(partition_lease, *BY_KEY)
+        .order_by(partition_lease.c.partition)
+        .with_for_update(read=True)
+    ),
+)
+
+
+def lock_leases(conn: Connection, owner: str, parts: Collection[int]) -> dict[int, int]:
+    """Hold lease rows of a node until the transaction ends; return partition to epoch.
+
+    Shared, since all stages of a node do so at once; only who takes or gives a lease steps aside for them. Rows of
+    other partitions are not locked, so that who hands one of those over meets no lock of ours.
+    """
+    if not parts:
+        return {}
+    statement, values = _LOCK_LEASES(conn, parts)
+    return dict(fetch_rows(conn, statement, {**values, "owner": owner}))
+
+
+def lock_all_leases(conn: Connection) -> None:
+    """Lock every lease row until the transaction ends, whoever owns it: no claim or fence commits meanwhile."""
+    query = select(partition_lease.c.partition).order_by(partition_lease.c.partition).with_for_update()
+    conn.execute(query).all()
+
+
+def check_lease_rows(conn: Connection) -> None:
+    """Refuse a database whose lease table is not whole.
+
+    Raises:
+        LockError: A row is missing, so nobody could know who holds that partition.
+    """
+    _check_count(conn.execute(select(func.count()).select_from(partition_lease)).scalar_one())
+
+
+def release_leases(conn: Connection, owner: str) -> None:
+    """Let nobody hold what a node holds."""
+    conn.execute(update(partition_lease).where(partition_lease.c.owner == owner).values(owner=None))
+
+
+def _check_count(count: int) -> None:
+    if count != PARTITIONS:
+        raise LockError(f"partition_lease holds {count} rows instead of {PARTITIONS}: the schema is damaged")

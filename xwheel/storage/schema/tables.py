@@ -1,0 +1,466 @@
+"""The tables. Plain names, integer milliseconds, and no foreign key to ``job`` or ``run``.
+
+A foreign key there would share-lock rows that a claim holds exclusively; consistency comes from the lock order
+partition, job, run instead.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeVar
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Connection,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    SmallInteger,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    false,
+    literal_column,
+    text,
+)
+from sqlalchemy.dialects.mysql import BINARY, MEDIUMTEXT
+
+#
+# As elsewhere there is no foreign key: rows that outlive a job, a rule or a run are read without it.
+# """
+#
+# Names that differ only in case or blanks are different names, and a newer collation of the operating system breaks no
+# index.
+# """
+
+metadata = MetaData()
+
+RARE = text("state NOT IN ('planned', 'dispatching', 'running', 'succeeded')")
+
+# SQLite numbers only rows of an INTEGER PRIMARY KEY by itself
+AutoId = BigInteger().with_variant(Integer, "sqlite")
+
+setting = Table(
+    "setting",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("value", Text, nullable=False),
+)
+
+api_token = Table(
+    "api_token",
+    metadata,
+    Column("id", AutoId, primary_key=True),
+    Column("name", String(64), nullable=False),
+    Column("digest", LargeBinary(32).with_variant(BINARY(32), "mysql", "mariadb"), nullable=False),
+    # null: for everything; otherwise only for the jobs of this group
+    Column("group_id", BigInteger),
+    Column("created_ms", BigInteger, nullable=False),
+    UniqueConstraint("name", name="uq_api_token_name"),
+    UniqueConstraint("digest", name="uq_api_token_digest"),
+    sqlite_autoincrement=True,
+)
+
+# what the executors of a group hold, and are called with; sent, so a digest would not do
+executor_secret = Table(
+    "executor_secret",
+    metadata,
+    Column("id", AutoId, primary_key=True),
+    Column("name", String(64), nullable=False),
+    Column("group_id", BigInteger, nullable=False),
+    Column("digest", LargeBinary(32).with_variant(BINARY(32), "mysql", "mariadb"), nullable=False),
+    # the secret, encrypted if the cluster has a key; see runtime/sealing.py
+    Column("sealed", Text, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    # null: for ever
+    Column("expires_ms", BigInteger),
+    UniqueConstraint("name", name="uq_executor_secret_name"),
+    UniqueConstraint("digest", name="uq_executor_secret_digest"),
+    sqlite_autoincrement=True,
+)
+
+executor_group = Table(
+    "executor_group",
+    metadata,
+    Column("id", AutoId, primary_key=True),
+    Column("app_name", String(64), nullable=False),
+    Column("title", String(128), nullable=False),
+    Column("max_running", Integer, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("updated_ms", BigInteger, nullable=False),
+    UniqueConstraint("app_name", name="uq_executor_group_app_name"),
+    sqlite_autoincrement=True,
+)
+
+executor = Table(
+    "executor",
+    metadata,
+    Column("id", AutoId, primary_key=True),
+    Column("group_id", BigInteger, nullable=False),
+    Column("address", String(255), nullable=False),
+    Column("registered_as", String(255), nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("generation", SmallInteger, nullable=False),
+    Column("instance", String(64), nullable=False),
+    Column("boot", String(64), nullable=False),
+    Column("seen_ms", BigInteger, nullable=False),
+    # a JSON object; null for none
+    Column("labels", Text),
+    # what it registered with, see model.SHARED_SECRET; null if a node of an older version took the registration
+    Column("secret_id", BigInteger),
+    # another secret that was proven there before
+    Column("earlier_secret_id", BigInteger),
+    UniqueConstraint("group_id", "address", name="uq_executor_group_address"),
+    Index("ix_executor_address", "address"),
+    sqlite_autoincrement=True,
+)
+
+job = Table(
+    "job",
+    metadata,
+    Column("id", AutoId, primary_key=True),
+    Column("group_id", BigInteger, nullable=False),
+    Column("partition", SmallInteger, nullable=False),
+    Column("name", String(128), nullable=False),
+    Column("description", String(1024), nullable=False),
+    Column("schedule_type", String(32), nullable=False),
+    Column("schedule_conf", String(512), nullable=False),
+    Column("timezone", String(64), nullable=False),
+    Column("anchor_ms", BigInteger, nullable=False),
+    Column("start_ms", BigInteger),
+    Column("end_ms", BigInteger),
+    Column("misfire_policy", String(16), nullable=False),
+    Column("misfire_threshold_ms", Integer),
+    Column("route_strategy", String(64), nullable=False),
+    Column("block_strategy", String(64), nullable=False),
+    Column("block_scope", String(16), nullable=False),
+    Column("glue_type", String(64), nullable=False),
+    Column("handler", String(255), nullable=False),
+    Column("param", Text, nullable=False),
+    Column("timeout_s", Integer, nullable=False),
+    Column("max_retries", Integer, nullable=False),
+    Column("retry_backoff", String(16), nullable=False),
+    Column("retry_delay_ms", Integer, nullable=False),
+    # a JSON list, like the calendars below
+    Column("retry_delays_ms", String(512), nullable=False),
+    Column("retry_max_delay_ms", Integer, nullable=False),
+    Column("retry_jitter_pct", SmallInteger, nullable=False),
+    Column("delivery", String(16), nullable=False),
+    Column("recover_lost", Boolean, nullable=False),
+    Column("join_mode", String(16), nullable=False),
+    Column("retention_days", Integer, nullable=False),
+    Column("wait_for_executor_s", Integer, nullable=False),
+    Column("jitter_ms", Integer, nullable=False),
+    # names as a JSON list: read with the job and never searched for
+    Column("calendar_exclude", String(1024), nullable=False),
+    Column("calendar_require", String(1024), nullable=False),
+    Column("enabled", Boolean, nullable=False),
+    Column("next_fire_ms", BigInteger),
+    Column("last_fire_ms", BigInteger),
+    Column("awaits_root", BigInteger),
+    Column("revision", BigInteger, nullable=False),
+    Column("schedule_error", String(512), nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("updated_ms", BigInteger, nullable=False),
+    Column("deleted_ms", BigInteger),
+    # the current version of the source, 0 for none
+    Column("glue_version", Integer, nullable=False, server_default=text("0")),
+    Column("route_options", String(512), nullable=False, server_default=""),
+    # due jobs, partition by partition; stopped jobs have no next fire and drop out of the range
+    Index("ix_job_due", "partition", "next_fire_ms"),
+    Index("ix_job_group", "group_id", "id"),
+    # tombstones, which wait for their last run to go
+    Index("ix_job_deleted", "deleted_ms"),
+    sqlite_autoincrement=True,
+)
+
+glue_version = Table(
+    "glue_version",
+    metadata,
+    Column("job_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("glue_type", String(64), nullable=False),
+    # TEXT of MySQL and MariaDB ends at 64 KiB
+    Column("source", Text().with_variant(MEDIUMTEXT(), "mysql", "mariadb"), nullable=False),
+    Column("author", String(64), nullable=False),
+    Column("remark", String(255), nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+)
+
+job_child = Table(
+    "job_child",
+    metadata,
+    Column("parent_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("child_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("param", Text),
+    Index("ix_job_child_child", "child_id"),
+)
+
+# which parents of a joining child succeeded in which chain
+child_arrival = Table(
+    "child_arrival",
+    metadata,
+    Column("child_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("chain_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("parent_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("root_id", BigInteger, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Index("ix_child_arrival_created", "created_ms"),
+)
+
+run = Table(
+    "run",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False),
+    Column("job_id", BigInteger, nullable=False),
+    Column("group_id", BigInteger, nullable=False),
+    Column("partition", SmallInteger, nullable=False),
+    Column("origin", String(16), nullable=False),
+    Column("origin_key", BigInteger, nullable=False),
+    Column("shard_index", Integer, nullable=False),
+    Column("shard_total", Integer, nullable=False),
+    Column("root_id", BigInteger, nullable=False),
+    Column("chain_id", BigInteger, nullable=False),
+    Column("chain_depth", SmallInteger, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("retries_left", Integer, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("open_partition", SmallInteger),
+    Column("epoch", BigInteger, nullable=False),
+    Column("due_ms", BigInteger, nullable=False),
+    Column("planned_ms", BigInteger, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("param", Text),
+    Column("reason", String(64), nullable=False),
+    Column("address", String(255)),
+    Column("instance", String(64)),
+    Column("dispatched_ms", BigInteger),
+    Column("accepted_ms", BigInteger),
+    Column("finished_ms", BigInteger),
+    Column("check_ms", BigInteger),
+    Column("kill_requested", Boolean, nullable=False),
+    Column("result_code", Integer),
+    Column("message", Text, nullable=False),
+    Column("skip_last_ms", BigInteger),
+    Column("skip_count", Integer, nullable=False),
+    # what its executor had registered with when it was sent; null as in its table
+    Column("secret_id", BigInteger),
+    # a second plan of the same fire is refused here, whoever makes it
+    UniqueConstraint("job_id", "origin", "origin_key", "shard_index", name="uq_run_identity"),
+    # the run queue: null once no longer planned; epoch 0 is "nobody adopted it yet", so the poll reads only news
+    Index("ix_run_queue", "open_partition", "epoch", "due_ms"),
+    # open rows that are due for a question; also what is open in a job or group with a limit
+    Index("ix_run_check", "check_ms", "group_id", "job_id"),
+    Index("ix_run_job", "job_id", "due_ms"),
+    Index("ix_run_group", "group_id", "due_ms"),
+    # how runs seldom end; the common states are found quickly without it
+    Index("ix_run_rare", "state", "due_ms", sqlite_where=RARE, postgresql_where=RARE),
+    Index("ix_run_due", "due_ms"),
+    # the runs of one fire: shards and retries
+    Index("ix_run_root", "root_id"),
+)
+
+# every run at an executor has a time of its next check; a literal, since PostgreSQL's generic plans read the whole
+# table for a parameter
+IS_SENT = run.c.check_ms > literal_column("0")
+
+calendar = Table(
+    "calendar",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("definition", Text, nullable=False),
+    Column("updated_ms", BigInteger, nullable=False),
+)
+
+run_id_block = Table(
+    "run_id_block",
+    metadata,
+    Column("name", String(16), primary_key=True),
+    Column("next_id", BigInteger, nullable=False),
+)
+
+node = Table(
+    "node",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("started_ms", BigInteger, nullable=False),
+    # rises with each renewal; one that stands still for a whole term is dead, whatever the clocks say
+    Column("renewal", BigInteger, nullable=False),
+    Column("until_ms", BigInteger, nullable=False),
+    # it hands its partitions over and gets no more
+    Column("draining", Boolean, nullable=False, server_default=false()),
+)
+
+partition_lease = Table(
+    "partition_lease",
+    metadata,
+    Column("partition", SmallInteger, primary_key=True, autoincrement=False),
+    Column("owner", String(64)),
+    Column("epoch", BigInteger, nullable=False),
+)
+
+hourly_report = Table(
+    "hourly_report",
+    metadata,
+    Column("hour_ms", BigInteger, primary_key=True, autoincrement=False),
+    Column("job_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("group_id", BigInteger, nullable=False),
+    Column("open_runs", Integer, nullable=False),
+    Column("succeeded", Integer, nullable=False),
+    Column("failed", Integer, nullable=False),
+    Column("timed_out", Integer, nullable=False),
+    Column("killed", Integer, nullable=False),
+    Column("lost", Integer, nullable=False),
+    Column("refused", Integer, nullable=False),
+    Column("cancelled", Integer, nullable=False),
+    # due times, not rows: one skip row covers many
+    Column("skipped", Integer, nullable=False),
+    # from accepted to finished, over runs that ended
+    Column("duration_sum_ms", BigInteger, nullable=False),
+    Column("duration_max_ms", BigInteger, nullable=False),
+    # from due to accepted
+    Column("lateness_max_ms", BigInteger, nullable=False),
+    Index("ix_hourly_report_job", "job_id", "hour_ms"),
+)
+
+
+__all__ = ["alarm", "alarm_attempt", "alarm_episode", "alarm_rule", "metadata"]
+
+alarm_rule = Table(
+    "alarm_rule",
+    metadata,
+    Column("id", AutoId, primary_key=True),
+    Column("name", String(128), nullable=False),
+    # one of them at most; neither means all jobs
+    Column("job_id", BigInteger),
+    Column("group_id", BigInteger),
+    # JSON lists, read with the rule and never searched for
+    Column("kinds", String(255), nullable=False),
+    Column("when", String(16), nullable=False),
+    Column("targets", Text, nullable=False),
+    Column("window_s", Integer, nullable=False),
+    Column("recovery", Boolean, nullable=False),
+    Column("quiet_from", String(5), nullable=False),
+    Column("quiet_to", String(5), nullable=False),
+    Column("quiet_timezone", String(64), nullable=False),
+    Column("quiet_pass", String(255), nullable=False),
+    Column("not_run_s", Integer, nullable=False),
+    Column("still_running_s", Integer, nullable=False),
+    Column("enabled", Boolean, nullable=False),
+    Column("revision", BigInteger, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("updated_ms", BigInteger, nullable=False),
+    Index("ix_alarm_rule_job", "job_id", "id"),
+    Index("ix_alarm_rule_group", "group_id", "id"),
+    sqlite_autoincrement=True,
+)
+
+alarm = Table(
+    "alarm",
+    metadata,
+    Column("id", AutoId, primary_key=True),
+    Column("rule_id", BigInteger),
+    Column("job_id", BigInteger),
+    Column("group_id", BigInteger),
+    Column("run_id", BigInteger),
+    Column("root_id", BigInteger),
+    Column("shard_index", Integer, nullable=False),
+    Column("partition", SmallInteger, nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("at_ms", BigInteger, nullable=False),
+    Column("last_ms", BigInteger, nullable=False),
+    Column("due_ms", BigInteger),
+    Column("count", Integer, nullable=False),
+    Column("reason", String(512), nullable=False),
+    Column("message", Text, nullable=False),
+    Column("notice_id", BigInteger),
+    Column("note", String(255), nullable=False),
+    # what is to be looked at; null once told, merged or dropped
+    Index("ix_alarm_due", "partition", "due_ms"),
+    Index("ix_alarm_job", "job_id", "id"),
+    Index("ix_alarm_group", "group_id", "id"),
+    Index("ix_alarm_run", "run_id"),
+    Index("ix_alarm_notice", "notice_id"),
+    sqlite_autoincrement=True,
+)
+
+# what a rule has told about a job lately: its window, what waits for the end of it, and whether the job is well again
+alarm_episode = Table(
+    "alarm_episode",
+    metadata,
+    Column("id", AutoId, primary_key=True),
+    Column("job_id", BigInteger, nullable=False),
+    Column("rule_id", BigInteger, nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("is_open", Boolean, nullable=False),
+    Column("until_ms", BigInteger, nullable=False),
+    Column("held_id", BigInteger),
+    Column("root_id", BigInteger),
+    Column("shard_index", Integer, nullable=False),
+    Column("touched_ms", BigInteger, nullable=False),
+    UniqueConstraint("job_id", "rule_id", "kind", name="uq_alarm_episode_key"),
+    Index("ix_alarm_episode_touched", "touched_ms"),
+    sqlite_autoincrement=True,
+)
+
+alarm_attempt = Table(
+    "alarm_attempt",
+    metadata,
+    Column("id", AutoId, primary_key=True),
+    Column("alarm_id", BigInteger, nullable=False),
+    Column("job_id", BigInteger),
+    Column("group_id", BigInteger),
+    Column("partition", SmallInteger, nullable=False),
+    Column("channel", String(64), nullable=False),
+    # null once it ended
+    Column("open_channel", String(64)),
+    Column("receivers", Text, nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("due_ms", BigInteger),
+    Column("started_ms", BigInteger),
+    Column("took_ms", BigInteger),
+    Column("answer", Text, nullable=False),
+    # channel by channel, so that what waits for one hides nothing of another
+    Index("ix_alarm_attempt_due", "partition", "open_channel", "due_ms"),
+    Index("ix_alarm_attempt_alarm", "alarm_id", "id"),
+    Index("ix_alarm_attempt_job", "job_id", "id"),
+    Index("ix_alarm_attempt_group", "group_id", "id"),
+    sqlite_autoincrement=True,
+)
+
+
+MARIADB_COLLATION: Final = "utf8mb4_nopad_bin"
+MYSQL_COLLATION: Final = "utf8mb4_0900_bin"
+
+T = TypeVar("T", bound=String)
+
+
+def server_collation(conn: Connection) -> str:
+    """Return the collation of our tables on a MariaDB or MySQL server."""
+    return MARIADB_COLLATION if getattr(conn.dialect, "is_mariadb", False) else MYSQL_COLLATION
+
+
+def spell_out(table: Table, conn: Connection, **_: Any) -> None:
+    """Spell storage engine and collation out for a table that is about to be made."""
+    match conn.dialect.name:
+        case "postgresql":
+            for column in table.columns:
+                if isinstance(column.type, String):
+                    column.type = spelled_out(conn, column.type)
+        case "mysql":
+            table.dialect_kwargs.update(
+                mysql_engine="InnoDB", mysql_charset="utf8mb4", mysql_collate=server_collation(conn)
+            )
+
+
+def spelled_out(conn: Connection, kind: T) -> T:
+    """Return a type of text for a column that is added to a table that is there; elsewhere the table's rule holds."""
+    if conn.dialect.name == "postgresql":
+        kind = kind.copy()
+        kind.collation = "C"
+    return kind

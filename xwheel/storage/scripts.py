@@ -1,0 +1,96 @@
+"""Sources of script jobs: every saved version is a row, and the job's row says which one is current."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, func, insert, select
+
+from xwheel.errors import NotFoundError
+from xwheel.model import GlueVersion, NewSource
+from xwheel.storage.database.bulk import chunks, tuple_in
+from xwheel.storage.schema.tables import glue_version
+
+PAIRS = 100
+"""Versions in one statement: each may be long."""
+
+LAST_NUMBER = 2**31 - 1
+"""The column takes no larger one, and PostgreSQL none in a question either."""
+
+_ALL = tuple(glue_version.c[name] for name in GlueVersion.__struct_fields__)
+_WITHOUT_SOURCE = tuple(column for column in _ALL if column.name != "source")
+
+
+def insert_version(
+    conn: Connection, job_id: int, glue_type: str, new: NewSource, now_ms: int, *, keep: int
+) -> GlueVersion:
+    """Save a source as the newest version of a job whose row is locked, and drop the oldest ones.
+
+    Args:
+        conn: Connection.
+        job_id: The job.
+        glue_type: What the source is written for.
+        new: The source.
+        now_ms: The present; the version's time is later than that of every other one.
+        keep: How many versions stay.
+    """
+    key = glue_version.c
+    last = conn.execute(
+        select(func.max(key.number), func.max(key.created_ms)).where(key.job_id == job_id)
+    ).one()
+    made = GlueVersion(
+        job_id=job_id,
+        number=(last[0] or 0) + 1,
+        glue_type=glue_type,
+        source=new.source,
+        author=new.author,
+        remark=new.remark,
+        # executors tell versions by their time
+        created_ms=max(now_ms, (last[1] or 0) + 1),
+    )
+    conn.execute(insert(glue_version).values({name: getattr(made, name) for name in made.__struct_fields__}))
+    conn.execute(delete(glue_version).where(key.job_id == job_id, key.number <= made.number - keep))
+    return made
+
+
+def get_version(conn: Connection, job_id: int, number: int) -> GlueVersion:
+    """Return a version with its source.
+
+    Raises:
+        NotFoundError: It does not exist, or is not kept any more.
+    """
+    query = select(*_ALL).where(glue_version.c.job_id == job_id, glue_version.c.number == number)
+    row = conn.execute(query).one_or_none() if number <= LAST_NUMBER else None
+    if row is None:
+        raise NotFoundError(f"source version of job {job_id}", number)
+    return _version(row)
+
+
+def list_versions(conn: Connection, job_id: int, *, before: int, limit: int) -> list[GlueVersion]:
+    """Return versions of a job, newest first, without their sources.
+
+    Args:
+        conn: Connection.
+        job_id: The job.
+        before: Only versions below this number; 0 for all.
+        limit: How many at most.
+    """
+    query = select(*_WITHOUT_SOURCE).where(glue_version.c.job_id == job_id)
+    if before:
+        query = query.where(glue_version.c.number < min(before, LAST_NUMBER))
+    rows = conn.execute(query.order_by(glue_version.c.number.desc()).limit(limit))
+    return [GlueVersion(**row._asdict(), source="") for row in rows]
+
+
+def load_versions(conn: Connection, wanted: Collection[tuple[int, int]]) -> list[GlueVersion]:
+    """Return the versions of ``(job id, number)`` that exist, with their sources."""
+    found: list[GlueVersion] = []
+    for part in chunks(sorted(wanted), PAIRS):
+        pairs = tuple_in(conn, (glue_version.c.job_id, glue_version.c.number), part)
+        found.extend(_version(row) for row in conn.execute(select(*_ALL).where(pairs)))
+    return found
+
+
+def _version(row: Row[Any]) -> GlueVersion:
+    return GlueVersion(**row._asdict())

@@ -1,0 +1,198 @@
+"""The spelling of the calls that only xwheel peers make: ``/runBatch`` and ``/runState``.
+
+Runs and outcomes inside them are spelled as in XXL-JOB's own messages; the rest is short and ours.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from xwheel.errors import WireError
+from xwheel.model import MAX_ID
+from xwheel.wire.codec.fields import (
+    MAX_INT,
+    MAX_MS,
+    MAX_WORD,
+    as_list,
+    as_object,
+    encode,
+    int_in,
+    parse_object,
+    read_items,
+    to_id,
+    to_int,
+    to_message,
+    to_text,
+)
+from xwheel.wire.codec.reports import callback_item, read_callback
+from xwheel.wire.codec.runs import read_trigger, trigger_item
+from xwheel.wire.contract import MAX_MESSAGE
+from xwheel.wire.messages import (
+    BadItem,
+    BatchAnswer,
+    BatchReply,
+    BatchRequest,
+    ExecutionState,
+    RunKey,
+    StateAnswer,
+    StateReply,
+    StateRequest,
+    TriggerRequest,
+)
+
+_STATES: Final = {state.value: state for state in ExecutionState}
+_KEY_PARTS: Final = 3
+
+
+def encode_batch(request: BatchRequest) -> bytes:
+    """Return the body of ``/runBatch``."""
+    return join_batch(request.instance, [encode(trigger_item(run)) for run in request.runs])
+
+
+def join_batch(instance: str, triggers: list[bytes]) -> bytes:
+    """Return the body of ``/runBatch`` from runs that are already encoded, so that their size can be summed."""
+    return b'{"instance":' + encode(instance) + b',"runs":[' + b",".join(triggers) + b"]}"
+
+
+def decode_batch(body: bytes) -> tuple[str, list[TriggerRequest], list[BadItem]]:
+    """Read ``/runBatch``; a run that cannot be read fails alone.
+
+    Returns:
+        The instance that is meant, the good runs and the bad ones.
+
+    Raises:
+        WireError: The body as a whole cannot be read.
+    """
+    item = parse_object(body)
+    good, bad = read_items(as_list("runs", item.get("runs")), read_trigger, "logId")
+    return to_text("instance", item.get("instance"), MAX_WORD), good, bad
+
+
+def batch_payload(reply: BatchReply) -> dict[str, Any]:
+    """Return the reply to ``/runBatch`` for :attr:`Response.data`."""
+    return {
+        "instance": reply.instance,
+        "boot": reply.boot,
+        "runs": [
+            {"id": answer.run_id, "code": answer.code, "msg": answer.message} for answer in reply.answers
+        ],
+    }
+
+
+def read_batch_reply(payload: object) -> BatchReply:
+    """Read the reply to ``/runBatch``; answers that cannot be read are left out, so their fate is unknown.
+
+    Raises:
+        WireError: The reply as a whole cannot be read.
+    """
+    item = as_object("data", payload)
+    answers, _ = read_items(as_list("runs", item.get("runs")), _read_batch_answer, "id")
+    return BatchReply(
+        instance=to_text("instance", item.get("instance"), MAX_WORD),
+        boot=to_text("boot", item.get("boot"), MAX_WORD),
+        answers=answers,
+    )
+
+
+def _read_batch_answer(item: dict[str, Any]) -> BatchAnswer:
+    return BatchAnswer(
+        run_id=to_id("id", item.get("id")),
+        code=to_int("code", item.get("code"), 1, MAX_INT),
+        message=to_message(item.get("msg"), MAX_MESSAGE),
+    )
+
+
+def encode_states(request: StateRequest) -> bytes:
+    """Return the body of ``/runState``."""
+    keys = [(key.run_id, key.job_id, key.created_ms) for key in request.keys]
+    return encode({"instance": request.instance, "keys": keys})
+
+
+def decode_states(body: bytes) -> StateRequest:
+    """Read ``/runState``.
+
+    Raises:
+        WireError: Names the field and what is allowed.
+    """
+    item = parse_object(body)
+    return StateRequest(
+        instance=to_text("instance", item.get("instance"), MAX_WORD),
+        keys=[_read_key(key) for key in as_list("keys", item.get("keys"))],
+    )
+
+
+def _read_key(value: Any) -> RunKey:
+    parts = as_list("keys", value)
+    if len(parts) != _KEY_PARTS:
+        raise WireError("keys: each must be [run id, job id, creation time]")
+    return RunKey(
+        run_id=to_id("keys.0", parts[0]),
+        job_id=to_id("keys.1", parts[1]),
+        created_ms=to_int("keys.2", parts[2], 0, MAX_MS),
+    )
+
+
+def state_payload(reply: StateReply) -> dict[str, Any]:
+    """Return the reply to ``/runState`` for :attr:`Response.data`."""
+    return {
+        "instance": reply.instance,
+        "boot": reply.boot,
+        "runs": [
+            {
+                "id": answer.run_id,
+                "state": answer.state.value,
+                "running_ms": answer.running_ms,
+                "outcome": callback_item(answer.outcome) if answer.outcome else None,
+            }
+            for answer in reply.answers
+        ],
+    }
+
+
+def read_state_reply(payload: object) -> StateReply:
+    """Read the reply to ``/runState``; answers that cannot be read are left out.
+
+    Raises:
+        WireError: The reply as a whole cannot be read.
+    """
+    item = as_object("data", payload)
+    answers, _ = read_items(as_list("runs", item.get("runs")), _read_state_answer, "id")
+    return StateReply(
+        instance=to_text("instance", item.get("instance"), MAX_WORD),
+        boot=to_text("boot", item.get("boot"), MAX_WORD),
+        answers=answers,
+    )
+
+
+def _read_state_answer(item: dict[str, Any]) -> StateAnswer:
+    state = _STATES.get(to_text("state", item.get("state"), MAX_WORD))
+    if state is None:
+        raise WireError(f"state: must be one of {', '.join(_STATES)}")
+    outcome = item.get("outcome")
+    return StateAnswer(
+        run_id=to_id("id", item.get("id")),
+        state=state,
+        running_ms=int_in(item, "running_ms", MAX_MS),
+        outcome=read_callback(as_object("outcome", outcome)) if outcome else None,
+    )
+
+
+def refusals_payload(items: list[BadItem]) -> dict[str, Any]:
+    """Return what an xwheel scheduler answers to a callback whose items it refuses for good."""
+    return {"refused": [{"id": item.run_id, "index": item.index, "msg": item.error} for item in items]}
+
+
+def read_refusals(payload: object) -> list[BadItem]:
+    """Read which outcomes of a callback were refused for good; empty if none were or the peer is foreign."""
+    if not isinstance(payload, dict) or not isinstance(payload.get("refused"), list):
+        return []
+    good, _ = read_items(payload["refused"], _read_refusal, "id")
+    return good
+
+
+def _read_refusal(item: dict[str, Any]) -> BadItem:
+    return BadItem(
+        index=to_int("index", item.get("index"), 0, MAX_INT),
+        run_id=to_int("id", item.get("id"), 0, MAX_ID),
+        error=to_message(item.get("msg"), MAX_MESSAGE),
+    )
