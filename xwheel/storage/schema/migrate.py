@@ -18,7 +18,7 @@ from sqlalchemy.exc import OperationalError
 
 from xwheel.errors import SchemaError
 from xwheel.storage.database.engine import Database
-from xwheel.storage.database.startup import PROBE
+from xwheel.storage.database.requirements import PROBE
 from xwheel.storage.schema.tables import metadata
 
 logger = logging.getLogger(__name__)

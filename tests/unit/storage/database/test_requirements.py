@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from xwheel.storage.database.startup import judge_mariadb, judge_postgresql, judge_sqlite
+from xwheel.storage.database.requirements import judge_mariadb, judge_postgresql, judge_sqlite
 
 MARIADB = {
     "version": "10.11.6-MariaDB-0+deb12u1",
