@@ -47,11 +47,11 @@ def node(db: Database) -> HandNode:
 def start(node: HandNode) -> int:
     """Let a foreign executor take a run."""
     node.register(ADDRESS, kind="foreign", instance="", boot="")
-    run_id = node.scheduler.manager.run_now(node.job(enabled=False).id).id
+    run_id = node.scheduler.management.jobs.run_now(node.job(enabled=False).id).id
     node.run_for(300)
     node.answer()
-    node.scheduler.registry.step(node.clock.now_ms())
-    node.scheduler.registry.take_news()
+    node.scheduler.core.registry.step(node.clock.now_ms())
+    node.scheduler.core.registry.take_news()
     return run_id
 
 
@@ -143,7 +143,7 @@ def test_an_array_that_says_nothing_is_no_refusal(body: bytes) -> None:
 def test_a_busy_job_is_a_refusal_that_is_retried(node: HandNode) -> None:
     node.register(ADDRESS, kind="foreign", instance="", boot="")
     job = node.job(enabled=False, max_retries=1, retry_delay_ms=5000)
-    node.scheduler.manager.run_now(job.id)
+    node.scheduler.management.jobs.run_now(job.id)
     node.run_for(300)
     node.answer(Fate.REFUSED, "There are tasks running")
     first, second = node.runs(job.id)
@@ -159,7 +159,7 @@ def test_a_kill_of_an_idle_job_that_is_refused_still_ends_the_run(node: HandNode
         "/idleBeat": {"code": 200, "msg": ""},
     }
     attach(node, lambda _address, path, _body: said[path])
-    node.scheduler.killer.kill(run_id)
+    node.scheduler.management.killer.kill(run_id)
     pass_time(node, 180_000)
     assert (load(node, run_id).state, load(node, run_id).reason) == (RunState.KILLED, "no_report")
 

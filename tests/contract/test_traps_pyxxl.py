@@ -119,7 +119,7 @@ def test_a_timeout_is_a_failure_with_its_message(api: Api, message: str) -> None
 
 def test_a_cancelled_run_that_somebody_killed_is_killed(node: HandNode) -> None:
     run_id = start(node)
-    node.scheduler.killer.kill(run_id)
+    node.scheduler.management.killer.kill(run_id)
     node.finish([load(node, run_id)], RunState.FAILED)
     assert load(node, run_id).state is RunState.KILLED
 
@@ -147,7 +147,7 @@ def test_a_full_queue_is_a_refusal() -> None:
 def test_queued_runs_that_a_kill_dropped_do_not_stay_open(node: HandNode) -> None:
     running = start(node)
     job_id = load(node, running).job_id
-    queued = node.scheduler.manager.run_now(job_id).id
+    queued = node.scheduler.management.jobs.run_now(job_id).id
     node.run_for(300)
     node.answer()
     idle = {"code": 200, "msg": None}
@@ -161,7 +161,7 @@ def test_queued_runs_that_a_kill_dropped_do_not_stay_open(node: HandNode) -> Non
         return idle if killed else busy
 
     attach(node, say)
-    node.scheduler.killer.kill(running)
+    node.scheduler.management.killer.kill(running)
     pass_time(node, 3000)
     node.finish([load(node, running)], RunState.FAILED)  # the queued one is dropped without a word
     pass_time(node, 180_000)

@@ -216,7 +216,7 @@ class Storm:
         while chosen:
             size = self.dice.randint(1, 4)
             part, chosen = chosen[:size], chosen[size:]
-            self.node.scheduler.completer.finish(part)
+            self.node.scheduler.finishing.finisher.finish(part)
             if calm or self.dice.random() < 0.8:  # otherwise the reply got lost: they will come again
                 for outcome in part:
                     self.peers.unsent.pop(outcome.run_id, None)

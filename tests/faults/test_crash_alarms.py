@@ -43,11 +43,11 @@ def prepare(db: Database) -> list[Run]:
     node.group()
     node.register("http://127.0.0.1:9001")
     rule(node, "failed", recovery=False, window_s=600)
-    node.scheduler.manager.run_now(node.job(enabled=False).id)
+    node.scheduler.management.jobs.run_now(node.job(enabled=False).id)
     node.adopt()
     node.tick(20)
     sent = node.answer()
-    node.scheduler.lease.release()
+    node.scheduler.core.lease.release()
     return sent
 
 
@@ -69,9 +69,9 @@ def strike_and_check(db: Database, prepared: Snapshot, sent: list[Run], box: Let
         node = HandNode(child, ManualClock(NOW + 1000), channels=[box])
         switch(True)
         node.finish(sent, RunState.FAILED)
-        node.scheduler.alarms.step(node.clock.now_ms())
-        wait_until(lambda: bool(node.scheduler.alarms.senders.ended()))
-        node.scheduler.alarms.step(node.clock.now_ms())
+        node.scheduler.finishing.alarms.step(node.clock.now_ms())
+        wait_until(lambda: bool(node.scheduler.finishing.alarms.senders.ended()))
+        node.scheduler.finishing.alarms.step(node.clock.now_ms())
 
     prepared.restore(db)
     db.close()  # the child shares no connection
@@ -89,8 +89,8 @@ def strike_and_check(db: Database, prepared: Snapshot, sent: list[Run], box: Let
     assert (attempt.alarm_id, attempt.state, attempt.answer) == (alarm.id, AttemptState.SENT, "posted")
     assert set(box.letters()) == {alarm.id}
     assert box.letters()[alarm.id] in (1, 2), "told once, and after a crash perhaps once more"
-    heir.scheduler.alarms.senders.close()
+    heir.scheduler.finishing.alarms.senders.close()
     # a process with other threads must not fork
     wait_until(lambda: not any(thread.name.startswith("xwheel-alarm-") for thread in threading.enumerate()))
-    heir.scheduler.lease.release()  # the next child needs the lock on the file
+    heir.scheduler.core.lease.release()  # the next child needs the lock on the file
     return True

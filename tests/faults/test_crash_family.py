@@ -74,7 +74,7 @@ def prepare(db: Database) -> None:
     for parent, links in LINKS.items():
         rows = [ChildLink(parent_id=parent, child_id=child, param=param) for child, param in links]
         db.transaction(lambda conn, parent=parent, rows=rows: jobs.replace_children(conn, parent, rows))
-    node.scheduler.lease.release()
+    node.scheduler.core.lease.release()
 
 
 def outcome_of(run: Run) -> Outcome:
@@ -101,7 +101,7 @@ def drive(node: HandNode, journal: Journal, duration_ms: int) -> None:
         sent = [shard.run for parcel in node.sent for shard in parcel.shards]
         journal.take(sent)
         node.answer()
-        node.scheduler.completer.finish([outcome_of(run) for run in sent])
+        node.scheduler.finishing.finisher.finish([outcome_of(run) for run in sent])
 
     node.run_for(duration_ms, step_ms=500, each=each)
 
@@ -112,7 +112,7 @@ def killed_at(url: str, journal_path: Path, number: int) -> bool:
     def scenario(db: Database, switch: Callable[[bool], None]) -> None:
         switch(False)
         node = HandNode(db, ManualClock(NOW))
-        finish = node.scheduler.completer.finish
+        finish = node.scheduler.finishing.finisher.finish
 
         def watched(outcomes: Sequence[Outcome]) -> object:
             switch(True)
@@ -121,7 +121,7 @@ def killed_at(url: str, journal_path: Path, number: int) -> bool:
             finally:
                 switch(False)
 
-        node.scheduler.completer.finish = watched  # type: ignore[method-assign,assignment]
+        node.scheduler.finishing.finisher.finish = watched  # type: ignore[method-assign,assignment]
         drive(node, Journal(journal_path), 9000)
 
     return die_at(url, number, scenario)
@@ -153,7 +153,9 @@ def strike_and_check(db: Database, prepared: Snapshot, tmp_path: Path, number: i
     node.register(*EXECUTORS)
     journal = Journal(journal.path)
     # the executors deliver again what the dead node may or may not have written down
-    node.scheduler.completer.finish([outcome_of(run) for run in node.runs() if run.id in journal.taken])
+    node.scheduler.finishing.finisher.finish(
+        [outcome_of(run) for run in node.runs() if run.id in journal.taken]
+    )
     drive(node, journal, 12_000)
 
     rows = node.runs()
@@ -166,7 +168,7 @@ def strike_and_check(db: Database, prepared: Snapshot, tmp_path: Path, number: i
     assert {run.shard_total for run in rows if run.job_id == START} == {2}
     assert {run.id for run in rows if run.finished_ms} == journal.taken
     check_delay(node, rows)
-    node.scheduler.lease.release()  # the next child needs the lock on the file
+    node.scheduler.core.lease.release()  # the next child needs the lock on the file
     return True
 
 

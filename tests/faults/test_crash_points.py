@@ -28,7 +28,7 @@ def prepare(db: Database) -> None:
     node.job(name="rate", schedule_conf="1", misfire_policy=MisfirePolicy.FIRE_ALL, end_ms=NOW + 4000)
     node.job(name="shards", schedule_conf="2", route_strategy="SHARDING_BROADCAST", end_ms=NOW + 4000)
     node.job(name="flaky", schedule_conf="4", max_retries=1, end_ms=NOW + 4000)
-    node.scheduler.lease.release()
+    node.scheduler.core.lease.release()
 
 
 class Journal:
@@ -111,9 +111,9 @@ def strike_and_check(db: Database, prepared: Snapshot, tmp_path: Path, number: i
         wanted = RunState.FAILED if run.job_id == 3 and run.attempt == 1 else RunState.SUCCEEDED
         assert run.state is wanted
     assert Counter(run.id for run in rows) == journal.taken
-    (again,) = node.scheduler.completer.finish([_outcome(rows[0].id)]).values()
+    (again,) = node.scheduler.finishing.finisher.finish([_outcome(rows[0].id)]).values()
     assert again is Verdict.REPEATED
-    node.scheduler.lease.release()  # the next child needs the lock on the file
+    node.scheduler.core.lease.release()  # the next child needs the lock on the file
     return True
 
 

@@ -41,20 +41,20 @@ def make_node(db: Database, **facts: Any) -> HandNode:
 def test_a_claim_is_planned_once(cut_off: tuple[Database, CuttingProxy], where: Cut) -> None:
     db, proxy = cut_off
     node = make_node(db)
-    node.scheduler.run_ids.ensure(10_000)
+    node.scheduler.core.run_ids.ensure(10_000)
     job = node.job(schedule_conf="1")
     proxy.cut_next_commit(where)
     with pytest.raises(CommitUnknownError, match="not known"):
-        node.scheduler.claiming.step(NOW)
+        node.scheduler.planning.claim.step(NOW)
     assert len(node.runs()) == (5 if where is Cut.AFTER else 0)
-    node.scheduler.adopting.look_again()  # as its thread does after a failure
+    node.scheduler.planning.adopt.look_again()  # as its thread does after a failure
     node.plan()
     planned = [run.planned_ms for run in node.runs(job.id)]
     assert planned == sorted(set(planned))
     assert len(planned) == 5
     # those that memory never saw are there in time, not only once they are overdue
     node.tick()
-    assert all(node.scheduler.ring_loop.is_held(run.id) for run in node.runs())
+    assert all(node.scheduler.planning.tick.is_held(run.id) for run in node.runs())
     node.run_for(4000, each=node.answer)
     fired = Counter(run.state for run in node.runs() if run.due_ms <= node.clock.now_ms())
     assert set(fired) == {RunState.RUNNING}
@@ -70,7 +70,9 @@ def test_a_fence_sends_once_what_it_wrote(
 ) -> None:
     db, proxy = cut_off
     node = make_node(db, **facts)
-    runs = [node.scheduler.manager.run_now(node.job(enabled=False, name=f"job {n}").id) for n in range(3)]
+    runs = [
+        node.scheduler.management.jobs.run_now(node.job(enabled=False, name=f"job {n}").id) for n in range(3)
+    ]
     node.plan()
     proxy.cut_next_commit(where)
     node.tick(1)
@@ -90,7 +92,7 @@ def test_a_fence_that_stays_unknown_is_asked_about_and_never_sent_twice(
 ) -> None:
     db, proxy = cut_off
     node = make_node(db)
-    node.scheduler.manager.run_now(node.job(enabled=False).id)
+    node.scheduler.management.jobs.run_now(node.job(enabled=False).id)
     node.plan()
 
     def fail(*_: object) -> None:
@@ -102,7 +104,7 @@ def test_a_fence_that_stays_unknown_is_asked_about_and_never_sent_twice(
         with pytest.raises(DatabaseUnreachableError):
             node.tick(1)
     assert node.sent == []
-    assert not any(node.scheduler.pool.in_flight().values())
+    assert not any(node.scheduler.sending.pool.in_flight().values())
     (run,) = node.runs()
     assert run.state is RunState.DISPATCHING
     node.run_for(12_000)
@@ -118,12 +120,14 @@ def test_an_outcome_is_acknowledged_only_once_it_is_there(
 ) -> None:
     db, proxy = cut_off
     node = make_node(db)
-    node.scheduler.manager.run_now(node.job(enabled=False, max_retries=1).id)
+    node.scheduler.management.jobs.run_now(node.job(enabled=False, max_retries=1).id)
     node.plan()
     node.tick(1)
     (run,) = node.answer()
     proxy.cut_next_commit(where)
-    verdicts = node.scheduler.completer.finish([Outcome(run_id=run.id, state=RunState.FAILED, code=500)])
+    verdicts = node.scheduler.finishing.finisher.finish(
+        [Outcome(run_id=run.id, state=RunState.FAILED, code=500)]
+    )
     assert proxy.cuts == 1
     assert verdicts == {run.id: Verdict.REPEATED if where is Cut.AFTER else Verdict.FINISHED}
     assert sorted(str(run.origin) for run in node.runs()) == sorted([Origin.API, Origin.RETRY])
@@ -133,26 +137,26 @@ def test_an_outcome_is_acknowledged_only_once_it_is_there(
 def test_answers_are_kept_until_they_are_written(cut_off: tuple[Database, CuttingProxy], where: Cut) -> None:
     db, proxy = cut_off
     node = make_node(db)
-    (run,) = [node.scheduler.manager.run_now(node.job(enabled=False).id)]
+    (run,) = [node.scheduler.management.jobs.run_now(node.job(enabled=False).id)]
     node.plan()
     node.tick(1)
     proxy.cut_next_commit(where)
     with pytest.raises(CommitUnknownError):
         node.answer()
-    assert node.scheduler.answers.is_held(run.id)
-    assert node.scheduler.answers.pending() == 1
-    assert any(node.scheduler.pool.in_flight().values())
-    node.scheduler.answers.step(node.clock.now_ms())
+    assert node.scheduler.sending.results.is_held(run.id)
+    assert node.scheduler.sending.results.pending() == 1
+    assert any(node.scheduler.sending.pool.in_flight().values())
+    node.scheduler.sending.results.step(node.clock.now_ms())
     assert [run.state for run in node.runs()] == [RunState.RUNNING]
-    assert not node.scheduler.answers.is_held(run.id)
-    assert not any(node.scheduler.pool.in_flight().values())
+    assert not node.scheduler.sending.results.is_held(run.id)
+    assert not any(node.scheduler.sending.pool.in_flight().values())
 
 
 @pytest.mark.parametrize("where", Cut)
 def test_a_renewal_counts_only_once_it_is_known(cut_off: tuple[Database, CuttingProxy], where: Cut) -> None:
     db, proxy = cut_off
     node = make_node(db)
-    lease = node.scheduler.lease
+    lease = node.scheduler.core.lease
     node.clock.advance(9000)
     proxy.cut_next_commit(where)
     with pytest.raises(CommitUnknownError):
@@ -169,7 +173,7 @@ def persist(node: HandNode, work: Callable[[], object]) -> None:
         try:
             work()
         except DatabaseUnreachableError:
-            node.scheduler.adopting.look_again()
+            node.scheduler.planning.adopt.look_again()
         else:
             return
     raise AssertionError("it never worked")
@@ -184,19 +188,19 @@ def turn(node: HandNode, now_ms: int) -> list[tuple[int, bool]]:
     scheduler = node.scheduler
     for step in (
         lambda: node.register("http://127.0.0.1:9001/"),
-        lambda: scheduler.lease.step(now_ms),
-        lambda: scheduler.registry.flush(now_ms),
-        lambda: scheduler.registry.step(now_ms),
+        lambda: scheduler.core.lease.step(now_ms),
+        lambda: scheduler.core.registry.flush(now_ms),
+        lambda: scheduler.core.registry.step(now_ms),
         node.plan,
-        lambda: scheduler.ring_loop.step(now_ms),
-        lambda: scheduler.reporting.step(now_ms),
-        lambda: scheduler.sweeping.step(now_ms),
-        lambda: scheduler.checker.step(now_ms),
+        lambda: scheduler.planning.tick.step(now_ms),
+        lambda: scheduler.management.report.step(now_ms),
+        lambda: scheduler.management.retention.step(now_ms),
+        lambda: scheduler.finishing.check.step(now_ms),
     ):
         persist(node, step)
     parcels = list(node.sent)
     persist(node, node.answer)
-    persist(node, lambda: scheduler.answers.step(now_ms))
+    persist(node, lambda: scheduler.sending.results.step(now_ms))
     persist(node, lambda: node.finish([shard.run for parcel in parcels for shard in parcel.shards]))
     return [(shard.run.id, parcel.again) for parcel in parcels for shard in parcel.shards]
 

@@ -65,8 +65,10 @@ def test_a_node_waits_for_room_and_loses_nothing(
     with site_on(url, url, tmp_path) as site:
         site.make_jobs(7)
         # this one goes on for as long as the test may take, so that there is always something to be planned
-        noise = job_values(handler="nobody", schedule_conf="1", anchor_ms=site.node.scheduler.clock.now_ms())
-        site.node.scheduler.manager.create(noise, enabled=True)
+        noise = job_values(
+            handler="nobody", schedule_conf="1", anchor_ms=site.node.scheduler.core.clock.now_ms()
+        )
+        site.node.scheduler.management.jobs.create(noise, enabled=True)
         wait_until(lambda: len(site.seen) >= 2 * JOBS, PATIENCE_S)
         fill(filler(narrow))
         use_up_files(site.admin)

@@ -46,7 +46,7 @@ class Site:
     planned: dict[int, list[int]] = field(default_factory=dict)
 
     def make_jobs(self, fires: int) -> None:
-        first_ms = self.node.scheduler.clock.now_ms() // 1000 * 1000 + 2000
+        first_ms = self.node.scheduler.core.clock.now_ms() // 1000 * 1000 + 2000
         last_ms = first_ms + (fires - 1) * 1000
         for number in range(JOBS):
             values = job_values(
@@ -58,7 +58,7 @@ class Site:
                 end_ms=last_ms,
                 misfire_policy=MisfirePolicy.FIRE_ALL,
             )
-            made = self.node.scheduler.manager.create(values, enabled=True)
+            made = self.node.scheduler.management.jobs.create(values, enabled=True)
             # a slow machine may be past the first due time already
             self.planned[made.id] = list(range(made.next_fire_ms or 0, last_ms + 1, 1000))
 
@@ -132,12 +132,12 @@ def site_on(url: str, admin_url: str, folder: Path, **database: int) -> Iterator
     made = Site(Node(config, announce=lambda _: None), admin)
     made.node.start()
     scheduler = made.node.scheduler
-    now_ms = scheduler.clock.now_ms()
+    now_ms = scheduler.core.clock.now_ms()
     admin.transaction(lambda conn: executors.insert_group(conn, app_name=APP_NAME, title="t", now_ms=now_ms))
     executor = make_executor(made, folder)
     executor.start()
     try:
-        wait_until(lambda: scheduler.registry.all(scheduler.clock.now_ms()), PATIENCE_S)
+        wait_until(lambda: scheduler.core.registry.all(scheduler.core.clock.now_ms()), PATIENCE_S)
         yield made
     finally:
         executor.stop()
@@ -219,7 +219,7 @@ def test_connections_that_are_killed_again_and_again(site: Site) -> None:
     killer.start()
     try:
         # those that nobody used at that moment count for nothing
-        db = site.node.scheduler.db
+        db = site.node.scheduler.core.db
         wait_until(lambda: len(site.seen) >= 6 * JOBS and db.broken > 0, PATIENCE_S)
     finally:
         stop.set()
@@ -232,7 +232,7 @@ def test_a_server_that_restarts_and_one_that_is_away_for_longer_than_the_lease(
     site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
     port = make_url(site.admin.engine.url).port or 0
-    lease = site.node.scheduler.lease
+    lease = site.node.scheduler.core.lease
     site.make_jobs(14)
     wait_until(lambda: len(site.seen) >= 2 * JOBS, PATIENCE_S)
     epochs = dict(lease.epochs)
@@ -260,7 +260,7 @@ def test_a_server_that_is_read_only_for_a_while(site: Site, caplog: pytest.LogCa
     wait_until(lambda: len(site.seen) >= 2 * JOBS, PATIENCE_S)
     forbid_writes(site.admin, yes=True)
     try:
-        wait_until(lambda: not site.node.scheduler.lease.may_act(), PATIENCE_S)
+        wait_until(lambda: not site.node.scheduler.core.lease.may_act(), PATIENCE_S)
         assert "leases" in site.ready()
     finally:
         forbid_writes(site.admin, yes=False)

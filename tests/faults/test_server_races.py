@@ -205,7 +205,7 @@ def test_a_run_now_beside_a_delete_sends_nothing(server_url: str) -> None:
     node.group()
     node.register("http://127.0.0.1:9001/")
     job = node.job(enabled=False)
-    manager, make = node.scheduler.manager, node.scheduler.manager._new_run
+    manager, make = node.scheduler.management.jobs, node.scheduler.management.jobs._new_run
 
     def delete_first(*given: Any, **facts: Any) -> Run:
         manager.delete(job.id)  # on another connection: this transaction goes on

@@ -124,7 +124,7 @@ def test_a_node_ends_while_its_database_hangs(
     api = {"port": 0, "executor_port": 0}
     node = Node(build_config({"database": {"url": url}, "api": api}), lambda _: None)
     node.start()
-    db = node.scheduler.db
+    db = node.scheduler.core.db
     monkeypatch.setattr(
         db, "close", lambda: None
     )  # what hangs still has connections, which a closed pool forgets

@@ -113,17 +113,17 @@ def prepare(db: Database) -> Scheduler:
     """Make the group, and return a scheduler that does not run."""
     migrate.upgrade(db)
     scheduler = Scheduler(build_config({}), db, plugins(), TOKEN)
-    now_ms = scheduler.clock.now_ms()
+    now_ms = scheduler.core.clock.now_ms()
     db.transaction(lambda conn: groups.insert_group(conn, app_name=APP_NAME, title="t", now_ms=now_ms))
     return scheduler
 
 
 def make_jobs(scheduler: Scheduler) -> None:
     """Make jobs and links; the first fire is some seconds away."""
-    now_ms = scheduler.clock.now_ms()
+    now_ms = scheduler.core.clock.now_ms()
     by_hand = {"schedule_type": "NONE", "schedule_conf": ""}
     first_ms = (now_ms // 1000 + 3) * 1000
-    create = scheduler.manager.create
+    create = scheduler.management.jobs.create
     create(
         job_values(
             handler="shard",
@@ -149,7 +149,7 @@ def make_jobs(scheduler: Scheduler) -> None:
         (RIGHT, [(JOINED, text)]),
     ):
         rows = [ChildLink(parent_id=parent, child_id=child, param=param) for child, param in links]
-        scheduler.family.set_children(parent, rows)
+        scheduler.management.dependencies.set_children(parent, rows)
 
 
 def load(db: Database) -> list[Run]:
@@ -159,8 +159,8 @@ def load(db: Database) -> list[Run]:
 
 def registered(scheduler: Scheduler) -> list[str]:
     """Return the executors that the database knows."""
-    scheduler.registry.step(scheduler.clock.now_ms() + 10_000)
-    return [item.address for item in scheduler.registry.all(scheduler.clock.now_ms())]
+    scheduler.core.registry.step(scheduler.core.clock.now_ms() + 10_000)
+    return [item.address for item in scheduler.core.registry.all(scheduler.core.clock.now_ms())]
 
 
 def progress(db: Database) -> int:

@@ -35,20 +35,20 @@ class Cluster:
             build_config({"database": {"url": url}, "api": api, "trigger": times}), lambda _: None
         )
         self.scheduler = self.node.scheduler
-        now_ms = self.scheduler.clock.now_ms()
-        self.db = self.scheduler.db
+        now_ms = self.scheduler.core.clock.now_ms()
+        self.db = self.scheduler.core.db
         self.db.transaction(
             lambda conn: executors.insert_group(conn, app_name=APP_NAME, title="t", now_ms=now_ms)
         )
         self.node.start()
 
     def job(self, handler: str, param: str = "", **changes: Any) -> Job:
-        now_ms = self.scheduler.clock.now_ms()
+        now_ms = self.scheduler.core.clock.now_ms()
         values = job_values(handler=handler, param=param, anchor_ms=now_ms, **changes)
-        return self.scheduler.manager.create(values, enabled=False)
+        return self.scheduler.management.jobs.create(values, enabled=False)
 
     def run(self, job: Job) -> int:
-        return self.scheduler.manager.run_now(job.id).id
+        return self.scheduler.management.jobs.run_now(job.id).id
 
     def load(self, run_id: int) -> Run:
         with self.db.read() as conn:
@@ -69,7 +69,7 @@ class Cluster:
         return run.state, run.reason
 
     def live(self) -> list[RegisteredExecutor]:
-        return self.scheduler.registry.all(self.scheduler.clock.now_ms())
+        return self.scheduler.core.registry.all(self.scheduler.core.clock.now_ms())
 
     @contextmanager
     def process(self, module: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
@@ -138,9 +138,9 @@ def test_an_executor_that_restarts_tells_at_once_what_became_of_its_runs(
         cluster.wait_for(queued, lambda run: run.state is RunState.RUNNING)
         process.kill()
         # whatever it reports by itself is thrown away: only the check may tell
-        finish = cluster.scheduler.completer.finish
-        cluster.scheduler.checker._finish = finish
-        cluster.scheduler.completer.finish = lambda outcomes: {  # type: ignore[method-assign]
+        finish = cluster.scheduler.finishing.finisher.finish
+        cluster.scheduler.finishing.check._finish = finish
+        cluster.scheduler.finishing.finisher.finish = lambda outcomes: {  # type: ignore[method-assign]
             outcome.run_id: "dropped" for outcome in outcomes
         }
         with cluster.executor():
@@ -156,11 +156,11 @@ def test_a_handler_is_killed(clusters: Callable[..., Cluster]) -> None:
         running, queued = cluster.run(job), cluster.run(job)
         wait_until(lambda: cluster.executed(running))
         cluster.wait_for(queued, lambda run: run.state is RunState.RUNNING)
-        cluster.scheduler.killer.kill(queued)
+        cluster.scheduler.management.killer.kill(queued)
         assert cluster.ended(queued)[0] is RunState.KILLED
         assert cluster.load(running).state is RunState.RUNNING
         assert not cluster.executed(queued)
-        cluster.scheduler.killer.kill(running)
+        cluster.scheduler.management.killer.kill(running)
         assert cluster.ended(running)[0] is RunState.KILLED
     with cluster.db.read() as conn:
         assert len(runs.list_runs(conn)) == 2
@@ -189,7 +189,7 @@ def test_pyxxl_ends_a_job_and_forgets_its_queue_without_a_word(clusters: Callabl
         running, beside = cluster.run(job), cluster.run(job)
         for run_id in (running, beside):
             cluster.wait_for(run_id, lambda run: run.state is RunState.RUNNING)
-        cluster.scheduler.killer.kill(running)
+        cluster.scheduler.management.killer.kill(running)
         assert cluster.ended(running)[0] is RunState.KILLED
         assert cluster.ended(beside) == (RunState.LOST, "no_report")
         after = cluster.run(cluster.job("hello"))
@@ -218,4 +218,4 @@ def test_pyxxl_is_believed_to_be_busy_and_idle(clusters: Callable[..., Cluster])
         cluster.wait_for(forgotten.id, lambda run: run.reason.startswith("idle:") or run.finished_ms)
         assert cluster.ended(forgotten.id) == (RunState.LOST, "no_report")
         assert (cluster.load(busy).state, cluster.load(busy).reason) == (RunState.RUNNING, "")
-        cluster.scheduler.completer.finish([Outcome(run_id=busy, state=RunState.FAILED)])
+        cluster.scheduler.finishing.finisher.finish([Outcome(run_id=busy, state=RunState.FAILED)])

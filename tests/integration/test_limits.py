@@ -82,13 +82,13 @@ class Place:
         return self.node.scheduler
 
     def group(self, app_name: str, most: int) -> int:
-        now_ms = self.scheduler.clock.now_ms()
-        made = self.scheduler.db.transaction(
+        now_ms = self.scheduler.core.clock.now_ms()
+        made = self.scheduler.core.db.transaction(
             lambda conn: groups.insert_group(
                 conn, app_name=app_name, title="", now_ms=now_ms, max_running=most
             )
         )
-        wait_until(lambda: most == 0 or made.id in self.scheduler.registry.limited_groups)
+        wait_until(lambda: most == 0 or made.id in self.scheduler.core.registry.limited_groups)
         return made.id
 
     def executor(self, app_name: str) -> None:
@@ -105,14 +105,14 @@ class Place:
         self.executors.append(executor)
 
     def make(self, group_id: int, name: str, **changes: Any) -> int:
-        now_ms = self.scheduler.clock.now_ms()
+        now_ms = self.scheduler.core.clock.now_ms()
         values = job_values(
             group_id=group_id, name=name, param=name, handler="noted", route_strategy="ROUND", **changes
         )
-        return self.scheduler.manager.create({**values, "anchor_ms": now_ms}, enabled=False).id
+        return self.scheduler.management.jobs.create({**values, "anchor_ms": now_ms}, enabled=False).id
 
     def ended(self, job_id: int) -> list[RunState]:
-        with self.scheduler.db.read() as conn:
+        with self.scheduler.core.db.read() as conn:
             return [run.state for run in runs.list_runs(conn, job_id=job_id, limit=1000)]
 
 
@@ -141,14 +141,14 @@ def test_two_executors_never_run_more_than_limit_and_strategy_allow(place: Place
     for app_name in ("limited", "free"):
         place.executor(app_name)
         place.executor(app_name)
-    wait_until(lambda: len(place.scheduler.registry.all(place.scheduler.clock.now_ms())) == 4)
+    wait_until(lambda: len(place.scheduler.core.registry.all(place.scheduler.core.clock.now_ms())) == 4)
     two = place.make(limited, "two at once", block_strategy="SERIAL_EXECUTION")
     other = place.make(limited, "two at once")
     serial = place.make(free, "one by one", block_scope=BlockScope.CLUSTER)
     plain = place.make(free, "as they come")
     for _ in range(10):
         for job_id in (two, other, serial, plain):
-            place.scheduler.manager.run_now(job_id)
+            place.scheduler.management.jobs.run_now(job_id)
     for job_id in (two, other, serial, plain):
         wait_until(lambda job_id=job_id: place.ended(job_id) == [RunState.SUCCEEDED] * 10, 60)
     assert RECORDS.count("two at once") == 20
@@ -161,7 +161,7 @@ def test_two_executors_never_run_more_than_limit_and_strategy_allow(place: Place
 def test_a_run_waits_for_the_first_executor_and_starts_as_it_comes(place: Place) -> None:
     group_id = place.group("late", 0)
     job_id = place.make(group_id, "waited for", wait_for_executor_s=60)
-    place.scheduler.manager.run_now(job_id)
-    wait_until(lambda: len(place.scheduler.parking) == 1)
+    place.scheduler.management.jobs.run_now(job_id)
+    wait_until(lambda: len(place.scheduler.core.deferred) == 1)
     place.executor("late")
     wait_until(lambda: place.ended(job_id) == [RunState.SUCCEEDED])

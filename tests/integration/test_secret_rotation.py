@@ -46,8 +46,8 @@ class Site:
         }
         self.node = Node(build_config(settings), lambda _: None)
         self.scheduler = self.node.scheduler
-        self.db = self.scheduler.db
-        now_ms = self.scheduler.clock.now_ms()
+        self.db = self.scheduler.core.db
+        now_ms = self.scheduler.core.clock.now_ms()
         self.group_id = self.db.transaction(
             lambda conn: executors.insert_group(conn, app_name="orders", title="", now_ms=now_ms).id
         )
@@ -57,19 +57,19 @@ class Site:
 
     def make_secret(self, name: str) -> str:
         value = f"value-of-{name}-9fK3pQ"
-        keys, now_ms = self.scheduler.secrets.keys, self.scheduler.clock.now_ms()
+        keys, now_ms = self.scheduler.core.secrets.keys, self.scheduler.core.clock.now_ms()
         self.db.transaction(
             lambda conn: executor_secrets.insert_secret(
                 conn, name, value, keys, now_ms, group_id=self.group_id
             )
         )
-        self.scheduler.secrets.look()
+        self.scheduler.core.secrets.look()
         return value
 
     def retire(self, name: str) -> None:
-        now_ms = self.scheduler.clock.now_ms()
+        now_ms = self.scheduler.core.clock.now_ms()
         self.db.transaction(lambda conn: executor_secrets.retire_secret(conn, name, now_ms))
-        self.scheduler.secrets.look()
+        self.scheduler.core.secrets.look()
 
     def executor(self, place: int, token: str) -> Executor:
         executor = Executor(
@@ -87,14 +87,14 @@ class Site:
 
     def port_names(self) -> dict[int, str | None]:
         """The secret that each live executor is called with."""
-        registry = self.scheduler.registry
+        registry = self.scheduler.core.registry
         return {
             int(item.address.rpartition(":")[2]): registry.secret_names(item)[0]
-            for item in registry.live(self.group_id, self.scheduler.clock.now_ms())
+            for item in registry.live(self.group_id, self.scheduler.core.clock.now_ms())
         }
 
     def begin(self) -> None:
-        now_ms = self.scheduler.clock.now_ms()
+        now_ms = self.scheduler.core.clock.now_ms()
         for number in range(JOBS):
             values = job_values(
                 group_id=self.group_id,
@@ -104,7 +104,7 @@ class Site:
                 route_strategy="ROUND",
                 anchor_ms=now_ms + number * 1000 // JOBS,
             )
-            self.jobs.append(self.scheduler.manager.create(values, enabled=True).id)
+            self.jobs.append(self.scheduler.management.jobs.create(values, enabled=True).id)
 
     def counts(self) -> Counter[str]:
         with self.db.read() as conn:
@@ -149,7 +149,7 @@ def test_s1_secrets_are_rotated_under_fire_and_no_run_is_refused(site: Site) -> 
             site.more(JOBS)
             before = name
         for job_id in site.jobs:
-            site.scheduler.manager.stop(job_id)
+            site.scheduler.management.jobs.stop(job_id)
         wait_until(lambda: not {str(state) for state in OPEN_STATES} & site.counts().keys(), LONG_S)
         with site.db.read() as conn:
             every = runs.list_runs(conn, limit=100_000)

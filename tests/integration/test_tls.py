@@ -142,22 +142,24 @@ def test_s9_jobs_run_over_tls_in_both_directions(
         build_config(for_executor), handlers=[secretly], glue_types={"BEAN": BeanGlue()}, beat_s=0.2
     )
     scheduler = node.scheduler
-    now_ms = scheduler.clock.now_ms()
-    group_id = scheduler.db.transaction(
+    now_ms = scheduler.core.clock.now_ms()
+    group_id = scheduler.core.db.transaction(
         lambda conn: executors.insert_group(conn, app_name="demo", title="demo", now_ms=now_ms).id
     )
     try:
         with proxies(front, node.executors.port, for_executor["executor"]["port"]):
             executor.start()
             wait_until(lambda: executor.is_registered)
-            (known,) = wait_until(lambda: scheduler.registry.live(group_id, scheduler.clock.now_ms()))
+            (known,) = wait_until(
+                lambda: scheduler.core.registry.live(group_id, scheduler.core.clock.now_ms())
+            )
             assert known.address == for_executor["executor"]["address"]
             values = job_values(group_id=group_id, name="secretly", handler="secretly")
-            job_id = scheduler.manager.create({**values, "anchor_ms": now_ms}, enabled=False).id
-            run_id = scheduler.manager.run_now(job_id).id
+            job_id = scheduler.management.jobs.create({**values, "anchor_ms": now_ms}, enabled=False).id
+            run_id = scheduler.management.jobs.run_now(job_id).id
 
             def ended() -> Any:
-                with scheduler.db.read() as conn:
+                with scheduler.core.db.read() as conn:
                     run = runs.get_run(conn, run_id)
                 return run.state is RunState.SUCCEEDED
 

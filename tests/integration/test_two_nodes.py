@@ -98,7 +98,7 @@ class Cluster:
 
     def make_jobs(self, fires: int) -> None:
         """Make jobs in different partitions that fire every second."""
-        first_ms = self.scheduler.clock.now_ms() // 1000 * 1000 + 2000
+        first_ms = self.scheduler.core.clock.now_ms() // 1000 * 1000 + 2000
         last_ms = first_ms + (fires - 1) * 1000
         for number in range(JOBS):
             values = job_values(
@@ -110,7 +110,7 @@ class Cluster:
                 end_ms=last_ms,
                 misfire_policy=MisfirePolicy.FIRE_ALL,
             )
-            made = self.scheduler.manager.create(values, enabled=True)
+            made = self.scheduler.management.jobs.create(values, enabled=True)
             # a slow machine may be past the first due time already
             self.planned.update((made.id, due) for due in range(made.next_fire_ms or 0, last_ms + 1, 1000))
 
@@ -153,7 +153,7 @@ def cluster(shared: CleanDatabases, tmp_path: Path) -> Iterator[Cluster]:
     url = shared.url(0)
     db = Database(url)
     scheduler = Scheduler(build_config({}), db, plugins(), TOKEN)
-    now_ms = scheduler.clock.now_ms()
+    now_ms = scheduler.core.clock.now_ms()
     db.transaction(lambda conn: executors.insert_group(conn, app_name=APP_NAME, title="t", now_ms=now_ms))
     made = Cluster(url, tmp_path, db, scheduler)
     made.ports = {name: free_port() for name in ("a", "b", "c")}
@@ -171,8 +171,8 @@ def cluster(shared: CleanDatabases, tmp_path: Path) -> Iterator[Cluster]:
 
 def wait_for_executor(cluster: Cluster) -> None:
     def is_there() -> bool:
-        cluster.scheduler.registry.step(cluster.scheduler.clock.now_ms())
-        return bool(cluster.scheduler.registry.all(cluster.scheduler.clock.now_ms()))
+        cluster.scheduler.core.registry.step(cluster.scheduler.core.clock.now_ms())
+        return bool(cluster.scheduler.core.registry.all(cluster.scheduler.core.clock.now_ms()))
 
     wait_until(is_there, PATIENCE_S)
 

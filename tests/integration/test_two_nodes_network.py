@@ -70,10 +70,10 @@ def test_no_connection_is_in_use_while_an_executor_is_asked(
     )
     node = Node(config, announce=lambda _: None)
     scheduler = node.scheduler
-    watch.listen(scheduler.db.engine)
+    watch.listen(scheduler.core.db.engine)
     node.start()
-    now_ms = scheduler.clock.now_ms()
-    scheduler.db.transaction(
+    now_ms = scheduler.core.clock.now_ms()
+    scheduler.core.db.transaction(
         lambda conn: executors.insert_group(conn, app_name=APP_NAME, title="t", now_ms=now_ms)
     )
     executor = Executor(
@@ -87,13 +87,13 @@ def test_no_connection_is_in_use_while_an_executor_is_asked(
     )
     executor.start()
     try:
-        wait_until(lambda: scheduler.registry.all(scheduler.clock.now_ms()), 30)
-        made = scheduler.manager.create(job_values(handler="quick"), enabled=False)
+        wait_until(lambda: scheduler.core.registry.all(scheduler.core.clock.now_ms()), 30)
+        made = scheduler.management.jobs.create(job_values(handler="quick"), enabled=False)
         for _ in range(5):
-            scheduler.manager.run_now(made.id)
+            scheduler.management.jobs.run_now(made.id)
 
         def ended() -> bool:
-            with scheduler.db.read() as conn:
+            with scheduler.core.db.read() as conn:
                 found = runs.list_runs(conn, limit=10)
             return len(found) == 5 and all(run.finished_ms for run in found)
 

@@ -97,8 +97,8 @@ def test_s1_a_groups_token_yields_no_secret(site: Site, thief: Thief) -> None:
     thief.wait_for("/log")
     assert site.manage("POST", f"/api/v1/runs/{run_id}/kill")[0] in {200, 202}
     thief.wait_for("/kill")
-    beats = site.node.scheduler.beats
-    (executor,) = site.node.scheduler.registry.live(site.orders, site.node.scheduler.clock.now_ms())
+    beats = site.node.scheduler.routing.probes
+    (executor,) = site.node.scheduler.core.registry.live(site.orders, site.node.scheduler.core.clock.now_ms())
     assert beats.beat(executor).result(LONG_S)
     assert not beats.idle_beat(executor, site.job_id).result(LONG_S)
     assert {path for path, *_ in thief.calls} >= {"/trigger", "/log", "/kill", "/beat", "/idleBeat"}
@@ -225,8 +225,8 @@ def test_s1_with_one_groups_credentials_nothing_of_another_group_opens(
         assert (made["orders"] in thief.loot()) == with_secret
         for token in {own, GROUP_TOKEN, *loot.tokens()}:
             assert loot.opens(token, honest) == []
-        now_ms = site.node.scheduler.clock.now_ms()
-        live = site.node.scheduler.registry.live(site.billing, now_ms)
+        now_ms = site.node.scheduler.core.clock.now_ms()
+        live = site.node.scheduler.core.registry.live(site.billing, now_ms)
         assert [item.address for item in live] == [honest.address]
         # the other group's executor is called with its own
         assert site.manage("POST", f"/api/v1/jobs/{site.job_of_billing}/run", {})[0] in {200, 201, 202}

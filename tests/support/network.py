@@ -84,7 +84,7 @@ def states(found: dict[int, Any], *, instance: str = "instance-1") -> Script:
 def attach(node: HandNode, script: Script) -> Network:
     """Let the checks of a node talk to a script."""
     network = Network(script)
-    node.scheduler.checker.questions.client = network
+    node.scheduler.finishing.check.questions.client = network
     return network
 
 
@@ -92,8 +92,8 @@ def check(node: HandNode, by_ms: int = 0) -> None:
     """Let time pass, look at the registry, and check until nothing is left to do."""
     now_ms = node.clock.advance(by_ms)
     node.keep_lease()
-    node.scheduler.registry.step(now_ms)
+    node.scheduler.core.registry.step(now_ms)
     for _ in range(300):
-        if node.scheduler.checker.step(now_ms):
+        if node.scheduler.finishing.check.step(now_ms):
             return
     raise AssertionError("the checks find no end")

@@ -64,10 +64,10 @@ class HandNode:
         for lane in self.scheduler.lanes.values():
             lane._client = self.line  # type: ignore[assignment]
             lane._sending = self.in_lane
-        self.scheduler.lease.acquire()
-        self.scheduler.registry.step(clock.now_ms())
-        self.scheduler.calendars.step(clock.now_ms())
-        self.scheduler.alarms.begin()
+        self.scheduler.core.lease.acquire()
+        self.scheduler.core.registry.step(clock.now_ms())
+        self.scheduler.core.calendars.step(clock.now_ms())
+        self.scheduler.finishing.alarms.begin()
 
     def group(self, app_name: str = "demo") -> int:
         return self.db.transaction(
@@ -84,33 +84,33 @@ class HandNode:
             for address in addresses
         ]
         for item in made:
-            self.scheduler.registry.register(app_name, item, self.clock.now_ms())
+            self.scheduler.core.registry.register(app_name, item, self.clock.now_ms())
         return made
 
     def job(self, *, enabled: bool = True, **changes: Any) -> Job:
         values = job_values(**{"anchor_ms": self.clock.now_ms(), **changes})
-        return self.scheduler.manager.create(values, enabled=enabled)
+        return self.scheduler.management.jobs.create(values, enabled=enabled)
 
     def plan(self) -> None:
         """Claim until nothing is left, then adopt."""
-        while self.scheduler.claiming.step(self.clock.now_ms()) == 0:
+        while self.scheduler.planning.claim.step(self.clock.now_ms()) == 0:
             pass
         self.adopt()
 
     def adopt(self) -> None:
-        while self.scheduler.adopting.step(self.clock.now_ms()) == 0:
+        while self.scheduler.planning.adopt.step(self.clock.now_ms()) == 0:
             pass
 
     def keep_lease(self) -> None:
         """Renew the lease if it is time to."""
         now_ms = self.clock.now_ms()
-        if now_ms >= self._lease_due_ms or not self.scheduler.lease.may_act():
-            self._lease_due_ms = now_ms + self.scheduler.lease.step(now_ms)
+        if now_ms >= self._lease_due_ms or not self.scheduler.core.lease.may_act():
+            self._lease_due_ms = now_ms + self.scheduler.core.lease.step(now_ms)
 
     def tick(self, by_ms: int = 0) -> None:
         """Let time pass, then fire what is due."""
         now_ms = self.clock.advance(by_ms)
-        self.scheduler.ring_loop.step(now_ms)
+        self.scheduler.planning.tick.step(now_ms)
 
     def run_for(
         self, duration_ms: int, *, step_ms: int = 100, each: Callable[[], None] | None = None
@@ -150,12 +150,14 @@ class HandNode:
 
     def write_answers(self) -> None:
         """Write what came back."""
-        while self.scheduler.answers.step(self.clock.now_ms()) == 0:
+        while self.scheduler.sending.results.step(self.clock.now_ms()) == 0:
             pass
 
     def finish(self, items: Sequence[Run], state: RunState = RunState.SUCCEEDED) -> None:
         """Let the executor report outcomes."""
-        self.scheduler.completer.finish([Outcome(run_id=run.id, state=state, code=200) for run in items])
+        self.scheduler.finishing.finisher.finish(
+            [Outcome(run_id=run.id, state=state, code=200) for run in items]
+        )
 
     def runs(self, job_id: int | None = None) -> list[Run]:
         """All runs, earliest due first."""
@@ -169,7 +171,7 @@ class HandNode:
 
     def crash(self) -> None:
         """Forget all memory and let the operating system take the lock, as ``kill -9`` does."""
-        lease = self.scheduler.lease
+        lease = self.scheduler.core.lease
         if isinstance(lease, SqliteLease):
             lease._file.release()
         else:

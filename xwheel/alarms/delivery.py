@@ -13,7 +13,7 @@ from xwheel.alarms.senders import Senders
 from xwheel.alarms.texts import LINES, make_alarm
 from xwheel.model import ExecutorGroup, Job, Run
 from xwheel.model.alarms import AlarmAttempt, AlarmTarget, AttemptState
-from xwheel.scheduler.ports import LeaseView
+from xwheel.scheduler.cluster.contract import Lease
 from xwheel.storage import executors, jobs
 from xwheel.storage.alarms import alarms, lists
 from xwheel.storage.alarms import attempts as alarm_attempts
@@ -68,7 +68,7 @@ class AlarmLoop:
     def __init__(
         self,
         db: Database,
-        lease: LeaseView,
+        lease: Lease,
         book: AlarmBook,
         senders: Senders,
         patience: Patience,

@@ -16,7 +16,7 @@ from xwheel.alarms.watch import Watch
 from xwheel.clock import Clock
 from xwheel.config.sections import AlarmSection
 from xwheel.plugin import AlarmChannel
-from xwheel.scheduler.ports import LeaseView
+from xwheel.scheduler.cluster.contract import Lease
 from xwheel.storage.database.engine import Database
 
 LOOK_MS: Final = 20
@@ -42,7 +42,7 @@ class AlarmDesk:
     def __init__(
         self,
         db: Database,
-        lease: LeaseView,
+        lease: Lease,
         clock: Clock,
         channels: Mapping[str, AlarmChannel],
         settings: AlarmSection,

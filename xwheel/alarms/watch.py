@@ -10,7 +10,7 @@ import msgspec
 
 from xwheel.alarms.health import AlarmBook
 from xwheel.model.alarms import AlarmKind, AlarmRule
-from xwheel.scheduler.ports import LeaseView
+from xwheel.scheduler.cluster.contract import Lease
 from xwheel.storage import settings
 from xwheel.storage.alarms import alarms, watch
 from xwheel.storage.alarms.alarms import Episode, EpisodeKey, NewAlarm
@@ -39,7 +39,7 @@ class Watch:
     def __init__(
         self,
         db: Database,
-        lease: LeaseView,
+        lease: Lease,
         book: AlarmBook,
         committed: Callable[[Sequence[NewAlarm]], None],
         *,

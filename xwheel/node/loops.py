@@ -7,11 +7,10 @@ import threading
 from collections.abc import Sequence
 from typing import Final
 
-from xwheel import ring
 from xwheel.clock import Clock
 from xwheel.config import Config
 from xwheel.errors import XwheelError
-from xwheel.node.pipeline import Pipeline
+from xwheel.node.pipeline import Pipeline, Transport
 from xwheel.plugin.discovery import Plugins
 from xwheel.runtime.loops import Service, Watchman
 from xwheel.runtime.sealing import KeyRing
@@ -24,21 +23,13 @@ DRAIN_S: Final = 20
 LEAVE_S: Final = 10
 HAND_OVER_S: Final = 5
 HAND_OVER_PAUSE_MS: Final = 20
-# counting an hour may take long; what is late here delays no run
-UPKEEP_STALE_MS: Final = 300_000
 
 
 class Scheduler(Pipeline):
-    """A node without its HTTP listeners. Every loop is a :class:`~xwheel.runtime.loops.Service`.
+    """A node without its HTTP listeners: starts and ends the loops of its subsystems.
 
-    Args:
-        config: The settings.
-        db: The database, at this version's schema.
-        plugins: What jobs may name.
-        executor_token: The token that all executors share.
-        clock: Where time comes from; None for the system's.
-        keys: What executor secrets are sealed under; None keeps them plain.
-        tls: Whom calls to executors trust, and what they show.
+    Every loop is a :class:`~xwheel.runtime.loops.Service`; the arguments are those of
+    :class:`~xwheel.node.pipeline.Pipeline`.
     """
 
     def __init__(
@@ -51,61 +42,23 @@ class Scheduler(Pipeline):
         *,
         keys: KeyRing | None = None,
         tls: TlsFiles = NO_FILES,
+        transport: Transport | None = None,
     ) -> None:
-        super().__init__(config, db, plugins, executor_token, clock, keys=keys, tls=tls)
-        # what fails may have been committed nevertheless: then the rows say more than memory
-        self._ticking, self._claiming = (
-            Service(
-                name, step, self.clock, bell=self.bells[f"{name}ing"], on_failure=self.adopting.look_again
-            )
-            for name, step in (("tick", self.ring_loop.step), ("claim", self.claiming.step))
-        )
-        self._adopting = Service("adopt", self.adopting.step, self.clock, bell=self.bells["adopting"])
-        self._writing = Service("answers", self.answers.step, self.clock, bell=self.bells["writing"])
-        self._leasing = Service("lease", self.lease.step, self.clock, bell=self.bells["leasing"])
-        self._calendaring = Service("calendars", self.calendars.step, self.clock)
-        self._registering = Service("registry", self.registry.step, self.clock)
-        self._timekeeping = Service("time", self.timekeeper.step, self.clock, stale_ms=30_000)
-        self._checking = Service("check", self.checker.step, self.clock, bell=self.bells["checking"])
-        self._alarming = Service("alarms", self.alarms.step, self.clock, bell=self.bells["alarming"])
-        self.watchman = Watchman(lambda: self.services, self.clock)
-        self._watching = Service("watch", self.watchman.step, self.clock)
-        self._keeping = [
-            Service(name, step, self.clock, stale_ms=UPKEEP_STALE_MS)
-            for name, step in (("report", self.reporting.step), ("sweep", self.sweeping.step))
-        ]
-        self._sending = [
-            Service(name, self.lanes[lane].step, self.clock)
-            for name, lane in (("fast", ring.FAST), ("slow", ring.SLOW))
-        ]
-
-        self._routing = [
-            Service(name, step, self.clock)
-            for name, step in (
-                ("beats", self.beats.step),
-                ("ask", self.asker.step),
-                ("loads", self.loads.step),
-            )
-        ]
+        super().__init__(config, db, plugins, executor_token, clock, keys=keys, tls=tls, transport=transport)
+        self.watchman = Watchman(lambda: self.services, self.core.clock)
+        self._watching = Service("watch", self.watchman.step, self.core.clock)
 
     @property
     def services(self) -> Sequence[Service]:
         """All loops, in the order in which they start."""
         return [
             self._watching,
-            self._leasing,
-            self._registering,
-            self._calendaring,
-            self._timekeeping,
-            self._writing,
-            *self._sending,
-            self._checking,
-            *self._routing,
-            self._alarming,
-            self._ticking,
-            self._adopting,
-            self._claiming,
-            *self._keeping,
+            *self.core.services(),
+            *self.sending.services(),
+            *self.finishing.services(),
+            *self.routing.services(),
+            *self.planning.services(),
+            *self.management.services(),
         ]
 
     def start(self) -> None:
@@ -114,19 +67,20 @@ class Scheduler(Pipeline):
         Raises:
             LockError: Another scheduler has the database.
         """
+        core = self.core
         watching, *others = self.services
         watching.start()
         try:
             with self.watchman.noting("start"):
-                self.timekeeper.begin()
-                self.lease.acquire()
-                self.registry.step(self.clock.now_ms())
-                self.calendars.step(self.clock.now_ms())
-                self.alarms.begin()
+                core.clock_sync.begin()
+                core.lease.acquire()
+                core.registry.step(core.clock.now_ms())
+                core.calendars.step(core.clock.now_ms())
+                self.finishing.alarms.begin()
         except BaseException:
             watching.stop()
             raise
-        self.listeners.start()
+        core.listeners.start()
         for service in others:
             service.start()
 
@@ -136,79 +90,71 @@ class Scheduler(Pipeline):
         Returns:
             Whether everything ended in time; what did not is in the rows.
         """
-        deadline_ms = self.clock.monotonic_ms() + round(timeout_s * 1000)
-        self._hand_over(min(deadline_ms, self.clock.monotonic_ms() + HAND_OVER_S * 1000))
-        self.checker.wake()
-        planning = self._end(
-            [*self._keeping, self._claiming, self._adopting, self._checking, self._ticking], deadline_ms
-        )
-        self.ring_loop.drain()
-        self.asker.stop()
-        self.beats.stop()
+        core, clock = self.core, self.core.clock
+        deadline_ms = clock.monotonic_ms() + round(timeout_s * 1000)
+        self._hand_over(min(deadline_ms, clock.monotonic_ms() + HAND_OVER_S * 1000))
+        self.finishing.check.wake()
+        first = [
+            *self.management.services(),
+            self.finishing.checking,
+            *reversed(self.planning.services()),
+        ]
+        planning = self._end(first, deadline_ms)
+        self.planning.tick.drain()
+        self.routing.async_chooser.stop()
+        self.routing.probes.stop()
         pause = threading.Event()
-        while (
-            any(self.pool.in_flight().values()) or self.answers.pending()
-        ) and self.clock.monotonic_ms() < deadline_ms:
-            self.clock.wait(pause, 10)
-        for lane in self.lanes.values():
+        while self.sending.is_busy() and clock.monotonic_ms() < deadline_ms:
+            clock.wait(pause, 10)
+        lanes = self.sending.lanes.by_number.values()
+        for lane in lanes:
             lane.wake()
-        ended = self._end(
-            [
-                *self._sending,
-                *self._routing,
-                self._writing,
-                self._alarming,
-                self._timekeeping,
-                self._calendaring,
-                self._registering,
-                self._leasing,
-                self._watching,
-            ],
-            deadline_ms,
-        )
-        self.alarms.close(deadline_ms)
-        for lane in self.lanes.values():
-            lane.close()
-        self.checker.close()
-        self.beats.close()
+        then = [
+            *reversed(self.sending.services()),
+            *self.routing.services(),
+            self.finishing.alarming,
+            *reversed(core.services()),
+            self._watching,
+        ]
+        ended = self._end(then, deadline_ms)
+        self.finishing.alarms.close(deadline_ms)
+        for closing in (*lanes, self.finishing.check, self.routing.probes):
+            closing.close()
         left = self._leave()
-        self.listeners.stop()
+        core.listeners.stop()
         return planning and ended and left
 
     def _hand_over(self, deadline_ms: int) -> None:
         """Let other nodes go on with our partitions, a few at a time, while this one still fires the rest."""
-        self.lease.drain()
+        core, (leasing, *_) = self.core, self.core.services()
+        core.lease.drain()
         pause = threading.Event()
-        while (
-            not self.lease.is_drained()
-            and self._leasing.is_alive()
-            and self.clock.monotonic_ms() < deadline_ms
-        ):
-            self._leasing.wake()
-            self.clock.wait(pause, HAND_OVER_PAUSE_MS)
+        while not core.lease.is_drained() and leasing.is_alive() and core.clock.monotonic_ms() < deadline_ms:
+            leasing.wake()
+            core.clock.wait(pause, HAND_OVER_PAUSE_MS)
 
     def _end(self, services: Sequence[Service], deadline_ms: int) -> bool:
-        """Stop loops one after the other; tell whether all ended in time."""
-        ended = [
-            service.stop(max(0.1, (deadline_ms - self.clock.monotonic_ms()) / 1000)) for service in services
-        ]
+        """Stop loops one after the other; return whether all ended in time."""
+        clock = self.core.clock
+        ended = [service.stop(max(0.1, (deadline_ms - clock.monotonic_ms()) / 1000)) for service in services]
         return all(ended)
 
     def _leave(self) -> bool:
-        """Write what is left and give the leases back; tell whether that worked, which a dead database may forbid."""
+        """Write what is left and give the leases back; return whether that worked: the database may be away."""
+        core = self.core
         done = threading.Event()
 
         def leave() -> None:
             try:
-                self.alarms.write_ends()
-                self.registry.flush(self.clock.now_ms())
-                self.lease.release()
+                self.finishing.alarms.write_ends()
+                core.registry.flush(core.clock.now_ms())
+                core.lease.release()
             except XwheelError as error:
                 logger.warning("the leases are not given back, they end by themselves: %s", error)
             else:
                 done.set()
 
-        # in a thread: a database that hangs may hold nobody up for ever
+        # in a thread: a database that hangs must not hold up the end
         thread = threading.Thread(target=leave, name="xwheel-leave", daemon=True)
         thread.start()
         thread.join(LEAVE_S)

@@ -63,33 +63,33 @@ class Node:
         token = executor_token(config, self._db, announce)
         self.scheduler = Scheduler(config, self._db, plugins, token, keys=keys, tls=tls)
         warn_of_plain(self._db)
-        ensure_management_token(self._db, self.scheduler.clock.now_ms(), announce)
+        ensure_management_token(self._db, self.scheduler.core.clock.now_ms(), announce)
         parts = ApiParts(
             db=self._db,
-            clock=self.scheduler.clock,
+            clock=self.scheduler.core.clock,
             config=config.api,
-            manager=self.scheduler.manager,
-            bulk=self.scheduler.bulk,
-            scripts=self.scheduler.scripts,
-            family=self.scheduler.family,
-            registry=self.scheduler.registry,
-            completer=self.scheduler.completer,
-            timetable=self.scheduler.timetable,
-            switchboard=self.scheduler.switchboard,
-            calendars=self.scheduler.calendars,
-            secrets=self.scheduler.secrets,
+            manager=self.scheduler.management.jobs,
+            bulk=self.scheduler.management.jobs,
+            scripts=self.scheduler.core.scripts,
+            family=self.scheduler.management.dependencies,
+            registry=self.scheduler.core.registry,
+            completer=self.scheduler.finishing.finisher,
+            timetable=self.scheduler.core.timetable,
+            switchboard=self.scheduler.management.schedules,
+            calendars=self.scheduler.core.calendars,
+            secrets=self.scheduler.core.secrets,
             health=self.health,
-            alarms=self.scheduler.alarms.rules,
+            alarms=self.scheduler.finishing.alarms.rules,
             plugins=plugins,
-            listener_health=self.scheduler.listeners.health,
+            listener_health=self.scheduler.core.listeners.health,
             fetch_log=LogFetcher(
                 self._db,
-                self.scheduler.registry.token_at,
+                self.scheduler.core.registry.token_at,
                 config.trigger.send_timeout_ms / 1000,
                 tls,
-                self.scheduler.networks.refusal,
+                self.scheduler.core.networks.refusal,
             ).fetch,
-            kill=self.scheduler.killer.kill,
+            kill=self.scheduler.management.killer.kill,
         )
         api = config.api
         management, executors = management_app(parts), executor_app(parts)
@@ -152,14 +152,14 @@ class Node:
         ]
         return HealthReport(
             stale_loops=[loop.name for loop in loops if not loop.ok],
-            holds_leases=scheduler.lease.may_act(),
-            partitions=len(scheduler.lease.epochs),
+            holds_leases=scheduler.core.lease.may_act(),
+            partitions=len(scheduler.core.lease.epochs),
             loops=loops,
             counts=HealthCounts(
                 deadlocks=self._db.deadlocks,
                 retries=self._db.retries,
                 broken_connections=self._db.broken,
-                clock_steps=scheduler.timekeeper.steps,
+                clock_steps=scheduler.core.clock_sync.steps,
                 connections_refused=sum(listener.cuts.refused for listener in self._listeners),
                 connections_cut=sum(listener.cuts.cut for listener in self._listeners),
             ),

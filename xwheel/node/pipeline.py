@@ -1,12 +1,13 @@
-"""The stages of a node and who is wired to whom: the only module that imports every stage."""
+"""The stages of a node and what each is given: five subsystems on what they share, each complete once constructed.
+
+Later stages come first, so that earlier ones hold them: finishing, sending, routing, planning; management beside them.
+What goes back is a row, an event of :class:`~xwheel.scheduler.wakeups.Wakeups`, or a callback.
+"""
 
 from __future__ import annotations
 
 import secrets
-import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
-from pathlib import Path
+from collections.abc import Callable
 from typing import Final
 
 from xwheel import ring
@@ -16,69 +17,68 @@ from xwheel.config import Config
 from xwheel.config.sections import ScheduleSection, TriggerSection
 from xwheel.egress.executors import ExecutorNetworks
 from xwheel.errors import ConfigError
-from xwheel.model import Job, Run
 from xwheel.plugin.discovery import Plugins
 from xwheel.plugin.questions import Questions
+from xwheel.runtime.loops import Service
 from xwheel.runtime.plugin_threads import PluginThreads
 from xwheel.runtime.sealing import KeyRing
-from xwheel.scheduler.check.decide import CheckRules, first_check_ms
-from xwheel.scheduler.check.loop import Checker
-from xwheel.scheduler.check.questions import IN_FLIGHT
-from xwheel.scheduler.cluster.balance import decide_moves
-from xwheel.scheduler.cluster.clock_sync import Timekeeper
+from xwheel.scheduler.check.decide import CheckRules
+from xwheel.scheduler.check.loop import CheckLoop
+from xwheel.scheduler.check.questions import IN_FLIGHT, RunQuestions
+from xwheel.scheduler.cluster.clock_sync import ClockSync
+from xwheel.scheduler.cluster.contract import Lease
 from xwheel.scheduler.cluster.lease import ClusterLease
 from xwheel.scheduler.cluster.node_locks import NodeLocks, default_lock_dir
 from xwheel.scheduler.cluster.sqlite_lease import SqliteLease
-from xwheel.scheduler.finish.child_runs import Offspring
-from xwheel.scheduler.finish.finish import Completer, Verdict
-from xwheel.scheduler.finish.retry import decide_retry
-from xwheel.scheduler.finish.template import MAX_DEPTH, check_template, render, succeeded
-from xwheel.scheduler.fire.batch import Firing
-from xwheel.scheduler.fire.deferred import ParkedRuns
+from xwheel.scheduler.executors.calls import ExecutorCalls
+from xwheel.scheduler.executors.loads import Loads
+from xwheel.scheduler.executors.registry import FLUSH_MS, ExecutorRegistry
+from xwheel.scheduler.executors.secrets import ExecutorSecrets
+from xwheel.scheduler.finish.finish import Finisher
+from xwheel.scheduler.fire.batch import Firing, JobCache
+from xwheel.scheduler.fire.deferred import DeferredRuns
 from xwheel.scheduler.fire.fence import Fence
-from xwheel.scheduler.fire.limits import Gate
-from xwheel.scheduler.fire.parcels import BodyLimits, Placing, pack_again
+from xwheel.scheduler.fire.limits import RunLimits
+from xwheel.scheduler.fire.parcels import BodyLimits
 from xwheel.scheduler.fire.pool import TriggerPool
-from xwheel.scheduler.fire.tick import RingLoop
+from xwheel.scheduler.fire.tick import Inbox, TickLoop
 from xwheel.scheduler.listeners import RunFeed
-from xwheel.scheduler.manage.bulk import BulkManager
-from xwheel.scheduler.manage.dependencies import ChildManager
+from xwheel.scheduler.manage.dependencies import DependencyManager
 from xwheel.scheduler.manage.jobs import JobManager
 from xwheel.scheduler.manage.kill import RunKiller
-from xwheel.scheduler.manage.pause import CalendarBook, Switchboard
+from xwheel.scheduler.manage.pause import ScheduleManager
+from xwheel.scheduler.manage.run_now import RunNow
 from xwheel.scheduler.manage.scripts import Scripts
-from xwheel.scheduler.manage.validate import check_job
 from xwheel.scheduler.plan.adopt import AdoptLoop
-from xwheel.scheduler.plan.batches import PlanBatches
+from xwheel.scheduler.plan.batches import BatchPlanner
 from xwheel.scheduler.plan.claim import ClaimLoop
-from xwheel.scheduler.plan.rules import new_run, plan, recheck
-from xwheel.scheduler.plan.timetable import AskedTimetable, Timetable
-from xwheel.scheduler.records import Outcome, Parcel
-from xwheel.scheduler.route.async_choose import Asker
-from xwheel.scheduler.route.choose import Chooser, route
-from xwheel.scheduler.route.executors import FLUSH_MS, ExecutorRegistry
-from xwheel.scheduler.route.loads import Loads
-from xwheel.scheduler.route.probes import Beats
-from xwheel.scheduler.route.secrets import ExecutorSecrets
-from xwheel.scheduler.send.lane import Lane
+from xwheel.scheduler.plan.timetable import AskedTimetable, CalendarCache, Timetable
+from xwheel.scheduler.route.async_choose import AsyncChooser
+from xwheel.scheduler.route.choose import Chooser
+from xwheel.scheduler.route.probes import Probes
+from xwheel.scheduler.send.lane import Lane, Lanes
 from xwheel.scheduler.send.resend import Resender
-from xwheel.scheduler.send.results import AnswerWriter
+from xwheel.scheduler.send.results import ResultWriter
 from xwheel.scheduler.upkeep.hourly_report import ReportLoop
 from xwheel.scheduler.upkeep.retention import RetentionLoop
-from xwheel.storage import executors, open_runs
+from xwheel.scheduler.wakeups import Wakeups
 from xwheel.storage.database.engine import Database
 from xwheel.storage.run_ids import RunIds
-from xwheel.wire.http import MultiClient
+from xwheel.wire.http import HttpClient, MultiClient
 from xwheel.wire.http.tls import NO_FILES, TlsFiles
 
 ANSWER_GRACE_MS: Final = 2000
 GATHER_MS: Final = 5
+# counting an hour may take long; what is late here delays no run
+UPKEEP_STALE_MS: Final = 300_000
+LANES: Final = {"fast": ring.FAST, "slow": ring.SLOW}
+
+Transport = Callable[[str, int], HttpClient]
+"""``transport(purpose, most)`` makes a client for so many calls in flight; the purpose is the name of its loop."""
 
 
-class Pipeline:
-    """The stages of a node; what each of them owns stands in ``docs/explanation/pipeline.md``.
-
-    Nothing here runs by itself: :class:`~xwheel.node.loops.Scheduler` has the loops.
+class Core:
+    """What the subsystems share: database, time, leases, executors, schedules, scripts.
 
     Args:
         config: The settings.
@@ -87,7 +87,356 @@ class Pipeline:
         executor_token: The token that all executors share.
         clock: Where time comes from; None for the system's.
         keys: What executor secrets are sealed under; None keeps them plain.
-        tls: Whom calls to executors trust, and what they show.
+        tls: The authority that calls to executors trust, and the certificate that they show.
+        transport: Makes the clients of such calls; None for real ones.
+
+    Raises:
+        ConfigError: The lease is too short for a send.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        db: Database,
+        plugins: Plugins,
+        executor_token: str,
+        clock: Clock | None,
+        *,
+        keys: KeyRing | None,
+        tls: TlsFiles,
+        transport: Transport | None,
+    ) -> None:
+        check_lease(config.schedule, config.trigger)
+        system, trigger = SystemClock(), config.trigger
+        self.config, self.db, self.plugins = config, db, plugins
+        self.clock: Clock = clock or system
+        # a clock that is moved by hand wants each answer written at once
+        self.gather_ms = GATHER_MS if clock is None else 0
+        self.answer_ms = trigger.send_timeout_ms + ANSWER_GRACE_MS
+        self.wakeups = Wakeups()
+        self.run_ids = RunIds(db)
+        self.listeners = RunFeed(plugins.run_listeners, self.clock, limit=config.plugins.listener_queue)
+        db.listen(self.listeners.put if plugins.run_listeners else None)
+        self.deferred = DeferredRuns(self.wakeups.tick.set, limit=trigger.waiting_limit)
+        self.networks = networks = ExecutorNetworks.from_config(config)
+        self.transport: Transport = transport or (
+            lambda _, most: MultiClient(max_in_flight=most, tls=tls, guard=networks.refusal)
+        )
+        self.secrets = ExecutorSecrets(db, self.clock, executor_token, keys or KeyRing())
+        self.registry = ExecutorRegistry(
+            db,
+            self.secrets,
+            dead_after_ms=trigger.dead_after_s * 1000,
+            on_arrival=self.deferred.arrived,
+            check_address=networks.check,
+            shared_addresses=config.security.shared_addresses,
+        )
+        self.loads = Loads(db, self.clock)
+        self.lease = _lease_for(config, db, self.clock, self.wakeups)
+        self.clock_sync = ClockSync(db, self.clock, OffsetFilter(system), self._on_clock_step)
+        self.calendars = CalendarCache(db)
+        self.plugin_threads = PluginThreads(config.plugins.call_timeout_s)
+        self.questions = Questions(self.plugin_threads)
+        kinds = plugins.schedule_types
+        self.timetable = AskedTimetable(kinds, self.calendars.current, kinds.trusted, self.questions)
+        self.scripts = Scripts(
+            db,
+            self.clock,
+            plugins.glue_types,
+            self.questions,
+            trusted=plugins.glue_types.trusted,
+            keep=config.upkeep.glue_versions,
+        )
+        self._loops = [
+            Service("lease", self.lease.step, self.clock, bell=self.wakeups.lease),
+            Service("registry", self.registry.step, self.clock),
+            Service("calendars", self.calendars.step, self.clock),
+            Service("time", self.clock_sync.step, self.clock, stale_ms=30_000),
+        ]
+
+    def calls(self, purpose: str) -> ExecutorCalls:
+        """Return a way to ask executors, with connections of its own."""
+        timeout_ms = self.config.trigger.send_timeout_ms
+        return ExecutorCalls(self.transport(purpose, IN_FLIGHT), self.registry, timeout_ms=timeout_ms)
+
+    def services(self) -> list[Service]:
+        """Return the loops, in the order in which they start; they end last, in the opposite order."""
+        return self._loops
+
+    def _on_clock_step(self, _jump_ms: int) -> None:
+        self.lease.halt()
+        self.wakeups.lease.set()
+
+
+class Finishing:
+    """The ends of runs: outcomes with what follows them, alarms about them, checks of runs that stay open."""
+
+    def __init__(self, core: Core) -> None:
+        config, wakeups = core.config, core.wakeups
+        trigger = config.trigger
+        self.alarms = AlarmDesk(
+            core.db,
+            core.lease,
+            core.clock,
+            core.plugins.alarm_channels,
+            config.alarm,
+            wakeups.alarms.set,
+        )
+        self.finisher = Finisher(
+            core.db,
+            core.run_ids,
+            core.clock,
+            core.timetable,
+            self.alarms.raising,
+            wakeups.plan,
+            core.deferred.ended,
+        )
+        dead_ms = trigger.dead_after_s * 1000
+        self.check = CheckLoop(
+            core.db,
+            core.lease,
+            core.registry,
+            RunQuestions(core.calls("check")),
+            self.finisher,
+            CheckRules(
+                check_after_ms=trigger.check_after_s * 1000,
+                # beats that other nodes took are seen a flush late
+                gone_ms=dead_ms + min(FLUSH_MS, dead_ms // 3),
+                answer_ms=core.answer_ms,
+                idle_grace_ms=trigger.idle_grace_s * 1000,
+                deadline_grace_ms=trigger.deadline_grace_s * 1000,
+            ),
+            timeout_ms=trigger.send_timeout_ms,
+        )
+        self.checking = Service("check", self.check.step, core.clock, bell=wakeups.check)
+        self.alarming = Service("alarms", self.alarms.step, core.clock, bell=wakeups.alarms)
+
+    def services(self) -> list[Service]:
+        """Return the loops, in the order in which they start."""
+        return [self.checking, self.alarming]
+
+
+class Routing:
+    """Who gets a run; what must ask executors for that, or is not trusted, works off the tick thread."""
+
+    def __init__(self, core: Core, inbox: Inbox) -> None:
+        routers = core.plugins.routers
+        self.probes = Probes(core.calls("beats"), core.registry, core.clock)
+        self.async_chooser = AsyncChooser(routers, core.loads, self.probes, inbox.put, core.clock)
+        self.chooser = Chooser(routers, self.async_chooser, core.loads, routers.trusted)
+        self._loops = [
+            Service("beats", self.probes.step, core.clock),
+            Service("ask", self.async_chooser.step, core.clock),
+            Service("loads", core.loads.step, core.clock),
+        ]
+
+    def services(self) -> list[Service]:
+        """Return the loops, in the order in which they start."""
+        return self._loops
+
+
+class Sending:
+    """From parcels to rows: lanes, what came back, and sends that ended without an answer."""
+
+    def __init__(self, core: Core, routing: Routing, finishing: Finishing) -> None:
+        self._registry, self._probes = core.registry, routing.probes
+        trigger = core.config.trigger
+        check_after_ms = trigger.check_after_s * 1000
+        self.pool = TriggerPool(
+            trigger.fast_pool,
+            trigger.slow_pool,
+            ring.PoolSelector(trigger.slow_threshold_ms, trigger.slow_count, trigger.slow_window_ms),
+        )
+        self.results = ResultWriter(
+            core.db,
+            self.pool,
+            finishing.finisher,
+            self._suspect,
+            routing.async_chooser.has_chosen,
+            core.wakeups,
+            check_after_ms=check_after_ms,
+            deadline_grace_ms=trigger.deadline_grace_s * 1000,
+            gather_ms=core.gather_ms,
+        )
+        self.body_limits = BodyLimits(trigger.batch_bytes, core.clock)
+        sizes = {"fast": trigger.fast_pool, "slow": trigger.slow_pool}
+        by_name = {
+            name: Lane(
+                core.transport(name, size),
+                self.results,
+                core.lease,
+                core.registry,
+                self.body_limits,
+                timeout_ms=trigger.send_timeout_ms,
+            )
+            for name, size in sizes.items()
+        }
+        self.lanes = Lanes({LANES[name]: lane for name, lane in by_name.items()}, core.loads)
+        self.resender = Resender(
+            core.db,
+            core.lease,
+            core.registry,
+            self.pool,
+            self.body_limits,
+            self.lanes,
+            finishing.finisher,
+            core.scripts,
+            answer_ms=core.answer_ms,
+            gone_ms=trigger.dead_after_s * 1000,
+            check_after_ms=check_after_ms,
+        )
+        self._loops = [
+            Service("answers", self.results.step, core.clock, bell=core.wakeups.results),
+            *(Service(name, lane.step, core.clock) for name, lane in by_name.items()),
+        ]
+
+    def services(self) -> list[Service]:
+        """Return the loops, in the order in which they start; they end in the opposite order."""
+        return self._loops
+
+    def is_busy(self) -> bool:
+        """Return whether requests are in flight or their answers are not written yet."""
+        return any(self.pool.in_flight().values()) or self.results.pending() > 0
+
+    def _suspect(self, address: str, now_ms: int) -> None:
+        self._registry.suspect(address, now_ms)
+        self._probes.doubt(address)
+
+
+class Planning:
+    """From due jobs to parcels: claiming, adopting, the ring, and the tick thread's way to the fence."""
+
+    def __init__(
+        self, core: Core, inbox: Inbox, routing: Routing, sending: Sending, finishing: Finishing
+    ) -> None:
+        schedule, trigger, wakeups = core.config.schedule, core.config.trigger, core.wakeups
+        finisher, job_cache = finishing.finisher, JobCache()
+        limits = RunLimits(core.registry, core.deferred)
+        self.firing = Firing(
+            core.db,
+            core.registry,
+            routing.chooser,
+            core.scripts,
+            sending.pool,
+            sending.body_limits,
+            limits,
+            core.deferred,
+            Fence(core.db, core.lease, limits, core.run_ids, answer_ms=core.answer_ms),
+            sending.lanes,
+            finisher,
+            job_cache,
+        )
+        self.tick = TickLoop(
+            ring.TimeRing(core.clock.now_ms(), schedule.tick_ms),
+            inbox,
+            self.firing,
+            core.deferred,
+            core.lease,
+            send_ms=trigger.send_timeout_ms,
+            waiting_limit=trigger.waiting_limit,
+        )
+        kinds = core.plugins.schedule_types
+        planner = BatchPlanner(
+            Timetable(kinds, core.calendars.current),
+            kinds,
+            kinds.trusted,
+            core.plugin_threads,
+            core.run_ids,
+            pre_read_ms=schedule.pre_read_ms,
+            threshold_ms=schedule.misfire_threshold_ms,
+        )
+        self.claim = ClaimLoop(
+            core.db,
+            core.lease,
+            core.run_ids,
+            planner,
+            inbox,
+            job_cache,
+            core.clock,
+            finishing.alarms.raising,
+            pre_read_ms=schedule.pre_read_ms,
+            batch=schedule.claim_batch,
+            behind_ms=schedule.misfire_threshold_ms,
+        )
+        self.adopt = AdoptLoop(
+            core.db,
+            core.lease,
+            inbox,
+            (self.tick, *sending.lanes.by_number.values(), sending.results, routing.async_chooser),
+            self.tick,
+            sending.resender,
+            finisher,
+            core.registry,
+            wakeups,
+            pre_read_ms=schedule.pre_read_ms,
+            threshold_ms=schedule.misfire_threshold_ms,
+            interval_ms=schedule.adopt_interval_ms,
+            reconcile_ms=schedule.reconcile_interval_ms,
+        )
+        # what fails may have been committed nevertheless: then the rows say more than memory
+        failed = wakeups.note_failure
+        self._loops = [
+            Service("tick", self.tick.step, core.clock, bell=wakeups.tick, on_failure=failed),
+            Service("adopt", self.adopt.step, core.clock, bell=wakeups.adopt),
+            Service("claim", self.claim.step, core.clock, bell=wakeups.claim, on_failure=failed),
+        ]
+
+    def services(self) -> list[Service]:
+        """Return the loops, in the order in which they start; they end in the opposite order."""
+        return self._loops
+
+
+class Management:
+    """What people and scripts change, and what deletes and counts in the background."""
+
+    def __init__(self, core: Core, finishing: Finishing) -> None:
+        db, clock, wake, upkeep = core.db, core.clock, core.wakeups.plan, core.config.upkeep
+        self.run_now = RunNow(db, clock, core.run_ids, core.scripts, wake)
+        self.jobs = JobManager(
+            db, clock, core.plugins, core.timetable, core.scripts, self.run_now, core.questions, wake
+        )
+        self.dependencies = DependencyManager(db, clock)
+        self.schedules = ScheduleManager(
+            db, clock, core.calendars, core.timetable, self.jobs, core.questions, wake
+        )
+        self.killer = RunKiller(db, clock, finishing.finisher, core.wakeups.check.set)
+        self.report = ReportLoop(db, core.lease, clock, interval_ms=upkeep.report_interval_s * 1000)
+        self.retention = RetentionLoop(
+            db,
+            core.lease,
+            clock,
+            run_days=upkeep.run_retention_days,
+            report_days=upkeep.report_retention_days,
+            interval_ms=upkeep.sweep_interval_s * 1000,
+            batch=upkeep.sweep_batch,
+        )
+        self._loops = [
+            Service("report", self.report.step, clock, stale_ms=UPKEEP_STALE_MS),
+            Service("sweep", self.retention.step, clock, stale_ms=UPKEEP_STALE_MS),
+        ]
+
+    def services(self) -> list[Service]:
+        """Return the loops, in the order in which they start."""
+        return self._loops
+
+
+class Pipeline:
+    """The subsystems of a node; what each of them owns stands in ``docs/explanation/pipeline.md``.
+
+    Nothing here runs by itself: :class:`~xwheel.node.loops.Scheduler` starts and ends the loops.
+
+    Args:
+        config: The settings.
+        db: The database, at this version's schema.
+        plugins: What jobs may name.
+        executor_token: The token that all executors share.
+        clock: Where time comes from; None for the system's.
+        keys: What executor secrets are sealed under; None keeps them plain.
+        tls: The authority that calls to executors trust, and the certificate that they show.
+        transport: Makes the clients of such calls; None for real ones.
+
+    Raises:
+        ConfigError: The lease is too short for a send.
     """
 
     def __init__(
@@ -100,295 +449,16 @@ class Pipeline:
         *,
         keys: KeyRing | None = None,
         tls: TlsFiles = NO_FILES,
+        transport: Transport | None = None,
     ) -> None:
-        self.config, self.db, self.plugins = config, db, plugins
-        system = SystemClock()
-        self.clock: Clock = clock or system
-        schedule, trigger = config.schedule, config.trigger
-        check_after_ms, answer_ms = trigger.check_after_s * 1000, trigger.send_timeout_ms + ANSWER_GRACE_MS
-        bells = {
-            name: threading.Event()
-            for name in ("adopting", "alarming", "checking", "claiming", "leasing", "ticking", "writing")
-        }
-        self.bells = bells
-        self.listeners = RunFeed(plugins.run_listeners, self.clock, limit=config.plugins.listener_queue)
-        db.listen(self.listeners.put if plugins.run_listeners else None)
-        self.run_ids = RunIds(db)
-        self.parking = ParkedRuns(bells["ticking"].set, limit=trigger.waiting_limit)
-        self.networks = networks = ExecutorNetworks.from_config(config)
-        self.secrets = ExecutorSecrets(db, self.clock, executor_token, keys or KeyRing())
-        self.registry = ExecutorRegistry(
-            db,
-            self.secrets,
-            dead_after_ms=trigger.dead_after_s * 1000,
-            on_arrival=self.parking.arrived,
-            check_address=networks.check,
-            shared_addresses=config.security.shared_addresses,
-        )
-        check_lease(schedule, trigger)
-        self.lease = _lease_for(
-            db,
-            self.clock,
-            lease_ms=schedule.lease_s * 1000,
-            renew_ms=round(schedule.lease_renew_s * 1000),
-            lock_dir=schedule.lock_dir or default_lock_dir(),
-            on_change=self._on_partitions,
-        )
-        self.alarms = AlarmDesk(
-            db, self.lease, self.clock, plugins.alarm_channels, config.alarm, bells["alarming"].set
-        )
-        self.calendars = CalendarBook(db)
-        self.plugin_threads = PluginThreads(config.plugins.call_timeout_s)
-        questions = Questions(self.plugin_threads)
-        self.timetable = AskedTimetable(
-            plugins.schedule_types,
-            self.calendars.current,
-            plugins.schedule_types.trusted,
-            questions,
-        )
-        self.completer = _Completer(
-            db,
-            self.run_ids,
-            self.clock,
-            decide_retry,
-            self.timetable.next_fire,
-            Offspring(succeeded, render, new_run, max_depth=MAX_DEPTH),
-            self._wake_planning,
-            self.alarms.raising,
-        )
-        self.completer.on_finished = self.parking.ended
-        self.scripts = Scripts(
-            db,
-            self.clock,
-            plugins.glue_types,
-            questions,
-            trusted=plugins.glue_types.trusted,
-            keep=config.upkeep.glue_versions,
-        )
-        self.manager = JobManager(
-            db,
-            self.clock,
-            self.run_ids,
-            partial(check_job, plugins=plugins, check_schedule=self.timetable.check, ask=questions.ask),
-            self.timetable,
-            self.scripts,
-            new_run,
-            self._wake_planning,
-            questions.around,
-        )
-        self.family = ChildManager(db, self.clock, check_template, max_depth=MAX_DEPTH)
-        self.bulk = BulkManager(
-            db, self.clock, self.run_ids, self.manager, new_run, self._wake_planning, questions.around
-        )
-        self.switchboard = Switchboard(
-            db, self.clock, self.calendars, self.manager, self._wake_planning, questions.around
-        )
-        self.pool = TriggerPool(
-            trigger.fast_pool,
-            trigger.slow_pool,
-            ring.PoolSelector(trigger.slow_threshold_ms, trigger.slow_count, trigger.slow_window_ms),
-        )
-        self.answers = AnswerWriter(
-            db,
-            self.pool,
-            self.completer.finish,
-            self._suspect,
-            bells["writing"].set,
-            bells["ticking"].set,
-            first_check=partial(
-                first_check_ms,
-                check_after_ms=check_after_ms,
-                deadline_grace_ms=trigger.deadline_grace_s * 1000,
-            ),
-            has_asked=self._has_asked,
-            # who moves the clock by hand wants each answer written at once
-            gather_ms=GATHER_MS if clock is None else 0,
-        )
-        limits = BodyLimits(trigger.batch_bytes, self.clock)
-        self.lanes = {
-            lane: Lane(
-                MultiClient(max_in_flight=size, tls=tls, guard=networks.refusal),
-                self.answers.put,
-                lambda fenced_ms: self.lease.may_send(fenced_ms, trigger.send_timeout_ms),
-                self.registry.app_name,
-                self.registry.token,
-                limits.refused,
-                timeout_ms=trigger.send_timeout_ms,
-            )
-            for lane, size in ((ring.FAST, trigger.fast_pool), (ring.SLOW, trigger.slow_pool))
-        }
-        gate = Gate(lambda: self.registry.limited_groups, self.parking)
-        fence = Fence(db, self.lease, gate, self.run_ids.ensure, self.run_ids.take, answer_ms=answer_ms)
-        self.loads = Loads(self._count_runs, self.clock)
-        self.beats = Beats(
-            MultiClient(max_in_flight=IN_FLIGHT, tls=tls, guard=networks.refusal),
-            self.registry.app_name,
-            self.registry.token_at,
-            self.registry.suspect,
-            self.clock,
-            timeout_ms=trigger.send_timeout_ms,
-        )
-        self.asker = Asker(
-            partial(route, routers=plugins.routers, load=self.loads.load),
-            self.beats,
-            self._route_again,
-            self.clock,
-        )
-        self.firing = Firing(
-            db,
-            self.registry.live,
-            Chooser(plugins.routers, self.asker, self.loads, plugins.routers.trusted).choose,
-            self.pool,
-            partial(Placing, self.pool, limits.of),
-            gate,
-            self.parking,
-            fence.pass_through,
-            self._send,
-            self.completer.finish,
-            self.scripts,
-        )
-        self.ring_loop = RingLoop(
-            ring.TimeRing(self.clock.now_ms(), schedule.tick_ms),
-            self.firing.fire,
-            bells["ticking"].set,
-            self.parking,
-            tick_ms=schedule.tick_ms,
-            waiting_limit=trigger.waiting_limit,
-            may_fire=lambda: self.lease.may_act(trigger.send_timeout_ms),
-        )
-        planning = _planning(config, plugins, self.calendars, self.plugin_threads)
-        self.claiming = ClaimLoop(
-            db,
-            self.lease,
-            self.run_ids,
-            planning.plan,
-            self.ring_loop.enqueue,
-            self.clock,
-            remember=self.firing.remember,
-            pre_read_ms=schedule.pre_read_ms,
-            batch=schedule.claim_batch,
-            split=planning.split,
-            behind_ms=schedule.misfire_threshold_ms,
-            alarms=self.alarms.raising,
-        )
-        self.resender = Resender(
-            db,
-            self.lease,
-            self.registry.find_instance,
-            self.pool,
-            self._send,
-            self.completer.finish,
-            self.scripts,
-            partial(pack_again, ring.FAST, limits.of),
-            lane=ring.FAST,
-            answer_ms=answer_ms,
-            gone_ms=trigger.dead_after_s * 1000,
-            check_after_ms=check_after_ms,
-        )
-        self.adopting = AdoptLoop(
-            db,
-            self.lease,
-            self.ring_loop.enqueue,
-            self._is_held,
-            self.resender.settle,
-            self.completer.finish,
-            self._recheck,
-            self.parking.is_beyond,
-            lambda: self.ring_loop.overflowed,
-            pre_read_ms=schedule.pre_read_ms,
-            interval_ms=schedule.adopt_interval_ms,
-            reconcile_ms=schedule.reconcile_interval_ms,
-        )
-        self.checker = Checker(
-            db,
-            self.lease,
-            self.registry,
-            MultiClient(max_in_flight=IN_FLIGHT, tls=tls, guard=networks.refusal),
-            self.completer.finish,
-            _check_rules(trigger, answer_ms),
-            timeout_ms=trigger.send_timeout_ms,
-        )
-        self.killer = RunKiller(db, self.clock, self.completer.finish, bells["checking"].set)
-        self.timekeeper = Timekeeper(db, self.clock, OffsetFilter(system), self._on_clock_step)
-        upkeep = config.upkeep
-        self.reporting = ReportLoop(db, self.lease, self.clock, interval_ms=upkeep.report_interval_s * 1000)
-        self.sweeping = RetentionLoop(
-            db,
-            self.lease,
-            self.clock,
-            run_days=upkeep.run_retention_days,
-            report_days=upkeep.report_retention_days,
-            interval_ms=upkeep.sweep_interval_s * 1000,
-            batch=upkeep.sweep_batch,
-        )
-
-    def _is_held(self, run_id: int) -> bool:
-        return (
-            self.ring_loop.is_held(run_id)
-            or any(lane.is_sending(run_id) for lane in self.lanes.values())
-            or self.answers.is_held(run_id)
-            or self.asker.is_held(run_id)
-        )
-
-    def _on_clock_step(self, _jump_ms: int) -> None:
-        self.lease.halt()
-        self.bells["leasing"].set()
-
-    def _on_partitions(self, came_back: bool) -> None:
-        if came_back:
-            self.adopting.look_again()
-        self._wake_planning()
-
-    def _recheck(self, stale: Sequence[Run], owners: Mapping[int, Job], now_ms: int) -> Mapping[int, str]:
-        threshold_ms = self.config.schedule.misfire_threshold_ms
-
-        def last_missed(job_ids: Collection[int], after_ms: int) -> Mapping[int, int]:
-            with self.db.read() as conn:
-                return open_runs.find_last_missed(
-                    conn, job_ids, now_ms, after_ms=after_ms, threshold_ms=threshold_ms
-                )
-
-        return recheck(
-            stale,
-            owners,
-            now_ms,
-            threshold_ms=threshold_ms,
-            last_missed=last_missed,
-            limited=self.registry.limited_groups,
-        )
-
-    def _suspect(self, address: str, now_ms: int) -> None:
-        self.registry.suspect(address, now_ms)
-        self.beats.doubt(address)
-
-    def _has_asked(self, run_id: int) -> bool:
-        return self.asker.has_chosen(run_id)
-
-    def _route_again(self, asked: Sequence[Run]) -> None:
-        self.ring_loop.enqueue(asked)
-
-    def _count_runs(self) -> Mapping[str, int]:
-        with self.db.read() as conn:
-            return executors.count_runs(conn)
-
-    def _send(self, parcel: Parcel) -> None:
-        self.loads.sent(parcel.executor.address, len(parcel.whole().shards))
-        self.lanes[parcel.lane].send(parcel)
-
-    def _wake_planning(self) -> None:
-        self.bells["claiming"].set()
-        self.bells["adopting"].set()
-
-
-class _Completer(Completer):
-    """Closes runs, and then tells of it whoever waits for their end."""
-
-    on_finished: Callable[[Iterable[int]], None]
-
-    def finish(self, outcomes: Sequence[Outcome]) -> dict[int, Verdict]:
-        verdicts = super().finish(outcomes)
-        self.on_finished(verdicts)
-        return verdicts
+        core = Core(config, db, plugins, executor_token, clock, keys=keys, tls=tls, transport=transport)
+        inbox = Inbox(core.wakeups.tick.set)
+        self.core = core
+        self.finishing = Finishing(core)
+        self.routing = Routing(core, inbox)
+        self.sending = Sending(core, self.routing, self.finishing)
+        self.planning = Planning(core, inbox, self.routing, self.sending, self.finishing)
+        self.management = Management(core, self.finishing)
 
 
 def check_lease(schedule: ScheduleSection, trigger: TriggerSection) -> None:
@@ -405,51 +475,18 @@ def check_lease(schedule: ScheduleSection, trigger: TriggerSection) -> None:
         )
 
 
-def _planning(
-    config: Config, plugins: Plugins, calendars: CalendarBook, threads: PluginThreads
-) -> PlanBatches:
-    kinds = plugins.schedule_types
-    return PlanBatches(
-        partial(plan, threshold_ms=config.schedule.misfire_threshold_ms),
-        Timetable(kinds, calendars.current),
-        kinds,
-        kinds.trusted,
-        threads,
-    )
-
-
-def _lease_for(
-    db: Database,
-    clock: Clock,
-    *,
-    lease_ms: int,
-    renew_ms: int,
-    lock_dir: Path,
-    on_change: Callable[[bool], None],
-) -> SqliteLease | ClusterLease:
+def _lease_for(config: Config, db: Database, clock: Clock, wakeups: Wakeups) -> Lease:
     """Return the lease that fits the database: one scheduler a SQLite file, several share any other."""
-    owner = secrets.token_hex(8)
+    schedule, owner = config.schedule, secrets.token_hex(8)
+    lease_ms, renew_ms = schedule.lease_s * 1000, round(schedule.lease_renew_s * 1000)
     if db.backend == "sqlite":
         return SqliteLease(db, owner, clock, lease_ms=lease_ms, renew_ms=renew_ms)
     return ClusterLease(
         db,
         owner,
         clock,
-        decide_moves,
         lease_ms=lease_ms,
         renew_ms=renew_ms,
-        on_change=on_change,
-        locks=NodeLocks(lock_dir),
-    )
-
-
-def _check_rules(trigger: TriggerSection, answer_ms: int) -> CheckRules:
-    dead_ms = trigger.dead_after_s * 1000
-    return CheckRules(
-        check_after_ms=trigger.check_after_s * 1000,
-        # beats that other nodes took are seen a flush late
-        gone_ms=dead_ms + min(FLUSH_MS, dead_ms // 3),
-        answer_ms=answer_ms,
-        idle_grace_ms=trigger.idle_grace_s * 1000,
-        deadline_grace_ms=trigger.deadline_grace_s * 1000,
+        on_change=wakeups.note_partitions,
+        locks=NodeLocks(schedule.lock_dir or default_lock_dir()),
     )

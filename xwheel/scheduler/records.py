@@ -1,9 +1,13 @@
-"""What the stages hand to each other: a fire on its way from the plan to its outcome."""
+"""What the stages hand to each other, in the order in which a fire passes through it.
+
+A planned row is :data:`Queued` in the ring, :class:`Routed` once its executors are chosen, a :class:`Shard` for each of
+them behind the fence, part of a :class:`Parcel` in a lane, answered as a :class:`Delivery`; an :class:`Outcome` ends it.
+What may not go yet is :class:`Deferred`. A :class:`Batch` collects what becomes of many.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -12,7 +16,6 @@ from typing import Final, NamedTuple
 import msgspec
 
 from xwheel.model import GlueVersion, Job, RegisteredExecutor, Run, RunState
-from xwheel.storage.jobs import JobCursor
 from xwheel.storage.runs import QueuedRun
 
 Queued = QueuedRun | Run
@@ -22,41 +25,12 @@ PARCEL_RUNS: Final = 200
 """Runs that travel in one request, at most."""
 
 
-class Moves(NamedTuple):
-    """What a node does next.
-
-    Attributes:
-        take: Free partitions to take, in the order in which to try.
-        give: Held partitions to hand over, each with the node that gets it.
-        is_short: Others hold what is this node's share.
-    """
-
-    take: Sequence[int]
-    give: Mapping[int, str]
-    is_short: bool
-
-
-@dataclass(slots=True)
-class Planned:
-    """What one claim writes.
-
-    Attributes:
-        runs: Rows to insert: planned ones and skip rows.
-        job_updates: Where the schedules of the claimed jobs stand now.
-        unfinished: Some job still has due times inside the window; claim again at once.
-    """
-
-    runs: list[Run] = field(default_factory=list)
-    job_updates: list[JobCursor] = field(default_factory=list)
-    unfinished: bool = False
-
-
 class Routed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A run and who shall get it: several executors mean one shard each.
+    """A run and its executors: several mean one shard each.
 
     Attributes:
         run: The planned row.
-        job: Its job as it stood when the run was routed.
+        job: Its job as it stood when the run was routed; the fence compares its revision.
         executors: Never empty.
     """
 
@@ -73,29 +47,6 @@ class Shard(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     executor: RegisteredExecutor
 
 
-@dataclass(slots=True)
-class Load:
-    """How much a request carries: runs, and their bytes at most; with a limit of 0 it carries one run."""
-
-    limit: int = 0
-    runs: int = 0
-    size: int = 0
-
-    def has_room(self, size: int) -> bool:
-        """Return whether a run of this size may travel along; an empty request takes one of any size."""
-        return not self.runs or (self.runs < PARCEL_RUNS and self.size + size <= self.limit)
-
-    def add(self, size: int) -> None:
-        """Count a run in."""
-        self.runs += 1
-        self.size += size
-
-    def take_out(self, size: int) -> None:
-        """Count a run out."""
-        self.runs -= 1
-        self.size -= size
-
-
 @dataclass(slots=True, eq=False)
 class Parcel:
     """One request: the shards that travel together to one executor through one lane.
@@ -103,8 +54,10 @@ class Parcel:
     Attributes:
         lane: Fast or slow.
         executor: Who gets it.
+        limit: Bytes it may have; with 0 it carries one run.
+        count: Runs that have room in it: before the fence what was admitted, afterwards what travels.
+        size: Their bytes, at most.
         shards: What travels.
-        load: Before the fence what was given room; afterwards what travels.
         again: They were sent before, without an answer: only an answer about that very run proves anything now.
         sources: The sources of those of their jobs that have one, by job id.
         rest: Parcels that follow in the same place, one after the other; the last of them gives it back.
@@ -113,12 +66,28 @@ class Parcel:
 
     lane: int
     executor: RegisteredExecutor
+    limit: int = 0
+    count: int = 0
+    size: int = 0
     shards: list[Shard] = field(default_factory=list)
-    load: Load = field(default_factory=Load)
     again: bool = False
     sources: Mapping[int, GlueVersion] = field(default_factory=dict)
     rest: Sequence[Parcel] = ()
     body_bytes: int = 0
+
+    def has_room(self, size: int) -> bool:
+        """Return whether a run of this size may travel along; an empty request takes one of any size."""
+        return not self.count or (self.count < PARCEL_RUNS and self.size + size <= self.limit)
+
+    def add(self, size: int) -> None:
+        """Give a run room."""
+        self.count += 1
+        self.size += size
+
+    def take_out(self, size: int) -> None:
+        """Take a run's room back."""
+        self.count -= 1
+        self.size -= size
 
     def whole(self) -> Parcel:
         """Return one parcel of everything that is to travel in this place."""
@@ -207,7 +176,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Line(NamedTuple):
-    """What parked runs wait for together.
+    """What deferred runs wait for together.
 
     Attributes:
         kind: ``group`` for room in a group with a limit, ``job`` for the end of a job's open runs, ``executor`` for
@@ -221,14 +190,14 @@ class Line(NamedTuple):
     address: str = ""
 
 
-class Parked(NamedTuple):
+class Deferred(NamedTuple):
     """A due run that may not go yet.
 
     Attributes:
         run: The planned row.
         line: What it waits for.
         until_ms: When its wait ends whatever happens, or None.
-        soon: Only a place was missing: it is looked at again as soon as other runs without a place.
+        soon: Only a place was missing: it is tried again as soon as other runs without a place.
     """
 
     run: Run
@@ -238,62 +207,27 @@ class Parked(NamedTuple):
 
 
 @dataclass(slots=True)
-class Fenced:
-    """What the fence made of the runs it was given; a run in none of these is no longer planned or no longer ours.
+class Batch:
+    """What becomes of due runs on their way to their sends; a run in none of these is no longer planned or ours.
 
     Attributes:
+        routed: Whose executors are chosen.
         shards: What is dispatching now and must be sent.
-        changed: Ids whose job changed meanwhile: they must be read and routed again.
-        parked: What must wait.
+        waiting: Ids of those without a place, or whose job changed: they are read and routed again.
+        changed: Ids of those whose job changed meanwhile.
+        deferred: What may not go yet.
         closed: What will never go.
-        kills: Open runs that a parked one takes the place of.
+        kills: Open runs that a deferred one takes the place of.
     """
 
+    routed: list[Routed] = field(default_factory=list)
     shards: list[Shard] = field(default_factory=list)
+    waiting: set[int] = field(default_factory=set)
     changed: set[int] = field(default_factory=set)
-    parked: list[Parked] = field(default_factory=list)
+    deferred: list[Deferred] = field(default_factory=list)
     closed: list[Outcome] = field(default_factory=list)
     kills: list[int] = field(default_factory=list)
 
-
-@dataclass(slots=True)
-class Gated:
-    """What a limit or a cluster-wide block strategy makes of runs.
-
-    Attributes:
-        passed: Ids that may go.
-        parked: What must wait.
-        closed: What will never go.
-        kills: Open runs that a parked one takes the place of.
-    """
-
-    passed: set[int] = field(default_factory=set)
-    parked: list[Parked] = field(default_factory=list)
-    closed: list[Outcome] = field(default_factory=list)
-    kills: list[int] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class Success:
-    """A fire whose every shard succeeded.
-
-    Attributes:
-        first: The root run: what it was planned with counts.
-        results: The shards' messages by index.
-        param: The parameter that the handlers got.
-    """
-
-    first: Run
-    results: Sequence[str]
-    param: str
-
-    @property
-    def result(self) -> str:
-        """What the fire returned: its message, or the JSON list of its shards' messages."""
-        if len(self.results) == 1:
-            return self.results[0]
-        return json.dumps(list(self.results), ensure_ascii=False)
-
-
-class TemplateError(Exception):
-    """A parameter cannot be made from this result; the sentence says why."""
+    def close(self, run_id: int, state: RunState, reason: str, message: str) -> None:
+        """Note that a run will never go."""
+        self.closed.append(Outcome(run_id=run_id, state=state, reason=reason, message=message))

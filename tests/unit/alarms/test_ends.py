@@ -17,7 +17,7 @@ from xwheel.testing import ManualClock
 
 def fail_once(node: HandNode, job: Job, state: RunState = RunState.FAILED) -> None:
     """Run a job by hand, and let it end so."""
-    node.scheduler.manager.run_now(job.id)
+    node.scheduler.management.jobs.run_now(job.id)
     node.adopt()
     node.tick(20)
     node.finish(node.answer(), state)
@@ -58,11 +58,11 @@ def test_success_and_what_a_person_ends_are_told_nobody(node: HandNode, pager: R
     rule(node, "failed", "lost", "refused", "skipped")
     job = node.job(enabled=False)
     fail_once(node, job, RunState.SUCCEEDED)
-    run = node.scheduler.manager.run_now(job.id)
+    run = node.scheduler.management.jobs.run_now(job.id)
     node.adopt()
     node.tick(20)
     sent = node.answer()
-    node.scheduler.killer.kill(run.id)
+    node.scheduler.management.killer.kill(run.id)
     node.finish(sent, RunState.KILLED)
     settle(node)
     assert alarms_of(node) == []
@@ -89,7 +89,7 @@ def test_a_run_without_executor_is_told_as_refused(node: HandNode, pager: Record
     rule(node, "refused")
     group = node.group("empty")
     job = node.job(enabled=False, group_id=group)
-    node.scheduler.manager.run_now(job.id)
+    node.scheduler.management.jobs.run_now(job.id)
     node.adopt()
     node.tick(20)
     settle(node)
@@ -99,7 +99,7 @@ def test_a_run_without_executor_is_told_as_refused(node: HandNode, pager: Record
 def test_an_executor_that_refuses_is_told(node: HandNode, pager: Recorder) -> None:
     rule(node, "refused")
     job = node.job(enabled=False)
-    node.scheduler.manager.run_now(job.id)
+    node.scheduler.management.jobs.run_now(job.id)
     node.adopt()
     node.tick(20)
     node.answer(Fate.REFUSED, "full")
@@ -111,7 +111,7 @@ def test_skipped_fires_are_told_with_their_number(node: HandNode, pager: Recorde
     rule(node, "skipped")
     job = node.job(schedule_conf="1", misfire_policy=MisfirePolicy.SKIP, misfire_threshold_ms=5000)
     node.clock.advance(60_000)
-    node.scheduler.lease.step(node.clock.now_ms())
+    node.scheduler.core.lease.step(node.clock.now_ms())
     node.plan()
     settle(node)
     (alarm,) = pager.told
@@ -127,7 +127,7 @@ def test_a_schedule_that_fails_is_told(node: HandNode, pager: Recorder) -> None:
     with node.db.write() as conn:
         jobs.update_job(conn, job.id, {"schedule_type": "CRON", "schedule_conf": "nonsense"})
     node.clock.advance(2000)
-    node.scheduler.lease.step(node.clock.now_ms())
+    node.scheduler.core.lease.step(node.clock.now_ms())
     node.plan()
     settle(node)
     assert node.load(job.id).schedule_error
@@ -142,7 +142,7 @@ def test_only_the_last_retry_is_told_if_the_rule_says_so(node: HandNode, pager: 
     assert pager.told == []
     for _ in range(2):
         node.clock.advance(1000)
-        node.scheduler.lease.step(node.clock.now_ms())
+        node.scheduler.core.lease.step(node.clock.now_ms())
         node.adopt()
         node.tick(20)
         node.finish(node.answer(), RunState.FAILED)
@@ -213,7 +213,7 @@ def test_another_shard_of_the_same_fire_makes_nothing_well(node: HandNode, pager
     rule(node, "failed")
     node.register("http://127.0.0.1:9002")
     job = node.job(enabled=False, route_strategy="SHARDING_BROADCAST")
-    node.scheduler.manager.run_now(job.id)
+    node.scheduler.management.jobs.run_now(job.id)
     node.adopt()
     node.tick(20)
     first, second = node.answer()

@@ -35,17 +35,17 @@ def node(db: Database) -> HandNode:
 
 @pytest.fixture
 def rules(node: HandNode) -> AlarmRules:
-    return node.scheduler.alarms.rules
+    return node.scheduler.finishing.alarms.rules
 
 
 @pytest.fixture
 def sqlite_rules(sqlite_db: Database) -> AlarmRules:
     """For what asks no database anything of its own."""
-    return HandNode(sqlite_db, ManualClock(NOW), channels=[Recorder()]).scheduler.alarms.rules
+    return HandNode(sqlite_db, ManualClock(NOW), channels=[Recorder()]).scheduler.finishing.alarms.rules
 
 
 def fail(node: HandNode, job_id: int) -> None:
-    node.scheduler.manager.run_now(job_id)
+    node.scheduler.management.jobs.run_now(job_id)
     node.adopt()
     node.tick(20)
     node.finish(node.answer(), RunState.FAILED)
@@ -146,7 +146,7 @@ def test_two_who_change_a_rule_do_not_overwrite_each_other(rules: AlarmRules) ->
 def test_a_rule_whose_channel_went_can_be_disabled(node: HandNode) -> None:
     made = rule(node, "failed")
     node.crash()
-    heir = HandNode(node.db, node.clock).scheduler.alarms.rules
+    heir = HandNode(node.db, node.clock).scheduler.finishing.alarms.rules
     assert not heir.update(made.id, {"enabled": False}).enabled
     with pytest.raises(FieldError, match="installed: none"):
         heir.create({"kinds": (AlarmKind.FAILED,), "targets": made.targets})
@@ -203,7 +203,7 @@ def test_old_alarms_go_and_open_ones_stay(node: HandNode) -> None:
     fail(node, job.id)
     settle(node)
     node.clock.advance(40 * DAY_MS)
-    node.scheduler.lease.step(node.clock.now_ms())
+    node.scheduler.core.lease.step(node.clock.now_ms())
     node.register("http://127.0.0.1:9001")
     for _ in range(2):
         fail(node, job.id)
@@ -223,13 +223,13 @@ def test_rules_go_with_their_job_and_their_group(node: HandNode, rules: AlarmRul
     node.db.transaction(lambda conn: executors.delete_group(conn, group))
     node.db.transaction(lambda conn: jobs.delete_jobs(conn, [job.id], NOW))
     node.clock.advance(40 * DAY_MS)
-    node.scheduler.lease.step(node.clock.now_ms())
+    node.scheduler.core.lease.step(node.clock.now_ms())
     _sweep(node)
     assert rules.list_rules(RuleFilter()) == [kept]
 
 
 def _sweep(node: HandNode) -> None:
-    loop: RetentionLoop = node.scheduler.sweeping
+    loop: RetentionLoop = node.scheduler.management.retention
     for _ in range(30):
         node.clock.advance(loop.step(node.clock.now_ms()))
-        node.scheduler.lease.step(node.clock.now_ms())
+        node.scheduler.core.lease.step(node.clock.now_ms())

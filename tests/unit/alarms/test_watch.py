@@ -34,7 +34,7 @@ def node(db: Database, pager: Recorder) -> HandNode:
 def send(node: HandNode, job: Job) -> list[Run]:
     """Run a job by hand; the executor takes it and does not end it."""
     node.register("http://127.0.0.1:9001")  # beats again
-    node.scheduler.manager.run_now(job.id)
+    node.scheduler.management.jobs.run_now(job.id)
     node.adopt()
     node.tick(20)
     return node.answer()
@@ -43,7 +43,7 @@ def send(node: HandNode, job: Job) -> list[Run]:
 def look(node: HandNode, by_s: int) -> None:
     """Let time pass in which nothing runs, and look around."""
     node.clock.advance(by_s * SECOND)
-    node.scheduler.lease.step(node.clock.now_ms())
+    node.scheduler.core.lease.step(node.clock.now_ms())
     for _ in range(10):
         settle(node)
         node.clock.advance(watch.PIECE_MS)
@@ -123,7 +123,7 @@ def test_stopped_jobs_and_those_with_a_nearer_rule_are_left_alone(node: HandNode
 def test_while_schedules_are_paused_nobody_is_missed(node: HandNode, pager: Recorder) -> None:
     rule(node, "not_run", not_run_s=100)
     node.job(schedule_type="CRON", schedule_conf="0 0 0 1 1 ?")
-    node.scheduler.switchboard.pause()
+    node.scheduler.management.schedules.pause()
     look(node, 300)
     assert pager.told == []
 
@@ -133,7 +133,7 @@ def test_without_a_rule_for_it_nothing_is_read(node: HandNode, pager: Recorder) 
     send(node, node.job())
     settle(node)
     node.clock.advance(100 * SECOND)
-    node.scheduler.lease.step(node.clock.now_ms())
+    node.scheduler.core.lease.step(node.clock.now_ms())
     seen: list[str] = []
 
     def note(*given: object) -> None:
@@ -151,10 +151,10 @@ def test_a_look_that_fails_begins_anew(node: HandNode, pager: Recorder) -> None:
     rule(node, "still_running", still_running_s=60)
     send(node, node.job(enabled=False))
     node.clock.advance(70 * SECOND)
-    node.scheduler.lease.step(node.clock.now_ms())
+    node.scheduler.core.lease.step(node.clock.now_ms())
     restore = _fail_once(node)
     with pytest.raises(InterruptedError):
-        node.scheduler.alarms.step(node.clock.now_ms())
+        node.scheduler.finishing.alarms.step(node.clock.now_ms())
     restore()
     look(node, 20)
     assert pager.kinds() == ["still_running"]

@@ -74,7 +74,7 @@ def test_a_run_is_told_from_its_plan_to_its_end(node: HandNode, told: Collector)
 
 
 def test_every_way_to_a_state_is_told(node: HandNode, told: Collector) -> None:
-    manager = node.scheduler.manager
+    manager = node.scheduler.management.jobs
     retried = node.job(enabled=False, max_retries=1, name="retried")
     broadcast = node.job(enabled=False, route_strategy="SHARDING_BROADCAST", name="broadcast")
     foreign = node.job(enabled=False, name="foreign")
@@ -84,10 +84,10 @@ def test_every_way_to_a_state_is_told(node: HandNode, told: Collector) -> None:
     manager.run_now(broadcast.id)
     node.run_for(300)
     node.finish([run for run in node.answer() if run.job_id == retried.id], RunState.FAILED)
-    node.scheduler.bulk.apply(BulkAction.RUN, [foreign.id])
+    node.scheduler.management.jobs.apply(BulkAction.RUN, [foreign.id])
     node.run_for(300)
     node.answer(Fate.REFUSED, "busy")
-    node.scheduler.killer.kill(manager.run_now(killed.id).id)
+    node.scheduler.management.killer.kill(manager.run_now(killed.id).id)
     states = {change.state for change in told.told}
     assert states >= {"planned", "dispatching", "running", "failed", "refused", "cancelled"}
     assert {change.reason for change in told.told} >= {"executor_refused", "killed_by_user"}
@@ -97,10 +97,10 @@ def test_every_way_to_a_state_is_told(node: HandNode, told: Collector) -> None:
 def test_skips_stops_and_pauses_are_told(node: HandNode, told: Collector) -> None:
     job = node.job(schedule_type="FIX_RATE", schedule_conf="2", misfire_policy=MisfirePolicy.SKIP)
     node.run_for(60_000, step_ms=60_000)
-    node.scheduler.manager.stop(job.id)
+    node.scheduler.management.jobs.stop(job.id)
     other = node.job(schedule_type="FIX_RATE", schedule_conf="2", name="other")
     node.plan()
-    node.scheduler.switchboard.pause()
+    node.scheduler.management.schedules.pause()
     found = {(change.state, change.reason) for change in told.told}
     assert found >= {("skipped", "misfire"), ("cancelled", "stopped"), ("cancelled", "paused")}
     assert {change.job_id for change in told.told} == {job.id, other.id}
@@ -109,7 +109,7 @@ def test_skips_stops_and_pauses_are_told(node: HandNode, told: Collector) -> Non
 
 def test_a_late_outcome_tells_what_it_withdraws(node: HandNode, told: Collector) -> None:
     job = node.job(enabled=False, recover_lost=True)
-    run = node.scheduler.manager.run_now(job.id)
+    run = node.scheduler.management.jobs.run_now(job.id)
     node.run_for(300)
     node.answer()
     node.finish([run], RunState.LOST)
@@ -121,7 +121,7 @@ def test_a_late_outcome_tells_what_it_withdraws(node: HandNode, told: Collector)
 
 def test_what_is_rolled_back_is_not_told(node: HandNode, told: Collector) -> None:
     job = node.job(enabled=False)
-    run = node.scheduler.manager.run_now(job.id)
+    run = node.scheduler.management.jobs.run_now(job.id)
     before = len(told.told)
 
     def work(conn: Connection) -> None:

@@ -97,12 +97,12 @@ def test_the_checks_scan_no_table(sqlite_db: Database) -> None:
     node.group()
     node.register("http://a:1", instance="", boot="", kind="foreign")
     job = node.job(enabled=False, timeout_s=5)
-    ids = [node.scheduler.manager.run_now(job.id).id for _ in range(3)]
+    ids = [node.scheduler.management.jobs.run_now(job.id).id for _ in range(3)]
     node.run_for(300)
     node.answer()
     attach(node, states({}))
     event.listen(db.engine, "before_cursor_execute", note)
-    node.scheduler.killer.kill(ids[0])
+    node.scheduler.management.killer.kill(ids[0])
     check(node, 60_000)
     check(node, 60_000)
     assert any("finished_ms >=" in statement for statement in statements)

@@ -89,7 +89,7 @@ def live(db: Database) -> None:
     child = node.job(enabled=False)
     delay = node.job(schedule_type="FIX_DELAY", schedule_conf="2s")
     shards = node.job(schedule_conf="2", route_strategy="SHARDING_BROADCAST", block_scope="cluster")
-    node.scheduler.manager.edit(shards.id, {"timeout_s": 5})
+    node.scheduler.management.jobs.edit(shards.id, {"timeout_s": 5})
     with db.write() as conn:
         jobs.replace_children(conn, delay.id, [])
         conn.execute(text("UPDATE executor_group SET max_running = 3"))
@@ -97,14 +97,14 @@ def live(db: Database) -> None:
     for state in (RunState.FAILED, RunState.SUCCEEDED):
         node.run_for(3000, step_ms=500, each=lambda s=state: node.finish(node.answer(), s))
         settle(node)
-    node.scheduler.manager.run_now(rate.id)
+    node.scheduler.management.jobs.run_now(rate.id)
     node.run_for(1000, step_ms=500)
     node.answer(Fate.UNKNOWN)
     node.run_for(8000, step_ms=1000)
     settle(node)
-    node.scheduler.manager.edit(rate.id, {"schedule_conf": "2"})
-    node.scheduler.manager.stop(rate.id)
-    node.scheduler.manager.delete(shards.id)
+    node.scheduler.management.jobs.edit(rate.id, {"schedule_conf": "2"})
+    node.scheduler.management.jobs.stop(rate.id)
+    node.scheduler.management.jobs.delete(shards.id)
     node.successor().run_for(1000, step_ms=500)
 
 

@@ -45,7 +45,7 @@ class Decision:
     Attributes:
         row: The run as it was read.
         outcome: How it ends; None if it stays open.
-        check_ms: When to look again.
+        check_ms: When to check again.
         reason: Its mark from now on.
         kill: Whether its executor is told to end it.
         accepted: Whether its executor turned out to have it.
@@ -180,13 +180,13 @@ def begun_at(row: OpenRun, others: Iterable[Ahead]) -> int | None:
 
 
 def may_be_overdue(row: OpenRun, now_ms: int, rules: CheckRules) -> bool:
-    """Tell whether a run that was never kept waiting would be past its limit."""
+    """Return whether a run that was never kept waiting would be past its limit."""
     limit_ms = _limit_ms(row, row.accepted_ms or row.dispatched_ms, rules)
     return limit_ms is not None and limit_ms <= now_ms
 
 
 def first_check_ms(at_ms: int, timeout_s: int, *, check_after_ms: int, deadline_grace_ms: int) -> int:
-    """Return when a run accepted at ``at_ms`` is looked at: after a while, or once past its time limit."""
+    """Return when a run accepted at ``at_ms`` is checked: after a while, or once past its time limit."""
     if timeout_s <= 0:
         return at_ms + check_after_ms
     return at_ms + min(check_after_ms, timeout_s * 1000 + deadline_grace_ms)

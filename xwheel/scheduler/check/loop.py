@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from xwheel.model import RegisteredExecutor, RunState
@@ -20,9 +20,10 @@ from xwheel.scheduler.check.decide import (
     decide_state,
     may_be_overdue,
 )
-from xwheel.scheduler.check.questions import KEYS, Ask, Caller, Question, Questions, Reply, Waits
-from xwheel.scheduler.ports import ExecutorView, LeaseView
-from xwheel.scheduler.records import Outcome
+from xwheel.scheduler.check.questions import KEYS, Backoff, QuestionKind, Reply, RunQuestion, RunQuestions
+from xwheel.scheduler.cluster.contract import Lease
+from xwheel.scheduler.executors.registry import ExecutorRegistry
+from xwheel.scheduler.finish.finish import Finisher
 from xwheel.storage import open_runs, runs
 from xwheel.storage.database import changes
 from xwheel.storage.database.bulk import chunks
@@ -36,7 +37,7 @@ FULL: Final = 500
 FULL_ROWS: Final = 2000
 """Open questions, and rows asked about, above which no more rows are looked for."""
 
-LOOK_MS: Final = 1000
+READ_MS: Final = 1000
 POLL_MS: Final = 200
 SWEEP_MS: Final = 60_000
 UNANSWERED_MS: Final = 10_000
@@ -49,20 +50,20 @@ LONGEST_WAIT_MS: Final = 60_000
 Where = tuple[int, str, str]
 
 
-class Checker:
+class CheckLoop:
     """Keeps ``check_ms`` true: no open run of our partitions stays due.
 
     Rows are claimed before their executor is asked: their next check moves to when the answer must be there. What the
-    answer says is written only to rows that nobody made due meanwhile, such as by a kill.
+    answer says is written only to rows that were not made due meanwhile, such as by a kill.
 
     Thread-safety: :meth:`step` belongs to one thread, which also moves the bytes.
 
     Args:
         db: The database.
         lease: Our partitions.
-        executors: The registry.
-        client: Connections of its own.
-        finish: Closes runs.
+        registry: Knows the live executors.
+        questions: Asks them.
+        finisher: Closes runs.
         rules: Times that decide.
         timeout_ms: Time limit of a call.
     """
@@ -70,58 +71,58 @@ class Checker:
     def __init__(
         self,
         db: Database,
-        lease: LeaseView,
-        executors: ExecutorView,
-        client: Caller,
-        finish: Callable[[Sequence[Outcome]], object],
+        lease: Lease,
+        registry: ExecutorRegistry,
+        questions: RunQuestions,
+        finisher: Finisher,
         rules: CheckRules,
         *,
         timeout_ms: int,
     ) -> None:
-        self.questions = Questions(client, executors.app_name, executors.token, timeout_ms=timeout_ms)
         self._db = db
         self._lease = lease
-        self._executors = executors
-        self._finish = finish
+        self._registry = registry
+        self._questions = questions
+        self._finisher = finisher
         self._rules = rules
         self._timeout_ms = timeout_ms
-        self._kill_waits = Waits(KILL_WAIT_MS, LONGEST_WAIT_MS)
-        self._silent_waits = Waits(SILENT_WAIT_MS, LONGEST_WAIT_MS)
+        self._kill_waits = Backoff(KILL_WAIT_MS, LONGEST_WAIT_MS)
+        self._silent_waits = Backoff(SILENT_WAIT_MS, LONGEST_WAIT_MS)
         self._hurried: deque[Holder] = deque()
         self._hurried_id = 0
-        self._look_at_ms = 0
+        self._read_at_ms = 0
         self._sweep_at_ms = 0
 
     def step(self, now_ms: int) -> int:
         """Write answers, look for due rows, ask; return how long to wait in milliseconds."""
-        replies = self.questions.poll(POLL_MS, now_ms)
+        replies = self._questions.poll(POLL_MS, now_ms)
         if replies:
             self._take(replies, now_ms)
         if not self._lease.may_act(self._timeout_ms):
-            self.questions.drop()
-            return 0 if len(self.questions) else LOOK_MS
+            self._questions.drop()
+            return 0 if len(self._questions) else READ_MS
         more = self._hurry(now_ms)
-        has_room = len(self.questions) < FULL and len(self.questions.open_ids) < FULL_ROWS
-        if has_room and (not len(self.questions) or now_ms >= self._look_at_ms):
-            more = self._look(now_ms) or more
-            self._look_at_ms = now_ms if more else now_ms + LOOK_MS
+        has_room = len(self._questions) < FULL and len(self._questions.open_ids) < FULL_ROWS
+        if has_room and (not len(self._questions) or now_ms >= self._read_at_ms):
+            more = self._read_due(now_ms) or more
+            self._read_at_ms = now_ms if more else now_ms + READ_MS
         if self._lease.may_act(self._timeout_ms):
-            self.questions.start()
-        return 0 if more or len(self.questions) else LOOK_MS
+            self._questions.start()
+        return 0 if more or len(self._questions) else READ_MS
 
     def wake(self) -> None:
         """End a wait for answers."""
-        self.questions.client.wake()
+        self._questions.wake()
 
     def close(self) -> None:
         """Close all connections."""
-        self.questions.client.close()
+        self._questions.close()
 
     # -- finding due rows -----------------------------------------------------------------------------------
 
     def _hurry(self, now_ms: int) -> bool:
-        """Make runs of executors that left, died or restarted due, one batch; tell whether there are more."""
-        self._hurried.extend(self._executors.take_news())
+        """Make runs of executors that left, died or restarted due, one batch; return whether there are more."""
+        self._hurried.extend(self._registry.take_news())
         partitions = list(self._lease.epochs)
         if now_ms >= self._sweep_at_ms:
             # what this node did not see happen, such as while it was down
@@ -138,7 +139,7 @@ class Checker:
             )
         if ids:
             self._db.transaction(lambda conn: self._make_due(conn, ids, now_ms))
-            self._hurried_id = ids[-1]  # those before were looked at and put off again meanwhile
+            self._hurried_id = ids[-1]  # those before were checked and put off again meanwhile
         if len(ids) < BATCH:
             self._hurried.popleft()
             self._hurried_id = 0
@@ -151,9 +152,9 @@ class Checker:
             conn, [(run_id, now_ms) for run_id, row in sorted(locked.items()) if row[0] in epochs]
         )
 
-    def _look(self, now_ms: int) -> bool:
-        """Take up one batch of due rows; tell whether there are more."""
-        asking = self.questions.open_ids
+    def _read_due(self, now_ms: int) -> bool:
+        """Take up one batch of due rows; return whether there are more."""
+        asking = self._questions.open_ids
         limit = BATCH + len(asking)
         with self._db.read() as conn:
             found = open_runs.list_due(conn, self._lease.epochs.keys(), now_ms, now_ms - UNANSWERED_MS, limit)
@@ -167,16 +168,16 @@ class Checker:
         claimed = self._db.transaction(lambda conn: self._claim(conn, moves)) if moves else set()
         self._close([item for item in settled if item.outcome])
         for executor, group in asked.values():
-            ask = Ask.STATES if executor.kind == "xwheel" else Ask.IDLE
+            kind = QuestionKind.STATES if executor.kind == "xwheel" else QuestionKind.IDLE
             ours = [row for row in group if row.id in claimed]
-            for part in chunks(ours, KEYS if ask is Ask.STATES else BATCH):
-                self.questions.put(Question(ask, executor, part, claimed_ms, now_ms))
+            for part in chunks(ours, KEYS if kind is QuestionKind.STATES else BATCH):
+                self._questions.put(RunQuestion(kind, executor, part, claimed_ms, now_ms))
         return len(found) >= limit
 
     def _sort(
         self, rows: Sequence[OpenRun], now_ms: int
     ) -> tuple[list[Decision], dict[tuple[str, int], tuple[RegisteredExecutor, list[OpenRun]]]]:
-        """Return what can be decided without asking, and whom to ask about the rest: one question for many rows."""
+        """Return what can be decided without asking, and which executors to ask about the rest: one question for many rows."""
         live = self._live(now_ms)
         settled: list[Decision] = []
         asked: dict[tuple[str, int], tuple[RegisteredExecutor, list[OpenRun]]] = {}
@@ -184,7 +185,7 @@ class Checker:
             holder = Holder(row.group_id, row.address, row.instance)
             executor = live.get(_where(holder))
             if executor is None:
-                missing_ms = self._executors.missing_since(holder, now_ms)
+                missing_ms = self._registry.missing_since(holder, now_ms)
                 settled.append(decide_gone(row, missing_ms, now_ms, self._rules))
                 continue
             marked = decide_marked(row, now_ms, self._rules)
@@ -196,7 +197,7 @@ class Checker:
         return settled, asked
 
     def _claim(self, conn: Connection, moves: Mapping[int, tuple[int, int]]) -> set[int]:
-        """Move checks on under our lease; return whose were still as we read them."""
+        """Move checks on under our lease; return which were still as we read them."""
         epochs = self._lease.lock(conn)
         locked = open_runs.lock_checks(conn, moves)
         ours = sorted(
@@ -212,13 +213,13 @@ class Checker:
 
         One that restarted on another port is there twice for a while: its last beat tells where it lives now.
         """
-        found = sorted(self._executors.all(now_ms), key=lambda item: item.seen_ms)
+        found = sorted(self._registry.all(now_ms), key=lambda item: item.seen_ms)
         return {_where(Holder(item.group_id, item.address, item.instance)): item for item in found}
 
     # -- taking answers -------------------------------------------------------------------------------------
 
     def _take(self, replies: Iterable[Reply], now_ms: int) -> None:
-        decided: list[tuple[Decision, Question]] = []
+        decided: list[tuple[Decision, RunQuestion]] = []
         silent: dict[str, int] = {}  # one try each, however many questions an executor left without an answer
         for reply in replies:
             question = reply.question
@@ -231,14 +232,14 @@ class Checker:
                     question.rows[0].id,
                     reply.error,
                 )
-            if question.ask is Ask.KILL:
+            if question.kind is QuestionKind.KILL:
                 self._note_kill(reply, now_ms)
                 continue
             if not reply.error and not reply.missing:
                 self._silent_waits.forget(address)
             elif address not in silent:
                 silent[address] = self._silent_waits.next_ms(address)
-            decide = self._states if question.ask is Ask.STATES else self._idle
+            decide = self._states if question.kind is QuestionKind.STATES else self._idle
             wait_ms = silent.get(address, SILENT_WAIT_MS)
             decided.extend((decision, question) for decision in decide(reply, now_ms, wait_ms))
         self._close([decision for decision, _ in decided if decision.outcome])
@@ -274,21 +275,21 @@ class Checker:
         return self._kill_waits.next_ms(row.id) if row.kill_requested else otherwise_ms
 
     def _close(self, decisions: Sequence[Decision]) -> None:
-        """Close runs through the one door; it checks what became of them meanwhile."""
+        """Close runs as everywhere else, which sees what became of them meanwhile."""
         outcomes = [decision.outcome for decision in decisions if decision.outcome]
         if not outcomes:
             return
         for outcome in outcomes:
             self._kill_waits.forget(outcome.run_id)
-        self._finish(outcomes)
+        self._finisher.finish(outcomes)
         counts: defaultdict[str, list[int]] = defaultdict(list)
         for outcome in outcomes:
             counts[f"{outcome.state} {outcome.reason}".strip()].append(outcome.run_id)
         for what, ids in counts.items():
             logger.info("a check closed %d runs as %s, first %d", len(ids), what, min(ids))
 
-    def _move(self, decided: Sequence[tuple[Decision, Question]], now_ms: int) -> None:
-        """Write when open rows are looked at again, and that their executor turned out to have them."""
+    def _move(self, decided: Sequence[tuple[Decision, RunQuestion]], now_ms: int) -> None:
+        """Write when open rows are checked again, and that their executor turned out to have them."""
         if not decided:
             return
 
@@ -314,7 +315,7 @@ class Checker:
 
     # -- kills ----------------------------------------------------------------------------------------------
 
-    def _send_kills(self, decided: Sequence[tuple[Decision, Question]], now_ms: int) -> None:
+    def _send_kills(self, decided: Sequence[tuple[Decision, RunQuestion]], now_ms: int) -> None:
         """Tell executors to end runs: xwheel ones each run, foreign ones the job, once for all its rows."""
         told: set[tuple[str, int]] = set()
         for decision, question in decided:
@@ -322,7 +323,9 @@ class Checker:
             what = (question.executor.address, row.id if row.instance else -row.job_id)
             if what not in told:
                 told.add(what)
-                self.questions.put(Question(Ask.KILL, question.executor, [row], question.claimed_ms, now_ms))
+                self._questions.put(
+                    RunQuestion(QuestionKind.KILL, question.executor, [row], question.claimed_ms, now_ms)
+                )
 
     def _note_kill(self, reply: Reply, now_ms: int) -> None:
         """Note that a foreign executor ended all of a job; telling it twice would end newer runs."""

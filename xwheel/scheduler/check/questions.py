@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final
 
 from xwheel.errors import WireError
 from xwheel.model import RegisteredExecutor
+from xwheel.scheduler.executors.calls import Answered, ExecutorCalls
 from xwheel.storage.open_runs import OpenRun
 from xwheel.wire import codec, contract
-from xwheel.wire.codec import batch
-from xwheel.wire.http import HttpCall, HttpResult
+from xwheel.wire.codec.batch import encode_states, read_state_reply
 from xwheel.wire.messages import (
     ExecutionState,
     IdleBeatRequest,
@@ -24,8 +23,6 @@ from xwheel.wire.messages import (
     StateRequest,
 )
 
-logger = logging.getLogger(__name__)
-
 IN_FLIGHT: Final = 64
 PER_ADDRESS: Final = 4
 KEYS: Final = 100
@@ -34,11 +31,10 @@ KEYS: Final = 100
 LINE_MS: Final = 30_000
 """How long a question waits for its turn before it counts as not answered."""
 
-HTTP_OK: Final = 200
 KNOWN_WAITS: Final = 10_000
 
 
-class Ask(StrEnum):
+class QuestionKind(StrEnum):
     """What is asked of an executor."""
 
     STATES = "states"
@@ -47,7 +43,7 @@ class Ask(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Question:
+class RunQuestion:
     """One call about rows of one executor; an idle beat or a foreign kill is about one job.
 
     Attributes:
@@ -55,7 +51,7 @@ class Question:
         asked_ms: When it was put.
     """
 
-    ask: Ask
+    kind: QuestionKind
     executor: RegisteredExecutor
     rows: Sequence[OpenRun]
     claimed_ms: int
@@ -73,7 +69,7 @@ class Reply:
         yes: For an idle beat: it has nothing of the job. For a kill: it did.
     """
 
-    question: Question
+    question: RunQuestion
     error: str
     reached: bool
     states: dict[int, StateAnswer]
@@ -82,30 +78,10 @@ class Reply:
     @property
     def missing(self) -> bool:
         """Whether some run was left out of the answer."""
-        return self.question.ask is Ask.STATES and len(self.states) < len(self.question.rows)
+        return self.question.kind is QuestionKind.STATES and len(self.states) < len(self.question.rows)
 
 
-class Caller(Protocol):
-    """What is needed of :class:`~xwheel.wire.http.MultiClient`."""
-
-    def submit(self, call: HttpCall) -> None:
-        """Hand in a call."""
-        ...
-
-    def poll(self, timeout_ms: int) -> list[HttpResult]:
-        """Move everything on and return the calls that ended."""
-        ...
-
-    def wake(self) -> None:
-        """End a wait inside ``poll``."""
-        ...
-
-    def close(self) -> None:
-        """Close all connections."""
-        ...
-
-
-class Questions:
+class RunQuestions:
     """Puts questions, a bounded number at once, and few to one address.
 
     An executor that does not answer costs one time limit and not one for each question: the others that wait for it
@@ -115,42 +91,29 @@ class Questions:
         open_ids: Runs that are asked about now; asking twice would answer neither question in time.
 
     Args:
-        client: Connections of its own.
-        app_name: Name of a group; fourth-generation executors insist on it.
-        token: What an executor is called with.
-        timeout_ms: Time limit of a call.
+        calls: Puts them.
     """
 
-    def __init__(
-        self,
-        client: Caller,
-        app_name: Callable[[int], str],
-        token: Callable[[RegisteredExecutor], str],
-        *,
-        timeout_ms: int,
-    ) -> None:
-        self.client = client
-        self._app_name = app_name
-        self._token = token
-        self._timeout_ms = timeout_ms
+    def __init__(self, calls: ExecutorCalls) -> None:
+        self._calls = calls
         self.open_ids: set[int] = set()
-        self._waiting: deque[Question] = deque()
+        self._waiting: deque[RunQuestion] = deque()
         self._asked: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._waiting) + self._asked.total()
 
-    def put(self, question: Question) -> None:
+    def put(self, question: RunQuestion) -> None:
         """Let a question wait for its turn; kills go first."""
-        if question.ask is Ask.KILL:
+        if question.kind is QuestionKind.KILL:
             self._waiting.appendleft(question)
         else:
             self.open_ids.update(row.id for row in question.rows)
             self._waiting.append(question)
 
     def start(self) -> None:
-        """Ask as many as may be asked now."""
-        held: list[Question] = []
+        """QuestionKind as many as may be asked now."""
+        held: list[RunQuestion] = []
         while self._waiting and self._asked.total() < IN_FLIGHT:
             question = self._waiting.popleft()
             address = question.executor.address
@@ -158,18 +121,7 @@ class Questions:
                 held.append(question)
                 continue
             self._asked[address] += 1
-            path, body = encode_question(question)
-            self.client.submit(
-                HttpCall(
-                    key=question,
-                    url=contract.join_url(address, path),
-                    body=body,
-                    timeout_ms=self._timeout_ms,
-                    connect_timeout_ms=self._timeout_ms,
-                    app_name=self._app_name(question.executor.group_id),
-                    token=self._token(question.executor),
-                )
-            )
+            self._calls.ask(question, question.executor, *encode_question(question))
         self._waiting.extendleft(reversed(held))
 
     def poll(self, timeout_ms: int, now_ms: int) -> list[Reply]:
@@ -177,20 +129,28 @@ class Questions:
         replies: list[Reply] = []
         while self._waiting and now_ms - min(self._waiting[0].asked_ms, now_ms) > LINE_MS:
             replies.append(Reply(self._waiting.popleft(), "no turn in time", False, {}, False))
-        for result in self.client.poll(timeout_ms) if self._asked.total() else ():
-            question = result.key
-            assert isinstance(question, Question)  # noqa: S101 - we put it there
+        for answer in self._calls.poll(timeout_ms) if self._asked.total() else ():
+            question = answer.key
+            assert isinstance(question, RunQuestion)  # noqa: S101 - we put it there
             self._asked[question.executor.address] -= 1
             if self._asked[question.executor.address] <= 0:
                 del self._asked[question.executor.address]
-            reply = read_reply(question, result)
+            reply = read_reply(question, answer)
             replies.append(reply)
             if not reply.reached:
                 replies.extend(self._give_up(question.executor.address, reply.error))
         for reply in replies:
-            if reply.question.ask is not Ask.KILL:
+            if reply.question.kind is not QuestionKind.KILL:
                 self.open_ids.difference_update(row.id for row in reply.question.rows)
         return replies
+
+    def wake(self) -> None:
+        """End a wait for answers."""
+        self._calls.wake()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._calls.close()
 
     def drop(self) -> None:
         """Forget what waits for its turn; the rows stay due."""
@@ -199,7 +159,7 @@ class Questions:
         self._waiting.clear()
 
     def _give_up(self, address: str, error: str) -> Iterator[Reply]:
-        kept: deque[Question] = deque()
+        kept: deque[RunQuestion] = deque()
         for question in self._waiting:
             if question.executor.address == address:
                 yield Reply(question, error, False, {}, False)
@@ -208,7 +168,7 @@ class Questions:
         self._waiting = kept
 
 
-class Waits:
+class Backoff:
     """How long to wait before the next try of something: doubles each time up to a limit.
 
     What was tried longest ago is forgotten first once 10,000 things are known.
@@ -232,14 +192,14 @@ class Waits:
         self._tries.pop(key, None)
 
 
-def encode_question(question: Question) -> tuple[str, bytes]:
+def encode_question(question: RunQuestion) -> tuple[str, bytes]:
     """Return the path and the body of a question."""
     first = question.rows[0]
-    if question.ask is Ask.STATES:
+    if question.kind is QuestionKind.STATES:
         keys = [RunKey(row.id, row.job_id, row.created_ms) for row in question.rows]
         request = StateRequest(instance=question.executor.instance, keys=keys)
-        return contract.RUN_STATE, batch.encode_states(request)
-    if question.ask is Ask.IDLE:
+        return contract.RUN_STATE, encode_states(request)
+    if question.kind is QuestionKind.IDLE:
         return contract.IDLE_BEAT, codec.encode_idle_beat(IdleBeatRequest(job_id=first.job_id))
     if question.executor.kind == "xwheel":
         kill = KillRequest(job_id=first.job_id, run_id=first.id, created_ms=first.created_ms)
@@ -248,19 +208,17 @@ def encode_question(question: Question) -> tuple[str, bytes]:
     return contract.KILL, codec.encode_kill(kill)
 
 
-def read_reply(question: Question, result: HttpResult) -> Reply:
+def read_reply(question: RunQuestion, answer: Answered) -> Reply:
     """Read an answer; what cannot be used is an error, and answers about other runs are left out."""
-    if result.error:
-        return Reply(question, result.error, False, {}, False)
+    response = answer.response
+    if response is None:
+        return Reply(question, answer.error, answer.reached, {}, False)
     try:
-        if result.status != HTTP_OK:
-            raise WireError(f"HTTP status {result.status}")
-        response = codec.decode_response(result.body)
-        if question.ask is not Ask.STATES:
+        if question.kind is not QuestionKind.STATES:
             return Reply(question, "", True, {}, response.ok)
         if not response.ok:
             raise WireError(response.message or f"code {response.code}")
-        reply = batch.read_state_reply(response.data)
+        reply = read_state_reply(response.data)
         if reply.instance != question.executor.instance:
             raise WireError(f"executor instance {reply.instance} answered")
     except WireError as error:

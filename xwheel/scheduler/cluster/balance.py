@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
-from xwheel.scheduler.records import Moves
+
+class Moves(NamedTuple):
+    """What a node does next.
+
+    Attributes:
+        take: Free partitions to take, in the order in which to try.
+        give: Held partitions to hand over, each with the node that gets it.
+        is_short: Others hold what is this node's share.
+    """
+
+    take: Sequence[int]
+    give: Mapping[int, str]
+    is_short: bool
 
 
 def decide_moves(

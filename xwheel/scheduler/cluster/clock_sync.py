@@ -19,14 +19,14 @@ CONFIRM_MS = 200
 NOTABLE_MS = 1000
 
 
-class Timekeeper:
+class ClockSync:
     """Samples the database's time and moves the node's clock along.
 
     Args:
         db: The database.
         clock: For its monotonic time.
         offset: What to do with a sample.
-        on_step: Told the size in milliseconds when the clock jumped: nothing may be claimed or sent before the leases
+        on_step: Called with the size in milliseconds when the clock jumped: nothing may be claimed or sent before the leases
             are renewed under the new time.
 
     Attributes:

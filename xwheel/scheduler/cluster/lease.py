@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from xwheel.clock import Clock
+from xwheel.scheduler.cluster.balance import Moves, decide_moves
 from xwheel.scheduler.cluster.node_locks import NodeLocks
-from xwheel.scheduler.records import Moves
-from xwheel.storage import leases as partitions
+from xwheel.storage import leases
 from xwheel.storage.database.clock import database_now_ms
 from xwheel.storage.database.engine import Connection, Database
 from xwheel.storage.leases import LeaseRow, NodeRow
@@ -26,13 +26,10 @@ SHORT_READ_MS: Final = 200
 GIVEN_AT_ONCE: Final = 8
 GIVE_PAUSE_MS: Final = 20
 GIVE_LIMIT_MS: Final = 500
-"""How long a partition may be fenced by nobody because its leases cannot be locked; then its holder goes on."""
+"""How long a partition may be fenced by no node because its leases cannot be locked; then its holder goes on."""
 
 GIVE_REST_MS: Final = 1000
 """How long after that it tries again."""
-
-Decide = Callable[[Mapping[int, "str | None"], Collection[str], str, Collection[str]], Moves]
-"""``decide(owners, live nodes, this node, draining nodes)``."""
 
 
 class _Seen(NamedTuple):
@@ -83,10 +80,9 @@ class ClusterLease:
         db: The database.
         owner: Id of this node.
         clock: Where time comes from.
-        decide: The pure decision about what to take and give.
         lease_ms: How long a lease lasts.
         renew_ms: How often it is renewed.
-        on_change: Told when partitions came, so that rows wait that memory does not know; and whether some of them
+        on_change: Called when partitions came, so that rows wait that memory does not know; and whether some of them
             came back that were almost given away, so that memory may have let go of rows it held.
         locks: Which nodes of this machine have ended; None knows of none.
         shared_now: The database's time.
@@ -97,7 +93,6 @@ class ClusterLease:
         db: Database,
         owner: str,
         clock: Clock,
-        decide: Decide,
         *,
         lease_ms: int,
         renew_ms: int,
@@ -108,7 +103,6 @@ class ClusterLease:
         self.owner = owner
         self._db = db
         self._clock = clock
-        self._decide = decide
         self._lease_ms = lease_ms
         self._renew_ms = renew_ms
         self._on_change = on_change
@@ -163,7 +157,7 @@ class ClusterLease:
     def lock(self, conn: Connection) -> Mapping[int, int]:
         """Hold our lease rows; return partition to epoch as the database has them, without those we hand over."""
         ours = self._epochs
-        held = partitions.lock_leases(conn, self.owner, ours)
+        held = leases.lock_leases(conn, self.owner, ours)
         return {part: epoch for part, epoch in held.items() if ours.get(part) == epoch}
 
     def may_act(self, margin_ms: int = 0) -> bool:
@@ -191,13 +185,13 @@ class ClusterLease:
         return self._is_last or (self._was_draining and not self._mine)
 
     def release(self) -> None:
-        """Give everything back, so that whoever comes next need not wait for the lease to end."""
+        """Give everything back, so that the next holder need not wait for the lease to end."""
         self._valid_until_ms = 0
         self._epochs = {}
 
         def work(conn: Connection) -> None:
-            partitions.release_leases(conn, self.owner)
-            partitions.delete_node(conn, self.owner)
+            leases.release_leases(conn, self.owner)
+            leases.delete_node(conn, self.owner)
 
         self._db.transaction(work)
         if self._locks is not None:
@@ -212,7 +206,7 @@ class ClusterLease:
         def work(conn: Connection) -> None:
             shared_ms = self._shared_now(conn)
             until_ms = shared_ms + self._lease_ms
-            partitions.renew_node(conn, self.owner, shared_ms, until_ms, draining=is_draining)
+            leases.renew_node(conn, self.owner, shared_ms, until_ms, draining=is_draining)
 
         self._db.transaction(work)
         self._renewed_ms = sent_ms
@@ -235,19 +229,19 @@ class ClusterLease:
         self._halts_renewed = halts
 
     def _balance(self) -> int:
-        """Read who lives and holds what, take and give; return how soon to do so again."""
+        """Read which nodes live and what they hold, take and give; return how soon to do so again."""
         read_ms = self._clock.monotonic_ms()
         with self._db.read() as conn:
             shared_ms = self._shared_now(conn)
-            nodes = partitions.list_nodes(conn)
-            leases = partitions.list_leases(conn)
+            nodes = leases.list_nodes(conn)
+            rows = leases.list_leases(conn)
         peers = self._judge([row for row in nodes if row.id != self.owner], shared_ms, read_ms)
         self._is_last = peers.live == peers.draining
-        mine = {row.partition: row.epoch for row in leases if row.owner == self.owner}
+        mine = {row.partition: row.epoch for row in rows if row.owner == self.owner}
         self._stale = {part: epoch for part, epoch in self._stale.items() if mine.get(part) == epoch}
-        owners = {row.partition: row.owner if row.owner in peers.live else None for row in leases}
-        moves = self._decide(owners, peers.live, self.owner, peers.draining)
-        mine |= self._take(leases, moves, peers)
+        owners = {row.partition: row.owner if row.owner in peers.live else None for row in rows}
+        moves = decide_moves(owners, peers.live, self.owner, peers.draining)
+        mine |= self._take(rows, moves, peers)
         for part in self._give(moves, mine, peers, read_ms):
             del mine[part]
         self._note(mine)
@@ -290,9 +284,9 @@ class ClusterLease:
             return _Seen(row.renewal, read_ms, moved=False)
         return seen if seen.renewal == row.renewal else _Seen(row.renewal, read_ms, moved=True)
 
-    def _take(self, leases: Sequence[LeaseRow], moves: Moves, peers: _Peers) -> dict[int, int]:
+    def _take(self, rows: Sequence[LeaseRow], moves: Moves, peers: _Peers) -> dict[int, int]:
         """Take our share of what is free, and anew what we held under a lease that ran out."""
-        holders = {row.partition: row.owner for row in leases}
+        holders = {row.partition: row.owner for row in rows}
         wanted = {part: holders[part] for part in moves.take}
         wanted |= dict.fromkeys(self._stale, self.owner)
         taken: dict[int, int] = {}
@@ -306,7 +300,7 @@ class ClusterLease:
     def _take_leases(self, wanted: Mapping[int, str | None], peers: _Peers) -> dict[int, int]:
         dead = {name: peers.dead[name] for name in wanted.values() if name in peers.dead}
         with self._db.write() as conn:
-            taken = partitions.take_leases(conn, self.owner, wanted, dead)
+            taken = leases.take_leases(conn, self.owner, wanted, dead)
         self._stale = {part: epoch for part, epoch in self._stale.items() if part not in taken}
         return taken
 
@@ -326,7 +320,7 @@ class ClusterLease:
         # from here on our stages lock them no more
         self._epochs = {part: epoch for part, epoch in self._epochs.items() if part not in self._leaving}
         with self._db.write() as conn:
-            given = partitions.give_leases(conn, self.owner, self._leaving, mine)
+            given = leases.give_leases(conn, self.owner, self._leaving, mine)
         self._leaving = {part: name for part, name in self._leaving.items() if part not in given}
         if self._leaving and self._clock.monotonic_ms() - self._leaving_since_ms >= GIVE_LIMIT_MS:
             logger.info(
@@ -369,6 +363,6 @@ class ClusterLease:
         old = {row.id: row.renewal for row in nodes if row.until_ms < before_ms and row.id != self.owner}
         if old:
             with self._db.write() as conn:
-                partitions.forget_nodes(conn, old)
+                leases.forget_nodes(conn, old)
         if self._locks is not None:
             self._locks.sweep({row.id for row in nodes})

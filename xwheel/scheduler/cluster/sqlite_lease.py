@@ -106,12 +106,12 @@ class SqliteLease:
         return leases.lock_leases(conn, self.owner, range(PARTITIONS))
 
     def may_act(self, margin_ms: int = 0) -> bool:
-        """Tell whether the lease outlasts ``margin_ms`` from now."""
+        """Return whether the lease outlasts ``margin_ms`` from now."""
         is_valid = self._clock.monotonic_ms() + margin_ms < self._valid_until_ms
         return is_valid and self._halts == self._halts_renewed
 
     def may_send(self, fenced_ms: int, margin_ms: int) -> bool:
-        """Return whether what was fenced at this time may be sent still: nobody else can have taken it."""
+        """Return whether what was fenced at this time may be sent still: no other node can have taken it."""
         del fenced_ms
         return self.may_act(margin_ms)
 
@@ -123,7 +123,7 @@ class SqliteLease:
         """Do nothing: there is no other scheduler that could take over."""
 
     def is_drained(self) -> bool:
-        """Return True: there is nobody to hand partitions to."""
+        """Return True: there is no node to hand partitions to."""
         return True
 
     def release(self) -> None:

@@ -1,24 +1,24 @@
-"""Plan the children of fires that succeeded, in the transaction of the last outcome."""
+"""Plan the children of fires that succeeded, in the transaction of the last outcome.
+
+Every row that is read here is one that the caller has locked the job of.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from xwheel.model import ChildLink, Job, JoinMode, Origin, Run, RunState
-from xwheel.scheduler.records import Success, TemplateError
+from xwheel.scheduler.finish.template import MAX_DEPTH, Success, TemplateError, render, succeeded
+from xwheel.scheduler.plan.rules import new_run
 from xwheel.storage import jobs, runs
 from xwheel.storage.database.engine import Connection
 from xwheel.storage.jobs import Arrival
 
 logger = logging.getLogger(__name__)
-
-NewRun = Callable[..., Run]
-Succeeded = Callable[[Sequence[Run], str], "Success | None"]
-Render = Callable[[str, Success, Mapping[int, Success]], str]
 
 
 class Family(NamedTuple):
@@ -33,175 +33,157 @@ class Family(NamedTuple):
     parents: Mapping[int, frozenset[int]]
 
 
-class Offspring:
-    """Turns successes into child runs; every row it reads is one that the caller has locked the job of.
+def family_of(conn: Connection, job_ids: Collection[int]) -> Family:
+    """Return the links of jobs; nothing is locked."""
+    links = jobs.children_of(conn, job_ids)
+    if not links:
+        return Family((), {})
+    parents: dict[int, set[int]] = {}
+    for link in jobs.parents_of(conn, {link.child_id for link in links}):
+        parents.setdefault(link.child_id, set()).add(link.parent_id)
+    return Family(links, {child: frozenset(found) for child, found in parents.items()})
+
+
+def plan_children(
+    conn: Connection,
+    closed: Collection[int],
+    family: Family,
+    owners: Mapping[int, Job],
+    now_ms: int,
+) -> list[Run]:
+    """Return the child runs of fires that have just ended, without ids; those that exist are left out.
 
     Args:
-        succeeded: The pure decision whether a fire succeeded.
-        render: Fills a parameter template.
-        new_run: Makes a first attempt of a job.
-        max_depth: Generations of a chain.
+        conn: The outcome's transaction.
+        closed: Root ids without an open run.
+        family: The links.
+        owners: Parents and children by id, locked; deleted ones are missing.
+        now_ms: The shared time.
     """
-
-    def __init__(self, succeeded: Succeeded, render: Render, new_run: NewRun, *, max_depth: int) -> None:
-        self._succeeded = succeeded
-        self._render = render
-        self._new_run = new_run
-        self._max_depth = max_depth
-
-    def family_of(self, conn: Connection, job_ids: Collection[int]) -> Family:
-        """Return the links of jobs; nothing is locked."""
-        links = jobs.children_of(conn, job_ids)
-        if not links:
-            return Family((), {})
-        parents: dict[int, set[int]] = {}
-        for link in jobs.parents_of(conn, {link.child_id for link in links}):
-            parents.setdefault(link.child_id, set()).add(link.parent_id)
-        return Family(links, {child: frozenset(found) for child, found in parents.items()})
-
-    def plan(
-        self,
-        conn: Connection,
-        closed: Collection[int],
-        family: Family,
-        owners: Mapping[int, Job],
-        now_ms: int,
-    ) -> list[Run]:
-        """Return the child runs of fires that have just ended, without ids; those that exist are left out.
-
-        Args:
-            conn: The outcome's transaction.
-            closed: Root ids without an open run.
-            family: The links.
-            owners: Parents and children by id, locked; deleted ones are missing.
-            now_ms: The shared time.
-        """
-        successes = self._successes(conn, closed, owners)
-        drafts: list[Run] = []
-        arrivals = self._arrive(conn, successes, family, owners, now_ms)
-        partners = self._partners(conn, arrivals, owners)
-        for success in successes:
-            first = success.first
-            for link in family.links:
-                child = owners.get(link.child_id)
-                if link.parent_id != first.job_id or child is None:
+    successes = _successes(conn, closed, owners)
+    drafts: list[Run] = []
+    arrivals = _arrive(conn, successes, family, owners, now_ms)
+    partners = _partners(conn, arrivals, owners)
+    for success in successes:
+        first = success.first
+        for link in family.links:
+            child = owners.get(link.child_id)
+            if link.parent_id != first.job_id or child is None:
+                continue
+            if _joins(child, family):
+                here = arrivals[child.id, first.chain_id]
+                if not family.parents[child.id] <= set(here):
                     continue
-                if self._joins(child, family):
-                    here = arrivals[child.id, first.chain_id]
-                    if not family.parents[child.id] <= set(here):
-                        continue
-                    others = {parent: partners[root] for parent, root in here.items() if root in partners}
-                    drafts.append(self._draft(link, child, success, others, first.chain_id, now_ms))
-                else:
-                    drafts.append(self._draft(link, child, success, {}, first.root_id, now_ms))
-        return _fresh(conn, drafts)
+                others = {parent: partners[root] for parent, root in here.items() if root in partners}
+                drafts.append(_draft(link, child, success, others, first.chain_id, now_ms))
+            else:
+                drafts.append(_draft(link, child, success, {}, first.root_id, now_ms))
+    return _fresh(conn, drafts)
 
-    def _successes(
-        self, conn: Connection, roots: Collection[int], owners: Mapping[int, Job]
-    ) -> list[Success]:
-        by_root: dict[int, list[Run]] = {}
-        for run in jobs.list_root_runs(conn, roots) if roots else ():
-            by_root.setdefault(run.root_id, []).append(run)
-        found = (
-            self._succeeded(group, owners[group[0].job_id].param)
-            for _, group in sorted(by_root.items())
-            if group[0].job_id in owners
-        )
-        return [success for success in found if success is not None]
 
-    def _joins(self, child: Job, family: Family) -> bool:
-        return child.join_mode is JoinMode.ALL and len(family.parents[child.id]) > 1
+def _successes(conn: Connection, roots: Collection[int], owners: Mapping[int, Job]) -> list[Success]:
+    by_root: dict[int, list[Run]] = {}
+    for run in jobs.list_root_runs(conn, roots) if roots else ():
+        by_root.setdefault(run.root_id, []).append(run)
+    found = (
+        succeeded(group, owners[group[0].job_id].param)
+        for _, group in sorted(by_root.items())
+        if group[0].job_id in owners
+    )
+    return [success for success in found if success is not None]
 
-    def _arrive(
-        self,
-        conn: Connection,
-        successes: Sequence[Success],
-        family: Family,
-        owners: Mapping[int, Job],
-        now_ms: int,
-    ) -> dict[tuple[int, int], dict[int, int]]:
-        """Note who has come to which join; return ``(child, chain)`` to parent to root, the new ones among them."""
-        coming = [
-            Arrival(link.child_id, success.first.chain_id, link.parent_id, success.first.root_id, now_ms)
-            for success in successes
-            for link in family.links
-            if link.parent_id == success.first.job_id
-            and link.child_id in owners
-            and self._joins(owners[link.child_id], family)
-        ]
-        if not coming:
-            return {}
-        here: dict[tuple[int, int], dict[int, int]] = {}
-        for arrival in jobs.list_arrivals(conn, {(one.child_id, one.chain_id) for one in coming}):
-            here.setdefault((arrival.child_id, arrival.chain_id), {})[arrival.parent_id] = arrival.root_id
-        fresh: list[Arrival] = []
-        for arrival in coming:
-            place = here.setdefault((arrival.child_id, arrival.chain_id), {})
-            if arrival.parent_id not in place:
-                place[arrival.parent_id] = arrival.root_id
-                fresh.append(arrival)
-        jobs.insert_arrivals(conn, fresh)
-        return here
 
-    def _partners(
-        self,
-        conn: Connection,
-        arrivals: Mapping[tuple[int, int], Mapping[int, int]],
-        owners: Mapping[int, Job],
-    ) -> dict[int, Success]:
-        """Return the successes behind arrivals by root id; their jobs need not be locked, they have ended."""
-        roots = {root for place in arrivals.values() for root in place.values()}
-        if not roots:
-            return {}
-        by_root: dict[int, list[Run]] = {}
-        for run in jobs.list_root_runs(conn, roots):
-            by_root.setdefault(run.root_id, []).append(run)
-        missing = {group[0].job_id for group in by_root.values()} - set(owners)
-        known = {**jobs.get_jobs(conn, missing), **owners} if missing else owners
-        found: dict[int, Success] = {}
-        for root, group in by_root.items():
-            owner = known.get(group[0].job_id)
-            success = self._succeeded(group, owner.param) if owner is not None else None
-            if success is not None:
-                found[root] = success
-        return found
+def _joins(child: Job, family: Family) -> bool:
+    return child.join_mode is JoinMode.ALL and len(family.parents[child.id]) > 1
 
-    def _draft(
-        self,
-        link: ChildLink,
-        child: Job,
-        success: Success,
-        others: Mapping[int, Success],
-        origin_key: int,
-        now_ms: int,
-    ) -> Run:
-        """Return a child run, planned, or skipped with the reason why it cannot run."""
-        reason, message, param = "", "", None
-        depth = success.first.chain_depth + 1
-        if depth > self._max_depth:
-            reason, message = "chain_too_deep", f"a chain may have {self._max_depth} generations of children"
-        elif link.param is not None:
-            try:
-                param = self._render(link.param, success, others)
-            except TemplateError as error:
-                reason, message = "bad_param", str(error)
-        run = self._new_run(
-            child,
-            origin=Origin.CHILD,
-            origin_key=origin_key,
-            due_ms=now_ms,
-            planned_ms=now_ms,
-            now_ms=now_ms,
-            param=param,
-            reason=reason,
-        )
-        run = replace(run, chain_id=success.first.chain_id, chain_depth=depth)
-        if not reason:
-            return run
-        logger.warning(
-            "job %d does not run after run %d: %s: %s", child.id, success.first.id, reason, message
-        )
-        return replace(run, state=RunState.SKIPPED, finished_ms=now_ms, message=message, skip_count=1)
+
+def _arrive(
+    conn: Connection,
+    successes: Sequence[Success],
+    family: Family,
+    owners: Mapping[int, Job],
+    now_ms: int,
+) -> dict[tuple[int, int], dict[int, int]]:
+    """Note which parents have come to which join; return ``(child, chain)`` to parent to root, the new ones among them."""
+    coming = [
+        Arrival(link.child_id, success.first.chain_id, link.parent_id, success.first.root_id, now_ms)
+        for success in successes
+        for link in family.links
+        if link.parent_id == success.first.job_id
+        and link.child_id in owners
+        and _joins(owners[link.child_id], family)
+    ]
+    if not coming:
+        return {}
+    here: dict[tuple[int, int], dict[int, int]] = {}
+    for arrival in jobs.list_arrivals(conn, {(one.child_id, one.chain_id) for one in coming}):
+        here.setdefault((arrival.child_id, arrival.chain_id), {})[arrival.parent_id] = arrival.root_id
+    fresh: list[Arrival] = []
+    for arrival in coming:
+        place = here.setdefault((arrival.child_id, arrival.chain_id), {})
+        if arrival.parent_id not in place:
+            place[arrival.parent_id] = arrival.root_id
+            fresh.append(arrival)
+    jobs.insert_arrivals(conn, fresh)
+    return here
+
+
+def _partners(
+    conn: Connection,
+    arrivals: Mapping[tuple[int, int], Mapping[int, int]],
+    owners: Mapping[int, Job],
+) -> dict[int, Success]:
+    """Return the successes behind arrivals by root id; their jobs need not be locked, they have ended."""
+    roots = {root for place in arrivals.values() for root in place.values()}
+    if not roots:
+        return {}
+    by_root: dict[int, list[Run]] = {}
+    for run in jobs.list_root_runs(conn, roots):
+        by_root.setdefault(run.root_id, []).append(run)
+    missing = {group[0].job_id for group in by_root.values()} - set(owners)
+    known = {**jobs.get_jobs(conn, missing), **owners} if missing else owners
+    found: dict[int, Success] = {}
+    for root, group in by_root.items():
+        owner = known.get(group[0].job_id)
+        success = succeeded(group, owner.param) if owner is not None else None
+        if success is not None:
+            found[root] = success
+    return found
+
+
+def _draft(
+    link: ChildLink,
+    child: Job,
+    success: Success,
+    others: Mapping[int, Success],
+    origin_key: int,
+    now_ms: int,
+) -> Run:
+    """Return a child run, planned, or skipped with the reason why it cannot run."""
+    reason, message, param = "", "", None
+    depth = success.first.chain_depth + 1
+    if depth > MAX_DEPTH:
+        reason, message = "chain_too_deep", f"a chain may have {MAX_DEPTH} generations of children"
+    elif link.param is not None:
+        try:
+            param = render(link.param, success, others)
+        except TemplateError as error:
+            reason, message = "bad_param", str(error)
+    run = new_run(
+        child,
+        origin=Origin.CHILD,
+        origin_key=origin_key,
+        due_ms=now_ms,
+        planned_ms=now_ms,
+        now_ms=now_ms,
+        param=param,
+        reason=reason,
+    )
+    run = replace(run, chain_id=success.first.chain_id, chain_depth=depth)
+    if not reason:
+        return run
+    logger.warning("job %d does not run after run %d: %s: %s", child.id, success.first.id, reason, message)
+    return replace(run, state=RunState.SKIPPED, finished_ms=now_ms, message=message, skip_count=1)
 
 
 def _fresh(conn: Connection, drafts: Sequence[Run]) -> list[Run]:

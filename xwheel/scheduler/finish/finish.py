@@ -1,19 +1,21 @@
-"""Every way to a final state goes through :meth:`Completer.finish`; what follows is planned in the same transaction."""
+"""End runs: every final state is written by :meth:`Finisher.finish`, and what follows is planned with it."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from xwheel.clock import Clock
 from xwheel.model import FAILED_OVER, FINAL_STATES, SHARED_SECRET, TRANSITIONS, Job, Origin, Run, RunState
-from xwheel.scheduler.observer import Alarms, NoAlarms
-from xwheel.scheduler.ports import FamilyLinks, Planner
+from xwheel.scheduler.finish.child_runs import Family, family_of, plan_children
+from xwheel.scheduler.finish.retry import decide_retry
+from xwheel.scheduler.observer import Alarms
+from xwheel.scheduler.plan.timetable import Timetable
 from xwheel.scheduler.records import Outcome
 from xwheel.storage import jobs, runs
 from xwheel.storage.alarms import alarms
@@ -26,7 +28,7 @@ from xwheel.storage.run_ids import IdsShortError, RunIds
 logger = logging.getLogger(__name__)
 
 BATCH = 500
-DOUBTS = 3
+UNKNOWN_COMMITS = 3
 """How often a connection may break at COMMIT before the executor must deliver again."""
 
 CHILDREN = 2000
@@ -34,16 +36,10 @@ CHILDREN = 2000
 
 MESSAGE_LENGTH = 15_000
 ERROR_LENGTH = 512
-UNHAPPY = FINAL_STATES - {RunState.SUCCEEDED}
-NO_ALARMS: Final = NoAlarms()
-
-NextFire = Callable[[Job, int], "int | None"]
-
-DecideRetry = Callable[..., "Run | None"]
-"""``decide_retry(run, state, job, now_ms, root_origin=…, reason=…, recovered=…)``."""
+FAILURES = FINAL_STATES - {RunState.SUCCEEDED}
 
 
-class Verdict(StrEnum):
+class OutcomeStatus(StrEnum):
     """What became of an outcome."""
 
     FINISHED = "finished"
@@ -52,16 +48,16 @@ class Verdict(StrEnum):
 
 
 class _Done(NamedTuple):
-    """What a transaction did: verdicts, how much it planned, and the alarms that it wrote."""
+    """What a transaction did: what became of its outcomes, how much it planned, and the alarms that it wrote."""
 
-    verdicts: dict[int, Verdict]
+    statuses: dict[int, OutcomeStatus]
     planned: int
     alarms: Sequence[NewAlarm]
 
     def and_then(self, other: _Done) -> _Done:
         """Return both together."""
         return _Done(
-            {**self.verdicts, **other.verdicts},
+            {**self.statuses, **other.statuses},
             self.planned + other.planned,
             [*self.alarms, *other.alarms],
         )
@@ -91,18 +87,17 @@ class _TooManyError(Exception):
     """A batch sets more in motion than one transaction should hold; it is given up and halved."""
 
 
-class Completer:
+class Finisher:
     """Closes runs. Outcomes are in the database when :meth:`finish` returns.
 
     Args:
         db: The database.
         run_ids: Source of run ids for what follows.
         clock: Where time comes from.
-        decide_retry: The pure decision about another attempt.
-        next_fire: When a job fires next, for jobs whose fires wait for the end of the last one.
-        offspring: Plans the children of what succeeded.
-        wake: Told when something was planned, so that it need not wait for the next look.
+        timetable: When jobs fire next whose fires wait for the end of the last one.
         alarms: Says what rules ask for of what ends.
+        wake: Called when something was planned, so that it is adopted at once.
+        on_finished: Gets the ids of runs once their ends are committed.
     """
 
     def __init__(
@@ -110,23 +105,21 @@ class Completer:
         db: Database,
         run_ids: RunIds,
         clock: Clock,
-        decide_retry: DecideRetry,
-        next_fire: NextFire,
-        offspring: Planner,
+        timetable: Timetable,
+        alarms: Alarms,
         wake: Callable[[], None],
-        alarms: Alarms = NO_ALARMS,
+        on_finished: Callable[[Iterable[int]], None],
     ) -> None:
         self._db = db
         self._run_ids = run_ids
         self._clock = clock
-        self._decide_retry = decide_retry
-        self._next_fire = next_fire
-        self._offspring = offspring
-        self._wake = wake
+        self._timetable = timetable
         self._alarms = alarms
+        self._wake = wake
+        self._on_finished = on_finished
         self._has_delays = False
 
-    def finish(self, outcomes: Sequence[Outcome]) -> dict[int, Verdict]:
+    def finish(self, outcomes: Sequence[Outcome]) -> dict[int, OutcomeStatus]:
         """Close runs and plan what follows, at most 500 a transaction, in id order.
 
         A repeated id in one call counts once, the first wins. A final state is final, except that an outcome
@@ -138,19 +131,20 @@ class Completer:
         unique: dict[int, Outcome] = {}
         for outcome in outcomes:
             unique.setdefault(outcome.run_id, outcome)
-        verdicts: dict[int, Verdict] = {}
+        statuses: dict[int, OutcomeStatus] = {}
         for part in chunks(sorted(unique.values(), key=lambda outcome: outcome.run_id), BATCH):
             done = self._finish_part(part)
-            verdicts.update(done.verdicts)
+            statuses.update(done.statuses)
             if done.planned:
                 self._wake()
             self._alarms.committed(done.alarms)
-        return verdicts
+        self._on_finished(statuses)
+        return statuses
 
     def _finish_part(self, part: Sequence[Outcome]) -> _Done:
         """Close a batch in one transaction, or in halves; what follows is known only inside: it may be done again."""
         needed = len(part)
-        doubts = 0
+        unknown = 0
         # one end for the row and for a delay that counts from it, whatever the transaction has to wait for
         now_ms = self._clock.now_ms()
         # schedules are asked before the transaction; which, is known only inside until a job with a delay was seen
@@ -164,8 +158,8 @@ class Completer:
                 asked = {**asked, **self._ask(unasked.jobs, now_ms)}
             except CommitUnknownError:
                 # done again it changes nothing that was done: those outcomes count as repeated
-                doubts += 1
-                if doubts == DOUBTS:
+                unknown += 1
+                if unknown == UNKNOWN_COMMITS:
                     raise
             except IdsShortError as short:
                 # retries and children of the batch, and as many again: other threads take from the same source
@@ -186,7 +180,7 @@ class Completer:
         asked: dict[int, _Next] = {}
         for job in awaiting:
             try:
-                next_ms, error = self._next_fire(job, now_ms), ""
+                next_ms, error = self._timetable.next_fire(job, now_ms), ""
             except Exception as failure:  # whatever it raises stops this job only
                 next_ms, error = None, str(failure)[:ERROR_LENGTH] or type(failure).__name__
             asked[job.id] = _Next(job.revision, next_ms, error)
@@ -197,22 +191,22 @@ class Completer:
     ) -> _Done:
         ids = [outcome.run_id for outcome in outcomes]
         endings = jobs.list_endings(conn, ids)
-        family = self._offspring.family_of(conn, {ending.job_id for ending in endings})
+        family = family_of(conn, {ending.job_id for ending in endings})
         # jobs before runs, parents and children together: the one lock order
         owners = jobs.lock_jobs(conn, _concerned(endings, family))
         awaited = {ending.root_id for ending in endings if ending.is_awaited}
         awaiting = [job for _, job in sorted(owners.items()) if job.awaits_root in awaited]
         known = runs.lock_runs(conn, ids)
-        verdicts: dict[int, Verdict] = {}
+        statuses: dict[int, OutcomeStatus] = {}
         closing: list[tuple[Run, Outcome]] = []
         for outcome in outcomes:
             run = known.get(outcome.run_id)
             if run is None or not _counts(outcome, run):
-                verdicts[outcome.run_id] = Verdict.UNKNOWN
+                statuses[outcome.run_id] = OutcomeStatus.UNKNOWN
             elif outcome.state not in TRANSITIONS.get(run.state, frozenset()):
-                verdicts[outcome.run_id] = Verdict.REPEATED
+                statuses[outcome.run_id] = OutcomeStatus.REPEATED
             else:
-                verdicts[outcome.run_id] = Verdict.FINISHED
+                statuses[outcome.run_id] = OutcomeStatus.FINISHED
                 closing.append((run, _corrected(run, outcome)))
         runs.update_finished(conn, [_row(outcome, now_ms) for _, outcome in closing])
         changes.note(
@@ -225,41 +219,43 @@ class Completer:
         parents = {link.parent_id for link in family.links}
         roots = {run.root_id for run, _ in closing if run.job_id in parents}
         still_open = _find_open(conn, roots | awaited)
-        drafts = self._offspring.plan(conn, roots - still_open, family, owners, now_ms)
+        drafts = plan_children(conn, roots - still_open, family, owners, now_ms)
         if len(drafts) > CHILDREN and len(outcomes) > 1:
             raise _TooManyError
-        offspring = self._numbered(drafts, roots_too=True)
-        runs.insert_runs(conn, offspring)
+        children = self._numbered(drafts, roots_too=True)
+        runs.insert_runs(conn, children)
         ended = [job for job in awaiting if job.awaits_root not in still_open]
         unasked = [job for job in ended if job.id not in asked or asked[job.id].revision != job.revision]
         if unasked:
             raise _UnaskedError(unasked)
         raised = [
             *self._alarms.of_ends(closing, {retry.origin_key for retry in retries}, now_ms),
-            *self._alarms.of_skips(offspring, now_ms),
+            *self._alarms.of_skips(children, now_ms),
             *self._alarms.of_stops(self._end_delays(conn, ended, asked), now_ms),
         ]
         alarms.insert_alarms(conn, raised)
-        return _Done(verdicts, len(retries) + len(offspring) + len(awaiting), raised)
+        return _Done(statuses, len(retries) + len(children) + len(awaiting), raised)
 
     def _retries(self, conn: Connection, closing: Sequence[tuple[Run, Outcome]], now_ms: int) -> list[Run]:
-        hopeful = [
+        candidates = [
             (run, outcome)
             for run, outcome in closing
             if outcome.state is RunState.LOST
-            or (run.retries_left > 0 and outcome.state in UNHAPPY)
+            or (run.retries_left > 0 and outcome.state in FAILURES)
             or outcome.reason == FAILED_OVER
         ]
-        if not hopeful:
+        if not candidates:
             return []
-        owners = jobs.get_jobs(conn, {run.job_id for run, _ in hopeful}, deleted=False)
-        origins = self._root_origins(conn, [run for run, _ in hopeful], owners)
+        owners = jobs.get_jobs(conn, {run.job_id for run, _ in candidates}, deleted=False)
+        origins = self._root_origins(conn, [run for run, _ in candidates], owners)
         lost = {
-            (run.root_id, run.shard_index) for run, end in hopeful if RunState.LOST in (run.state, end.state)
+            (run.root_id, run.shard_index)
+            for run, end in candidates
+            if RunState.LOST in (run.state, end.state)
         }
         recovered = jobs.find_recovered(conn, lost) if lost else set()
         found = (
-            self._decide_retry(
+            decide_retry(
                 run,
                 outcome.state,
                 owners.get(run.job_id),
@@ -268,7 +264,7 @@ class Completer:
                 reason=outcome.reason,
                 recovered=(run.root_id, run.shard_index) in recovered,
             )
-            for run, outcome in hopeful
+            for run, outcome in candidates
         )
         return self._numbered([retry for retry in found if retry is not None])
 
@@ -320,7 +316,7 @@ class Completer:
         changes.note_cancelled(conn, planned, "late_outcome", now_ms)
 
 
-def _concerned(endings: Sequence[jobs.Ending], family: FamilyLinks) -> set[int]:
+def _concerned(endings: Sequence[jobs.Ending], family: Family) -> set[int]:
     """Return the jobs to lock: those whose next fire waits, parents, and their jobs."""
     concerned = {ending.job_id for ending in endings if ending.is_awaited}
     for link in family.links:

@@ -11,7 +11,7 @@ from xwheel.model import FAILED_OVER, DeliveryPolicy, Job, Origin, RetryBackoff,
 
 RETRYABLE: Final = frozenset({RunState.FAILED, RunState.TIMED_OUT, RunState.REFUSED})
 DEADLINE: Final = "deadline"
-"""Reason of a time-out that the scheduler made up because nobody reported one."""
+"""Reason of a time-out that the scheduler made up because none was reported."""
 
 LONGEST_MS: Final = 86_400_000
 MOST_OVER: Final = 16
@@ -30,7 +30,7 @@ def decide_retry(
 ) -> Run | None:
     """Return the next attempt of a run, without an id, or None.
 
-    What somebody asked to be killed is not tried again, however it ended.
+    What was asked to be killed is not tried again, however it ended.
 
     Args:
         run: The run that ends, as it stood before.
@@ -52,14 +52,14 @@ def decide_retry(
     if state not in RETRYABLE or run.retries_left <= 0 or (run.state is RunState.LOST and recovered):
         return None  # the recovery run of a run that was not lost after all is its next attempt
     if reason == DEADLINE and job.delivery is DeliveryPolicy.AT_MOST_ONCE:
-        return None  # nobody reported it, so it may still be running
+        return None  # it was not reported, so it may still be running
     due_ms = now_ms + retry_delay_ms(run, job)
     return _next_attempt(run, Origin.RETRY, run.retries_left - 1, due_ms, now_ms)
 
 
 def retry_delay_ms(run: Run, job: Job) -> int:
     """Return how long the retry of a run waits; the same run always gets the same delay."""
-    # retries left and not the attempt: a recovery run is an attempt that is nobody's failure
+    # retries left and not the attempt: a recovery run is an attempt that no failure caused
     number = max(0, job.max_retries - run.retries_left)
     match job.retry_backoff:
         case RetryBackoff.LIST:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from xwheel.errors import FieldError
 from xwheel.model import Run, RunState
-from xwheel.scheduler.records import Success, TemplateError
 
 MAX_RESULT: Final = 4000
 MAX_PARAM: Final = 16_000
@@ -22,6 +22,32 @@ NAMES: Final = ("result", "param", "run_id", "job_id", "planned_ms")
 
 _TOKEN = re.compile(r"\$(?:(\$)|\{([^{}$]*)\}|)")
 _RESULT_OF = re.compile(r"result\.([1-9][0-9]{0,15})\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Success:
+    """A fire whose every shard succeeded.
+
+    Attributes:
+        first: The root run: what it was planned with counts.
+        results: The shards' messages by index.
+        param: The parameter that the handlers got.
+    """
+
+    first: Run
+    results: Sequence[str]
+    param: str
+
+    @property
+    def result(self) -> str:
+        """What the fire returned: its message, or the JSON list of its shards' messages."""
+        if len(self.results) == 1:
+            return self.results[0]
+        return json.dumps(list(self.results), ensure_ascii=False)
+
+
+class TemplateError(Exception):
+    """A parameter cannot be made from this result; the sentence says why."""
 
 
 def succeeded(runs: Sequence[Run], param: str) -> Success | None:

@@ -1,7 +1,7 @@
-"""Due runs that may not go yet: they leave the waiting line and are looked at again from time to time.
+"""Due runs that may not go yet: they leave the waiting line and are tried again from time to time.
 
-What waits for the same thing stands in one line, oldest first, and only the head of a line is looked at: if the head
-may not go, nobody behind it may. A look is an ordinary fire, so it reads rows and jobs anew, a batch at a time.
+What waits for the same thing stands in one line, oldest first, and only the head of a line is tried: if the head may
+not go, nothing behind it may. A try is an ordinary fire, so it reads rows and jobs anew, a batch at a time.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from xwheel.model import Run
-from xwheel.scheduler.records import Line, Parked, Shard
+from xwheel.scheduler.records import Deferred, Line, Shard
 from xwheel.storage.runs import QueuedRun
 
-FIRST_LOOK = 8
-LOOK_BATCH = 500
-LOOKS_PER_MS = 5
+FIRST_TRY = 8
+TRY_BATCH = 500
+TRIES_PER_MS = 5
 BASE_WAIT_MS = 200
 MAX_WAIT_MS = 1000
 SOON_MS = 20
@@ -36,17 +36,17 @@ class _Entry:
 
 @dataclass(slots=True)
 class _Queue:
-    """One line: ranks of its runs in order, when it is looked at next, and how much of it."""
+    """One line: ranks of its runs in order, when it is tried next, and how much of it."""
 
     ranks: list[tuple[int, int]] = field(default_factory=list)
-    look_at_ms: float = math.inf
+    try_at_ms: float = math.inf
     wait_ms: int = BASE_WAIT_MS
-    take: int = FIRST_LOOK
+    take: int = FIRST_TRY
     is_asked: bool = False
 
 
-class ParkedRuns:
-    """The lines of parked runs.
+class DeferredRuns:
+    """The lines of deferred runs.
 
     Thread-safety: :meth:`is_held`, :meth:`is_beyond`, :meth:`ended` and :meth:`arrived` may be called from anywhere:
     they ask dicts and append to deques. Everything else belongs to the tick thread.
@@ -76,17 +76,17 @@ class ParkedRuns:
         return len(self._entries)
 
     def is_held(self, run_id: int) -> bool:
-        """Tell whether a run is parked; from any thread."""
+        """Return whether a run is deferred; from any thread."""
         return run_id in self._entries
 
     def is_beyond(self, run: QueuedRun) -> bool:
-        """Tell whether a run had no room behind others of its job that still wait; from any thread."""
+        """Return whether a run had no room behind others of its job that still wait; from any thread."""
         if not self._is_crowded or run.job_id not in self._of_job:
             return False
         return (run.due_ms, run.id) >= self._beyond.get(run.job_id, (math.inf, 0))
 
     def ended(self, run_ids: Iterable[int]) -> None:
-        """Look at once at whoever waits for these runs; from any thread."""
+        """Try at once what waits for these runs; from any thread."""
         if not self._watched:
             return
         found = [hit for run_id in run_ids if (hit := self._watched.pop(run_id, None)) is not None]
@@ -95,17 +95,17 @@ class ParkedRuns:
             self._wake()
 
     def arrived(self, group_id: int) -> None:
-        """Look at once at whoever waits for an executor of a group; from any thread."""
+        """Try at once what waits for an executor of a group; from any thread."""
         self._arrived.append(group_id)
         self._wake()
 
     def watch(self, shards: Sequence[Shard]) -> None:
         """Note runs whose end lets others go."""
         if len(self._watched) + len(shards) > WATCHED:
-            self._watched.clear()  # those who wait for them are looked at a little later
+            self._watched.clear()  # what waits for them is tried a little later
         self._watched.update((shard.run.id, (shard.job.id, shard.job.group_id)) for shard in shards)
 
-    def park(self, runs: Sequence[Parked], now_ms: int) -> None:
+    def defer(self, runs: Sequence[Deferred], now_ms: int) -> None:
         """Take runs that may not go yet."""
         for item in runs:
             run = item.run
@@ -114,14 +114,14 @@ class ParkedRuns:
             queue = self._queues.get(item.line)
             if queue is None:
                 queue = self._queues[item.line] = _Queue()
-                self._look(item.line, queue, now_ms + (SOON_MS if item.soon else queue.wait_ms))
+                self._try_at(item.line, queue, now_ms + (SOON_MS if item.soon else queue.wait_ms))
             elif queue.is_asked and self._asked.get(run.id) == item.line:
-                # the head may not go, and so nobody behind it
-                queue.is_asked, queue.take = False, FIRST_LOOK
-                self._look(item.line, queue, now_ms + (SOON_MS if item.soon else queue.wait_ms))
+                # the head may not go, and so nothing behind it
+                queue.is_asked, queue.take = False, FIRST_TRY
+                self._try_at(item.line, queue, now_ms + (SOON_MS if item.soon else queue.wait_ms))
                 queue.wait_ms = min(MAX_WAIT_MS, queue.wait_ms * 2)
-            if item.until_ms is not None and item.until_ms < queue.look_at_ms:
-                self._look(item.line, queue, item.until_ms)
+            if item.until_ms is not None and item.until_ms < queue.try_at_ms:
+                self._try_at(item.line, queue, item.until_ms)
             insort(queue.ranks, rank)
             self._entries[run.id] = _Entry(item.line, rank, queued, run.root_id)
             self._of_job.setdefault(run.job_id, set()).add(run.id)
@@ -135,44 +135,44 @@ class ParkedRuns:
                 self._remove(run_id)
 
     def take_ripe(self, now_ms: int) -> list[QueuedRun]:
-        """Give the heads of lines whose time has come, oldest due first; who may not go comes back by :meth:`park`."""
+        """Give the heads of lines whose time has come, oldest due first; what may not go comes back by :meth:`defer`."""
         self._drain_news(now_ms)
         if now_ms < self._round_at_ms:
             return []
         self._asked = {}
         ripe: list[QueuedRun] = []
         again: list[Line] = []
-        while self._agenda and self._agenda[0][0] <= now_ms and len(ripe) < LOOK_BATCH:
+        while self._agenda and self._agenda[0][0] <= now_ms and len(ripe) < TRY_BATCH:
             at_ms, line = heapq.heappop(self._agenda)
             queue = self._queues.get(line)
-            if queue is None or queue.look_at_ms != at_ms:
-                continue  # it has been looked at, or will be
+            if queue is None or queue.try_at_ms != at_ms:
+                continue  # it has been tried, or will be
             if not queue.ranks:
                 del self._queues[line]
                 continue
             heads = [run_id for _, run_id in queue.ranks[: queue.take]]
             self._asked.update((run_id, line) for run_id in heads)
             ripe += [self._remove(run_id) for run_id in heads]
-            queue.is_asked, queue.look_at_ms = True, math.inf
-            queue.take = min(queue.take * 2, LOOK_BATCH)
+            queue.is_asked, queue.try_at_ms = True, math.inf
+            queue.take = min(queue.take * 2, TRY_BATCH)
             again.append(line)
         for line in again:
-            # if none of its heads comes back, those behind them are looked at in the next step
-            self._look(line, self._queues[line], now_ms)
-        self._round_at_ms = now_ms + len(ripe) / LOOKS_PER_MS
+            # if none of its heads comes back, those behind them are tried in the next step
+            self._try_at(line, self._queues[line], now_ms)
+        self._round_at_ms = now_ms + len(ripe) / TRIES_PER_MS
         return sorted(ripe, key=lambda run: (run.due_ms, run.id))
 
-    def next_look_ms(self) -> float:
-        """Return when a line is looked at next; infinity if there is none."""
+    def next_try_ms(self) -> float:
+        """Return when a line is tried next; infinity if there is none."""
         return max(self._agenda[0][0], self._round_at_ms) if self._agenda else math.inf
 
     def is_behind(self, line: Line, run: Run) -> bool:
-        """Tell whether an older run than this one waits in a line."""
+        """Return whether an older run than this one waits in a line."""
         queue = self._queues.get(line)
         return queue is not None and bool(queue.ranks) and queue.ranks[0] < (run.due_ms, run.id)
 
     def older(self, run: Run, kind: str = "") -> list[int]:
-        """Return the parked runs of the same job and another root that are older, in lines of a kind or in all."""
+        """Return the deferred runs of the same job and another root that are older, in lines of a kind or in all."""
         return [
             entry.run.id
             for entry in self._others(run)
@@ -180,7 +180,7 @@ class ParkedRuns:
         ]
 
     def has_newer(self, run: Run) -> bool:
-        """Tell whether a newer fire of the same job is parked, though it has an executor."""
+        """Return whether a newer fire of the same job is deferred, though it has an executor."""
         return any(
             entry.line.kind != "executor"
             and entry.run.id == entry.root_id
@@ -189,7 +189,7 @@ class ParkedRuns:
         )
 
     def drain(self) -> None:
-        """Forget everything; the rows stay planned for whoever comes next."""
+        """Forget everything; the rows stay planned for the next holder."""
         for held in (self._entries, self._queues, self._of_job, self._agenda, self._watched):
             held.clear()
 
@@ -197,8 +197,8 @@ class ParkedRuns:
         entries = (self._entries[run_id] for run_id in self._of_job.get(run.job_id, ()))
         return [entry for entry in entries if entry.root_id != run.root_id]
 
-    def _look(self, line: Line, queue: _Queue, at_ms: float) -> None:
-        queue.look_at_ms = at_ms
+    def _try_at(self, line: Line, queue: _Queue, at_ms: float) -> None:
+        queue.try_at_ms = at_ms
         heapq.heappush(self._agenda, (at_ms, line))
 
     def _remove(self, run_id: int) -> QueuedRun:
@@ -236,5 +236,5 @@ class ParkedRuns:
             queue = self._queues.get(line)
             if queue is not None:
                 queue.wait_ms = BASE_WAIT_MS
-                self._look(line, queue, now_ms)
-                self._round_at_ms = now_ms  # news is worth a look, however much was looked at just now
+                self._try_at(line, queue, now_ms)
+                self._round_at_ms = now_ms  # news is worth a try, however much was tried just now

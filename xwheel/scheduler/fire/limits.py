@@ -1,4 +1,4 @@
-"""Who may go while a group has a limit or a job blocks for the whole cluster.
+"""What may go while a group has a limit or a job blocks for the whole cluster.
 
 The decision falls inside the fence's transaction. A job's partition is held by one node, so its lease is lock enough
 for the block strategy; a group's runs belong to all nodes, so its row is locked.
@@ -6,31 +6,32 @@ for the block strategy; a group's runs belong to all nodes, so its row is locked
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from xwheel.model import BlockScope, BlockStrategy, Job, Run, RunState
-from xwheel.scheduler.ports import Parking
-from xwheel.scheduler.records import Gated, Line, Outcome, Parked, Routed
+from xwheel.scheduler.executors.registry import ExecutorRegistry
+from xwheel.scheduler.fire.deferred import DeferredRuns
+from xwheel.scheduler.records import Batch, Deferred, Line, Routed
 from xwheel.storage import open_runs
 from xwheel.storage.database.engine import Connection
 from xwheel.storage.open_runs import SentRun
 
 
-class Gate:
-    """Asks the database what is open and decides who may go; tick thread only.
+class RunLimits:
+    """Asks the database what is open and decides what may go; tick thread only.
 
     Args:
-        limited: Ids of the groups that have a limit, as far as this node knows.
-        parking: The runs that wait already.
+        registry: Knows the groups that have a limit.
+        deferred: The runs that wait already.
     """
 
-    def __init__(self, limited: Callable[[], Collection[int]], parking: Parking) -> None:
-        self._limited = limited
-        self._parking = parking
+    def __init__(self, registry: ExecutorRegistry, deferred: DeferredRuns) -> None:
+        self._registry = registry
+        self._deferred = deferred
 
     def concerns(self, items: Iterable[Routed]) -> list[Routed]:
         """Return the runs that a limit or a cluster-wide strategy applies to; empty costs no SQL."""
-        limited = self._limited()
+        limited = self._registry.limited_groups
         return [
             item
             for item in items
@@ -39,7 +40,7 @@ class Gate:
 
     def line_of(self, job: Job) -> Line:
         """Return the line in which a run that must pass waits for a place."""
-        is_limited = job.group_id in self._limited()
+        is_limited = job.group_id in self._registry.limited_groups
         return Line("group", job.group_id) if is_limited else Line("job", job.id)
 
     def queue_of(self, item: Routed) -> Line | None:
@@ -49,26 +50,28 @@ class Gate:
             return None  # it takes the place of the older one
         line = Line("job", job.id)
         is_first = run.root_id == run.id  # others may belong to the fire that is open
-        if job.block_scope is BlockScope.CLUSTER and is_first and self._parking.is_behind(line, run):
+        if job.block_scope is BlockScope.CLUSTER and is_first and self._deferred.is_behind(line, run):
             return line
         line = Line("group", job.group_id)
-        if job.group_id in self._limited() and self._parking.is_behind(line, run):
+        if job.group_id in self._registry.limited_groups and self._deferred.is_behind(line, run):
             return line
         return None
 
     def lock(self, conn: Connection, items: Sequence[Routed]) -> dict[int, int]:
         """Lock the groups with a limit among those of the runs, before any run is locked; return the limits."""
-        limited = self._limited()
+        limited = self._registry.limited_groups
         return open_runs.lock_limits(
             conn, {item.job.group_id for item in items if item.job.group_id in limited}
         )
 
-    def decide(self, conn: Connection, items: Sequence[Routed], limits: Mapping[int, int]) -> Gated:
-        """Decide about runs that are still planned and ours, with the groups locked."""
+    def decide(
+        self, conn: Connection, items: Sequence[Routed], limits: Mapping[int, int], batch: Batch
+    ) -> list[Routed]:
+        """Return what may go of runs that are still planned and ours, with the groups locked; see :func:`decide`."""
         cluster = {item.job.id for item in items if item.job.block_scope is BlockScope.CLUSTER}
         opened = open_runs.list_open(conn, cluster) if cluster else []
         counts = open_runs.count_open(conn, limits.keys())
-        return decide(items, limits, counts, opened, self._parking)
+        return decide(items, limits, counts, opened, self._deferred, batch)
 
 
 def decide(
@@ -76,26 +79,26 @@ def decide(
     limits: Mapping[int, int],
     counts: Mapping[int, int],
     opened: Sequence[SentRun],
-    parking: Parking,
-) -> Gated:
-    """Decide who may go, oldest due first.
+    deferred: DeferredRuns,
+    batch: Batch,
+) -> list[Routed]:
+    """Return what may go, oldest due first; what may not is noted in the batch.
 
     Args:
         items: Routed runs.
         limits: Group to how many of its runs may be open, for groups with a limit.
         counts: Group to how many are open.
         opened: The open runs of all jobs here that block for the whole cluster.
-        parking: The runs that wait already; an older one there goes first.
+        deferred: The runs that wait already; an older one there goes first.
+        batch: Gets what must wait, what will never go, and what is killed for it.
     """
-    draft = _Draft(limits, counts, opened, parking)
+    draft = _Draft(limits, counts, opened, deferred, batch)
     ordered = sorted(items, key=lambda item: (item.run.due_ms, item.run.id))
-    # a retry of an older fire takes nobody's place
+    # a retry of an older fire replaces no other
     newest = {
         item.job.id: item.run for item in ordered if _covers(item.job) and item.run.id == item.run.root_id
     }
-    for item in ordered:
-        draft.add(item, newest.get(item.job.id))
-    return draft.result
+    return [item for item in ordered if draft.may_go(item, newest.get(item.job.id))]
 
 
 class _Draft:
@@ -106,26 +109,27 @@ class _Draft:
         limits: Mapping[int, int],
         counts: Mapping[int, int],
         opened: Sequence[SentRun],
-        parking: Parking,
+        deferred: DeferredRuns,
+        batch: Batch,
     ) -> None:
-        self.result = Gated()
+        self._batch = batch
         self._limits = limits
         self._room = {group: limit - counts.get(group, 0) for group, limit in limits.items()}
-        self._parking = parking
+        self._deferred = deferred
         self._full: set[int] = set()
         self._covered: set[int] = set()
         self._open: dict[int, dict[int, list[SentRun]]] = {}
         for item in opened:
             self._open.setdefault(item.job_id, {}).setdefault(item.root_id, []).append(item)
 
-    def add(self, item: Routed, newest: Run | None) -> None:
+    def may_go(self, item: Routed, newest: Run | None) -> bool:
         """Decide about the next run in due order."""
         if item.job.block_scope is BlockScope.CLUSTER and self._is_blocked(item, newest):
-            return
+            return False
         if not self._has_room(item):
-            return
-        self.result.passed.add(item.run.id)
+            return False
         self._open.setdefault(item.job.id, {}).setdefault(item.run.root_id, [])
+        return True
 
     def _is_blocked(self, item: Routed, newest: Run | None) -> bool:
         run, job = item.run, item.job
@@ -135,30 +139,34 @@ class _Draft:
         if _covers(job) and newest is not None:
             return self._covers(run, newest, roots)
         if not roots:
-            is_behind = self._parking.is_behind(Line("job", job.id), run)
+            is_behind = self._deferred.is_behind(Line("job", job.id), run)
         elif job.block_strategy == BlockStrategy.DISCARD_LATER:
-            self._close(run.id, RunState.SKIPPED, "blocked", f"run {_first(roots)} of job {job.id} is open")
+            self._batch.close(
+                run.id, RunState.SKIPPED, "blocked", f"run {_first(roots)} of job {job.id} is open"
+            )
             return True
         else:
             is_behind = True
         if is_behind:
-            self.result.parked.append(Parked(run, Line("job", job.id)))
+            self._batch.deferred.append(Deferred(run, Line("job", job.id)))
         return is_behind
 
     def _covers(self, run: Run, newest: Run, roots: Mapping[int, Sequence[SentRun]]) -> bool:
         """Let only the newest run of a job live: what runs is killed, what waits is cancelled."""
-        if newest.root_id != run.root_id or self._parking.has_newer(run):
-            self._close(run.id, RunState.CANCELLED, "covered", f"a newer run of job {run.job_id} is due")
+        if newest.root_id != run.root_id or self._deferred.has_newer(run):
+            self._batch.close(
+                run.id, RunState.CANCELLED, "covered", f"a newer run of job {run.job_id} is due"
+            )
             return True
-        for older in self._parking.older(run):
+        for older in self._deferred.older(run):
             if older not in self._covered:
                 self._covered.add(older)
-                self._close(older, RunState.CANCELLED, "covered", f"run {run.id} takes its place")
+                self._batch.close(older, RunState.CANCELLED, "covered", f"run {run.id} takes its place")
         if roots:
-            self.result.kills += [
+            self._batch.kills += [
                 item.id for part in roots.values() for item in part if not item.kill_requested
             ]
-            self.result.parked.append(Parked(run, Line("job", run.job_id)))
+            self._batch.deferred.append(Deferred(run, Line("job", run.job_id)))
         return bool(roots)
 
     def _has_room(self, item: Routed) -> bool:
@@ -167,7 +175,7 @@ class _Draft:
         if limit is None:
             return True
         if need > limit:
-            self._close(
+            self._batch.close(
                 run.id,
                 RunState.REFUSED,
                 "over_limit",
@@ -176,15 +184,12 @@ class _Draft:
             )
             return False
         line = Line("group", group)
-        if group in self._full or need > self._room[group] or self._parking.is_behind(line, run):
+        if group in self._full or need > self._room[group] or self._deferred.is_behind(line, run):
             self._full.add(group)
-            self.result.parked.append(Parked(run, line))
+            self._batch.deferred.append(Deferred(run, line))
             return False
         self._room[group] -= need
         return True
-
-    def _close(self, run_id: int, state: RunState, reason: str, message: str) -> None:
-        self.result.closed.append(Outcome(run_id=run_id, state=state, reason=reason, message=message))
 
 
 def _covers(job: Job) -> bool:

@@ -6,13 +6,13 @@ encoded twice; a run that is larger than the limit by itself travels alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from xwheel.clock import Clock
 from xwheel.model import GlueVersion, Job, RegisteredExecutor, Run
-from xwheel.scheduler.ports import Places
-from xwheel.scheduler.records import Load, Parcel, Routed, Shard
+from xwheel.scheduler.fire.pool import TriggerPool
+from xwheel.scheduler.records import Parcel, Routed, Shard
 from xwheel.wire.codec.fields import text_bytes
 from xwheel.wire.codec.runs import trigger_bytes
 
@@ -23,8 +23,6 @@ KEEP_MS: Final = 600_000
 
 ALONE: Final = 1
 """Size of a run for an executor that takes one run a request, of which no other fits in."""
-
-LimitOf = Callable[[str], int]
 
 
 class BodyLimits:
@@ -76,22 +74,21 @@ class Sizes:
 
 def pack_again(
     lane: int,
-    limit_of: LimitOf,
+    limits: BodyLimits,
     executor: RegisteredExecutor,
     shards: Sequence[Shard],
     sources: Mapping[int, GlueVersion],
 ) -> Parcel:
     """Return shards that are asked again in a parcel, followed by as many more in the same place as they need."""
     sizes = Sizes(sources)
-    limit = limit_of(executor.address)
+    limit = limits.of(executor.address)
     parcels: list[Parcel] = []
     for shard in shards:
         size = sizes.of(shard.run, shard.job)
-        if not parcels or not parcels[-1].load.has_room(size):
-            load = Load(limit)
-            parcels.append(Parcel(lane=lane, executor=executor, load=load, again=True, sources=sources))
+        if not parcels or not parcels[-1].has_room(size):
+            parcels.append(Parcel(lane=lane, executor=executor, limit=limit, again=True, sources=sources))
         parcels[-1].shards.append(shard)
-        parcels[-1].load.add(size)
+        parcels[-1].add(size)
     first, *rest = parcels
     first.rest = rest
     return first
@@ -101,14 +98,14 @@ class Placing:
     """The parcels of one batch while it is being placed.
 
     Args:
-        places: The trigger pool.
-        limit_of: How many bytes a request to an address may have.
+        pool: The trigger pool.
+        limits: How many bytes a request to an address may have.
         sources: The sources of the batch's script jobs, by job id.
     """
 
-    def __init__(self, places: Places, limit_of: LimitOf, sources: Mapping[int, GlueVersion]) -> None:
-        self._places = places
-        self._limit_of = limit_of
+    def __init__(self, pool: TriggerPool, limits: BodyLimits, sources: Mapping[int, GlueVersion]) -> None:
+        self._pool = pool
+        self._limits = limits
         self._sources = sources
         self._sizes = Sizes(sources)
         self._measured: dict[int, int] = {}
@@ -129,13 +126,13 @@ class Placing:
             parcel = None if is_full else self._parcel(lane, executor, size, beyond=number > 0)
             if parcel is None:
                 for used, its_size in counted:
-                    used.load.take_out(its_size)
+                    used.take_out(its_size)
                 for unused in opened:
                     self._give_back(unused)
                 return False
-            if not parcel.load.runs:
+            if not parcel.count:
                 opened.append(parcel)
-            parcel.load.add(size)
+            parcel.add(size)
             counted.append((parcel, size))
         return True
 
@@ -146,25 +143,25 @@ class Placing:
         """
         full = [parcel for group in self._open.values() for parcel in group]
         for parcel in full:
-            parcel.load, parcel.sources = Load(parcel.load.limit), self._sources
+            parcel.count, parcel.size, parcel.sources = 0, 0, self._sources
         parcels = {key: list(group) for key, group in self._open.items()}
         for shard in shards:
             group = parcels[lanes[shard.job.id], shard.executor.address]
             size = self._size(shard.run, shard.job, shard.executor)
-            while not group[0].load.has_room(size):
+            while not group[0].has_room(size):
                 group.pop(0)
             group[0].shards.append(shard)
-            group[0].load.add(size)
+            group[0].add(size)
         for parcel in full:
             if not parcel.shards:
-                self._places.release(parcel.lane, parcel.executor.address)
+                self._pool.release(parcel.lane, parcel.executor.address)
         return [parcel for parcel in full if parcel.shards]
 
     def give_back_all(self) -> None:
         """Give every place back: nothing will be sent."""
         for group in self._open.values():
             for parcel in group:
-                self._places.release(parcel.lane, parcel.executor.address)
+                self._pool.release(parcel.lane, parcel.executor.address)
 
     def _size(self, run: Run, job: Job, executor: RegisteredExecutor) -> int:
         """Return how many bytes a run takes in a request; each run is measured once."""
@@ -178,17 +175,16 @@ class Placing:
     def _parcel(self, lane: int, executor: RegisteredExecutor, size: int, *, beyond: bool) -> Parcel | None:
         address = executor.address
         group = self._open.setdefault((lane, address), [])
-        if group and group[-1].load.has_room(size):
+        if group and group[-1].has_room(size):
             return group[-1]
         is_batch = executor.kind == "xwheel"
-        if not self._places.acquire(lane, address, batch=is_batch, beyond=beyond):
+        if not self._pool.acquire(lane, address, batch=is_batch, beyond=beyond):
             self._full.add((lane, address))
             return None
-        group.append(
-            Parcel(lane=lane, executor=executor, load=Load(self._limit_of(address) if is_batch else 0))
-        )
+        limit = self._limits.of(address) if is_batch else 0
+        group.append(Parcel(lane=lane, executor=executor, limit=limit))
         return group[-1]
 
     def _give_back(self, parcel: Parcel) -> None:
         self._open[parcel.lane, parcel.executor.address].remove(parcel)
-        self._places.release(parcel.lane, parcel.executor.address)
+        self._pool.release(parcel.lane, parcel.executor.address)

@@ -6,9 +6,11 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from typing import Protocol
 
 from xwheel.ring import TimeRing
+from xwheel.scheduler.cluster.contract import Lease
+from xwheel.scheduler.fire.batch import Firing
+from xwheel.scheduler.fire.deferred import DeferredRuns
 from xwheel.scheduler.records import Queued
 from xwheel.storage.runs import QueuedRun
 
@@ -19,30 +21,29 @@ LEAST_REACH = 64
 RETRY_PLACE_MS = 100
 IDLE_MS = 1000
 
-Fire = Callable[[Sequence[Queued], int], "set[int]"]
-"""``fire(due, now_ms)`` sends what it can and returns the ids that must wait for a place."""
 
+class Inbox:
+    """Planned runs on their way to the ring; any thread puts, the tick thread takes.
 
-class Parking(Protocol):
-    """What the tick thread asks of the runs that fire has parked."""
+    Thread-safety: a deque, whose appends and pops are atomic.
 
-    def __len__(self) -> int: ...
+    Args:
+        wake: Ends the tick thread's wait.
+    """
 
-    def is_held(self, run_id: int) -> bool:
-        """Tell whether a run is parked; from any thread."""
-        ...
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._runs: deque[Sequence[Queued]] = deque()
 
-    def take_ripe(self, now_ms: int) -> Sequence[QueuedRun]:
-        """Give the runs to be looked at now, oldest first."""
-        ...
+    def put(self, runs: Sequence[Queued]) -> None:
+        """Take planned runs."""
+        if runs:
+            self._runs.append(runs)
+            self._wake()
 
-    def next_look_ms(self) -> float:
-        """Return when some are looked at next; infinity if there are none."""
-        ...
-
-    def drain(self) -> None:
-        """Forget everything."""
-        ...
+    def take(self) -> Sequence[Queued]:
+        """Return the runs of one :meth:`put`, the oldest; none if there are no more."""
+        return self._runs.popleft() if self._runs else ()
 
 
 class WaitingRuns:
@@ -104,65 +105,62 @@ class WaitingRuns:
         return dropped
 
 
-class RingLoop:
-    """Owns the ring; :meth:`enqueue` may be called from any thread, everything else from the tick thread.
+class TickLoop:
+    """Owns the ring; everything but :meth:`is_held` and :meth:`is_beyond` belongs to the tick thread.
 
-    Thread-safety: the inbox is a deque, whose appends and pops are atomic; ring, held runs and waiting line belong
-    to the tick thread. :meth:`is_held` only asks a dict and may be called from anywhere.
+    Thread-safety: ring, held runs and waiting line belong to the tick thread; the two only ask dicts.
 
     Args:
         ring: The time ring.
-        fire: Route, place, fence and send a batch.
-        wake: Ends the tick thread's wait.
-        parking: Where fire puts due runs that may not go yet.
+        inbox: Where planned runs come in.
+        firing: Routes, places, fences and sends a batch.
+        deferred: Where firing puts due runs that may not go yet.
+        lease: While it does not outlast a send, all that is due waits.
+        send_ms: How long a send may take.
         waiting_limit: Due runs kept in memory without a place; more stay rows and are found again by reconciling.
-        may_fire: Tells whether our lease outlasts a send; while it does not, all that is due waits.
     """
 
     def __init__(
         self,
         ring: TimeRing,
-        fire: Fire,
-        wake: Callable[[], None],
-        parking: Parking,
+        inbox: Inbox,
+        firing: Firing,
+        deferred: DeferredRuns,
+        lease: Lease,
         *,
-        tick_ms: int,
+        send_ms: int,
         waiting_limit: int,
-        may_fire: Callable[[], bool] = lambda: True,
     ) -> None:
         self._ring = ring
-        self._fire = fire
-        self._wake = wake
-        self._parking = parking
-        self._tick_ms = tick_ms
+        self._inbox = inbox
+        self._firing = firing
+        self._deferred = deferred
+        self._lease = lease
+        self._send_ms = send_ms
         self._waiting_limit = waiting_limit
-        self._may_fire = may_fire
-        self._inbox: deque[Sequence[Queued]] = deque()
         self._held: dict[int, Queued] = {}
         self._waiting = WaitingRuns()
         self.overflowed = 0
 
-    def enqueue(self, runs: Sequence[Queued]) -> None:
-        """Take planned runs; from any thread."""
-        if runs:
-            self._inbox.append(runs)
-            self._wake()
-
     def is_held(self, run_id: int) -> bool:
-        """Tell whether the ring or a line has a run; from any thread."""
-        # while a look moves it from one to the other neither may have it: taking it in twice changes nothing
-        return run_id in self._held or self._parking.is_held(run_id)
+        """Return whether the ring or a line has a run; from any thread."""
+        # while a try moves it from one to the other neither may have it: taking it in twice changes nothing
+        return run_id in self._held or self._deferred.is_held(run_id)
+
+    def is_beyond(self, run: QueuedRun) -> bool:
+        """Return whether memory has no room for a run behind others of its job that wait; from any thread."""
+        return self._deferred.is_beyond(run)
 
     def depth(self) -> tuple[int, int]:
-        """Return how many runs the ring holds and how many wait for a place or are parked."""
-        return len(self._ring), len(self._waiting) + len(self._parking)
+        """Return how many runs the ring holds and how many wait for a place or are deferred."""
+        return len(self._ring), len(self._waiting) + len(self._deferred)
 
     def step(self, now_ms: int) -> int:
         """Take what came in, fire what is due; return how long to wait in milliseconds."""
         self._take_inbox()
-        if not self._may_fire():
+        if not self._lease.may_act(self._send_ms):
             return RETRY_PLACE_MS
-        self._take_parked(now_ms)
+        self._take_deferred(now_ms)
         for run_id in self._ring.advance(now_ms):
             self._waiting.append(self._held[run_id].group_id, run_id)
         stuck: set[int] = set()  # no place: asking again in this tick would spin
@@ -179,7 +177,7 @@ class RingLoop:
     def _fire_batch(self, batch: Sequence[int], now_ms: int) -> set[int]:
         left: set[int] = set()
         try:
-            left = self._fire([self._held[run_id] for run_id in batch], now_ms)
+            left = self._firing.fire([self._held[run_id] for run_id in batch], now_ms)
         finally:
             # after a failure the rows say what became of them; reconciling brings back those still planned
             for run_id in batch:
@@ -194,18 +192,18 @@ class RingLoop:
         self._ring.drain()
         self._held.clear()
         self._waiting = WaitingRuns()
-        self._parking.drain()
+        self._deferred.drain()
         return ids
 
-    def _take_parked(self, now_ms: int) -> None:
-        ripe = self._parking.take_ripe(now_ms)
+    def _take_deferred(self, now_ms: int) -> None:
+        ripe = self._deferred.take_ripe(now_ms)
         self._held.update((run.id, run) for run in ripe)
         for run in reversed(ripe):
             self._waiting.put_first(run.group_id, [run.id])
 
     def _take_inbox(self) -> None:
-        while self._inbox:
-            fresh = [run for run in self._inbox.popleft() if not self.is_held(run.id)]
+        while batch := self._inbox.take():
+            fresh = [run for run in batch if not self.is_held(run.id)]
             self._held.update((run.id, run) for run in fresh)
             self._ring.push_many([run.id for run in fresh], [run.due_ms for run in fresh])
 
@@ -220,4 +218,4 @@ class RingLoop:
             return RETRY_PLACE_MS
         due_ms = self._ring.next_due_ms()
         ring_ms = IDLE_MS if due_ms is None else due_ms - now_ms
-        return max(1, math.ceil(min(IDLE_MS, ring_ms, self._parking.next_look_ms() - now_ms)))
+        return max(1, math.ceil(min(IDLE_MS, ring_ms, self._deferred.next_try_ms() - now_ms)))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from xwheel.clock import Clock
 from xwheel.errors import FieldError, RevisionError
 from xwheel.model import ChildLink
+from xwheel.scheduler.finish.template import MAX_DEPTH, check_template
 from xwheel.storage import jobs, settings
 from xwheel.storage.database.engine import Connection, Database
 
@@ -17,28 +18,17 @@ MAX_JOBS: Final = 10_000
 """Jobs that may hang together; a search ends there."""
 
 
-class ChildManager:
+class DependencyManager:
     """Replaces the children of a job.
 
     Args:
         db: The database.
         clock: Where time comes from.
-        check_template: Refuses a parameter template; told the child's parents.
-        max_depth: Generations of a chain.
     """
 
-    def __init__(
-        self,
-        db: Database,
-        clock: Clock,
-        check_template: Callable[[str, Sequence[int]], None],
-        *,
-        max_depth: int,
-    ) -> None:
+    def __init__(self, db: Database, clock: Clock) -> None:
         self._db = db
         self._clock = clock
-        self._check_template = check_template
-        self._max_depth = max_depth
 
     def list_children(self, parent_id: int) -> list[ChildLink]:
         """Return the links of a job.
@@ -124,7 +114,7 @@ class ChildManager:
                     f"job {link.child_id} would have {len(found)} parents, {MAX_PARENTS} are allowed",
                 )
             if link.param is not None:
-                self._check_template(link.param, found)
+                check_template(link.param, found)
 
     def _check_chains(self, conn: Connection, parent_id: int) -> None:
         """Walk down and up from the changed job, a generation a query.
@@ -132,7 +122,7 @@ class ChildManager:
         Raises:
             FieldError: The job is its own descendant, or the longest chain through it has too many generations.
         """
-        down = _generations(conn, parent_id, is_down=True, limit=self._max_depth + 1)
+        down = _generations(conn, parent_id, is_down=True, limit=MAX_DEPTH + 1)
         came_from = down.came_from
         if parent_id in came_from:
             path = [parent_id]
@@ -140,11 +130,11 @@ class ChildManager:
                 path.append(before)
             cycle = " -> ".join(map(str, [parent_id, *reversed(path[1:]), parent_id]))
             raise FieldError("child_id", f"the jobs would run in a circle: {cycle}")
-        up = _generations(conn, parent_id, is_down=False, limit=self._max_depth + 1)
-        if up.depth + down.depth > self._max_depth:
+        up = _generations(conn, parent_id, is_down=False, limit=MAX_DEPTH + 1)
+        if up.depth + down.depth > MAX_DEPTH:
             raise FieldError(
                 "child_id",
-                f"a chain through job {parent_id} would have more than {self._max_depth} generations of children",
+                f"a chain through job {parent_id} would have more than {MAX_DEPTH} generations of children",
             )
 
 

@@ -1,4 +1,4 @@
-"""What people and scripts change: jobs are created, edited, started, stopped and run by hand here.
+"""What people and scripts change: jobs are created, edited, started, stopped and deleted here.
 
 An edit, stop or delete locks the job row, raises its revision and cancels its planned fires in one transaction, so
 that no fire of the old definition leaves afterwards. An edit that leaves the schedule alone cancels nothing.
@@ -6,21 +6,25 @@ that no fire of the old definition leaves afterwards. An edit that leaves the sc
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Collection, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
 from xwheel.clock import Clock
-from xwheel.errors import DuplicateError, RevisionError, ScheduleError
-from xwheel.model import GlueVersion, Job, NewSource, Origin, Run
-from xwheel.scheduler.ports import Around, at_once
+from xwheel.errors import FieldError, NotFoundError, PluginError, RevisionError, ScheduleError, XwheelError
+from xwheel.model import PARTITIONS, Job, NewSource, Origin
+from xwheel.plugin.discovery import Plugins
+from xwheel.plugin.questions import Questions
+from xwheel.scheduler.manage.run_now import RunNow
+from xwheel.scheduler.manage.scripts import Scripts
+from xwheel.scheduler.manage.validate import check_job
+from xwheel.scheduler.plan.timetable import AskedTimetable
 from xwheel.storage import executors, jobs, runs
 from xwheel.storage.database import changes
+from xwheel.storage.database.bulk import chunks
 from xwheel.storage.database.engine import Connection, Database
-from xwheel.storage.run_ids import RunIds
 
 SCHEDULE_FIELDS: Final = frozenset(
     {
@@ -35,82 +39,65 @@ SCHEDULE_FIELDS: Final = frozenset(
         "calendar_require",
     },
 )
-KEY_BITS: Final = 62
-
-NewRun = Callable[..., Run]
-
-
-class Timetable(Protocol):
-    """What management asks about schedules."""
-
-    def next_fire(self, job: Job, after_ms: int) -> int | None:
-        """Return the first due time strictly after an instant."""
-        ...
-
-    def need(self, jobs: Iterable[Job], after_ms: int) -> None:
-        """Have the next fires of many jobs asked for at once, ahead of :meth:`next_fire`."""
-        ...
-
-    def awaits_completion(self, job: Job) -> bool:
-        """Tell whether the next fire is set when the last one ends."""
-        ...
+BATCH: Final = 100
+"""Jobs in a transaction: claims of the same jobs wait no longer than that takes."""
 
 
-class Sources(Protocol):
-    """What management asks about the sources of script jobs."""
+class BulkAction(StrEnum):
+    """What can be done to many jobs at once."""
 
-    def check(self, job: Job) -> None:
-        """Refuse to start or run a job that lacks its source."""
-        ...
+    START = "start"
+    STOP = "stop"
+    RUN = "run"
+    DELETE = "delete"
 
-    def check_source(self, name: str, new: NewSource) -> None:
-        """Refuse a source that a glue type does not take."""
-        ...
 
-    def save_locked(self, conn: Connection, job: Job, new: NewSource, now_ms: int) -> GlueVersion:
-        """Save a source of a job whose row is locked."""
-        ...
+class BulkResult(NamedTuple):
+    """What became of one job.
 
-    def edit_locked(self, conn: Connection, job: Job, merged: Job, new: NewSource | None, now_ms: int) -> int:
-        """Return the version that counts after an edit."""
-        ...
+    Attributes:
+        job_id: The job.
+        error: Why nothing was done, or None.
+        run_id: The run that was planned, if that was wanted.
+    """
+
+    job_id: int
+    error: XwheelError | None = None
+    run_id: int | None = None
 
 
 class JobManager:
-    """Changes jobs and plans runs by hand.
+    """Changes jobs, one or many at a time.
 
     Args:
         db: The database.
         clock: Where time comes from.
-        run_ids: Source of run ids.
-        check_job: Refuses a job whose fields cannot work, with a FieldError.
+        plugins: What jobs may name.
         timetable: When jobs fire.
-        sources: The sources of script jobs.
-        new_run: Makes a first attempt of a job.
-        wake: Told when something is to be claimed or adopted.
-        around: Runs a transaction, and lets plugins be asked between its attempts and never inside.
+        scripts: The sources of script jobs.
+        runs_by_hand: Plans runs of many jobs.
+        questions: Asks plugins between the attempts of transactions, and never inside.
+        wake: Called when something is to be claimed or adopted.
     """
 
     def __init__(
         self,
         db: Database,
         clock: Clock,
-        run_ids: RunIds,
-        check_job: Callable[[Job], None],
-        timetable: Timetable,
-        sources: Sources,
-        new_run: NewRun,
+        plugins: Plugins,
+        timetable: AskedTimetable,
+        scripts: Scripts,
+        runs_by_hand: RunNow,
+        questions: Questions,
         wake: Callable[[], None],
-        around: Around = at_once,
     ) -> None:
         self._db = db
-        self._around = around
         self._clock = clock
-        self._run_ids = run_ids
-        self._check_job = check_job
+        self._plugins = plugins
         self._timetable = timetable
-        self._sources = sources
-        self._new_run = new_run
+        self._scripts = scripts
+        self._runs_by_hand = runs_by_hand
+        self._questions = questions
         self._wake = wake
 
     def create(
@@ -142,24 +129,24 @@ class JobManager:
             "glue_version": 0,
         }
         draft = Job(id=0, partition=0, **row)
-        self._check_job(draft)
+        self._check(draft)
 
         def work(conn: Connection) -> Job:
             executors.get_group(conn, values["group_id"])
             job = jobs.insert_job(conn, row)
             if source is not None:
-                made = self._sources.save_locked(conn, job, source, now_ms)
+                made = self._scripts.save_locked(conn, job, source, now_ms)
                 job = jobs.update_job(conn, job.id, {"glue_version": made.number})
             return self._start(conn, job, now_ms) if enabled else job
 
         def attempt() -> Job:
             if source is not None:
-                self._sources.check_source(draft.glue_type, source)
+                self._scripts.check_source(draft.glue_type, source)
             if enabled:
                 self._timetable.need([draft], now_ms)
             return self._db.transaction(work)
 
-        job = self._around(attempt)
+        job = self._questions.around(attempt)
         self._wake()
         return job
 
@@ -189,10 +176,10 @@ class JobManager:
         def work(conn: Connection) -> Job:
             job = self._lock(conn, job_id, revision)
             merged = replace(job, **changes)
-            self._check_job(merged)
+            self._check(merged)
             reschedules = any(getattr(job, name) != getattr(merged, name) for name in SCHEDULE_FIELDS)
             values = {**changes, "revision": job.revision + 1, "updated_ms": now_ms}
-            values["glue_version"] = self._sources.edit_locked(conn, job, merged, source, now_ms)
+            values["glue_version"] = self._scripts.edit_locked(conn, job, merged, source, now_ms)
             is_other_schedule = any(
                 getattr(job, name) != getattr(merged, name) for name in ("schedule_type", "schedule_conf")
             )
@@ -209,7 +196,7 @@ class JobManager:
                 return saved
             return self.reschedule(conn, saved, "edited", now_ms) if job.enabled else saved
 
-        job = self._around(lambda: self._db.transaction(work))
+        job = self._questions.around(lambda: self._db.transaction(work))
         self._wake()
         return job
 
@@ -228,9 +215,10 @@ class JobManager:
         now_ms = self._clock.now_ms()
 
         def work(conn: Connection) -> Job:
-            return self.start_locked(conn, self._lock(conn, job_id, revision), now_ms)
+            job = self._lock(conn, job_id, revision)
+            return job if job.enabled else self._start(conn, job, now_ms)
 
-        job = self._around(lambda: self._db.transaction(work))
+        job = self._questions.around(lambda: self._db.transaction(work))
         self._wake()
         return job
 
@@ -248,7 +236,7 @@ class JobManager:
         now_ms = self._clock.now_ms()
 
         def work(conn: Connection) -> Job:
-            self.stop_locked(conn, [self._lock(conn, job_id, revision)], now_ms)
+            self._stop(conn, [self._lock(conn, job_id, revision)], now_ms)
             return jobs.get_job(conn, job_id)
 
         return self._db.transaction(work)
@@ -265,91 +253,79 @@ class JobManager:
             RevisionError: The job is at another revision.
         """
         now_ms = self._clock.now_ms()
-        self._db.transaction(
-            lambda conn: self.delete_locked(conn, [self._lock(conn, job_id, revision)], now_ms)
-        )
+        self._db.transaction(lambda conn: self._delete(conn, [self._lock(conn, job_id, revision)], now_ms))
 
-    def check_runnable(self, job: Job) -> None:
-        """Refuse a job that lacks its source, with a FieldError."""
-        self._sources.check(job)
+    def change_many(
+        self, action: BulkAction, ids: Sequence[int], *, param: str | None = None
+    ) -> list[BulkResult]:
+        """Do the same to many jobs, a hundred in a transaction; one bad id stops no other.
 
-    def need(self, found: Iterable[Job], now_ms: int) -> None:
-        """Have the next fires of jobs asked for, all at once, before they are started or rescheduled."""
-        self._timetable.need(found, now_ms)
+        Args:
+            action: What to do.
+            ids: The jobs; one that is named twice is done once.
+            param: Of the runs; None for each job's own.
 
-    def start_locked(self, conn: Connection, job: Job, now_ms: int) -> Job:
-        """Let a job fire whose row is locked; nothing is written if it does, or if it cannot.
-
-        Raises:
-            ScheduleError: It has no schedule or no further fire.
-            FieldError: It lacks its source.
+        Returns:
+            One result for each job, in the order of the ids.
         """
-        return job if job.enabled else self._start(conn, job, now_ms)
+        wanted = list(dict.fromkeys(ids))
+        results: dict[int, BulkResult] = {}
+        # neighbours together: what is planned is found partition by partition
+        ordered = sorted(wanted, key=lambda job_id: (job_id % PARTITIONS, job_id))
+        for part in chunks(ordered, BATCH):
+            if action is BulkAction.RUN:
+                for job_id, done in self._runs_by_hand.run_many(part, param).items():
+                    is_run = isinstance(done, int)
+                    results[job_id] = BulkResult(job_id, run_id=done) if is_run else BulkResult(job_id, done)
+            else:
+                results.update(self._change(action, part))
+        self._wake()
+        return [results[job_id] for job_id in wanted]
 
-    def stop_locked(self, conn: Connection, found: Collection[Job], now_ms: int) -> None:
+    def _change(self, action: BulkAction, ids: Sequence[int]) -> dict[int, BulkResult]:
+        now_ms = self._clock.now_ms()
+
+        def work(conn: Connection) -> dict[int, BulkResult]:
+            done = {job_id: BulkResult(job_id, NotFoundError("job", job_id)) for job_id in ids}
+            found = jobs.lock_jobs(conn, ids)
+            match action:
+                case BulkAction.START:
+                    self._timetable.need((job for job in found.values() if not job.enabled), now_ms)
+                    return done | {job.id: self._try_start(conn, job, now_ms) for job in found.values()}
+                case BulkAction.STOP:
+                    self._stop(conn, found.values(), now_ms)
+                case _:
+                    self._delete(conn, found.values(), now_ms)
+            return done | {job_id: BulkResult(job_id) for job_id in found}
+
+        return self._questions.around(lambda: self._db.transaction(work))
+
+    def _try_start(self, conn: Connection, job: Job, now_ms: int) -> BulkResult:
+        """Let a locked job fire; what cannot is refused before anything is written."""
+        try:
+            if not job.enabled:
+                self._start(conn, job, now_ms)
+        except (FieldError, PluginError) as error:
+            return BulkResult(job.id, error)
+        except (ValueError, OverflowError) as error:
+            return BulkResult(job.id, ScheduleError("schedule_conf", f"leads beyond the year 9999: {error}"))
+        return BulkResult(job.id)
+
+    def _stop(self, conn: Connection, found: Collection[Job], now_ms: int) -> None:
         """Stop jobs whose rows are locked."""
         ids = [job.id for job in found]
         self._cancel_planned(conn, ids, "stopped", now_ms)
         jobs.stop_jobs(conn, ids, now_ms)
 
-    def delete_locked(self, conn: Connection, found: Collection[Job], now_ms: int) -> None:
+    def _delete(self, conn: Connection, found: Collection[Job], now_ms: int) -> None:
         """Delete jobs whose rows are locked."""
         ids = [job.id for job in found]
         self._cancel_planned(conn, ids, "deleted", now_ms, origins=tuple(Origin))
         jobs.delete_links(conn, ids)
         jobs.delete_jobs(conn, ids, now_ms)
 
-    def run_now(
-        self,
-        job_id: int,
-        *,
-        param: str | None = None,
-        idempotency_key: str | None = None,
-        address: str | None = None,
-    ) -> Run:
-        """Plan a run that is due at once, whether the job is started or not.
-
-        Args:
-            job_id: The job.
-            param: Replaces the job's parameter; an empty one counts.
-            idempotency_key: A second call with the same key returns the first call's run.
-            address: The one registered executor that may get it; None lets the job's router choose.
-
-        Raises:
-            NotFoundError: The job does not exist.
-            FieldError: It lacks its source.
-        """
-        now_ms = self._clock.now_ms()
-        (run_id,) = self._run_ids.reserve(1)
-        origin_key = run_id if idempotency_key is None else _hash_key(idempotency_key)
-
-        def work(conn: Connection) -> Run:
-            job = jobs.get_job(conn, job_id)
-            self._sources.check(job)
-            run = self._new_run(
-                job,
-                origin=Origin.API,
-                origin_key=origin_key,
-                due_ms=now_ms,
-                planned_ms=now_ms,
-                now_ms=now_ms,
-                param=param,
-                run_id=run_id,
-            )
-            run = msgspec.structs.replace(run, address=address)
-            runs.insert_runs(conn, [run])
-            return run
-
-        try:
-            run = self._db.transaction(work)
-        except DuplicateError:
-            with self._db.read() as conn:
-                known = runs.find_run(conn, (job_id, Origin.API, origin_key, 0))
-            if known is None:
-                raise
-            return known
-        self._wake()
-        return run
+    def _check(self, job: Job) -> None:
+        check_job(job, self._plugins, self._timetable, self._questions)
 
     def _lock(self, conn: Connection, job_id: int, revision: int | None) -> Job:
         job = jobs.get_job(conn, job_id, lock=True)
@@ -370,7 +346,7 @@ class JobManager:
 
     def _start(self, conn: Connection, job: Job, now_ms: int) -> Job:
         """Enable a locked job from its next due time on."""
-        self._sources.check(job)
+        self._scripts.check(job)
         next_ms = self._timetable.next_fire(job, now_ms)
         if next_ms is None:
             raise ScheduleError(
@@ -397,9 +373,3 @@ class JobManager:
         planned = runs.lock_planned_of_jobs(conn, job_ids, origins)
         runs.cancel_runs(conn, [run.id for run in planned], reason=reason, now_ms=now_ms)
         changes.note_cancelled(conn, planned, reason, now_ms)
-
-
-def _hash_key(key: str) -> int:
-    """Return a positive 62-bit number for an idempotency key; ids and cancelled keys never meet it."""
-    digest = hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
-    return int.from_bytes(digest[:8], "big") >> (64 - KEY_BITS) | 1 << (KEY_BITS - 1)

@@ -1,15 +1,16 @@
-"""End a run on somebody's wish: what waits is cancelled, what was sent is marked, and a check sends the kill."""
+"""End a run by request: what waits is cancelled, what was sent is marked, and a check sends the kill."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 
 from msgspec.structs import replace
 
 from xwheel.clock import Clock
 from xwheel.errors import ConflictError, NotFoundError, StorageError
 from xwheel.model import FINAL_STATES, Run, RunState
+from xwheel.scheduler.finish.finish import Finisher
 from xwheel.scheduler.records import Outcome
 from xwheel.storage import open_runs, runs
 from xwheel.storage.database.engine import Connection, Database
@@ -26,7 +27,7 @@ class RunKiller:
     Args:
         db: The database.
         clock: Where time comes from.
-        finish: Closes runs that nobody got yet.
+        finisher: Closes runs that no executor got yet.
         wake: Ends the wait of the checks on this node.
     """
 
@@ -34,19 +35,19 @@ class RunKiller:
         self,
         db: Database,
         clock: Clock,
-        finish: Callable[[Sequence[Outcome]], Mapping[int, object]],
+        finisher: Finisher,
         wake: Callable[[], None],
     ) -> None:
         self._db = db
         self._clock = clock
-        self._finish = finish
+        self._finisher = finisher
         self._wake = wake
 
     def kill(self, run_id: int) -> Run:
         """End a run, or begin to; asking again changes nothing.
 
         Returns:
-            The run as it stands now: cancelled if nobody got it yet, otherwise open with ``kill_requested``.
+            The run as it stands now: cancelled if no executor got it yet, otherwise open with ``kill_requested``.
 
         Raises:
             NotFoundError: There is no such run.
@@ -60,13 +61,13 @@ class RunKiller:
             outcome = Outcome(
                 run_id=run_id, state=RunState.CANCELLED, reason=REASON, created_ms=run.created_ms
             )
-            self._finish([outcome])
+            self._finisher.finish([outcome])
             with self._db.read() as conn:
                 run = runs.get_run(conn, run_id)
             if run.state is RunState.CANCELLED and run.reason == REASON:
                 logger.info("run %d of job %d was cancelled before it was sent", run_id, run.job_id)
                 return run
-            # it was sent between the two looks: mark it
+            # it was sent in between: mark it
         raise StorageError(f"run {run_id} changes faster than it can be killed; try again")
 
     def _request(self, conn: Connection, run_id: int) -> Run:

@@ -1,16 +1,18 @@
-"""What changes many schedules at once: the global pause, and settings."""
+"""What changes many schedules at once: the global pause, and calendars."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
-from xwheel.calendars import Calendar, parse_calendar
+from xwheel.calendars import parse_calendar
 from xwheel.clock import Clock
 from xwheel.errors import ConflictError
 from xwheel.model import Job, Origin
-from xwheel.scheduler.ports import Around, at_once
+from xwheel.plugin.questions import Questions
+from xwheel.scheduler.manage.jobs import JobManager
+from xwheel.scheduler.plan.timetable import AskedTimetable, CalendarCache
 from xwheel.storage import jobs, leases, runs, settings
 from xwheel.storage.database import changes
 from xwheel.storage.database.engine import Connection, Database
@@ -18,81 +20,37 @@ from xwheel.storage.database.engine import Connection, Database
 logger = logging.getLogger(__name__)
 
 BATCH: Final = 200
-REFRESH_MS: Final = 1000
 
 
-class Rescheduler(Protocol):
-    """What a changed calendar asks of job management."""
-
-    def need(self, found: Iterable[Job], now_ms: int) -> None:
-        """Have the next fires of jobs asked for, all at once, before they are rescheduled."""
-        ...
-
-    def reschedule(self, conn: Connection, job: Job, reason: str, now_ms: int) -> Job:
-        """Cancel the planned fires of a locked, started job and work out its next one."""
-        ...
-
-
-class CalendarBook:
-    """The calendars as they stand in the database, parsed once for each change.
-
-    Thread-safety: the mapping is replaced, never changed, so readers need no lock.
-
-    Args:
-        db: The database.
-    """
-
-    def __init__(self, db: Database) -> None:
-        self._db = db
-        self._version: tuple[tuple[str, int], ...] = ()
-        self._parsed: Mapping[str, Calendar] = {}
-
-    def current(self) -> Mapping[str, Calendar]:
-        """Return the calendars by name."""
-        return self._parsed
-
-    def step(self, now_ms: int) -> int:
-        """See what other processes changed; return how long to wait in milliseconds."""
-        del now_ms
-        with self._db.read() as conn:
-            self.read(conn)
-        return REFRESH_MS
-
-    def read(self, conn: Connection) -> None:
-        """Take the calendars as this connection sees them."""
-        version = settings.calendars_version(conn)
-        if version != self._version:
-            definitions = settings.list_calendars(conn)
-            self._parsed = {name: parse_calendar(definition) for name, definition in definitions.items()}
-            self._version = version
-
-
-class Switchboard:
+class ScheduleManager:
     """Pauses and resumes all schedules, and changes calendars together with the jobs that use them.
 
     Args:
         db: The database.
         clock: Where time comes from.
-        book: The settings.
+        calendars: The calendars in memory.
+        timetable: When jobs fire.
         manager: Works out the next fires of jobs whose calendar changed.
-        wake: Told when something is to be claimed.
-        around: Runs a transaction, and lets plugins be asked between its attempts and never inside.
+        questions: Asks plugins between the attempts of transactions, and never inside.
+        wake: Called when something is to be claimed.
     """
 
     def __init__(
         self,
         db: Database,
         clock: Clock,
-        book: CalendarBook,
-        manager: Rescheduler,
+        calendars: CalendarCache,
+        timetable: AskedTimetable,
+        manager: JobManager,
+        questions: Questions,
         wake: Callable[[], None],
-        around: Around = at_once,
     ) -> None:
         self._db = db
-        self._around = around
         self._clock = clock
-        self._book = book
+        self._calendars = calendars
+        self._timetable = timetable
         self._manager = manager
+        self._questions = questions
         self._wake = wake
 
     def paused_since_ms(self) -> int | None:
@@ -126,7 +84,7 @@ class Switchboard:
         return since_ms
 
     def resume(self) -> bool:
-        """Let schedules fire again; tell whether they were paused."""
+        """Let schedules fire again, and return whether they were paused."""
         was_paused = self._db.transaction(lambda conn: settings.delete_setting(conn, settings.PAUSED))
         logger.warning("schedules fire again")
         self._wake()
@@ -145,8 +103,8 @@ class Switchboard:
         def work(conn: Connection) -> None:
             users = self._users(conn, name)
             settings.save_calendar(conn, name, definition, now_ms)
-            self._book.read(conn)
-            self._manager.need(users, now_ms)
+            self._calendars.read(conn)
+            self._timetable.need(users, now_ms)
             for job in users:
                 self._manager.reschedule(conn, job, "calendar", now_ms)
 
@@ -170,11 +128,11 @@ class Switchboard:
 
     def _change(self, work: Callable[[Connection], None]) -> None:
         try:
-            self._around(lambda: self._db.transaction(work))
+            self._questions.around(lambda: self._db.transaction(work))
         finally:
             # whatever came of the transaction, memory follows what was committed
             with self._db.read() as conn:
-                self._book.read(conn)
+                self._calendars.read(conn)
         self._wake()
 
     def _users(self, conn: Connection, name: str) -> list[Job]:

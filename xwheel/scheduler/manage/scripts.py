@@ -1,4 +1,4 @@
-"""Sources of script jobs: saved in versions, taken back, and handed to those who send runs."""
+"""Sources of script jobs: saved in versions, taken back, and given to the stages that send runs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Scripts:
         self._chars = 0
 
     def lacks(self, job: Job) -> bool:
-        """Tell whether a job cannot run because it has no source."""
+        """Return whether a job cannot run because it has no source."""
         return not job.glue_version and job.glue_type in self._takes_source
 
     def refusal(self, job: Job, source: GlueVersion | None) -> tuple[str, str] | None:

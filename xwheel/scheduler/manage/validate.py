@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-
 from xwheel.errors import FieldError, PluginError, RouteError, ScheduleError
 from xwheel.model import Job, RetryBackoff
 from xwheel.plugin.contracts import TakesOptions
 from xwheel.plugin.discovery import Plugins
-from xwheel.plugin.questions import Question
+from xwheel.plugin.questions import Question, Questions
 from xwheel.plugin.validation import guarded
+from xwheel.scheduler.plan.timetable import Timetable
 
-Ask = Callable[[Hashable, Question], object]
 
-
-def check_job(
-    job: Job, plugins: Plugins, check_schedule: Callable[[Job], None], ask: Ask | None = None
-) -> None:
-    """Refuse names nobody registered and schedules that cannot work.
+def check_job(job: Job, plugins: Plugins, timetable: Timetable, questions: Questions) -> None:
+    """Refuse names that no plugin registered and schedules that cannot work.
 
     Args:
         job: The job as it would be saved.
         plugins: What jobs may name.
-        check_schedule: Refuses a schedule that cannot work.
-        ask: Asks a plugin where and when it may be asked; None for at once.
+        timetable: Knows whether a schedule can work.
+        questions: Asks plugins where and when they may be asked.
 
     Raises:
         FieldError: Names the field and what is allowed.
@@ -35,17 +30,17 @@ def check_job(
     ):
         if name not in registry:
             raise FieldError(field, f"{name!r} is not installed; known: {', '.join(sorted(registry))}")
-    _check_route_options(job, plugins, ask or _at_once)
+    _check_route_options(job, plugins, questions)
     if job.glue_type == "BEAN" and not job.handler.strip():
         raise FieldError("handler", "must name a handler")
     if job.retry_backoff is RetryBackoff.LIST and not job.retry_delays_ms:
         raise FieldError("retry_delays_ms", "must hold at least one delay for the backoff list")
     if job.start_ms is not None and job.end_ms is not None and job.end_ms <= job.start_ms:
         raise ScheduleError("end_ms", "must be later than start_ms")
-    check_schedule(job)
+    timetable.check(job)
 
 
-def _check_route_options(job: Job, plugins: Plugins, ask: Ask) -> None:
+def _check_route_options(job: Job, plugins: Plugins, questions: Questions) -> None:
     name, router = job.route_strategy, plugins.routers[job.route_strategy]
     if not isinstance(router, TakesOptions):
         if job.route_options:
@@ -53,16 +48,12 @@ def _check_route_options(job: Job, plugins: Plugins, ask: Ask) -> None:
         return
     question = Question(
         f"router {name}",
-        name in getattr(plugins.routers, "trusted", ()),
+        name in plugins.routers.trusted,
         lambda: guarded(f"router {name}", lambda: router.check(job.route_options), allowed=RouteError),
     )
     try:
-        ask(("route_options", name, job.route_options), question)
+        questions.ask(("route_options", name, job.route_options), question)
     except RouteError as error:
         raise FieldError("route_options", str(error)) from error
     except PluginError as error:
         raise FieldError("route_options", f"cannot be read: {error}"[:500]) from error
-
-
-def _at_once(_: Hashable, question: Question) -> object:
-    return question.call()

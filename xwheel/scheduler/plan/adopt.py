@@ -1,16 +1,23 @@
-"""Adopt planned rows that nobody holds: the one path for restart, run-now, retries and rows of other processes."""
+"""Adopt planned rows that no memory holds: the one path for restart, run-now, retries and rows of other processes."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
 
 from msgspec.structs import replace
 
 from xwheel.model import Job, Run, RunState
-from xwheel.scheduler.ports import LeaseView
+from xwheel.scheduler.cluster.contract import Lease
+from xwheel.scheduler.executors.registry import ExecutorRegistry
+from xwheel.scheduler.finish.finish import Finisher
+from xwheel.scheduler.fire.tick import Inbox, TickLoop
+from xwheel.scheduler.plan.rules import recheck
 from xwheel.scheduler.records import Outcome
-from xwheel.storage import jobs, runs
+from xwheel.scheduler.send.resend import Resender
+from xwheel.scheduler.wakeups import Wakeups
+from xwheel.storage import jobs, open_runs, runs
 from xwheel.storage.database.engine import Connection, Database
 from xwheel.storage.runs import QueuedRun
 
@@ -22,76 +29,81 @@ PAGE = 10_000
 PAGES = 20
 
 
+class HoldsRuns(Protocol):
+    """A place in memory where a planned or dispatching run may be."""
+
+    def is_held(self, run_id: int) -> bool:
+        """Return whether it has this run; from any thread."""
+        ...
+
+
 class AdoptLoop:
     """Brings rows into memory, and looks for rows that memory lost.
 
     Args:
         db: The database.
         lease: Our partitions.
-        enqueue: Gets adopted runs once they are committed.
-        is_held: Tells whether the ring or a lane has a run.
-        resend: Gets runs whose send ended without an answer.
-        finish: Closes runs that the misfire rule skips.
-        recheck: The misfire rule for rows that waited: run id to reason, for those to skip.
-        is_beyond: Tells whether memory has no room for a run behind others that wait.
-        overflowed: Returns how many due runs memory has let go because too many waited.
+        inbox: Gets adopted runs once they are committed.
+        holders: All places that may have a run, in the order in which a run passes through them.
+        tick: The first of them, which knows what it had no room for.
+        resender: Gets runs whose send ended without an answer.
+        finisher: Closes runs that the misfire rule skips.
+        registry: Knows the groups with a limit, whose runs may wait for long.
+        wakeups: Says when a transaction failed.
         pre_read_ms: Rows due later stay rows.
-        interval_ms: How often to look for rows nobody holds.
+        threshold_ms: The misfire threshold of jobs that have none of their own.
+        interval_ms: How often to look for rows that no memory has.
         reconcile_ms: How often to look for rows that memory lost.
     """
 
     def __init__(
         self,
         db: Database,
-        lease: LeaseView,
-        enqueue: Callable[[Sequence[QueuedRun]], None],
-        is_held: Callable[[int], bool],
-        resend: Callable[[Sequence[Run], int], None],
-        finish: Callable[[Sequence[Outcome]], object],
-        recheck: Callable[[Sequence[Run], Mapping[int, Job], int], Mapping[int, str]],
-        is_beyond: Callable[[QueuedRun], bool],
-        overflowed: Callable[[], int] = lambda: 0,
+        lease: Lease,
+        inbox: Inbox,
+        holders: Sequence[HoldsRuns],
+        tick: TickLoop,
+        resender: Resender,
+        finisher: Finisher,
+        registry: ExecutorRegistry,
+        wakeups: Wakeups,
         *,
         pre_read_ms: int,
+        threshold_ms: int,
         interval_ms: int,
         reconcile_ms: int,
     ) -> None:
         self.recovered = 0
         self._db = db
         self._lease = lease
-        self._enqueue = enqueue
-        self._is_held = is_held
-        self._resend = resend
-        self._finish = finish
-        self._recheck = recheck
-        self._is_beyond = is_beyond
-        self._overflowed = overflowed
+        self._inbox = inbox
+        self._holders = holders
+        self._tick = tick
+        self._resender = resender
+        self._finisher = finisher
+        self._registry = registry
+        self._wakeups = wakeups
         self._overflowed_before = 0
         self._pre_read_ms = pre_read_ms
+        self._threshold_ms = threshold_ms
         self._interval_ms = interval_ms
         self._reconcile_ms = reconcile_ms
         self._reconcile_at_ms = 0
-        self._doubts = 0
-        self._doubts_settled = 0
+        self._failures_settled = 0
         self._taken_over: dict[int, int] = {}
-
-    def look_again(self) -> None:
-        """Let the next step look for all rows that memory lost, those not due yet included; from any thread.
-
-        For after a transaction that failed: it may have been committed, and what it planned is in no memory.
-        """
-        self._doubts += 1  # one that another thread overwrites makes no difference: it only has to change
 
     def step(self, now_ms: int) -> int:
         """Adopt one batch; return how long to wait in milliseconds, 0 if there is more."""
         if not self._lease.may_act():
             return self._interval_ms
-        doubts = self._doubts
-        has_doubts = doubts != self._doubts_settled
-        if has_doubts or now_ms >= self._reconcile_at_ms:
-            self.reconcile(now_ms, now_ms + self._pre_read_ms if has_doubts else None)
+        failures = self._wakeups.failures
+        has_failed = (
+            failures != self._failures_settled
+        )  # it may have been committed: what it planned is in no memory
+        if has_failed or now_ms >= self._reconcile_at_ms:
+            self.reconcile(now_ms, now_ms + self._pre_read_ms if has_failed else None)
             self._reconcile_at_ms = now_ms + self._reconcile_ms
-            self._doubts_settled = doubts
+            self._failures_settled = failures
         epochs = self._lease.epochs
         came = {part: epoch for part, epoch in epochs.items() if self._taken_over.get(part) != epoch}
         with self._db.read() as conn:
@@ -108,10 +120,10 @@ class AdoptLoop:
         ids = [run_id for run_id, _ in found]
         skipped = self._recheck(stale, owners, now_ms)
         if skipped:
-            self._finish(
+            self._finisher.finish(
                 [Outcome(run_id=item, state=RunState.SKIPPED, reason=why) for item, why in skipped.items()]
             )
-        self._enqueue(self._db.transaction(lambda conn: self._adopt(conn, ids)))
+        self._inbox.put(self._db.transaction(lambda conn: self._adopt(conn, ids)))
         self._taken_over |= finished
         return 0 if unfinished or len(ids) >= BATCH else self._interval_ms
 
@@ -138,10 +150,31 @@ class AdoptLoop:
             self._take_up(missing)
         waiting = [run for run in unanswered if not self._is_held(run.id)]
         if waiting:
-            self._resend(waiting, now_ms)
+            self._resender.settle(waiting, now_ms)
+
+    def _is_held(self, run_id: int) -> bool:
+        return any(place.is_held(run_id) for place in self._holders)
+
+    def _recheck(self, stale: Sequence[Run], owners: Mapping[int, Job], now_ms: int) -> dict[int, str]:
+        """Return the runs that are to be skipped, with the reason."""
+
+        def last_missed(job_ids: Collection[int], after_ms: int) -> dict[int, int]:
+            with self._db.read() as conn:
+                return open_runs.find_last_missed(
+                    conn, job_ids, now_ms, after_ms=after_ms, threshold_ms=self._threshold_ms
+                )
+
+        return recheck(
+            stale,
+            owners,
+            now_ms,
+            threshold_ms=self._threshold_ms,
+            last_missed=last_missed,
+            limited=self._registry.limited_groups,
+        )
 
     def _take_up(self, missing: Sequence[QueuedRun]) -> None:
-        overflowed = self._overflowed()
+        overflowed = self._tick.overflowed
         waited = min(len(missing), overflowed - self._overflowed_before)
         self._overflowed_before = overflowed
         if waited:
@@ -159,11 +192,11 @@ class AdoptLoop:
                 len(missing) - waited,
                 missing[0].id,
             )
-        self._enqueue(missing)
+        self._inbox.put(missing)
 
     def _is_missing(self, run: QueuedRun, epochs: Mapping[int, int]) -> bool:
         is_ours = epochs.get(run.partition) == run.epoch
-        return is_ours and not self._is_held(run.id) and not self._is_beyond(run)
+        return is_ours and not self._is_held(run.id) and not self._tick.is_beyond(run)
 
     def _adopt(self, conn: Connection, ids: Sequence[int]) -> list[QueuedRun]:
         epochs = self._lease.lock(conn)

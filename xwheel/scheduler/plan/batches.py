@@ -2,60 +2,47 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 
 from xwheel.errors import PluginError
 from xwheel.model import Job
 from xwheel.runtime.plugin_threads import HangingError, PluginThreads
-from xwheel.scheduler.records import Planned
-
-logger = logging.getLogger(__name__)
-
-Plan = Callable[..., Planned]
-"""``plan(jobs, now_ms, *, timetable, goes_on, …)``: the pure decision."""
+from xwheel.scheduler.plan.rules import Planned, plan
+from xwheel.scheduler.plan.timetable import Timetable
+from xwheel.storage.run_ids import RunIds
 
 
-class Timetable(Protocol):
-    """When jobs fire; asked on whatever thread plans."""
-
-    def next_fire(self, job: Job, after_ms: int) -> int | None:
-        """Return the first due time strictly after an instant."""
-        ...
-
-    def due_ms(self, job: Job, planned_ms: int) -> int:
-        """Return when a fire shall be sent."""
-        ...
-
-    def awaits_completion(self, job: Job) -> bool:
-        """Return whether the next fire is set when the last one ends."""
-        ...
-
-
-class PlanBatches:
+class BatchPlanner:
     """Plans batches, so that a schedule type that hangs stops the one job that it was asked about.
 
     Args:
-        plan: The pure decision.
         timetable: When jobs fire.
-        types: The installed schedule types.
+        types: Names of the installed schedule types.
         trusted: Names of those that are asked at once.
         threads: Where the others are asked.
+        run_ids: Source of run ids.
+        pre_read_ms: How far ahead fires are planned.
+        threshold_ms: The misfire threshold of jobs that have none of their own.
     """
 
     def __init__(
         self,
-        plan: Plan,
         timetable: Timetable,
-        types: Mapping[str, object],
+        types: Collection[str],
         trusted: Collection[str],
         threads: PluginThreads,
+        run_ids: RunIds,
+        *,
+        pre_read_ms: int,
+        threshold_ms: int,
     ) -> None:
-        self._plan = plan
         self._timetable = timetable
-        self._foreign = types.keys() - set(trusted)
+        self._foreign = set(types) - set(trusted)
         self._threads = threads
+        self._run_ids = run_ids
+        self._pre_read_ms = pre_read_ms
+        self._threshold_ms = threshold_ms
 
     def split(self, jobs: Sequence[Job]) -> list[Sequence[Job]]:
         """Return the batches that these jobs make: one to be planned at once, then one for each other schedule type."""
@@ -67,38 +54,62 @@ class PlanBatches:
             batches.setdefault(name, []).append(job)
         return [batch for batch in batches.values() if batch]
 
-    def plan(self, jobs: Sequence[Job], now_ms: int, **options: Any) -> Planned:
+    def plan(
+        self,
+        jobs: Sequence[Job],
+        now_ms: int,
+        epochs: Mapping[int, int],
+        *,
+        max_runs: int,
+        max_questions: int,
+    ) -> Planned:
         """Plan one batch of :meth:`split`; a job whose schedule type hangs is stopped with the reason.
 
         If too many calls of the type hang already, all of its due jobs are stopped: nothing can say when they fire.
+
+        Args:
+            jobs: Jobs with a ``next_fire_ms``.
+            now_ms: The shared time.
+            epochs: Partition to epoch.
+            max_runs: Runs that may be planned.
+            max_questions: How often schedules may be asked.
         """
+        planned = partial(
+            plan,
+            pre_read_ms=self._pre_read_ms,
+            threshold_ms=self._threshold_ms,
+            take_ids=self._run_ids.take,
+            epochs=epochs,
+            max_runs=max_runs,
+            max_questions=max_questions,
+        )
         name = jobs[0].schedule_type
         if name not in self._foreign:
-            return self._plan(jobs, now_ms, timetable=self._timetable, **options)
+            return planned(jobs, now_ms, timetable=self._timetable)
         try:
             return self._threads.call(
                 f"schedule type {name}",
-                lambda call: self._plan(
-                    jobs, now_ms, timetable=self._timetable, goes_on=call.goes_on, **options
-                ),
+                lambda call: planned(jobs, now_ms, timetable=self._timetable, goes_on=call.goes_on),
             )
         except HangingError as error:
             stuck = jobs if error.item is None else [error.item]
-            silent = _Silent(self._timetable, str(error))
-            planned = self._plan(stuck, now_ms, timetable=silent, **options)
-            planned.unfinished = True
-            return planned
+            result = planned(stuck, now_ms, timetable=_Silent(self._timetable, str(error)))
+            result.unfinished = True
+            return result
 
 
-class _Silent:
+class _Silent(Timetable):
     """A timetable whose schedule type gives no answer."""
 
     def __init__(self, timetable: Timetable, reason: str) -> None:
+        self._timetable = timetable
         self._reason = reason
-        self.due_ms = timetable.due_ms
-        self.awaits_completion = timetable.awaits_completion
 
     def next_fire(self, job: Job, after_ms: int) -> int | None:
         """Refuse to say when a job fires."""
         del job, after_ms
         raise PluginError(self._reason)
+
+    def awaits_completion(self, job: Job) -> bool:
+        """Return whether the next fire is set when the last one ends."""
+        return self._timetable.awaits_completion(job)

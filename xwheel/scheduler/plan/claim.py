@@ -8,17 +8,20 @@ which is planned anew.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from xwheel.clock import Clock
 from xwheel.errors import DuplicateError
-from xwheel.model import Job, Run, RunState
-from xwheel.scheduler.observer import Alarms, NoAlarms
-from xwheel.scheduler.ports import LeaseView
-from xwheel.scheduler.records import Planned
+from xwheel.model import Job, RunState
+from xwheel.scheduler.cluster.contract import Lease
+from xwheel.scheduler.fire.batch import JobCache
+from xwheel.scheduler.fire.tick import Inbox
+from xwheel.scheduler.observer import Alarms
+from xwheel.scheduler.plan.batches import BatchPlanner
+from xwheel.scheduler.plan.rules import Planned
 from xwheel.storage import jobs, runs, settings
 from xwheel.storage.alarms import alarms
 from xwheel.storage.alarms.alarms import NewAlarm
@@ -33,20 +36,11 @@ FULL_WAIT_MS = 0
 RUNS_PER_JOB = 5
 MOST_RUNS = 5000
 # one costs as much as a fourth of a run or less
-LOOKS_PER_RUN = 4
+QUESTIONS_PER_RUN = 4
 # others wait for a claim that writes; a quarter of the 200 ms allowed, since a busy machine varies as much
 TARGET_MS: Final = 50
 FIRST_SHARE: Final = 0.1
 LEAST_SHARE: Final = 0.05
-BEHIND_MS: Final = 30_000
-NO_ALARMS: Final = NoAlarms()
-
-Planner = Callable[..., Planned]
-"""``plan(jobs, now_ms, pre_read_ms=…, take_ids=…, epochs=…, max_runs=…, max_looks=…)``: the pure decision, with
-the schedule types bound; called outside of any transaction."""
-
-Split = Callable[[Sequence[Job]], Sequence[Sequence[Job]]]
-"""Gives the batches that jobs are planned in, each in a transaction of its own."""
 
 
 class BatchLimit:
@@ -73,9 +67,9 @@ class BatchLimit:
         return min(MOST_RUNS, self.jobs * RUNS_PER_JOB)
 
     @property
-    def looks(self) -> int:
+    def questions(self) -> int:
         """How often the next claim may ask for a fire's time."""
-        return self.runs * LOOKS_PER_RUN
+        return self.runs * QUESTIONS_PER_RUN
 
     def note(self, took_ms: int, *, is_full: bool) -> None:
         """Learn from a claim; one that was not full says nothing about a larger one."""
@@ -124,42 +118,39 @@ class ClaimLoop:
         db: The database.
         lease: Our partitions.
         run_ids: Source of run ids.
-        planner: The pure decision.
-        enqueue: Gets the planned runs once they are committed.
+        planner: Decides which runs the jobs get.
+        inbox: Gets the planned runs once they are committed.
+        job_cache: Gets the jobs as they were claimed, so that the tick need not read them again soon.
         clock: Measures the transactions.
-        remember: Gets the jobs as they were claimed, so that nobody need read them again soon.
+        alarms: Says what rules ask for of skipped fires and of schedules that fail.
         pre_read_ms: How far ahead fires are planned.
         batch: Jobs in one transaction, at most; fewer where it would take long.
-        split: Gives the batches that jobs are planned in.
         behind_ms: Jobs that are later than this are claimed after the others.
-        alarms: Says what rules ask for of skipped fires and of schedules that fail.
     """
 
     def __init__(
         self,
         db: Database,
-        lease: LeaseView,
+        lease: Lease,
         run_ids: RunIds,
-        planner: Planner,
-        enqueue: Callable[[Sequence[Run]], None],
+        planner: BatchPlanner,
+        inbox: Inbox,
+        job_cache: JobCache,
         clock: Clock,
+        alarms: Alarms,
         *,
-        remember: Callable[[Sequence[Job]], None] = lambda _: None,
         pre_read_ms: int,
         batch: int,
-        split: Split = lambda found: [found],
-        behind_ms: int = BEHIND_MS,
-        alarms: Alarms = NO_ALARMS,
+        behind_ms: int,
     ) -> None:
         self.duplicates = 0
         self._db = db
         self._lease = lease
         self._run_ids = run_ids
         self._planner = planner
-        self._enqueue = enqueue
+        self._inbox = inbox
+        self._job_cache = job_cache
         self._clock = clock
-        self._remember = remember
-        self._split = split
         self._behind_ms = behind_ms
         self._alarms = alarms
         self._raised: Sequence[NewAlarm] = ()
@@ -181,7 +172,7 @@ class ClaimLoop:
             self._find(conn, sorted(epochs), now_ms)
         for share in (self._on_time, self._behind):
             is_full = share.has_more
-            for jobs_ in self._split(share.jobs) if share.jobs else ():
+            for jobs_ in self._planner.split(share.jobs):
                 is_full |= self._claim(jobs_, epochs, now_ms, share)
             if is_full:
                 wait_ms = FULL_WAIT_MS
@@ -215,26 +206,25 @@ class ClaimLoop:
         planning_ms = self._clock.monotonic_ms()
         batch = self._plan(found, epochs, now_ms, share.limit)
         planning_ms = self._clock.monotonic_ms() - planning_ms
-        look = known = False
+        recheck = known = False
         while True:
-            write = partial(self._write, batch=batch, now_ms=now_ms, look=look, known=known)
+            write = partial(self._write, batch=batch, now_ms=now_ms, recheck=recheck, known=known)
             try:
                 plan, claimed = self._db.transaction(write)
                 break
             except _ChangedError:
-                look = True
+                recheck = True
             except DuplicateError:
                 if known:
                     raise
-                known = (
-                    True  # these fires were planned before: a restored backup, or a cursor set back by hand
-                )
-        self._remember(claimed)
+                # these fires were planned before: a restored backup, or a cursor set back by hand
+                known = True
+        self._job_cache.remember(claimed)
         self._alarms.committed(self._raised)
         is_full = plan.unfinished
         took_ms = planning_ms + self._clock.monotonic_ms() - self._began_ms
         share.limit.note(took_ms, is_full=is_full or share.has_more)
-        self._enqueue([run for run in plan.runs if run.state is RunState.PLANNED and run.epoch])
+        self._inbox.put([run for run in plan.runs if run.state is RunState.PLANNED and run.epoch])
         return is_full
 
     def _plan(
@@ -245,24 +235,16 @@ class ClaimLoop:
         if not started:
             return _Batch(found, stopped, epochs, Planned())
         self._run_ids.ensure(IDS_PER_CLAIM)
-        plan = self._planner(
-            started,
-            now_ms,
-            pre_read_ms=self._pre_read_ms,
-            take_ids=self._run_ids.take,
-            epochs=epochs,
-            max_runs=limit.runs,
-            max_looks=limit.looks,
-        )
+        plan = self._planner.plan(started, now_ms, epochs, max_runs=limit.runs, max_questions=limit.questions)
         return _Batch(found, stopped, epochs, plan)
 
     def _write(
-        self, conn: Connection, batch: _Batch, now_ms: int, *, look: bool, known: bool
+        self, conn: Connection, batch: _Batch, now_ms: int, *, recheck: bool, known: bool
     ) -> tuple[Planned, Sequence[Job]]:
         """Write what was decided about jobs that are as they were read; return it, and these jobs.
 
         Raises:
-            _ChangedError: Some are not, and no ``look`` tells which.
+            _ChangedError: Some are not, and without ``recheck`` nothing says which.
         """
         self._began_ms = self._clock.monotonic_ms()  # not before: waiting for our turn is no cost of ours
         self._raised = ()
@@ -274,8 +256,8 @@ class ClaimLoop:
             for job in batch.jobs
             if job.partition in epochs and epochs[job.partition] == batch.epochs[job.partition]
         ]
-        look = look or len(ours) < len(batch.jobs)
-        same = _unchanged(conn, ours) if look else ours
+        recheck = recheck or len(ours) < len(batch.jobs)
+        same = _unchanged(conn, ours) if recheck else ours
         ids = None if len(same) == len(batch.jobs) else {job.id for job in same}
         plan = _part(batch.plan, ids)
         plan.unfinished |= len(same) < len(ours)
@@ -283,7 +265,7 @@ class ClaimLoop:
             self._drop_known(conn, plan, now_ms)
         stops = [_stopped(job) for job in batch.stopped if ids is None or job.id in ids]
         cursors = [*plan.job_updates, *stops]
-        if look:
+        if recheck:
             jobs.update_fires(conn, cursors)
         elif not jobs.update_seen_fires(conn, cursors, {job.id: job for job in same}):
             raise _ChangedError

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Protocol
+from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
 from xwheel.model import BlockScope, Job, MisfirePolicy, Origin, Run, RunState
-from xwheel.scheduler.records import Planned
+from xwheel.scheduler.plan.timetable import Timetable
 from xwheel.storage.jobs import JobCursor
 
 logger = logging.getLogger(__name__)
@@ -25,20 +25,19 @@ SKIPS_COUNTED = 1000
 ERROR_LENGTH = 512
 
 
-class Timetable(Protocol):
-    """What planning asks about a job's schedule."""
+@dataclass(slots=True)
+class Planned:
+    """What one claim writes.
 
-    def next_fire(self, job: Job, after_ms: int) -> int | None:
-        """Return the first due time strictly after an instant."""
-        ...
+    Attributes:
+        runs: Rows to insert: planned ones and skip rows.
+        job_updates: Where the schedules of the claimed jobs stand now.
+        unfinished: Some job still has due times inside the window; claim again at once.
+    """
 
-    def due_ms(self, job: Job, planned_ms: int) -> int:
-        """Return when a fire shall be sent."""
-        ...
-
-    def awaits_completion(self, job: Job) -> bool:
-        """Tell whether the next fire is set when the last one ends."""
-        ...
+    runs: list[Run] = field(default_factory=list)
+    job_updates: list[JobCursor] = field(default_factory=list)
+    unfinished: bool = False
 
 
 def plan(
@@ -51,7 +50,7 @@ def plan(
     take_ids: Callable[[int], Sequence[int]],
     epochs: Mapping[int, int],
     max_runs: int = 5000,
-    max_looks: int = 20_000,
+    max_questions: int = 20_000,
     goes_on: Callable[[Job], bool] = lambda _: True,
 ) -> Planned:
     """Plan the fires of claimed jobs.
@@ -65,17 +64,17 @@ def plan(
         take_ids: Gives that many unused run ids.
         epochs: Partition to epoch; planned runs are born adopted.
         max_runs: Jobs whose fires no longer fit wait for the next claim.
-        max_looks: So do the others once schedules were asked this often, which is what counting missed fires costs.
-        goes_on: Told before the schedule of each job is asked; false lets it and the others wait.
+        max_questions: So do the others once schedules were asked this often, which is what counting missed fires costs.
+        goes_on: Asked before the schedule of each job; False lets it and the others wait.
 
     Returns:
         The rows to write. A job whose schedule fails is stopped with the reason; the others go on.
     """
     result = Planned()
     drafts: list[_Draft] = []
-    looks = count = 0
+    questions = count = 0
     for job in jobs:
-        if looks >= max_looks or not goes_on(job):
+        if questions >= max_questions or not goes_on(job):
             result.unfinished = True
             break
         draft = _Draft(job, now_ms, timetable, epochs.get(job.partition, 0), now_ms + pre_read_ms)
@@ -84,7 +83,7 @@ def plan(
         except Exception as error:  # a schedule type is a plugin: whatever it raises stops this job only
             logger.warning("job %d is stopped, its schedule fails: %s", job.id, error)
             draft.fail(str(error) or type(error).__name__)
-        looks += draft.looks
+        questions += draft.questions
         if count and count + len(draft.runs) > max_runs:
             result.unfinished = True
             break
@@ -105,7 +104,7 @@ class _Draft:
     def __init__(self, job: Job, now_ms: int, timetable: Timetable, epoch: int, horizon_ms: int) -> None:
         self.runs: list[Run] = []
         self.capped = False
-        self.looks = 0
+        self.questions = 0
         self._job = job
         self._now_ms = now_ms
         self._timetable = timetable
@@ -149,7 +148,7 @@ class _Draft:
         return JobCursor(self._job.id, self._cursor, self._last_ms, awaited, not self._error, self._error)
 
     def _advance(self, after_ms: int) -> None:
-        self.looks += 1
+        self.questions += 1
         self._last_ms = after_ms
         self._cursor = None  # if the next line raises, the fire just planned must not come again
         self._cursor = self._timetable.next_fire(self._job, after_ms)

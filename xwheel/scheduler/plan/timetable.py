@@ -1,4 +1,7 @@
-"""When jobs fire: schedule types, start and end, calendars and jitter put together. Pure."""
+"""When jobs fire: schedule types, start and end, calendars and jitter put together.
+
+All but :class:`CalendarCache` is a function of the job, the calendars and the time.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,54 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
-from xwheel.calendars import Calendar
+from xwheel.calendars import Calendar, parse_calendar
 from xwheel.cron import zone
 from xwheel.errors import PluginError, ScheduleError, UnknownNameError
 from xwheel.model import Job
 from xwheel.plugin import ScheduleSpec, ScheduleType
 from xwheel.plugin.questions import Question, Questions
 from xwheel.plugin.validation import guarded, next_due
+from xwheel.storage import settings
+from xwheel.storage.database.engine import Connection, Database
 
 # a job whose calendars forbid this much is a mistake: ten years of single days, or a day of single seconds
 MAX_TRIES: Final = 4000
 MAX_SEARCH_MS: Final = 10 * 366 * 86_400_000
+REFRESH_MS: Final = 1000
+
+
+class CalendarCache:
+    """The calendars as they stand in the database, parsed once for each change.
+
+    Thread-safety: the mapping is replaced, never changed, so readers need no lock.
+
+    Args:
+        db: The database.
+    """
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._version: tuple[tuple[str, int], ...] = ()
+        self._parsed: Mapping[str, Calendar] = {}
+
+    def current(self) -> Mapping[str, Calendar]:
+        """Return the calendars by name."""
+        return self._parsed
+
+    def step(self, now_ms: int) -> int:
+        """See what other processes changed; return how long to wait in milliseconds."""
+        del now_ms
+        with self._db.read() as conn:
+            self.read(conn)
+        return REFRESH_MS
+
+    def read(self, conn: Connection) -> None:
+        """Take the calendars as this connection sees them."""
+        version = settings.calendars_version(conn)
+        if version != self._version:
+            definitions = settings.list_calendars(conn)
+            self._parsed = {name: parse_calendar(definition) for name, definition in definitions.items()}
+            self._version = version
 
 
 class Timetable:
@@ -94,7 +134,7 @@ class Timetable:
         return planned_ms + zlib.crc32(b"%d/%d" % (job.id, planned_ms)) % (job.jitter_ms + 1)
 
     def awaits_completion(self, job: Job) -> bool:
-        """Tell whether the next fire is set when the last one ends."""
+        """Return whether the next fire is set when the last one ends."""
         # a type that is not installed fails where its next fire is asked for, after the present one is planned
         return job.schedule_type in self._awaiting
 
@@ -143,10 +183,10 @@ class Timetable:
 
 
 class AskedTimetable(Timetable):
-    """The same for whoever waits for the answer: no schedule type is asked inside a transaction, or for too long.
+    """The same for threads that wait for the answer: no schedule type is asked inside a transaction, or for too long.
 
-    Each question to one that is not trusted hops to a thread and back, so whoever plans many jobs asks on one thread
-    for all of them.
+    Each question to one that is not trusted goes to a thread and back; planning, which asks for many jobs, has one
+    thread for all of them (:mod:`xwheel.scheduler.plan.batches`).
 
     Args:
         types: Schedule types by name.

@@ -1,6 +1,5 @@
-"""Who gets a run.
+"""Who gets a run: ``(run, job, live executors)`` to executors, one for each shard.
 
-``executors`` knows who is registered and alive, ``secrets`` what each is called with, ``loads`` how busy they
-are; ``choose`` asks the job's router, ``async_choose`` does so on threads for routers that ask executors, by
-``probes``, or are not trusted.
+``choose`` asks the job's router on the tick thread; ``async_choose`` does so on threads of their own for routers that
+ask executors, by ``probes``, or are not trusted.
 """

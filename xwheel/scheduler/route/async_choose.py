@@ -8,16 +8,20 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from xwheel.clock import Clock
 from xwheel.errors import RouteError, XwheelError
 from xwheel.model import Job, RegisteredExecutor, Run
+from xwheel.plugin import Router
 from xwheel.plugin.validation import error_words
+from xwheel.scheduler.executors.loads import Loads
+from xwheel.scheduler.route.probes import Probes
+from xwheel.scheduler.route.routers import route
 
 logger = logging.getLogger(__name__)
 
-CREW: Final = 4
+THREADS: Final = 4
 """Threads of one router; as many calls that hang stop it."""
 
 AHEAD: Final = 8
@@ -28,38 +32,6 @@ KEEP_MS: Final = 5000
 IDLE_S: Final = 10.0
 ASKED_LIMIT: Final = 20_000
 NAP_MS: Final = 500
-
-Ask = Callable[[str], bool]
-
-
-class Questions(Protocol):
-    """What is needed of :class:`~xwheel.scheduler.route.probes.Beats`."""
-
-    def beat(self, executor: RegisteredExecutor) -> Future[bool]:
-        """Ask whether an executor lives; return what will hold the answer."""
-        ...
-
-    def idle_beat(self, executor: RegisteredExecutor, job_id: int) -> Future[bool]:
-        """Ask whether a job is idle there."""
-        ...
-
-    def spend(self, executor: RegisteredExecutor, job_id: int) -> None:
-        """Let an idle answer count no more: a run goes there."""
-        ...
-
-
-class Route(Protocol):
-    """Calls the router of a job."""
-
-    def __call__(
-        self, job: Job, executors: Sequence[RegisteredExecutor], *, beat: Ask, idle_beat: Ask, now_ms: int
-    ) -> Sequence[RegisteredExecutor]:
-        """Return who shall run it.
-
-        Raises:
-            XwheelError: The router fails or chooses nobody.
-        """
-        ...
 
 
 class Choice(NamedTuple):
@@ -78,7 +50,7 @@ class _Case:
 
     Attributes:
         began_ms: When its router was called, on the monotonic clock; None while it waits for its turn.
-        given_up: Nobody waits for its router any more.
+        given_up: Its router is waited for no more.
     """
 
     run: Run
@@ -89,19 +61,19 @@ class _Case:
 
 
 @dataclass(slots=True, eq=False)
-class _Crew:
+class _RouterThreads:
     """The threads of one router and the runs that wait for them, in a line for each job so that none overtakes.
 
     Attributes:
         threads: All that were started and have not ended.
         idle: Those that wait and were not called since.
         called: Those that were called and have not woken up yet.
-        lost: Those in a call that nobody waits for any more.
-        working: Who works on which job.
+        lost: Those in a call that was given up.
+        working: The run of each job that a thread works on.
     """
 
     name: str
-    bell: threading.Condition
+    work: threading.Condition
     threads: int = 0
     idle: int = 0
     called: int = 0
@@ -110,7 +82,7 @@ class _Crew:
     working: dict[int, _Case] = field(default_factory=dict)
 
     def take(self) -> _Case | None:
-        """Return the next run of a job that nobody works on; jobs take turns."""
+        """Return the next run of a job that no thread works on; jobs take turns."""
         for job_id in self.lines:
             if job_id not in self.working:
                 line = self.lines.pop(job_id)
@@ -122,7 +94,7 @@ class _Crew:
         return None
 
 
-class Asker:
+class AsyncChooser:
     """Calls such routers, each on few threads of its own, so that one that hangs holds up no other.
 
     Thread-safety: :meth:`choose` belongs to the tick thread and never waits, :meth:`step` to a thread of its own;
@@ -130,8 +102,9 @@ class Asker:
     router or an executor works.
 
     Args:
-        route: Calls a router.
-        questions: Asks executors.
+        routers: Routers by name.
+        loads: Counts runs.
+        probes: Asks executors.
         give_back: Takes runs whose choice is there; they are routed again, and then find it.
         clock: Where time comes from.
         limit: Runs that may be out at once; others wait as planned.
@@ -139,22 +112,24 @@ class Asker:
 
     def __init__(
         self,
-        route: Route,
-        questions: Questions,
+        routers: Mapping[str, Router],
+        loads: Loads,
+        probes: Probes,
         give_back: Callable[[Sequence[Run]], None],
         clock: Clock,
         *,
         limit: int = ASKED_LIMIT,
     ) -> None:
-        self._route = route
-        self._questions = questions
+        self._routers = routers
+        self._loads = loads
+        self._probes = probes
         self._give_back = give_back
         self._clock = clock
         self._limit = limit
         self._lock = threading.Lock()
         self._pending: dict[int, _Case] = {}
         self._choices: OrderedDict[int, Choice] = OrderedDict()
-        self._crews: dict[str, _Crew] = {}
+        self._threads_of: dict[str, _RouterThreads] = {}
         self._stopped = False
 
     def __len__(self) -> int:
@@ -163,10 +138,10 @@ class Asker:
     def choose(
         self, run: Run, job: Job, executors: Sequence[RegisteredExecutor], now_ms: int
     ) -> Sequence[RegisteredExecutor] | None:
-        """Return the choice for a run if it is there; None if the run was taken, nobody if there is no room for it.
+        """Return the choice for a run if it is there; None if the run was taken, none if there is no room for it.
 
         Raises:
-            RouteError: The router failed or chose nobody.
+            RouteError: The router failed or chose none.
         """
         with self._lock:
             choice = self._choices.get(run.id)
@@ -186,7 +161,7 @@ class Asker:
         return None
 
     def is_held(self, run_id: int) -> bool:
-        """Tell whether a run is out; from any thread."""
+        """Return whether a run is out; from any thread."""
         return run_id in self._pending
 
     def has_chosen(self, run_id: int) -> bool:
@@ -201,8 +176,8 @@ class Asker:
         with self._lock:
             while self._choices and next(iter(self._choices.values())).until_ms <= now_ms:
                 self._choices.popitem(last=False)
-            for crew in self._crews.values():
-                failed += self._give_up(crew, oldest_ms)
+            for group in self._threads_of.values():
+                failed += self._give_up(group, oldest_ms)
         for case, error in failed:
             logger.warning("run %d: %s", case.run.id, error)
             self._answer(case, (), error)
@@ -212,83 +187,85 @@ class Asker:
         """Call no router any more; runs that are out stay planned."""
         with self._lock:
             self._stopped = True
-            for crew in self._crews.values():
-                crew.lines.clear()
-                crew.bell.notify_all()
+            for group in self._threads_of.values():
+                group.lines.clear()
+                group.work.notify_all()
             self._pending.clear()
 
     def _take(self, case: _Case) -> None:
         self._pending[case.run.id] = case
         name = case.job.route_strategy
-        crew = self._crews.get(name)
-        if crew is None:
-            crew = self._crews[name] = _Crew(name, threading.Condition(self._lock))
-        crew.lines.setdefault(case.job.id, deque()).append(case)
-        self._man(crew)
+        group = self._threads_of.get(name)
+        if group is None:
+            group = self._threads_of[name] = _RouterThreads(name, threading.Condition(self._lock))
+        group.lines.setdefault(case.job.id, deque()).append(case)
+        self._staff(group)
 
-    def _man(self, crew: _Crew) -> None:
-        """Let somebody take what waits, by a new thread if all are at work."""
-        if crew.idle:
-            crew.idle -= 1
-            crew.called += 1
-            crew.bell.notify()
-        elif crew.lost < CREW and crew.threads < CREW + crew.lost:
-            crew.threads += 1
-            title = f"xwheel-route-{crew.name}"
-            threading.Thread(target=self._work, args=(crew,), name=title, daemon=True).start()
+    def _staff(self, group: _RouterThreads) -> None:
+        """Let a thread take what waits, a new one if all are at work."""
+        if group.idle:
+            group.idle -= 1
+            group.called += 1
+            group.work.notify()
+        elif group.lost < THREADS and group.threads < THREADS + group.lost:
+            group.threads += 1
+            title = f"xwheel-route-{group.name}"
+            threading.Thread(target=self._work, args=(group,), name=title, daemon=True).start()
 
-    def _work(self, crew: _Crew) -> None:
+    def _work(self, group: _RouterThreads) -> None:
         """Call the router for one run after the other until there is none for a while."""
-        while (case := self._next(crew)) is not None:
-            if not self._call(crew, case):
+        while (case := self._next(group)) is not None:
+            if not self._call(group, case):
                 return
 
-    def _next(self, crew: _Crew) -> _Case | None:
+    def _next(self, group: _RouterThreads) -> _Case | None:
         """Wait for a run whose router is to be called; None ends the thread."""
         with self._lock:
             while not self._stopped:
-                case = crew.take()
+                case = group.take()
                 if case is not None:
                     case.began_ms = self._clock.monotonic_ms()
                     return case
-                crew.idle += 1
-                crew.bell.wait(IDLE_S)
-                if crew.called:
-                    crew.called -= 1
+                group.idle += 1
+                group.work.wait(IDLE_S)
+                if group.called:
+                    group.called -= 1
                     continue
-                crew.idle -= 1
-                if not crew.lines:
+                group.idle -= 1
+                if not group.lines:
                     break
-            crew.threads -= 1
+            group.threads -= 1
             return None
 
-    def _call(self, crew: _Crew, case: _Case) -> bool:
-        """Call a router for a run; tell whether this thread is to go on."""
+    def _call(self, group: _RouterThreads, case: _Case) -> bool:
+        """Call a router for a run; return whether this thread is to go on."""
         addresses: tuple[str, ...] = ()
         error = ""
-        asked = _Asked(case, self._questions, self._deadline_s)
+        asked = _Asked(case, self._probes, self._deadline_s)
         try:
-            chosen = self._route(
+            chosen = route(
                 case.job,
                 case.executors,
+                self._routers,
                 beat=asked.beat,
                 idle_beat=asked.idle_beat,
+                load=self._loads.load,
                 now_ms=self._clock.now_ms(),
             )
             addresses = tuple(executor.address for executor in chosen)
             asked.spend(addresses)
         except XwheelError as problem:
             error = str(problem)
-        except BaseException as problem:  # nobody else would ever answer this run
-            error = f"job {case.job.id}: router {crew.name}: {error_words(problem)}"
+        except BaseException as problem:  # nothing else would ever answer this run
+            error = f"job {case.job.id}: router {group.name}: {error_words(problem)}"
         with self._lock:
             if case.given_up:
-                crew.lost -= 1
-                crew.threads -= 1
-                if crew.lines:
-                    self._man(crew)
+                group.lost -= 1
+                group.threads -= 1
+                if group.lines:
+                    self._staff(group)
                 return False
-            del crew.working[case.job.id]
+            del group.working[case.job.id]
         self._answer(case, addresses, error, has_asked=asked.has_asked)
         return True
 
@@ -296,26 +273,26 @@ class Asker:
         began_ms = case.began_ms or 0
         return max(0.0, (began_ms + ROUTE_MS - self._clock.monotonic_ms()) / 1000)
 
-    def _give_up(self, crew: _Crew, oldest_ms: int) -> list[tuple[_Case, str]]:
+    def _give_up(self, group: _RouterThreads, oldest_ms: int) -> list[tuple[_Case, str]]:
         """Return the runs whose router hangs, and those that wait for it in vain, with the reasons."""
         failed: list[tuple[_Case, str]] = []
-        for job_id, case in list(crew.working.items()):
+        for job_id, case in list(group.working.items()):
             if case.began_ms is not None and case.began_ms < oldest_ms:
                 case.given_up = True
-                crew.lost += 1
-                del crew.working[job_id]
+                group.lost += 1
+                del group.working[job_id]
                 failed.append(
-                    (case, f"job {job_id}: router {crew.name} did not choose within {ROUTE_MS // 1000} s")
+                    (case, f"job {job_id}: router {group.name} did not choose within {ROUTE_MS // 1000} s")
                 )
-        if crew.lost >= CREW:
-            text = f"router {crew.name} hangs in {crew.lost} calls: jobs that name it are refused until one comes back"
+        if group.lost >= THREADS:
+            text = f"router {group.name} hangs in {group.lost} calls: jobs that name it are refused until one comes back"
             failed += [
-                (case, f"job {job_id}: {text}") for job_id in crew.lines for case in crew.lines[job_id]
+                (case, f"job {job_id}: {text}") for job_id in group.lines for case in group.lines[job_id]
             ]
-            crew.lines.clear()
-        elif crew.lines:
+            group.lines.clear()
+        elif group.lines:
             for _ in failed:
-                self._man(crew)
+                self._staff(group)
         return failed
 
     def _answer(self, case: _Case, addresses: tuple[str, ...], error: str, *, has_asked: bool = True) -> None:
@@ -334,22 +311,22 @@ class Asker:
 class _Asked:
     """The questions of one call of a router."""
 
-    def __init__(self, case: _Case, questions: Questions, deadline_s: Callable[[_Case], float]) -> None:
+    def __init__(self, case: _Case, probes: Probes, deadline_s: Callable[[_Case], float]) -> None:
         self._case = case
-        self._questions = questions
+        self._probes = probes
         self._deadline_s = deadline_s
         self._executors: Mapping[str, RegisteredExecutor] = {item.address: item for item in case.executors}
         self._idle: set[str] = set()
         self.has_asked = False
 
     def beat(self, address: str) -> bool:
-        """Tell whether an executor lives."""
-        return self._ask(address, self._questions.beat)
+        """Return whether an executor lives."""
+        return self._ask(address, self._probes.beat)
 
     def idle_beat(self, address: str) -> bool:
-        """Tell whether the job is idle there."""
+        """Return whether the job is idle there."""
         job_id = self._case.job.id
-        answer = self._ask(address, lambda executor: self._questions.idle_beat(executor, job_id))
+        answer = self._ask(address, lambda executor: self._probes.idle_beat(executor, job_id))
         if answer:
             self._idle.add(address)
         return answer
@@ -357,7 +334,7 @@ class _Asked:
     def spend(self, chosen: Sequence[str]) -> None:
         """Note that the answers of those who were chosen for being idle served their purpose."""
         for address in self._idle.intersection(chosen):
-            self._questions.spend(self._executors[address], self._case.job.id)
+            self._probes.spend(self._executors[address], self._case.job.id)
 
     def _ask(self, address: str, put: Callable[[RegisteredExecutor], Future[bool]]) -> bool:
         self.has_asked = True

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from xwheel.errors import WireError
-from xwheel.model import BlockStrategy, GlueVersion, RegisteredExecutor
+from xwheel.model import BlockStrategy, GlueVersion
+from xwheel.scheduler.cluster.contract import Lease
+from xwheel.scheduler.executors.loads import Loads
+from xwheel.scheduler.executors.registry import ExecutorRegistry
+from xwheel.scheduler.fire.parcels import BodyLimits
 from xwheel.scheduler.records import Answer, Delivery, Fate, Parcel, Shard
+from xwheel.scheduler.send.results import ResultWriter
 from xwheel.wire import codec, contract
-from xwheel.wire.codec import batch as batch_codec
-from xwheel.wire.http import HttpCall, HttpResult, MultiClient
+from xwheel.wire.codec.batch import encode_batch, read_batch_reply
+from xwheel.wire.http import HttpCall, HttpClient, HttpResult
 from xwheel.wire.messages import BatchAnswer, BatchRequest, Response, TriggerRequest
 
 POLL_MS: Final = 200
@@ -30,51 +35,48 @@ class Lane:
 
     Args:
         client: The lane's connections.
-        deliver: Gets what came back.
-        may_send: Returns whether our lease has lasted since a fence and outlasts a send; told when the fence was.
-        app_name: Name of a group; fourth-generation executors insist on it.
-        token: What an executor is called with.
-        too_large: Told the size of a request that an address refused for it.
+        results: Gets what came back.
+        lease: Has to have lasted since a fence, and to outlast a send.
+        registry: Knows what each executor is called with.
+        body_limits: Told the size of a request that an address refused for it.
         timeout_ms: Time limit of a send.
     """
 
     def __init__(
         self,
-        client: MultiClient,
-        deliver: Callable[[Sequence[Delivery]], None],
-        may_send: Callable[[int], bool],
-        app_name: Callable[[int], str],
-        token: Callable[[RegisteredExecutor], str],
-        too_large: Callable[[str, int], None],
+        client: HttpClient,
+        results: ResultWriter,
+        lease: Lease,
+        registry: ExecutorRegistry,
+        body_limits: BodyLimits,
         *,
         timeout_ms: int,
     ) -> None:
         self._client = client
-        self._deliver = deliver
-        self._may_send = may_send
-        self._app_name = app_name
-        self._token = token
-        self._too_large = too_large
+        self._results = results
+        self._lease = lease
+        self._registry = registry
+        self._body_limits = body_limits
         self._timeout_ms = timeout_ms
         self._sending: set[int] = set()
 
     def send(self, parcel: Parcel) -> None:
         """Start the request for a parcel that was fenced; what is to follow it goes once it is answered."""
         self._sending.update([shard.run.id for shard in parcel.whole().shards])
-        if self._may_send(_fenced_ms(parcel)):
+        if self._lease.may_send(_fenced_ms(parcel), self._timeout_ms):
             self._submit(parcel)
         else:
             self._hand_over([_untried(parcel, "the lease is too short for a send")])
 
-    def is_sending(self, run_id: int) -> bool:
-        """Tell whether a run is in flight; from any thread."""
+    def is_held(self, run_id: int) -> bool:
+        """Return whether a run is in flight; from any thread."""
         return run_id in self._sending
 
     def step(self, now_ms: int) -> int:
         """Move bytes for a while; return 0: the waiting happens inside."""
         results = self._client.poll(POLL_MS)
         if results:
-            self._hand_over([item for result in results for item in self._results(result, now_ms)])
+            self._hand_over([item for result in results for item in self._read(result, now_ms)])
         return 0
 
     def wake(self) -> None:
@@ -97,8 +99,8 @@ class Lane:
                 wait_ms=self._wait_ms(parcel),
                 # a journal makes a repeated send harmless; a foreign executor would run it twice
                 repeatable=parcel.executor.kind == "xwheel",
-                app_name=self._app_name(parcel.executor.group_id),
-                token=self._token(parcel.executor),
+                app_name=self._registry.app_name(parcel.executor.group_id),
+                token=self._registry.token(parcel.executor),
             )
         )
 
@@ -112,18 +114,17 @@ class Lane:
             return None
         return max(0, run.check_ms - run.dispatched_ms - self._timeout_ms)
 
-    def _results(self, result: HttpResult, now_ms: int) -> list[Delivery]:
+    def _read(self, result: HttpResult, now_ms: int) -> list[Delivery]:
         """Return what came of a request; start the next one in its place, if there is more to send."""
         parcel = result.key
         assert isinstance(parcel, Parcel)  # noqa: S101 - we put it there
         if result.status == TOO_LARGE:
-            self._too_large(parcel.executor.address, parcel.body_bytes)
+            self._body_limits.refused(parcel.executor.address, parcel.body_bytes)
             if len(parcel.shards) > 1:
                 return self._go_on(parcel.halves(), now_ms)
         if result.error:
-            parcel = (
-                parcel.whole()
-            )  # what was to follow could not be sent either, or must not wait for another limit
+            # what was to follow could not be sent either, or must not wait for another limit
+            parcel = parcel.whole()
         delivery = Delivery(
             parcel=parcel,
             answers=read_answers(parcel, result),
@@ -137,13 +138,13 @@ class Lane:
         return [delivery, *self._go_on(following, now_ms)]
 
     def _go_on(self, parcel: Parcel, now_ms: int) -> list[Delivery]:
-        """Send one more request in the same place, unless that might end after others may ask about its runs.
+        """Send one more request in the same place, unless it might end after others may ask about its runs.
 
-        What is asked again may take longer: whoever else asks meanwhile, only its own answer refuses it.
+        What is asked again may take longer: if another asks meanwhile, only its own answer refuses it.
         """
         until_ms = parcel.shards[0].run.check_ms
         late_ms = AGAIN_MS if parcel.again else 0
-        if not self._may_send(_fenced_ms(parcel)):
+        if not self._lease.may_send(_fenced_ms(parcel), self._timeout_ms):
             return [_untried(parcel, "the lease is too short for another send")]
         if until_ms is not None and now_ms + self._timeout_ms > until_ms + late_ms:
             return [_untried(parcel, "those before it took too long")]
@@ -152,9 +153,27 @@ class Lane:
 
     def _hand_over(self, deliveries: Sequence[Delivery]) -> None:
         if deliveries:
-            self._deliver(deliveries)  # first, so that at each moment the lane or the writer has each run
+            self._results.put(deliveries)  # first, so that at each moment the lane or the writer has each run
         for delivery in deliveries:
             self._sending.difference_update(shard.run.id for shard in delivery.parcel.shards)
+
+
+class Lanes:
+    """The fast and the slow lane; a parcel says which of them it takes.
+
+    Args:
+        lanes: The lanes by number.
+        loads: Counts what is sent to each executor.
+    """
+
+    def __init__(self, lanes: Mapping[int, Lane], loads: Loads) -> None:
+        self.by_number = lanes
+        self._loads = loads
+
+    def send(self, parcel: Parcel) -> None:
+        """Start the requests of a parcel that was fenced; from any thread."""
+        self._loads.sent(parcel.executor.address, len(parcel.whole().shards))
+        self.by_number[parcel.lane].send(parcel)
 
 
 def _fenced_ms(parcel: Parcel) -> int:
@@ -172,7 +191,7 @@ def encode_parcel(parcel: Parcel) -> tuple[str, bytes]:
     executor = parcel.executor
     if executor.kind == "xwheel":
         batch = BatchRequest(instance=executor.instance, runs=requests)
-        return contract.join_url(executor.address, contract.RUN_BATCH), batch_codec.encode_batch(batch)
+        return contract.join_url(executor.address, contract.RUN_BATCH), encode_batch(batch)
     path = contract.TRIGGER if executor.generation >= NEWEST_GENERATION else contract.RUN
     return contract.join_url(executor.address, path), codec.encode_trigger(requests[0])
 
@@ -202,7 +221,7 @@ def trigger_request(shard: Shard, source: GlueVersion | None = None) -> TriggerR
 def read_answers(parcel: Parcel, result: HttpResult) -> list[Answer]:
     """Return what became of each run of a parcel.
 
-    Only a connection that was never made and an explicit answer mean refused: nobody runs it. Everything else, such as
+    Only a connection that was never made and an explicit answer mean refused: no executor runs it. Everything else, such as
     a time-out, a broken connection or an answer that cannot be read, is unknown. Of a run that was sent before, the
     first request may have arrived: only an answer about that very run refuses it.
     """
@@ -223,7 +242,7 @@ def read_answers(parcel: Parcel, result: HttpResult) -> list[Answer]:
 
 
 def _batch_answers(parcel: Parcel, response: Response) -> list[Answer]:
-    reply = batch_codec.read_batch_reply(response.data)
+    reply = read_batch_reply(response.data)
     if reply.instance not in ("", parcel.executor.instance):
         raise WireError(f"executor instance {reply.instance} answered for {parcel.executor.instance}")
     given: dict[int, BatchAnswer] = {}

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from xwheel.model import GlueVersion, RegisteredExecutor, Run, RunState
-from xwheel.scheduler.ports import LeaseView, Places, SourceView
-from xwheel.scheduler.records import Outcome, Parcel, Shard
+from xwheel.model import RegisteredExecutor, Run, RunState
+from xwheel.ring import FAST
+from xwheel.scheduler.cluster.contract import Lease
+from xwheel.scheduler.executors.registry import ExecutorRegistry
+from xwheel.scheduler.finish.finish import Finisher
+from xwheel.scheduler.fire.parcels import BodyLimits, pack_again
+from xwheel.scheduler.fire.pool import TriggerPool
+from xwheel.scheduler.manage.scripts import Scripts
+from xwheel.scheduler.records import Outcome, Shard
+from xwheel.scheduler.send.lane import Lanes
 from xwheel.storage import jobs, runs
 from xwheel.storage.database import changes
 from xwheel.storage.database.engine import Connection, Database
 
 logger = logging.getLogger(__name__)
-
-Pack = Callable[[RegisteredExecutor, Sequence[Shard], Mapping[int, GlueVersion]], Parcel]
 
 
 class Resender:
@@ -28,13 +33,12 @@ class Resender:
     Args:
         db: The database.
         lease: Our partitions.
-        find_instance: Where an executor instance lives now.
-        places: The trigger pool.
-        send: Takes a parcel that has a place.
-        finish: Closes runs whose executor is gone.
-        sources: Finds the sources of script jobs.
-        pack: Puts shards into parcels of a bounded size, with the sources of their jobs.
-        lane: The lane that such parcels take.
+        registry: Knows where executor instances live now.
+        pool: The trigger pool.
+        body_limits: How many bytes a request may have.
+        lanes: Take parcels that have a place; these go through the fast one.
+        finisher: Closes runs whose executor is gone.
+        scripts: Finds the sources of script jobs.
         answer_ms: How long after a send it must have ended.
         gone_ms: How long an instance may be missing before its runs are lost.
         check_after_ms: Age at which a running foreign run is asked about.
@@ -43,15 +47,14 @@ class Resender:
     def __init__(
         self,
         db: Database,
-        lease: LeaseView,
-        find_instance: Callable[[int, str, int], RegisteredExecutor | None],
-        places: Places,
-        send: Callable[[Parcel], None],
-        finish: Callable[[Sequence[Outcome]], object],
-        sources: SourceView,
-        pack: Pack,
+        lease: Lease,
+        registry: ExecutorRegistry,
+        pool: TriggerPool,
+        body_limits: BodyLimits,
+        lanes: Lanes,
+        finisher: Finisher,
+        scripts: Scripts,
         *,
-        lane: int,
         answer_ms: int,
         gone_ms: int,
         check_after_ms: int,
@@ -59,13 +62,12 @@ class Resender:
         self.resent = 0
         self._db = db
         self._lease = lease
-        self._find_instance = find_instance
-        self._places = places
-        self._send = send
-        self._finish = finish
-        self._sources = sources
-        self._pack = pack
-        self._lane = lane
+        self._registry = registry
+        self._pool = pool
+        self._body_limits = body_limits
+        self._lanes = lanes
+        self._finisher = finisher
+        self._scripts = scripts
         self._answer_ms = answer_ms
         self._gone_ms = gone_ms
         self._check_after_ms = check_after_ms
@@ -81,7 +83,7 @@ class Resender:
         for run in waiting:
             if not run.instance or run.kill_requested:
                 continue  # one that must end is asked about, not sent again
-            executor = self._find_instance(run.group_id, run.instance, now_ms)
+            executor = self._registry.find_instance(run.group_id, run.instance, now_ms)
             if executor is not None:
                 by_executor.setdefault(executor.address, (executor, []))[1].append(run)
             elif now_ms - (run.dispatched_ms or now_ms) > self._gone_ms:
@@ -90,7 +92,7 @@ class Resender:
             else:
                 missing.append((run.id, now_ms + self._answer_ms))
         if lost:
-            self._finish(lost)
+            self._finisher.finish(lost)
         if missing:
             self._db.transaction(lambda conn: self._put_off(conn, missing))
         for executor, group in by_executor.values():
@@ -101,15 +103,15 @@ class Resender:
         changes.note_accepted(conn, waiting, accepted, now_ms)
 
     def _ask_again(self, executor: RegisteredExecutor, group: Sequence[Run], now_ms: int) -> None:
-        if not self._places.acquire(self._lane, executor.address, batch=True):
-            return  # the check stays due: the next look tries again
+        if not self._pool.acquire(FAST, executor.address, batch=True):
+            return  # the check stays due: the next one tries again
         checks = [(run.id, now_ms + self._answer_ms) for run in group]
         shards: list[Shard] = []
         try:
             shards = self._db.transaction(lambda conn: self._lock(conn, executor, group, checks))
         finally:
             if not shards:
-                self._places.release(self._lane, executor.address)
+                self._pool.release(FAST, executor.address)
         if shards:
             self.resent += len(shards)
             logger.info(
@@ -119,8 +121,8 @@ class Resender:
                 shards[0].run.id,
             )
             scripts = {shard.job.id: shard.job for shard in shards if shard.job.glue_version}
-            sources = self._sources.find(scripts.values()) if scripts else {}
-            self._send(self._pack(executor, shards, sources))
+            sources = self._scripts.find(scripts.values()) if scripts else {}
+            self._lanes.send(pack_again(FAST, self._body_limits, executor, shards, sources))
 
     def _put_off(self, conn: Connection, moves: Sequence[tuple[int, int]]) -> None:
         locked = runs.lock_runs(conn, [run_id for run_id, _ in moves])

@@ -8,8 +8,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from xwheel.errors import DatabaseRefusedError, DatabaseUnreachableError
 from xwheel.model import FAILED_OVER, UNREACHABLE, RunState
-from xwheel.scheduler.ports import Places
+from xwheel.scheduler.check.decide import first_check_ms
+from xwheel.scheduler.finish.finish import Finisher
+from xwheel.scheduler.fire.pool import TriggerPool
 from xwheel.scheduler.records import Answer, Delivery, Fate, Outcome
+from xwheel.scheduler.wakeups import Wakeups
 from xwheel.storage import runs
 from xwheel.storage.database import changes
 from xwheel.storage.database.engine import Connection, Database
@@ -20,48 +23,48 @@ IDLE_MS = 1000
 SAID_NO = "executor_refused"
 
 
-class AnswerWriter:
+class ResultWriter:
     """Turns deliveries into rows.
 
     A place is given back only after its answers are written, so places also bound what waits here, and answers that
     the database does not take now are kept until it does. Writes that would follow one another closely become one.
-    No lease is asked for: whoever sent a run writes what came of it, even if its partition went elsewhere meanwhile.
+    No lease is asked for: the node that sent a run writes what came of it, even if its partition went elsewhere since.
 
     Args:
         db: The database.
-        places: The trigger pool.
-        finish: Closes refused runs.
-        suspect: Told addresses that could not be reached.
-        wake: Ends this loop's wait.
-        placed: Told that places became free.
-        first_check: ``first_check(at_ms, timeout_s)`` tells when an accepted run is looked at.
-        has_asked: Tells whether the router of a run asked executors before it chose.
+        pool: The trigger pool.
+        finisher: Closes refused runs.
+        suspect: Told addresses that could not be reached, and when.
+        has_asked: Returns whether the router of a run asked executors before it chose.
+        wakeups: Ends this loop's wait, and the tick's once places became free.
+        check_after_ms: How long an executor that accepted a run is believed before it is asked.
+        deadline_grace_ms: How long after a time limit it has to report the end.
         gather_ms: From one write to the next, at least.
     """
 
     def __init__(
         self,
         db: Database,
-        places: Places,
-        finish: Callable[[Sequence[Outcome]], object],
+        pool: TriggerPool,
+        finisher: Finisher,
         suspect: Callable[[str, int], None],
-        wake: Callable[[], None],
-        placed: Callable[[], None],
-        first_check: Callable[[int, int], int],
-        has_asked: Callable[[int], bool] = lambda _: False,
+        has_asked: Callable[[int], bool],
+        wakeups: Wakeups,
         *,
-        gather_ms: int = 0,
+        check_after_ms: int,
+        deadline_grace_ms: int,
+        gather_ms: int,
     ) -> None:
         self._db = db
+        self._pool = pool
+        self._finisher = finisher
+        self._suspect = suspect
+        self._has_asked = has_asked
+        self._wakeups = wakeups
+        self._check_after_ms = check_after_ms
+        self._deadline_grace_ms = deadline_grace_ms
         self._gather_ms = gather_ms
         self._next_ms = 0
-        self._places = places
-        self._finish = finish
-        self._suspect = suspect
-        self._wake = wake
-        self._placed = placed
-        self._first_check = first_check
-        self._has_asked = has_asked
         self._inbox: deque[Delivery] = deque()
         self._held: set[int] = set()
 
@@ -70,7 +73,7 @@ class AnswerWriter:
         for delivery in deliveries:
             self._held.update([shard.run.id for shard in delivery.parcel.shards])
             self._inbox.append(delivery)
-        self._wake()
+        self._wakeups.results.set()
 
     def pending(self) -> int:
         """Return how many deliveries wait to be written."""
@@ -104,9 +107,9 @@ class AnswerWriter:
             shards = delivery.parcel.shards
             self._held.difference_update([shard.run.id for shard in shards])
             if not delivery.parcel.rest:  # the last of its place
-                self._places.release(delivery.parcel.lane, delivery.parcel.executor.address)
-            self._places.record([shard.run.job_id for shard in shards], delivery.cost_ms, now_ms)
-        self._placed()
+                self._pool.release(delivery.parcel.lane, delivery.parcel.executor.address)
+            self._pool.record([shard.run.job_id for shard in shards], delivery.cost_ms, now_ms)
+        self._wakeups.tick.set()
 
     def _write(self, batch: Sequence[Delivery], now_ms: int) -> None:
         accepted: dict[int, list[int]] = {}  # run ids by the time limit of their job
@@ -134,7 +137,7 @@ class AnswerWriter:
             at_ms = max((delivery.at_ms for delivery in batch), default=now_ms) or now_ms
             self._db.transaction(lambda conn: self._accept(conn, batch, accepted, at_ms))
         if refused:
-            self._finish(refused)
+            self._finisher.finish(refused)
 
     def _refusal(self, answer: Answer, delivery: Delivery) -> Outcome:
         reason = SAID_NO
@@ -156,7 +159,13 @@ class AnswerWriter:
     ) -> None:
         checks: dict[int, list[int]] = {}
         for timeout_s, ids in accepted.items():
-            checks.setdefault(self._first_check(at_ms, timeout_s), []).extend(ids)
+            check_ms = first_check_ms(
+                at_ms,
+                timeout_s,
+                check_after_ms=self._check_after_ms,
+                deadline_grace_ms=self._deadline_grace_ms,
+            )
+            checks.setdefault(check_ms, []).extend(ids)
         waiting = runs.update_accepted(conn, checks, at_ms)
         shards = (shard.run for delivery in batch for shard in delivery.parcel.shards)
         changes.note_accepted(conn, shards, waiting, at_ms)

@@ -13,7 +13,7 @@ from typing import Final
 from xwheel.clock import Clock
 from xwheel.model import MAX_ID
 from xwheel.runtime.loops import Rest
-from xwheel.scheduler.ports import LeaseView
+from xwheel.scheduler.cluster.contract import Lease
 from xwheel.storage import reports
 from xwheel.storage.database.bulk import chunks
 from xwheel.storage.database.engine import LONG_MS, Database
@@ -47,7 +47,7 @@ class ReportLoop:
         interval_ms: How often the current hour is counted, if that takes no longer than a twentieth of it.
     """
 
-    def __init__(self, db: Database, lease: LeaseView, clock: Clock, *, interval_ms: int) -> None:
+    def __init__(self, db: Database, lease: Lease, clock: Clock, *, interval_ms: int) -> None:
         self.counted_hours = 0
         self.written_rows = 0
         self._db = db

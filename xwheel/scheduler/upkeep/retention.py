@@ -13,7 +13,7 @@ from typing import Final
 
 from xwheel.clock import Clock
 from xwheel.runtime.loops import Rest
-from xwheel.scheduler.ports import LeaseView
+from xwheel.scheduler.cluster.contract import Lease
 from xwheel.storage import retention
 from xwheel.storage.alarms import attempts
 from xwheel.storage.database.engine import LONG_MS, Connection, Database
@@ -50,7 +50,7 @@ class RetentionLoop:
     def __init__(
         self,
         db: Database,
-        lease: LeaseView,
+        lease: Lease,
         clock: Clock,
         *,
         run_days: int,

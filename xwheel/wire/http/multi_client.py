@@ -7,7 +7,7 @@ import os
 import select
 import time
 from collections import deque
-from typing import Final
+from typing import Final, Protocol
 
 import pycurl
 
@@ -16,6 +16,26 @@ from xwheel.wire.http.curl import Guard, HttpCall, HttpResult, Slot, failed, hea
 from xwheel.wire.http.tls import NO_FILES, TlsFiles
 
 KNOWN_HEADERS: Final = 10_000
+
+
+class HttpClient(Protocol):
+    """Many calls in flight: what the scheduler's stages need of :class:`MultiClient`."""
+
+    def submit(self, call: HttpCall) -> None:
+        """Hand in a call; from any thread."""
+        ...
+
+    def poll(self, timeout_ms: int) -> list[HttpResult]:
+        """Move everything on for at most so long, and return the calls that ended."""
+        ...
+
+    def wake(self) -> None:
+        """End a wait inside :meth:`poll`; from any thread."""
+        ...
+
+    def close(self) -> None:
+        """Close all connections."""
+        ...
 
 
 class MultiClient:

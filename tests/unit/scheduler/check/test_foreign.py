@@ -34,13 +34,13 @@ def beat(node: HandNode) -> None:
 def start(node: HandNode, count: int = 1, **changes: Any) -> tuple[Job, list[int]]:
     job = node.job(enabled=False, **changes)
     ids = [fire(node, job) for _ in range(count)]
-    node.scheduler.registry.step(node.clock.now_ms())
-    node.scheduler.registry.take_news()
+    node.scheduler.core.registry.step(node.clock.now_ms())
+    node.scheduler.core.registry.take_news()
     return job, ids
 
 
 def fire(node: HandNode, job: Job) -> int:
-    run_id = node.scheduler.manager.run_now(job.id).id
+    run_id = node.scheduler.management.jobs.run_now(job.id).id
     node.run_for(300)
     node.answer()
     return run_id
@@ -92,7 +92,7 @@ def test_being_looked_at_early_shortens_no_grace(node: HandNode) -> None:
     attach(node, lambda *_: IDLE)
     node.clock.advance(600_000)
     pass_time(node, 2000)
-    node.scheduler.killer.kill(run_id)
+    node.scheduler.management.killer.kill(run_id)
     pass_time(node, 60_000)
     assert load(node, run_id).state is RunState.RUNNING
     pass_time(node, 60_000)
@@ -139,8 +139,8 @@ def test_a_slow_executor_with_many_jobs_is_asked_about_each_once(node: HandNode)
     for _ in range(30):
         beat(node)
         now_ms = node.clock.advance(1000)
-        node.scheduler.lease.step(now_ms)
-        node.scheduler.checker.step(now_ms)
+        node.scheduler.core.lease.step(now_ms)
+        node.scheduler.finishing.check.step(now_ms)
     assert len(network.calls) == 58  # two a second
     assert len({body["jobId"] for _, _, body in network.calls}) == 58
     assert sum((load(node, run_id).check_ms or 0) > node.clock.now_ms() + 500_000 for run_id in ids) == 58
@@ -155,7 +155,7 @@ def test_who_waits_too_long_for_a_turn_is_asked_again_later(node: HandNode) -> N
         beat(node)
         now_ms = node.clock.advance(1000)
         node.keep_lease()
-        node.scheduler.checker.step(now_ms)
+        node.scheduler.finishing.check.step(now_ms)
         assert min(run.check_ms or 0 for run in node.runs()) >= now_ms - 60_000
     assert all((load(node, run_id).check_ms or 0) > node.clock.now_ms() for run_id in ids)
     assert len(network.calls) <= 70
@@ -202,7 +202,7 @@ def test_an_unreachable_executor_keeps_no_run_past_limit_and_two_graces(node: Ha
 def test_a_kill_is_for_the_job_and_ends_the_runs_beside(node: HandNode) -> None:
     job, (one, two) = start(node, 2)
     network = attach(node, lambda _address, path, _body: BUSY if path == "/idleBeat" else IDLE)
-    node.scheduler.killer.kill(two)
+    node.scheduler.management.killer.kill(two)
     pass_time(node, 2000)
     assert network.calls == [
         (ADDRESS, "/idleBeat", {"jobId": job.id}),
@@ -219,7 +219,7 @@ def test_a_kill_is_for_the_job_and_ends_the_runs_beside(node: HandNode) -> None:
 def test_runs_that_died_with_another_ones_kill_are_lost(node: HandNode) -> None:
     _, (one, two) = start(node, 2)
     attach(node, lambda _address, path, _body: BUSY if path == "/idleBeat" else IDLE)
-    node.scheduler.killer.kill(one)
+    node.scheduler.management.killer.kill(one)
     pass_time(node, 125_000)
     assert load(node, one).state is RunState.KILLED
     assert (load(node, two).state, load(node, two).reason) == (RunState.LOST, "no_report")
@@ -229,7 +229,7 @@ def test_runs_that_died_with_another_ones_kill_are_lost(node: HandNode) -> None:
 def test_a_kill_that_is_not_confirmed_is_repeated_with_a_growing_wait(node: HandNode, said: Any) -> None:
     _, (run_id,) = start(node)
     network = attach(node, lambda _address, path, _body: BUSY if path == "/idleBeat" else said)
-    node.scheduler.killer.kill(run_id)
+    node.scheduler.management.killer.kill(run_id)
     pass_time(node, 240_000)
     assert 6 <= told(network, "/kill") <= 9
     assert load(node, run_id).state is RunState.RUNNING

@@ -19,11 +19,11 @@ ADDRESS = "http://127.0.0.1:9001"
 def start(node: HandNode, count: int = 1, **changes: Any) -> tuple[Job, list[int]]:
     """Create a job and bring so many runs of it to an executor; return their ids."""
     job = node.job(enabled=False, **changes)
-    ids = [node.scheduler.manager.run_now(job.id).id for _ in range(count)]
+    ids = [node.scheduler.management.jobs.run_now(job.id).id for _ in range(count)]
     node.run_for(300)
     node.answer()
-    node.scheduler.registry.step(node.clock.now_ms())
-    node.scheduler.registry.take_news()  # that they registered is none for the tests
+    node.scheduler.core.registry.step(node.clock.now_ms())
+    node.scheduler.core.registry.take_news()  # that they registered is none for the tests
     return job, ids
 
 
@@ -181,7 +181,7 @@ def test_runs_of_an_instance_that_is_gone_are_lost_in_batches(node: HandNode) ->
     node.db.transaction(lambda conn: runs.insert_runs(conn, rows))
     network = attach(node, lambda *_: None)
     check(node)
-    node.scheduler.registry.remove("demo", ADDRESS)
+    node.scheduler.core.registry.remove("demo", ADDRESS)
     check(node, 1000)
     assert {run.state for run in node.runs()} == {RunState.RUNNING}
     check(node, 119_000)
@@ -207,7 +207,7 @@ def test_a_beat_that_comes_after_the_farewell_keeps_nothing_open(node: HandNode)
     _, (run_id,) = start(node)
     attach(node, lambda *_: None)
     check(node)
-    node.scheduler.registry.remove("demo", ADDRESS)
+    node.scheduler.core.registry.remove("demo", ADDRESS)
     check(node, 1000)
     beat(node)
     check(node, 1000)
@@ -248,7 +248,7 @@ def test_an_instance_that_comes_back_elsewhere_is_asked_there(node: HandNode) ->
     _, (run_id,) = start(node)
     network = attach(node, states({run_id: "started"}))
     check(node)
-    node.scheduler.registry.remove("demo", ADDRESS)
+    node.scheduler.core.registry.remove("demo", ADDRESS)
     check(node, 20_000)
     node.register("http://127.0.0.1:7777", instance="instance-1")
     check(node, 1000)
@@ -258,7 +258,7 @@ def test_an_instance_that_comes_back_elsewhere_is_asked_there(node: HandNode) ->
 
 def test_a_node_that_was_down_finds_the_runs_of_executors_that_died_meanwhile(node: HandNode) -> None:
     _, (run_id,) = start(node)
-    node.scheduler.registry.remove("demo", ADDRESS)
+    node.scheduler.core.registry.remove("demo", ADDRESS)
     heir = node.successor()
     network = attach(heir, lambda *_: None)
     check(heir, 1000)
@@ -272,9 +272,9 @@ def test_nothing_is_asked_while_the_lease_is_short(node: HandNode) -> None:
     network = attach(node, states({run_id: "started"}))
     now_ms = node.clock.advance(601_000)
     beat(node)
-    assert node.scheduler.checker.step(now_ms) > 0
+    assert node.scheduler.finishing.check.step(now_ms) > 0
     assert network.calls == []
-    node.scheduler.lease.step(now_ms)
+    node.scheduler.core.lease.step(now_ms)
     check(node)
     assert network.paths() == ["/runState"]
 
@@ -284,8 +284,8 @@ def test_a_claimed_row_is_not_asked_about_by_another_node(node: HandNode) -> Non
     node.clock.advance(601_000)
     beat(node)
     first = attach(node, states({run_id: "started"}))
-    node.scheduler.lease.step(node.clock.now_ms())
-    node.scheduler.checker.step(node.clock.now_ms())  # asked, not yet answered
+    node.scheduler.core.lease.step(node.clock.now_ms())
+    node.scheduler.finishing.check.step(node.clock.now_ms())  # asked, not yet answered
     heir = node.successor()
     second = attach(heir, states({run_id: "started"}))
     check(heir)
@@ -297,7 +297,7 @@ def test_a_claimed_row_is_not_asked_about_by_another_node(node: HandNode) -> Non
 
 def test_a_send_without_an_answer_is_asked_about_if_it_was_not_sent_again(node: HandNode) -> None:
     job = node.job(enabled=False)
-    taken, lost = (node.scheduler.manager.run_now(job.id).id for _ in range(2))
+    taken, lost = (node.scheduler.management.jobs.run_now(job.id).id for _ in range(2))
     node.run_for(300)
     node.answer(Fate.UNKNOWN)
     attach(node, states({taken: "accepted"}))
@@ -315,6 +315,6 @@ def test_an_instance_that_restarted_on_another_port_is_asked_there_at_once(node:
     node.register("http://127.0.0.1:8000", instance="instance-1", boot="boot-2")
     check(node, 1000)
     assert [address for address, _, _ in network.calls] == ["http://127.0.0.1:8000"]
-    found = node.scheduler.registry.find_instance(1, "instance-1", node.clock.now_ms())
+    found = node.scheduler.core.registry.find_instance(1, "instance-1", node.clock.now_ms())
     assert found is not None
     assert found.address == "http://127.0.0.1:8000"

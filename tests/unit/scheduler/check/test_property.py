@@ -52,17 +52,17 @@ class World:
         """Kill a run, or let an executor come, go or fall silent."""
         if open_runs and self.chance.random() < 0.2:
             with contextlib.suppress(ConflictError):
-                self.node.scheduler.killer.kill(self.chance.choice(open_runs).id)
+                self.node.scheduler.management.killer.kill(self.chance.choice(open_runs).id)
         if self.chance.random() < 0.05:
             number = self.chance.randrange(len(ADDRESSES))
             self._boots[number] += 1
             self.alive.symmetric_difference_update({number})
             if self.chance.random() < 0.5:
-                self.node.scheduler.registry.remove("demo", ADDRESSES[number])
+                self.node.scheduler.core.registry.remove("demo", ADDRESSES[number])
 
     def end(self) -> None:
         for address in ADDRESSES:
-            self.node.scheduler.registry.remove("demo", address)
+            self.node.scheduler.core.registry.remove("demo", address)
         self.alive.clear()
 
     def _beat(self, number: int) -> None:
@@ -88,7 +88,7 @@ def test_no_open_run_is_past_its_check(db: Database, seed: int) -> None:
     world = World(db, seed)
     for _ in range(120):
         for job in world.chance.sample(world.jobs, 2):
-            world.node.scheduler.manager.run_now(job.id)
+            world.node.scheduler.management.jobs.run_now(job.id)
         open_runs = world.step()
         assert_looked_at(open_runs, world.node.clock.now_ms())
         world.disturb(open_runs)

@@ -98,19 +98,19 @@ def test_a_jump_stops_claims_and_sends_until_leases_are_renewed(db: Database, ju
     node.group()
     node.register("http://127.0.0.1:9001/")
     node.job(schedule_conf="1")
-    due = node.scheduler.manager.run_now(node.job(name="by hand", enabled=False).id)
+    due = node.scheduler.management.jobs.run_now(node.job(name="by hand", enabled=False).id)
     node.adopt()
     node.clock.step_wall(jump_ms)
-    node.scheduler._on_clock_step(jump_ms)
-    assert not node.scheduler.lease.may_act()
-    assert node.scheduler.claiming.step(node.clock.now_ms()) > 0
+    node.scheduler.core._on_clock_step(jump_ms)
+    assert not node.scheduler.core.lease.may_act()
+    assert node.scheduler.planning.claim.step(node.clock.now_ms()) > 0
     node.tick(1)
     assert node.sent == []
     assert [run.id for run in node.runs()] == [due.id]
-    node.scheduler.lease.step(node.clock.now_ms())
+    node.scheduler.core.lease.step(node.clock.now_ms())
     node.register("http://127.0.0.1:9001/")
-    node.scheduler.registry.step(node.clock.now_ms())
-    assert node.scheduler.lease.may_act()
+    node.scheduler.core.registry.step(node.clock.now_ms())
+    assert node.scheduler.core.lease.may_act()
     node.tick(1)
     if jump_ms > 0:
         assert [shard.run.id for parcel in node.sent for shard in parcel.shards] == [due.id]

@@ -30,7 +30,7 @@ def link(parent: int, *found: int, param: str | None = None) -> list[ChildLink]:
 
 
 def save(node: HandNode, parent: int, *found: int, param: str | None = None) -> Sequence[ChildLink]:
-    return node.scheduler.family.set_children(parent, link(parent, *found, param=param))
+    return node.scheduler.management.dependencies.set_children(parent, link(parent, *found, param=param))
 
 
 def test_links_are_replaced_and_the_revision_rises(node: HandNode) -> None:
@@ -41,18 +41,18 @@ def test_links_are_replaced_and_the_revision_rises(node: HandNode) -> None:
     )
     assert node.load(first).revision == revision + 1
     save(node, first, second)
-    assert node.scheduler.family.list_children(first) == link(first, second)
-    assert node.scheduler.family.list_parents(second) == link(first, second)
-    assert node.scheduler.family.list_parents(third) == []
+    assert node.scheduler.management.dependencies.list_children(first) == link(first, second)
+    assert node.scheduler.management.dependencies.list_parents(second) == link(first, second)
+    assert node.scheduler.management.dependencies.list_parents(third) == []
 
 
 def test_the_revision_guards_the_links(node: HandNode) -> None:
     first, second = make_jobs(node, 2)
     revision = node.load(first).revision
-    node.scheduler.family.set_children(first, link(first, second), revision)
+    node.scheduler.management.dependencies.set_children(first, link(first, second), revision)
     with pytest.raises(ConflictError, match=f"revision {revision + 1}, not {revision}"):
-        node.scheduler.family.set_children(first, [], revision)
-    assert node.scheduler.family.list_children(first) == link(first, second)
+        node.scheduler.management.dependencies.set_children(first, [], revision)
+    assert node.scheduler.management.dependencies.list_children(first) == link(first, second)
 
 
 @pytest.mark.parametrize("length", [1, 2, 5])
@@ -63,7 +63,7 @@ def test_a_circle_is_refused_and_shown(node: HandNode, length: int) -> None:
     circle = " -> ".join(map(str, [ids[-1], *ids]))
     with pytest.raises(FieldError, match=circle):
         save(node, ids[-1], ids[0])
-    assert node.scheduler.family.list_children(ids[-1]) == []
+    assert node.scheduler.management.dependencies.list_children(ids[-1]) == []
 
 
 def test_a_circle_is_found_among_many_paths(node: HandNode) -> None:
@@ -89,7 +89,7 @@ def test_what_cannot_be_a_link_is_refused(node: HandNode) -> None:
         save(node, first, second, param="${wrong}")
     with pytest.raises(FieldError, match="no parent"):
         save(node, first, second, param=f"${{result.{second}}}")
-    assert node.scheduler.family.list_children(first) == []
+    assert node.scheduler.management.dependencies.list_children(first) == []
 
 
 @pytest.mark.parametrize("side", ["below", "above"])
@@ -136,9 +136,9 @@ def test_a_deleted_job_leaves_its_family(node: HandNode) -> None:
     first, second, third = make_jobs(node, 3)
     save(node, first, second)
     save(node, second, third)
-    node.scheduler.manager.delete(second)
-    assert node.scheduler.family.list_children(first) == []
-    assert node.scheduler.family.list_parents(third) == []
+    node.scheduler.management.jobs.delete(second)
+    assert node.scheduler.management.dependencies.list_children(first) == []
+    assert node.scheduler.management.dependencies.list_parents(third) == []
     with pytest.raises(FieldError, match=f"job {second} does not exist"):
         save(node, first, second)
 
@@ -166,7 +166,7 @@ def test_two_changes_at_once_close_no_circle(node: HandNode) -> None:
                 refused.append(error.reason)
 
         threads = [
-            threading.Thread(target=change, args=(node.scheduler.family, first, second)),
+            threading.Thread(target=change, args=(node.scheduler.management.dependencies, first, second)),
             threading.Thread(target=change, args=(other, second, first)),
         ]
         for thread in threads:

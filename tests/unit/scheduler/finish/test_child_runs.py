@@ -23,12 +23,12 @@ def make(node: HandNode, **changes: Any) -> int:
 
 def link(node: HandNode, parent: int, *found: int, param: str | None = None) -> None:
     rows = [ChildLink(parent_id=parent, child_id=child, param=param) for child in found]
-    node.scheduler.family.set_children(parent, rows)
+    node.scheduler.management.dependencies.set_children(parent, rows)
 
 
 def started(node: HandNode, job_id: int, **changes: Any) -> list[Run]:
     """Fire a job by hand and return what executors have of it."""
-    node.scheduler.manager.run_now(job_id, **changes)
+    node.scheduler.management.jobs.run_now(job_id, **changes)
     node.run_for(300)
     return node.answer()
 
@@ -36,7 +36,7 @@ def started(node: HandNode, job_id: int, **changes: Any) -> list[Run]:
 def report(
     node: HandNode, items: Sequence[Run], message: str = "", state: RunState = RunState.SUCCEEDED
 ) -> None:
-    node.scheduler.completer.finish(
+    node.scheduler.finishing.finisher.finish(
         [Outcome(run_id=run.id, state=state, code=200, message=message) for run in items]
     )
 
@@ -61,7 +61,7 @@ def test_a_child_runs_once_after_its_parent(node: HandNode) -> None:
 def test_nothing_runs_after_what_did_not_succeed(node: HandNode, state: RunState) -> None:
     parent, child = make(node), make(node)
     link(node, parent, child)
-    node.scheduler.manager.run_now(parent)
+    node.scheduler.management.jobs.run_now(parent)
     node.run_for(300)
     runs_sent = [shard.run for parcel in node.sent for shard in parcel.shards]
     report(node, runs_sent, state=state)
@@ -135,7 +135,7 @@ def test_a_stopped_child_runs_and_a_deleted_one_does_not(node: HandNode) -> None
     parent, stopped, deleted = make(node), make(node), make(node)
     link(node, parent, stopped, deleted)
     runs_out = started(node, parent)
-    node.scheduler.manager.delete(deleted)
+    node.scheduler.management.jobs.delete(deleted)
     report(node, runs_out)
     assert len(node.runs(stopped)) == 1
     assert node.runs(deleted) == []
@@ -194,7 +194,7 @@ def test_a_join_goes_on_without_a_parent_that_was_deleted(node: HandNode) -> Non
     top, left, _, join = joined(node)
     first, second = both_parents(node, top)
     report(node, [first])
-    node.scheduler.manager.delete(left)
+    node.scheduler.management.jobs.delete(left)
     report(node, [second])
     assert len(node.runs(join)) == 1
 

@@ -12,10 +12,10 @@ from xwheel.storage import runs
 
 def test_outcomes_are_told_apart(node: HandNode) -> None:
     job = node.job(enabled=False)
-    first, second = (node.scheduler.manager.run_now(job.id) for _ in range(2))
+    first, second = (node.scheduler.management.jobs.run_now(job.id) for _ in range(2))
     node.run_for(300)
     node.answer()
-    finish = node.scheduler.completer.finish
+    finish = node.scheduler.finishing.finisher.finish
     outcomes = [
         Outcome(run_id=second.id, state=RunState.FAILED, code=500, message="x" * 20_000),
         Outcome(run_id=first.id, state=RunState.SUCCEEDED, code=200),
@@ -35,7 +35,7 @@ def test_outcomes_are_told_apart(node: HandNode) -> None:
 
 def test_a_callback_may_beat_the_reply(node: HandNode) -> None:
     job = node.job(enabled=False)
-    run = node.scheduler.manager.run_now(job.id)
+    run = node.scheduler.management.jobs.run_now(job.id)
     node.run_for(300)
     node.finish([run])
     node.answer()
@@ -45,8 +45,8 @@ def test_a_callback_may_beat_the_reply(node: HandNode) -> None:
 
 def test_a_planned_run_takes_no_outcome(node: HandNode) -> None:
     job = node.job(enabled=False)
-    run = node.scheduler.manager.run_now(job.id)
-    verdicts = node.scheduler.completer.finish([Outcome(run_id=run.id, state=RunState.SUCCEEDED)])
+    run = node.scheduler.management.jobs.run_now(job.id)
+    verdicts = node.scheduler.finishing.finisher.finish([Outcome(run_id=run.id, state=RunState.SUCCEEDED)])
     assert verdicts == {run.id: Verdict.REPEATED}
 
 
@@ -79,10 +79,10 @@ def test_more_than_five_hundred_outcomes_are_closed(node: HandNode) -> None:
 
 def test_an_outcome_of_another_databases_run_closes_nothing(node: HandNode) -> None:
     job = node.job(enabled=False)
-    run = node.scheduler.manager.run_now(job.id)
+    run = node.scheduler.management.jobs.run_now(job.id)
     node.run_for(300)
     node.answer()
     stranger = Outcome(run_id=run.id, state=RunState.FAILED, created_ms=run.created_ms - 1)
-    assert node.scheduler.completer.finish([stranger]) == {run.id: Verdict.UNKNOWN}
+    assert node.scheduler.finishing.finisher.finish([stranger]) == {run.id: Verdict.UNKNOWN}
     own = Outcome(run_id=run.id, state=RunState.SUCCEEDED, created_ms=run.created_ms)
-    assert node.scheduler.completer.finish([own]) == {run.id: Verdict.FINISHED}
+    assert node.scheduler.finishing.finisher.finish([own]) == {run.id: Verdict.FINISHED}

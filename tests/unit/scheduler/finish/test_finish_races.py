@@ -73,7 +73,9 @@ def running(node: HandNode, run_id: int, job_id: int, **changes: object) -> Run:
 
 def test_the_last_two_shards_bring_one_child(node: HandNode, pair: list[Completer]) -> None:
     parent, child = make(node, "parent"), make(node, "child")
-    node.scheduler.family.set_children(parent, [ChildLink(parent_id=parent, child_id=child, param=None)])
+    node.scheduler.management.dependencies.set_children(
+        parent, [ChildLink(parent_id=parent, child_id=child, param=None)]
+    )
     for number in range(ROUNDS):
         root = 1_000_000 + 10 * number
         shards = [
@@ -90,7 +92,9 @@ def test_the_last_two_shards_bring_one_child(node: HandNode, pair: list[Complete
 def test_the_last_two_parents_bring_one_join(node: HandNode, pair: list[Completer]) -> None:
     left, right, join = make(node, "left"), make(node, "right"), make(node, "join", join_mode=JoinMode.ALL)
     for parent in (left, right):
-        node.scheduler.family.set_children(parent, [ChildLink(parent_id=parent, child_id=join, param=None)])
+        node.scheduler.management.dependencies.set_children(
+            parent, [ChildLink(parent_id=parent, child_id=join, param=None)]
+        )
     for number in range(ROUNDS):
         chain = 1_000_000 + 10 * number
         parents = [

@@ -18,7 +18,7 @@ Shape = list[tuple[Origin, int, RunState]]
 def started(node: HandNode, **changes: Any) -> Run:
     """Return a run of a recovering job that an executor has."""
     job = node.job(enabled=False, **{"recover_lost": True, "max_retries": 1, **changes})
-    node.scheduler.manager.run_now(job.id)
+    node.scheduler.management.jobs.run_now(job.id)
     node.run_for(300)
     (run,) = node.answer()
     return run
@@ -104,7 +104,7 @@ def test_a_recovery_run_on_its_way_is_the_next_attempt(node: HandNode, late: Run
 def test_a_late_outcome_corrects_only_once(node: HandNode) -> None:
     run = started(node)
     node.finish([run], RunState.LOST)
-    finish = node.scheduler.completer.finish
+    finish = node.scheduler.finishing.finisher.finish
     assert finish([Outcome(run_id=run.id, state=RunState.SUCCEEDED)]) == {run.id: Verdict.FINISHED}
     assert finish([Outcome(run_id=run.id, state=RunState.FAILED)]) == {run.id: Verdict.REPEATED}
     assert finish([Outcome(run_id=run.id, state=RunState.LOST)]) == {run.id: Verdict.REPEATED}
@@ -114,7 +114,7 @@ def test_stopping_the_job_cancels_the_planned_recovery(node: HandNode) -> None:
     job = node.job(schedule_conf="1", recover_lost=True)
     node.run_for(1100)
     node.finish(node.answer(), RunState.LOST)
-    node.scheduler.manager.stop(job.id)
+    node.scheduler.management.jobs.stop(job.id)
     node.run_for(2000)
     assert node.sent == []
     assert {run.reason for run in node.runs() if run.origin is Origin.RECOVERY} == {"stopped"}
@@ -123,7 +123,7 @@ def test_stopping_the_job_cancels_the_planned_recovery(node: HandNode) -> None:
 def test_each_shard_is_recovered_by_itself(node: HandNode) -> None:
     node.register("http://127.0.0.1:9002", instance="i2")
     job = node.job(enabled=False, recover_lost=True, route_strategy="SHARDING_BROADCAST")
-    node.scheduler.manager.run_now(job.id)
+    node.scheduler.management.jobs.run_now(job.id)
     node.run_for(300)
     node.finish(node.answer(), RunState.LOST)
     recovered = [run for run in node.runs() if run.origin is Origin.RECOVERY]
@@ -139,7 +139,7 @@ def test_a_planned_run_that_is_closed_gets_no_retry_and_a_delay_goes_on(
     node.plan()
     (run,) = node.runs()
     assert run.state is RunState.PLANNED
-    node.scheduler.completer.finish([Outcome(run_id=run.id, state=state, reason="killed")])
+    node.scheduler.finishing.finisher.finish([Outcome(run_id=run.id, state=state, reason="killed")])
     assert [row.state for row in node.runs()] == [state]
     assert node.load(job.id).next_fire_ms == node.clock.now_ms() + 3000
 
@@ -149,4 +149,4 @@ def test_a_list_without_delays_is_refused(node: HandNode) -> None:
         node.job(enabled=False, retry_backoff=RetryBackoff.LIST)
     job = node.job(enabled=False, retry_backoff=RetryBackoff.LIST, retry_delays_ms=(5,))
     with pytest.raises(FieldError, match="retry_delays_ms"):
-        node.scheduler.manager.edit(job.id, {"retry_delays_ms": ()})
+        node.scheduler.management.jobs.edit(job.id, {"retry_delays_ms": ()})

@@ -101,13 +101,13 @@ def crowd(sqlite_db: Database) -> tuple[HandNode, Job]:
     job = node.job(
         enabled=False, block_scope=BlockScope.CLUSTER, block_strategy="SERIAL_EXECUTION", param="x"
     )
-    node.scheduler.manager.run_now(job.id)
+    node.scheduler.management.jobs.run_now(job.id)
     node.run_for(200)
     return node, job
 
 
 def insert(node: HandNode, job: Job, count: int, *, epoch: int = 0) -> list[int]:
-    source = node.scheduler.run_ids
+    source = node.scheduler.core.run_ids
     made: list[int] = []
     while len(made) < count:
         source.ensure(min(5000, count - len(made)))
@@ -132,15 +132,15 @@ def insert(node: HandNode, job: Job, count: int, *, epoch: int = 0) -> list[int]
 
 def test_ten_thousand_parked_runs_cost_a_few_statements_a_second(crowd: tuple[HandNode, Job]) -> None:
     node, job = crowd
-    node.scheduler.parking._limit = 20_000
+    node.scheduler.core.deferred._limit = 20_000
     started = node.answer()
     asked = insert(node, job, 10_000)
-    node.scheduler.lease.step(node.clock.now_ms())
+    node.scheduler.core.lease.step(node.clock.now_ms())
     node.register("http://127.0.0.1:9001")
     node.adopt()
     for _ in range(20):
         node.tick(20)
-    assert len(node.scheduler.parking) == 10_000
+    assert len(node.scheduler.core.deferred) == 10_000
     seen: list[str] = []
     event.listen(
         node.db.engine, "before_cursor_execute", lambda _c, _k, statement, *_: seen.append(statement)
@@ -159,24 +159,24 @@ def test_a_hundred_thousand_rows_beyond_memory_are_looked_through_and_not_taken_
 ) -> None:
     node, job = crowd
     started = node.answer()
-    epoch = node.scheduler.lease.epochs[job.partition]
+    epoch = node.scheduler.core.lease.epochs[job.partition]
     asked = insert(node, job, 100_000, epoch=epoch)
-    node.scheduler.lease.step(node.clock.now_ms())
+    node.scheduler.core.lease.step(node.clock.now_ms())
     node.register("http://127.0.0.1:9001")
-    node.scheduler.adopting.reconcile(node.clock.now_ms())
+    node.scheduler.planning.adopt.reconcile(node.clock.now_ms())
     for _ in range(20):
         node.tick(20)
-    assert len(node.scheduler.parking) == 2000
-    before = node.scheduler.adopting.recovered
-    node.scheduler.adopting.reconcile(node.clock.now_ms())
-    assert node.scheduler.adopting.recovered == before  # those beyond memory wait their turn
+    assert len(node.scheduler.core.deferred) == 2000
+    before = node.scheduler.planning.adopt.recovered
+    node.scheduler.planning.adopt.reconcile(node.clock.now_ms())
+    assert node.scheduler.planning.adopt.recovered == before  # those beyond memory wait their turn
     lost = insert(node, node.job(enabled=False), 1, epoch=epoch)
     with node.db.write() as conn:
         conn.exec_driver_sql(f"UPDATE run SET due_ms = due_ms + 1, open_partition = 63 WHERE id = {lost[0]}")
         conn.exec_driver_sql(f'UPDATE run SET "partition" = 63 WHERE id = {lost[0]}')
     node.clock.advance(2000)
-    node.scheduler.lease.step(node.clock.now_ms())
-    node.scheduler.adopting.reconcile(node.clock.now_ms())
+    node.scheduler.core.lease.step(node.clock.now_ms())
+    node.scheduler.planning.adopt.reconcile(node.clock.now_ms())
     node.tick(20)
     assert [run.id for run in node.answer()] == lost  # not hidden behind the parked ones
     node.finish(started)
@@ -189,7 +189,7 @@ def test_what_was_beyond_memory_goes_in_order_once_there_is_room(sqlite_db: Data
     node.group()
     node.register("http://127.0.0.1:9001")
     node.db.transaction(lambda conn: executors.update_group(conn, 1, {"max_running": 20}, NOW))
-    node.scheduler.registry.step(NOW)
+    node.scheduler.core.registry.step(NOW)
     job = node.job(enabled=False)
     asked = insert(node, job, 400)
     sent: list[int] = []

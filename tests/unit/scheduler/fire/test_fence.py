@@ -22,7 +22,7 @@ def execute(node: HandNode, statement: str) -> None:
 def test_n6_a_run_of_another_epoch_is_not_fenced(node: HandNode, step: int) -> None:
     """N6: its partition went elsewhere and came back; whoever adopted it there may have sent it."""
     job = node.job(enabled=False)
-    taken = node.scheduler.manager.run_now(job.id)
+    taken = node.scheduler.management.jobs.run_now(job.id)
     node.adopt()
     execute(node, f"UPDATE run SET epoch = epoch + {step} WHERE id = {taken.id}")
     node.tick(20)
@@ -36,7 +36,10 @@ def test_n7_after_an_unknown_commit_only_what_is_still_ours_is_sent(
 ) -> None:
     """N7: what was taken over meanwhile belongs to the taker, whether the COMMIT took effect or not."""
     kept, gone = node.job(enabled=False), node.job(enabled=False)
-    mine, theirs = node.scheduler.manager.run_now(kept.id), node.scheduler.manager.run_now(gone.id)
+    mine, theirs = (
+        node.scheduler.management.jobs.run_now(kept.id),
+        node.scheduler.management.jobs.run_now(gone.id),
+    )
     node.adopt()
     transaction = node.db.transaction
     broken: list[int] = []
@@ -72,4 +75,4 @@ def test_n7_after_an_unknown_commit_only_what_is_still_ours_is_sent(
         theirs.id: RunState.DISPATCHING if committed else RunState.PLANNED,
     }
     node.answer()
-    assert not any(node.scheduler.pool.in_flight().values())
+    assert not any(node.scheduler.sending.pool.in_flight().values())

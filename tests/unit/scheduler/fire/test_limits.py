@@ -25,11 +25,11 @@ def limit(node: HandNode, most: int) -> None:
     node.db.transaction(
         lambda conn: executors.update_group(conn, 1, {"max_running": most}, node.clock.now_ms())
     )
-    node.scheduler.registry.step(node.clock.now_ms())
+    node.scheduler.core.registry.step(node.clock.now_ms())
 
 
 def run_now(node: HandNode, job: Job, count: int = 1, **options: Any) -> list[Run]:
-    made = [node.scheduler.manager.run_now(job.id, **options) for _ in range(count)]
+    made = [node.scheduler.management.jobs.run_now(job.id, **options) for _ in range(count)]
     node.run_for(200)
     return made
 
@@ -136,7 +136,7 @@ def test_a_covering_run_does_not_overtake_older_runs_of_its_group(node: HandNode
     node.answer()
     node.run_for(3000)
     limit(node, 2)  # room that nobody has looked for yet
-    late = node.scheduler.manager.run_now(cover.id)
+    late = node.scheduler.management.jobs.run_now(cover.id)
     node.adopt()
     node.tick(1)
     assert late.id not in {run.id for run in node.answer()}
@@ -244,16 +244,16 @@ def test_a_stop_and_an_edit_reach_parked_runs(node: HandNode) -> None:
     node.run_for(3000)
     (open_run,) = node.answer()
     assert states(node, job).count("planned") >= 3
-    node.scheduler.manager.stop(job.id)
+    node.scheduler.management.jobs.stop(job.id)
     node.finish([open_run])
     node.run_for(3000)
     assert node.sent == []
     assert set(states(node, job)) == {"succeeded", "cancelled"}
-    assert node.scheduler.ring_loop.depth()[1] == 0
+    assert node.scheduler.planning.tick.depth()[1] == 0
 
     asked = run_now(node, job, 2)
     node.answer()
-    node.scheduler.manager.edit(job.id, {"block_scope": BlockScope.EXECUTOR})
+    node.scheduler.management.jobs.edit(job.id, {"block_scope": BlockScope.EXECUTOR})
     node.run_for(1100)
     assert [run.id for run in node.answer()] == [asked[1].id]
 
@@ -262,14 +262,14 @@ def test_a_restart_forgets_no_parked_run_and_takes_none_for_a_misfire(node: Hand
     job = node.job(schedule_conf="1", misfire_policy=MisfirePolicy.SKIP, **SERIAL)
     node.run_for(3000)
     (open_run,) = node.answer()
-    node.scheduler.manager.edit(job.id, {"description": "still waiting"})
+    node.scheduler.management.jobs.edit(job.id, {"description": "still waiting"})
     parked = [run.id for run in node.runs(job.id) if run.state is RunState.PLANNED]
     node.clock.advance(60_000)
     heir = node.successor()
     heir.register("http://127.0.0.1:9001")
     heir.run_for(1000)
     assert heir.sent == []
-    assert heir.scheduler.ring_loop.is_held(parked[0])
+    assert heir.scheduler.planning.tick.is_held(parked[0])
     sent: list[int] = []
     started = [open_run]
     while len(sent) < len(parked):
@@ -282,8 +282,8 @@ def test_a_restart_forgets_no_parked_run_and_takes_none_for_a_misfire(node: Hand
 
 
 def test_a_run_that_finds_no_place_is_not_overtaken_by_another_of_its_job(node: HandNode) -> None:
-    node.scheduler.pool._limits = dict.fromkeys(node.scheduler.pool._limits, 4)
-    node.scheduler.registry.remove("demo", "http://127.0.0.1:9001")
+    node.scheduler.sending.pool._limits = dict.fromkeys(node.scheduler.sending.pool._limits, 4)
+    node.scheduler.core.registry.remove("demo", "http://127.0.0.1:9001")
     node.register("http://127.0.0.1:9003", kind="foreign", instance="", boot="")
     limit(node, 10)
     job = node.job(enabled=False)
@@ -304,7 +304,7 @@ def test_groups_and_jobs_without_limits_cost_no_statement(node: HandNode) -> Non
     job = node.job(enabled=False)
     limit(node, 5)
     limit(node, 0)
-    node.scheduler.manager.run_now(job.id)
+    node.scheduler.management.jobs.run_now(job.id)
     node.adopt()
     event.listen(node.db.engine, "before_cursor_execute", note)
     node.tick(20)

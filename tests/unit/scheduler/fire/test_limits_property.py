@@ -54,7 +54,7 @@ class Storm:
     def limit(self, group_id: int, most: int) -> None:
         change = {"max_running": most}
         self.db.transaction(lambda conn: executors.update_group(conn, group_id, change, NOW))
-        self.node.scheduler.registry.step(self.node.clock.now_ms())
+        self.node.scheduler.core.registry.step(self.node.clock.now_ms())
         self.limits[group_id] = most
 
     def beat(self) -> None:
@@ -95,7 +95,7 @@ def test_never_more_than_allowed_and_everything_goes_in_due_order(db: Database, 
     asked = 0
     for turn in range(80):
         for _ in range(chance.randrange(4)):
-            node.scheduler.manager.run_now(chance.choice(storm.jobs).id)
+            node.scheduler.management.jobs.run_now(chance.choice(storm.jobs).id)
             asked += 1
         if chance.random() < 0.05:
             storm.limit(chance.choice((1, 2)), chance.choice((2, 3, 5)))
@@ -123,9 +123,9 @@ def test_the_storm_would_notice_a_gate_that_lets_all_go(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     storm = Storm(db, random.Random(1))
-    monkeypatch.setattr(storm.node.scheduler.firing._gate, "concerns", lambda _: [])
+    monkeypatch.setattr(storm.node.scheduler.planning.firing._gate, "concerns", lambda _: [])
     for _ in range(5):
-        storm.node.scheduler.manager.run_now(storm.jobs[1].id)
+        storm.node.scheduler.management.jobs.run_now(storm.jobs[1].id)
     storm.node.run_for(200)
     with pytest.raises(AssertionError):
         storm.serve()

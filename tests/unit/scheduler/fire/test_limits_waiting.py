@@ -25,7 +25,7 @@ def empty_node(db: Database) -> HandNode:
 
 
 def run_now(node: HandNode, job: Job, *, address: str | None = None) -> Run:
-    run = node.scheduler.manager.run_now(job.id, address=address)
+    run = node.scheduler.management.jobs.run_now(job.id, address=address)
     node.run_for(200)
     return run
 
@@ -81,11 +81,11 @@ def test_waiting_runs_go_oldest_due_first_whichever_row_came_first(empty_node: H
 def test_an_arrival_at_another_node_is_seen_with_the_registry(empty_node: HandNode) -> None:
     job = empty_node.job(enabled=False, wait_for_executor_s=60)
     run_now(empty_node, job)
-    registry = empty_node.scheduler.registry
+    registry = empty_node.scheduler.core.registry
     empty_node.register(HOME)
     registry._rows.clear()  # as if another process had written the row
     registry._seen_live = {}
-    empty_node.scheduler.parking._arrived.clear()
+    empty_node.scheduler.core.deferred._arrived.clear()
     registry.step(empty_node.clock.now_ms())
     empty_node.tick(1)
     assert len(empty_node.answer()) == 1
@@ -152,7 +152,7 @@ def test_a_restart_keeps_the_end_of_the_wait(empty_node: HandNode) -> None:
 def test_a_stopped_job_waits_no_more(empty_node: HandNode) -> None:
     job = empty_node.job(schedule_conf="1", wait_for_executor_s=60)
     empty_node.run_for(3000)
-    empty_node.scheduler.manager.stop(job.id)
+    empty_node.scheduler.management.jobs.stop(job.id)
     empty_node.register(HOME)
     empty_node.run_for(1000)
     assert empty_node.sent == []
@@ -193,8 +193,8 @@ def test_a_retried_shard_keeps_its_index_though_its_first_executor_left(node: Ha
     job = node.job(enabled=False, route_strategy="SHARDING_BROADCAST", max_retries=1, wait_for_executor_s=60)
     run_now(node, job)
     shards = sorted(node.answer(), key=lambda run: run.shard_index)
-    node.scheduler.registry.remove("demo", AWAY)
-    node.scheduler.registry.remove("demo", HOME)
+    node.scheduler.core.registry.remove("demo", AWAY)
+    node.scheduler.core.registry.remove("demo", HOME)
     node.finish(shards[1:], RunState.FAILED)
     node.run_for(2000)
     node.register(HOME)
@@ -206,8 +206,8 @@ def test_a_retried_shard_keeps_its_index_though_its_first_executor_left(node: Ha
 def test_a_fire_that_was_cancelled_in_memory_holds_up_no_later_one(empty_node: HandNode) -> None:
     job = empty_node.job(schedule_type="ONCE", schedule_conf="2026-01-01T00:00:03", wait_for_executor_s=60)
     empty_node.plan()
-    empty_node.scheduler.manager.stop(job.id)
-    empty_node.scheduler.manager.start(job.id)
+    empty_node.scheduler.management.jobs.stop(job.id)
+    empty_node.scheduler.management.jobs.start(job.id)
     empty_node.run_for(5000)
     assert sorted(ends(empty_node, job)) == [("cancelled", "stopped"), ("planned", "")]
 

@@ -24,14 +24,14 @@ def test_one_scheduler_holds_a_sqlite_file(sqlite_node: HandNode) -> None:
 
 
 def test_each_holder_gets_a_higher_epoch_for_every_partition(node: HandNode) -> None:
-    before = dict(node.scheduler.lease.epochs)
-    after = dict(node.successor().scheduler.lease.epochs)
+    before = dict(node.scheduler.core.lease.epochs)
+    after = dict(node.successor().scheduler.core.lease.epochs)
     assert len(before) == 64
     assert after == {partition: epoch + 1 for partition, epoch in before.items()}
 
 
 def test_a_lease_lasts_from_when_its_renewal_was_sent(node: HandNode) -> None:
-    lease = node.scheduler.lease
+    lease = node.scheduler.core.lease
     node.clock.advance(9_999)
     assert lease.may_act()
     assert not lease.may_act(margin_ms=3000)
@@ -44,7 +44,7 @@ def test_a_lease_lasts_from_when_its_renewal_was_sent(node: HandNode) -> None:
 def test_a_wall_clock_step_does_not_stretch_the_lease(node: HandNode) -> None:
     node.clock.advance(10_000)
     node.clock.step_wall(-60_000)
-    assert not node.scheduler.lease.may_act()
+    assert not node.scheduler.core.lease.may_act()
 
 
 def test_a_missing_lease_row_stops_the_node(sqlite_node: HandNode) -> None:
@@ -52,8 +52,8 @@ def test_a_missing_lease_row_stops_the_node(sqlite_node: HandNode) -> None:
     with node.db.write() as conn:
         conn.exec_driver_sql("DELETE FROM partition_lease WHERE partition_lease.partition = 7")
     with pytest.raises(LockError, match="lost 1 of its leases"):
-        node.scheduler.lease.step(node.clock.now_ms())
-    assert not node.scheduler.lease.may_act()
+        node.scheduler.core.lease.step(node.clock.now_ms())
+    assert not node.scheduler.core.lease.may_act()
     with pytest.raises(LockError, match="63 rows instead of 64"):
         node.successor()
 
@@ -61,7 +61,7 @@ def test_a_missing_lease_row_stops_the_node(sqlite_node: HandNode) -> None:
 def test_without_a_lease_nothing_is_claimed_adopted_or_fenced(node: HandNode) -> None:
     node.job(schedule_conf="1")
     node.plan()
-    node.db.transaction(lambda conn: leases.release_leases(conn, node.scheduler.lease.owner))
+    node.db.transaction(lambda conn: leases.release_leases(conn, node.scheduler.core.lease.owner))
     node.tick(1000)
     assert node.sent == []
     assert {run.state for run in node.runs()} == {RunState.PLANNED}
@@ -74,7 +74,7 @@ def test_a_broadcast_becomes_one_shard_for_each_executor(node: HandNode) -> None
     node.register("http://127.0.0.1:9003", instance="i3")
     node.register("http://127.0.0.1:9002", instance="i2")
     job = node.job(enabled=False, route_strategy="SHARDING_BROADCAST")
-    node.scheduler.manager.run_now(job.id)
+    node.scheduler.management.jobs.run_now(job.id)
     node.run_for(300)
 
     sent = sorted(node.answer(), key=lambda run: run.shard_index)
@@ -91,7 +91,7 @@ def test_a_broadcast_becomes_one_shard_for_each_executor(node: HandNode) -> None
 def test_a_retried_shard_keeps_its_index_and_total(node: HandNode) -> None:
     node.register("http://127.0.0.1:9002", instance="i2")
     job = node.job(enabled=False, route_strategy="SHARDING_BROADCAST", max_retries=1)
-    node.scheduler.manager.run_now(job.id)
+    node.scheduler.management.jobs.run_now(job.id)
     node.run_for(300)
     second = max(node.answer(), key=lambda run: run.shard_index)
     node.finish([second], RunState.FAILED)
@@ -105,7 +105,7 @@ def test_a_retried_shard_keeps_its_index_and_total(node: HandNode) -> None:
 
 def test_a_broadcast_to_one_that_is_tried_again_stays_one_shard(node: HandNode) -> None:
     job = node.job(enabled=False, route_strategy="SHARDING_BROADCAST", max_retries=1)
-    node.scheduler.manager.run_now(job.id)
+    node.scheduler.management.jobs.run_now(job.id)
     node.run_for(300)
     node.finish(node.answer(), RunState.FAILED)
     node.register("http://127.0.0.1:9002", instance="i2")
@@ -118,7 +118,7 @@ def test_what_an_old_epoch_planned_is_fenced_only_by_the_new_one(node: HandNode)
     node.job(schedule_conf="1")
     node.plan()
     heir = node.successor()
-    heir.scheduler.registry.step(node.clock.now_ms())
+    heir.scheduler.core.registry.step(node.clock.now_ms())
     node.tick(1000)
     assert node.sent == []
     heir.run_for(1000)
@@ -143,14 +143,14 @@ def test_a_full_lane_lets_runs_wait_and_drops_none(db: Database) -> None:
     node.register("http://127.0.0.1:9001", kind="foreign", instance="", boot="")
     job = node.job(enabled=False, block_strategy="SERIAL_EXECUTION")
     for _ in range(5):
-        node.scheduler.manager.run_now(job.id)
+        node.scheduler.management.jobs.run_now(job.id)
     seen: list[int] = []
     for _ in range(5):
         node.run_for(300)
         assert len(node.sent) <= 1
         seen += [run.id for run in node.answer()]
     assert len(seen) == len(set(seen)) == 5
-    assert node.scheduler.pool.in_flight() == {ring.FAST: 0, ring.SLOW: 0}
+    assert node.scheduler.sending.pool.in_flight() == {ring.FAST: 0, ring.SLOW: 0}
 
 
 def test_a_slow_job_moves_to_the_slow_lane() -> None:
@@ -166,7 +166,7 @@ def test_runs_for_an_xwheel_executor_travel_together_and_for_others_one_by_one(n
     single = node.job(enabled=False, route_strategy="LAST")
     for job in (batch, single):
         for _ in range(3):
-            node.scheduler.manager.run_now(job.id)
+            node.scheduler.management.jobs.run_now(job.id)
     node.run_for(300)
     sizes = {(parcel.executor.kind, len(parcel.shards)) for parcel in node.sent}
     assert sizes == {("xwheel", 3), ("foreign", 1)}
@@ -223,7 +223,7 @@ def test_a_job_whose_router_is_gone_is_refused_with_its_name(node: HandNode) -> 
     job = node.job(enabled=False)
     with node.db.write() as conn:
         conn.exec_driver_sql("UPDATE job SET route_strategy = 'GONE'")
-    node.scheduler.manager.run_now(job.id)
+    node.scheduler.management.jobs.run_now(job.id)
     node.run_for(300)
     (run,) = node.runs()
     assert (run.state, run.reason) == (RunState.REFUSED, "no_route")

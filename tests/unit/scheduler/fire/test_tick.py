@@ -122,7 +122,9 @@ def test_a_crowded_partition_is_claimed_without_waiting(node: HandNode) -> None:
     crowded = [job.id for job in made if job.partition == 5]
     assert len(crowded) == 30
     for job_id in crowded:
-        node.scheduler.manager.edit(job_id, {"schedule_type": "ONCE", "schedule_conf": "2026-01-01T00:00:02"})
-        node.scheduler.manager.start(job_id)
+        node.scheduler.management.jobs.edit(
+            job_id, {"schedule_type": "ONCE", "schedule_conf": "2026-01-01T00:00:02"}
+        )
+        node.scheduler.management.jobs.start(job_id)
     node.plan()
     assert len(node.runs()) == 30

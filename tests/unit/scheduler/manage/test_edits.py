@@ -23,7 +23,7 @@ def test_stopping_inside_the_window_prevents_the_planned_fire(node: HandNode) ->
     node.plan()
     assert [run.state for run in node.runs()] == [RunState.PLANNED]
 
-    node.scheduler.manager.stop(job.id)
+    node.scheduler.management.jobs.stop(job.id)
     node.run_for(10_000)
 
     assert sent(node) == []
@@ -36,7 +36,7 @@ def test_an_edit_yields_exactly_one_fire_under_the_new_definition(node: HandNode
     job = node.job(schedule_type="ONCE", schedule_conf="2026-01-01T00:00:03")
     node.plan()
 
-    node.scheduler.manager.edit(job.id, {"schedule_conf": "2026-01-01T00:00:04"})
+    node.scheduler.management.jobs.edit(job.id, {"schedule_conf": "2026-01-01T00:00:04"})
     node.run_for(10_000)
 
     assert sent(node) == [(job.id, NOW + 4000)]
@@ -46,8 +46,8 @@ def test_stop_and_start_fires_the_same_time_once(node: HandNode) -> None:
     job = node.job(schedule_type="ONCE", schedule_conf="2026-01-01T00:00:03")
     node.plan()
 
-    node.scheduler.manager.stop(job.id)
-    node.scheduler.manager.start(job.id)
+    node.scheduler.management.jobs.stop(job.id)
+    node.scheduler.management.jobs.start(job.id)
     node.run_for(10_000)
 
     assert sent(node) == [(job.id, NOW + 3000)]
@@ -59,7 +59,7 @@ def test_an_edit_that_leaves_the_schedule_alone_cancels_nothing_and_is_sent(node
     node.plan()
     before = node.runs()
 
-    node.scheduler.manager.edit(job.id, {"param": "new", "timeout_s": 9})
+    node.scheduler.management.jobs.edit(job.id, {"param": "new", "timeout_s": 9})
     node.run_for(3500)
 
     assert [run.id for run in node.runs()][: len(before)] == [run.id for run in before]
@@ -70,20 +70,20 @@ def test_an_edit_that_leaves_the_schedule_alone_cancels_nothing_and_is_sent(node
 def test_an_edit_between_routing_and_fence_is_routed_again(node: HandNode) -> None:
     job = node.job(schedule_conf="1", param="old")
     node.plan()
-    place = node.scheduler.pool.acquire
+    place = node.scheduler.sending.pool.acquire
 
     def edit_first(lane: int, address: str, **more: bool) -> bool:
-        node.scheduler.pool.acquire = place  # type: ignore[method-assign]
-        node.scheduler.manager.edit(job.id, {"param": "new"})
+        node.scheduler.sending.pool.acquire = place  # type: ignore[method-assign]
+        node.scheduler.management.jobs.edit(job.id, {"param": "new"})
         return place(lane, address, **more)
 
-    node.scheduler.pool.acquire = edit_first  # type: ignore[method-assign]
+    node.scheduler.sending.pool.acquire = edit_first  # type: ignore[method-assign]
     node.tick(1000)
     assert node.sent == []
     node.tick(20)
 
     assert [shard.job.param for parcel in node.sent for shard in parcel.shards] == ["new"]
-    assert node.scheduler.pool.in_flight() == {0: 1, 1: 0}
+    assert node.scheduler.sending.pool.in_flight() == {0: 1, 1: 0}
 
 
 @pytest.mark.parametrize("route", ["FIRST", "SHARDING_BROADCAST"])
@@ -101,7 +101,7 @@ def test_planned_runs_follow_their_job_into_its_new_group(node: HandNode, route:
     planned = {run.id for run in node.runs(job.id) if run.state is RunState.PLANNED}
     assert planned
 
-    node.scheduler.manager.edit(job.id, {"group_id": other})
+    node.scheduler.management.jobs.edit(job.id, {"group_id": other})
     groups = {run.id: run.group_id for run in node.runs(job.id)}
     assert {groups[run_id] for run_id in planned} == {other}
     assert groups[first.id] == job.group_id
@@ -122,18 +122,18 @@ def test_a_job_moves_into_no_group_that_is_not_there(node: HandNode) -> None:
     """R17: an edit is checked as a new job is."""
     job = node.job()
     with pytest.raises(NotFoundError, match="group 77"):
-        node.scheduler.manager.edit(job.id, {"group_id": 77})
+        node.scheduler.management.jobs.edit(job.id, {"group_id": 77})
 
 
 def test_a_run_that_was_written_beside_the_delete_of_its_job_is_never_sent(node: HandNode) -> None:
     """R12: its transaction had read the job before; the fence reads the job again."""
     job = node.job(enabled=False)
-    node.scheduler.manager.run_now(job.id)
+    node.scheduler.management.jobs.run_now(job.id)
     node.plan()
     node.tick()
     node.finish(node.answer())
 
-    node.scheduler.manager.delete(job.id)
+    node.scheduler.management.jobs.delete(job.id)
     late = make_run(
         9_000_001, job_id=job.id, group_id=job.group_id, partition=job.partition, epoch=0, due_ms=NOW
     )
@@ -151,19 +151,19 @@ def test_a_deleted_job_never_fires_again_and_keeps_its_runs(node: HandNode) -> N
     node.run_for(1200)
     node.finish(node.answer())
 
-    node.scheduler.manager.delete(job.id)
+    node.scheduler.management.jobs.delete(job.id)
     node.run_for(5000)
 
     assert sent(node) == []
     assert RunState.SUCCEEDED in {run.state for run in node.runs(job.id)}
     with pytest.raises(NotFoundError):
-        node.scheduler.manager.start(job.id)
+        node.scheduler.management.jobs.start(job.id)
 
 
 def test_run_now_is_sent_within_300_ms_even_if_the_job_is_stopped(node: HandNode) -> None:
     job = node.job(enabled=False, schedule_type="NONE", schedule_conf="", param="stored")
 
-    run = node.scheduler.manager.run_now(job.id, param="")
+    run = node.scheduler.management.jobs.run_now(job.id, param="")
     node.run_for(300)
 
     (shard,) = node.sent[0].shards
@@ -172,9 +172,9 @@ def test_run_now_is_sent_within_300_ms_even_if_the_job_is_stopped(node: HandNode
 
 def test_run_now_with_the_same_key_is_the_same_run(node: HandNode) -> None:
     job = node.job(enabled=False)
-    first = node.scheduler.manager.run_now(job.id, idempotency_key="order-7")
-    again = node.scheduler.manager.run_now(job.id, idempotency_key="order-7")
-    other = node.scheduler.manager.run_now(job.id, idempotency_key="order-8")
+    first = node.scheduler.management.jobs.run_now(job.id, idempotency_key="order-7")
+    again = node.scheduler.management.jobs.run_now(job.id, idempotency_key="order-7")
+    other = node.scheduler.management.jobs.run_now(job.id, idempotency_key="order-8")
 
     assert first.id == again.id != other.id
 
@@ -201,7 +201,7 @@ def test_a_row_of_another_process_is_adopted_within_300_ms(node: HandNode, db: D
 
 def test_a_retry_is_adopted_within_300_ms_and_waits_for_its_delay(node: HandNode) -> None:
     job = node.job(enabled=False, max_retries=2, retry_delay_ms=1000)
-    node.scheduler.manager.run_now(job.id)
+    node.scheduler.management.jobs.run_now(job.id)
     node.run_for(300)
     node.finish(node.answer(), RunState.FAILED)
     node.run_for(900)
@@ -218,8 +218,8 @@ def test_retries_of_scheduled_fires_end_with_a_stop_and_those_by_hand_do_not(nod
     job = node.job(schedule_conf="1", max_retries=1)
     node.run_for(1100)
     scheduled = node.answer()
-    node.scheduler.manager.stop(job.id)
-    by_hand = node.scheduler.manager.run_now(job.id)
+    node.scheduler.management.jobs.stop(job.id)
+    by_hand = node.scheduler.management.jobs.run_now(job.id)
     node.run_for(300)
     node.answer()
 
@@ -230,9 +230,9 @@ def test_retries_of_scheduled_fires_end_with_a_stop_and_those_by_hand_do_not(nod
 
 def test_a_stale_revision_is_refused_and_writes_nothing(node: HandNode) -> None:
     job = node.job()
-    node.scheduler.manager.edit(job.id, {"name": "second"}, revision=job.revision)
+    node.scheduler.management.jobs.edit(job.id, {"name": "second"}, revision=job.revision)
     with pytest.raises(ConflictError, match="revision"):
-        node.scheduler.manager.edit(job.id, {"name": "third"}, revision=job.revision)
+        node.scheduler.management.jobs.edit(job.id, {"name": "third"}, revision=job.revision)
     assert node.load(job.id).name == "second"
 
 
@@ -263,12 +263,12 @@ def test_impossible_definitions_name_their_field(
 def test_a_job_that_would_never_fire_cannot_start(node: HandNode) -> None:
     job = node.job(enabled=False, schedule_type="ONCE", schedule_conf="2020-01-01T00:00:00")
     with pytest.raises(ScheduleError, match="never fire"):
-        node.scheduler.manager.start(job.id)
+        node.scheduler.management.jobs.start(job.id)
     assert not node.load(job.id).enabled
 
 
 def test_no_executor_refuses_at_once_with_a_reason(node: HandNode) -> None:
-    node.scheduler.registry.remove("demo", "http://127.0.0.1:9001")
+    node.scheduler.core.registry.remove("demo", "http://127.0.0.1:9001")
     node.job(schedule_conf="1", end_ms=NOW + 1000)
     node.run_for(1500)
 
@@ -279,7 +279,7 @@ def test_no_executor_refuses_at_once_with_a_reason(node: HandNode) -> None:
 def test_a_refused_send_is_retried_and_its_address_comes_last(node: HandNode) -> None:
     node.register("http://127.0.0.1:9002", instance="instance-2")
     job = node.job(enabled=False, max_retries=1)
-    node.scheduler.manager.run_now(job.id)
+    node.scheduler.management.jobs.run_now(job.id)
     node.run_for(300)
     (first,) = node.answer(Fate.REFUSED, "connection refused", reached=False)
     node.run_for(300)

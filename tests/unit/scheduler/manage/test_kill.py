@@ -18,15 +18,15 @@ ADDRESS = "http://127.0.0.1:9001"
 
 def fire(node: HandNode, **changes: Any) -> int:
     job = node.job(enabled=False, **changes)
-    return node.scheduler.manager.run_now(job.id).id
+    return node.scheduler.management.jobs.run_now(job.id).id
 
 
 def running(node: HandNode, **changes: Any) -> int:
     run_id = fire(node, **changes)
     node.run_for(300)
     node.answer()
-    node.scheduler.registry.step(node.clock.now_ms())
-    node.scheduler.registry.take_news()  # that the executor registered is none for the tests
+    node.scheduler.core.registry.step(node.clock.now_ms())
+    node.scheduler.core.registry.take_news()  # that the executor registered is none for the tests
     return run_id
 
 
@@ -48,7 +48,7 @@ def kills(network: Network) -> list[dict[str, Any]]:
 def test_a_planned_run_is_cancelled_and_never_sent(node: HandNode) -> None:
     run_id = fire(node, max_retries=3)
     node.plan()
-    run = node.scheduler.killer.kill(run_id)
+    run = node.scheduler.management.killer.kill(run_id)
     assert (run.state, run.reason) == (RunState.CANCELLED, "killed_by_user")
     node.run_for(3000)
     assert node.sent == []
@@ -60,30 +60,30 @@ def test_a_fixed_delay_goes_on_after_its_planned_run_was_killed(node: HandNode) 
     node.clock.advance(6000)
     node.plan()
     (run,) = node.runs()
-    node.scheduler.killer.kill(run.id)
+    node.scheduler.management.killer.kill(run.id)
     assert node.load(job.id).next_fire_ms == node.clock.now_ms() + 10_000
     assert node.load(job.id).awaits_root is None
 
 
 def test_what_does_not_exist_or_ended_cannot_be_killed(node: HandNode) -> None:
     with pytest.raises(NotFoundError, match="999"):
-        node.scheduler.killer.kill(999)
+        node.scheduler.management.killer.kill(999)
     run_id = running(node)
     node.finish([load(node, run_id)])
     with pytest.raises(ConflictError, match=f"run {run_id} ended already: it is succeeded"):
-        node.scheduler.killer.kill(run_id)
+        node.scheduler.management.killer.kill(run_id)
 
 
 def test_a_run_that_is_sent_while_it_is_cancelled_is_marked(node: HandNode) -> None:
     run_id = fire(node)
-    finish = node.scheduler.completer.finish
+    finish = node.scheduler.finishing.finisher.finish
 
     def late(outcomes: Any) -> Any:
         node.run_for(300)
         return finish(outcomes)
 
-    node.scheduler.killer._finish = late
-    run = node.scheduler.killer.kill(run_id)
+    node.scheduler.management.killer._finish = late
+    run = node.scheduler.management.killer.kill(run_id)
     assert (run.state, run.kill_requested) == (RunState.DISPATCHING, True)
 
 
@@ -91,9 +91,9 @@ def test_a_running_run_is_told_to_end_until_its_outcome_comes(node: HandNode) ->
     run_id = running(node, max_retries=3)
     job_id, created_ms = load(node, run_id).job_id, load(node, run_id).created_ms
     network = attach(node, states({run_id: "started"}))
-    run = node.scheduler.killer.kill(run_id)
+    run = node.scheduler.management.killer.kill(run_id)
     assert (run.state, run.kill_requested) == (RunState.RUNNING, True)
-    assert node.scheduler.killer.kill(run_id) == load(node, run_id)  # asking again changes nothing
+    assert node.scheduler.management.killer.kill(run_id) == load(node, run_id)  # asking again changes nothing
     pass_time(node, 1000)
     (message,) = kills(network)
     assert message["jobId"] == job_id
@@ -107,7 +107,7 @@ def test_a_running_run_is_told_to_end_until_its_outcome_comes(node: HandNode) ->
 def test_a_kill_while_the_answer_is_on_its_way_is_sent_once_accepted(node: HandNode) -> None:
     run_id = fire(node)
     node.run_for(300)
-    assert node.scheduler.killer.kill(run_id).state is RunState.DISPATCHING
+    assert node.scheduler.management.killer.kill(run_id).state is RunState.DISPATCHING
     node.answer()
     assert load(node, run_id).check_ms == node.clock.now_ms()
     network = attach(node, states({run_id: "accepted"}))
@@ -119,7 +119,7 @@ def test_a_run_to_kill_is_not_sent_again(node: HandNode) -> None:
     run_id = fire(node)
     node.run_for(300)
     node.answer(Fate.UNKNOWN)
-    node.scheduler.killer.kill(run_id)
+    node.scheduler.management.killer.kill(run_id)
     network = attach(node, states({}))
     for _ in range(60):
         node.register(ADDRESS)
@@ -138,7 +138,7 @@ def test_a_kill_that_comes_while_a_question_is_open_is_not_put_off(node: HandNod
 
     def kill_meanwhile(*call: Any) -> Any:
         if not load(node, run_id).kill_requested:
-            node.scheduler.killer.kill(run_id)
+            node.scheduler.management.killer.kill(run_id)
         return answer(*call)
 
     network.script = kill_meanwhile
@@ -151,8 +151,8 @@ def test_a_run_to_kill_whose_instance_is_gone_is_lost(node: HandNode) -> None:
     run_id = running(node)
     attach(node, lambda *_: None)
     check(node)
-    node.scheduler.killer.kill(run_id)
-    node.scheduler.registry.remove("demo", ADDRESS)
+    node.scheduler.management.killer.kill(run_id)
+    node.scheduler.core.registry.remove("demo", ADDRESS)
     check(node, 1000)
     check(node, 125_000)
     assert (load(node, run_id).state, load(node, run_id).reason) == (RunState.LOST, "instance_gone")
@@ -200,6 +200,6 @@ def test_a_limit_longer_than_ten_minutes_is_looked_at_meanwhile(node: HandNode) 
 def test_a_run_to_kill_that_is_past_its_limit_gets_no_retry(node: HandNode) -> None:
     run_id = running(node, timeout_s=60, max_retries=3)
     attach(node, lambda *_: None)
-    node.scheduler.killer.kill(run_id)
+    node.scheduler.management.killer.kill(run_id)
     pass_time(node, 130_000)
     assert [(run.state, run.reason) for run in node.runs()] == [(RunState.KILLED, "deadline")]

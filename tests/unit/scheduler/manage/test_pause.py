@@ -33,12 +33,12 @@ def test_a_paused_scheduler_plans_and_sends_nothing(node: HandNode) -> None:
     job = node.job(schedule_conf="1")
     assert go(node, 2000) == [1, 2]
 
-    assert node.scheduler.switchboard.pause() == NOW + 2000
+    assert node.scheduler.management.schedules.pause() == NOW + 2000
 
     assert go(node, 20_000) == []
     assert [run for run in node.runs() if run.state is RunState.PLANNED] == []
     assert node.load(job.id).next_fire_ms == NOW + 3000
-    assert node.scheduler.switchboard.paused_since_ms() == NOW + 2000
+    assert node.scheduler.management.schedules.paused_since_ms() == NOW + 2000
 
 
 def test_planned_fires_return_to_their_jobs(node: HandNode) -> None:
@@ -47,7 +47,7 @@ def test_planned_fires_return_to_their_jobs(node: HandNode) -> None:
     assert [run.state for run in node.runs()] == [RunState.PLANNED] * 5
     assert node.load(job.id).next_fire_ms == NOW + 6000
 
-    node.scheduler.switchboard.pause()
+    node.scheduler.management.schedules.pause()
 
     after = node.load(job.id)
     assert (after.next_fire_ms, after.enabled, after.revision) == (NOW + 1000, True, job.revision + 1)
@@ -59,9 +59,9 @@ def test_planned_fires_return_to_their_jobs(node: HandNode) -> None:
 def test_a_short_pause_delays_fires_and_loses_none(node: HandNode) -> None:
     node.job(schedule_conf="1")
     node.plan()
-    node.scheduler.switchboard.pause()
+    node.scheduler.management.schedules.pause()
     assert go(node, 3500) == []
-    assert node.scheduler.switchboard.resume()
+    assert node.scheduler.management.schedules.resume()
     assert go(node, 2600) == [1, 2, 3, 4, 5, 6]
 
 
@@ -80,9 +80,9 @@ def test_after_a_pause_the_misfire_policy_decides(
     node.run_for(6000)
     assert [run.state for run in node.runs()] == [RunState.PLANNED]
 
-    node.scheduler.switchboard.pause()
+    node.scheduler.management.schedules.pause()
     assert go(node, 54_000, step_ms=1000) == []
-    node.scheduler.switchboard.resume()
+    node.scheduler.management.schedules.resume()
 
     assert sorted(go(node, 5000)) == fired
     # the next fire, at 70, is within the window already
@@ -91,8 +91,8 @@ def test_after_a_pause_the_misfire_policy_decides(
 
 def test_runs_by_hand_go_during_a_pause(node: HandNode) -> None:
     job = node.job(schedule_conf="1")
-    node.scheduler.switchboard.pause()
-    run = node.scheduler.manager.run_now(job.id)
+    node.scheduler.management.schedules.pause()
+    run = node.scheduler.management.jobs.run_now(job.id)
     node.run_for(5000)
     assert [item.id for item in node.answer()] == [run.id]
 
@@ -103,7 +103,7 @@ def test_retries_go_during_a_pause(node: HandNode) -> None:
     (failed,) = node.answer()
     node.finish([failed], RunState.FAILED)
 
-    node.scheduler.switchboard.pause()
+    node.scheduler.management.schedules.pause()
     node.run_for(10_000)
 
     (retry,) = node.answer()
@@ -113,7 +113,7 @@ def test_retries_go_during_a_pause(node: HandNode) -> None:
 def test_what_was_sent_goes_on_during_a_pause(node: HandNode) -> None:
     node.job(schedule_conf="3")
     node.run_for(3000)
-    node.scheduler.switchboard.pause()
+    node.scheduler.management.schedules.pause()
     (run,) = node.answer()
     node.finish([run])
     assert covered(node.runs()) == {3: (3, 1)}
@@ -125,12 +125,12 @@ def test_a_fixed_delay_has_one_next_fire_through_a_pause(node: HandNode) -> None
     node.plan()
     assert node.load(job.id).awaits_root is not None
 
-    node.scheduler.switchboard.pause()
+    node.scheduler.management.schedules.pause()
     paused = node.load(job.id)
     assert (paused.next_fire_ms, paused.awaits_root) == (NOW + 3000, None)
 
     node.run_for(4000)
-    node.scheduler.switchboard.resume()
+    node.scheduler.management.schedules.resume()
     assert go(node, 1000) == [3]
     after = node.load(job.id)
     assert (after.next_fire_ms, after.awaits_root is None) == (None, False)
@@ -139,23 +139,23 @@ def test_a_fixed_delay_has_one_next_fire_through_a_pause(node: HandNode) -> None
 def test_a_fixed_delay_whose_run_ends_during_a_pause_goes_on_afterwards(node: HandNode) -> None:
     job = node.job(schedule_type="FIX_DELAY", schedule_conf="3")
     node.run_for(3000)
-    node.scheduler.switchboard.pause()
+    node.scheduler.management.schedules.pause()
     node.finish(node.answer())
     assert node.load(job.id).next_fire_ms == NOW + 6000
     assert go(node, 4000) == []
-    node.scheduler.switchboard.resume()
+    node.scheduler.management.schedules.resume()
     assert go(node, 200) == [6]
 
 
 def test_a_pause_survives_a_crash(node: HandNode) -> None:
     node.job(schedule_conf="1")
     node.plan()
-    node.scheduler.switchboard.pause()
+    node.scheduler.management.schedules.pause()
     second = node.successor()
     second.register("http://127.0.0.1:9001")
-    assert (go(second, 3000), second.scheduler.switchboard.paused_since_ms()) == ([], NOW)
+    assert (go(second, 3000), second.scheduler.management.schedules.paused_since_ms()) == ([], NOW)
 
-    second.scheduler.switchboard.resume()
+    second.scheduler.management.schedules.resume()
     assert go(second, 1000) == [1, 2, 3, 4]
 
 
@@ -172,16 +172,16 @@ def test_a_crash_in_the_middle_of_pausing_plans_nothing_more(
     with monkeypatch.context() as patch:
         patch.setattr(pause.runs, "find_planned_jobs", crash)
         with pytest.raises(RuntimeError, match="killed"):
-            node.scheduler.switchboard.pause()
+            node.scheduler.management.schedules.pause()
     assert go(node, 10_000) == [1, 2, 3, 4, 5]
-    assert node.scheduler.switchboard.pause() == NOW
+    assert node.scheduler.management.schedules.pause() == NOW
 
 
 def test_every_batch_of_jobs_is_given_back(node: HandNode, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pause, "BATCH", 3)
     made = [node.job(name=f"job {number}", schedule_conf="2") for number in range(10)]
     node.plan()
-    node.scheduler.switchboard.pause()
+    node.scheduler.management.schedules.pause()
     assert {run.state for run in node.runs()} == {RunState.CANCELLED}
     assert {node.load(job.id).next_fire_ms for job in made} == {NOW + 2000}
 
@@ -189,9 +189,9 @@ def test_every_batch_of_jobs_is_given_back(node: HandNode, monkeypatch: pytest.M
 def test_a_stop_during_a_pause_wins(node: HandNode) -> None:
     job = node.job(schedule_conf="1")
     node.plan()
-    node.scheduler.switchboard.pause()
-    node.scheduler.manager.stop(job.id)
-    node.scheduler.switchboard.resume()
+    node.scheduler.management.schedules.pause()
+    node.scheduler.management.jobs.stop(job.id)
+    node.scheduler.management.schedules.resume()
     assert go(node, 3000) == []
     assert node.load(job.id).next_fire_ms is None
 
@@ -199,9 +199,9 @@ def test_a_stop_during_a_pause_wins(node: HandNode) -> None:
 def test_pausing_and_resuming_twice_changes_nothing_more(node: HandNode) -> None:
     job = node.job(schedule_conf="1")
     node.plan()
-    first = node.scheduler.switchboard.pause()
+    first = node.scheduler.management.schedules.pause()
     before = node.load(job.id), node.runs()
     node.clock.advance(500)
-    assert node.scheduler.switchboard.pause() == first
+    assert node.scheduler.management.schedules.pause() == first
     assert (node.load(job.id), node.runs()) == before
-    assert [node.scheduler.switchboard.resume() for _ in range(2)] == [True, False]
+    assert [node.scheduler.management.schedules.resume() for _ in range(2)] == [True, False]

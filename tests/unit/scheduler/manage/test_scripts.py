@@ -58,7 +58,9 @@ def node(db: Database, monkeypatch: pytest.MonkeyPatch) -> HandNode:
 
 def script(node: HandNode, source: str = "one", **changes: Any) -> Job:
     values = job_values(anchor_ms=NOW, glue_type="SCRIPT", handler="", **changes)
-    return node.scheduler.manager.create(values, enabled=True, source=NewSource(source=source, author="me"))
+    return node.scheduler.management.jobs.create(
+        values, enabled=True, source=NewSource(source=source, author="me")
+    )
 
 
 def sent(node: HandNode) -> list[TriggerRequest]:
@@ -84,7 +86,7 @@ def test_runs_carry_the_newest_source_and_its_time(node: HandNode) -> None:
     node.run_for(1500)
     (first,) = sent(node)
     assert (first.glue_type, first.glue_source) == ("SCRIPT", "one")
-    saved = node.scheduler.scripts.save(job.id, NewSource(source="two", author="me"))
+    saved = node.scheduler.core.scripts.save(job.id, NewSource(source="two", author="me"))
     node.run_for(1000)
     second = sent(node)[-1]
     assert (second.glue_source, second.glue_updated_ms) == ("two", saved.created_ms)
@@ -102,9 +104,9 @@ def test_r5_no_transaction_is_open_while_a_glue_type_is_asked(
     monkeypatch.setattr(ScriptGlue, "check_source", check_source)
     job = script(node, "zero")
     assert script(node, "zero").id == job.id + 1  # nothing was begun in vain
-    node.scheduler.manager.edit(job.id, {}, source=NewSource(source="one", author="me"))
-    node.scheduler.scripts.save(job.id, NewSource(source="two", author="me"))
-    node.scheduler.scripts.restore(job.id, 1, author="me")
+    node.scheduler.management.jobs.edit(job.id, {}, source=NewSource(source="one", author="me"))
+    node.scheduler.core.scripts.save(job.id, NewSource(source="two", author="me"))
+    node.scheduler.core.scripts.restore(job.id, 1, author="me")
     assert inside == [0] * 5
 
 
@@ -117,11 +119,11 @@ def test_r5_no_transaction_is_open_while_a_glue_type_is_asked(
 )
 def test_a_source_that_its_glue_type_refuses_is_not_saved(node: HandNode, source: str, said: str) -> None:
     job = script(node)
-    manager = node.scheduler.manager
+    manager = node.scheduler.management.jobs
     for save in (
         lambda: script(node, source),
         lambda: manager.edit(job.id, {}, source=NewSource(source=source, author="me")),
-        lambda: node.scheduler.scripts.save(job.id, NewSource(source=source, author="me")),
+        lambda: node.scheduler.core.scripts.save(job.id, NewSource(source=source, author="me")),
     ):
         with pytest.raises(FieldError, match=f"^{said}$"):
             save()
@@ -161,7 +163,7 @@ def test_a_script_whose_glue_type_was_uninstalled_is_refused(
     job = script(node)
     bean = node.job()
     monkeypatch.setattr(support, "PLUGINS", [])
-    node.scheduler.lease.release()
+    node.scheduler.core.lease.release()
     later = HandNode(node.db, node.clock)
     later.run_for(1500)
     assert {item.job_id for item in sent(later)} == {bean.id}
@@ -177,7 +179,7 @@ def test_what_has_no_answer_is_sent_again_with_its_source(node: HandNode) -> Non
     node.run_for(1500)
     (first,) = sent(node)
     node.in_lane.clear()
-    node.scheduler.manager.stop(job.id)
+    node.scheduler.management.jobs.stop(job.id)
     node.run_for(30_000, step_ms=500)
     again = [item for item in sent(node) if item.run_id == first.run_id]
     assert again
@@ -201,27 +203,27 @@ def test_long_sources_travel_in_small_requests(node: HandNode) -> None:
 
 def test_a_run_of_a_deleted_job_keeps_its_source_until_the_tombstone_goes(node: HandNode) -> None:
     job = script(node)
-    node.scheduler.manager.delete(job.id)
-    assert node.scheduler.scripts.find([job])[job.id].source == "one"
+    node.scheduler.management.jobs.delete(job.id)
+    assert node.scheduler.core.scripts.find([job])[job.id].source == "one"
     removed = node.db.transaction(lambda conn: retention.delete_tombstones(conn, [job.id]))
     assert removed == 1
-    node.scheduler.scripts._known.clear()
-    assert node.scheduler.scripts.find([job]) == {}
+    node.scheduler.core.scripts._known.clear()
+    assert node.scheduler.core.scripts.find([job]) == {}
 
 
 def test_a_copy_in_memory_is_bounded(node: HandNode, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("xwheel.scheduler.manage.scripts.CACHED_CHARS", 25)
     made = [script(node, "0123456789") for _ in range(4)]
-    assert len(node.scheduler.scripts.find(made)) == 4
-    assert len(node.scheduler.scripts._known) == 2
-    assert node.scheduler.scripts._chars == 20
+    assert len(node.scheduler.core.scripts.find(made)) == 4
+    assert len(node.scheduler.core.scripts._known) == 2
+    assert node.scheduler.core.scripts._chars == 20
 
 
 def test_a_job_in_memory_whose_version_is_gone_is_read_again(node: HandNode) -> None:
     job = script(node)
     node.plan()
     for number in range(31):
-        node.scheduler.scripts.save(job.id, NewSource(source=f"echo {number}", author="me"))
+        node.scheduler.core.scripts.save(job.id, NewSource(source=f"echo {number}", author="me"))
     node.tick(1500)
     assert sent(node) == []  # the fence saw that the job is another one
     assert not [run for run in node.runs(job.id) if run.state is RunState.REFUSED]
@@ -232,8 +234,8 @@ def test_a_job_in_memory_whose_version_is_gone_is_read_again(node: HandNode) -> 
 
 def test_a_manual_run_of_a_stopped_script_carries_its_source(node: HandNode) -> None:
     job = script(node, "by hand")
-    node.scheduler.manager.stop(job.id)
-    run = node.scheduler.manager.run_now(job.id, param="p")
+    node.scheduler.management.jobs.stop(job.id)
+    run = node.scheduler.management.jobs.run_now(job.id, param="p")
     node.run_for(1000)
     (request,) = sent(node)
     assert (request.run_id, request.param, request.glue_source) == (run.id, "p", "by hand")

@@ -60,10 +60,10 @@ def test_r17_fire_once_spares_one_run_a_job(node: HandNode, is_over: bool, claim
 def test_a_run_that_memory_lost_is_found_by_reconciling(node: HandNode) -> None:
     node.job(schedule_conf="1", end_ms=NOW + 1000)
     node.plan()
-    node.scheduler.ring_loop.drain()
+    node.scheduler.planning.tick.drain()
     node.run_for(7000)
     assert len(node.sent) == 1
-    assert node.scheduler.adopting.recovered == 1
+    assert node.scheduler.planning.adopt.recovered == 1
 
 
 def test_n5_reconciling_takes_up_no_row_of_an_older_epoch(node: HandNode) -> None:
@@ -72,8 +72,8 @@ def test_n5_reconciling_takes_up_no_row_of_an_older_epoch(node: HandNode) -> Non
     node.plan()
     heir = node.successor()
     now_ms = node.clock.advance(3000)
-    heir.scheduler.adopting.reconcile(now_ms)
-    assert heir.scheduler.adopting.recovered == 0
+    heir.scheduler.planning.adopt.reconcile(now_ms)
+    assert heir.scheduler.planning.adopt.recovered == 0
     heir.adopt()
     assert [run.epoch for run in heir.runs()] == [2]
 
@@ -81,16 +81,16 @@ def test_n5_reconciling_takes_up_no_row_of_an_older_epoch(node: HandNode) -> Non
 def test_r1_what_a_former_holder_planned_is_adopted_however_much_and_earliest_first(db: Database) -> None:
     """R1: rows keep their older epoch until they are adopted, a batch at a time, so that a takeover is short."""
     node = HandNode(db, ManualClock(NOW))
-    epoch = node.scheduler.lease.epochs[3]
+    epoch = node.scheduler.core.lease.epochs[3]
     late = [make_run(n, partition=3, epoch=epoch, due_ms=NOW - n) for n in range(1, 2501)]
     others = [make_run(3000 + n, partition=n, epoch=epoch, due_ms=NOW + 4000) for n in range(64)]
     future = make_run(5000, partition=5, epoch=0, due_ms=NOW + 900_000)
     db.transaction(lambda conn: runs.insert_runs(conn, [*late, *others, future]))
     heir = node.successor()
     taken: list[list[QueuedRun]] = []
-    heir.scheduler.adopting._enqueue = taken.append  # type: ignore[assignment]
+    heir.scheduler.planning.adopt._enqueue = taken.append  # type: ignore[assignment]
     steps = 0
-    while heir.scheduler.adopting.step(NOW) == 0:
+    while heir.scheduler.planning.adopt.step(NOW) == 0:
         steps += 1
     assert steps <= 4
     assert Counter(run.id for batch in taken for run in batch) == Counter(run.id for run in [*late, *others])
@@ -100,11 +100,11 @@ def test_r1_what_a_former_holder_planned_is_adopted_however_much_and_earliest_fi
 
 
 def test_a_held_run_is_not_taken_up_twice(node: HandNode) -> None:
-    node.scheduler.pool.acquire = lambda *_args, **_options: False  # type: ignore[method-assign]
+    node.scheduler.sending.pool.acquire = lambda *_args, **_options: False  # type: ignore[method-assign]
     node.job(schedule_conf="1", end_ms=NOW + 1000)
     node.run_for(20_000)
-    assert node.scheduler.adopting.recovered == 0
-    assert node.scheduler.ring_loop.depth() == (0, 1)
+    assert node.scheduler.planning.adopt.recovered == 0
+    assert node.scheduler.planning.tick.depth() == (0, 1)
 
 
 def test_r20_more_waiting_than_memory_holds_stays_rows(
@@ -113,27 +113,27 @@ def test_r20_more_waiting_than_memory_holds_stays_rows(
     node = HandNode(db, ManualClock(NOW), trigger={"waiting_limit": 100})
     node.group()
     node.register("http://127.0.0.1:9001")
-    acquire = node.scheduler.pool.acquire
-    node.scheduler.pool.acquire = lambda *_args, **_options: False  # type: ignore[method-assign]
+    acquire = node.scheduler.sending.pool.acquire
+    node.scheduler.sending.pool.acquire = lambda *_args, **_options: False  # type: ignore[method-assign]
     job = node.job(enabled=False)
     for _ in range(150):
-        node.scheduler.manager.run_now(job.id)
+        node.scheduler.management.jobs.run_now(job.id)
     node.run_for(300)
-    assert node.scheduler.ring_loop.depth() == (0, 100)
-    assert node.scheduler.ring_loop.overflowed == 50
-    node.scheduler.pool.acquire = acquire  # type: ignore[method-assign]
+    assert node.scheduler.planning.tick.depth() == (0, 100)
+    assert node.scheduler.planning.tick.overflowed == 50
+    node.scheduler.sending.pool.acquire = acquire  # type: ignore[method-assign]
     with caplog.at_level("INFO"):
         node.run_for(6000)
     assert sum(len(parcel.shards) for parcel in node.sent) == 150
     # R20: what was let go on purpose does not read like a loss
     assert "50 due runs were over trigger.waiting_limit and waited as rows" in caplog.text
     assert "in no memory" not in caplog.text
-    assert node.scheduler.adopting.recovered == 0
+    assert node.scheduler.planning.adopt.recovered == 0
 
 
 def test_an_unanswered_send_is_asked_again_with_the_same_id(node: HandNode) -> None:
     job = node.job(enabled=False)
-    run = node.scheduler.manager.run_now(job.id)
+    run = node.scheduler.management.jobs.run_now(job.id)
     node.run_for(300)
     node.answer(Fate.UNKNOWN, "timed out")
     assert node.runs()[0].state is RunState.DISPATCHING
@@ -149,10 +149,10 @@ def test_an_unanswered_send_is_asked_again_with_the_same_id(node: HandNode) -> N
 
 def test_an_instance_that_moved_is_asked_at_its_new_address(node: HandNode) -> None:
     job = node.job(enabled=False)
-    node.scheduler.manager.run_now(job.id)
+    node.scheduler.management.jobs.run_now(job.id)
     node.run_for(300)
     node.answer(Fate.UNKNOWN)
-    node.scheduler.registry.remove("demo", "http://127.0.0.1:9001")
+    node.scheduler.core.registry.remove("demo", "http://127.0.0.1:9001")
     node.register("http://127.0.0.1:7777", instance="instance-1")
     node.run_for(11_000)
     assert node.sent[0].executor.address == "http://127.0.0.1:7777"
@@ -163,24 +163,24 @@ def test_an_outcome_that_comes_while_a_send_is_settled_is_the_last_word(
     node: HandNode, is_there: bool
 ) -> None:
     job = node.job(enabled=False)
-    run = node.scheduler.manager.run_now(job.id)
+    run = node.scheduler.management.jobs.run_now(job.id)
     node.run_for(300)
     node.answer(Fate.UNKNOWN)
     if not is_there:
-        node.scheduler.registry.remove("demo", "http://127.0.0.1:9001")
+        node.scheduler.core.registry.remove("demo", "http://127.0.0.1:9001")
     waiting = node.runs()
     node.finish([run])
-    node.scheduler.resender.settle(waiting, node.clock.now_ms())
+    node.scheduler.sending.resender.settle(waiting, node.clock.now_ms())
     assert (node.runs()[0].state, node.runs()[0].check_ms) == (RunState.SUCCEEDED, None)
     assert node.sent == []
 
 
 def test_a_run_whose_instance_is_gone_is_lost_and_may_still_be_corrected(node: HandNode) -> None:
     job = node.job(enabled=False)
-    run = node.scheduler.manager.run_now(job.id)
+    run = node.scheduler.management.jobs.run_now(job.id)
     node.run_for(300)
     node.answer(Fate.UNKNOWN)
-    node.scheduler.registry.remove("demo", "http://127.0.0.1:9001")
+    node.scheduler.core.registry.remove("demo", "http://127.0.0.1:9001")
     node.run_for(100_000, step_ms=1000)
     assert (node.runs()[0].state, node.runs()[0].reason) == (RunState.LOST, "instance_gone")
 
@@ -193,7 +193,7 @@ def test_a_foreign_run_without_an_answer_counts_as_running_and_is_never_sent_aga
     node.group()
     node.register("http://127.0.0.1:9001", kind="foreign", instance="", boot="")
     job = node.job(enabled=False)
-    node.scheduler.manager.run_now(job.id)
+    node.scheduler.management.jobs.run_now(job.id)
     node.run_for(300)
     node.answer(Fate.UNKNOWN)
     assert node.runs()[0].state is RunState.RUNNING
@@ -205,7 +205,7 @@ def test_a_foreign_run_cut_off_by_a_crash_counts_as_running(db: Database) -> Non
     node = HandNode(db, ManualClock(NOW))
     node.group()
     node.register("http://127.0.0.1:9001", kind="foreign", instance="", boot="")
-    node.scheduler.manager.run_now(node.job(enabled=False).id)
+    node.scheduler.management.jobs.run_now(node.job(enabled=False).id)
     node.run_for(300)
     heir = node.successor()
     heir.run_for(11_000, step_ms=500)
@@ -220,13 +220,13 @@ def test_a_fire_planned_twice_by_a_cursor_set_back_runs_once(node: HandNode) -> 
         conn.exec_driver_sql(f"UPDATE job SET next_fire_ms = {NOW + 1000} WHERE id = {job.id}")
     node.run_for(2500)
     assert [run.planned_ms for run in node.runs()] == [NOW + 1000, NOW + 2000]
-    assert node.scheduler.claiming.duplicates == 2
+    assert node.scheduler.planning.claim.duplicates == 2
 
 
 def test_draining_leaves_everything_to_the_rows(node: HandNode) -> None:
     node.job(schedule_conf="1", end_ms=NOW + 3000)
     node.plan()
-    assert len(node.scheduler.ring_loop.drain()) == 3
+    assert len(node.scheduler.planning.tick.drain()) == 3
     heir = node.successor()
     heir.run_for(4000)
     assert len({shard.run.id for parcel in heir.sent for shard in parcel.shards}) == 3

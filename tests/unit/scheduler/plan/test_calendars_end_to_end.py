@@ -18,7 +18,7 @@ HOUR_MS = 3_600_000
 def save(node: HandNode, name: str, **definition: object) -> None:
     """Write a calendar, a millisecond after whatever was written before."""
     node.clock.advance(1)
-    node.scheduler.switchboard.save_calendar(name, definition)
+    node.scheduler.management.schedules.save_calendar(name, definition)
 
 
 def go(node: HandNode, duration_ms: int, step_ms: int = 100) -> list[int]:
@@ -106,7 +106,7 @@ def test_a_change_by_another_process_counts_after_a_look(node: HandNode) -> None
     node.job(schedule_conf="1", anchor_ms=NOW, calendar_exclude=("closed",))
     node.clock.advance(1)
     node.db.transaction(lambda conn: settings.save_calendar(conn, "closed", CLOSED, node.clock.now_ms()))
-    assert node.scheduler.calendars.step(node.clock.now_ms()) == 1000
+    assert node.scheduler.core.calendars.step(node.clock.now_ms()) == 1000
     assert go(node, 11_000) == [1, 2, 3, 4, 10, 11]
 
 
@@ -128,7 +128,7 @@ def test_a_misfire_counts_only_what_the_calendar_left(node: HandNode) -> None:
         misfire_threshold_ms=5000,
     )
     node.clock.advance(20_000)
-    node.scheduler.lease.step(node.clock.now_ms())
+    node.scheduler.core.lease.step(node.clock.now_ms())
     node.plan()
     skipped = next(run for run in node.runs() if run.state is RunState.SKIPPED)
     # 1 to 4 and 10 to 15 are missed; from 16 on fires are at most five seconds late
@@ -175,10 +175,10 @@ def test_a_calendar_in_use_is_not_deleted(node: HandNode) -> None:
     save(node, "closed", weekdays="SUN")
     job = node.job(schedule_conf="3", enabled=False, calendar_require=("closed",))
     with pytest.raises(ConflictError, match=f"job {job.id} uses calendar closed"):
-        node.scheduler.switchboard.delete_calendar("closed")
-    assert "closed" in node.scheduler.calendars.current()
-    node.scheduler.manager.edit(job.id, {"calendar_require": ()})
-    node.scheduler.switchboard.delete_calendar("closed")
-    assert node.scheduler.calendars.current() == {}
+        node.scheduler.management.schedules.delete_calendar("closed")
+    assert "closed" in node.scheduler.core.calendars.current()
+    node.scheduler.management.jobs.edit(job.id, {"calendar_require": ()})
+    node.scheduler.management.schedules.delete_calendar("closed")
+    assert node.scheduler.core.calendars.current() == {}
     with pytest.raises(NotFoundError):
-        node.scheduler.switchboard.delete_calendar("closed")
+        node.scheduler.management.schedules.delete_calendar("closed")

@@ -90,21 +90,21 @@ def test_the_claim_asks_for_what_the_last_ones_allow_and_counts_no_wait_for_its_
         node.clock.advance(spent["before"])
         return transaction(call)
 
-    real, allowed = node.scheduler.claiming._planner, []
+    real, allowed = node.scheduler.planning.claim._planner, []
 
     def plan(*args: Any, **options: Any) -> Any:
         allowed.append((options["max_runs"], options["max_looks"]))
         return real(*args, **options)
 
-    monkeypatch.setattr(node.scheduler.claiming, "_planner", plan)
+    monkeypatch.setattr(node.scheduler.planning.claim, "_planner", plan)
     monkeypatch.setattr(jobs, "find_due_jobs", note)
     monkeypatch.setattr(jobs, "update_seen_fires", work)
     monkeypatch.setattr(node.db, "transaction", wait)
     for inside, before in ((2 * TARGET_MS, 0), (0, 900), (0, 0)):
         spent.update(inside=inside, before=before)
         node.job(schedule_conf="60", anchor_ms=node.clock.now_ms() + 1000)
-        node.scheduler.claiming.step(node.clock.now_ms())
-        node.scheduler.lease.step(node.clock.now_ms())
+        node.scheduler.planning.claim.step(node.clock.now_ms())
+        node.scheduler.core.lease.step(node.clock.now_ms())
     # so few are one for each partition, so each of them may have more, and a quick one lets the next be larger
     assert asked == [100, 50, 75]
     assert allowed == [(500, 2000), (250, 1000), (375, 1500)]

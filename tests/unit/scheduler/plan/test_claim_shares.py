@@ -42,7 +42,7 @@ def test_r13_on_time_jobs_never_wait_for_those_behind(sqlite_node: HandNode, pol
         misfire_policy=policy,
     )
     on_time = [node.job(schedule_conf="1", anchor_ms=NOW + 1000).id for _ in range(64)]
-    claiming = node.scheduler.claiming
+    claiming = node.scheduler.planning.claim
     for number in range(1, 5):
         now_ms = node.clock.now_ms()
         assert claiming.step(now_ms) == 0
@@ -65,14 +65,14 @@ def test_r13_a_batch_that_runs_out_of_questions_leaves_those_behind_for_later(sq
     make_jobs(node.db, 8, schedule_conf="1", anchor_ms=NOW - 2 * HOUR_MS, next_fire_ms=NOW - HOUR_MS)
     on_time = [node.job(schedule_conf="1", anchor_ms=NOW + 1000).id for _ in range(3)]
     asked: list[int] = []
-    real = node.scheduler.claiming._planner
+    real = node.scheduler.planning.claim._planner
 
     def plan(found: Any, now_ms: int, **options: Any) -> Any:
         asked.append(options["max_looks"])
         return real(found, now_ms, **options)
 
-    node.scheduler.claiming._planner = plan
-    assert node.scheduler.claiming.step(NOW) == 0
+    node.scheduler.planning.claim._planner = plan
+    assert node.scheduler.planning.claim.step(NOW) == 0
     for job_id in on_time:
         assert len(planned_times(node, job_id)) == 5
     assert asked == [2000, 2000]
@@ -83,8 +83,8 @@ def test_r11_a_pause_and_its_end_give_stopped_jobs_no_next_fire(node: HandNode) 
     node.plan()
     with node.db.write() as conn:  # as a schedule that failed after these fires were planned
         conn.exec_driver_sql(f"UPDATE job SET enabled = 0 = 1, next_fire_ms = NULL WHERE id = {job.id}")
-    node.scheduler.switchboard.pause()
-    node.scheduler.switchboard.resume()
+    node.scheduler.management.schedules.pause()
+    node.scheduler.management.schedules.resume()
     assert node.load(job.id).next_fire_ms is None
     assert {run.state for run in node.runs(job.id)} == {RunState.CANCELLED}
     assert {run.reason for run in node.runs(job.id)} == {"paused"}
@@ -106,14 +106,14 @@ def test_r11_stopped_jobs_with_a_next_fire_hold_up_nobody_and_are_repaired(node:
 
 def test_r11_a_job_that_is_started_while_its_bad_row_is_repaired_keeps_its_next_fire(node: HandNode) -> None:
     (bad,) = make_jobs(node.db, 1, enabled=False, next_fire_ms=NOW - 1, schedule_conf="60")
-    real = node.scheduler.claiming._plan
+    real = node.scheduler.planning.claim._plan
 
     def plan(*args: Any) -> Any:
-        node.scheduler.manager.start(bad)
+        node.scheduler.management.jobs.start(bad)
         return real(*args)
 
-    node.scheduler.claiming._plan = plan  # type: ignore[method-assign]
-    node.scheduler.claiming.step(NOW)
+    node.scheduler.planning.claim._plan = plan  # type: ignore[method-assign]
+    node.scheduler.planning.claim.step(NOW)
     job = node.load(bad)
     assert job.enabled
     assert job.next_fire_ms is not None
@@ -124,7 +124,7 @@ def test_n3_a_partition_that_left_us_between_read_and_lock_is_not_planned(
     node: HandNode, change: str
 ) -> None:
     leaving, staying = node.job(schedule_conf="1"), node.job(schedule_conf="1")
-    lease = node.scheduler.lease
+    lease = node.scheduler.core.lease
     real = lease.lock
 
     def lock(conn: Connection) -> Mapping[int, int]:
@@ -133,7 +133,7 @@ def test_n3_a_partition_that_left_us_between_read_and_lock_is_not_planned(
         return held if change == "gone" else {**held, leaving.partition: epoch + 1}
 
     lease.lock = lock  # type: ignore[method-assign]
-    node.scheduler.claiming.step(NOW)
+    node.scheduler.planning.claim.step(NOW)
     assert node.runs(leaving.id) == []
     assert node.load(leaving.id).next_fire_ms == leaving.next_fire_ms
     assert len(node.runs(staying.id)) == 5
@@ -152,7 +152,7 @@ def test_n4_a_fixed_delay_awaits_no_fire_that_was_planned_before(node: HandNode)
         conn.exec_driver_sql(
             f"UPDATE job SET next_fire_ms = {done.planned_ms}, awaits_root = NULL WHERE id = {job.id}"
         )
-    node.scheduler.claiming.step(node.clock.now_ms())
+    node.scheduler.planning.claim.step(node.clock.now_ms())
     after = node.load(job.id)
     assert after.awaits_root is None
     assert after.next_fire_ms == node.clock.now_ms()

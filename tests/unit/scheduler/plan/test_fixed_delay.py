@@ -118,7 +118,7 @@ def test_an_edit_while_a_run_is_on_its_way_waits_for_it(node: HandNode) -> None:
     job = node.job(schedule_type="FIX_DELAY", schedule_conf="1s")
     node.run_for(1100)
     (run,) = node.answer()
-    node.scheduler.manager.edit(job.id, {"schedule_conf": "5s"})
+    node.scheduler.management.jobs.edit(job.id, {"schedule_conf": "5s"})
     invariant_8(node, job.id)
     node.finish([run])
     assert node.load(job.id).next_fire_ms == node.clock.now_ms() + 5000
@@ -128,7 +128,7 @@ def test_a_delay_that_becomes_a_rate_fires_without_waiting(node: HandNode) -> No
     job = node.job(schedule_type="FIX_DELAY", schedule_conf="1s")
     node.run_for(1100)
     node.answer()
-    node.scheduler.manager.edit(job.id, {"schedule_type": "FIX_RATE", "schedule_conf": "2s"})
+    node.scheduler.management.jobs.edit(job.id, {"schedule_type": "FIX_RATE", "schedule_conf": "2s"})
     node.run_for(2500)
     assert len(node.sent) == 1
 
@@ -136,7 +136,7 @@ def test_a_delay_that_becomes_a_rate_fires_without_waiting(node: HandNode) -> No
 def test_an_edit_before_the_send_replaces_the_planned_fire(node: HandNode) -> None:
     job = node.job(schedule_type="FIX_DELAY", schedule_conf="3s")
     node.plan()
-    node.scheduler.manager.edit(job.id, {"schedule_conf": "1s"})
+    node.scheduler.management.jobs.edit(job.id, {"schedule_conf": "1s"})
     invariant_8(node, job.id)
     node.run_for(5000)
     assert [shard.run.planned_ms for parcel in node.sent for shard in parcel.shards] == [NOW + 1000]
@@ -146,7 +146,7 @@ def test_a_stopped_delay_ignores_the_end_of_its_run(node: HandNode) -> None:
     job = node.job(schedule_type="FIX_DELAY", schedule_conf="1s")
     node.run_for(1100)
     runs = node.answer()
-    node.scheduler.manager.stop(job.id)
+    node.scheduler.management.jobs.stop(job.id)
     node.finish(runs)
     assert (node.load(job.id).next_fire_ms, node.load(job.id).awaits_root) == (None, None)
 
@@ -232,7 +232,7 @@ def test_a_fixed_rate_keeps_its_phase_through_restart_misfire_and_edit(node: Han
     node.clock.advance(100_000)
     heir = node.successor()
     heir.register("http://127.0.0.1:9001")
-    heir.scheduler.manager.edit(job.id, {"param": "other", "end_ms": NOW + 10**9})
+    heir.scheduler.management.jobs.edit(job.id, {"param": "other", "end_ms": NOW + 10**9})
     heir.run_for(20_000, each=lambda: heir.finish(heir.answer()))
     planned = [run.planned_ms for run in heir.runs(job.id) if run.state is RunState.SUCCEEDED]
     assert len(planned) >= 4
@@ -246,9 +246,9 @@ def test_jitter_beyond_the_window_stays_a_row_until_it_comes_near(node: HandNode
     assert row.planned_ms == NOW + 1000
     assert row.due_ms > NOW + 6000
     assert row.epoch == 0
-    assert node.scheduler.ring_loop.depth() == (0, 0)
+    assert node.scheduler.planning.tick.depth() == (0, 0)
     node.clock.advance(row.due_ms - node.clock.now_ms() - 4000)
-    node.scheduler.lease.step(node.clock.now_ms())
+    node.scheduler.core.lease.step(node.clock.now_ms())
     node.register("http://127.0.0.1:9001")
     node.run_for(3900)
     assert node.sent == []

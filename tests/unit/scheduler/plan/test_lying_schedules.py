@@ -143,19 +143,19 @@ def test_r5_no_transaction_is_open_while_a_schedule_type_is_asked(sqlite_db: Dat
     node.plan()
     jobs = [node.job(schedule_type=name, schedule_conf="") for name in ("LYING", "DELAYED")]
     assert asked() == 4
-    manager = node.scheduler.manager
+    manager = node.scheduler.management.jobs
     manager.edit(jobs[0].id, {"timezone": "Asia/Tokyo"})
     assert asked() == 2
     manager.stop(jobs[0].id)
     manager.start(jobs[0].id)
     assert asked() == 1
     manager.stop(jobs[0].id)
-    node.scheduler.bulk.apply(BulkAction.START, [jobs[0].id])
+    node.scheduler.management.jobs.apply(BulkAction.START, [jobs[0].id])
     assert asked() == 1
-    node.scheduler.switchboard.save_calendar("feasts", {"dates": ["2031-01-01"]})
+    node.scheduler.management.schedules.save_calendar("feasts", {"dates": ["2031-01-01"]})
     manager.edit(jobs[0].id, {"calendar_exclude": ("feasts",)})
     asked()
-    node.scheduler.switchboard.save_calendar("feasts", {"dates": ["2031-01-02"]})
+    node.scheduler.management.schedules.save_calendar("feasts", {"dates": ["2031-01-02"]})
     assert asked() == 1
     node.plan()
     assert asked() == 5
@@ -187,7 +187,7 @@ def test_r5_a_delay_that_changed_while_it_was_asked_is_asked_again(
     sent = node.answer()
     with node.db.write() as conn:
         conn.exec_driver_sql("UPDATE job SET schedule_conf = '7000'")
-    edits.append(lambda: node.scheduler.manager.edit(job.id, {"param": "edited meanwhile"}))
+    edits.append(lambda: node.scheduler.management.jobs.edit(job.id, {"param": "edited meanwhile"}))
     node.finish(sent)
     after = node.load(job.id)
     assert not edits
@@ -210,7 +210,7 @@ def test_r5_a_schedule_type_that_hangs_stops_the_one_job_and_holds_nobody_up(
     other = node.job(schedule_conf="1")
     let_lie(node, jobs[2].id)
     try:
-        assert node.scheduler.claiming.step(node.clock.now_ms()) == 0
+        assert node.scheduler.planning.claim.step(node.clock.now_ms()) == 0
         assert len(node.runs(other.id)) == 5
         node.plan()
         stuck = node.load(jobs[2].id)
@@ -220,7 +220,7 @@ def test_r5_a_schedule_type_that_hangs_stops_the_one_job_and_holds_nobody_up(
         for job in (*jobs[:2], *jobs[3:]):
             assert node.load(job.id).enabled
             assert len(node.runs(job.id)) == 5
-        assert node.scheduler.plugin_threads.hanging() == {"schedule type LYING": 1}
+        assert node.scheduler.core.plugin_threads.hanging() == {"schedule type LYING": 1}
     finally:
         go_on.set()
     assert came.acquire(timeout=60)
@@ -261,11 +261,11 @@ def test_r5_what_changed_while_schedules_were_asked_is_planned_again(
     node = lying_node(sqlite_db, trusted=True)
     job = node.job(schedule_conf="1")
     other = node.job(schedule_conf="1")
-    claiming = node.scheduler.claiming
+    claiming = node.scheduler.planning.claim
     real = claiming._planner
     edits = [
-        lambda: node.scheduler.manager.edit(job.id, {"schedule_conf": "2"}),
-        lambda: node.scheduler.manager.stop(other.id),
+        lambda: node.scheduler.management.jobs.edit(job.id, {"schedule_conf": "2"}),
+        lambda: node.scheduler.management.jobs.stop(other.id),
     ]
 
     def plan(*args: Any, **options: Any) -> Any:

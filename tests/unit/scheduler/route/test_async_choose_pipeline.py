@@ -31,7 +31,7 @@ def asking_node(db: Database, *routers: Any, says: dict[str, bool | None]) -> Ha
 
 def come_back(node: HandNode, count: int = 1) -> None:
     """Let executors answer until so many runs are back, and fire them."""
-    inbox, beats = node.scheduler.ring_loop._inbox, node.scheduler.beats
+    inbox, beats = node.scheduler.planning.tick._inbox, node.scheduler.routing.probes
     wait_for(lambda: beats.step(node.clock.now_ms()) == 0 and sum(map(len, inbox)) >= count)
     node.tick(20)
 
@@ -47,7 +47,7 @@ def test_a_run_goes_to_the_one_that_lives_and_others_do_not_wait(sqlite_db: Data
     node = asking_node(sqlite_db, FirstAlive(), says={ADDRESSES[1]: True, ADDRESSES[2]: True})
     job, plain = ask_for(node, "ALIVE"), node.job(enabled=False)
     for item in (job, plain):
-        node.scheduler.manager.run_now(item.id)
+        node.scheduler.management.jobs.run_now(item.id)
     node.run_for(300)
     assert {shard.run.job_id for parcel in node.sent for shard in parcel.shards} == {plain.id}
     (asked,) = node.runs(job.id)
@@ -62,10 +62,10 @@ def test_a_run_goes_to_the_one_that_lives_and_others_do_not_wait(sqlite_db: Data
 def test_what_is_cancelled_or_edited_meanwhile_follows_its_row(sqlite_db: Database) -> None:
     node = asking_node(sqlite_db, FirstAlive(), says=dict.fromkeys(ADDRESSES, True))
     gone, edited = ask_for(node, "ALIVE"), ask_for(node, "ALIVE")
-    planned = [node.scheduler.manager.run_now(item.id) for item in (gone, edited)]
+    planned = [node.scheduler.management.jobs.run_now(item.id) for item in (gone, edited)]
     node.run_for(300)
-    node.scheduler.manager.delete(gone.id)
-    node.scheduler.manager.edit(edited.id, {"route_strategy": "LAST", "param": "new"})
+    node.scheduler.management.jobs.delete(gone.id)
+    node.scheduler.management.jobs.edit(edited.id, {"route_strategy": "LAST", "param": "new"})
     come_back(node, 2)
     node.run_for(300)
     (sent,) = [shard for parcel in node.sent for shard in parcel.shards]
@@ -76,26 +76,26 @@ def test_what_is_cancelled_or_edited_meanwhile_follows_its_row(sqlite_db: Databa
 def test_an_old_lease_fences_nothing_that_comes_back(sqlite_db: Database) -> None:
     node = asking_node(sqlite_db, FirstAlive(), says=dict.fromkeys(ADDRESSES, True))
     job = ask_for(node, "ALIVE")
-    node.scheduler.manager.run_now(job.id)
+    node.scheduler.management.jobs.run_now(job.id)
     node.run_for(300)
     heir = node.successor()
     come_back(node)
     assert node.sent == []
     assert node.runs(job.id)[0].state is RunState.PLANNED
-    assert heir.scheduler.lease.may_act()
+    assert heir.scheduler.core.lease.may_act()
 
 
 def test_when_nobody_answers_the_run_is_refused_with_the_reason(sqlite_db: Database) -> None:
     node = asking_node(sqlite_db, FirstAlive(), says={})
     job = ask_for(node, "ALIVE", max_retries=1)
-    node.scheduler.manager.run_now(job.id)
+    node.scheduler.management.jobs.run_now(job.id)
     node.run_for(300)
     come_back(node)
     first, second = node.runs(job.id)
     assert (first.state, first.reason) == (RunState.REFUSED, "no_route")
     assert "router ALIVE chose none of 3" in first.message
     assert second.attempt == 2
-    live = node.scheduler.registry.live(1, node.clock.now_ms())
+    live = node.scheduler.core.registry.live(1, node.clock.now_ms())
     assert all(item.suspect_until_ms for item in live)
 
 
@@ -104,7 +104,7 @@ def test_when_the_chosen_one_is_gone_at_the_send_the_next_gets_it(sqlite_db: Dat
     node = asking_node(sqlite_db, FirstAlive(), says=says)
     job, plain = ask_for(node, "ALIVE"), node.job(enabled=False)
     for item in (job, plain):
-        node.scheduler.manager.run_now(item.id)
+        node.scheduler.management.jobs.run_now(item.id)
     node.run_for(300)
     come_back(node)
     says[ADDRESSES[0]] = None
@@ -123,7 +123,7 @@ def test_when_the_chosen_one_is_gone_at_the_send_the_next_gets_it(sqlite_db: Dat
 def test_what_an_executor_itself_refuses_goes_nowhere_else(sqlite_db: Database) -> None:
     node = asking_node(sqlite_db, FirstAlive(), says=dict.fromkeys(ADDRESSES, True))
     job = ask_for(node, "ALIVE")
-    node.scheduler.manager.run_now(job.id)
+    node.scheduler.management.jobs.run_now(job.id)
     node.run_for(300)
     come_back(node)
     node.answer(Fate.REFUSED, "no such handler")

@@ -112,12 +112,12 @@ LIES: dict[str, tuple[Callable[[RouteContext], Any], str]] = {
 
 
 def install(node: HandNode, *routers: Any, trusted: bool) -> None:
-    known = {**node.scheduler.plugins.routers, **{item.name: item for item in routers}}
-    names = known if trusted else node.scheduler.plugins.routers.trusted
+    known = {**node.scheduler.core.plugins.routers, **{item.name: item for item in routers}}
+    names = known if trusted else node.scheduler.core.plugins.routers.trusted
     registry: Registry[Any] = Registry("router", known, {}, names)
-    node.scheduler.asker._route = partial(route, routers=registry)  # type: ignore[assignment]
-    node.scheduler.firing._choose = Chooser(
-        registry, node.scheduler.asker, node.scheduler.loads, registry.trusted
+    node.scheduler.routing.async_chooser._route = partial(route, routers=registry)  # type: ignore[assignment]
+    node.scheduler.planning.firing._choose = Chooser(
+        registry, node.scheduler.routing.async_chooser, node.scheduler.core.loads, registry.trusted
     ).choose
 
 
@@ -132,7 +132,7 @@ def one_of_each(node: HandNode, *names: str) -> list[int]:
     for name in (*names, "FIRST"):
         job = node.job(enabled=False)
         name_router(node, job.id, name)
-        node.scheduler.manager.run_now(job.id)
+        node.scheduler.management.jobs.run_now(job.id)
         made.append(job.id)
     return made
 
@@ -164,7 +164,9 @@ def test_r4_a_router_that_lies_fails_its_own_run_by_name(
     assert failed.message.startswith(f"job {liar}: router LYING ")
     assert words.replace(".nothing that can be read.", "(nothing that can be read)") in failed.message
     assert went.state is RunState.DISPATCHING
-    labels = {item.labels["zone"] for item in sqlite_node.scheduler.registry.all(sqlite_node.clock.now_ms())}
+    labels = {
+        item.labels["zone"] for item in sqlite_node.scheduler.core.registry.all(sqlite_node.clock.now_ms())
+    }
     assert labels == {"a"}
 
 
@@ -230,13 +232,16 @@ def test_r4_only_trusted_routers_work_on_the_tick_thread_also_behind_another(sql
 
     sqlite_node.group()
     sqlite_node.register(*ADDRESSES)
-    ours = sqlite_node.scheduler.plugins.routers.trusted
-    known: dict[str, Any] = {**sqlite_node.scheduler.plugins.routers}
+    ours = sqlite_node.scheduler.core.plugins.routers.trusted
+    known: dict[str, Any] = {**sqlite_node.scheduler.core.plugins.routers}
     known |= {"FOREIGN": Foreign("FOREIGN"), "BEHIND": Behind("BEHIND"), "OURS": Foreign("OURS")}
     registry: Registry[Any] = Registry("router", known, {}, ours | {"BEHIND", "OURS"})
-    sqlite_node.scheduler.asker._route = partial(route, routers=registry)  # type: ignore[assignment]
-    sqlite_node.scheduler.firing._choose = Chooser(
-        registry, sqlite_node.scheduler.asker, sqlite_node.scheduler.loads, registry.trusted
+    sqlite_node.scheduler.routing.async_chooser._route = partial(route, routers=registry)  # type: ignore[assignment]
+    sqlite_node.scheduler.planning.firing._choose = Chooser(
+        registry,
+        sqlite_node.scheduler.routing.async_chooser,
+        sqlite_node.scheduler.core.loads,
+        registry.trusted,
     ).choose
     made = one_of_each(sqlite_node, "FOREIGN", "BEHIND", "OURS")
     settle(sqlite_node, 4)
@@ -247,7 +252,9 @@ def test_r4_only_trusted_routers_work_on_the_tick_thread_also_behind_another(sql
         ADDRESSES[0],
     ]
     # nobody was asked for, so a refused connection is no reason for another attempt
-    assert not any(sqlite_node.scheduler.asker.has_chosen(run.id) for run in sqlite_node.runs())
+    assert not any(
+        sqlite_node.scheduler.routing.async_chooser.has_chosen(run.id) for run in sqlite_node.runs()
+    )
 
 
 def test_r4_a_router_that_is_not_trusted_and_hangs_fails_its_run_and_holds_up_nobody(
@@ -266,7 +273,7 @@ def test_r4_a_router_that_is_not_trusted_and_hangs_fails_its_run_and_holds_up_no
         sqlite_node.clock.advance(async_choose.ROUTE_MS + 1)
         sqlite_node.keep_lease()
         sqlite_node.register(*ADDRESSES)
-        sqlite_node.scheduler.asker.step(sqlite_node.clock.now_ms())
+        sqlite_node.scheduler.routing.async_chooser.step(sqlite_node.clock.now_ms())
         settle(sqlite_node, 2)
     finally:
         hanging.go_on.set()

@@ -21,7 +21,7 @@ from xwheel.wire.messages import Response
 def start(node: HandNode, count: int = 1, **job: Any) -> tuple[Job, list[Run]]:
     """Send runs of one job in one request."""
     made = node.job(enabled=False, **job)
-    asked = [node.scheduler.manager.run_now(made.id) for _ in range(count)]
+    asked = [node.scheduler.management.jobs.run_now(made.id) for _ in range(count)]
     node.run_for(300)
     assert [shard.run.id for shard in node.sent[0].shards] == [run.id for run in asked]
     return made, asked
@@ -61,7 +61,7 @@ def test_r2_runs_that_are_asked_about_again_travel_in_requests_of_bounded_size(d
     node.group()
     node.register("http://127.0.0.1:9001")
     job = node.job(enabled=False, param="漢" * 1000)
-    asked = [node.scheduler.manager.run_now(job.id) for _ in range(250)]
+    asked = [node.scheduler.management.jobs.run_now(job.id) for _ in range(250)]
     node.run_for(1000)
     first = [len(call.body) for call in node.line.calls]
     while node.sent:
@@ -80,7 +80,7 @@ def test_r2_runs_that_are_asked_about_again_travel_in_requests_of_bounded_size(d
     assert max(first + again) <= 300_000
     assert len(again) >= 3
     assert [run.state for run in node.runs(job.id)] == [RunState.RUNNING] * len(asked)
-    assert not any(node.scheduler.pool.in_flight().values())
+    assert not any(node.scheduler.sending.pool.in_flight().values())
 
 
 def test_r3_first_sends_are_bounded_by_their_encoded_bytes(db: Database) -> None:
@@ -90,7 +90,7 @@ def test_r3_first_sends_are_bounded_by_their_encoded_bytes(db: Database) -> None
     node.register("http://127.0.0.1:9001")
     job = node.job(enabled=False, param="漢" * 9000)
     for _ in range(100):
-        node.scheduler.manager.run_now(job.id)
+        node.scheduler.management.jobs.run_now(job.id)
     node.run_for(300)
     sizes, runs = [], 0
     while node.sent:
@@ -111,7 +111,7 @@ def test_r3_a_broadcast_to_executors_of_two_kinds_keeps_to_the_bytes(db: Databas
     node.register("http://127.0.0.1:9002", kind="java", generation=3, instance="", boot="")
     job = node.job(enabled=False, param="漢" * 9000, route_strategy="SHARDING_BROADCAST")
     for _ in range(12):
-        node.scheduler.manager.run_now(job.id)
+        node.scheduler.management.jobs.run_now(job.id)
     node.run_for(300)
     sizes, runs = [], 0
     while node.sent:
@@ -128,7 +128,7 @@ def test_r3_an_executor_that_takes_less_gets_less(node: HandNode) -> None:
     job = node.job(enabled=False, param="x" * 1000)
     for round_number in range(3):
         for _ in range(40):
-            node.scheduler.manager.run_now(job.id)
+            node.scheduler.management.jobs.run_now(job.id)
         node.run_for(300)
         refused = 0
         while node.sent:
@@ -142,12 +142,12 @@ def test_r3_an_executor_that_takes_less_gets_less(node: HandNode) -> None:
             node.tick(20)
         assert bool(refused) is (round_number == 0)
     assert {run.state for run in node.runs(job.id)} == {RunState.RUNNING}
-    assert not any(node.scheduler.pool.in_flight().values())
+    assert not any(node.scheduler.sending.pool.in_flight().values())
     node.clock.advance(600_000)
     node.keep_lease()
     node.register("http://127.0.0.1:9001")
     for _ in range(40):
-        node.scheduler.manager.run_now(job.id)
+        node.scheduler.management.jobs.run_now(job.id)
     node.run_for(300)
     assert len(node.line.calls[0].body) > 20_000  # it may have been given more since
 
@@ -212,9 +212,9 @@ def test_r17_answers_that_wait_to_be_written_are_held(db: Database, monkeypatch:
     node.group()
     node.register("http://127.0.0.1:9001", kind="foreign", instance="", boot="")
     job, (first,) = start(node)
-    second = node.scheduler.manager.run_now(job.id)
+    second = node.scheduler.management.jobs.run_now(job.id)
     node.run_for(300)
-    answers = node.scheduler.answers
+    answers = node.scheduler.sending.results
     node.reply(body=encode_response(Response(code=200)))
     held: list[bool] = []
     write = answers._write
@@ -225,8 +225,8 @@ def test_r17_answers_that_wait_to_be_written_are_held(db: Database, monkeypatch:
             node.reply(body=encode_response(Response(code=500, message="busy")))
             held.extend(answers.is_held(run.id) for run in (first, second))
             node.clock.advance(9000)
-            node.scheduler.lease.step(node.clock.now_ms())
-            node.scheduler.adopting.reconcile(node.clock.now_ms())
+            node.scheduler.core.lease.step(node.clock.now_ms())
+            node.scheduler.planning.adopt.reconcile(node.clock.now_ms())
         write(batch, now_ms)
 
     monkeypatch.setattr(answers, "_write", slow)
@@ -241,7 +241,7 @@ def test_r17_an_answer_that_the_database_did_not_take_stays_held(
 ) -> None:
     """R17: it stays so until it is written, and so does its place."""
     job, (run,) = start(node)
-    answers = node.scheduler.answers
+    answers = node.scheduler.sending.results
     node.reply(body=batch_body(node.sent[0], {run.id: True}))
 
     def fail(*_: object) -> None:
@@ -252,11 +252,11 @@ def test_r17_an_answer_that_the_database_did_not_take_stays_held(
         with pytest.raises(DatabaseUnreachableError):
             answers.step(node.clock.now_ms())
     assert answers.is_held(run.id)
-    assert any(node.scheduler.pool.in_flight().values())
+    assert any(node.scheduler.sending.pool.in_flight().values())
     node.write_answers()
     assert not answers.is_held(run.id)
     assert ends(node, job) == [("running", "")]
-    assert not any(node.scheduler.pool.in_flight().values())
+    assert not any(node.scheduler.sending.pool.in_flight().values())
 
 
 @pytest.mark.parametrize("ok", [True, False])
@@ -282,6 +282,6 @@ def test_a_lease_that_is_too_short_sends_nothing_and_suspects_no_executor(node: 
     node.write_answers()
     assert node.line.calls == []
     assert ends(node, job) == [("dispatching", "")]
-    (executor,) = node.scheduler.registry.live(1, node.clock.now_ms())
+    (executor,) = node.scheduler.core.registry.live(1, node.clock.now_ms())
     assert executor.suspect_until_ms <= node.clock.now_ms()
     assert not node.scheduler.lanes[parcel.lane].is_sending(run.id)

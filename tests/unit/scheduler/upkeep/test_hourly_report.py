@@ -315,16 +315,16 @@ def test_what_a_node_did_stands_in_its_report(node: HandNode) -> None:
             is_bad = run.job_id == failing.id
             state = RunState.LOST if minute == 3 else RunState.FAILED if is_bad else RunState.SUCCEEDED
             node.finish([run], state)
-    node.scheduler.manager.stop(stopped.id)
+    node.scheduler.management.jobs.stop(stopped.id)
     node.clock.advance(3 * HOUR_MS)
-    node.scheduler.lease.step(node.clock.now_ms())
+    node.scheduler.core.lease.step(node.clock.now_ms())
     node.register(*addresses)
     node.run_for(60_000, step_ms=2000)
     hours = range(NOW, node.clock.now_ms() + 1, HOUR_MS)
 
     def refresh() -> Counts:
         for hour_ms in hours:
-            node.scheduler.reporting.refresh(hour_ms, node.clock.now_ms())
+            node.scheduler.management.report.refresh(hour_ms, node.clock.now_ms())
         with node.db.read() as conn:
             return reports.get_totals(conn, NOW, hours[-1] + 1)
 

@@ -48,25 +48,25 @@ def test_the_pipeline_scans_no_table(sqlite_db: Database) -> None:
     rate = node.job(schedule_conf="1", max_retries=1)
     delay = node.job(schedule_type="FIX_DELAY", schedule_conf="2s")
     node.run_for(3000, each=lambda: node.finish(node.answer(), RunState.FAILED))
-    node.scheduler.manager.run_now(rate.id)
+    node.scheduler.management.jobs.run_now(rate.id)
     node.run_for(300)
     node.answer(Fate.UNKNOWN)
     node.run_for(12_000, step_ms=500)
-    node.scheduler.manager.edit(rate.id, {"schedule_conf": "2"})
-    node.scheduler.switchboard.pause()
-    node.scheduler.manager.stop(rate.id)
+    node.scheduler.management.jobs.edit(rate.id, {"schedule_conf": "2"})
+    node.scheduler.management.schedules.pause()
+    node.scheduler.management.jobs.stop(rate.id)
     heir = node.successor()
     heir.run_for(300)
-    heir.scheduler.manager.edit(rate.id, {"retention_days": 5})
-    heir.scheduler.manager.delete(delay.id)
+    heir.scheduler.management.jobs.edit(rate.id, {"retention_days": 5})
+    heir.scheduler.management.jobs.delete(delay.id)
     heir.clock.advance(40 * DAY_MS)
-    heir.scheduler.lease.step(heir.clock.now_ms())
-    for loop in (heir.scheduler.reporting, heir.scheduler.sweeping):
+    heir.scheduler.core.lease.step(heir.clock.now_ms())
+    for loop in (heir.scheduler.management.report, heir.scheduler.management.retention):
         for _ in range(30):
             heir.clock.advance(loop.step(heir.clock.now_ms()))
-            heir.scheduler.lease.step(heir.clock.now_ms())
-    assert heir.scheduler.sweeping.deleted_runs > 0
-    assert heir.scheduler.reporting.counted_hours > 0
+            heir.scheduler.core.lease.step(heir.clock.now_ms())
+    assert heir.scheduler.management.retention.deleted_runs > 0
+    assert heir.scheduler.management.report.counted_hours > 0
 
     assert len(statements) > 25
     with db.read() as conn:

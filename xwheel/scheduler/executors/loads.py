@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from xwheel.clock import Clock
 from xwheel.model import RegisteredExecutor
 from xwheel.runtime.loops import Rest
+from xwheel.storage import executors
+from xwheel.storage.database.engine import Database
 
 REFRESH_MS: Final = 1000
 WANTED_MS: Final = 10_000
@@ -28,13 +30,13 @@ class Loads:
         is_asked: Whether somebody asked since the last choice was noted.
 
     Args:
-        count: Reads how many runs are open at each address.
+        db: Where the runs are counted.
         clock: Where time comes from.
     """
 
-    def __init__(self, count: Callable[[], Mapping[str, int]], clock: Clock) -> None:
+    def __init__(self, db: Database, clock: Clock) -> None:
         self.is_asked = False
-        self._count = count
+        self._db = db
         self._clock = clock
         self._rest = Rest(clock, REST, REFRESH_MS)
         self._asked_ms: int | None = None
@@ -75,4 +77,5 @@ class Loads:
     def _refresh(self) -> None:
         # what is sent from here on may be counted twice until the next refresh, but never missed
         self._sent = Counter()
-        self._open = self._count()
+        with self._db.read() as conn:
+            self._open = executors.count_runs(conn)

@@ -14,7 +14,7 @@ ADDRESS = "http://10.0.0.7:9999"
 
 
 def live(node: HandNode, group_id: int) -> list[str]:
-    return [item.address for item in node.scheduler.registry.live(group_id, node.clock.now_ms())]
+    return [item.address for item in node.scheduler.core.registry.live(group_id, node.clock.now_ms())]
 
 
 def test_s1_an_address_of_one_group_is_refused_to_another_until_it_is_gone(node: HandNode) -> None:
@@ -24,7 +24,7 @@ def test_s1_an_address_of_one_group_is_refused_to_another_until_it_is_gone(node:
         node.register(ADDRESS, app_name="other", secret_id=SHARED_SECRET)
     assert "demo" not in str(caught.value)
     assert live(node, other) == []
-    node.scheduler.registry.remove("demo", ADDRESS)
+    node.scheduler.core.registry.remove("demo", ADDRESS)
     node.register(ADDRESS, app_name="other", secret_id=SHARED_SECRET)
     assert live(node, other) == [ADDRESS]
     node.clock.advance(121_000)

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from xwheel.errors import NotFoundError, WireError
 from xwheel.model import NO_SECRET, SHARED_SECRET, RegisteredExecutor
-from xwheel.scheduler.ports import SecretView
+from xwheel.scheduler.executors.secrets import ExecutorSecrets
 from xwheel.storage import executors
 from xwheel.storage.database.engine import Connection, Database
 from xwheel.storage.open_runs import Holder
@@ -35,7 +35,7 @@ class ExecutorRegistry:
         db: The database.
         dead_after_ms: An executor without a beat for this long, plus one flush, is dead.
         secrets: What executors may register with.
-        on_arrival: Told of a group in which an executor became live, once it can be routed to.
+        on_arrival: Called with a group in which an executor became live, once it can be routed to.
         check_address: Raises a WireError for an address that no executor may have.
         shared_addresses: Whether an address may be registered in several groups at a time.
     """
@@ -43,7 +43,7 @@ class ExecutorRegistry:
     def __init__(
         self,
         db: Database,
-        secrets: SecretView,
+        secrets: ExecutorSecrets,
         *,
         dead_after_ms: int,
         on_arrival: Callable[[int], None] = lambda _: None,
@@ -113,7 +113,7 @@ class ExecutorRegistry:
         return executors.save_executor(conn, facts)
 
     def remove(self, app_name: str, address: str, *, secret_id: int | None = None) -> bool:
-        """Take an executor out at once; tell whether it was there.
+        """Take an executor out at once; return whether it was there.
 
         Args:
             app_name: Name of the executor's group.
@@ -262,7 +262,7 @@ class ExecutorRegistry:
         return REFRESH_MS
 
     def _compare(self, live: dict[tuple[int, str], RegisteredExecutor], now_ms: int) -> None:
-        """Find out who left, died, came back or restarted since the last look."""
+        """Find out who left, died, came back or restarted since the last step."""
         oldest_ms = now_ms - self._dead_after_ms
         with self._lock:
             before, self._seen_live = self._seen_live, live
@@ -326,7 +326,7 @@ def _name(holder: Holder) -> tuple[int, str]:
 
 
 def _is_moved(row: RegisteredExecutor, now: RegisteredExecutor) -> bool:
-    """Tell whether a row is where an instance lived before."""
+    """Return whether a row is where an instance lived before."""
     return bool(now.instance) and (row.group_id, row.instance) == (now.group_id, now.instance)
 
 

@@ -11,7 +11,7 @@ from xwheel.storage import executors
 
 
 def test_beats_stay_in_memory_until_they_are_flushed(node: HandNode) -> None:
-    registry = node.scheduler.registry
+    registry = node.scheduler.core.registry
     registry.step(node.clock.now_ms())
     node.clock.advance(20_000)
     node.register("http://127.0.0.1:9001")
@@ -22,7 +22,7 @@ def test_beats_stay_in_memory_until_they_are_flushed(node: HandNode) -> None:
 
 
 def test_an_executor_without_a_beat_dies_and_is_swept(node: HandNode) -> None:
-    registry = node.scheduler.registry
+    registry = node.scheduler.core.registry
     node.clock.advance(90_000)
     assert len(registry.live(1, node.clock.now_ms())) == 1
     node.clock.advance(1)
@@ -36,9 +36,9 @@ def test_an_executor_without_a_beat_dies_and_is_swept(node: HandNode) -> None:
 
 
 def test_a_leave_takes_effect_at_once(node: HandNode) -> None:
-    assert node.scheduler.registry.remove("demo", "http://127.0.0.1:9001")
-    assert not node.scheduler.registry.remove("demo", "http://127.0.0.1:9001")
-    assert node.scheduler.registry.live(1, node.clock.now_ms()) == []
+    assert node.scheduler.core.registry.remove("demo", "http://127.0.0.1:9001")
+    assert not node.scheduler.core.registry.remove("demo", "http://127.0.0.1:9001")
+    assert node.scheduler.core.registry.live(1, node.clock.now_ms()) == []
 
 
 def test_a_new_boot_is_written_at_once(node: HandNode) -> None:
@@ -52,7 +52,7 @@ def test_new_labels_are_written_at_once(node: HandNode) -> None:
         node.register("http://127.0.0.1:9001", labels=labels)
         with node.db.read() as conn:
             assert [item.labels for item in executors.list_executors(conn)] == [labels]
-        assert node.scheduler.registry.live(1, node.clock.now_ms())[0].labels == labels
+        assert node.scheduler.core.registry.live(1, node.clock.now_ms())[0].labels == labels
 
 
 def test_an_unknown_group_is_refused(node: HandNode) -> None:
@@ -66,7 +66,7 @@ def _seen(node: HandNode) -> int:
 
 
 def test_an_instance_that_moved_leaves_its_old_address_at_once(node: HandNode) -> None:
-    registry = node.scheduler.registry
+    registry = node.scheduler.core.registry
     node.register("http://127.0.0.1:9002")
     node.register("http://127.0.0.1:9009", instance="instance-1", boot="boot-2")
     for _ in range(2):
@@ -80,7 +80,7 @@ def test_an_instance_that_moved_leaves_its_old_address_at_once(node: HandNode) -
 def test_who_comes_or_goes_while_the_rows_are_read_stays_so(
     node: HandNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    registry, now_ms = node.scheduler.registry, node.clock.now_ms()
+    registry, now_ms = node.scheduler.core.registry, node.clock.now_ms()
     node.register("http://127.0.0.1:9002")
     with node.db.read() as conn:
         before = executors.list_executors(conn)

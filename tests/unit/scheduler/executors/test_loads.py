@@ -65,7 +65,7 @@ def test_a_batch_is_spread_by_what_is_open_in_the_whole_cluster(node: HandNode) 
     scheduler = node.scheduler
     pinned = node.job(enabled=False, handler="elsewhere")
     for _ in range(4):
-        scheduler.manager.run_now(pinned.id, address=FIRST.address)
+        scheduler.management.jobs.run_now(pinned.id, address=FIRST.address)
     node.run_for(300)
     node.answer()
     with node.db.read() as conn:
@@ -73,12 +73,12 @@ def test_a_batch_is_spread_by_what_is_open_in_the_whole_cluster(node: HandNode) 
     node.register(SECOND.address)
     registry = Registry("router", {"FIRST": Least()}, {})
     loads = Loads(scheduler._count_runs, node.clock)  # as a node that sent none of them
-    scheduler.firing._choose = Chooser(registry, scheduler.asker, loads).choose
+    scheduler.planning.firing._choose = Chooser(registry, scheduler.routing.async_chooser, loads).choose
     loads.chosen([], NOW)
     loads.step(NOW)
     job = node.job(enabled=False)
     for _ in range(8):
-        scheduler.manager.run_now(job.id)
+        scheduler.management.jobs.run_now(job.id)
     node.run_for(300)
     sent = Counter(shard.executor.address for parcel in node.sent for shard in parcel.shards)
     assert sent == {SECOND.address: 6, FIRST.address: 2}

@@ -20,7 +20,7 @@ ADDRESS = "http://127.0.0.1:9001"
 
 
 def make_secret(node: HandNode, name: str, group_id: int = 1) -> int:
-    keys = node.scheduler.secrets.keys
+    keys = node.scheduler.core.secrets.keys
     stored = node.db.transaction(
         lambda conn: executor_secrets.insert_secret(
             conn, name, f"value-of-{name}", keys, NOW, group_id=group_id
@@ -36,18 +36,18 @@ def retire(node: HandNode, name: str, expires_ms: int | None) -> None:
 
 
 def look(node: HandNode) -> None:
-    node.scheduler.registry.step(node.clock.now_ms())
+    node.scheduler.core.registry.step(node.clock.now_ms())
 
 
 def live(node: HandNode) -> Mapping[str, RegisteredExecutor]:
-    found = node.scheduler.registry.live(1, node.clock.now_ms())
+    found = node.scheduler.core.registry.live(1, node.clock.now_ms())
     return {item.address: item for item in found}
 
 
 def sent_tokens(node: HandNode) -> list[str | None]:
     """What the next runs carry."""
     job = node.job(enabled=False)
-    node.scheduler.manager.run_now(job.id)
+    node.scheduler.management.jobs.run_now(job.id)
     node.run_for(300)
     assert all(call.url.endswith(RUN_BATCH) for call in node.line.calls)
     tokens = [call.token for call in node.line.calls]
@@ -63,9 +63,9 @@ def test_s1_a_send_carries_what_was_proven_at_the_address(
     assert sent_tokens(node) == [token]
     (run,) = node.runs()
     assert run.secret_id == secret_id
-    assert node.scheduler.registry.token_at(1, ADDRESS) == token
-    assert node.scheduler.registry.token_at(1, "http://127.0.0.1:9009") == ""
-    assert node.scheduler.registry.token_at(2, ADDRESS) == ""
+    assert node.scheduler.core.registry.token_at(1, ADDRESS) == token
+    assert node.scheduler.core.registry.token_at(1, "http://127.0.0.1:9009") == ""
+    assert node.scheduler.core.registry.token_at(2, ADDRESS) == ""
 
 
 def test_s1_a_groups_secret_goes_to_who_proved_it_and_a_restart_with_the_next_gets_the_next(
@@ -85,7 +85,7 @@ def test_s1_a_send_that_was_routed_before_a_restart_carries_the_next_secret(node
     (before,) = node.register(ADDRESS, secret_id=first)
     before = live(node)[ADDRESS]
     node.register(ADDRESS, secret_id=second, boot="boot-2")
-    assert node.scheduler.registry.token(before) == "value-of-second"
+    assert node.scheduler.core.registry.token(before) == "value-of-second"
 
 
 def test_an_executor_whose_secret_expired_is_not_live_and_is_sent_nothing(node: HandNode) -> None:
@@ -94,11 +94,11 @@ def test_an_executor_whose_secret_expired_is_not_live_and_is_sent_nothing(node: 
     executor = live(node)[ADDRESS]
     retire(node, "first", node.clock.now_ms() + 1000)
     assert live(node)
-    assert node.scheduler.registry.token(executor) == "value-of-first"
+    assert node.scheduler.core.registry.token(executor) == "value-of-first"
     node.clock.advance(1000)
     assert not live(node)
-    assert node.scheduler.registry.token(executor) == ""
-    assert node.scheduler.secrets.find("value-of-first") is None
+    assert node.scheduler.core.registry.token(executor) == ""
+    assert node.scheduler.core.secrets.find("value-of-first") is None
 
 
 def test_a_deleted_secret_is_sent_to_nobody(node: HandNode) -> None:
@@ -108,14 +108,14 @@ def test_a_deleted_secret_is_sent_to_nobody(node: HandNode) -> None:
     node.db.transaction(lambda conn: executor_secrets.delete_secret(conn, "first"))
     look(node)
     assert not live(node)
-    assert node.scheduler.registry.token(executor) == ""
+    assert node.scheduler.core.registry.token(executor) == ""
 
 
 def test_two_live_secrets_at_one_address_are_flagged(
     node: HandNode, caplog: pytest.LogCaptureFixture
 ) -> None:
     first, second = make_secret(node, "first"), make_secret(node, "second")
-    registry = node.scheduler.registry
+    registry = node.scheduler.core.registry
     with caplog.at_level(logging.INFO, "xwheel.scheduler.route.executors"):
         node.register(ADDRESS, secret_id=first)
         assert registry.secret_names(live(node)[ADDRESS]) == ("first", None)
@@ -134,7 +134,7 @@ def test_two_live_secrets_at_one_address_are_flagged(
 
 def test_the_shared_token_takes_out_nothing_that_proved_a_groups_secret(node: HandNode) -> None:
     secret_id = make_secret(node, "first")
-    registry = node.scheduler.registry
+    registry = node.scheduler.core.registry
     node.register(ADDRESS, secret_id=secret_id)
     assert not registry.remove("demo", ADDRESS, secret_id=SHARED_SECRET)
     assert live(node)
@@ -154,7 +154,7 @@ def test_a_secret_that_cannot_be_opened_is_sent_to_nobody_and_said_once(
     for _ in range(3):
         look(node)
     node.register(ADDRESS, secret_id=stored.id)
-    assert node.scheduler.registry.token(live(node)[ADDRESS]) == ""
+    assert node.scheduler.core.registry.token(live(node)[ADDRESS]) == ""
     assert caplog.text.count("executor secret sealed cannot be used") == 1
     assert "value-of" not in caplog.text
 
@@ -169,7 +169,7 @@ def test_known_secrets_are_taken_while_the_database_is_away(
 
     monkeypatch.setattr(executor_secrets, "list_secrets", away)
     node.clock.advance(60_000)
-    secrets = node.scheduler.secrets
+    secrets = node.scheduler.core.secrets
     assert secrets.find(SHARED) == (SHARED_SECRET, None)
     found = secrets.find("value-of-first")
     assert found is not None

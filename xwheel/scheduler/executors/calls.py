@@ -1,0 +1,84 @@
+"""Questions to executors over HTTP, many in flight on one thread, and the envelopes that come back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from xwheel.errors import WireError
+from xwheel.model import RegisteredExecutor
+from xwheel.scheduler.executors.registry import ExecutorRegistry
+from xwheel.wire import codec, contract
+from xwheel.wire.http import HttpCall, HttpClient
+from xwheel.wire.messages import Response
+
+HTTP_OK: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What came back from a question.
+
+    Attributes:
+        key: What it was asked under.
+        response: The envelope; None if there is none that could be read.
+        error: Why there is none, or empty.
+        reached: Whether the executor answered at all.
+    """
+
+    key: object
+    response: Response | None
+    error: str
+    reached: bool
+
+
+class ExecutorCalls:
+    """Asks executors; :meth:`ask` and :meth:`wake` may be called from any thread, the rest from the client's owner.
+
+    Args:
+        client: Connections of its own.
+        registry: Knows what each executor is called with.
+        timeout_ms: Time limit of a question.
+    """
+
+    def __init__(self, client: HttpClient, registry: ExecutorRegistry, *, timeout_ms: int) -> None:
+        self._client = client
+        self._registry = registry
+        self._timeout_ms = timeout_ms
+
+    def ask(self, key: object, executor: RegisteredExecutor, path: str, body: bytes) -> None:
+        """Put a question; its answer comes out of :meth:`poll` under the key."""
+        self._client.submit(
+            HttpCall(
+                key=key,
+                url=contract.join_url(executor.address, path),
+                body=body,
+                timeout_ms=self._timeout_ms,
+                connect_timeout_ms=self._timeout_ms,
+                app_name=self._registry.app_name(executor.group_id),
+                token=self._registry.token(executor),
+            )
+        )
+
+    def poll(self, timeout_ms: int) -> list[Answered]:
+        """Wait for answers at most so long, and return those that came."""
+        answers = []
+        for result in self._client.poll(timeout_ms):
+            response, error = None, result.error
+            if not error:
+                try:
+                    if result.status != HTTP_OK:
+                        raise WireError(f"HTTP status {result.status}")
+                    response = codec.decode_response(result.body)
+                except WireError as problem:
+                    error = str(problem)
+            answers.append(Answered(result.key, response, error, not result.error))
+        return answers
+
+    def wake(self) -> None:
+        """End a wait inside :meth:`poll`."""
+        self._client.wake()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._client.close()
