@@ -8,7 +8,7 @@ from typing import Final
 
 from xwheel.alarms.channels import Send, Sent
 from xwheel.alarms.grouping import SUMMARY, fold, missing_channel
-from xwheel.alarms.health import AlarmBook
+from xwheel.alarms.matching import RuleIndex
 from xwheel.alarms.senders import Senders
 from xwheel.alarms.texts import LINES, make_alarm
 from xwheel.model import ExecutorGroup, Job, Run
@@ -59,7 +59,7 @@ class AlarmLoop:
     Args:
         db: The database.
         lease: Our partitions; only their holder tells about their jobs.
-        book: The rules.
+        index: The rules.
         senders: The channels.
         patience: When to try again.
         watch: Looks for what did not happen; gets the time.
@@ -69,14 +69,14 @@ class AlarmLoop:
         self,
         db: Database,
         lease: LeaseView,
-        book: AlarmBook,
+        index: RuleIndex,
         senders: Senders,
         patience: Patience,
         watch: Callable[[int], int],
     ) -> None:
         self._db = db
         self._lease = lease
-        self._book = book
+        self._index = index
         self._senders = senders
         self._patience = patience
         self._watch = watch
@@ -84,7 +84,7 @@ class AlarmLoop:
 
     def step(self, now_ms: int) -> int:
         """Do one round; return how long to wait in milliseconds."""
-        self._book.step(now_ms)
+        self._index.step(now_ms)
         check_ms = self._senders.check()
         self._write(now_ms)
         if not self._lease.may_act():
@@ -162,7 +162,7 @@ class AlarmLoop:
         due = [item for item in locked if item.row.id in found and _is_due(item, now_ms)]
         episodes = alarms.lock_episodes(conn, {found[item.row.id] for item in due})
         holders = [item for item in locked if item.row.id not in found]
-        folded = fold(due, holders, self._book.by_id, episodes, now_ms, channels=self._senders.names)
+        folded = fold(due, holders, self._index.by_id, episodes, now_ms, channels=self._senders.names)
         alarms.update_alarms(conn, folded.changes)
         alarms.save_episodes(conn, folded.episodes)
         alarm_attempts.insert_attempts(conn, folded.attempts)

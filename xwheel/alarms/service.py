@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from xwheel.alarms.delivery import AlarmLoop, Patience
-from xwheel.alarms.health import AlarmBook
-from xwheel.alarms.matching import Raising
+from xwheel.alarms.matching import AlarmMatcher, RuleIndex
 from xwheel.alarms.rule_check import check_rule
 from xwheel.alarms.rules import AlarmRules
 from xwheel.alarms.senders import Senders
@@ -28,7 +27,7 @@ class AlarmDesk:
 
     Attributes:
         rules: What people change and look at.
-        raising: What the stages ask.
+        observer: What the stages ask.
 
     Args:
         db: The database.
@@ -50,8 +49,8 @@ class AlarmDesk:
     ) -> None:
         self._clock = clock
         self._pause = threading.Event()
-        self.book = AlarmBook(db)
-        self.raising = Raising(self.book, wake)
+        self.index = RuleIndex(db)
+        self.observer = AlarmMatcher(self.index, wake)
         self.senders = Senders(
             db,
             channels,
@@ -64,7 +63,7 @@ class AlarmDesk:
         self._loop = AlarmLoop(
             db,
             lease,
-            self.book,
+            self.index,
             self.senders,
             Patience(
                 attempts=settings.attempts,
@@ -74,19 +73,19 @@ class AlarmDesk:
             Watch(
                 db,
                 lease,
-                self.book,
-                self.raising.committed,
+                self.index,
+                self.observer.committed,
                 interval_ms=settings.watch_interval_s * 1000,
             ).step,
         )
         self.step = self._loop.step
         self.rules = AlarmRules(
-            db, clock, check_rule, self.senders, lambda: self.book.refresh(clock.now_ms())
+            db, clock, check_rule, self.senders, lambda: self.index.refresh(clock.now_ms())
         )
 
     def begin(self) -> None:
         """Read the rules, before anything happens that they ask for."""
-        self.book.step(self._clock.now_ms())
+        self.index.step(self._clock.now_ms())
 
     def close(self, until_ms: int) -> None:
         """Send nothing more, and let sends under way end: for three seconds, or until a monotonic time.

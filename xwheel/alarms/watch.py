@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from xwheel.alarms.health import AlarmBook
+from xwheel.alarms.matching import RuleIndex
 from xwheel.model.alarms import AlarmKind, AlarmRule
 from xwheel.scheduler.ports import LeaseView
 from xwheel.storage import settings
@@ -31,7 +31,7 @@ class Watch:
     Args:
         db: The database.
         lease: Our partitions.
-        book: The rules.
+        index: The rules.
         committed: Told what was written.
         interval_ms: From the beginning of one round to the next, at least.
     """
@@ -40,14 +40,14 @@ class Watch:
         self,
         db: Database,
         lease: LeaseView,
-        book: AlarmBook,
+        index: RuleIndex,
         committed: Callable[[Sequence[NewAlarm]], None],
         *,
         interval_ms: int,
     ) -> None:
         self._db = db
         self._lease = lease
-        self._book = book
+        self._index = index
         self._committed = committed
         self._interval_ms = interval_ms
         self._round: Iterator[None] | None = None
@@ -73,9 +73,9 @@ class Watch:
         return PIECE_MS
 
     def _look(self) -> Iterator[None]:
-        if AlarmKind.STILL_RUNNING in self._book.kinds:
+        if AlarmKind.STILL_RUNNING in self._index.kinds:
             yield from self._look_at_runs()
-        for rule in self._book.enabled(AlarmKind.NOT_RUN):
+        for rule in self._index.enabled(AlarmKind.NOT_RUN):
             yield from self._look_at_jobs(rule)
 
     def _look_at_runs(self) -> Iterator[None]:
@@ -93,7 +93,7 @@ class Watch:
 
     def _of_run(self, row: SentRun) -> Iterator[NewAlarm]:
         began_ms = row.accepted_ms or row.dispatched_ms
-        for rule in self._book.rules_for(AlarmKind.STILL_RUNNING, row.job_id, row.group_id):
+        for rule in self._index.rules_for(AlarmKind.STILL_RUNNING, row.job_id, row.group_id):
             if began_ms <= self._now_ms - rule.still_running_s * 1000:
                 yield NewAlarm(
                     rule_id=rule.id,
@@ -120,7 +120,7 @@ class Watch:
                     conn, after_id, BATCH, group_id=rule.group_id, ids=ids
                 )
             mine = [
-                job for job in page if rule in self._book.rules_for(AlarmKind.NOT_RUN, job.id, job.group_id)
+                job for job in page if rule in self._index.rules_for(AlarmKind.NOT_RUN, job.id, job.group_id)
             ]
             if mine:
                 self._write(partial(self._of_jobs, rule=rule, page=mine))

@@ -154,7 +154,7 @@ class Pipeline:
             self.timetable.next_fire,
             Offspring(succeeded, render, new_run, max_depth=MAX_DEPTH),
             self._wake_planning,
-            self.alarms.raising,
+            self.alarms.observer,
         )
         self.completer.on_finished = self.parking.ended
         self.scripts = Scripts(
@@ -269,7 +269,7 @@ class Pipeline:
             batch=schedule.claim_batch,
             split=planning.split,
             behind_ms=schedule.misfire_threshold_ms,
-            alarms=self.alarms.raising,
+            alarms=self.alarms.observer,
         )
         self.resender = Resender(
             db,

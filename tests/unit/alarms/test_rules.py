@@ -10,7 +10,7 @@ from tests.support.alarms import Recorder, alarms_of, attempts_of, rule, settle
 from tests.support.node import HandNode
 from tests.support.rows import NOW
 from xwheel.alarms import rules as alarm_rules
-from xwheel.alarms.health import AlarmBook
+from xwheel.alarms.matching import RuleIndex
 from xwheel.alarms.rules import AlarmRules
 from xwheel.errors import ConflictError, FieldError, NotFoundError, RevisionError
 from xwheel.model import RunState
@@ -154,7 +154,7 @@ def test_a_rule_whose_channel_went_can_be_disabled(node: HandNode) -> None:
 
 def test_another_process_sees_a_change_in_a_second(node: HandNode, rules: AlarmRules) -> None:
     made = rule(node, "failed")
-    other = AlarmBook(node.db)
+    other = RuleIndex(node.db)
     other.step(NOW)
     assert other.rules_for(AlarmKind.FAILED, 1, 1) == (made,)
     changed = rules.update(made.id, {"window_s": 7})
@@ -162,7 +162,7 @@ def test_another_process_sees_a_change_in_a_second(node: HandNode, rules: AlarmR
     assert other.rules_for(AlarmKind.FAILED, 1, 1) == (changed,)
     rules.update(made.id, {"enabled": False})
     other.step(NOW + 2000)
-    assert other.is_empty
+    assert not other.kinds
     rules.delete(made.id)
     other.step(NOW + 3000)
     assert other.by_id == {}

@@ -6,17 +6,16 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from xwheel.clock import Clock
 from xwheel.model import FAILED_OVER, FINAL_STATES, SHARED_SECRET, TRANSITIONS, Job, Origin, Run, RunState
-from xwheel.scheduler.observer import Alarms, NoAlarms
+from xwheel.scheduler.observer import NO_ALARMS, AlarmObserver
 from xwheel.scheduler.ports import FamilyLinks, Planner
 from xwheel.scheduler.records import Outcome
 from xwheel.storage import jobs, runs
-from xwheel.storage.alarms import alarms
 from xwheel.storage.alarms.alarms import NewAlarm
 from xwheel.storage.database import changes
 from xwheel.storage.database.bulk import chunks
@@ -35,7 +34,6 @@ CHILDREN = 2000
 MESSAGE_LENGTH = 15_000
 ERROR_LENGTH = 512
 UNHAPPY = FINAL_STATES - {RunState.SUCCEEDED}
-NO_ALARMS: Final = NoAlarms()
 
 NextFire = Callable[[Job, int], "int | None"]
 
@@ -102,7 +100,7 @@ class Completer:
         next_fire: When a job fires next, for jobs whose fires wait for the end of the last one.
         offspring: Plans the children of what succeeded.
         wake: Told when something was planned, so that it need not wait for the next look.
-        alarms: Says what rules ask for of what ends.
+        alarms: Writes the alarms that rules ask for.
     """
 
     def __init__(
@@ -114,7 +112,7 @@ class Completer:
         next_fire: NextFire,
         offspring: Planner,
         wake: Callable[[], None],
-        alarms: Alarms = NO_ALARMS,
+        alarms: AlarmObserver = NO_ALARMS,
     ) -> None:
         self._db = db
         self._run_ids = run_ids
@@ -234,12 +232,14 @@ class Completer:
         unasked = [job for job in ended if job.id not in asked or asked[job.id].revision != job.revision]
         if unasked:
             raise _UnaskedError(unasked)
-        raised = [
-            *self._alarms.of_ends(closing, {retry.origin_key for retry in retries}, now_ms),
-            *self._alarms.of_skips(offspring, now_ms),
-            *self._alarms.of_stops(self._end_delays(conn, ended, asked), now_ms),
-        ]
-        alarms.insert_alarms(conn, raised)
+        raised = self._alarms.record(
+            conn,
+            now_ms,
+            ended=closing,
+            retried={retry.origin_key for retry in retries},
+            inserted=offspring,
+            stopped=self._end_delays(conn, ended, asked),
+        )
         return _Done(verdicts, len(retries) + len(offspring) + len(awaiting), raised)
 
     def _retries(self, conn: Connection, closing: Sequence[tuple[Run, Outcome]], now_ms: int) -> list[Run]:

@@ -16,11 +16,10 @@ from typing import Final
 from xwheel.clock import Clock
 from xwheel.errors import DuplicateError
 from xwheel.model import Job, Run, RunState
-from xwheel.scheduler.observer import Alarms, NoAlarms
+from xwheel.scheduler.observer import NO_ALARMS, AlarmObserver
 from xwheel.scheduler.ports import LeaseView
 from xwheel.scheduler.records import Planned
 from xwheel.storage import jobs, runs, settings
-from xwheel.storage.alarms import alarms
 from xwheel.storage.alarms.alarms import NewAlarm
 from xwheel.storage.database.engine import Connection, Database
 from xwheel.storage.run_ids import RunIds
@@ -39,7 +38,6 @@ TARGET_MS: Final = 50
 FIRST_SHARE: Final = 0.1
 LEAST_SHARE: Final = 0.05
 BEHIND_MS: Final = 30_000
-NO_ALARMS: Final = NoAlarms()
 
 Planner = Callable[..., Planned]
 """``plan(jobs, now_ms, pre_read_ms=…, take_ids=…, epochs=…, max_runs=…, max_looks=…)``: the pure decision, with
@@ -132,7 +130,7 @@ class ClaimLoop:
         batch: Jobs in one transaction, at most; fewer where it would take long.
         split: Gives the batches that jobs are planned in.
         behind_ms: Jobs that are later than this are claimed after the others.
-        alarms: Says what rules ask for of skipped fires and of schedules that fail.
+        alarms: Writes the alarms that rules ask for.
     """
 
     def __init__(
@@ -149,7 +147,7 @@ class ClaimLoop:
         batch: int,
         split: Split = lambda found: [found],
         behind_ms: int = BEHIND_MS,
-        alarms: Alarms = NO_ALARMS,
+        alarms: AlarmObserver = NO_ALARMS,
     ) -> None:
         self.duplicates = 0
         self._db = db
@@ -295,11 +293,7 @@ class ClaimLoop:
         """Write what rules ask for of fires that are skipped and of jobs that are stopped."""
         broken = {cursor.id: cursor.schedule_error for cursor in plan.job_updates if cursor.schedule_error}
         stops = [(job, broken[job.id]) for job in claimed if job.id in broken] if broken else []
-        self._raised = [
-            *self._alarms.of_skips(plan.runs, now_ms),
-            *self._alarms.of_stops(stops, now_ms),
-        ]
-        alarms.insert_alarms(conn, self._raised)
+        self._raised = self._alarms.record(conn, now_ms, inserted=plan.runs, stopped=stops)
 
     def _drop_known(self, conn: Connection, plan: Planned, now_ms: int) -> None:
         """Take out what has a row already; a fixed delay that would await a dropped run goes on from now."""
