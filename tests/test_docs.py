@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import importlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -96,7 +96,7 @@ NAMING_PAGES = [
 ]
 TREES = ("xwheel", "tests", "plugins", "benchmarks", "docs", "changelog.d", ".ci")
 FULL_PATH = re.compile(rf"(?<![\w/.*-])((?:{'|'.join(map(re.escape, TREES))})/[\w./*-]*[\w*/])(?:::(\w+))?")
-DOTTED = re.compile(r"(?<![\w/.@*-])((?:xwheel|xwheel_\w+|tests|benchmarks)(?:\.\w+)+)(?![\w.]*/)")
+DOTTED = re.compile(r"(?<![\w/.@*-])((?:xwheel|tests|benchmarks)(?:\.\w+)+)(?![\w.]*/)")
 FILE_SUFFIXES = {"toml", "db", "key", "yaml", "json", "example"}
 # `storage/runs.py`, `runs.py`; and `storage/runs`, `scheduler/check/`
 SHORT_FILE = re.compile(r"`([\w./-]+\.(?:pyx?|pyi))(?:::(\w+))?`")
@@ -132,51 +132,59 @@ def ends(short: str) -> bool:
     return any(path.endswith(f"/{short.rstrip('/')}") for path in tree())
 
 
-def missing_dotted(name: str) -> bool:
-    """Return whether no module, and no attribute of one, has this name."""
+def has_dotted(name: str) -> bool:
+    """Return whether this is a module's name, that of something in a module, or a file's."""
     parts = name.split(".")
-    if parts[-1] in FILE_SUFFIXES or parts[0].startswith("xwheel_"):
-        return parts[0].startswith("xwheel_") and not ends("/".join(parts[:2]) + ".py")
+    if parts[-1] in FILE_SUFFIXES:
+        return True
     for count in range(len(parts), 0, -1):
         place = ROOT.joinpath(*parts[:count])
         if place.with_suffix(".py").exists() or (place / "__init__.py").exists():
             found: Any = importlib.import_module(".".join(parts[:count])) if count < len(parts) else None
-            for part in parts[count:]:
-                if not hasattr(found, part):
-                    return True
-                found = getattr(found, part)
-            return False
-    return True
+            return all((found := getattr(found, part, None)) is not None for part in parts[count:])
+    return False
+
+
+def has_path(path: str, test: str = "") -> bool:
+    """Return whether a path from the root exists, and has this test."""
+    found = next(iter(ROOT.glob(path.rstrip("/"))), None)
+    return found is not None and (not test or f"def {test}(" in found.read_text())
+
+
+def has_short(path: str, test: str = "") -> bool:
+    """Return whether a short path leads to one of our files or folders, with or without its ending."""
+    found = path.startswith(MEDIA_TYPES) or ends(path) or ends(f"{path}.py")
+    return found and (not test or defines("def", test))
+
+
+def has_member(name: str, member: str) -> bool:
+    return defines("class", name) and bool(re.search(rf"\b(?:def |self\.){member}\b", source()))
+
+
+def has_function(name: str) -> bool:
+    return hasattr(builtins, name) or defines("def", name)
+
+
+CHECKS: list[tuple[re.Pattern[str], Callable[..., bool]]] = [
+    (FULL_PATH, has_path),
+    (SHORT_FILE, has_short),
+    (SHORT_PATH, has_short),
+    (MODULE, lambda before, after: has_short(before or after)),
+    (DOTTED, has_dotted),
+    (MEMBER, has_member),
+    (FUNCTION, has_function),
+    (TEST, lambda name: has_function(name) or has_short(name)),
+]
 
 
 def wrong_names(text: str) -> Iterator[str]:
     """Yield what a page names and the tree does not have."""
     saved = set(SAVED.findall(text))
-    for path, test in FULL_PATH.findall(text):
-        found = list(ROOT.glob(path.rstrip("/"))) if "*" in path else [ROOT / path]
-        if not found or not found[0].exists():
-            yield path
-        elif test and f"def {test}(" not in found[0].read_text():
-            yield f"{path}::{test}"
-    for path, test in SHORT_FILE.findall(text):
-        if path not in saved and not ends(path):
-            yield path
-        elif test and not defines("def", test):
-            yield f"{path}::{test}"
-    for path in SHORT_PATH.findall(text):
-        if not path.startswith(MEDIA_TYPES) and not (ends(path) or ends(f"{path}.py")):
-            yield path
-    yield from (name for name in DOTTED.findall(text) if missing_dotted(name))
-    for before, after in MODULE.findall(text):
-        if not (ends(before or after) or ends(f"{before or after}.py")):
-            yield before or after
-    for name, member in MEMBER.findall(text):
-        if not defines("class", name) or not re.search(rf"\b(?:def |self\.){member}\b", source()):
-            yield f"{name}.{member}"
-    for name in FUNCTION.findall(text):
-        if not (hasattr(builtins, name) or defines("def", name)):
-            yield f"{name}()"
-    yield from (name for name in TEST.findall(text) if not (defines("def", name) or ends(f"{name}.py")))
+    for pattern, exists in CHECKS:
+        for found in pattern.finditer(text):
+            groups = [group or "" for group in found.groups()]
+            if groups[0] not in saved and not exists(*groups):
+                yield "::".join(filter(None, groups))
 
 
 @pytest.mark.parametrize("page", NAMING_PAGES, ids=lambda page: str(page.relative_to(ROOT)))
