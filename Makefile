@@ -52,6 +52,11 @@ bench: $(READY) $(HOMES)
 	for bench in pipeline claim api http executor peers listener ring cron; do $(BIN)/python -m benchmarks.$$bench $(ARGS) || exit 1; done
 	$(VENV)/plugins/router_extra/bin/python -m benchmarks.route $(ARGS)
 
+.PHONY: docs
+# the pages as a site, in build/docs; any warning fails
+docs: $(READY)
+	$(BIN)/sphinx-build -W -n -q --keep-going -d build/doctrees docs build/docs
+
 clean:
 	rm -rf $(VENV) build dist *.egg-info xwheel/_ring.c xwheel/_ring.cpp xwheel/*.so
 
