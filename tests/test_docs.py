@@ -113,8 +113,8 @@ SAVED = re.compile(r"Save this as `([^`]+)`")
 @cache
 def tree() -> frozenset[str]:
     """Return the path of each file and folder of ours, with a slash before it."""
-    found = [path for top in TREES for path in (ROOT / top).rglob("*") if "__pycache__" not in path.parts]
-    return frozenset(f"/{path.relative_to(ROOT)}" for path in found)
+    found = [path for top in TREES for path in (ROOT / top, *(ROOT / top).rglob("*"))]
+    return frozenset(f"/{path.relative_to(ROOT)}" for path in found if "__pycache__" not in path.parts)
 
 
 @cache
@@ -225,6 +225,13 @@ def test_right_names_and_other_words_pass() -> None:
         "the module `claim`, `xwheel.toml`, `application/json`, `repr()`, `/api/v1/jobs`, Save this as `mine.py`"
     )
     assert not list(wrong_names(right + " and again `mine.py`"))
+
+
+def test_every_folder_stands_in_the_list_for_contributors() -> None:
+    listed = (ROOT / "CONTRIBUTING.md").read_text()
+    folders = {path.parent.relative_to(ROOT) for path in (ROOT / "xwheel").rglob("__init__.py")}
+    inside = {"xwheel", "xwheel/storage/schema/migrations", "xwheel/storage/schema/migrations/versions"}
+    assert [name for name in map(str, folders) if name not in inside and f"`{name}`" not in listed] == []
 
 
 if __name__ == "__main__":
