@@ -14,7 +14,6 @@ from xwheel.alarms.service import AlarmDesk
 from xwheel.clock import Clock, OffsetFilter, SystemClock
 from xwheel.config import Config
 from xwheel.config.sections import ScheduleSection, TriggerSection
-from xwheel.egress.executors import ExecutorNetworks
 from xwheel.errors import ConfigError
 from xwheel.model import Job, Run
 from xwheel.plugin.discovery import Plugins
@@ -69,6 +68,7 @@ from xwheel.storage import executors, open_runs
 from xwheel.storage.database.engine import Database
 from xwheel.storage.run_ids import RunIds
 from xwheel.wire.http import MultiClient
+from xwheel.wire.http.networks import ExecutorNetworks
 from xwheel.wire.http.tls import NO_FILES, TlsFiles
 
 ANSWER_GRACE_MS: Final = 2000

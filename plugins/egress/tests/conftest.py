@@ -1,4 +1,4 @@
-"""Policies and resolvers for tests of what calls through :mod:`xwheel.egress`."""
+"""Policies and resolvers."""
 
 from __future__ import annotations
 
@@ -7,15 +7,22 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import trustme
+from hypothesis import settings
+from xwheel import Config
+from xwheel.testing import WebServer
 
-from tests.support.web import Web
-from xwheel.config import build_config
-from xwheel.egress import EgressPolicy
+from xwheel_egress import EgressPolicy
+
+# examples may be slow on a busy machine; how long they take is no claim of any test
+settings.register_profile("xwheel", deadline=None)
+settings.load_profile("xwheel")
 
 
-def policy_of(*webs: Web, networks: Sequence[str] = ("127.0.0.1",), ca: Path | None = None) -> EgressPolicy:
+def policy_of(
+    *webs: WebServer, networks: Sequence[str] = ("127.0.0.1",), ca: Path | None = None
+) -> EgressPolicy:
     section = {"allow_networks": list(networks), "allow_ports": [web.port for web in webs], "ca_file": ca}
-    return EgressPolicy.from_config(build_config({"egress": section}))
+    return EgressPolicy.from_config(Config(egress=section))  # type: ignore[arg-type]
 
 
 class Names:

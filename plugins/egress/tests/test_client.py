@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 import trustme
+from conftest import Names, policy_of, tls_for
+from xwheel.testing import WebRequest, WebServer, web_reply
 
-from tests.support.egress import Names, policy_of, tls_for
-from tests.support.web import Seen, Web, say, serving
-from xwheel.egress import Answer, EgressClient, EgressError, EgressPolicy, EgressRefusedError
+from xwheel_egress import Answer, EgressClient, EgressError, EgressPolicy, EgressRefusedError
 
 LONG_S = 60.0
 SECRET = "s3cret-part-of-the-url"
@@ -31,7 +31,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> tuple[trustme.CA, Pat
 def test_a_call_sends_what_it_was_given_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:1")
-    with serving(say(201, b"made", {"X-A": "1", "x-a": "2", "Set-Cookie": "a=b"})) as web:
+    with WebServer(web_reply(201, b"made", {"X-A": "1", "x-a": "2", "Set-Cookie": "a=b"})) as web:
         client = EgressClient(policy_of(web))
         for _ in range(2):
             answer = client.request(
@@ -40,7 +40,7 @@ def test_a_call_sends_what_it_was_given_and_nothing_else(monkeypatch: pytest.Mon
         assert (answer.status, answer.body, answer.text, answer.truncated) == (201, b"made", "made", False)
         assert answer.headers["x-a"] == "1, 2"
         assert answer.origin == web.url
-        for seen in web.seen:
+        for seen in web.requests:
             assert (seen.method, seen.path, seen.body) == ("POST", "/a/../b?c=d", b"body")
             assert seen.headers == {
                 "Host": f"127.0.0.1:{web.port}",
@@ -55,31 +55,34 @@ def test_a_call_sends_what_it_was_given_and_nothing_else(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
 def test_every_method_arrives(method: str) -> None:
-    with serving(say(200, b"x")) as web:
+    with WebServer(web_reply(200, b"x")) as web:
         answer = EgressClient(policy_of(web)).request(method, web.url)
         assert answer.body == (b"" if method == "HEAD" else b"x")
-        assert web.seen[0].method == method
-        assert web.seen[0].headers.get("Content-Length") == (
+        assert web.requests[0].method == method
+        assert web.requests[0].headers.get("Content-Length") == (
             "0" if method in {"POST", "PUT", "PATCH"} else None
         )
 
 
 def test_the_name_is_asked_once_and_the_checked_address_is_called() -> None:
     """DNS rebinding: the second answer would be another server."""
-    with serving(say(200, b"good")) as web, serving(say(200, b"bad"), host="127.0.0.2") as other:
+    with (
+        WebServer(web_reply(200, b"good")) as web,
+        WebServer(web_reply(200, b"bad"), host="127.0.0.2") as other,
+    ):
         names = Names(["127.0.0.1"], ["127.0.0.2"])
         client = EgressClient(policy_of(web, other), resolve=names)
         assert client.request("GET", f"http://moving.example:{web.port}/").body == b"good"
         assert names.asked == ["moving.example"]
-        assert web.seen[0].headers["Host"] == f"moving.example:{web.port}"
+        assert web.requests[0].headers["Host"] == f"moving.example:{web.port}"
         with pytest.raises(EgressRefusedError, match=r"its address 127\.0\.0\.2 is loopback"):
             client.request("GET", f"http://moving.example:{other.port}/")
-        assert not other.seen
+        assert not other.requests
 
 
 def test_addresses_that_are_not_allowed_get_no_connection() -> None:
     """Whatever a name says: loopback in all its forms, private, metadata."""
-    with serving(say()) as web:
+    with WebServer(web_reply()) as web:
         policy = EgressPolicy(ports=(range(1, 65536),))
         for address in (
             "127.0.0.1",
@@ -97,24 +100,24 @@ def test_addresses_that_are_not_allowed_get_no_connection() -> None:
                 client.request("GET", f"http://inner.example:{web.port}/")
         with pytest.raises(EgressRefusedError, match="loopback|unspecified"):
             EgressClient(policy).request("GET", f"http://localhost:{web.port}/")
-        assert not web.seen
+        assert not web.requests
 
 
 def test_curl_gets_no_socket_for_an_address_that_was_not_checked() -> None:
     """The second line: even if curl came to ask DNS itself."""
-    with serving(say()) as web:
+    with WebServer(web_reply()) as web:
         client = EgressClient(policy_of(web))
         call = client.call("GET", web.url)
         opened = call._opener([ipaddress.ip_address("127.0.0.9")])
         call._opener = lambda good: opened  # type: ignore[method-assign]
         with pytest.raises(EgressError, match="connect"):
             call.run()
-        assert not web.seen
+        assert not web.requests
 
 
 def test_tls_proves_the_name_while_the_address_is_pinned(authority: tuple[trustme.CA, Path]) -> None:
     ca, path = authority
-    with serving(say(), tls=tls_for(ca, "hooks.example")) as web:
+    with WebServer(web_reply(), tls=tls_for(ca, "hooks.example")) as web:
         client = EgressClient(policy_of(web, ca=path), resolve=Names(["127.0.0.1"]))
         assert client.request("GET", f"https://hooks.example:{web.port}/").body == b"ok"
         assert web.names == ["hooks.example"]
@@ -125,7 +128,7 @@ def test_tls_proves_the_name_while_the_address_is_pinned(authority: tuple[trustm
                 "GET", f"https://hooks.example:{web.port}/{SECRET}"
             )
         assert SECRET not in str(told.value)
-        assert len(web.seen) == 1
+        assert len(web.requests) == 1
 
 
 def test_a_certificates_file_that_went_away_is_named(
@@ -134,14 +137,14 @@ def test_a_certificates_file_that_went_away_is_named(
     ca, _ = authority
     path = tmp_path / "gone.pem"
     path.touch()
-    with serving(say(), tls=tls_for(ca, "127.0.0.1")) as web:
+    with WebServer(web_reply(), tls=tls_for(ca, "127.0.0.1")) as web:
         policy = policy_of(web, ca=path)
         path.unlink()
         with pytest.raises(EgressError, match=r"cannot read the certificates in .*gone\.pem"):
             EgressClient(policy).request("GET", web.url)
 
 
-def endless(handler: BaseHTTPRequestHandler, seen: Seen) -> None:
+def endless(handler: BaseHTTPRequestHandler, seen: WebRequest) -> None:
     handler.send_response(200)
     handler.end_headers()
     while True:
@@ -149,10 +152,10 @@ def endless(handler: BaseHTTPRequestHandler, seen: Seen) -> None:
 
 
 def test_an_answer_without_end_is_cut() -> None:
-    with serving(endless) as web:
+    with WebServer(endless) as web:
         answer = EgressClient(policy_of(web)).request("GET", web.url, max_answer=100_000, timeout_s=LONG_S)
         assert (answer.status, len(answer.body), answer.truncated) == (200, 100_000, True)
-    with serving(say(200, b"x" * 100)) as web:
+    with WebServer(web_reply(200, b"x" * 100)) as web:
         client = EgressClient(policy_of(web))
         assert not client.request("GET", web.url, max_answer=100).truncated
         cut = client.request("GET", web.url, max_answer=99)
@@ -160,31 +163,28 @@ def test_an_answer_without_end_is_cut() -> None:
 
 
 def test_headers_without_end_are_refused() -> None:
-    def reply(handler: BaseHTTPRequestHandler, seen: Seen) -> None:
+    def reply(handler: BaseHTTPRequestHandler, seen: WebRequest) -> None:
         handler.send_response(200)
         handler.flush_headers()
         while True:
             handler.wfile.write(b"X-A: " + b"x" * 5000 + b"\r\n")
 
-    with serving(reply) as web, pytest.raises(EgressError, match="headers have over 65536 bytes"):
+    with WebServer(reply) as web, pytest.raises(EgressError, match="headers have over 65536 bytes"):
         EgressClient(policy_of(web)).request("GET", web.url, timeout_s=LONG_S)
 
 
 @pytest.mark.parametrize("way", ["silent", "drip", "body"])
 def test_the_time_limit_is_that_of_the_whole_call(way: str) -> None:
-    hold: list[Web] = []
-
-    def reply(handler: BaseHTTPRequestHandler, seen: Seen) -> None:
+    def reply(handler: BaseHTTPRequestHandler, seen: WebRequest) -> None:
         if way == "drip":
             handler.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
         elif way == "body":
             handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n")
-        while not hold[0].freed.wait(0.02):
+        while not web.closing.wait(0.02):
             if way != "silent":
                 handler.wfile.write(b"x")
 
-    with serving(reply) as web:
-        hold.append(web)
+    with WebServer(reply) as web:
         begun = time.monotonic()
         with pytest.raises(EgressError, match=r"no complete answer within 0\.4 s") as told:
             EgressClient(policy_of(web)).request("GET", f"{web.url}/{SECRET}", timeout_s=0.4)
@@ -217,14 +217,12 @@ def test_a_name_that_is_not_there_is_told() -> None:
 
 def test_an_abort_ends_a_call_that_waits() -> None:
     arrived = threading.Event()
-    hold: list[Web] = []
 
-    def reply(handler: BaseHTTPRequestHandler, seen: Seen) -> None:
+    def reply(handler: BaseHTTPRequestHandler, seen: WebRequest) -> None:
         arrived.set()
-        hold[0].freed.wait(LONG_S)
+        web.hang(handler, seen)
 
-    with serving(reply) as web:
-        hold.append(web)
+    with WebServer(reply) as web:
         call = EgressClient(policy_of(web)).call("GET", web.url, timeout_s=LONG_S * 10)
         ended: list[BaseException | Answer] = []
 
@@ -264,10 +262,10 @@ def test_an_abort_does_not_wait_for_a_name() -> None:
 
 
 def test_a_server_that_closes_or_is_not_there_is_an_error() -> None:
-    def close(handler: BaseHTTPRequestHandler, seen: Seen) -> None:
+    def close(handler: BaseHTTPRequestHandler, seen: WebRequest) -> None:
         handler.connection.close()
 
-    with serving(close) as web:
+    with WebServer(close) as web:
         client = EgressClient(policy_of(web))
         with pytest.raises(EgressError, match="(?i)empty reply|reset|recv"):
             client.request("GET", web.url)

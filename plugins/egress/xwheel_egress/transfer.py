@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Final
 
 import pycurl
+from xwheel.plugin import PlainUrl
 
-from xwheel.egress.addresses import Address
-from xwheel.egress.messages import Answer, Request
-from xwheel.egress.policy import Target
+from xwheel_egress.messages import Answer, Request
+from xwheel_egress.policy import Address
 
 MAX_HEADERS: Final = 65_536
 USER_AGENT: Final = "xwheel"
@@ -18,7 +18,7 @@ USER_AGENT: Final = "xwheel"
 class Transfer:
     """Takes what curl reads. Its methods never raise: an exception would be lost in curl."""
 
-    def __init__(self, target: Target, max_answer: int) -> None:
+    def __init__(self, target: PlainUrl, max_answer: int) -> None:
         self._target = target
         self._max_answer = max_answer
         self._body = bytearray()
@@ -63,7 +63,7 @@ class Transfer:
         )
 
 
-def aim(curl: pycurl.Curl, target: Target, good: Sequence[Address]) -> None:
+def aim(curl: pycurl.Curl, target: PlainUrl, good: Sequence[Address]) -> None:
     """Point a handle at a target whose addresses were checked."""
     curl.setopt(pycurl.URL, target.url)
     curl.setopt(pycurl.PATH_AS_IS, 1)

@@ -11,6 +11,7 @@ import contextlib
 import ipaddress
 import socket
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
@@ -18,13 +19,11 @@ from urllib.parse import urljoin
 
 import certifi
 import pycurl
+from xwheel.plugin import PlainUrl
 
-from xwheel.clock import SystemClock
-from xwheel.egress.addresses import Address
-from xwheel.egress.messages import Answer, Request
-from xwheel.egress.policy import EgressPolicy, Target
-from xwheel.egress.transfer import MAX_HEADERS, Transfer, aim, fill
-from xwheel.errors import EgressError, EgressRefusedError
+from xwheel_egress.messages import Answer, EgressError, EgressRefusedError, Request
+from xwheel_egress.policy import Address, EgressPolicy
+from xwheel_egress.transfer import MAX_HEADERS, Transfer, aim, fill
 
 MAX_TEXT: Final = 300
 
@@ -119,7 +118,7 @@ class EgressCall:
     def __init__(
         self,
         client: EgressClient,
-        target: Target,
+        target: PlainUrl,
         request: Request,
         timeout_s: float,
         max_answer: int,
@@ -131,7 +130,6 @@ class EgressCall:
         self._timeout_s = timeout_s
         self._max_answer = max_answer
         self._redirects = redirects
-        self._clock = SystemClock()
         self._lock = threading.Lock()
         self._sockets: list[socket.socket] = []
         self._aborted = False
@@ -153,7 +151,7 @@ class EgressCall:
 
     def run(self) -> Answer:
         """Make the call; returns and raises as :meth:`EgressClient.request`."""
-        deadline = self._clock.monotonic_ms() + int(self._timeout_s * 1000)
+        deadline = time.monotonic() + self._timeout_s
         target, request = self._target, self._request
         for left in range(self._redirects, -1, -1):
             answer = self._call(target, request, deadline)
@@ -165,7 +163,9 @@ class EgressCall:
             target, request = self._follow(target, request, answer.status, location)
         raise EgressError(f"{target.origin}: more than {self._redirects} redirects")
 
-    def _follow(self, target: Target, request: Request, status: int, location: str) -> tuple[Target, Request]:
+    def _follow(
+        self, target: PlainUrl, request: Request, status: int, location: str
+    ) -> tuple[PlainUrl, Request]:
         try:
             following = self._client.policy.target(urljoin(target.url, location))
         except EgressRefusedError as error:
@@ -182,7 +182,7 @@ class EgressCall:
             )
         return following, request
 
-    def _call(self, target: Target, request: Request, deadline: int) -> Answer:
+    def _call(self, target: PlainUrl, request: Request, deadline: float) -> Answer:
         found = self._resolve(target, deadline) if target.literal is None else [target.literal]
         good = self._client.policy.check_addresses(target, found)
         transfer = Transfer(target, self._max_answer)
@@ -197,7 +197,7 @@ class EgressCall:
             curl.setopt(pycurl.XFERINFOFUNCTION, self._progress)
             if target.scheme == "https":
                 curl.setopt(pycurl.CAINFO_BLOB, self._client.certificates)
-            curl.setopt(pycurl.TIMEOUT_MS, max(1, deadline - self._clock.monotonic_ms()))
+            curl.setopt(pycurl.TIMEOUT_MS, max(1, int((deadline - time.monotonic()) * 1000)))
             curl.perform()
         except pycurl.error as error:
             if not transfer.truncated:
@@ -211,7 +211,7 @@ class EgressCall:
                 self._sockets.clear()
         return transfer.answer(status)
 
-    def _failure(self, target: Target, transfer: Transfer, error: pycurl.error) -> EgressError:
+    def _failure(self, target: PlainUrl, transfer: Transfer, error: pycurl.error) -> EgressError:
         code, text = error.args if len(error.args) > 1 else (0, str(error))
         if self._aborted:
             return EgressError(f"{target.origin}: the call was aborted")
@@ -243,7 +243,7 @@ class EgressCall:
     def _progress(self, *_numbers: float) -> int:
         return int(self._aborted)
 
-    def _resolve(self, target: Target, deadline: int) -> list[Address]:
+    def _resolve(self, target: PlainUrl, deadline: float) -> list[Address]:
         """Ask for a name's addresses, on a thread: the library's call knows no time limit."""
         found: list[Sequence[str] | OSError | UnicodeError] = []
         with self._lock:
@@ -259,7 +259,7 @@ class EgressCall:
                 self._named.set()
 
         threading.Thread(target=ask, name="xwheel-egress-name", daemon=True).start()
-        self._named.wait(max(0, deadline - self._clock.monotonic_ms()) / 1000)
+        self._named.wait(max(0.0, deadline - time.monotonic()))
         if self._aborted:
             raise EgressError(f"{target.origin}: the call was aborted")
         if not found:

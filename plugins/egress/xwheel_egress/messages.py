@@ -1,4 +1,4 @@
-"""What goes out and what comes back; pure."""
+"""What goes out and what comes back, and the errors of calls; no I/O."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import Final
 
-from xwheel.errors import EgressRefusedError
+from xwheel import XwheelError
 
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 MAX_HEADER: Final = 8192
@@ -35,6 +35,14 @@ _WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
 _HARMLESS: Final = frozenset({"accept", "accept-language", "content-type", "user-agent"})
 _SEE_OTHER: Final = 303
 _KEEPS_METHOD: Final = 307
+
+
+class EgressError(XwheelError):
+    """A call to an address outside, such as a webhook, got no complete answer."""
+
+
+class EgressRefusedError(EgressError):
+    """The egress policy does not allow a call; the message names the setting that does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
