@@ -126,7 +126,6 @@ class Scheduler(Pipeline):
         except BaseException:
             watching.stop()
             raise
-        self.listeners.start()
         for service in others:
             service.start()
 

@@ -83,7 +83,7 @@ class PlanBatches:
                 ),
             )
         except HangingError as error:
-            stuck = jobs if error.item is None else [error.item]
+            stuck = [job for job in jobs if job is error.item] or jobs
             silent = _Silent(self._timetable, str(error))
             planned = self._plan(stuck, now_ms, timetable=silent, **options)
             planned.unfinished = True
