@@ -79,7 +79,7 @@ class Node:
             calendars=self.scheduler.calendars,
             secrets=self.scheduler.secrets,
             health=self.health,
-            alarms=self.scheduler.alarms.rules,
+            alarms=self.scheduler.alarms.manager,
             plugins=plugins,
             listener_health=self.scheduler.listeners.health,
             fetch_log=LogFetcher(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from xwheel import ring
-from xwheel.alarms.service import AlarmDesk
+from xwheel.alarms.service import AlarmService
 from xwheel.clock import Clock, OffsetFilter, SystemClock
 from xwheel.config import Config
 from xwheel.config.sections import ScheduleSection, TriggerSection
@@ -134,7 +134,7 @@ class Pipeline:
             lock_dir=schedule.lock_dir or default_lock_dir(),
             on_change=self._on_partitions,
         )
-        self.alarms = AlarmDesk(
+        self.alarms = AlarmService(
             db, self.lease, self.clock, plugins.alarm_channels, config.alarm, bells["alarming"].set
         )
         self.calendars = CalendarBook(db)

@@ -14,9 +14,8 @@ from sqlalchemy import Engine
 
 from tests.support.job_calls import Tenant
 from tests.support.rows import NOW, make_run
-from xwheel.alarms.records import ChannelHealth
-from xwheel.alarms.rule_check import check_rule
-from xwheel.alarms.rules import AlarmRules
+from xwheel.alarms.channels import AlarmChannels, ChannelHealth, Sent
+from xwheel.alarms.rules import AlarmManager
 from xwheel.api.app import executor_app, management_app
 from xwheel.api.http.resource import ApiParts
 from xwheel.api.v1.health import HealthReport
@@ -25,8 +24,8 @@ from xwheel.builtin.glue_bean import BeanGlue
 from xwheel.config import build_config
 from xwheel.config.sections import ApiSection
 from xwheel.model import Run, RunState
-from xwheel.model.alarms import AlarmAttempt, AttemptState
-from xwheel.plugin import GlueRequest, GlueType, HandlerLookup, Router, ScheduleType
+from xwheel.model.alarms import AlarmAttempt
+from xwheel.plugin import Alarm, GlueRequest, GlueType, HandlerLookup, Router, ScheduleType
 from xwheel.plugin.discovery import Plugins
 from xwheel.plugin.questions import Questions
 from xwheel.plugin.registries import Registry
@@ -77,36 +76,22 @@ class Asked:
         return self.logs(run, from_line)
 
 
-class Channels:
-    """Stands for those who send alarms: a channel that answers, and one that does not."""
+class Channels(AlarmChannels):
+    """The alarm channels ``mail``, which answers, and ``silent``, which does not."""
 
-    names = ("mail", "silent")
-
-    def __init__(self) -> None:
+    def __init__(self, clock: ManualClock) -> None:
+        plugins: dict[str, Any] = {"mail": None, "silent": None}
+        super().__init__(plugins, clock, lambda: None, lambda _: True, queue_size=1, timeout_s=1)
         self.sent: list[tuple[str, Sequence[str]]] = []
         self.told: list[ChannelHealth] = []
         self.failure: Exception | None = None
 
-    def test(self, channel: str, receivers: Sequence[str]) -> AlarmAttempt:
+    def test(self, attempt: AlarmAttempt, alarm: Alarm) -> Sent:
         if self.failure is not None:
             raise self.failure
-        self.sent.append((channel, receivers))
-        good = channel == "mail"
-        return AlarmAttempt(
-            id=len(self.sent),
-            alarm_id=len(self.sent),
-            job_id=None,
-            group_id=None,
-            partition=0,
-            channel=channel,
-            receivers=tuple(receivers),
-            number=1,
-            state=AttemptState.SENT if good else AttemptState.FAILED,
-            due_ms=None,
-            started_ms=NOW,
-            took_ms=12,
-            answer="250 queued" if good else "TimeoutError: no answer in 5 s",
-        )
+        self.sent.append((attempt.channel, alarm.receivers))
+        good = attempt.channel == "mail"
+        return Sent(attempt, good, "250 queued" if good else "TimeoutError: no answer in 5 s", NOW, 12)
 
     def health(self) -> list[ChannelHealth]:
         return self.told
@@ -225,7 +210,7 @@ def api(db: Database) -> Api:
     plugins = shipped_plugins()
     db.transaction(lambda conn: tokens.insert_token(conn, "tests", TOKEN, NOW))
     asked = Asked()
-    channels = Channels()
+    channels = Channels(clock)
     book = CalendarBook(db)
     timetable = Timetable(plugins.schedule_types, book.current)
     scripts = Scripts(db, clock, plugins.glue_types, Questions(PluginThreads(2)), keep=30)
@@ -249,7 +234,7 @@ def api(db: Database) -> Api:
         calendars=book,
         secrets=secrets,
         health=asked.health,
-        alarms=AlarmRules(db, clock, check_rule, channels, lambda: None),
+        alarms=AlarmManager(db, clock, channels, lambda: None),
         plugins=plugins,
         listener_health=lambda: asked.listeners,
         fetch_log=asked.log,

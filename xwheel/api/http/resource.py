@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import falcon
 import msgspec
 
-from xwheel.alarms.rules import AlarmRules
+from xwheel.alarms.rules import AlarmManager
 from xwheel.api.http.auth import Policy
 from xwheel.api.v1.health import HealthReport
 from xwheel.clock import Clock
@@ -61,7 +61,7 @@ class ApiParts:
     calendars: CalendarBook
     secrets: ExecutorSecrets
     health: Callable[[], HealthReport]
-    alarms: AlarmRules
+    alarms: AlarmManager
     plugins: Plugins
     listener_health: Callable[[], Sequence[ListenerHealth]]
     fetch_log: Callable[[Run, int], LogData]
