@@ -6,7 +6,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SOURCES := pyproject.toml setup.py xwheel/_ring.pyx
-PLUGINS := $(patsubst plugins/%/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
+PROJECTS := $(wildcard plugins/*/pyproject.toml)
+PLUGINS := $(PROJECTS:plugins/%/pyproject.toml=%)
+# plugins of ours that the project of one names as dependencies
+needs = $(filter-out $1,$(filter $(PLUGINS),$(subst -,_,$(shell grep -o '"xwheel-[a-z-]*' plugins/$1/pyproject.toml | sed 's/"xwheel-//'))))
 HOMES := $(PLUGINS:%=$(VENV)/plugins/%/.ready)
 # most tests wait for processes and servers more than they compute
 JOBS ?= 4
@@ -39,7 +42,7 @@ lint: $(READY)
 types: $(READY) $(HOMES)
 	$(BIN)/mypy
 	for plugin in $(PLUGINS); do \
-		$(BIN)/mypy --python-executable $(VENV)/plugins/$$plugin/bin/python plugins/$$plugin/xwheel_$$plugin || exit 1; \
+		MYPYPATH=$$(echo plugins/* | tr ' ' :) $(BIN)/mypy --python-executable $(VENV)/plugins/$$plugin/bin/python plugins/$$plugin/xwheel_$$plugin || exit 1; \
 	done
 
 # the longest first
@@ -51,6 +54,11 @@ test-%: $(VENV)/plugins/%/.ready
 bench: $(READY) $(HOMES)
 	for bench in pipeline claim api http executor peers listener ring cron; do $(BIN)/python -m benchmarks.$$bench $(ARGS) || exit 1; done
 	$(VENV)/plugins/router_extra/bin/python -m benchmarks.route $(ARGS)
+
+.PHONY: docs
+# the pages as a site, in build/docs; any warning fails
+docs: $(READY)
+	$(BIN)/sphinx-build -W -n -q --keep-going -d build/doctrees docs build/docs
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info xwheel/_ring.c xwheel/_ring.cpp xwheel/*.so
@@ -64,10 +72,12 @@ $(READY): $(SOURCES)
 	PYTHONWARNINGS=ignore XWHEEL_REQUIRE_EXTENSIONS=$(if $(shell command -v c++),1,0) $(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $(READY)
 
-# 'pip --python' sees what the core's environment has and adds only what the plugin wants besides
-$(HOMES): $(VENV)/plugins/%/.ready: plugins/%/pyproject.toml $(READY)
+# 'pip --python' sees what the core's environment has and adds only what the plugin wants besides; what it needs of ours
+# is installed with it, from here
+$(HOMES): $(VENV)/plugins/%/.ready: $(PROJECTS) $(READY)
 	$(BIN)/python -m venv --clear --without-pip $(@D)
 	$(BIN)/python -c 'import site; print(f"import site; site.addsitedir({site.getsitepackages()[0]!r})")' \
 		> "$$(echo $(@D)/lib/python3*/site-packages)/core.pth"
-	PYTHONWARNINGS=ignore $(BIN)/python -m pip --python $(@D)/bin/python install --quiet --no-build-isolation --editable 'plugins/$*[dev]'
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip --python $(@D)/bin/python install --quiet --no-build-isolation \
+		$(patsubst %,--editable plugins/%,$(call needs,$*)) --editable 'plugins/$*[dev]'
 	touch $@

@@ -1,8 +1,12 @@
-"""The reference pages say what the code says."""
+"""The pages say what the code says: settings, errors, and names of modules, paths, tests and functions."""
 
 from __future__ import annotations
 
+import builtins
+import importlib
 import re
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +75,7 @@ def test_every_error_stands_in_the_reference() -> None:
             assert f"`{name}`" in page, name
 
 
-PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -83,6 +87,151 @@ def test_links_lead_somewhere(page: Path) -> None:
 @pytest.mark.parametrize("fragment", sorted((ROOT / "changelog.d").glob("*")), ids=lambda path: path.name)
 def test_changelog_fragments_are_named_for_the_tool(fragment: Path) -> None:
     assert re.fullmatch(r"\+[a-z0-9-]+\.(feature|bugfix|change|removal|doc)\.md|README\.md", fragment.name)
+
+
+NAMING_PAGES = [
+    # what was released is history
+    *(page for page in PAGES if page.name != "CHANGELOG.md"),
+    *sorted((ROOT / "changelog.d").glob("*.md")),
+    *sorted((ROOT / "plugins").glob("*/README.md")),
+]
+TREES = ("xwheel", "tests", "plugins", "benchmarks", "docs", "changelog.d", ".ci")
+FULL_PATH = re.compile(rf"(?<![\w/.*-])((?:{'|'.join(map(re.escape, TREES))})/[\w./*-]*[\w*/])(?:::(\w+))?")
+DOTTED = re.compile(r"(?<![\w/.@*-])((?:xwheel|tests|benchmarks)(?:\.\w+)+)(?![\w.]*/)")
+FILE_SUFFIXES = {"toml", "db", "key", "yaml", "json", "example"}
+# `storage/runs.py`, `runs.py`; and `storage/runs`, `scheduler/check/`
+SHORT_FILE = re.compile(r"`([\w./-]+\.(?:pyx?|pyi))(?:::(\w+))?`")
+SHORT_PATH = re.compile(r"`([a-z_]\w*(?:/[a-z_]\w*)+/?|[a-z_]\w*/)`")
+MEDIA_TYPES = ("application/", "text/")
+MODULE = re.compile(r"\b(?:[Mm]odule|[Ff]older)s? `(\w+)`|`(\w+)`(?:'s)? (?:module|folder)\b")
+MEMBER = re.compile(r"`([A-Z][a-z]\w*)\.(_?[a-z]\w*)(?:\([^`]*\))?`")
+FUNCTION = re.compile(r"`(?:\w+\.)*(_?[a-z][a-z0-9_]*)\([^`]*\)`")
+TEST = re.compile(r"`(test_\w+)`")
+SAVED = re.compile(r"Save this as `([^`]+)`")
+
+
+@cache
+def tree() -> frozenset[str]:
+    """Return the path of each file and folder of ours, with a slash before it."""
+    found = [path for top in TREES for path in (ROOT / top, *(ROOT / top).rglob("*"))]
+    return frozenset(f"/{path.relative_to(ROOT)}" for path in found if "__pycache__" not in path.parts)
+
+
+@cache
+def source() -> str:
+    """Return all of our code."""
+    endings = {".py", ".pyx"}
+    return "\n".join((ROOT / path[1:]).read_text() for path in sorted(tree()) if Path(path).suffix in endings)
+
+
+def defines(kind: str, name: str) -> bool:
+    return bool(re.search(rf"^ *(?:async )?{kind} {name}\b", source(), re.MULTILINE))
+
+
+def ends(short: str) -> bool:
+    """Return whether a file or folder has this path at its end."""
+    return any(path.endswith(f"/{short.rstrip('/')}") for path in tree())
+
+
+def has_dotted(name: str) -> bool:
+    """Return whether this is a module's name, that of something in a module, or a file's."""
+    parts = name.split(".")
+    if parts[-1] in FILE_SUFFIXES:
+        return True
+    for count in range(len(parts), 0, -1):
+        place = ROOT.joinpath(*parts[:count])
+        if place.with_suffix(".py").exists() or (place / "__init__.py").exists():
+            found: Any = importlib.import_module(".".join(parts[:count])) if count < len(parts) else None
+            return all((found := getattr(found, part, None)) is not None for part in parts[count:])
+    return False
+
+
+def has_path(path: str, test: str = "") -> bool:
+    """Return whether a path from the root exists, and has this test."""
+    found = next(iter(ROOT.glob(path.rstrip("/"))), None)
+    return found is not None and (not test or f"def {test}(" in found.read_text())
+
+
+def has_short(path: str, test: str = "") -> bool:
+    """Return whether a short path leads to one of our files or folders, with or without its ending."""
+    found = path.startswith(MEDIA_TYPES) or ends(path) or ends(f"{path}.py")
+    return found and (not test or defines("def", test))
+
+
+def has_member(name: str, member: str) -> bool:
+    return defines("class", name) and bool(re.search(rf"\b(?:def |self\.){member}\b", source()))
+
+
+def has_function(name: str) -> bool:
+    return hasattr(builtins, name) or defines("def", name)
+
+
+CHECKS: list[tuple[re.Pattern[str], Callable[..., bool]]] = [
+    (FULL_PATH, has_path),
+    (SHORT_FILE, has_short),
+    (SHORT_PATH, has_short),
+    (MODULE, lambda before, after: has_short(before or after)),
+    (DOTTED, has_dotted),
+    (MEMBER, has_member),
+    (FUNCTION, has_function),
+    (TEST, lambda name: has_function(name) or has_short(name)),
+]
+
+
+def wrong_names(text: str) -> Iterator[str]:
+    """Yield what a page names and the tree does not have."""
+    saved = set(SAVED.findall(text))
+    for pattern, exists in CHECKS:
+        for found in pattern.finditer(text):
+            groups = [group or "" for group in found.groups()]
+            if groups[0] not in saved and not exists(*groups):
+                yield "::".join(filter(None, groups))
+
+
+@pytest.mark.parametrize("page", NAMING_PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_a_page_names_exists(page: Path) -> None:
+    assert not list(wrong_names(page.read_text()))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "see xwheel.scheduler.claim",
+        "`xwheel.plugin.NoSuchName`",
+        "python -m benchmarks.nothing",
+        "`xwheel/listener/server.py`",
+        "tests/unit/test_nothing.py",
+        "`tests/test_docs.py::test_nothing_such`",
+        "`plugins/nothing/README.md`",
+        "`scheduler/claim.py`",
+        "`storage/tables.py`",
+        "`offspring.py`",
+        "`scheduler/alarm/`",
+        "`alarm/desk`",
+        "the module `firing`",
+        "the `trigger_pool` module",
+        "`Finisher.no_such_method`",
+        "`no_such_function()`",
+        "`test_no_such_thing`",
+    ],
+)
+def test_a_wrong_name_is_found(wrong: str) -> None:
+    assert list(wrong_names(wrong))
+
+
+def test_right_names_and_other_words_pass() -> None:
+    right = (
+        "xwheel.cron.parse, `scheduler/plan/claim.py`, `plan/claim`, `storage/`, `tests/security/test_page.py`, "
+        "the module `claim`, `xwheel.toml`, `application/json`, `repr()`, `/api/v1/jobs`, Save this as `mine.py`"
+    )
+    assert not list(wrong_names(right + " and again `mine.py`"))
+
+
+def test_every_folder_stands_in_the_list_for_contributors() -> None:
+    listed = (ROOT / "CONTRIBUTING.md").read_text()
+    folders = {path.parent.relative_to(ROOT) for path in (ROOT / "xwheel").rglob("__init__.py")}
+    inside = {"xwheel", "xwheel/storage/schema/migrations", "xwheel/storage/schema/migrations/versions"}
+    assert [name for name in map(str, folders) if name not in inside and f"`{name}`" not in listed] == []
 
 
 if __name__ == "__main__":

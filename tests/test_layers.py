@@ -18,7 +18,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS = {
     0: {"errors", "model", "clock", "calendars", "cron", "ring", "_ring", "_ring_py"},
-    1: {"wire", "config", "runtime", "egress"},
+    1: {"wire", "config", "runtime"},
     2: {"plugin"},
     3: {"storage", "builtin"},
     4: {"scheduler", "executor"},
@@ -38,8 +38,7 @@ HOMES = {
     "pluggy": ("plugin/",),
     "packaging": ("plugin/",),
     "requests": ("wire/http/",),
-    "pycurl": ("wire/http/", "egress/"),
-    "certifi": ("egress/",),
+    "pycurl": ("wire/http/",),
     "holidays": ("calendars.py",),
     "croniter": ("cron/",),
     "waitress": ("runtime/http_server.py",),

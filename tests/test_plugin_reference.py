@@ -40,7 +40,11 @@ from xwheel.plugin.discovery import CONTRACTS
 from xwheel.plugin.options import PluginOptions
 
 PAGE = ROOT / "docs" / "reference" / "plugins.md"
-SHIPPED = sorted(path.parent.name for path in ROOT.glob("plugins/*/pyproject.toml"))
+SHIPPED = sorted(
+    path.parent.name
+    for path in ROOT.glob("plugins/*/pyproject.toml")
+    if "[project.entry-points.xwheel]" in path.read_text()
+)
 # contract to what it takes and gives
 PARTS: dict[type[Any], list[type[Any]]] = {
     ScheduleType: [ScheduleSpec],
@@ -75,8 +79,13 @@ it.
 
 ## What plugins may import
 
-`xwheel`, `xwheel.plugin`, `xwheel.egress` for [calls to addresses outside](egress.md), and in their tests
-`xwheel.testing`, which has a suite for each contract (`check_router` and so on), sample records, and `load_plugin`.
+`xwheel`, `xwheel.plugin`, and `xwheel_egress` of the distribution `xwheel-egress` for
+[calls to addresses outside](egress.md). Their tests may import `xwheel.testing`, which has
+
+- a suite for each contract (`check_router` and so on), sample records, and `load_plugin`,
+- `WebServer`, a server that answers calls as a test says,
+- `ExecutorSite`, an executor that runs a glue type's sources, and `NodeProcess`, a whole scheduler node.
+
 Everything else may change in any release. Objects are called by several threads unless their contract says otherwise,
 and do no I/O when they are made.
 
@@ -174,11 +183,14 @@ def options_of(name: str) -> type[PluginOptions] | None:
     package.__path__ = [str(folder)]
     before = dict(sys.modules)
     sys.modules[folder.name] = package
+    # where the distribution is that some need, which is not installed here
+    sys.path.insert(0, str(ROOT / "plugins" / "egress"))
     try:
         found = importlib.import_module(f"{folder.name}.options").Options
     finally:
+        del sys.path[0]
         for module in set(sys.modules) - set(before):
-            if module.split(".")[0] == folder.name:
+            if module.split(".")[0] in {folder.name, "xwheel_egress"}:
                 del sys.modules[module]
         if folder.name in before:
             sys.modules[folder.name] = before[folder.name]

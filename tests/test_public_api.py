@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import xwheel
-import xwheel.egress
 import xwheel.executor
 import xwheel.plugin
 import xwheel.testing
@@ -20,18 +19,10 @@ PUBLIC = {
         "__version__",
         "hookimpl",
     },
-    xwheel.egress: {
-        "Answer",
-        "EgressCall",
-        "EgressClient",
-        "EgressError",
-        "EgressPolicy",
-        "EgressRefusedError",
-        "Target",
-    },
     xwheel.executor: {"Executor", "JobContext", "current_job", "job", "load_handlers"},
     xwheel.plugin: {
         "ALARM_PLACEHOLDERS",
+        "AddressKind",
         "Alarm",
         "AlarmChannel",
         "AlarmKind",
@@ -45,6 +36,7 @@ PUBLIC = {
         "GlueRequest",
         "GlueType",
         "HandlerLookup",
+        "PlainUrl",
         "PluginOptions",
         "RegisteredExecutor",
         "RouteContext",
@@ -61,9 +53,17 @@ PUBLIC = {
         "alarm_values",
         "hookimpl",
         "read_options",
+        "refused_kind",
     },
     xwheel.testing: {
+        "SAMPLE_MS",
+        "ExecutorSite",
         "ManualClock",
+        "NodeProcess",
+        "WebReply",
+        "WebRequest",
+        "WebServer",
+        "XwheelProcess",
         "check_alarm_channel",
         "check_glue_type",
         "check_router",
@@ -76,6 +76,8 @@ PUBLIC = {
         "sample_job",
         "sample_route_context",
         "sample_run",
+        "wait_until",
+        "web_reply",
     },
 }
 

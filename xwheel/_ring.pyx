@@ -26,7 +26,6 @@ from libcpp.vector cimport vector
 from array import array as _array
 
 
-
 cdef enum:
     AHEAD = 16  # table lines asked for in advance; 8 to 32 measure the same
     SPARE = 4096  # stale pairs that are never worth a sweep

@@ -192,11 +192,3 @@ class AlarmRetryLater(XwheelError):  # noqa: N818 - says what to do, not what is
     def __init__(self, message: str, after_s: float) -> None:
         super().__init__(message)
         self.after_s = after_s
-
-
-class EgressError(XwheelError):
-    """A call to an address outside, such as a webhook, got no complete answer."""
-
-
-class EgressRefusedError(EgressError):
-    """The egress policy does not allow a call; the message names the setting that does."""

@@ -70,7 +70,7 @@ def strike_and_check(db: Database, prepared: Snapshot, sent: list[Run], box: Let
         switch(True)
         node.finish(sent, RunState.FAILED)
         node.scheduler.finishing.alarms.step(node.clock.now_ms())
-        wait_until(lambda: bool(node.scheduler.finishing.alarms.senders.ended()))
+        wait_until(lambda: bool(node.scheduler.finishing.alarms.channels.ended()))
         node.scheduler.finishing.alarms.step(node.clock.now_ms())
 
     prepared.restore(db)
@@ -89,7 +89,7 @@ def strike_and_check(db: Database, prepared: Snapshot, sent: list[Run], box: Let
     assert (attempt.alarm_id, attempt.state, attempt.answer) == (alarm.id, AttemptState.SENT, "posted")
     assert set(box.letters()) == {alarm.id}
     assert box.letters()[alarm.id] in (1, 2), "told once, and after a crash perhaps once more"
-    heir.scheduler.finishing.alarms.senders.close()
+    heir.scheduler.finishing.alarms.channels.close()
     # a process with other threads must not fork
     wait_until(lambda: not any(thread.name.startswith("xwheel-alarm-") for thread in threading.enumerate()))
     heir.scheduler.core.lease.release()  # the next child needs the lock on the file

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.support.alarms import Recorder, Stuck, wait_until
 from tests.support.node import plugins
 from tests.support.rows import job_values
-from xwheel.alarms.rules import AlarmRules
+from xwheel.alarms.rules import AlarmManager
 from xwheel.config import build_config
 from xwheel.model.alarms import AlarmKind, AlarmTarget, AttemptState
 from xwheel.node.loops import Scheduler
@@ -21,7 +21,7 @@ from xwheel.storage.schema import migrate
 RUNS = 10
 
 
-def sent_through(rules: AlarmRules, channel: str) -> int:
+def sent_through(rules: AlarmManager, channel: str) -> int:
     found = rules.list_attempts(AlarmFilter(), limit=1000)
     return sum(item.channel == channel and item.state is AttemptState.SENT for item in found)
 
@@ -35,7 +35,7 @@ def test_a_running_node_tells_what_it_must(tmp_path: Path) -> None:
     node = Scheduler(build_config({}), db, installed, "x" * 32)
     node.start()
     try:
-        rules = node.alarms.rules
+        rules = node.alarms.manager
         targets = tuple(AlarmTarget(channel=item.name) for item in (stuck, bad, good))
         rules.create({"kinds": (AlarmKind.REFUSED,), "targets": targets, "window_s": 0})
         db.transaction(lambda conn: executors.insert_group(conn, app_name="empty", title="", now_ms=1))

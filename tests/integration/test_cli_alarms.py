@@ -51,7 +51,7 @@ def channels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_alarms_are_told_listed_and_tested(channels: None, xwheel: Shell) -> None:
-    xwheel.node.node()
+    xwheel.node()
     url = os.environ["XWHEEL_URL"]
     assert xwheel("group", "create", "orders")[0] == 0
     assert xwheel("job", "create", "nightly", "--group", "orders", "--set", "handler=h")[0] == 0
@@ -88,7 +88,7 @@ def test_alarms_are_told_listed_and_tested(channels: None, xwheel: Shell) -> Non
 
 
 def test_rules_are_made_changed_and_deleted(channels: None, xwheel: Shell) -> None:
-    xwheel.node.node()
+    xwheel.node()
     assert xwheel("group", "create", "orders")[0] == 0
     assert xwheel("job", "create", "nightly", "--group", "orders", "--set", "handler=h")[0] == 0
     rule = ("alarm", "rule")
@@ -142,7 +142,7 @@ def test_rules_are_made_changed_and_deleted(channels: None, xwheel: Shell) -> No
 
 
 def test_the_rule_of_the_how_to_is_made(channels: None, xwheel: Shell) -> None:
-    xwheel.node.node()
+    xwheel.node()
     assert xwheel("group", "create", "shop")[0] == 0
     page = (DOCS / "howto" / "alarms.md").read_text()
     found = re.search(r"^xwheel (alarm rule create .*?)\n```", page, re.DOTALL | re.MULTILINE)

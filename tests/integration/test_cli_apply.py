@@ -140,7 +140,7 @@ def planned(client: RestClient) -> list[int]:
 
 
 def test_twice_changes_nothing_the_second_time(xwheel: Shell, file: Path) -> None:
-    client = xwheel.node.node()
+    client = xwheel.node()
     status, out, err = xwheel("job", "apply", "-f", str(file), "--dry-run")
     assert (status, err) == (0, "")
     assert "+ create orders/yes" in out
@@ -159,14 +159,14 @@ def test_twice_changes_nothing_the_second_time(xwheel: Shell, file: Path) -> Non
 def test_an_export_makes_the_same_jobs_on_an_empty_database(
     xwheel: Shell, file: Path, tmp_path: Path
 ) -> None:
-    first = xwheel.node.node()
+    first = xwheel.node()
     assert xwheel("job", "apply", "-f", str(file))[0] == 0
     status, text, err = xwheel("job", "export")
     assert (status, err) == (0, "")
     copy = tmp_path / "copy.yaml"
     assert xwheel("job", "export", "--output", str(copy)) == (0, "", "")
     assert copy.read_text(encoding="utf-8") == text
-    second = xwheel.node.node()
+    second = xwheel.node()
     assert xwheel("job", "apply", "-f", str(copy))[0] == 0
     assert xwheel("job", "export")[1] == text
     own = {"id", "group_id", "revision", "created_ms", "updated_ms"}
@@ -178,7 +178,7 @@ def test_an_export_makes_the_same_jobs_on_an_empty_database(
 
 
 def test_drift_is_told_field_by_field_and_taken_back(xwheel: Shell, file: Path) -> None:
-    client = xwheel.node.node()
+    client = xwheel.node()
     xwheel("job", "apply", "-f", str(file))
     job = all_jobs(client)[0]
     client.call("PATCH", f"/api/v1/jobs/{job['id']}", {"timeout_s": 5})
@@ -197,7 +197,7 @@ def test_drift_is_told_field_by_field_and_taken_back(xwheel: Shell, file: Path) 
 
 
 def test_a_chain_is_turned_round(xwheel: Shell, tmp_path: Path) -> None:
-    xwheel.node.node()
+    xwheel.node()
     path = tmp_path / "chain.yaml"
     job = "{{name: {}, handler: h, children: [{}]}}"
     for pairs in ((("a", "b"), ("b", "c"), ("c", "")), (("c", "b"), ("b", "a"), ("a", ""))):
@@ -222,7 +222,7 @@ def test_a_chain_is_turned_round(xwheel: Shell, tmp_path: Path) -> None:
 def test_what_the_node_refuses_is_found_before_the_first_change(
     xwheel: Shell, tmp_path: Path, text: str, place: str
 ) -> None:
-    client = xwheel.node.node()
+    client = xwheel.node()
     path = tmp_path / "bad.yaml"
     path.write_text(f"groups:\n  - {{app_name: g, jobs: [{{name: ok, handler: h}},\n    {text}]}}\n")
     status, out, err = xwheel("job", "apply", "-f", str(path))
@@ -235,7 +235,7 @@ def test_what_the_node_refuses_is_found_before_the_first_change(
 def test_who_is_slower_compares_once_more_and_then_gives_up(
     xwheel: Shell, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client = xwheel.node.node()
+    client = xwheel.node()
     xwheel("job", "apply", "-f", str(file))
     job = all_jobs(client)[1]
     client.call("PATCH", f"/api/v1/jobs/{job['id']}", {"timeout_s": 9})

@@ -25,7 +25,7 @@ def parsed(result: tuple[int, str, str]) -> Any:
 
 @pytest.fixture
 def node(xwheel: Shell) -> RestClient:
-    client = xwheel.node.node()
+    client = xwheel.node()
     assert xwheel("group", "create", "orders", "--title", "The orders")[0] == 0
     assert xwheel("job", "create", "nightly", "--group", "orders", "--set", "handler=h")[0] == 0
     return client

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.paths import ROOT
+from tests.support.plugin_homes import plugin_home
 from xwheel.cli.scaffold.project import Kind, write_project
 
 REGISTERED = {
@@ -60,7 +61,7 @@ def test_new_projects_work_as_they_are(tmp_path: Path) -> None:
         PYTHONWARNINGS="ignore",
     )
 
-    path = {"PYTHONPATH": str(home)}
+    path = {"PYTHONPATH": os.pathsep.join([str(home), str(plugin_home("egress"))])}
     # each suite by its own settings, which turn warnings into failures
     said = run(
         sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "error", *names,
@@ -71,7 +72,15 @@ def test_new_projects_work_as_they_are(tmp_path: Path) -> None:
     packages = [f"my_{kind}/xwheel_my_{kind}" for kind in Kind]
     # our own cache, which the types' check has filled
     settings = ["--config-file", ROOT / "pyproject.toml", "--cache-dir", ROOT / ".mypy_cache"]
-    run(sys.executable, "-m", "mypy", *settings, *packages, folder=projects, MYPYPATH=str(ROOT))
+    run(
+        sys.executable,
+        "-m",
+        "mypy",
+        *settings,
+        *packages,
+        folder=projects,
+        MYPYPATH=os.pathsep.join([str(ROOT), str(ROOT / "plugins" / "egress")]),
+    )
 
     config = tmp_path / "xwheel.toml"
     config.write_text('[plugins.options.my_alarm]\nurl = "https://chat.example/hush"\n')

@@ -1,6 +1,6 @@
 """T10: no call makes a node connect to an address that is not a live executor of the job's group, or show it a token.
 
-What plugins call on the outside goes through the egress policy: T11, ``tests/unit/test_egress.py``.
+What plugins call on the outside goes through the egress policy: T11, ``plugins/egress/tests``.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 def settle(node: HandNode) -> None:
     """Step the loop until nothing is to be done at this moment, and every send that can end has ended."""
-    senders = node.scheduler.finishing.alarms.senders
+    senders = node.scheduler.finishing.alarms.channels
 
     def idle() -> bool:
         node.scheduler.finishing.alarms.step(node.clock.now_ms())
@@ -74,7 +74,7 @@ def settle(node: HandNode) -> None:
 def rule(node: HandNode, *kinds: str, channels: Sequence[str] = ("pager",), **values: Any) -> AlarmRule:
     """Make a rule; it tells each end, at once and each time, unless told otherwise."""
     targets = tuple(AlarmTarget(channel=name, receivers=("me",)) for name in channels)
-    return node.scheduler.finishing.alarms.rules.create(
+    return node.scheduler.finishing.alarms.manager.create(
         {
             "kinds": tuple(AlarmKind(kind) for kind in kinds or ("failed",)),
             "when": AlarmWhen.EACH,

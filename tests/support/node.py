@@ -56,18 +56,23 @@ class HandNode:
         kinds = {**ours, **{item.name: item for item in types}}
         known = Registry("schedule type", kinds, {}, kinds if trusted else ours.trusted)
         installed = dataclasses.replace(plugins(), alarm_channels=named, schedule_types=known)
-        self.scheduler = Scheduler(self.config, db, installed, "x" * 32, clock)
         self.line = Line()
+        self.scheduler = Scheduler(
+            self.config, db, installed, "x" * 32, clock, transport=lambda purpose, _: self._client(purpose)
+        )
         self.sent: list[Parcel] = self.line.sent
         self.in_lane: set[int] = set()
         self._lease_due_ms = 0
-        for lane in self.scheduler.lanes.values():
-            lane._client = self.line  # type: ignore[assignment]
+        for lane in self.scheduler.sending.lanes.by_number.values():
             lane._sending = self.in_lane
         self.scheduler.core.lease.acquire()
         self.scheduler.core.registry.step(clock.now_ms())
         self.scheduler.core.calendars.step(clock.now_ms())
         self.scheduler.finishing.alarms.begin()
+
+    def _client(self, purpose: str) -> HttpClient:
+        """Return the one line for both lanes; checks and beats have one each that is not answered."""
+        return self.line if purpose in ("fast", "slow") else self.others.setdefault(purpose, Network())
 
     def group(self, app_name: str = "demo") -> int:
         return self.db.transaction(
@@ -146,7 +151,7 @@ class HandNode:
     def reply(self, **result: Any) -> None:
         """Let what was sent first come back, as an :class:`HttpResult` with these fields; nothing is written yet."""
         parcel = self.line.reply(**result)
-        self.scheduler.lanes[parcel.lane].step(self.clock.now_ms())
+        self.scheduler.sending.lanes.by_number[parcel.lane].step(self.clock.now_ms())
 
     def write_answers(self) -> None:
         """Write what came back."""

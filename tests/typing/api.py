@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xwheel import Config, Job, RouteContext, Run, XwheelError, __version__, hookimpl
-from xwheel.egress import Answer, EgressClient, EgressError, EgressPolicy
 from xwheel.executor import Executor, JobContext, current_job, job
 from xwheel.plugin import (
     Alarm,
     AlarmChannel,
+    PlainUrl,
     PluginOptions,
     RegisteredExecutor,
     Router,
     ScheduleSpec,
     ScheduleType,
     read_options,
+    refused_kind,
 )
 from xwheel.testing import ManualClock, check_alarm_channel, check_router, check_schedule_type
 
@@ -98,10 +99,6 @@ def start() -> None:
     executor.stop()
 
 
-def status_of(config: Config, url: str) -> int | None:
-    client = EgressClient(EgressPolicy.from_config(config))
-    try:
-        answer: Answer = client.request("GET", url, headers={"Accept": "text/html"}, timeout_s=5)
-    except EgressError:
-        return None
-    return answer.status
+def is_public(text: str) -> bool:
+    url = PlainUrl.parse(text)
+    return url.literal is not None and refused_kind(url.literal) is None

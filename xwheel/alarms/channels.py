@@ -1,35 +1,67 @@
-"""Alarm channels at work: a bounded queue and a thread each, so that none waits for another."""
+"""Send through alarm channels: a bounded queue and a thread for each, so that none waits for another."""
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
-from xwheel.alarms.records import ChannelHealth
 from xwheel.clock import Clock
-from xwheel.errors import AlarmRetryLater
+from xwheel.errors import AlarmRetryLater, ConflictError
 from xwheel.model.alarms import AlarmAttempt
 from xwheel.plugin import Alarm, AlarmChannel
 from xwheel.plugin.validation import seconds, words_of
-
-logger = logging.getLogger(__name__)
+from xwheel.runtime.plugin_threads import PluginThreads, PluginWorker
 
 MOST_HANGING: Final = 3
-"""Threads of a channel that may be given up; then nothing is sent through it until one of them comes back."""
+"""Sends of one channel that may hang; then nothing is sent through it until one of them comes back."""
 
 ANSWER_LENGTH: Final = 1000
+ENDED: Final = 500
+"""Ended attempts that are written in one transaction."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelHealth:
+    """How an alarm channel fares on this node.
+
+    Attributes:
+        channel: Its name.
+        is_healthy: Its last attempt succeeded, or it made none yet, and none hangs.
+        failures: Attempts that failed in a row.
+        hanging: Sends that were given up because they did not come back.
+        queued: Sends that wait for their turn.
+        last_ms: When the last attempt ended; None before the first.
+        last_answer: What it answered, or the error.
+    """
+
+    channel: str
+    is_healthy: bool
+    failures: int
+    hanging: int
+    queued: int
+    last_ms: int | None
+    last_answer: str
 
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """An attempt that is to be made."""
+    """An attempt that is to be made.
+
+    Attributes:
+        reply: Gets the end of a test; None if the end is to be written to the attempt's row.
+    """
 
     attempt: AlarmAttempt
     alarm: Alarm
+    reply: Future[Sent] | None = None
+
+    def __str__(self) -> str:
+        return f"alarm {self.alarm.id}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,209 +71,212 @@ class Sent:
     Attributes:
         started_ms: When the channel was called; None if it was not.
         retry_after_s: When the other side wants to be asked again, if it said so.
-        is_left: It was not made: the partition is another node's now, and so is the attempt.
+        is_skipped: It was not made: another node holds the partition now, and makes it.
     """
 
     attempt: AlarmAttempt
     ok: bool
     answer: str
-    started_ms: int | None
-    took_ms: int | None
+    started_ms: int | None = None
+    took_ms: int | None = None
     retry_after_s: float | None = None
-    is_left: bool = False
+    is_skipped: bool = False
 
-
-@dataclass(slots=True, eq=False)
-class _Worker:
-    """A thread of a channel; ``send`` is what it is busy with."""
-
-    thread: threading.Thread | None = None
-    send: Send | None = None
-    began_ms: int = 0
-    started_ms: int = 0
-    is_given_up: bool = False
+    def __str__(self) -> str:
+        return self.answer
 
 
 @dataclass(slots=True)
-class _Record:
+class _Channel:
+    """A channel, its queue and thread, and what came of its last attempts."""
+
+    plugin: AlarmChannel
+    worker: PluginWorker[Send, Sent]
     failures: int = 0
     last_ms: int | None = None
     last_answer: str = ""
 
 
-class ChannelSender:
-    """Sends through one channel, one alarm at a time. Every method may be called by any thread.
+class AlarmChannels:
+    """The alarm channels of a node. Every method may be called by any thread.
 
-    The thread lives as long as there is something to send. A send that does not come back in time is a failed one; its
-    thread is given up and another takes its place, three times at most.
+    A channel sends one alarm at a time. A send that does not come back in time is a failed one; its thread is left
+    behind and another takes its place, three times at most.
 
     Args:
-        channel: The plugin's channel.
+        plugins: The plugins' channels by name.
         clock: Where time comes from.
-        done: Gets each attempt that ended; on the channel's thread or on that which calls :meth:`check`.
-        is_ours: Tells whether a partition is still held here; asked right before each send.
-        queue_size: Sends that may wait.
-        timeout_ms: How long a send may take.
+        wake: Called when an attempt ended.
+        is_ours: Returns whether this node holds a partition; asked right before each send.
+        queue_size: Sends that may wait in memory for one channel.
+        timeout_s: How long a send may take.
     """
 
     def __init__(
         self,
-        channel: AlarmChannel,
+        plugins: Mapping[str, AlarmChannel],
         clock: Clock,
-        done: Callable[[Sent], None],
+        wake: Callable[[], None],
         is_ours: Callable[[int], bool],
         *,
         queue_size: int,
-        timeout_ms: int,
+        timeout_s: float,
     ) -> None:
-        self._channel = channel
         self._clock = clock
-        self._done = done
+        self._wake = wake
         self._is_ours = is_ours
         self._queue_size = queue_size
-        self._timeout_ms = timeout_ms
+        self._timeout_s = timeout_s
         self._lock = threading.Lock()
-        self._queue: deque[Send] = deque()
-        self._worker: _Worker | None = None
-        self._hanging = 0
-        self._record = _Record()
-        self._is_closed = False
+        self._under_way: dict[int, str] = {}
+        self._ended: deque[Sent] = deque()
+        self._testing: set[str] = set()
+        threads = PluginThreads(timeout_s, most_hanging=MOST_HANGING)
+        self._channels = {
+            name: _Channel(
+                plugin,
+                PluginWorker(
+                    f"alarm channel {name}",
+                    f"xwheel-alarm-{name}",
+                    partial(self._send, plugin),
+                    self._done,
+                    threads,
+                    clock,
+                    limit=queue_size,
+                ),
+            )
+            for name, plugin in sorted(plugins.items())
+        }
 
-    def room(self) -> int:
-        """Return how many sends fit the queue."""
-        with self._lock:
-            return self._queue_size - len(self._queue)
+    @property
+    def names(self) -> Sequence[str]:
+        """Names of the installed channels, sorted."""
+        return tuple(self._channels)
 
-    def put(self, send: Send) -> bool:
-        """Let a send wait for its turn; tell whether there was room."""
+    def room(self, channel: str) -> int:
+        """Return how many attempts a channel takes now."""
+        return self._queue_size - self._channels[channel].worker.queued()
+
+    def under_way(self, channel: str) -> set[int]:
+        """Return the attempts through a channel that were put and whose end is not written yet."""
         with self._lock:
-            if self._is_closed or len(self._queue) >= self._queue_size:
-                return False
-            self._queue.append(send)
-            if self._worker is None and self._hanging < MOST_HANGING:
-                self._start()
-            return True
+            return {item for item, name in self._under_way.items() if name == channel}
+
+    def put(self, channel: str, sends: Sequence[Send]) -> None:
+        """Take attempts through one channel, as many as its queue holds."""
+        with self._lock:
+            self._under_way.update((send.attempt.id, channel) for send in sends)
+        if refused := self._channels[channel].worker.put(sends):
+            self.forget([send.attempt.id for send in refused])
+
+    def ended(self) -> list[Sent]:
+        """Return the attempts that ended and are not forgotten, oldest first; 500 at most."""
+        with self._lock:
+            return [self._ended[place] for place in range(min(len(self._ended), ENDED))]
+
+    def forget(self, ids: Sequence[int]) -> None:
+        """Drop attempts whose end is written."""
+        gone = set(ids)
+        with self._lock:
+            for item in gone:
+                self._under_way.pop(item, None)
+            self._ended = deque(sent for sent in self._ended if sent.attempt.id not in gone)
 
     def check(self) -> int | None:
-        """Give up a send that takes too long; return in how many milliseconds to check again, None if not needed."""
-        failed: list[Sent] = []
-        with self._lock:
-            worker = self._worker
-            if worker is not None and worker.send is not None:
-                took_ms = self._clock.monotonic_ms() - worker.began_ms
-                if took_ms < self._timeout_ms:
-                    return self._timeout_ms - took_ms
-                failed.append(self._give_up(worker, worker.send, took_ms))
-            if self._worker is None and self._hanging >= MOST_HANGING:
-                text = (
-                    f"channel {self._channel.name} is still hanging: {self._hanging} sends have not come back"
-                )
-                failed += [Sent(send.attempt, False, text, None, None) for send in self._queue]
-                self._queue.clear()
-            for sent in failed:
-                self._note(sent)
-        for sent in failed:
-            self._done(sent)
-        return None
+        """Give up sends that take too long; return in how many milliseconds to check again, None if not needed."""
+        checks = (channel.worker.check(self._give_up) for channel in self._channels.values())
+        return min((wait for wait in checks if wait is not None), default=None)
 
     def is_busy(self) -> bool:
-        """Tell whether a send is under way that has not been given up."""
-        with self._lock:
-            return self._worker is not None and self._worker.send is not None
+        """Return whether a send is under way."""
+        return any(channel.worker.busy_ms() is not None for channel in self._channels.values())
 
-    def health(self) -> ChannelHealth:
-        """Return how the channel fares."""
-        with self._lock:
-            record = self._record
-            return ChannelHealth(
-                channel=self._channel.name,
-                is_healthy=not self._hanging and not record.failures,
-                failures=record.failures,
-                hanging=self._hanging,
-                queued=len(self._queue),
-                last_ms=record.last_ms,
-                last_answer=record.last_answer,
+    def health(self) -> list[ChannelHealth]:
+        """Return how each channel fares, by name."""
+        return [
+            ChannelHealth(
+                channel=name,
+                is_healthy=not (hanging := channel.worker.hanging()) and not channel.failures,
+                failures=channel.failures,
+                hanging=hanging,
+                queued=channel.worker.queued(),
+                last_ms=channel.last_ms,
+                last_answer=channel.last_answer,
             )
+            for name, channel in self._channels.items()
+        ]
+
+    def test(self, attempt: AlarmAttempt, alarm: Alarm) -> Sent:
+        """Send a test now, and return what came of it: after its own time, and as much for a send before it.
+
+        Raises:
+            ConflictError: Another test of the channel is under way.
+        """
+        name = attempt.channel
+        with self._lock:
+            if name in self._testing:
+                raise ConflictError(f"a test of channel {name} is under way: try again when it has ended")
+            self._testing.add(name)
+        worker = self._channels[name].worker
+        reply: Future[Sent] = Future()
+        try:
+            if not worker.put([Send(attempt, alarm, reply)]):
+                return reply.result(2 * self._timeout_s)
+        except TimeoutError:
+            pass
+        finally:
+            with self._lock:
+                self._testing.discard(name)
+        text = f"no turn in time: {worker.queued()} sends wait and {worker.hanging()} hang"
+        return Sent(attempt, False, text)
 
     def close(self) -> None:
-        """Send nothing more; what waits is forgotten, its rows are still there."""
-        with self._lock:
-            self._is_closed = True
-            self._queue.clear()
+        """Send nothing more; what waits is still in its rows."""
+        for channel in self._channels.values():
+            channel.worker.close()
 
-    def _start(self) -> None:
-        worker = _Worker()
-        name = f"xwheel-alarm-{self._channel.name}"
-        worker.thread = threading.Thread(target=self._work, args=(worker,), name=name, daemon=True)
-        self._worker = worker
-        worker.thread.start()
-
-    def _give_up(self, worker: _Worker, send: Send, took_ms: int) -> Sent:
-        worker.is_given_up = True
-        self._hanging += 1
-        self._worker = None
-        logger.warning(
-            "alarm channel %s did not come back from alarm %d in %d ms and is left alone with it; %d sends hang",
-            self._channel.name,
-            send.alarm.id,
-            took_ms,
-            self._hanging,
-        )
-        if self._queue and self._hanging < MOST_HANGING:
-            self._start()
-        return Sent(send.attempt, False, f"no answer in {took_ms} ms", worker.started_ms, took_ms)
-
-    def _work(self, worker: _Worker) -> None:
-        while True:
-            with self._lock:
-                if not self._queue:
-                    self._worker = None  # the next send starts another: they are few
-                    return
-                send = self._queue.popleft()
-                is_ours = not send.attempt.id or self._is_ours(send.attempt.partition)
-                worker.send = send if is_ours else None
-                worker.began_ms, worker.started_ms = self._clock.monotonic_ms(), self._clock.now_ms()
-            if not is_ours:
-                self._done(Sent(send.attempt, False, "", None, None, is_left=True))
-                continue
-            sent = self._try(send, worker)
-            with self._lock:
-                worker.send = None
-                if worker.is_given_up:
-                    self._hanging -= 1
-                    logger.warning(
-                        "alarm channel %s came back late from alarm %d: %s",
-                        self._channel.name,
-                        send.alarm.id,
-                        sent.answer,
-                    )
-                    if self._queue and self._worker is None and not self._is_closed:
-                        self._start()
-                    return
-                self._note(sent)
-            self._done(sent)
-
-    def _try(self, send: Send, worker: _Worker) -> Sent:
+    def _send(self, plugin: AlarmChannel, sends: Sequence[Send]) -> Sent:
+        (send,) = sends
+        attempt = send.attempt
+        if send.reply is None and not self._is_ours(attempt.partition):
+            return Sent(attempt, False, "", is_skipped=True)
+        began_ms, started_ms = self._clock.monotonic_ms(), self._clock.now_ms()
         retry_after_s: float | None = None
         said: object
         try:
-            said, ok, kind = self._channel.send(send.alarm) or "", True, ""
+            said, ok, kind = plugin.send(send.alarm) or "", True, ""
         except AlarmRetryLater as later:
             said, ok, kind, retry_after_s = later, False, "", seconds(later.after_s)
-        except BaseException as error:  # a plugin's thread has nobody else to tell
+        except BaseException as error:  # a plugin's thread has nothing above it that would handle this
             said, ok, kind = error, False, f"{type(error).__name__}: "
-        took_ms = self._clock.monotonic_ms() - worker.began_ms
-        return Sent(send.attempt, ok, _words(kind, said), worker.started_ms, took_ms, retry_after_s)
+        took_ms = self._clock.monotonic_ms() - began_ms
+        answer = words_of(said, kind)
+        if len(answer) > ANSWER_LENGTH:
+            answer = answer[: ANSWER_LENGTH - 3] + "..."
+        return Sent(attempt, ok, answer, started_ms, took_ms, retry_after_s)
 
-    def _note(self, sent: Sent) -> None:
-        self._record = _Record(
-            failures=0 if sent.ok else self._record.failures + 1,
-            last_ms=self._clock.now_ms(),
-            last_answer=sent.answer,
-        )
+    def _give_up(self, send: Send, took_ms: int | None) -> None:
+        """End an attempt whose send hangs, or that waits in vain for a channel that hangs."""
+        name = send.attempt.channel
+        if took_ms is None:
+            hanging = self._channels[name].worker.hanging()
+            text = f"channel {name} is still hanging: {hanging} sends have not come back"
+            sent = Sent(send.attempt, False, text)
+        else:
+            started_ms = self._clock.now_ms() - took_ms
+            sent = Sent(send.attempt, False, f"no answer in {took_ms} ms", started_ms, took_ms)
+        self._done([send], sent)
 
-
-def _words(kind: str, said: object) -> str:
-    """Return what a plugin said as text that can be shown and kept."""
-    text = words_of(said, kind)
-    return text if len(text) <= ANSWER_LENGTH else text[: ANSWER_LENGTH - 3] + "..."
+    def _done(self, sends: Sequence[Send], sent: Sent) -> None:
+        (send,) = sends
+        with self._lock:
+            if not sent.is_skipped:
+                channel = self._channels[sent.attempt.channel]
+                channel.failures = 0 if sent.ok else channel.failures + 1
+                channel.last_ms, channel.last_answer = self._clock.now_ms(), sent.answer
+            if send.reply is None:
+                self._ended.append(sent)
+        if send.reply is None:
+            self._wake()
+        else:
+            send.reply.set_result(sent)

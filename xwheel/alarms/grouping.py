@@ -20,20 +20,20 @@ QUIET: Final = "quiet hours"
 SUMMARY: Final = "summary"
 GONE: Final = "the rule was deleted or disabled"
 SILENT: Final = "the rule names no channel"
-WELL: Final = "nothing was told that this is the end of"
-UNASKED: Final = "the rule asks for no notice of recovery"
+NOTHING_OPEN: Final = "nothing was told that this is the end of"
+NO_RECOVERY: Final = "the rule asks for no notice of recovery"
 
 
 @dataclass(slots=True)
-class Folded:
-    """What a look at alarms writes."""
+class Grouped:
+    """What a decision about alarms writes."""
 
     changes: list[AlarmChange] = field(default_factory=list)
     episodes: list[Episode] = field(default_factory=list)
     attempts: list[NewAttempt] = field(default_factory=list)
 
 
-def fold(
+def group_alarms(
     due: Sequence[DueAlarm],
     holders: Iterable[DueAlarm],
     rules: Mapping[int, AlarmRule],
@@ -41,8 +41,8 @@ def fold(
     now_ms: int,
     *,
     channels: Collection[str],
-) -> Folded:
-    """Look at alarms that are due.
+) -> Grouped:
+    """Decide about alarms that are due, and return what to write.
 
     The first of a job and kind is told at once and opens the rule's window; those that follow are counted in one
     that is held until its end. In quiet hours everything is held until their end, and told in one summary of the
@@ -56,13 +56,13 @@ def fold(
         now_ms: The shared time.
         channels: Names of the installed channels.
     """
-    work = _Fold(due, holders, rules, episodes, now_ms)
+    work = _Grouping(due, holders, rules, episodes, now_ms)
     for item in due:
         work.take(item)
     return work.finish(channels)
 
 
-class _Fold:
+class _Grouping:
     def __init__(
         self,
         due: Sequence[DueAlarm],
@@ -95,7 +95,7 @@ class _Fold:
         else:
             self._raise(item, row, rule)
 
-    def finish(self, channels: Collection[str]) -> Folded:
+    def finish(self, channels: Collection[str]) -> Grouped:
         """Return what to write."""
         for ids in self._after_quiet.values():
             if len(ids) > 1:
@@ -105,7 +105,7 @@ class _Fold:
         ]
         rows = [self._rows[item] for item in sorted(self._changed)]
         names = AlarmChange.__struct_fields__
-        return Folded(
+        return Grouped(
             changes=[AlarmChange(**{name: getattr(row, name) for name in names}) for row in rows],
             episodes=[self._episodes[key] for key in sorted(self._touched)],
             attempts=attempts,
@@ -145,12 +145,12 @@ class _Fold:
         ]
         kinds = [str(episode.key.kind) for episode in ending if episode.is_open]
         if not kinds:
-            self._drop(row, WELL)
+            self._drop(row, NOTHING_OPEN)
             return
         for episode in ending:
             self._put(msgspec.structs.replace(episode, is_open=False, touched_ms=self._now_ms))
         if not rule.recovery:
-            self._drop(row, UNASKED)
+            self._drop(row, NO_RECOVERY)
             return
         row = replace(row, reason=", ".join(kinds))
         for episode in ending:
@@ -239,7 +239,7 @@ class _Fold:
 
 
 def missing_channel(channel: str, channels: Collection[str]) -> str:
-    """Return why an attempt through a channel failed that nobody brings."""
+    """Return why an attempt through a channel failed that no plugin brings."""
     return f"channel {channel} is not installed; installed: {', '.join(sorted(channels)) or 'none'}"
 
 

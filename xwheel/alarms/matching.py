@@ -1,15 +1,20 @@
-"""Decide what rules ask for of what just happened; no query, and for a success a look into a dictionary."""
+"""Find the rules that ask for what just happened; without a query, and for a success with one look-up."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Final
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
-from xwheel.alarms.health import AlarmBook, Spot
 from xwheel.model import Job, Run, RunState
 from xwheel.model.alarms import AlarmKind, AlarmRule, AlarmWhen
 from xwheel.scheduler.records import Outcome
+from xwheel.storage.alarms import alarms as alarm_rows
+from xwheel.storage.alarms import rules as alarm_rules
 from xwheel.storage.alarms.alarms import NewAlarm
+from xwheel.storage.alarms.rules import RuleFilter, RuleVersion
+from xwheel.storage.database.engine import Connection, Database
 
 KINDS: Final = {
     RunState.FAILED: AlarmKind.FAILED,
@@ -20,88 +25,255 @@ KINDS: Final = {
     RunState.SKIPPED: AlarmKind.SKIPPED,
 }
 RETRIED: Final = frozenset({AlarmKind.FAILED, AlarmKind.LOST, AlarmKind.REFUSED})
+REFRESH_MS: Final = 1000
+OVERLAP_MS: Final = 10_000
+"""What changed so long ago is read again: a transaction may commit later than its time says."""
+
+READ_ALL_MS: Final = 60_000
+PAGE: Final = 500
+Rules = tuple[AlarmRule, ...]
 
 
-class Raising:
-    """What the stages ask; see :class:`~xwheel.alarms.records.Alarms`.
+class OpenAlarm(NamedTuple):
+    """The fire and the shard that a rule told about last; the job has not been well since.
 
-    Args:
-        book: The rules.
-        wake: Told when something was written.
+    Attributes:
+        noted_ms: When this process noted it; 0 if it was read.
     """
 
-    def __init__(self, book: AlarmBook, wake: Callable[[], None]) -> None:
-        self._book = book
-        self._wake = wake
+    root_id: int | None
+    shard_index: int
+    noted_ms: int = 0
 
-    def of_ends(
-        self, ends: Sequence[tuple[Run, Outcome]], retried: Collection[int], now_ms: int
-    ) -> list[NewAlarm]:
-        """Return what rules ask for of runs that end now, and of jobs that are well again."""
-        if self._book.is_empty:
-            return []
-        found: list[NewAlarm] = []
-        for run, end in ends:
-            if end.state is RunState.SUCCEEDED:
-                if spots := self._book.unwell(run.job_id):
-                    rules = [rule_id for rule_id, spot in spots.items() if not _is_another_shard(run, spot)]
-                    found += [_recovery(run, rule_id, now_ms) for rule_id in rules]
+
+OpenAlarms = dict[int, dict[int, OpenAlarm]]
+"""By job id, then by rule id."""
+
+
+@dataclass(slots=True)
+class _Levels:
+    """The rules for one kind of alarm."""
+
+    jobs: dict[int, Rules] = field(default_factory=dict)
+    groups: dict[int, Rules] = field(default_factory=dict)
+    others: Rules | None = None
+
+
+class RuleIndex:
+    """The rules in memory, and the open alarms of each job.
+
+    Thread-safety: the rules are replaced, never changed. One lock guards changes of open alarms, another lets one
+    thread at a time read the database; a look-up needs neither.
+
+    Attributes:
+        by_id: Every rule, disabled ones too.
+
+    Args:
+        db: The database.
+    """
+
+    def __init__(self, db: Database) -> None:
+        self.by_id: Mapping[int, AlarmRule] = {}
+        self._db = db
+        self._version: RuleVersion | None = None
+        self._levels: Mapping[AlarmKind, _Levels] = {}
+        self._lock = threading.Lock()
+        self._reading = threading.Lock()
+        self._open: OpenAlarms = {}
+        self._read_ms = 0
+        self._read_all_ms = 0
+
+    @property
+    def kinds(self) -> Collection[AlarmKind]:
+        """The kinds that some enabled rule asks for."""
+        return self._levels.keys()
+
+    def rules_for(self, kind: AlarmKind, job_id: int, group_id: int) -> Rules:
+        """Return the rules for a kind and a job: the job's own, or else its group's, or else those for all jobs."""
+        levels = self._levels.get(kind)
+        if levels is None:
+            return ()
+        found = levels.jobs.get(job_id)
+        if found is None:
+            found = levels.groups.get(group_id)
+        if found is None:
+            found = levels.others
+        return found or ()
+
+    def enabled(self, kind: AlarmKind) -> list[AlarmRule]:
+        """Return the enabled rules that ask for a kind, by id."""
+        return [rule for _, rule in sorted(self.by_id.items()) if rule.enabled and kind in rule.kinds]
+
+    def open_alarms(self, job_id: int) -> Mapping[int, OpenAlarm]:
+        """Return a job's open alarms by rule id; mostly none."""
+        return self._open.get(job_id, {})
+
+    def note(self, alarms: Iterable[NewAlarm]) -> None:
+        """Note what was written: alarms that are open now, and recoveries, which close them."""
+        with self._lock:
+            for item in alarms:
+                known = self._open.get(item.job_id, {})
+                if item.kind is AlarmKind.RECOVERED:
+                    left = {key: value for key, value in known.items() if key != item.rule_id}
+                    if left:
+                        self._open[item.job_id] = left
+                    else:
+                        self._open.pop(item.job_id, None)
+                elif len(self._open) < alarm_rows.HINTS:
+                    opened = OpenAlarm(item.root_id, item.shard_index, item.at_ms)
+                    self._open[item.job_id] = {**known, item.rule_id: opened}
+
+    def step(self, now_ms: int) -> None:
+        """Read what other processes changed, at most once a second."""
+        if now_ms - self._read_ms >= REFRESH_MS or now_ms < self._read_ms:
+            self.refresh(now_ms)
+
+    def refresh(self, now_ms: int) -> None:
+        """Read what was changed."""
+        with self._reading:
+            with self._db.read() as conn:
+                version = alarm_rules.rules_version(conn)
+            if version != self._version:
+                self._index(self._read_rules())
+                self._version = version
+            if self._levels:
+                self._read_open(now_ms)
+            self._read_ms = now_ms
+
+    def _read_rules(self) -> list[AlarmRule]:
+        found: list[AlarmRule] = []
+        while True:
+            with self._db.read() as conn:
+                after_id = found[-1].id if found else 0
+                page = alarm_rules.list_rules(conn, RuleFilter(), after_id=after_id, limit=PAGE)
+            found += page
+            if len(page) < PAGE:
+                return found
+
+    def _index(self, rules: Sequence[AlarmRule]) -> None:
+        levels: dict[AlarmKind, _Levels] = {}
+        for rule in rules:
+            if not rule.enabled:
                 continue
-            kind = KINDS.get(end.state)
-            # what a person wanted to end did not fail
-            if kind is None or (end.state is RunState.KILLED and run.kill_requested):
-                continue
-            reason = end.reason or ("" if end.state is RunState.FAILED else str(end.state))
-            for rule in self._book.rules_for(kind, run.job_id, run.group_id):
-                if rule.when is AlarmWhen.EACH or kind not in RETRIED or run.id not in retried:
-                    found.append(_of_run(run, rule, kind, now_ms, reason, end.message))
+            # a rule without targets hides those of the levels below, and tells nothing
+            told: Rules = (rule,) if rule.targets else ()
+            for kind in rule.kinds:
+                level = levels.setdefault(kind, _Levels())
+                if rule.job_id is not None:
+                    level.jobs[rule.job_id] = level.jobs.get(rule.job_id, ()) + told
+                elif rule.group_id is not None:
+                    level.groups[rule.group_id] = level.groups.get(rule.group_id, ()) + told
+                else:
+                    level.others = (level.others or ()) + told
+        self.by_id = {rule.id: rule for rule in rules}
+        self._levels = levels
+
+    def _read_open(self, now_ms: int) -> None:
+        read_all = now_ms - self._read_all_ms >= READ_ALL_MS or now_ms < self._read_all_ms
+        with self._db.read() as conn:
+            found = alarm_rows.list_open_episodes(conn, 0 if read_all else self._read_ms - OVERLAP_MS)
+        with self._lock:
+            fresh = self._recent(now_ms) if read_all else dict(self._open)
+            for episode in reversed(found):  # the latest last
+                opened = OpenAlarm(episode.root_id, episode.shard_index)
+                fresh[episode.key.job_id] = {
+                    **fresh.get(episode.key.job_id, {}),
+                    episode.key.rule_id: opened,
+                }
+            self._open = fresh
+        if read_all:
+            self._read_all_ms = now_ms
+
+    def _recent(self, now_ms: int) -> OpenAlarms:
+        """Return what was noted just now, which the database may not show yet."""
+        found: OpenAlarms = {}
+        for job_id, known in self._open.items():
+            for rule_id, opened in known.items():
+                if opened.noted_ms > now_ms - OVERLAP_MS:
+                    found.setdefault(job_id, {})[rule_id] = opened
         return found
 
-    def of_skips(self, rows: Iterable[Run], now_ms: int) -> list[NewAlarm]:
-        """Return what rules ask for of rows that are inserted as skipped."""
-        if AlarmKind.SKIPPED not in self._book.kinds:
-            return []
-        return [
-            _of_run(run, rule, AlarmKind.SKIPPED, now_ms, run.reason, run.message)
-            for run in rows
-            if run.state is RunState.SKIPPED
-            for rule in self._book.rules_for(AlarmKind.SKIPPED, run.job_id, run.group_id)
-        ]
 
-    def of_stops(self, stops: Iterable[tuple[Job, str]], now_ms: int) -> list[NewAlarm]:
-        """Return what rules ask for of jobs that are stopped because their schedule fails."""
-        if AlarmKind.SCHEDULE_ERROR not in self._book.kinds:
-            return []
-        return [
-            NewAlarm(
-                rule_id=rule.id,
-                job_id=job.id,
-                group_id=job.group_id,
-                partition=job.partition,
-                kind=AlarmKind.SCHEDULE_ERROR,
-                at_ms=now_ms,
-                reason=error,
-            )
-            for job, error in stops
-            for rule in self._book.rules_for(AlarmKind.SCHEDULE_ERROR, job.id, job.group_id)
-        ]
+class AlarmMatcher:
+    """Writes the alarms that rules ask for: a :class:`~xwheel.scheduler.observer.AlarmObserver`.
+
+    Args:
+        index: The rules.
+        wake: Called when something was written.
+    """
+
+    def __init__(self, index: RuleIndex, wake: Callable[[], None]) -> None:
+        self._index = index
+        self._wake = wake
+
+    def record(
+        self,
+        conn: Connection,
+        now_ms: int,
+        *,
+        ended: Iterable[tuple[Run, Outcome]] = (),
+        retried: Collection[int] = (),
+        inserted: Iterable[Run] = (),
+        stopped: Iterable[tuple[Job, str]] = (),
+    ) -> Sequence[NewAlarm]:
+        """Write the alarms that rules ask for, and return them."""
+        kinds = self._index.kinds
+        if not kinds:
+            return ()
+        found: list[NewAlarm] = []
+        for run, end in ended:
+            if end.state is not RunState.SUCCEEDED:
+                found += self._of_bad_end(run, end, retried, now_ms)
+            elif known := self._index.open_alarms(run.job_id):
+                found += [
+                    _recovery(run, key, now_ms) for key, opened in known.items() if _recovers(run, opened)
+                ]
+        if AlarmKind.SKIPPED in kinds:
+            found += [
+                _of_run(run, rule, AlarmKind.SKIPPED, now_ms, run.reason, run.message)
+                for run in inserted
+                if run.state is RunState.SKIPPED
+                for rule in self._index.rules_for(AlarmKind.SKIPPED, run.job_id, run.group_id)
+            ]
+        if AlarmKind.SCHEDULE_ERROR in kinds:
+            found += [
+                NewAlarm(
+                    rule_id=rule.id,
+                    job_id=job.id,
+                    group_id=job.group_id,
+                    partition=job.partition,
+                    kind=AlarmKind.SCHEDULE_ERROR,
+                    at_ms=now_ms,
+                    reason=error,
+                )
+                for job, error in stopped
+                for rule in self._index.rules_for(AlarmKind.SCHEDULE_ERROR, job.id, job.group_id)
+            ]
+        alarm_rows.insert_alarms(conn, found)
+        return found
 
     def committed(self, alarms: Sequence[NewAlarm]) -> None:
-        """Remember who is not well, and let somebody look at what was written."""
-        if not alarms:
+        """Note the open alarms, and have them grouped."""
+        if alarms:
+            self._index.note(alarms)
+            self._wake()
+
+    def _of_bad_end(
+        self, run: Run, end: Outcome, retried: Collection[int], now_ms: int
+    ) -> Iterator[NewAlarm]:
+        kind = KINDS.get(end.state)
+        # what a person wanted to end did not fail
+        if kind is None or (end.state is RunState.KILLED and run.kill_requested):
             return
-        for item in alarms:
-            if item.kind is AlarmKind.RECOVERED:
-                self._book.note_well(item.job_id, item.rule_id)
-            else:
-                spot = Spot(item.root_id, item.shard_index, item.at_ms)
-                self._book.note_unwell(item.job_id, item.rule_id, spot)
-        self._wake()
+        reason = end.reason or ("" if end.state is RunState.FAILED else str(end.state))
+        for rule in self._index.rules_for(kind, run.job_id, run.group_id):
+            if rule.when is AlarmWhen.EACH or kind not in RETRIED or run.id not in retried:
+                yield _of_run(run, rule, kind, now_ms, reason, end.message)
 
 
-def _is_another_shard(run: Run, spot: Spot) -> bool:
-    """Tell whether a success is another shard's of the very fire that went wrong; that makes nothing well."""
-    return run.root_id == spot.root_id and run.shard_index != spot.shard_index
+def _recovers(run: Run, opened: OpenAlarm) -> bool:
+    """Return False for a success of another shard of the very fire that went wrong."""
+    return run.root_id != opened.root_id or run.shard_index == opened.shard_index
 
 
 def _recovery(run: Run, rule_id: int, now_ms: int) -> NewAlarm:

@@ -1,15 +1,18 @@
-"""What people change and look at about alarms: rules, what became of alarms, a test, and the channels' health."""
+"""Check, save and show alarm rules; show alarms, attempts and the health of channels; send tests."""
 
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from xwheel.alarms.records import ChannelHealth
+from xwheel.alarms.channels import AlarmChannels, ChannelHealth
+from xwheel.alarms.delivery import send_test
 from xwheel.clock import Clock
-from xwheel.errors import ConflictError, FieldError, RevisionError
-from xwheel.model.alarms import AlarmAttempt, AlarmRow, AlarmRule, AlarmWhen
+from xwheel.cron import zone
+from xwheel.errors import ConflictError, FieldError, RevisionError, ScheduleError
+from xwheel.model.alarms import RULE_KINDS, AlarmAttempt, AlarmKind, AlarmRow, AlarmRule, AlarmWhen
 from xwheel.storage import executors, jobs
 from xwheel.storage.alarms import lists, rules
 from xwheel.storage.alarms.lists import AlarmFilter
@@ -17,6 +20,14 @@ from xwheel.storage.alarms.rules import RuleFilter
 from xwheel.storage.database.engine import Connection, Database
 
 MAX_RULES: Final = 2000
+MAX_TARGETS: Final = 20
+MAX_RECEIVERS: Final = 50
+RECEIVER_LENGTH: Final = 255
+CHANNEL_LENGTH: Final = 64
+LONGEST_WINDOW_S: Final = 86_400
+LONGEST_WAIT_S: Final = 31 * 86_400
+SHORTEST_NOT_RUN_S: Final = 10
+OF_DAY: Final = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
 DEFAULTS: Final[Mapping[str, Any]] = {
     "name": "",
     "job_id": None,
@@ -33,46 +44,24 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "still_running_s": 0,
     "enabled": True,
 }
-"""What a new rule is where its author says nothing; ``kinds`` must be said."""
-
-CheckRule = Callable[[AlarmRule, Collection[str]], None]
-"""``check_rule(rule, channels)``: refuses a rule that cannot work."""
+"""Fields of a new rule that are not given; ``kinds`` must be."""
 
 
-class Channels(Protocol):
-    """What is asked of those who send."""
-
-    @property
-    def names(self) -> Sequence[str]:
-        """Names of the installed channels, sorted."""
-        ...
-
-    def test(self, channel: str, receivers: Sequence[str]) -> AlarmAttempt:
-        """Send a test now and return what came of it."""
-        ...
-
-    def health(self) -> list[ChannelHealth]:
-        """Return how each channel fares on this node."""
-        ...
-
-
-class AlarmRules:
+class AlarmManager:
     """Changes alarm rules and shows alarms. Every method may be called by any thread.
 
     Args:
         db: The database.
         clock: Where time comes from.
-        check: Refuses a rule that cannot work.
-        channels: Those who send.
-        refresh: Told after a change, so that this node knows it at once.
+        channels: The installed channels.
+        refresh: Called after a change, so that this node knows it at once.
     """
 
     def __init__(
-        self, db: Database, clock: Clock, check: CheckRule, channels: Channels, refresh: Callable[[], None]
+        self, db: Database, clock: Clock, channels: AlarmChannels, refresh: Callable[[], None]
     ) -> None:
         self._db = db
         self._clock = clock
-        self._check = check
         self._channels = channels
         self._refresh = refresh
 
@@ -92,7 +81,7 @@ class AlarmRules:
         row = {**DEFAULTS, **_sorted(values), "revision": 1, "created_ms": now_ms, "updated_ms": now_ms}
         if "kinds" not in row:
             raise FieldError("kinds", "is missing: say what the rule is for")
-        self._check(AlarmRule(id=0, **row), self._channels.names)
+        check_rule(AlarmRule(id=0, **row), self._channels.names)
 
         def work(conn: Connection) -> AlarmRule:
             _check_owner(conn, row["job_id"], row["group_id"])
@@ -126,7 +115,7 @@ class AlarmRules:
             rule = _lock(conn, rule_id, revision)
             merged = dataclasses.replace(rule, **changes)
             # a rule whose channel was uninstalled can still be disabled
-            self._check(merged, {*self._channels.names, *(target.channel for target in rule.targets)})
+            check_rule(merged, {*self._channels.names, *(target.channel for target in rule.targets)})
             if (merged.job_id, merged.group_id) != (rule.job_id, rule.group_id):
                 _check_owner(conn, merged.job_id, merged.group_id)
             values = {**changes, "revision": rule.revision + 1, "updated_ms": now_ms}
@@ -201,7 +190,7 @@ class AlarmRules:
         if channel not in self._channels.names:
             known = ", ".join(self._channels.names) or "none, install a plugin that brings one"
             raise FieldError("channel", f"{channel[:64]!r} is not installed; installed: {known}")
-        return self._channels.test(channel, receivers)
+        return send_test(self._db, self._channels, self._clock.now_ms(), channel, receivers)
 
     def health(self) -> list[ChannelHealth]:
         """Return how each installed channel fares on this node, by name."""
@@ -228,3 +217,89 @@ def _sorted(values: Mapping[str, Any]) -> dict[str, Any]:
         name: tuple(sorted(set(value))) if name in {"kinds", "quiet_pass"} else value
         for name, value in values.items()
     }
+
+
+def check_rule(rule: AlarmRule, channels: Collection[str]) -> None:
+    """Refuse a rule that could never tell what it says, or that names what is not there.
+
+    Args:
+        rule: The rule.
+        channels: Names of the installed channels.
+
+    Raises:
+        FieldError: Names the field and what is allowed.
+    """
+    if rule.job_id is not None and rule.group_id is not None:
+        raise FieldError("group_id", "give job_id or group_id, not both; neither makes a rule for all jobs")
+    _check_kinds(rule)
+    if len(rule.targets) > MAX_TARGETS:
+        raise FieldError("targets", f"at most {MAX_TARGETS} are allowed, not {len(rule.targets)}")
+    for target in rule.targets:
+        if len(target.channel) > CHANNEL_LENGTH:
+            raise FieldError("targets", f"the name of a channel has at most {CHANNEL_LENGTH} characters")
+        if target.channel not in channels:
+            known = ", ".join(sorted(channels)) or "none, install a plugin that brings one"
+            raise FieldError(
+                "targets", f"channel {target.channel[:64]!r} is not installed; installed: {known}"
+            )
+        _check_receivers(target.receivers)
+    _between("window_s", rule.window_s, 0, LONGEST_WINDOW_S)
+    _check_waits(rule)
+    _check_quiet(rule)
+
+
+def _check_kinds(rule: AlarmRule) -> None:
+    allowed = ", ".join(sorted(RULE_KINDS))
+    if not rule.kinds:
+        raise FieldError("kinds", f"at least one is needed; allowed: {allowed}")
+    for field, kinds, extra in (
+        ("kinds", rule.kinds, frozenset[AlarmKind]()),
+        ("quiet_pass", rule.quiet_pass, frozenset({AlarmKind.RECOVERED})),
+    ):
+        for kind in kinds:
+            if kind not in RULE_KINDS | extra:
+                raise FieldError(field, f"{kind} cannot be asked for; allowed: {allowed}")
+
+
+def _check_receivers(receivers: Collection[str]) -> None:
+    if len(receivers) > MAX_RECEIVERS:
+        raise FieldError("targets", f"at most {MAX_RECEIVERS} receivers are allowed, not {len(receivers)}")
+    for receiver in receivers:
+        if not receiver.strip() or not receiver.isprintable() or len(receiver) > RECEIVER_LENGTH:
+            raise FieldError(
+                "targets", f"a receiver is a printable text of 1 to {RECEIVER_LENGTH} characters"
+            )
+
+
+def _check_waits(rule: AlarmRule) -> None:
+    for field, kind, seconds, least in (
+        ("not_run_s", AlarmKind.NOT_RUN, rule.not_run_s, SHORTEST_NOT_RUN_S),
+        ("still_running_s", AlarmKind.STILL_RUNNING, rule.still_running_s, 1),
+    ):
+        if kind in rule.kinds:
+            _between(field, seconds, least, LONGEST_WAIT_S)
+        elif seconds:
+            raise FieldError(field, f"is only for rules whose kinds name {kind}")
+
+
+def _check_quiet(rule: AlarmRule) -> None:
+    if not (rule.quiet_from or rule.quiet_to):
+        if rule.quiet_pass:
+            raise FieldError("quiet_pass", "is only for rules with quiet hours")
+        return
+    for field, text in (("quiet_from", rule.quiet_from), ("quiet_to", rule.quiet_to)):
+        if not OF_DAY.fullmatch(text):
+            raise FieldError(
+                field, "must be a time of day such as 22:00; give quiet_from and quiet_to, or neither"
+            )
+    if rule.quiet_from == rule.quiet_to:
+        raise FieldError("quiet_to", "must differ from quiet_from")
+    try:
+        zone(rule.quiet_timezone)
+    except ScheduleError as error:
+        raise FieldError("quiet_timezone", error.reason) from error
+
+
+def _between(field: str, value: int, least: int, most: int) -> None:
+    if not least <= value <= most:
+        raise FieldError(field, f"must be {least} to {most}, not {value}")

@@ -1,4 +1,4 @@
-"""Everything about alarms of one node, wired to each other."""
+"""The alarms of one node: its parts, wired to each other, and their stop."""
 
 from __future__ import annotations
 
@@ -6,37 +6,37 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from xwheel.alarms.delivery import AlarmLoop, Patience
-from xwheel.alarms.health import AlarmBook
-from xwheel.alarms.matching import Raising
-from xwheel.alarms.rule_check import check_rule
-from xwheel.alarms.rules import AlarmRules
-from xwheel.alarms.senders import Senders
-from xwheel.alarms.watch import Watch
+from xwheel.alarms.channels import AlarmChannels
+from xwheel.alarms.delivery import AlarmDelivery, RetryPauses
+from xwheel.alarms.matching import AlarmMatcher, RuleIndex
+from xwheel.alarms.rules import AlarmManager
+from xwheel.alarms.watch import AlarmWatch
 from xwheel.clock import Clock
 from xwheel.config.sections import AlarmSection
 from xwheel.plugin import AlarmChannel
 from xwheel.scheduler.cluster.contract import Lease
 from xwheel.storage.database.engine import Database
 
-LOOK_MS: Final = 20
+PAUSE_MS: Final = 20
 LAST_MS: Final = 3000
 
 
-class AlarmDesk:
-    """The parts of alarms, and their end.
+class AlarmService:
+    """The alarms of one node.
 
     Attributes:
-        rules: What people change and look at.
-        raising: What the stages ask.
+        observer: What the scheduler's stages call.
+        channels: The installed channels.
+        manager: What the management API calls.
+        step: One round of the alarm loop.
 
     Args:
         db: The database.
         lease: Our partitions.
         clock: Where time comes from.
-        channels: The plugins' channels by name.
+        plugins: The plugins' channels by name.
         settings: The section ``alarm`` of the configuration.
-        wake: Ends the loop's wait.
+        wake: Ends the alarm loop's wait.
     """
 
     def __init__(
@@ -44,60 +44,48 @@ class AlarmDesk:
         db: Database,
         lease: Lease,
         clock: Clock,
-        channels: Mapping[str, AlarmChannel],
+        plugins: Mapping[str, AlarmChannel],
         settings: AlarmSection,
         wake: Callable[[], None],
     ) -> None:
         self._clock = clock
-        self._pause = threading.Event()
-        self.book = AlarmBook(db)
-        self.raising = Raising(self.book, wake)
-        self.senders = Senders(
-            db,
-            channels,
+        self._index = index = RuleIndex(db)
+        self.observer = AlarmMatcher(index, wake)
+        self.channels = AlarmChannels(
+            plugins,
             clock,
             wake,
             lambda partition: lease.may_act() and partition in lease.epochs,
             queue_size=settings.queue_size,
-            timeout_ms=settings.send_timeout_s * 1000,
+            timeout_s=settings.send_timeout_s,
         )
-        self._loop = AlarmLoop(
-            db,
-            lease,
-            self.book,
-            self.senders,
-            Patience(
-                attempts=settings.attempts,
-                first_ms=settings.retry_delay_s * 1000,
-                longest_ms=settings.retry_max_delay_s * 1000,
-            ),
-            Watch(
-                db,
-                lease,
-                self.book,
-                self.raising.committed,
-                interval_ms=settings.watch_interval_s * 1000,
-            ).step,
+        self.manager = AlarmManager(db, clock, self.channels, lambda: index.refresh(clock.now_ms()))
+        pauses = RetryPauses(
+            attempts=settings.attempts,
+            first_ms=settings.retry_delay_s * 1000,
+            longest_ms=settings.retry_max_delay_s * 1000,
         )
-        self.step = self._loop.step
-        self.rules = AlarmRules(
-            db, clock, check_rule, self.senders, lambda: self.book.refresh(clock.now_ms())
+        watch = AlarmWatch(
+            db, lease, index, self.observer.committed, interval_ms=settings.watch_interval_s * 1000
         )
+        self._delivery = AlarmDelivery(db, lease, index, self.channels, pauses, watch.step)
+        self.step = self._delivery.step
 
     def begin(self) -> None:
         """Read the rules, before anything happens that they ask for."""
-        self.book.step(self._clock.now_ms())
+        self._index.step(self._clock.now_ms())
 
     def close(self, until_ms: int) -> None:
         """Send nothing more, and let sends under way end: for three seconds, or until a monotonic time.
 
         Comes after the end of the loop. What is not sent, or not written down, is for the next holder of the partition.
         """
-        self.senders.close()
+        self.channels.close()
+        pause = threading.Event()
         until_ms = min(until_ms, self._clock.monotonic_ms() + LAST_MS)
-        while self.senders.is_busy() and self._clock.monotonic_ms() < until_ms:
-            self._clock.wait(self._pause, LOOK_MS)
+        while self.channels.is_busy() and self._clock.monotonic_ms() < until_ms:
+            self._clock.wait(pause, PAUSE_MS)
 
     def write_ends(self) -> None:
         """Write down what came of the last sends."""
-        self._loop.write_ends(self._clock.now_ms())
+        self._delivery.write_ends(self._clock.now_ms())

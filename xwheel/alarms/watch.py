@@ -1,4 +1,4 @@
-"""Look for what did not happen: jobs that did not run for a while, and runs that do not end."""
+"""Find what did not happen: jobs that did not run for a while, and runs that do not end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from xwheel.alarms.health import AlarmBook
+from xwheel.alarms.matching import RuleIndex
 from xwheel.model.alarms import AlarmKind, AlarmRule
 from xwheel.scheduler.cluster.contract import Lease
 from xwheel.storage import settings
@@ -25,14 +25,14 @@ PIECE_MS: Final = 50
 """Between two pieces of one round, so that other work goes on."""
 
 
-class Watch:
-    """Looks around in rounds, one batch a step. Where no rule asks for it, nothing is read.
+class AlarmWatch:
+    """Reads jobs and runs in rounds, one batch a step; nothing where no rule asks for it.
 
     Args:
         db: The database.
         lease: Our partitions.
-        book: The rules.
-        committed: Told what was written.
+        index: The rules.
+        committed: Gets what was written.
         interval_ms: From the beginning of one round to the next, at least.
     """
 
@@ -40,14 +40,14 @@ class Watch:
         self,
         db: Database,
         lease: Lease,
-        book: AlarmBook,
+        index: RuleIndex,
         committed: Callable[[Sequence[NewAlarm]], None],
         *,
         interval_ms: int,
     ) -> None:
         self._db = db
         self._lease = lease
-        self._book = book
+        self._index = index
         self._committed = committed
         self._interval_ms = interval_ms
         self._round: Iterator[None] | None = None
@@ -61,7 +61,7 @@ class Watch:
             if now_ms < self._round_at_ms:
                 return min(NAP_MS, self._round_at_ms - now_ms)
             self._round_at_ms = now_ms + self._interval_ms
-            self._round = self._look()
+            self._round = self._check()
         try:
             next(self._round)
         except StopIteration:
@@ -72,20 +72,20 @@ class Watch:
             raise
         return PIECE_MS
 
-    def _look(self) -> Iterator[None]:
-        if AlarmKind.STILL_RUNNING in self._book.kinds:
-            yield from self._look_at_runs()
-        for rule in self._book.enabled(AlarmKind.NOT_RUN):
-            yield from self._look_at_jobs(rule)
+    def _check(self) -> Iterator[None]:
+        if AlarmKind.STILL_RUNNING in self._index.kinds:
+            yield from self._check_runs()
+        for rule in self._index.enabled(AlarmKind.NOT_RUN):
+            yield from self._check_jobs(rule)
 
-    def _look_at_runs(self) -> Iterator[None]:
+    def _check_runs(self) -> Iterator[None]:
         place = (0, 0)
         while True:
             with self._db.read() as conn:
                 page = watch.list_sent(conn, place, BATCH)
             found = [alarm for row in page for alarm in self._of_run(row)]
             if found:
-                self._write(partial(_unless_told, found=found))
+                self._write(partial(_not_told, found=found))
             if len(page) < BATCH:
                 return
             place = (page[-1].check_ms, page[-1].id)
@@ -93,7 +93,7 @@ class Watch:
 
     def _of_run(self, row: SentRun) -> Iterator[NewAlarm]:
         began_ms = row.accepted_ms or row.dispatched_ms
-        for rule in self._book.rules_for(AlarmKind.STILL_RUNNING, row.job_id, row.group_id):
+        for rule in self._index.rules_for(AlarmKind.STILL_RUNNING, row.job_id, row.group_id):
             if began_ms <= self._now_ms - rule.still_running_s * 1000:
                 yield NewAlarm(
                     rule_id=rule.id,
@@ -108,8 +108,8 @@ class Watch:
                     reason=f"for {(self._now_ms - began_ms) // 1000} s",
                 )
 
-    def _look_at_jobs(self, rule: AlarmRule) -> Iterator[None]:
-        """Look at the jobs that one rule is for; another one may be nearer to some of them."""
+    def _check_jobs(self, rule: AlarmRule) -> Iterator[None]:
+        """Check the jobs that one rule is for, but those to which another rule is nearer."""
         after_id: int | None = 0
         while after_id is not None:
             with self._db.read() as conn:
@@ -120,14 +120,14 @@ class Watch:
                     conn, after_id, BATCH, group_id=rule.group_id, ids=ids
                 )
             mine = [
-                job for job in page if rule in self._book.rules_for(AlarmKind.NOT_RUN, job.id, job.group_id)
+                job for job in page if rule in self._index.rules_for(AlarmKind.NOT_RUN, job.id, job.group_id)
             ]
             if mine:
                 self._write(partial(self._of_jobs, rule=rule, page=mine))
             yield
 
     def _of_jobs(self, conn: Connection, rule: AlarmRule, page: Sequence[WatchedJob]) -> list[NewAlarm]:
-        """Raise or end what concerns jobs of our partitions; a notice is open from here on until a run is taken."""
+        """Return alarms and recoveries of jobs of our partitions; an alarm stays open until a run is taken."""
         ours = self._lease.lock(conn)
         mine = [job for job in page if job.partition in ours]
         since_ms = self._now_ms - rule.not_run_s * 1000
@@ -147,7 +147,7 @@ class Watch:
         return raised
 
     def _ran(self, conn: Connection, job_ids: set[int], since_ms: int) -> set[int]:
-        """Return which jobs ran since; looks farther back only for those that did not run lately."""
+        """Return which jobs ran since; longer times are read only for those that did not run lately."""
         ran: set[int] = set()
         from_ms, window_ms = self._now_ms, FIRST_WINDOW_MS
         while from_ms > since_ms and ran < job_ids:
@@ -177,7 +177,7 @@ class Watch:
         self._committed(self._db.transaction(write))
 
 
-def _unless_told(conn: Connection, found: Sequence[NewAlarm]) -> list[NewAlarm]:
-    """Leave out runs of which the rule knows."""
+def _not_told(conn: Connection, found: Sequence[NewAlarm]) -> list[NewAlarm]:
+    """Return the alarms of runs that their rule has not told yet."""
     told = watch.find_told_runs(conn, {alarm.run_id for alarm in found if alarm.run_id is not None})
     return [alarm for alarm in found if (alarm.run_id, alarm.rule_id) not in told]

@@ -27,7 +27,7 @@ from xwheel.api.v1.secrets import Secret, Secrets
 from xwheel.api.v1.tokens import Token, Tokens
 from xwheel.api.xxl import executor_calls
 from xwheel.model import MAX_ID
-from xwheel.scheduler.manage.bulk import BulkAction
+from xwheel.scheduler.manage.jobs import BulkAction
 
 PREFIX: Final = "/api/v1"
 _ID: Final = "id"

@@ -1,16 +1,16 @@
 """The executor SDK: mark functions with ``@job`` and run them for a scheduler.
 
-```python
-from xwheel.executor import Executor, JobContext, job
+::
 
-@job("greet")
-def greet(ctx: JobContext) -> str:
-    ctx.log(f"hello {ctx.param}")
-    return "done"
+    from xwheel.executor import Executor, JobContext, job
 
-if __name__ == "__main__":
-    Executor(load_config(), handlers=[greet]).run_forever()
-```
+    @job("greet")
+    def greet(ctx: JobContext) -> str:
+        ctx.log(f"hello {ctx.param}")
+        return "done"
+
+    if __name__ == "__main__":
+        Executor(load_config(), handlers=[greet]).run_forever()
 
 ``Executor`` is loaded when it is first asked for, so that a process handler's child starts without it.
 """

@@ -205,7 +205,7 @@ def load_handlers(target: str) -> object:
     """Import ``module`` or ``module:name`` and return what it names.
 
     Returns:
-        The module, or the attribute: an executor, a function or a list of functions.
+        The module, or the attribute (an executor, a function or a list of functions).
 
     Raises:
         ConfigError: It cannot be imported or has no such attribute.

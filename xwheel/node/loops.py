@@ -80,7 +80,6 @@ class Scheduler(Pipeline):
         except BaseException:
             watching.stop()
             raise
-        core.listeners.start()
         for service in others:
             service.start()
 
@@ -118,8 +117,10 @@ class Scheduler(Pipeline):
         ]
         ended = self._end(then, deadline_ms)
         self.finishing.alarms.close(deadline_ms)
-        for closing in (*lanes, self.finishing.check, self.routing.probes):
-            closing.close()
+        for lane in lanes:
+            lane.close()
+        self.finishing.check.close()
+        self.routing.probes.close()
         left = self._leave()
         core.listeners.stop()
         return planning and ended and left

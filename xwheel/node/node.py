@@ -61,58 +61,39 @@ class Node:
         self._db = open_database(config, wait_s=config.database.wait_s)
         executor_secrets.bind_key(self._db, keys)
         token = executor_token(config, self._db, announce)
-        self.scheduler = Scheduler(config, self._db, plugins, token, keys=keys, tls=tls)
+        self.scheduler = scheduler = Scheduler(config, self._db, plugins, token, keys=keys, tls=tls)
         warn_of_plain(self._db)
-        ensure_management_token(self._db, self.scheduler.core.clock.now_ms(), announce)
-        parts = ApiParts(
-            db=self._db,
-            clock=self.scheduler.core.clock,
-            config=config.api,
-            manager=self.scheduler.management.jobs,
-            bulk=self.scheduler.management.jobs,
-            scripts=self.scheduler.core.scripts,
-            family=self.scheduler.management.dependencies,
-            registry=self.scheduler.core.registry,
-            completer=self.scheduler.finishing.finisher,
-            timetable=self.scheduler.core.timetable,
-            switchboard=self.scheduler.management.schedules,
-            calendars=self.scheduler.core.calendars,
-            secrets=self.scheduler.core.secrets,
-            health=self.health,
-            alarms=self.scheduler.finishing.alarms.rules,
-            plugins=plugins,
-            listener_health=self.scheduler.core.listeners.health,
-            fetch_log=LogFetcher(
-                self._db,
-                self.scheduler.core.registry.token_at,
-                config.trigger.send_timeout_ms / 1000,
-                tls,
-                self.scheduler.core.networks.refusal,
-            ).fetch,
-            kill=self.scheduler.management.killer.kill,
+        ensure_management_token(self._db, scheduler.core.clock.now_ms(), announce)
+        log_fetcher = LogFetcher(
+            self._db,
+            scheduler.core.registry.token_at,
+            config.trigger.send_timeout_ms / 1000,
+            tls,
+            scheduler.core.networks.refusal,
         )
+        parts = api_parts(scheduler, self.health, log_fetcher.fetch)
         api = config.api
-        management, executors = management_app(parts), executor_app(parts)
+        management_api, executor_api = management_app(parts), executor_app(parts)
         self.management = Listener(
             "api",
-            management,
+            management_api,
             host=api.host,
             port=api.port,
             threads=api.threads,
             max_body_bytes=api.max_body_bytes,
             limits=config.connections,
-            admits=management.admits,
+            admits=management_api.admits,
             own_threads=HEALTH_PATHS,
         )
         self.executors = Listener(
             "executor-api",
-            executors,
+            executor_api,
             host=api.executor_host,
             port=api.executor_port,
             threads=api.executor_threads,
             max_body_bytes=api.max_body_bytes,
             limits=config.connections,
-            admits=executors.admits,
+            admits=executor_api.admits,
         )
         self._listeners = (self.executors, self.management)
 
@@ -164,6 +145,40 @@ class Node:
                 connections_cut=sum(listener.cuts.cut for listener in self._listeners),
             ),
         )
+
+
+def api_parts(
+    scheduler: Scheduler, health: Callable[[], HealthReport], fetch_log: Callable[[Run, int], LogData]
+) -> ApiParts:
+    """Return what both applications of a node work with.
+
+    Args:
+        scheduler: The node.
+        health: What the node knows of itself; must not wait for anything.
+        fetch_log: Reads a run's log from a line on at the executor that has it.
+    """
+    core, management, finishing = scheduler.core, scheduler.management, scheduler.finishing
+    return ApiParts(
+        db=core.db,
+        clock=core.clock,
+        config=core.config.api,
+        jobs=management.jobs,
+        run_now=management.run_now,
+        scripts=core.scripts,
+        dependencies=management.dependencies,
+        registry=core.registry,
+        finisher=finishing.finisher,
+        timetable=core.timetable,
+        schedules=management.schedules,
+        calendars=core.calendars,
+        secrets=core.secrets,
+        health=health,
+        alarms=finishing.alarms.manager,
+        plugins=core.plugins,
+        listener_health=core.listeners.health,
+        fetch_log=fetch_log,
+        kill=management.killer.kill,
+    )
 
 
 class LogFetcher:

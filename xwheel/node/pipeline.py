@@ -11,11 +11,10 @@ from collections.abc import Callable
 from typing import Final
 
 from xwheel import ring
-from xwheel.alarms.service import AlarmDesk
+from xwheel.alarms.service import AlarmService
 from xwheel.clock import Clock, OffsetFilter, SystemClock
 from xwheel.config import Config
 from xwheel.config.sections import ScheduleSection, TriggerSection
-from xwheel.egress.executors import ExecutorNetworks
 from xwheel.errors import ConfigError
 from xwheel.plugin.discovery import Plugins
 from xwheel.plugin.questions import Questions
@@ -65,6 +64,7 @@ from xwheel.scheduler.wakeups import Wakeups
 from xwheel.storage.database.engine import Database
 from xwheel.storage.run_ids import RunIds
 from xwheel.wire.http import HttpClient, MultiClient
+from xwheel.wire.http.networks import ExecutorNetworks
 from xwheel.wire.http.tls import NO_FILES, TlsFiles
 
 ANSWER_GRACE_MS: Final = 2000
@@ -174,7 +174,7 @@ class Finishing:
     def __init__(self, core: Core) -> None:
         config, wakeups = core.config, core.wakeups
         trigger = config.trigger
-        self.alarms = AlarmDesk(
+        self.alarms = AlarmService(
             core.db,
             core.lease,
             core.clock,
@@ -187,7 +187,7 @@ class Finishing:
             core.run_ids,
             core.clock,
             core.timetable,
-            self.alarms.raising,
+            self.alarms.observer,
             wakeups.plan,
             core.deferred.ended,
         )
@@ -353,7 +353,7 @@ class Planning:
             inbox,
             job_cache,
             core.clock,
-            finishing.alarms.raising,
+            finishing.alarms.observer,
             pre_read_ms=schedule.pre_read_ms,
             batch=schedule.claim_batch,
             behind_ms=schedule.misfire_threshold_ms,

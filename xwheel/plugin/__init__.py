@@ -23,9 +23,11 @@ from xwheel.plugin.contracts import (
 from xwheel.plugin.helpers import ALARM_PLACEHOLDERS, AlarmReceipts, AlarmTemplate, alarm_values
 from xwheel.plugin.hookspecs import hookimpl
 from xwheel.plugin.options import PluginOptions, read_options
+from xwheel.wire.http.networks import AddressKind, PlainUrl, refused_kind
 
 __all__ = [
     "ALARM_PLACEHOLDERS",
+    "AddressKind",
     "Alarm",
     "AlarmChannel",
     "AlarmKind",
@@ -39,6 +41,7 @@ __all__ = [
     "GlueRequest",
     "GlueType",
     "HandlerLookup",
+    "PlainUrl",
     "PluginOptions",
     "RegisteredExecutor",
     "RouteContext",
@@ -55,4 +58,5 @@ __all__ = [
     "alarm_values",
     "hookimpl",
     "read_options",
+    "refused_kind",
 ]

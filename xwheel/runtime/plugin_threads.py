@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import Counter
-from collections.abc import Callable
-from typing import Any, Final, Generic, TypeVar
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from typing import Final, Generic, TypeVar
 
+from xwheel.clock import Clock
 from xwheel.errors import PluginError
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 MOST_HANGING: Final = 4
-"""Threads of one plugin object that may be left behind; until one of them comes back it is not called again."""
-
 SLICES: Final = 20
-"""Waits that make up a time limit. They are counted, not timed: a process that was frozen gives everybody a new one."""
+"""Waits that make up a time limit. They are counted, not timed: a process that was frozen starts its limits anew."""
+
+IDLE_S: Final = 10.0
+"""A worker's thread ends after this long without work."""
 
 
 class HangingError(PluginError):
@@ -28,41 +31,50 @@ class HangingError(PluginError):
         item: What it was asked about when it hung; None if it was not called.
     """
 
-    def __init__(self, message: str, item: Any = None) -> None:
+    def __init__(self, message: str, item: object = None) -> None:
         super().__init__(message)
         self.item = item
 
 
 class PluginCall(Generic[T]):
-    """One call on a thread of its own; what it works on tells it how far it is."""
+    """Work on a thread of its own, for one item after another.
 
-    def __init__(self, work: Callable[[PluginCall[T]], T]) -> None:
-        self.item: Any = None
+    Attributes:
+        item: What the plugin is asked about now.
+        is_over: No further item may be begun.
+        is_left: The thread was left behind.
+        done: Set once the work ended; then ``result`` or ``error`` is there.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.item: object = None
         self.is_over = False
         self.is_left = False
         self.done = threading.Event()
         self.result: T | None = None
         self.error: BaseException | None = None
-        self.work = work
 
-    def goes_on(self, item: Any) -> bool:
+    def goes_on(self, item: object) -> bool:
         """Note what is asked about next; return False if the time is up and the rest must wait for another call."""
         self.item = item
         return not self.is_over
 
 
 class PluginThreads:
-    """Threads for calls of plugins, with a deadline.
+    """Starts threads for calls of plugins, and counts those that hang.
 
-    Thread-safety: all methods may be called from any thread. Whoever calls waits: for one item at most the time limit,
-    and for all of a call at most twice that.
+    Thread-safety: all methods may be called from any thread.
 
     Args:
-        timeout_s: How long a plugin may take for one item.
+        timeout_s: How long a plugin may take for one item; may be infinite.
+        most_hanging: Threads of one plugin object that may be left behind; until one of them comes back it is not
+            called again.
     """
 
-    def __init__(self, timeout_s: float) -> None:
+    def __init__(self, timeout_s: float, *, most_hanging: int = MOST_HANGING) -> None:
         self.timeout_s = timeout_s
+        self.most_hanging = most_hanging
         self._lock = threading.Lock()
         self._hanging: Counter[str] = Counter()
 
@@ -73,6 +85,8 @@ class PluginThreads:
     def call(self, name: str, work: Callable[[PluginCall[T]], T]) -> T:
         """Return what ``work`` returns, done on a thread that is left behind if it hangs.
 
+        The caller waits for one item at most the time limit, and for all of them at most twice that.
+
         Args:
             name: Whose code it calls, such as ``schedule type CRON``; also the thread's name.
             work: Calls :meth:`PluginCall.goes_on` before each item, and ends when that returns False.
@@ -81,29 +95,56 @@ class PluginThreads:
             HangingError: One item took longer than the time limit, or too many calls of this plugin hang already.
             BaseException: What ``work`` raised.
         """
-        with self._lock:
-            hanging = self._hanging[name]
-        if hanging >= MOST_HANGING:
+        call = self.start(name, work, f"xwheel-plugin-{name}", _log_return)
+        if call is None:
+            hanging = self.hanging()[name]
             raise HangingError(
                 f"{name} hangs in {hanging} calls: it is not called until one of them comes back"
             )
-        call = PluginCall(work)
-        threading.Thread(
-            target=self._run, args=(name, call), name=f"xwheel-plugin-{name}", daemon=True
-        ).start()
-        if not self._await(name, call):
+        if not self._await(call):
             logger.warning("%s did not come back in %g s and is left behind", name, self.timeout_s)
             raise HangingError(f"{name} did not answer within {self.timeout_s:g} s", call.item)
         if call.error is not None:
             raise call.error
         return call.result  # type: ignore[return-value]
 
-    def hanging(self) -> dict[str, int]:
+    def start(
+        self,
+        name: str,
+        work: Callable[[PluginCall[T]], T],
+        thread: str,
+        on_return: Callable[[PluginCall[T]], None],
+    ) -> PluginCall[T] | None:
+        """Start a call that somebody else ends or leaves; return None if too many calls of this plugin hang.
+
+        Args:
+            name: Whose code it calls.
+            work: As for :meth:`call`.
+            thread: The thread's name.
+            on_return: Called on that thread when a call ends that was left behind.
+        """
+        with self._lock:
+            if self._hanging[name] >= self.most_hanging:
+                return None
+        call: PluginCall[T] = PluginCall(name)
+        threading.Thread(target=self._run, args=(call, work, on_return), name=thread, daemon=True).start()
+        return call
+
+    def leave(self, call: PluginCall[T]) -> bool:
+        """Leave the thread of a call behind; return False if it ended meanwhile."""
+        with self._lock:
+            if call.done.is_set():
+                return False
+            self._hanging[call.name] += 1
+            call.is_left = call.is_over = True
+            return True
+
+    def hanging(self) -> Counter[str]:
         """Return how many calls of each plugin hang."""
         with self._lock:
-            return {name: count for name, count in self._hanging.items() if count}
+            return +self._hanging
 
-    def _await(self, name: str, call: PluginCall[Any]) -> bool:
+    def _await(self, call: PluginCall[T]) -> bool:
         """Wait until a call is done; return False if it hangs in one item."""
         item, same, total = call.item, 0, 0
         while not call.done.wait(self.timeout_s / SLICES):
@@ -111,24 +152,181 @@ class PluginThreads:
             call.is_over = total >= SLICES
             same = same + 1 if call.item is item else 0
             item = call.item
-            if same < SLICES:
-                continue
-            with (
-                self._lock
-            ):  # so that a call that ends now counts as one that came back, or as one that hangs
-                if not call.done.is_set():
-                    self._hanging[name] += 1
-                    call.is_left = True
-                    return False
+            if same >= SLICES and self.leave(call):
+                return False
         return True
 
-    def _run(self, name: str, call: PluginCall[Any]) -> None:
+    def _run(
+        self,
+        call: PluginCall[T],
+        work: Callable[[PluginCall[T]], T],
+        on_return: Callable[[PluginCall[T]], None],
+    ) -> None:
         try:
-            call.result = call.work(call)
+            call.result = work(call)
         except BaseException as error:  # whoever waits raises it
             call.error = error
         with self._lock:
             call.done.set()
             if call.is_left:
-                self._hanging[name] -= 1
-                logger.warning("%s came back from a call that was given up", name)
+                self._hanging[call.name] -= 1
+        if call.is_left:
+            on_return(call)
+
+
+class PluginWorker(Generic[T, R]):
+    """Hands what waits in a bounded queue to a plugin, one call after another, on a thread that can be left behind.
+
+    The thread ends after ten seconds without work, and the next :meth:`put` starts another.
+
+    Thread-safety: all methods may be called from any thread.
+
+    Args:
+        name: Whose code it calls, such as ``alarm channel email``.
+        thread: The thread's name.
+        work: Calls the plugin, and raises nothing.
+        done: Gets what was worked on and what ``work`` returned, unless the call was left behind; on the same thread.
+        threads: Starts threads.
+        clock: Measures calls.
+        limit: Items that may wait.
+        batch: Items in one call, at most.
+        drops_oldest: What is put into a full queue takes the place of the oldest items; otherwise it is refused.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        thread: str,
+        work: Callable[[Sequence[T]], R],
+        done: Callable[[Sequence[T], R], None],
+        threads: PluginThreads,
+        clock: Clock,
+        *,
+        limit: int,
+        batch: int = 1,
+        drops_oldest: bool = False,
+    ) -> None:
+        self.is_closed = False
+        self._name = name
+        self._thread = thread
+        self._work = work
+        self._done = done
+        self._threads = threads
+        self._clock = clock
+        self._limit = limit
+        self._batch = batch
+        self._waiting: deque[T] = deque()
+        self._drop = self._waiting.popleft if drops_oldest else self._waiting.pop
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._call: PluginCall[R | None] | None = None
+        self._present: Sequence[T] = ()
+        self._began_ms = 0
+
+    def put(self, items: Sequence[T]) -> Sequence[T]:
+        """Let items wait for their turn; return those that were dropped or refused instead."""
+        with self._lock:
+            if self.is_closed:
+                return items
+            self._waiting.extend(items)
+            lost = [self._drop() for _ in range(len(self._waiting) - self._limit)]
+            if self._call is None:
+                self._start()
+            elif not self._present:
+                self._changed.notify()
+        return lost
+
+    def queued(self) -> int:
+        """Return how many items wait."""
+        return len(self._waiting)
+
+    def busy_ms(self) -> int | None:
+        """Return how long the present call has lasted; None if there is none."""
+        with self._lock:
+            return self._clock.monotonic_ms() - self._began_ms if self._present else None
+
+    def hanging(self) -> int:
+        """Return how many threads were left behind and have not come back."""
+        return self._threads.hanging()[self._name]
+
+    def check(self, lost: Callable[[T, int | None], None]) -> int | None:
+        """Leave a call behind that takes too long; return in how many milliseconds to check again, None if not needed.
+
+        Args:
+            lost: Gets each item of such a call and how long that took, and with None what waits in vain, since too
+                many calls hang.
+        """
+        failed: list[tuple[T, int | None]] = []
+        with self._lock:
+            if self._call is not None and self._present:
+                took_ms = self._clock.monotonic_ms() - self._began_ms
+                if (left_ms := round(self._threads.timeout_s * 1000) - took_ms) > 0:
+                    return left_ms
+                self._threads.leave(self._call)
+                failed = [(item, took_ms) for item in self._present]
+                logger.warning(
+                    "%s did not come back from %s in %d ms and is left alone with it; %d calls hang",
+                    self._name,
+                    self._call.item,
+                    took_ms,
+                    self.hanging(),
+                )
+                self._call, self._present = None, ()
+                if self._waiting:
+                    self._start()
+            if self._call is None and self.hanging() >= self._threads.most_hanging:
+                failed += [(item, None) for item in self._waiting]
+                self._waiting.clear()
+        for item, took in failed:
+            lost(item, took)
+        return None
+
+    def rest(self, seconds: float) -> None:
+        """Wait until something is put or the worker is closed, at most so long; for ``done``."""
+        with self._lock:
+            if not self.is_closed:
+                self._changed.wait(seconds)
+
+    def close(self) -> None:
+        """Begin no further call; what waits stays in the queue."""
+        with self._lock:
+            self.is_closed = True
+            self._changed.notify_all()
+
+    def _start(self) -> None:
+        self._call = self._threads.start(self._name, self._run, self._thread, self._returned)
+
+    def _run(self, call: PluginCall[R | None]) -> R | None:
+        """Work until there is nothing to do; return what came of a call that was left behind."""
+        while batch := self._take(call):
+            result = self._work(batch)
+            with self._lock:
+                if call.is_left:
+                    return result
+                self._present = ()
+            self._done(batch, result)
+        return None
+
+    def _take(self, call: PluginCall[R | None]) -> Sequence[T]:
+        """Wait for the next batch; an empty one ends the thread."""
+        with self._lock:
+            while not (self._waiting or self.is_closed) and self._changed.wait(IDLE_S):
+                pass
+            size = 0 if self.is_closed else min(self._batch, len(self._waiting))
+            batch = [self._waiting.popleft() for _ in range(size)]
+            if not batch:
+                self._call = None
+                return ()
+            call.goes_on(batch[0])
+            self._present, self._began_ms = batch, self._clock.monotonic_ms()
+            return batch
+
+    def _returned(self, call: PluginCall[R | None]) -> None:
+        logger.warning("%s came back late from %s: %s", self._name, call.item, call.result)
+        with self._lock:
+            if self._waiting and self._call is None and not self.is_closed:
+                self._start()
+
+
+def _log_return(call: PluginCall[T]) -> None:
+    logger.warning("%s came back from a call that was given up", call.name)

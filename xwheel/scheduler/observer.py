@@ -1,62 +1,65 @@
-"""What the scheduler tells alarms of, inside its own transactions; :mod:`xwheel.alarms` stands behind it."""
+"""What the scheduler tells alarms inside its own transactions; :mod:`xwheel.alarms` is behind it."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from xwheel.model import Job, Run
 from xwheel.scheduler.records import Outcome
 from xwheel.storage.alarms.alarms import NewAlarm
+from xwheel.storage.database.engine import Connection
 
 
-class Alarms(Protocol):
-    """What the stages that close runs and stop jobs ask; the rows go into their own transaction."""
+class AlarmObserver(Protocol):
+    """Writes alarms in the transactions that close runs, skip fires and stop jobs."""
 
-    def of_ends(
-        self, ends: Sequence[tuple[Run, Outcome]], retried: Collection[int], now_ms: int
-    ) -> list[NewAlarm]:
-        """Return what rules ask for of runs that end now.
+    def record(
+        self,
+        conn: Connection,
+        now_ms: int,
+        *,
+        ended: Iterable[tuple[Run, Outcome]] = (),
+        retried: Collection[int] = (),
+        inserted: Iterable[Run] = (),
+        stopped: Iterable[tuple[Job, str]] = (),
+    ) -> Sequence[NewAlarm]:
+        """Write the alarms that rules ask for, and return them.
 
         Args:
-            ends: The runs as they stood before, and how they end.
-            retried: Those of them that get another attempt.
+            conn: The caller's transaction.
             now_ms: The shared time.
+            ended: Runs that end now, as they stood before, and how they end.
+            retried: Those of them that get another attempt.
+            inserted: Rows that are inserted now; only the skipped ones count.
+            stopped: Jobs that are stopped because their schedule fails, with the error.
         """
         ...
 
-    def of_skips(self, rows: Iterable[Run], now_ms: int) -> list[NewAlarm]:
-        """Return what rules ask for of rows that are inserted as skipped; others may be among them."""
-        ...
-
-    def of_stops(self, stops: Iterable[tuple[Job, str]], now_ms: int) -> list[NewAlarm]:
-        """Return what rules ask for of jobs that are stopped because their schedule fails, with the error."""
-        ...
-
     def committed(self, alarms: Sequence[NewAlarm]) -> None:
-        """Take note that they are written."""
+        """Note that what :meth:`record` returned is in the database."""
         ...
 
 
 class NoAlarms:
-    """Alarms of a node without rules, such as in a test of one stage."""
+    """The observer of a stage that runs without alarms."""
 
-    def of_ends(
-        self, ends: Sequence[tuple[Run, Outcome]], retried: Collection[int], now_ms: int
-    ) -> list[NewAlarm]:
-        """Return nothing."""
-        del ends, retried, now_ms
-        return []
-
-    def of_skips(self, rows: Iterable[Run], now_ms: int) -> list[NewAlarm]:
-        """Return nothing."""
-        del rows, now_ms
-        return []
-
-    def of_stops(self, stops: Iterable[tuple[Job, str]], now_ms: int) -> list[NewAlarm]:
-        """Return nothing."""
-        del stops, now_ms
-        return []
+    def record(
+        self,
+        conn: Connection,
+        now_ms: int,
+        *,
+        ended: Iterable[tuple[Run, Outcome]] = (),
+        retried: Collection[int] = (),
+        inserted: Iterable[Run] = (),
+        stopped: Iterable[tuple[Job, str]] = (),
+    ) -> Sequence[NewAlarm]:
+        """Write nothing."""
+        del conn, now_ms, ended, retried, inserted, stopped
+        return ()
 
     def committed(self, alarms: Sequence[NewAlarm]) -> None:
         """Do nothing."""
+
+
+NO_ALARMS: Final = NoAlarms()

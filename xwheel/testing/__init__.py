@@ -1,11 +1,15 @@
-"""What tests of xwheel and of its plugins need: a clock, sample records, and a suite for each contract.
+"""What tests of xwheel and of its plugins need: a clock, sample records, a suite for each contract, real servers.
 
 A plugin's test calls the suite of its kind with an object that it registers; a suite raises ``AssertionError`` and
-says which line of the contract does not hold.
+says which line of the contract does not hold. :class:`WebServer` is what a plugin calls, :class:`ExecutorSite` runs
+a glue type's sources, :class:`NodeProcess` is a whole scheduler node.
 """
 
+from xwheel.testing.executor_site import ExecutorSite
 from xwheel.testing.manual_clock import ManualClock
+from xwheel.testing.processes import NodeProcess, XwheelProcess, wait_until
 from xwheel.testing.samples import (
+    SAMPLE_MS,
     load_plugin,
     sample_alarm,
     sample_executors,
@@ -21,9 +25,17 @@ from xwheel.testing.suites import (
     check_run_listener,
     check_schedule_type,
 )
+from xwheel.testing.web import WebReply, WebRequest, WebServer, web_reply
 
 __all__ = [
+    "SAMPLE_MS",
+    "ExecutorSite",
     "ManualClock",
+    "NodeProcess",
+    "WebReply",
+    "WebRequest",
+    "WebServer",
+    "XwheelProcess",
     "check_alarm_channel",
     "check_glue_type",
     "check_router",
@@ -36,4 +48,6 @@ __all__ = [
     "sample_job",
     "sample_route_context",
     "sample_run",
+    "wait_until",
+    "web_reply",
 ]

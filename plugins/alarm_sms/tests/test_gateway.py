@@ -10,9 +10,9 @@ import pytest
 from conftest import NUMBER, SECRET, Seen, SmsChannel, Web, alarm_of, register, say
 from hypothesis import given
 from hypothesis import strategies as st
-from xwheel.egress import Answer, EgressClient, EgressError
 from xwheel.plugin import AlarmKind, AlarmRetryLater
 from xwheel.testing import check_alarm_channel
+from xwheel_egress import Answer, EgressClient, EgressError
 
 from xwheel_alarm_sms import SmsError
 from xwheel_alarm_sms.gateway import Gateway

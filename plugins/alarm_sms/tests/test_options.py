@@ -31,7 +31,7 @@ def test_only_public_parts_of_xwheel_are_imported() -> None:
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] == "xwheel"
     }
-    assert found == {"xwheel", "xwheel.plugin", "xwheel.egress"}
+    assert found == {"xwheel", "xwheel.plugin"}
 
 
 def test_the_entry_point_registers_a_channel_where_options_are_given() -> None:

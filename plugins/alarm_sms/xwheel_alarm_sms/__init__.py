@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from xwheel.egress import EgressClient, EgressError, EgressPolicy, EgressRefusedError
 from xwheel.plugin import (
     Alarm,
     AlarmKind,
@@ -20,6 +19,7 @@ from xwheel.plugin import (
     hookimpl,
     read_options,
 )
+from xwheel_egress import EgressClient, EgressError, EgressPolicy, EgressRefusedError
 
 from xwheel_alarm_sms.aliyun import Aliyun
 from xwheel_alarm_sms.gateway import Gateway

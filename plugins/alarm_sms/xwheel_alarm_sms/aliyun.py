@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-from xwheel.egress import Answer
 from xwheel.plugin import AlarmTemplate
+from xwheel_egress import Answer
 
 from xwheel_alarm_sms.options import EXTRA, AliyunOptions
 from xwheel_alarm_sms.provider import RETRY_S, Call, SmsError, as_json, retry_after, short

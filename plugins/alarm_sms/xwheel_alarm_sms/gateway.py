@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import quote, quote_plus, urlencode
 
-from xwheel.egress import Answer
 from xwheel.plugin import AlarmTemplate
+from xwheel_egress import Answer
 
 from xwheel_alarm_sms.options import EXTRA, GatewayOptions
 from xwheel_alarm_sms.provider import Call, SmsError, as_json, retry_after, short

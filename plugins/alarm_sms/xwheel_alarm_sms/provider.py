@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 from urllib.parse import quote, quote_plus
 
-from xwheel.egress import Answer
+from xwheel_egress import Answer
 
 MAX_WORDS: Final = 300
 TOO_MANY_REQUESTS: Final = 429

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from xwheel.egress import EgressClient, EgressPolicy
 from xwheel.plugin import hookimpl
+from xwheel_egress import EgressClient, EgressPolicy
 
 from xwheel_alarm_webhook.channel import WebhookChannel
 from xwheel_alarm_webhook.options import read_options

@@ -6,8 +6,8 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 
-from xwheel.egress import EgressClient, EgressError
 from xwheel.plugin import Alarm, AlarmReceipts, AlarmRetryLater
+from xwheel_egress import EgressClient, EgressError
 
 from xwheel_alarm_webhook.robots import MENTION, Robot, SendError
 

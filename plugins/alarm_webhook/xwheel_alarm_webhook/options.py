@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
 from pydantic import Field, SecretStr, StringConstraints, field_validator, model_validator
 from xwheel import plugin
-from xwheel.egress import EgressClient, EgressRefusedError
 from xwheel.plugin import ALARM_PLACEHOLDERS, AlarmTemplate, ConfigError, PluginOptions
+from xwheel_egress import EgressClient, EgressRefusedError
 
 from xwheel_alarm_webhook import robots
 from xwheel_alarm_webhook.robots import Robot

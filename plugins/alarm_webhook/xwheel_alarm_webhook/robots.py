@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote_plus
 
-from xwheel.egress import Answer, EgressClient
 from xwheel.plugin import Alarm, AlarmRetryLater, AlarmTemplate, alarm_values
+from xwheel_egress import Answer, EgressClient
 
 from xwheel_alarm_webhook.cutting import cut_bytes, cut_utf16, fit
 
@@ -88,7 +88,7 @@ class Robot:
         self._secrets = sorted(hidden, key=len, reverse=True)
 
     def check(self, client: EgressClient) -> None:
-        """Raise :class:`~xwheel.egress.EgressRefusedError` if no alarm could be sent; without I/O."""
+        """Raise :class:`~xwheel_egress.EgressRefusedError` if no alarm could be sent; without I/O."""
         client.call("POST", self._url)
 
     def send(self, client: EgressClient, alarm: Alarm, mention: Sequence[str], timeout_s: float) -> str:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from xwheel.egress import EgressClient, EgressPolicy, EgressRefusedError
 from xwheel.plugin import ExecutorError, GlueRequest, HandlerLookup, hookimpl
+from xwheel_egress import EgressClient, EgressPolicy, EgressRefusedError
 
 from xwheel_glue_http.document import DocumentError, read_document
 from xwheel_glue_http.job import HttpJob

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta
-from xwheel.egress import EgressRefusedError, Target
+from xwheel.plugin import PlainUrl
 
 from xwheel_glue_http.options import SecretOptions
 from xwheel_glue_http.template import Template, TemplateError
@@ -93,8 +93,8 @@ class Call:
         self.secrets = frozenset(found - NAMES)
         try:
             # with something in place of each placeholder; where it may go is for the executor to say
-            Target.parse(self.url(dict.fromkeys(found, "1")))
-        except EgressRefusedError as error:
+            PlainUrl.parse(self.url(dict.fromkeys(found, "1")))
+        except ValueError as error:
             raise DocumentError(f"url: {error}") from None
 
     @property

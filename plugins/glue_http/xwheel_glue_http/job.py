@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import quote
 
-from xwheel.egress import Answer, EgressCall, EgressClient, EgressError
 from xwheel.plugin import ExecutorError, RunContext
+from xwheel_egress import Answer, EgressCall, EgressClient, EgressError
 
 from xwheel_glue_http.document import SECRET, Call, DocumentError
 from xwheel_glue_http.options import Options

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Final, Self
 
 from pydantic import Field, SecretStr, StringConstraints, model_validator
 from xwheel import plugin
-from xwheel.egress import EgressClient, EgressRefusedError
 from xwheel.plugin import ConfigError, PluginOptions
+from xwheel_egress import EgressClient, EgressRefusedError
 
 if TYPE_CHECKING:
     from xwheel import Config

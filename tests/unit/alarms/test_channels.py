@@ -70,7 +70,7 @@ def test_one_hangs_for_ever_one_raises_and_the_third_gets_all_in_time(db: Databa
     step(node)
     wait_until(lambda: len(good.told) == 20 and len(bad.told) == 20 and stuck.calls == 1)
     assert node.clock.now_ms() == NOW, "the good channel has everything before any time passed"
-    wait_until(lambda: len(node.scheduler.finishing.alarms.senders.ended()) == 40)
+    wait_until(lambda: len(node.scheduler.finishing.alarms.channels.ended()) == 40)
     step(node)
     assert answers(node, "good") == [(1, "sent", f"took {row.id}") for row in alarms_of(node)]
     assert answers(node, "bad")[:20] == [(1, "failed", "ValueError: no such number")] * 20
@@ -79,7 +79,7 @@ def test_one_hangs_for_ever_one_raises_and_the_third_gets_all_in_time(db: Databa
     for hanging in range(1, MOST_HANGING + 1):
         step(node, 30 * SECOND)
         (health,) = [
-            item for item in node.scheduler.finishing.alarms.rules.health() if item.channel == "stuck"
+            item for item in node.scheduler.finishing.alarms.manager.health() if item.channel == "stuck"
         ]
         assert (health.hanging, health.is_healthy) == (hanging, False)
         if hanging < MOST_HANGING:
@@ -95,7 +95,7 @@ def test_one_hangs_for_ever_one_raises_and_the_third_gets_all_in_time(db: Databa
     step(node)
     wait_until(lambda: len(good.told) == settle_good + 1)
     stuck.gate.set()
-    wait_until(lambda: node.scheduler.finishing.alarms.rules.health()[2].hanging == 0)
+    wait_until(lambda: node.scheduler.finishing.alarms.manager.health()[2].hanging == 0)
 
 
 def test_a_channel_that_comes_back_is_used_again(
@@ -109,12 +109,12 @@ def test_a_channel_that_comes_back_is_used_again(
     step(node, 30 * SECOND)
     with caplog.at_level(logging.WARNING):
         stuck.gate.set()
-        wait_until(lambda: not node.scheduler.finishing.alarms.rules.health()[0].hanging)
+        wait_until(lambda: not node.scheduler.finishing.alarms.manager.health()[0].hanging)
     assert "came back late from alarm 1" in caplog.text
     step(node, 5 * SECOND)
     settle(node)
     assert answers(node, "stuck") == [(1, "failed", "no answer in 30000 ms"), (2, "sent", "late")]
-    assert node.scheduler.finishing.alarms.rules.health()[0].is_healthy
+    assert node.scheduler.finishing.alarms.manager.health()[0].is_healthy
 
 
 def test_failed_attempts_are_repeated_with_growing_pauses_and_the_same_id(db: Database) -> None:
@@ -136,7 +136,7 @@ def test_failed_attempts_are_repeated_with_growing_pauses_and_the_same_id(db: Da
     found = attempts_of(node)
     assert [(item.number, item.state) for item in found] == [(n, AttemptState.FAILED) for n in range(1, 5)]
     assert [item.started_ms for item in found] == [NOW + s * SECOND for s in (0, 10, 25, 40)]
-    health = node.scheduler.finishing.alarms.rules.health()[0]
+    health = node.scheduler.finishing.alarms.manager.health()[0]
     assert (health.failures, health.is_healthy, health.last_answer) == (4, False, "OSError: away")
 
 
@@ -184,7 +184,7 @@ def test_a_full_queue_leaves_the_rest_in_its_rows(sqlite_db: Database) -> None:
     step(node)
     wait_until(lambda: stuck.calls == 1)
     step(node)
-    health = node.scheduler.finishing.alarms.rules.health()[0]
+    health = node.scheduler.finishing.alarms.manager.health()[0]
     assert health.queued <= 2
     assert len([item for item in attempts_of(node) if item.state is AttemptState.WAITING]) == 10
     stuck.gate.set()
@@ -201,7 +201,7 @@ def test_what_waits_in_memory_is_left_to_the_next_holder_of_the_lease(sqlite_db:
     wait_until(lambda: stuck.calls == 1)
     node.scheduler.core.lease.halt()
     stuck.gate.set()
-    wait_until(lambda: len(node.scheduler.finishing.alarms.senders.ended()) == 5)
+    wait_until(lambda: len(node.scheduler.finishing.alarms.channels.ended()) == 5)
     assert stuck.calls == 1
     node.scheduler.finishing.alarms.step(node.clock.now_ms())
     assert sorted(str(item.state) for item in attempts_of(node)) == ["sent"] + ["waiting"] * 4
@@ -223,13 +223,13 @@ def test_a_plugin_that_says_nonsense_stops_nothing(db: Database, after_s: Any) -
     first, second = attempts_of(node)
     assert (first.state, first.answer[:4], len(first.answer)) == (AttemptState.FAILED, "?xxx", 1000)
     assert second.state is AttemptState.SENT
-    assert node.scheduler.finishing.alarms.rules.health()[0].is_healthy
+    assert node.scheduler.finishing.alarms.manager.health()[0].is_healthy
 
 
 def test_a_test_is_sent_at_once_and_kept(db: Database) -> None:
     pager = Recorder()
     node = a_node(db, pager)
-    rules = node.scheduler.finishing.alarms.rules
+    rules = node.scheduler.finishing.alarms.manager
     made = rules.test_send("pager", ["you"])
     assert (made.state, made.answer, made.receivers) == (AttemptState.SENT, "took 1", ("you",))
     (alarm,) = pager.told
@@ -241,7 +241,7 @@ def test_a_test_is_sent_at_once_and_kept(db: Database) -> None:
 
 def test_a_test_that_fails_is_a_result(sqlite_db: Database) -> None:
     node = a_node(sqlite_db, Recorder(fail=lambda _: ValueError("wrong key")))
-    made = node.scheduler.finishing.alarms.rules.test_send("pager")
+    made = node.scheduler.finishing.alarms.manager.test_send("pager")
     assert (made.state, made.answer) == (AttemptState.FAILED, "ValueError: wrong key")
 
 
@@ -250,13 +250,13 @@ def test_a_test_of_a_channel_that_hangs_ends_and_a_second_one_is_refused(sqlite_
     node = a_node(sqlite_db, stuck)
     found: list[str] = []
     thread = threading.Thread(
-        target=lambda: found.append(node.scheduler.finishing.alarms.rules.test_send("stuck").answer),
+        target=lambda: found.append(node.scheduler.finishing.alarms.manager.test_send("stuck").answer),
         daemon=True,
     )
     thread.start()
     wait_until(lambda: stuck.calls == 1)
     with pytest.raises(ConflictError, match="test of channel stuck is under way"):
-        node.scheduler.finishing.alarms.rules.test_send("stuck")
+        node.scheduler.finishing.alarms.manager.test_send("stuck")
     step(node, 30 * SECOND)
     thread.join(60)
     assert found == ["no answer in 30000 ms"]

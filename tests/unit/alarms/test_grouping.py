@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.rows import NOW
-from xwheel.alarms import grouping as folding
-from xwheel.alarms.grouping import Folded, fold, quiet_until_ms
+from xwheel.alarms import grouping
+from xwheel.alarms.grouping import Grouped, group_alarms, quiet_until_ms
 from xwheel.model.alarms import AlarmKind, AlarmRow, AlarmRule, AlarmState, AlarmTarget, AlarmWhen
 from xwheel.storage.alarms.alarms import DueAlarm, Episode, EpisodeKey
 from xwheel.storage.alarms.attempts import NewAttempt
@@ -81,12 +81,12 @@ class World:
         self.rows[row.id] = dataclasses.replace(row, **values)
         return row.id
 
-    def look(self, after_s: int = 0) -> Folded:
-        """Let time pass and look at what is due."""
+    def decide(self, after_s: int = 0) -> Grouped:
+        """Let time pass and decide about what is due."""
         self.now_ms += after_s * SECOND
         due = [row for row in self.rows.values() if row.due_ms is not None and row.due_ms <= self.now_ms]
         held = {episode.held_id for episode in self.episodes.values()} - {row.id for row in due}
-        found = fold(
+        found = group_alarms(
             [DueAlarm(row, row.run_id, 0) for row in due],
             [DueAlarm(row, row.run_id, 0) for row in self.rows.values() if row.id in held],
             self.rules,
@@ -118,15 +118,15 @@ def _with_id(episode: Episode, new: int) -> Episode:
 def test_the_first_is_told_at_once_and_the_rest_in_one_notice() -> None:
     world = World(make_rule())
     world.strike()
-    world.look()
+    world.decide()
     assert world.told() == [("failed", 1)]
     for _ in range(5):
         world.strike(reason="latest")
-        world.look(50)
+        world.decide(50)
     assert world.told() == [("failed", 1)]
-    world.look(49)
+    world.decide(49)
     assert world.told() == [("failed", 1)]
-    world.look(1)
+    world.decide(1)
     assert world.told() == [("failed", 1), ("failed", 5)]
     notice = world.rows[world.attempts[-1].alarm_id]
     assert (notice.run_id, notice.reason) == (105, "latest"), "the latest of them is shown"
@@ -139,18 +139,18 @@ def test_a_notice_at_the_end_of_a_window_opens_the_next_one() -> None:
     world = World(make_rule())
     for _ in range(40):
         world.strike()
-        world.look()
-        world.look(60)
+        world.decide()
+        world.decide(60)
     assert [count for _, count in world.told()] == [1, 4, 5, 5, 5, 5, 5, 5, 5]
 
 
 def test_a_window_in_which_nothing_more_happens_tells_nothing() -> None:
     world = World(make_rule())
     world.strike()
-    world.look()
-    world.look(WINDOW_S)
+    world.decide()
+    world.decide(WINDOW_S)
     world.strike()
-    world.look(WINDOW_S)
+    world.decide(WINDOW_S)
     assert world.told() == [("failed", 1), ("failed", 1)]
 
 
@@ -159,7 +159,7 @@ def test_jobs_and_kinds_have_windows_of_their_own() -> None:
     for job in (1, 2):
         for kind in (AlarmKind.FAILED, AlarmKind.LOST):
             world.strike(job=job, kind=kind)
-    world.look()
+    world.decide()
     assert len(world.told()) == 4
 
 
@@ -167,7 +167,7 @@ def test_without_a_window_each_is_told() -> None:
     world = World(make_rule(window_s=0))
     for _ in range(3):
         world.strike()
-    world.look()
+    world.decide()
     assert world.told() == [("failed", 1)] * 3
 
 
@@ -175,12 +175,12 @@ def test_a_recovery_takes_along_what_was_counted() -> None:
     world = World(make_rule())
     for _ in range(4):
         world.strike()
-    world.look()
+    world.decide()
     world.strike(kind=AlarmKind.RECOVERED)
-    world.look(10)
+    world.decide(10)
     assert world.told() == [("failed", 1), ("recovered", 4)]
     assert world.rows[world.attempts[-1].alarm_id].reason == "failed"
-    world.look(WINDOW_S)
+    world.decide(WINDOW_S)
     assert len(world.told()) == 2
 
 
@@ -188,59 +188,59 @@ def test_a_job_that_flaps_is_told_once_a_window() -> None:
     world = World(make_rule())
     for _ in range(10):
         world.strike()
-        world.look(20)
+        world.decide(20)
         world.strike(kind=AlarmKind.RECOVERED)
-        world.look(10)
+        world.decide(10)
     assert world.told() == [("failed", 1), ("recovered", 1)]
-    world.look(30)
+    world.decide(30)
     assert world.told()[2:] == [("failed", 9)]
     world.strike(kind=AlarmKind.RECOVERED)
-    world.look(1)
+    world.decide(1)
     assert world.told()[3:] == [("recovered", 1)]
 
 
 def test_a_recovery_from_nothing_is_dropped_and_says_so() -> None:
     world = World(make_rule())
     world.strike(kind=AlarmKind.RECOVERED)
-    world.look()
+    world.decide()
     assert world.told() == []
-    assert (world.rows[1].state, world.rows[1].note) == (AlarmState.DROPPED, folding.WELL)
+    assert (world.rows[1].state, world.rows[1].note) == (AlarmState.DROPPED, grouping.NOTHING_OPEN)
 
 
 def test_a_rule_without_recovery_closes_in_silence_and_still_tells_what_it_held() -> None:
     world = World(make_rule(recovery=False))
     world.strike()
     world.strike()
-    world.look()
+    world.decide()
     world.strike(kind=AlarmKind.RECOVERED)
-    world.look(10)
-    world.look(WINDOW_S)
+    world.decide(10)
+    world.decide(WINDOW_S)
     assert world.told() == [("failed", 1), ("failed", 1)]
-    assert world.rows[3].note == folding.UNASKED
+    assert world.rows[3].note == grouping.NO_RECOVERY
 
 
 def test_n23_an_episode_ends_although_nobody_asked_for_the_notice() -> None:
     """N23: one left open would make each later success a recovery, and the first one told once a rule asks."""
     world = World(make_rule(recovery=False))
     world.strike()
-    world.look()
+    world.decide()
     world.strike(kind=AlarmKind.RECOVERED)
-    world.look(10)
+    world.decide(10)
     assert not world.episodes[EpisodeKey(1, 1, AlarmKind.FAILED)].is_open
     world.rules[1] = make_rule(recovery=True)
     again = world.strike(kind=AlarmKind.RECOVERED)
-    world.look(10)
+    world.decide(10)
     assert world.told() == [("failed", 1)]
-    assert world.rows[again].note == folding.WELL
+    assert world.rows[again].note == grouping.NOTHING_OPEN
 
 
 def test_a_recovery_of_one_kind_leaves_the_others() -> None:
     world = World(make_rule(kinds=(AlarmKind.FAILED, AlarmKind.NOT_RUN)))
     world.strike()
     world.strike(kind=AlarmKind.NOT_RUN)
-    world.look()
+    world.decide()
     world.strike(kind=AlarmKind.RECOVERED, reason="not_run")
-    world.look(1)
+    world.decide(1)
     assert world.told()[2:] == [("recovered", 1)]
     assert world.episodes[EpisodeKey(1, 1, AlarmKind.FAILED)].is_open
     assert not world.episodes[EpisodeKey(1, 1, AlarmKind.NOT_RUN)].is_open
@@ -249,9 +249,9 @@ def test_a_recovery_of_one_kind_leaves_the_others() -> None:
 @pytest.mark.parametrize(
     ("rules", "note"),
     [
-        ((), folding.GONE),
-        ((make_rule(enabled=False),), folding.GONE),
-        ((make_rule(targets=()),), folding.SILENT),
+        ((), grouping.GONE),
+        ((make_rule(enabled=False),), grouping.GONE),
+        ((make_rule(targets=()),), grouping.SILENT),
     ],
 )
 def test_what_no_rule_wants_any_more_is_dropped_with_the_reason(
@@ -259,7 +259,7 @@ def test_what_no_rule_wants_any_more_is_dropped_with_the_reason(
 ) -> None:
     world = World(*rules)
     world.strike()
-    world.look()
+    world.decide()
     assert (world.rows[1].state, world.rows[1].note, world.told()) == (AlarmState.DROPPED, note, [])
 
 
@@ -267,10 +267,10 @@ def test_what_was_held_for_a_deleted_rule_is_dropped() -> None:
     world = World(make_rule())
     world.strike()
     world.strike()
-    world.look()
+    world.decide()
     world.rules.clear()
-    world.look(WINDOW_S)
-    assert (world.rows[2].state, world.rows[2].note) == (AlarmState.DROPPED, folding.GONE)
+    world.decide(WINDOW_S)
+    assert (world.rows[2].state, world.rows[2].note) == (AlarmState.DROPPED, grouping.GONE)
 
 
 QUIET = make_rule(quiet_from="22:00", quiet_to="07:00", quiet_timezone="UTC", window_s=0)
@@ -281,15 +281,15 @@ def test_quiet_hours_end_in_one_summary_of_the_rule() -> None:
     for job in (1, 2, 3):
         world.strike(job=job)
         world.strike(job=job)
-    world.look()
-    world.look(7 * 3600 - 1)
+    world.decide()
+    world.decide(7 * 3600 - 1)
     assert world.told() == []
-    found = world.look(1)
+    found = world.decide(1)
     assert len(found.attempts) == 1
     assert world.told() == [("failed", 6)]
     summary = world.rows[found.attempts[0].alarm_id]
-    assert summary.note == folding.SUMMARY
-    members = [row for row in world.rows.values() if row.note == folding.SUMMARY and row.id != summary.id]
+    assert summary.note == grouping.SUMMARY
+    members = [row for row in world.rows.values() if row.note == grouping.SUMMARY and row.id != summary.id]
     assert {(row.job_id, row.count, row.notice_id) for row in members} == {
         (2, 2, summary.id),
         (3, 2, summary.id),
@@ -300,7 +300,7 @@ def test_kinds_that_pass_are_told_in_quiet_hours() -> None:
     world = World(dataclasses.replace(QUIET, quiet_pass=(AlarmKind.LOST,)))
     world.strike()
     world.strike(kind=AlarmKind.LOST)
-    world.look()
+    world.decide()
     assert world.told() == [("lost", 1)]
 
 
@@ -308,10 +308,10 @@ def test_a_window_that_ends_in_quiet_hours_is_told_at_their_end() -> None:
     world = World(dataclasses.replace(QUIET, window_s=7200, quiet_from="01:00"))
     world.strike()
     world.strike()
-    world.look()
-    world.look(7200)
+    world.decide()
+    world.decide(7200)
     assert world.told() == [("failed", 1)]
-    world.look(5 * 3600)
+    world.decide(5 * 3600)
     assert world.told() == [("failed", 1), ("failed", 1)]
 
 
@@ -321,7 +321,7 @@ def test_a_missing_channel_is_an_attempt_that_failed() -> None:
         channels=("pager", "sms"),
     )
     world.strike()
-    world.look()
+    world.decide()
     first, second = world.attempts
     assert (first.due_ms, first.answer) == (None, "channel fax is not installed; installed: pager, sms")
     assert (second.due_ms, second.answer) == (NOW, "")
@@ -345,9 +345,9 @@ def test_nothing_is_lost_whatever_happens(
     world = World(make_rule(window_s=window_s, recovery=recovery, **hours))
     for kind, job, after_s in events:
         world.strike(job=job, kind=AlarmKind(kind))
-        world.look(after_s)
+        world.decide(after_s)
     for _ in range(5):
-        world.look(3600)
+        world.decide(3600)
     assert not [row for row in world.rows.values() if row.due_ms is not None]
     told = [attempt.alarm_id for attempt in world.attempts]
     assert len(told) == len(set(told)), "each notice is told once"

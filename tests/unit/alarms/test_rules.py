@@ -10,8 +10,8 @@ from tests.support.alarms import Recorder, alarms_of, attempts_of, rule, settle
 from tests.support.node import HandNode
 from tests.support.rows import NOW
 from xwheel.alarms import rules as alarm_rules
-from xwheel.alarms.health import AlarmBook
-from xwheel.alarms.rules import AlarmRules
+from xwheel.alarms.matching import RuleIndex
+from xwheel.alarms.rules import AlarmManager
 from xwheel.errors import ConflictError, FieldError, NotFoundError, RevisionError
 from xwheel.model import RunState
 from xwheel.model.alarms import AlarmKind, AlarmTarget, AlarmWhen
@@ -34,14 +34,14 @@ def node(db: Database) -> HandNode:
 
 
 @pytest.fixture
-def rules(node: HandNode) -> AlarmRules:
-    return node.scheduler.finishing.alarms.rules
+def rules(node: HandNode) -> AlarmManager:
+    return node.scheduler.finishing.alarms.manager
 
 
 @pytest.fixture
-def sqlite_rules(sqlite_db: Database) -> AlarmRules:
+def sqlite_rules(sqlite_db: Database) -> AlarmManager:
     """For what asks no database anything of its own."""
-    return HandNode(sqlite_db, ManualClock(NOW), channels=[Recorder()]).scheduler.finishing.alarms.rules
+    return HandNode(sqlite_db, ManualClock(NOW), channels=[Recorder()]).scheduler.finishing.alarms.manager
 
 
 def fail(node: HandNode, job_id: int) -> None:
@@ -51,7 +51,7 @@ def fail(node: HandNode, job_id: int) -> None:
     node.finish(node.answer(), RunState.FAILED)
 
 
-def test_a_rule_is_kept_as_it_was_given(node: HandNode, rules: AlarmRules) -> None:
+def test_a_rule_is_kept_as_it_was_given(node: HandNode, rules: AlarmManager) -> None:
     job = node.job(enabled=False)
     made = rules.create(
         {
@@ -99,7 +99,7 @@ def test_a_rule_is_kept_as_it_was_given(node: HandNode, rules: AlarmRules) -> No
     ],
 )
 def test_a_rule_that_cannot_work_is_refused(
-    sqlite_rules: AlarmRules, values: dict[str, Any], field: str, words: str
+    sqlite_rules: AlarmManager, values: dict[str, Any], field: str, words: str
 ) -> None:
     made = sqlite_rules.create({"kinds": (AlarmKind.FAILED,)})
     for save in (
@@ -112,7 +112,7 @@ def test_a_rule_that_cannot_work_is_refused(
     assert sqlite_rules.list_rules(RuleFilter()) == [made]
 
 
-def test_jobs_and_groups_must_be_there(rules: AlarmRules) -> None:
+def test_jobs_and_groups_must_be_there(rules: AlarmManager) -> None:
     for owner in ({"job_id": 99}, {"group_id": 99}):
         with pytest.raises(NotFoundError):
             rules.create({"kinds": (AlarmKind.FAILED,), **owner})
@@ -122,7 +122,7 @@ def test_jobs_and_groups_must_be_there(rules: AlarmRules) -> None:
         rules.get(99)
 
 
-def test_there_is_an_end_to_rules(sqlite_rules: AlarmRules, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_is_an_end_to_rules(sqlite_rules: AlarmManager, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alarm_rules, "MAX_RULES", 2)
     for _ in range(2):
         sqlite_rules.create({"kinds": (AlarmKind.FAILED,)})
@@ -130,7 +130,7 @@ def test_there_is_an_end_to_rules(sqlite_rules: AlarmRules, monkeypatch: pytest.
         sqlite_rules.create({"kinds": (AlarmKind.FAILED,)})
 
 
-def test_two_who_change_a_rule_do_not_overwrite_each_other(rules: AlarmRules) -> None:
+def test_two_who_change_a_rule_do_not_overwrite_each_other(rules: AlarmManager) -> None:
     made = rules.create({"kinds": (AlarmKind.FAILED,)})
     changed = rules.update(made.id, {"window_s": 5}, revision=1)
     assert (changed.revision, changed.window_s) == (2, 5)
@@ -146,15 +146,15 @@ def test_two_who_change_a_rule_do_not_overwrite_each_other(rules: AlarmRules) ->
 def test_a_rule_whose_channel_went_can_be_disabled(node: HandNode) -> None:
     made = rule(node, "failed")
     node.crash()
-    heir = HandNode(node.db, node.clock).scheduler.finishing.alarms.rules
+    heir = HandNode(node.db, node.clock).scheduler.finishing.alarms.manager
     assert not heir.update(made.id, {"enabled": False}).enabled
     with pytest.raises(FieldError, match="installed: none"):
         heir.create({"kinds": (AlarmKind.FAILED,), "targets": made.targets})
 
 
-def test_another_process_sees_a_change_in_a_second(node: HandNode, rules: AlarmRules) -> None:
+def test_another_process_sees_a_change_in_a_second(node: HandNode, rules: AlarmManager) -> None:
     made = rule(node, "failed")
-    other = AlarmBook(node.db)
+    other = RuleIndex(node.db)
     other.step(NOW)
     assert other.rules_for(AlarmKind.FAILED, 1, 1) == (made,)
     changed = rules.update(made.id, {"window_s": 7})
@@ -162,13 +162,13 @@ def test_another_process_sees_a_change_in_a_second(node: HandNode, rules: AlarmR
     assert other.rules_for(AlarmKind.FAILED, 1, 1) == (changed,)
     rules.update(made.id, {"enabled": False})
     other.step(NOW + 2000)
-    assert other.is_empty
+    assert not other.kinds
     rules.delete(made.id)
     other.step(NOW + 3000)
     assert other.by_id == {}
 
 
-def test_rules_of_a_group_are_its_own_and_those_of_its_jobs(node: HandNode, rules: AlarmRules) -> None:
+def test_rules_of_a_group_are_its_own_and_those_of_its_jobs(node: HandNode, rules: AlarmManager) -> None:
     group = node.group("other")
     mine, theirs = node.job(enabled=False), node.job(enabled=False, group_id=group)
     rule(node, "failed")
@@ -178,7 +178,7 @@ def test_rules_of_a_group_are_its_own_and_those_of_its_jobs(node: HandNode, rule
     assert rules.list_rules(RuleFilter(), after_id=1, limit=2) == wanted
 
 
-def test_alarms_and_attempts_are_read_in_pages(node: HandNode, rules: AlarmRules) -> None:
+def test_alarms_and_attempts_are_read_in_pages(node: HandNode, rules: AlarmManager) -> None:
     rule(node, "failed")
     ours, theirs = node.job(enabled=False), node.job(enabled=False)
     for job in (ours, theirs) * 3:
@@ -214,7 +214,7 @@ def test_old_alarms_go_and_open_ones_stay(node: HandNode) -> None:
     assert {item.alarm_id for item in attempts_of(node)} == {alarms_of(node)[0].id}
 
 
-def test_rules_go_with_their_job_and_their_group(node: HandNode, rules: AlarmRules) -> None:
+def test_rules_go_with_their_job_and_their_group(node: HandNode, rules: AlarmManager) -> None:
     group = node.group("other")
     job = node.job(enabled=False)
     kept = rule(node, "failed")

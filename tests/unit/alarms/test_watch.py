@@ -40,8 +40,8 @@ def send(node: HandNode, job: Job) -> list[Run]:
     return node.answer()
 
 
-def look(node: HandNode, by_s: int) -> None:
-    """Let time pass in which nothing runs, and look around."""
+def watch_on(node: HandNode, by_s: int) -> None:
+    """Let time pass in which nothing runs, and watch for ten rounds."""
     node.clock.advance(by_s * SECOND)
     node.scheduler.core.lease.step(node.clock.now_ms())
     for _ in range(10):
@@ -52,10 +52,10 @@ def look(node: HandNode, by_s: int) -> None:
 def test_a_run_that_does_not_end_is_told_once(node: HandNode, pager: Recorder) -> None:
     rule(node, "still_running", still_running_s=60)
     (run,) = send(node, node.job(enabled=False))
-    look(node, 50)
+    watch_on(node, 50)
     assert pager.told == []
     for _ in range(3):
-        look(node, 20)
+        watch_on(node, 20)
     assert [(str(alarm.kind), alarm.run.id if alarm.run else 0) for alarm in pager.told] == [
         ("still_running", run.id)
     ]
@@ -68,40 +68,40 @@ def test_a_run_that_does_not_end_is_told_once(node: HandNode, pager: Recorder) -
 def test_a_new_node_does_not_tell_again_what_still_runs(node: HandNode, pager: Recorder) -> None:
     rule(node, "still_running", still_running_s=60)
     send(node, node.job(enabled=False))
-    look(node, 70)
+    watch_on(node, 70)
     node.crash()
     heir = HandNode(node.db, node.clock, channels=[pager])
-    look(heir, 70)
+    watch_on(heir, 70)
     assert pager.kinds() == ["still_running"]
 
 
-def test_many_open_runs_are_looked_at_in_batches(
+def test_many_open_runs_are_read_in_batches(
     node: HandNode, pager: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watch, "BATCH", 3)
     watched, other = node.job(enabled=False), node.job(enabled=False)
     rule(node, "still_running", still_running_s=60, job_id=watched.id)
     mine = [run for job in (watched, other) * 5 for run in send(node, job) if job is watched]
-    look(node, 70)
+    watch_on(node, 70)
     assert {alarm.run.id for alarm in pager.told if alarm.run} == {run.id for run in mine}
 
 
 def test_a_job_that_does_not_run_is_told_once_and_again_after_it_ran(node: HandNode, pager: Recorder) -> None:
     rule(node, "not_run", not_run_s=100)
     job = node.job(schedule_type="CRON", schedule_conf="0 0 0 1 1 ?")
-    look(node, 50)
+    watch_on(node, 50)
     assert pager.told == []
     for _ in range(3):
-        look(node, 60)
+        watch_on(node, 60)
     assert [(str(alarm.kind), alarm.run) for alarm in pager.told] == [("not_run", None)]
     run = send(node, job)
-    look(node, 20)
+    watch_on(node, 20)
     assert pager.kinds() == ["not_run", "recovered"]
     assert pager.told[1].reason == "not_run"
     node.finish(run, RunState.FAILED)
-    look(node, 60)
+    watch_on(node, 60)
     assert len(pager.told) == 2
-    look(node, 60)
+    watch_on(node, 60)
     assert pager.kinds() == ["not_run", "recovered", "not_run"]
 
 
@@ -113,10 +113,10 @@ def test_stopped_jobs_and_those_with_a_nearer_rule_are_left_alone(node: HandNode
     rule(node, "not_run", not_run_s=1000, job_id=patient.id)
     mine = node.job(**never)
     for _ in range(5):
-        look(node, 100)
+        watch_on(node, 100)
     assert [alarm.job.id for alarm in pager.told if alarm.job] == [mine.id]
     for _ in range(6):
-        look(node, 100)
+        watch_on(node, 100)
     assert [alarm.job.id for alarm in pager.told if alarm.job] == [mine.id, patient.id]
 
 
@@ -124,7 +124,7 @@ def test_while_schedules_are_paused_nobody_is_missed(node: HandNode, pager: Reco
     rule(node, "not_run", not_run_s=100)
     node.job(schedule_type="CRON", schedule_conf="0 0 0 1 1 ?")
     node.scheduler.management.schedules.pause()
-    look(node, 300)
+    watch_on(node, 300)
     assert pager.told == []
 
 
@@ -147,7 +147,7 @@ def test_without_a_rule_for_it_nothing_is_read(node: HandNode, pager: Recorder) 
     assert pager.told == []
 
 
-def test_a_look_that_fails_begins_anew(node: HandNode, pager: Recorder) -> None:
+def test_a_round_that_fails_begins_anew(node: HandNode, pager: Recorder) -> None:
     rule(node, "still_running", still_running_s=60)
     send(node, node.job(enabled=False))
     node.clock.advance(70 * SECOND)
@@ -156,7 +156,7 @@ def test_a_look_that_fails_begins_anew(node: HandNode, pager: Recorder) -> None:
     with pytest.raises(InterruptedError):
         node.scheduler.finishing.alarms.step(node.clock.now_ms())
     restore()
-    look(node, 20)
+    watch_on(node, 20)
     assert pager.kinds() == ["still_running"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,10 +14,10 @@ import pytest
 from sqlalchemy import Engine
 
 from tests.support.job_calls import Tenant
+from tests.support.lines import Line
 from tests.support.rows import NOW, make_run
-from xwheel.alarms.records import ChannelHealth
-from xwheel.alarms.rule_check import check_rule
-from xwheel.alarms.rules import AlarmRules
+from xwheel.alarms.channels import AlarmChannels, ChannelHealth, Sent
+from xwheel.alarms.rules import AlarmManager
 from xwheel.api.app import executor_app, management_app
 from xwheel.api.http.resource import ApiParts
 from xwheel.api.v1.health import HealthReport
@@ -25,29 +26,30 @@ from xwheel.builtin.glue_bean import BeanGlue
 from xwheel.config import build_config
 from xwheel.config.sections import ApiSection
 from xwheel.model import Run, RunState
-from xwheel.model.alarms import AlarmAttempt, AttemptState
-from xwheel.plugin import GlueRequest, GlueType, HandlerLookup, Router, ScheduleType
+from xwheel.model.alarms import AlarmAttempt
+from xwheel.node.loops import Scheduler
+from xwheel.node.node import api_parts
+from xwheel.plugin import Alarm, GlueRequest, GlueType, HandlerLookup, Router, ScheduleType
 from xwheel.plugin.discovery import Plugins
 from xwheel.plugin.questions import Questions
 from xwheel.plugin.registries import Registry
 from xwheel.runtime.plugin_threads import PluginThreads
 from xwheel.runtime.sealing import KeyRing
+from xwheel.scheduler.executors.registry import ExecutorRegistry
+from xwheel.scheduler.executors.secrets import ExecutorSecrets
 from xwheel.scheduler.finish.child_runs import Offspring
-from xwheel.scheduler.finish.finish import Completer
+from xwheel.scheduler.finish.finish import Finisher
 from xwheel.scheduler.finish.retry import decide_retry
 from xwheel.scheduler.finish.template import MAX_DEPTH, check_template, render, succeeded
 from xwheel.scheduler.listeners import ListenerHealth
-from xwheel.scheduler.manage.bulk import BulkManager
-from xwheel.scheduler.manage.dependencies import ChildManager
-from xwheel.scheduler.manage.jobs import JobManager
+from xwheel.scheduler.manage.dependencies import DependencyManager
+from xwheel.scheduler.manage.jobs import BulkManager, JobManager
 from xwheel.scheduler.manage.kill import RunKiller
-from xwheel.scheduler.manage.pause import CalendarBook, Switchboard
+from xwheel.scheduler.manage.pause import ScheduleManager
 from xwheel.scheduler.manage.scripts import Scripts
 from xwheel.scheduler.manage.validate import check_job
 from xwheel.scheduler.plan.rules import new_run
-from xwheel.scheduler.plan.timetable import Timetable
-from xwheel.scheduler.route.executors import ExecutorRegistry
-from xwheel.scheduler.route.secrets import ExecutorSecrets
+from xwheel.scheduler.plan.timetable import CalendarCache, Timetable
 from xwheel.storage import executors, runs, tokens
 from xwheel.storage.database.engine import Database
 from xwheel.storage.run_ids import RunIds
@@ -77,36 +79,22 @@ class Asked:
         return self.logs(run, from_line)
 
 
-class Channels:
-    """Stands for those who send alarms: a channel that answers, and one that does not."""
+class Channels(AlarmChannels):
+    """The alarm channels ``mail``, which answers, and ``silent``, which does not."""
 
-    names = ("mail", "silent")
-
-    def __init__(self) -> None:
+    def __init__(self, clock: ManualClock) -> None:
+        plugins: dict[str, Any] = {"mail": None, "silent": None}
+        super().__init__(plugins, clock, lambda: None, lambda _: True, queue_size=1, timeout_s=1)
         self.sent: list[tuple[str, Sequence[str]]] = []
         self.told: list[ChannelHealth] = []
         self.failure: Exception | None = None
 
-    def test(self, channel: str, receivers: Sequence[str]) -> AlarmAttempt:
+    def test(self, attempt: AlarmAttempt, alarm: Alarm) -> Sent:
         if self.failure is not None:
             raise self.failure
-        self.sent.append((channel, receivers))
-        good = channel == "mail"
-        return AlarmAttempt(
-            id=len(self.sent),
-            alarm_id=len(self.sent),
-            job_id=None,
-            group_id=None,
-            partition=0,
-            channel=channel,
-            receivers=tuple(receivers),
-            number=1,
-            state=AttemptState.SENT if good else AttemptState.FAILED,
-            due_ms=None,
-            started_ms=NOW,
-            took_ms=12,
-            answer="250 queued" if good else "TimeoutError: no answer in 5 s",
-        )
+        self.sent.append((attempt.channel, alarm.receivers))
+        good = attempt.channel == "mail"
+        return Sent(attempt, good, "250 queued" if good else "TimeoutError: no answer in 5 s", NOW, 12)
 
     def health(self) -> list[ChannelHealth]:
         return self.told
@@ -221,39 +209,17 @@ def _engines() -> dict[str, Engine]:
 @pytest.fixture
 def api(db: Database) -> Api:
     clock = ManualClock(NOW)
-    run_ids = RunIds(db)
-    plugins = shipped_plugins()
     db.transaction(lambda conn: tokens.insert_token(conn, "tests", TOKEN, NOW))
     asked = Asked()
-    channels = Channels()
-    book = CalendarBook(db)
-    timetable = Timetable(plugins.schedule_types, book.current)
-    scripts = Scripts(db, clock, plugins.glue_types, Questions(PluginThreads(2)), keep=30)
-    check = partial(check_job, plugins=plugins, check_schedule=timetable.check)
-    manager = JobManager(db, clock, run_ids, check, timetable, scripts, new_run, lambda: None)
-    offspring = Offspring(succeeded, render, new_run, max_depth=MAX_DEPTH)
-    completer = Completer(db, run_ids, clock, decide_retry, timetable.next_fire, offspring, lambda: None)
-    secrets = ExecutorSecrets(db, clock, EXECUTOR_TOKEN, KeyRing())
-    parts = ApiParts(
-        db=db,
-        clock=clock,
-        config=ApiSection(max_body_bytes=LIMIT),
-        manager=manager,
-        scripts=scripts,
-        family=ChildManager(db, clock, check_template, max_depth=MAX_DEPTH),
-        bulk=BulkManager(db, clock, run_ids, manager, new_run, lambda: None),
-        registry=ExecutorRegistry(db, secrets, dead_after_ms=90_000),
-        completer=completer,
-        timetable=timetable,
-        switchboard=Switchboard(db, clock, book, manager, lambda: None),
-        calendars=book,
-        secrets=secrets,
-        health=asked.health,
-        alarms=AlarmRules(db, clock, check_rule, channels, lambda: None),
-        plugins=plugins,
+    channels = Channels(clock)
+    config = build_config({"api": {"max_body_bytes": LIMIT}})
+    scheduler = Scheduler(
+        config, db, shipped_plugins(), EXECUTOR_TOKEN, clock, transport=lambda *_: Line()
+    )
+    parts = dataclasses.replace(
+        api_parts(scheduler, asked.health, asked.log),
+        alarms=AlarmManager(db, clock, channels, lambda: None),
         listener_health=lambda: asked.listeners,
-        fetch_log=asked.log,
-        kill=RunKiller(db, clock, completer.finish, lambda: None).kill,
     )
     return Api(
         db,

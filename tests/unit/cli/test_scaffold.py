@@ -61,7 +61,7 @@ def test_the_command_tells_what_it_wrote(tmp_path: Path) -> None:
     ]
     assert sorted(done.output.split()) == [str(tmp_path / path) for path in written]
     assert (
-        'dependencies = ["pydantic>=2", "xwheel>=0.1,<0.2"]'
+        'dependencies = ["pydantic>=2", "xwheel>=0.1,<0.2", "xwheel-egress>=0.1,<0.2"]'
         in (tmp_path / "my_channel/pyproject.toml").read_text()
     )
     assert '{"channel": "my_channel"}' in (tmp_path / "my_channel/README.md").read_text()

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.support.alarms import wait_until
 from tests.support.paths import DOCS
 from xwheel.config import Config, build_config
 from xwheel.model import RunState
@@ -29,7 +30,7 @@ def test_the_example_counts_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     queue = ListenerQueue(listener.name, listener, ManualClock(), 1000)
     states = [RunState.PLANNED, RunState.DISPATCHING, RunState.SUCCEEDED, RunState.FAILED, RunState.SUCCEEDED]
     queue.put([RunChange(1, 2, 3, state, 4) for state in states])
-    assert queue.step(0) == 0
+    wait_until(lambda: not queue.is_busy())
     assert listener.ends == {"succeeded": 2, "failed": 1}
 
 

@@ -16,7 +16,7 @@ from xwheel.clock import Clock
 from xwheel.errors import AuthError, ConfigError, WireError
 from xwheel.model import NO_SECRET, SHARED_SECRET
 from xwheel.runtime.http_limits import Refusals, route_of
-from xwheel.scheduler.route.secrets import ExecutorSecrets
+from xwheel.scheduler.executors.secrets import ExecutorSecrets
 from xwheel.storage import tokens
 from xwheel.storage.database.engine import Database
 from xwheel.wire import contract

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import falcon
 import msgspec
 
-from xwheel.alarms.rules import AlarmRules
+from xwheel.alarms.rules import AlarmManager
 from xwheel.api.http.auth import Policy
 from xwheel.api.v1.health import HealthReport
 from xwheel.clock import Clock
@@ -18,16 +18,16 @@ from xwheel.config.sections import ApiSection
 from xwheel.errors import FieldError, NotFoundError
 from xwheel.model import Run
 from xwheel.plugin.discovery import Plugins
-from xwheel.scheduler.finish.finish import Completer
+from xwheel.scheduler.executors.registry import ExecutorRegistry
+from xwheel.scheduler.executors.secrets import ExecutorSecrets
+from xwheel.scheduler.finish.finish import Finisher
 from xwheel.scheduler.listeners import ListenerHealth
-from xwheel.scheduler.manage.bulk import BulkManager
-from xwheel.scheduler.manage.dependencies import ChildManager
+from xwheel.scheduler.manage.dependencies import DependencyManager
 from xwheel.scheduler.manage.jobs import JobManager
-from xwheel.scheduler.manage.pause import CalendarBook, Switchboard
+from xwheel.scheduler.manage.pause import ScheduleManager
+from xwheel.scheduler.manage.run_now import RunNow
 from xwheel.scheduler.manage.scripts import Scripts
-from xwheel.scheduler.plan.timetable import Timetable
-from xwheel.scheduler.route.executors import ExecutorRegistry
-from xwheel.scheduler.route.secrets import ExecutorSecrets
+from xwheel.scheduler.plan.timetable import CalendarCache, Timetable
 from xwheel.storage.database.engine import Database
 from xwheel.wire.messages import LogData
 
@@ -50,18 +50,18 @@ class ApiParts:
     db: Database
     clock: Clock
     config: ApiSection
-    manager: JobManager
-    bulk: BulkManager
+    jobs: JobManager
+    run_now: RunNow
     scripts: Scripts
-    family: ChildManager
+    dependencies: DependencyManager
     registry: ExecutorRegistry
-    completer: Completer
+    finisher: Finisher
     timetable: Timetable
-    switchboard: Switchboard
-    calendars: CalendarBook
+    schedules: ScheduleManager
+    calendars: CalendarCache
     secrets: ExecutorSecrets
     health: Callable[[], HealthReport]
-    alarms: AlarmRules
+    alarms: AlarmManager
     plugins: Plugins
     listener_health: Callable[[], Sequence[ListenerHealth]]
     fetch_log: Callable[[Run, int], LogData]

@@ -62,7 +62,7 @@ class Calendar(Resource):
         with self._db.read() as conn:
             is_new = _find(conn, name) is None
         with _blaming_the_body():
-            self._parts.switchboard.save_calendar(name, definition)
+            self._parts.schedules.save_calendar(name, definition)
         with self._db.read() as conn:
             view = _find(conn, name)
         if view is None:  # deleted by somebody else at once
@@ -75,7 +75,7 @@ class Calendar(Resource):
     def on_delete(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Delete a calendar that no job uses."""
         del req
-        self._parts.switchboard.delete_calendar(_name(name))
+        self._parts.schedules.delete_calendar(_name(name))
         resp.status = 204
 
 

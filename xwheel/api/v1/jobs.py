@@ -31,7 +31,7 @@ from xwheel.api.v1.schedule import blaming_the_schedule, check_calendars
 from xwheel.errors import ConflictError, FieldError, WireError, XwheelError
 from xwheel.model import ChildLink, NewSource
 from xwheel.model import Job as JobRecord
-from xwheel.scheduler.manage.bulk import BulkAction, BulkResult
+from xwheel.scheduler.manage.jobs import BulkAction, BulkResult
 from xwheel.storage import jobs, scripts
 from xwheel.storage.jobs import JobFilter, page_jobs
 from xwheel.wire import contract
@@ -66,7 +66,7 @@ class Jobs(Resource):
         check_calendars(self._parts.calendars, body)
         with naming("group_id", "group"), blaming_the_schedule():
             cron.zone(body.timezone)
-            job = self._parts.manager.create(values, enabled=enabled, source=source)
+            job = self._parts.jobs.create(values, enabled=enabled, source=source)
         resp.location = f"/api/v1/jobs/{job.id}"
         reply_job(resp, job, 201)
 
@@ -95,13 +95,13 @@ class Job(Resource):
         with blaming_the_schedule():
             if body.timezone is not UNSET:
                 cron.zone(body.timezone)
-            job = self._parts.manager.edit(job_id, changes, revision=revision, source=source)
+            job = self._parts.jobs.edit(job_id, changes, revision=revision, source=source)
         reply_job(resp, job)
 
     @operation({204: None}, headers=(MATCH_HEADER,), problems=("not-found", "conflict"))
     def on_delete(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
         """Delete a job; its runs stay readable."""
-        self._parts.manager.delete(job_id, revision=wanted_revision(req, None))
+        self._parts.jobs.delete(job_id, revision=wanted_revision(req, None))
         resp.status = 204
 
     @operation(
@@ -115,7 +115,7 @@ class Job(Resource):
         """Let a job fire; nothing changes if it does already."""
         body = take_body(req, JobRevision, self._limit, optional=True)
         with blaming_the_schedule():
-            job = self._parts.manager.start(job_id, revision=wanted_revision(req, body.revision))
+            job = self._parts.jobs.start(job_id, revision=wanted_revision(req, body.revision))
         reply_job(resp, job)
 
     @operation(
@@ -128,7 +128,7 @@ class Job(Resource):
     def on_post_stop(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
         """Stop a job and cancel its planned fires and retries; what was sent goes on."""
         body = take_body(req, JobRevision, self._limit, optional=True)
-        reply_job(resp, self._parts.manager.stop(job_id, revision=wanted_revision(req, body.revision)))
+        reply_job(resp, self._parts.jobs.stop(job_id, revision=wanted_revision(req, body.revision)))
 
     @operation({201: JobView}, body=JobCopy, is_body_optional=True, problems=("not-found",))
     def on_post_copy(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
@@ -148,7 +148,7 @@ class Job(Resource):
         values["name"] = body.name or known.name[: MAX_NAME - len(COPY_SUFFIX)] + COPY_SUFFIX
         values["group_id"] = body.group_id or known.group_id
         with naming("group_id", "group"), blaming_the_schedule():
-            job = self._parts.manager.create(values, source=source)
+            job = self._parts.jobs.create(values, source=source)
         resp.location = f"/api/v1/jobs/{job.id}"
         reply_job(resp, job, 201)
 
@@ -164,7 +164,7 @@ class Job(Resource):
         body = take_body(req, RunRequest, self._limit, optional=True)
         key = idempotency_key(req)
         address = None if body.address is None else self._registered(job_id, body.address)
-        run = self._parts.manager.run_now(job_id, param=body.param, idempotency_key=key, address=address)
+        run = self._parts.run_now.run(job_id, param=body.param, idempotency_key=key, address=address)
         if run.param != body.param:
             raise ConflictError(f"{KEY_HEADER} {key} was used for run {run.id} with another param")
         resp.location = f"/api/v1/runs/{run.id}"
@@ -272,7 +272,7 @@ class BulkJobs(Resource):
     def _apply(
         self, resp: falcon.Response, action: BulkAction, ids: Sequence[int], param: str | None = None
     ) -> None:
-        results = self._parts.bulk.apply(action, ids, param=param)
+        results = self._parts.jobs.change_many(action, ids, param=param)
         items = [_item(result, DONE[action]) for result in results]
         reply(resp, BulkView(items=items, failed=sum(item.problem is not None for item in items)))
 
@@ -310,7 +310,7 @@ class Children(Resource):
         links = [
             ChildLink(parent_id=job_id, child_id=child.child_id, param=child.param) for child in body.children
         ]
-        self._parts.family.set_children(job_id, links, revision=wanted_revision(req, body.revision))
+        self._parts.dependencies.set_children(job_id, links, revision=wanted_revision(req, body.revision))
         self._reply(resp, job_id)
 
     def _reply(self, resp: falcon.Response, job_id: int) -> None:

@@ -72,7 +72,7 @@ class Overview(Resource):
         view = OverviewView(
             **found._asdict(),
             executors=len(self._parts.registry.all(now_ms)),
-            paused_since_ms=self._parts.switchboard.paused_since_ms(),
+            paused_since_ms=self._parts.schedules.paused_since_ms(),
             last_day=CountsView(**day._asdict()),
         )
         reply(resp, view)

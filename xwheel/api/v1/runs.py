@@ -75,7 +75,7 @@ class Run(Resource):
         with self._db.read() as conn:
             known = runs.get_run(conn, run_id)
         param = known.param if body.param is None else body.param
-        run = self._parts.manager.run_now(known.job_id, param=param, idempotency_key=key)
+        run = self._parts.run_now.run(known.job_id, param=param, idempotency_key=key)
         if run.param != param:
             raise ConflictError(f"{KEY_HEADER} {key} was used for run {run.id} with another param")
         resp.location = f"/api/v1/runs/{run.id}"

@@ -19,8 +19,7 @@ from xwheel.api.schema.messages import JobChange, JobCreate, Nothing, PreviewQue
 from xwheel.api.schema.views import DueView, PauseView, PreviewView, WordsView
 from xwheel.errors import FieldError, ScheduleError, UnknownNameError
 from xwheel.model import Job
-from xwheel.scheduler.manage.pause import CalendarBook
-from xwheel.scheduler.plan.timetable import MAX_SEARCH_MS, Timetable
+from xwheel.scheduler.plan.timetable import MAX_SEARCH_MS, CalendarCache, Timetable
 
 DIALECTS: Final = {"CRON": "quartz", "UNIX_CRON": "unix"}
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -52,23 +51,23 @@ class Pause(Resource):
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Tell since when schedules are paused."""
         del req
-        reply(resp, PauseView(paused_since_ms=self._parts.switchboard.paused_since_ms()))
+        reply(resp, PauseView(paused_since_ms=self._parts.schedules.paused_since_ms()))
 
     @operation({200: PauseView}, body=Nothing, is_body_optional=True)
     def on_put(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Pause all schedules; nothing changes if they are paused already."""
         take_body(req, Nothing, self._limit, optional=True)
-        reply(resp, PauseView(paused_since_ms=self._parts.switchboard.pause()))
+        reply(resp, PauseView(paused_since_ms=self._parts.schedules.pause()))
 
     @operation({204: None})
     def on_delete(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Let schedules fire again; nothing changes if they do already."""
         del req
-        self._parts.switchboard.resume()
+        self._parts.schedules.resume()
         resp.status = 204
 
 
-def check_calendars(book: CalendarBook, message: JobCreate | JobChange | PreviewQuery) -> None:
+def check_calendars(book: CalendarCache, message: JobCreate | JobChange | PreviewQuery) -> None:
     """Refuse calendars that are not there, naming the field that does; what a change leaves out is not looked at.
 
     Raises:

@@ -16,7 +16,7 @@ from xwheel.api.xxl.job_calls import JobCalls
 from xwheel.api.xxl.plaintext import to_plain
 from xwheel.errors import NotFoundError, WireError, XwheelError
 from xwheel.model import RegisteredExecutor
-from xwheel.scheduler.finish.finish import Verdict
+from xwheel.scheduler.finish.finish import OutcomeStatus
 from xwheel.scheduler.records import Outcome, Reporter
 from xwheel.wire import codec, contract
 from xwheel.wire.codec.batch import refusals_payload
@@ -128,10 +128,10 @@ class ExecutorCalls:
         items, bad = codec.decode_callbacks(body)
         # committed before the reply: what raises here becomes code 500, and the executor keeps its spool
         reporter = Reporter(caller.group_id)
-        verdicts = self._parts.completer.finish([_outcome(item, reporter) for item in items])
-        if not bad and len(verdicts) == len(items) and set(verdicts.values()) <= {Verdict.FINISHED}:
+        statuses = self._parts.finisher.finish([_outcome(item, reporter) for item in items])
+        if not bad and len(statuses) == len(items) and set(statuses.values()) <= {OutcomeStatus.FINISHED}:
             return Response(code=contract.OK)
-        unknown, settled = _judge(items, bad, verdicts)
+        unknown, settled = _judge(items, bad, statuses)
         return _partly(
             [*bad, *unknown], settled, len(items) + len(bad), is_xwheel=any(item.job_id for item in items)
         )
@@ -204,7 +204,7 @@ def _outcome(item: CallbackItem, reporter: Reporter) -> Outcome:
 
 
 def _judge(
-    items: Sequence[CallbackItem], bad: Sequence[BadItem], verdicts: Mapping[int, Verdict]
+    items: Sequence[CallbackItem], bad: Sequence[BadItem], statuses: Mapping[int, OutcomeStatus]
 ) -> tuple[list[BadItem], list[BadItem]]:
     """Return which readable items name no run, and which came too late, at their places in the request."""
     unreadable = {entry.index for entry in bad}
@@ -213,14 +213,14 @@ def _judge(
     settled: list[BadItem] = []
     seen: set[int] = set()
     for index, item in zip(places, items, strict=False):
-        verdict = verdicts[item.run_id]
+        status = statuses[item.run_id]
         if item.run_id in seen:
             settled.append(
                 BadItem(index=index, run_id=item.run_id, error="logId: occurs before in this request")
             )
-        elif verdict is Verdict.UNKNOWN:
+        elif status is OutcomeStatus.UNKNOWN:
             unknown.append(BadItem(index=index, run_id=item.run_id, error="logId: no run has this id"))
-        elif verdict is Verdict.REPEATED:
+        elif status is OutcomeStatus.REPEATED:
             error = "logId: this run awaits no outcome, what is recorded stands"
             settled.append(BadItem(index=index, run_id=item.run_id, error=error))
         seen.add(item.run_id)

@@ -113,7 +113,7 @@ class JobCalls:
         given.pop("enabled")
         source = new_source(given.pop("glue_source"), wanted.author or caller.name, wanted.remark)
         with blaming_the_schedule():
-            job = self._parts.manager.create(given, source=source)
+            job = self._parts.jobs.create(given, source=source)
         _log(caller, contract.ADD_JOB, job.id)
         return Response(code=contract.OK, message=_note(wanted, has_script), data=str(job.id))
 
@@ -142,12 +142,12 @@ class JobCalls:
             values["route_options"] = ""  # they were for the other one, and XXL-JOB knows none
         changes = changes_of(read_fields(JobChange, values))
         with blaming_the_schedule():
-            self._parts.manager.edit(job_id, changes, revision=job.revision)
+            self._parts.jobs.edit(job_id, changes, revision=job.revision)
 
     def _remove(self, caller: Caller, body: bytes) -> Response:
         job_id = job_calls.decode_job_id(body)
         try:
-            self._parts.manager.delete(self._own(caller, job_id).id)
+            self._parts.jobs.delete(self._own(caller, job_id).id)
         except NotFoundError as error:
             if error.kind != "job":
                 raise
@@ -162,13 +162,13 @@ class JobCalls:
                 "schedule_type", f"job {job.id} has none ({NO_SCHEDULE}), so it cannot be started"
             )
         with blaming_the_schedule():
-            self._parts.manager.start(job.id)
+            self._parts.jobs.start(job.id)
         _log(caller, contract.START_JOB, job.id)
         return Response(code=contract.OK)
 
     def _stop(self, caller: Caller, body: bytes) -> Response:
         job = self._own(caller, job_calls.decode_job_id(body))
-        self._parts.manager.stop(job.id)
+        self._parts.jobs.stop(job.id)
         _log(caller, contract.STOP_JOB, job.id)
         return Response(code=contract.OK)
 
@@ -177,7 +177,7 @@ class JobCalls:
         job = self._own(caller, wanted.job_id)
         request = read_fields(RunRequest, {"param": wanted.param})
         address = self._registered(job, wanted.addresses)
-        run = self._parts.manager.run_now(job.id, param=request.param, address=address)
+        run = self._parts.run_now.run(job.id, param=request.param, address=address)
         _log(caller, contract.TRIGGER_JOB, job.id, f" as run {run.id}")
         return Response(code=contract.OK)
 

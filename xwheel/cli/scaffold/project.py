@@ -37,12 +37,14 @@ class Words:
         beside: Whose environment it is installed in.
         options_example: Lines of its table of options.
         usage: How it is named.
+        needs: Distributions of ours that it depends on beside xwheel.
     """
 
     summary: str
     beside: str
     options_example: str
     usage: str
+    needs: tuple[str, ...] = ()
 
 
 WORDS: Final = {
@@ -51,6 +53,7 @@ WORDS: Final = {
         beside="each scheduler node",
         options_example='url = "https://chat.example.org/hooks/secret"\ntimeout_s = 5',
         usage='Name it in alarm rules: `{{"channel": "{name}"}}`. `xwheel alarm test {name}` sends a test.',
+        needs=("xwheel-egress",),
     ),
     Kind.ROUTER: Words(
         summary="Routes xwheel's runs to executors with preferred addresses",
@@ -139,6 +142,9 @@ def _texts(kind: Kind, name: str, version: str) -> dict[str, str]:
         "beside": words.beside,
         "options_example": words.options_example,
         "usage": words.usage.format(name=name, registered=name.upper()),
+        "dependencies": ", ".join(
+            f'"{one}>={values["version"]},<{values["next_version"]}"' for one in ("xwheel", *words.needs)
+        ),
     }
     places = {
         "pyproject.toml": "common/pyproject.toml.txt",

@@ -9,7 +9,7 @@ from xwheel.storage.database.engine import Connection
 
 
 class Lease(Protocol):
-    """This node's timed right to its partitions."""
+    """The timed right of this node to its partitions."""
 
     @property
     def owner(self) -> str:

@@ -14,11 +14,10 @@ from xwheel.clock import Clock
 from xwheel.model import FAILED_OVER, FINAL_STATES, SHARED_SECRET, TRANSITIONS, Job, Origin, Run, RunState
 from xwheel.scheduler.finish.child_runs import Family, family_of, plan_children
 from xwheel.scheduler.finish.retry import decide_retry
-from xwheel.scheduler.observer import Alarms
+from xwheel.scheduler.observer import AlarmObserver
 from xwheel.scheduler.plan.timetable import Timetable
 from xwheel.scheduler.records import Outcome
 from xwheel.storage import jobs, runs
-from xwheel.storage.alarms import alarms
 from xwheel.storage.alarms.alarms import NewAlarm
 from xwheel.storage.database import changes
 from xwheel.storage.database.bulk import chunks
@@ -95,7 +94,7 @@ class Finisher:
         run_ids: Source of run ids for what follows.
         clock: Where time comes from.
         timetable: When jobs fire next whose fires wait for the end of the last one.
-        alarms: Says what rules ask for of what ends.
+        alarms: Writes the alarms that rules ask for.
         wake: Called when something was planned, so that it is adopted at once.
         on_finished: Gets the ids of runs once their ends are committed.
     """
@@ -106,7 +105,7 @@ class Finisher:
         run_ids: RunIds,
         clock: Clock,
         timetable: Timetable,
-        alarms: Alarms,
+        alarms: AlarmObserver,
         wake: Callable[[], None],
         on_finished: Callable[[Iterable[int]], None],
     ) -> None:
@@ -228,12 +227,14 @@ class Finisher:
         unasked = [job for job in ended if job.id not in asked or asked[job.id].revision != job.revision]
         if unasked:
             raise _UnaskedError(unasked)
-        raised = [
-            *self._alarms.of_ends(closing, {retry.origin_key for retry in retries}, now_ms),
-            *self._alarms.of_skips(children, now_ms),
-            *self._alarms.of_stops(self._end_delays(conn, ended, asked), now_ms),
-        ]
-        alarms.insert_alarms(conn, raised)
+        raised = self._alarms.record(
+            conn,
+            now_ms,
+            ended=closing,
+            retried={retry.origin_key for retry in retries},
+            inserted=children,
+            stopped=self._end_delays(conn, ended, asked),
+        )
         return _Done(statuses, len(retries) + len(children) + len(awaiting), raised)
 
     def _retries(self, conn: Connection, closing: Sequence[tuple[Run, Outcome]], now_ms: int) -> list[Run]:

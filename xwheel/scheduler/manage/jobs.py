@@ -275,8 +275,10 @@ class JobManager:
         for part in chunks(ordered, BATCH):
             if action is BulkAction.RUN:
                 for job_id, done in self._runs_by_hand.run_many(part, param).items():
-                    is_run = isinstance(done, int)
-                    results[job_id] = BulkResult(job_id, run_id=done) if is_run else BulkResult(job_id, done)
+                    if isinstance(done, int):
+                        results[job_id] = BulkResult(job_id, run_id=done)
+                    else:
+                        results[job_id] = BulkResult(job_id, done)
             else:
                 results.update(self._change(action, part))
         self._wake()

@@ -92,7 +92,7 @@ class BatchPlanner:
                 lambda call: planned(jobs, now_ms, timetable=self._timetable, goes_on=call.goes_on),
             )
         except HangingError as error:
-            stuck = jobs if error.item is None else [error.item]
+            stuck = [job for job in jobs if job is error.item] or jobs
             result = planned(stuck, now_ms, timetable=_Silent(self._timetable, str(error)))
             result.unfinished = True
             return result

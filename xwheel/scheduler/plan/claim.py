@@ -19,11 +19,10 @@ from xwheel.model import Job, RunState
 from xwheel.scheduler.cluster.contract import Lease
 from xwheel.scheduler.fire.batch import JobCache
 from xwheel.scheduler.fire.tick import Inbox
-from xwheel.scheduler.observer import Alarms
+from xwheel.scheduler.observer import AlarmObserver
 from xwheel.scheduler.plan.batches import BatchPlanner
 from xwheel.scheduler.plan.rules import Planned
 from xwheel.storage import jobs, runs, settings
-from xwheel.storage.alarms import alarms
 from xwheel.storage.alarms.alarms import NewAlarm
 from xwheel.storage.database.engine import Connection, Database
 from xwheel.storage.run_ids import RunIds
@@ -122,7 +121,7 @@ class ClaimLoop:
         inbox: Gets the planned runs once they are committed.
         job_cache: Gets the jobs as they were claimed, so that the tick need not read them again soon.
         clock: Measures the transactions.
-        alarms: Says what rules ask for of skipped fires and of schedules that fail.
+        alarms: Writes the alarms that rules ask for.
         pre_read_ms: How far ahead fires are planned.
         batch: Jobs in one transaction, at most; fewer where it would take long.
         behind_ms: Jobs that are later than this are claimed after the others.
@@ -137,7 +136,7 @@ class ClaimLoop:
         inbox: Inbox,
         job_cache: JobCache,
         clock: Clock,
-        alarms: Alarms,
+        alarms: AlarmObserver,
         *,
         pre_read_ms: int,
         batch: int,
@@ -277,11 +276,7 @@ class ClaimLoop:
         """Write what rules ask for of fires that are skipped and of jobs that are stopped."""
         broken = {cursor.id: cursor.schedule_error for cursor in plan.job_updates if cursor.schedule_error}
         stops = [(job, broken[job.id]) for job in claimed if job.id in broken] if broken else []
-        self._raised = [
-            *self._alarms.of_skips(plan.runs, now_ms),
-            *self._alarms.of_stops(stops, now_ms),
-        ]
-        alarms.insert_alarms(conn, self._raised)
+        self._raised = self._alarms.record(conn, now_ms, inserted=plan.runs, stopped=stops)
 
     def _drop_known(self, conn: Connection, plan: Planned, now_ms: int) -> None:
         """Take out what has a row already; a fixed delay that would await a dropped run goes on from now."""

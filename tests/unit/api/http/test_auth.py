@@ -14,7 +14,7 @@ from tests.unit.api.conftest import EXECUTOR_TOKEN, LIMIT, TOKEN, Api
 from xwheel.api.http.auth import Gate, GuardedApp, Policy, TokenStore, policy_of
 from xwheel.errors import ConfigError
 from xwheel.runtime.sealing import KeyRing
-from xwheel.scheduler.route.secrets import ExecutorSecrets
+from xwheel.scheduler.executors.secrets import ExecutorSecrets
 from xwheel.storage import tokens
 from xwheel.wire.contract import TOKEN_HEADER
 

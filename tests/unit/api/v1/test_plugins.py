@@ -8,7 +8,7 @@ import falcon.testing
 
 from tests.support.rows import NOW
 from tests.unit.api.conftest import TOKEN, Api
-from xwheel.alarms.records import ChannelHealth
+from xwheel.alarms.channels import ChannelHealth
 from xwheel.api.app import management_app
 from xwheel.plugin.discovery import Origin, PluginInfo
 from xwheel.scheduler.listeners import ListenerHealth

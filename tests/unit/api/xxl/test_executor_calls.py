@@ -10,7 +10,7 @@ from tests.support.rows import make_run
 from tests.unit.api.conftest import LIMIT, Api
 from xwheel.errors import StorageError
 from xwheel.model import RegisteredExecutor, RunState
-from xwheel.scheduler.finish.finish import Completer
+from xwheel.scheduler.finish.finish import Finisher
 from xwheel.wire.codec import encode_callbacks, encode_registry
 from xwheel.wire.codec.batch import read_refusals
 from xwheel.wire.contract import APP_NAME_HEADER
@@ -331,7 +331,7 @@ def test_a_storage_failure_leaves_the_outcomes_with_the_executor(
     def fail(self: object, outcomes: object) -> None:
         raise StorageError("the disk is full")
 
-    monkeypatch.setattr(Completer, "finish", fail)
+    monkeypatch.setattr(Finisher, "finish", fail)
     answer = api.report_in("/api/callback", [{"logId": 1, "handleCode": 200}])
     assert (answer.status_code, answer.json["code"]) == (200, 500)
     assert api.run(1).state is RunState.RUNNING
@@ -343,7 +343,7 @@ def test_an_unexpected_failure_tells_only_its_incident(
     def fail(self: object, outcomes: object) -> None:
         raise RuntimeError("secret detail")
 
-    monkeypatch.setattr(Completer, "finish", fail)
+    monkeypatch.setattr(Finisher, "finish", fail)
     answer = api.report_in("/api/callback", [])
     assert (answer.status_code, answer.json["code"]) == (200, 500)
     assert "secret" not in answer.text

@@ -143,7 +143,7 @@ def test_limits_are_inclusive(orders: Tenant, changes: dict[str, Any], is_good: 
 
 def test_an_update_replaces_all_but_group_and_glue(orders: Tenant, api: Api) -> None:
     job_id = orders.add(alarmEmail="ops@example.org")
-    api.parts.manager.edit(
+    api.parts.jobs.edit(
         job_id, {"description": "Closes the books.\nauthor: Li Lei\nalarmEmail: ops@example.org"}
     )
     answer = orders.call(
@@ -188,7 +188,7 @@ def test_an_update_of_a_started_job_moves_its_next_fire(orders: Tenant) -> None:
 
 def test_an_update_that_cannot_be_kept_changes_nothing(orders: Tenant, api: Api) -> None:
     job_id = orders.add()
-    api.parts.manager.edit(job_id, {"description": "x" * 1024})
+    api.parts.jobs.edit(job_id, {"description": "x" * 1024})
     before = api.rows()
     assert "author: is kept with alarmEmail in the job's description" in orders.refused(
         "updateJob", definition(id=job_id)
@@ -204,7 +204,7 @@ def test_an_update_keeps_what_others_write_meanwhile(
     orders: Tenant, api: Api, monkeypatch: pytest.MonkeyPatch, edits: int, code: int
 ) -> None:
     job_id = orders.add()
-    edit = api.parts.manager.edit
+    edit = api.parts.jobs.edit
     others = iter(range(edits))
 
     def late(*args: Any, **options: Any) -> Any:
@@ -212,7 +212,7 @@ def test_an_update_keeps_what_others_write_meanwhile(
             edit(job_id, {"description": f"edit {number}"})
         return edit(*args, **options)
 
-    monkeypatch.setattr(api.parts.manager, "edit", late)
+    monkeypatch.setattr(api.parts.jobs, "edit", late)
     answer = orders.call("updateJob", definition(id=job_id, name="mine"))
     assert answer["code"] == code
     job = orders.job(job_id)

@@ -116,7 +116,7 @@ def test_two_live_secrets_at_one_address_are_flagged(
 ) -> None:
     first, second = make_secret(node, "first"), make_secret(node, "second")
     registry = node.scheduler.core.registry
-    with caplog.at_level(logging.INFO, "xwheel.scheduler.route.executors"):
+    with caplog.at_level(logging.INFO, "xwheel.scheduler.executors.registry"):
         node.register(ADDRESS, secret_id=first)
         assert registry.secret_names(live(node)[ADDRESS]) == ("first", None)
         node.register(ADDRESS, secret_id=second)

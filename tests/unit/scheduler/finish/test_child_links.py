@@ -14,7 +14,7 @@ from tests.support.node import HandNode
 from xwheel.errors import ConflictError, FieldError, NotFoundError
 from xwheel.model import ChildLink
 from xwheel.scheduler.finish import template as templates
-from xwheel.scheduler.manage.dependencies import MAX_CHILDREN, MAX_PARENTS, ChildManager
+from xwheel.scheduler.manage.dependencies import MAX_CHILDREN, MAX_PARENTS, DependencyManager
 from xwheel.storage import jobs
 
 
@@ -146,14 +146,14 @@ def test_a_deleted_job_leaves_its_family(node: HandNode) -> None:
 def test_two_changes_at_once_close_no_circle(node: HandNode) -> None:
     """Each of the two is allowed alone; both of them together never are."""
     twin = twin_of(node.db)
-    other = ChildManager(twin, node.clock, templates.check_template, max_depth=templates.MAX_DEPTH)
+    other = DependencyManager(twin, node.clock, templates.check_template, max_depth=templates.MAX_DEPTH)
     for _ in range(10):
         first, second = make_jobs(node, 2)
         start = threading.Barrier(2)
         refused: list[str] = []
 
         def change(
-            manager: ChildManager,
+            manager: DependencyManager,
             parent: int,
             child: int,
             start: threading.Barrier = start,

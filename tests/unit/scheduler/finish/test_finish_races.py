@@ -12,7 +12,7 @@ from tests.support.node import HandNode
 from tests.support.rows import NOW, make_run
 from xwheel.model import ChildLink, JoinMode, Origin, Run, RunState
 from xwheel.scheduler.finish.child_runs import Offspring
-from xwheel.scheduler.finish.finish import Completer
+from xwheel.scheduler.finish.finish import Finisher
 from xwheel.scheduler.finish.retry import decide_retry
 from xwheel.scheduler.finish.template import MAX_DEPTH, render, succeeded
 from xwheel.scheduler.plan.rules import new_run
@@ -24,15 +24,15 @@ from xwheel.storage.run_ids import RunIds
 ROUNDS = 15
 
 
-def completer(db: Database, node: HandNode) -> Completer:
+def completer(db: Database, node: HandNode) -> Finisher:
     offspring = Offspring(succeeded, render, new_run, max_depth=MAX_DEPTH)
-    return Completer(
+    return Finisher(
         db, RunIds(db), node.clock, decide_retry, lambda job, now_ms: now_ms + 1, offspring, lambda: None
     )
 
 
 @pytest.fixture
-def pair(node: HandNode) -> Iterator[list[Completer]]:
+def pair(node: HandNode) -> Iterator[list[Finisher]]:
     """Two completers that share nothing but the database."""
     twins = [twin_of(node.db), twin_of(node.db)]
     yield [completer(twin, node) for twin in twins]
@@ -40,12 +40,12 @@ def pair(node: HandNode) -> Iterator[list[Completer]]:
         twin.close()
 
 
-def at_once(pair: Sequence[Completer], batches: Sequence[Sequence[Run]], state: RunState) -> None:
+def at_once(pair: Sequence[Finisher], batches: Sequence[Sequence[Run]], state: RunState) -> None:
     """Let each completer write its batch, both beginning together."""
     start = threading.Barrier(len(batches))
     failures: list[BaseException] = []
 
-    def finish(one: Completer, batch: Sequence[Run]) -> None:
+    def finish(one: Finisher, batch: Sequence[Run]) -> None:
         start.wait(10)
         try:
             one.finish([Outcome(run_id=run.id, state=state, code=200) for run in batch])
@@ -71,7 +71,7 @@ def running(node: HandNode, run_id: int, job_id: int, **changes: object) -> Run:
     return run
 
 
-def test_the_last_two_shards_bring_one_child(node: HandNode, pair: list[Completer]) -> None:
+def test_the_last_two_shards_bring_one_child(node: HandNode, pair: list[Finisher]) -> None:
     parent, child = make(node, "parent"), make(node, "child")
     node.scheduler.management.dependencies.set_children(
         parent, [ChildLink(parent_id=parent, child_id=child, param=None)]
@@ -89,7 +89,7 @@ def test_the_last_two_shards_bring_one_child(node: HandNode, pair: list[Complete
     assert len(node.runs(child)) == ROUNDS
 
 
-def test_the_last_two_parents_bring_one_join(node: HandNode, pair: list[Completer]) -> None:
+def test_the_last_two_parents_bring_one_join(node: HandNode, pair: list[Finisher]) -> None:
     left, right, join = make(node, "left"), make(node, "right"), make(node, "join", join_mode=JoinMode.ALL)
     for parent in (left, right):
         node.scheduler.management.dependencies.set_children(
@@ -114,7 +114,7 @@ def test_the_last_two_parents_bring_one_join(node: HandNode, pair: list[Complete
     assert len(node.runs(join)) == ROUNDS
 
 
-def test_the_last_two_shards_set_one_next_fire(node: HandNode, pair: list[Completer]) -> None:
+def test_the_last_two_shards_set_one_next_fire(node: HandNode, pair: list[Finisher]) -> None:
     job = node.job(schedule_type="FIX_DELAY", schedule_conf="1s", route_strategy="SHARDING_BROADCAST")
     node.register("http://127.0.0.1:9002", instance="i2")
     for _ in range(ROUNDS):
@@ -128,7 +128,7 @@ def test_the_last_two_shards_set_one_next_fire(node: HandNode, pair: list[Comple
 
 @pytest.mark.parametrize("state", [RunState.FAILED, RunState.LOST])
 def test_one_outcome_told_to_two_nodes_is_followed_once(
-    node: HandNode, pair: list[Completer], state: RunState
+    node: HandNode, pair: list[Finisher], state: RunState
 ) -> None:
     job_id = make(node, "flaky", max_retries=1, recover_lost=True)
     for number in range(ROUNDS):

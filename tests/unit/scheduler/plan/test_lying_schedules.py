@@ -14,7 +14,7 @@ from tests.support.node import HandNode
 from tests.support.rows import NOW
 from xwheel.model import RunState
 from xwheel.plugin import ScheduleSpec
-from xwheel.scheduler.manage.bulk import BulkAction
+from xwheel.scheduler.manage.jobs import BulkAction
 from xwheel.storage.database.engine import Database
 from xwheel.testing import ManualClock
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from xwheel.config import build_config
-from xwheel.egress.executors import ExecutorNetworks
 from xwheel.errors import ConfigError, ExecutorUnreachableError, WireError
 from xwheel.wire.contract import normalise_address
 from xwheel.wire.http import HttpCall, MultiClient, post
+from xwheel.wire.http.networks import ExecutorNetworks
 
 SPECIAL = [
     "http://127.0.0.1:9999",
