@@ -16,9 +16,9 @@ from benchmarks._report import Report
 from xwheel.config import build_config
 from xwheel.model import Job, RegisteredExecutor, Run
 from xwheel.plugin.discovery import load_plugins
-from xwheel.scheduler.route.async_choose import Asker
+from xwheel.scheduler.route.async_choose import AsyncChooser
 from xwheel.scheduler.route.choose import Chooser
-from xwheel.scheduler.route.loads import Loads
+from xwheel.scheduler.executors.loads import Loads
 from xwheel.testing import ManualClock, sample_executors, sample_job, sample_run
 
 EXECUTORS = 100
@@ -60,7 +60,7 @@ def chooser() -> tuple[Choose, set[str]]:
     """Return what the tick thread calls, and the names it knows."""
     routers = load_plugins(build_config({})).routers
     clock = ManualClock()
-    asker: Asker = Asker(_nobody, None, _nobody, clock)  # type: ignore[arg-type]
+    asker: AsyncChooser = AsyncChooser(_nobody, None, _nobody, clock)  # type: ignore[arg-type]
     return Chooser(routers, asker, Loads(dict, clock)).choose, set(routers)
 
 

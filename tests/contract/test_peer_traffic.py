@@ -14,7 +14,7 @@ import pytest
 from tests.support.rows import make_executor, make_job, make_run
 from tests.unit.api.conftest import EXECUTOR_TOKEN, Api, api
 from xwheel.model import RegisteredExecutor, Run, RunState
-from xwheel.scheduler.check.questions import Ask, Question, encode_question, read_reply
+from xwheel.scheduler.check.questions import QuestionKind, RunQuestion, encode_question, read_reply
 from xwheel.scheduler.records import Fate, Parcel, Shard
 from xwheel.scheduler.send.lane import encode_parcel, read_answers
 from xwheel.storage.open_runs import OpenRun
@@ -138,9 +138,9 @@ def open_run(job_id: int) -> OpenRun:
     )
 
 
-def question(ask: Ask, exchange: Exchange) -> Question:
+def question(ask: QuestionKind, exchange: Exchange) -> RunQuestion:
     job_id = json.loads(exchange["body"])["jobId"]
-    return Question(ask, foreign(), [open_run(job_id)], AT_MS, AT_MS)
+    return RunQuestion(ask, foreign(), [open_run(job_id)], AT_MS, AT_MS)
 
 
 def replay(api: Api, exchange: Exchange) -> None:
@@ -215,7 +215,7 @@ def test_runs(peer: Recording) -> None:
 def test_idle_beats(peer: Recording) -> None:
     busy = []
     for exchange in peer.told(contract.IDLE_BEAT):
-        asked = question(Ask.IDLE, exchange)
+        asked = question(QuestionKind.IDLE, exchange)
         path, body = encode_question(asked)
         assert (path, body.decode()) == (contract.IDLE_BEAT, exchange["body"])
         reply = read_reply(asked, result(exchange))
@@ -227,7 +227,7 @@ def test_idle_beats(peer: Recording) -> None:
 
 def test_kills(peer: Recording) -> None:
     for exchange in peer.told(contract.KILL):
-        asked = question(Ask.KILL, exchange)
+        asked = question(QuestionKind.KILL, exchange)
         path, body = encode_question(asked)
         assert (path, body.decode()) == (contract.KILL, exchange["body"])
         assert read_reply(asked, result(exchange)).yes

@@ -47,7 +47,7 @@ def node(db: Database) -> HandNode:
 def start(node: HandNode) -> int:
     """Let a foreign executor take a run."""
     node.register(ADDRESS, kind="foreign", instance="", boot="")
-    run_id = node.scheduler.management.jobs.run_now(node.job(enabled=False).id).id
+    run_id = node.scheduler.management.run_now.run(node.job(enabled=False).id).id
     node.run_for(300)
     node.answer()
     node.scheduler.core.registry.step(node.clock.now_ms())
@@ -143,7 +143,7 @@ def test_an_array_that_says_nothing_is_no_refusal(body: bytes) -> None:
 def test_a_busy_job_is_a_refusal_that_is_retried(node: HandNode) -> None:
     node.register(ADDRESS, kind="foreign", instance="", boot="")
     job = node.job(enabled=False, max_retries=1, retry_delay_ms=5000)
-    node.scheduler.management.jobs.run_now(job.id)
+    node.scheduler.management.run_now.run(job.id)
     node.run_for(300)
     node.answer(Fate.REFUSED, "There are tasks running")
     first, second = node.runs(job.id)

@@ -89,7 +89,7 @@ def test_the_log_is_asked_for_with_the_very_time_of_the_run(db: Database) -> Non
 def test_a_run_whose_reply_came_too_late_is_not_sent_again(node: HandNode) -> None:
     node.register(ADDRESS, kind="foreign", instance="", boot="")
     job = node.job(enabled=False, max_retries=3)
-    run_id = node.scheduler.management.jobs.run_now(job.id).id
+    run_id = node.scheduler.management.run_now.run(job.id).id
     node.run_for(300)
     assert len(node.sent) == 1
     node.answer(Fate.UNKNOWN, "timed out")

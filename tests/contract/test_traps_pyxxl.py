@@ -147,7 +147,7 @@ def test_a_full_queue_is_a_refusal() -> None:
 def test_queued_runs_that_a_kill_dropped_do_not_stay_open(node: HandNode) -> None:
     running = start(node)
     job_id = load(node, running).job_id
-    queued = node.scheduler.management.jobs.run_now(job_id).id
+    queued = node.scheduler.management.run_now.run(job_id).id
     node.run_for(300)
     node.answer()
     idle = {"code": 200, "msg": None}

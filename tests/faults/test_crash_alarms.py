@@ -43,7 +43,7 @@ def prepare(db: Database) -> list[Run]:
     node.group()
     node.register("http://127.0.0.1:9001")
     rule(node, "failed", recovery=False, window_s=600)
-    node.scheduler.management.jobs.run_now(node.job(enabled=False).id)
+    node.scheduler.management.run_now.run(node.job(enabled=False).id)
     node.adopt()
     node.tick(20)
     sent = node.answer()

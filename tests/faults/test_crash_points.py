@@ -12,7 +12,7 @@ from tests.support.crashes import Snapshot, bury_nodes, die_at
 from tests.support.node import HandNode
 from tests.support.rows import NOW
 from xwheel.model import MisfirePolicy, RunState
-from xwheel.scheduler.finish.finish import Verdict
+from xwheel.scheduler.finish.finish import OutcomeStatus
 from xwheel.scheduler.records import Outcome
 from xwheel.storage.database.engine import Database
 from xwheel.testing import ManualClock
@@ -112,7 +112,7 @@ def strike_and_check(db: Database, prepared: Snapshot, tmp_path: Path, number: i
         assert run.state is wanted
     assert Counter(run.id for run in rows) == journal.taken
     (again,) = node.scheduler.finishing.finisher.finish([_outcome(rows[0].id)]).values()
-    assert again is Verdict.REPEATED
+    assert again is OutcomeStatus.REPEATED
     node.scheduler.core.lease.release()  # the next child needs the lock on the file
     return True
 

@@ -13,7 +13,7 @@ from tests.support.node import HandNode
 from tests.support.rows import NOW
 from xwheel.errors import DatabaseUnreachableError
 from xwheel.model import MisfirePolicy, Origin, RunState
-from xwheel.scheduler.finish.finish import Verdict
+from xwheel.scheduler.finish.finish import OutcomeStatus
 from xwheel.scheduler.records import Outcome
 from xwheel.storage.database.engine import CommitUnknownError, Database
 from xwheel.testing import ManualClock
@@ -71,7 +71,7 @@ def test_a_fence_sends_once_what_it_wrote(
     db, proxy = cut_off
     node = make_node(db, **facts)
     runs = [
-        node.scheduler.management.jobs.run_now(node.job(enabled=False, name=f"job {n}").id) for n in range(3)
+        node.scheduler.management.run_now.run(node.job(enabled=False, name=f"job {n}").id) for n in range(3)
     ]
     node.plan()
     proxy.cut_next_commit(where)
@@ -92,7 +92,7 @@ def test_a_fence_that_stays_unknown_is_asked_about_and_never_sent_twice(
 ) -> None:
     db, proxy = cut_off
     node = make_node(db)
-    node.scheduler.management.jobs.run_now(node.job(enabled=False).id)
+    node.scheduler.management.run_now.run(node.job(enabled=False).id)
     node.plan()
 
     def fail(*_: object) -> None:
@@ -120,7 +120,7 @@ def test_an_outcome_is_acknowledged_only_once_it_is_there(
 ) -> None:
     db, proxy = cut_off
     node = make_node(db)
-    node.scheduler.management.jobs.run_now(node.job(enabled=False, max_retries=1).id)
+    node.scheduler.management.run_now.run(node.job(enabled=False, max_retries=1).id)
     node.plan()
     node.tick(1)
     (run,) = node.answer()
@@ -129,7 +129,7 @@ def test_an_outcome_is_acknowledged_only_once_it_is_there(
         [Outcome(run_id=run.id, state=RunState.FAILED, code=500)]
     )
     assert proxy.cuts == 1
-    assert verdicts == {run.id: Verdict.REPEATED if where is Cut.AFTER else Verdict.FINISHED}
+    assert verdicts == {run.id: OutcomeStatus.REPEATED if where is Cut.AFTER else OutcomeStatus.FINISHED}
     assert sorted(str(run.origin) for run in node.runs()) == sorted([Origin.API, Origin.RETRY])
 
 
@@ -137,7 +137,7 @@ def test_an_outcome_is_acknowledged_only_once_it_is_there(
 def test_answers_are_kept_until_they_are_written(cut_off: tuple[Database, CuttingProxy], where: Cut) -> None:
     db, proxy = cut_off
     node = make_node(db)
-    (run,) = [node.scheduler.management.jobs.run_now(node.job(enabled=False).id)]
+    (run,) = [node.scheduler.management.run_now.run(node.job(enabled=False).id)]
     node.plan()
     node.tick(1)
     proxy.cut_next_commit(where)

@@ -48,7 +48,7 @@ class Cluster:
         return self.scheduler.management.jobs.create(values, enabled=False)
 
     def run(self, job: Job) -> int:
-        return self.scheduler.management.jobs.run_now(job.id).id
+        return self.scheduler.management.run_now.run(job.id).id
 
     def load(self, run_id: int) -> Run:
         with self.db.read() as conn:

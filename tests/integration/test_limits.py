@@ -148,7 +148,7 @@ def test_two_executors_never_run_more_than_limit_and_strategy_allow(place: Place
     plain = place.make(free, "as they come")
     for _ in range(10):
         for job_id in (two, other, serial, plain):
-            place.scheduler.management.jobs.run_now(job_id)
+            place.scheduler.management.run_now.run(job_id)
     for job_id in (two, other, serial, plain):
         wait_until(lambda job_id=job_id: place.ended(job_id) == [RunState.SUCCEEDED] * 10, 60)
     assert RECORDS.count("two at once") == 20
@@ -161,7 +161,7 @@ def test_two_executors_never_run_more_than_limit_and_strategy_allow(place: Place
 def test_a_run_waits_for_the_first_executor_and_starts_as_it_comes(place: Place) -> None:
     group_id = place.group("late", 0)
     job_id = place.make(group_id, "waited for", wait_for_executor_s=60)
-    place.scheduler.management.jobs.run_now(job_id)
+    place.scheduler.management.run_now.run(job_id)
     wait_until(lambda: len(place.scheduler.core.deferred) == 1)
     place.executor("late")
     wait_until(lambda: place.ended(job_id) == [RunState.SUCCEEDED])

@@ -156,7 +156,7 @@ def test_s9_jobs_run_over_tls_in_both_directions(
             assert known.address == for_executor["executor"]["address"]
             values = job_values(group_id=group_id, name="secretly", handler="secretly")
             job_id = scheduler.management.jobs.create({**values, "anchor_ms": now_ms}, enabled=False).id
-            run_id = scheduler.management.jobs.run_now(job_id).id
+            run_id = scheduler.management.run_now.run(job_id).id
 
             def ended() -> Any:
                 with scheduler.core.db.read() as conn:

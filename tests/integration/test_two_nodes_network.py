@@ -90,7 +90,7 @@ def test_no_connection_is_in_use_while_an_executor_is_asked(
         wait_until(lambda: scheduler.core.registry.all(scheduler.core.clock.now_ms()), 30)
         made = scheduler.management.jobs.create(job_values(handler="quick"), enabled=False)
         for _ in range(5):
-            scheduler.management.jobs.run_now(made.id)
+            scheduler.management.run_now.run(made.id)
 
         def ended() -> bool:
             with scheduler.core.db.read() as conn:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.support.rows import NOW, make_run
 from xwheel.errors import FieldError
 from xwheel.scheduler.finish.template import NAMES, check_template, render
-from xwheel.scheduler.records import Success, TemplateError
+from xwheel.scheduler.finish.template import Success, TemplateError
 
 REACHING = [
     "${result.__class__}",

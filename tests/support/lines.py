@@ -8,8 +8,49 @@ from xwheel.scheduler.records import Parcel
 from xwheel.wire.codec import encode_response
 from xwheel.wire.codec.batch import batch_payload
 from xwheel.wire.contract import FAIL, OK
-from xwheel.wire.http import HttpCall, HttpResult
+from xwheel.wire.http import HttpCall, HttpClient, HttpResult
+from xwheel.wire.http.curl import failed
 from xwheel.wire.messages import BatchAnswer, BatchReply, Response
+
+
+class Plug:
+    """An HTTP client that hands everything to another one, which tests choose once the node is there."""
+
+    def __init__(self) -> None:
+        self.behind: HttpClient = Silence()
+
+    def submit(self, call: HttpCall) -> None:
+        self.behind.submit(call)
+
+    def poll(self, timeout_ms: int) -> list[HttpResult]:
+        return self.behind.poll(timeout_ms)
+
+    def wake(self) -> None:
+        self.behind.wake()
+
+    def close(self) -> None:
+        self.behind.close()
+
+
+class Silence:
+    """A network in which every call is lost at once."""
+
+    def __init__(self) -> None:
+        self._calls: list[HttpCall] = []
+
+    def submit(self, call: HttpCall) -> None:
+        self._calls.append(call)
+
+    def poll(self, timeout_ms: int) -> list[HttpResult]:
+        del timeout_ms
+        calls, self._calls = self._calls, []
+        return [failed(call, "no route to host", sent=False, cost_ms=0) for call in calls]
+
+    def wake(self) -> None:
+        """Nothing waits."""
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 class Line:

@@ -84,7 +84,7 @@ def states(found: dict[int, Any], *, instance: str = "instance-1") -> Script:
 def attach(node: HandNode, script: Script) -> Network:
     """Let the checks of a node talk to a script."""
     network = Network(script)
-    node.scheduler.finishing.check.questions.client = network
+    node.plugs["check"].behind = network
     return network
 
 

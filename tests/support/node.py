@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tests.support.lines import Line, bodies_of
+from tests.support.lines import Line, Plug, bodies_of
 from tests.support.rows import job_values, make_executor
 from xwheel.config import Config, build_config
 from xwheel.model import Job, RegisteredExecutor, Run, RunState
@@ -33,7 +33,7 @@ def plugins() -> Plugins:
 class HandNode:
     """One node on a manual clock: ``tick`` steps every loop once, parcels pile up in ``sent``.
 
-    Nothing here runs in a thread, but ``types`` that are not ``trusted``. The lanes are the real ones, their HTTP
+    Nothing here runs in a thread, but ``types`` that are not ``trusted``, and ``routers``. The lanes are the real ones, their HTTP
     client is a list: what they encode lies in ``line.calls``, :meth:`answer` plays the executor, and the lanes read
     what it says.
     """
@@ -45,6 +45,7 @@ class HandNode:
         *,
         channels: Sequence[AlarmChannel] = (),
         types: Sequence[Any] = (),
+        routers: Sequence[Any] = (),
         trusted: bool = True,
         **settings: dict[str, Any],
     ) -> None:
@@ -55,8 +56,15 @@ class HandNode:
         ours = plugins().schedule_types
         kinds = {**ours, **{item.name: item for item in types}}
         known = Registry("schedule type", kinds, {}, kinds if trusted else ours.trusted)
-        installed = dataclasses.replace(plugins(), alarm_channels=named, schedule_types=known)
+        shipped = plugins().routers
+        choosing = Registry(
+            "router", {**shipped, **{item.name: item for item in routers}}, {}, shipped.trusted
+        )
+        installed = dataclasses.replace(
+            plugins(), alarm_channels=named, schedule_types=known, routers=choosing
+        )
         self.line = Line()
+        self.plugs = {purpose: Plug() for purpose in ("check", "beats")}
         self.scheduler = Scheduler(
             self.config, db, installed, "x" * 32, clock, transport=lambda purpose, _: self._client(purpose)
         )
@@ -70,9 +78,9 @@ class HandNode:
         self.scheduler.core.calendars.step(clock.now_ms())
         self.scheduler.finishing.alarms.begin()
 
-    def _client(self, purpose: str) -> HttpClient:
-        """Return the one line for both lanes; checks and beats have one each that is not answered."""
-        return self.line if purpose in ("fast", "slow") else self.others.setdefault(purpose, Network())
+    def _client(self, purpose: str) -> Line | Plug:
+        """Return the one line for both lanes; checks and beats have plugs, behind which a test puts a network."""
+        return self.line if purpose in ("fast", "slow") else self.plugs[purpose]
 
     def group(self, app_name: str = "demo") -> int:
         return self.db.transaction(

@@ -17,7 +17,7 @@ from xwheel.testing import ManualClock
 
 def fail_once(node: HandNode, job: Job, state: RunState = RunState.FAILED) -> None:
     """Run a job by hand, and let it end so."""
-    node.scheduler.management.jobs.run_now(job.id)
+    node.scheduler.management.run_now.run(job.id)
     node.adopt()
     node.tick(20)
     node.finish(node.answer(), state)
@@ -58,7 +58,7 @@ def test_success_and_what_a_person_ends_are_told_nobody(node: HandNode, pager: R
     rule(node, "failed", "lost", "refused", "skipped")
     job = node.job(enabled=False)
     fail_once(node, job, RunState.SUCCEEDED)
-    run = node.scheduler.management.jobs.run_now(job.id)
+    run = node.scheduler.management.run_now.run(job.id)
     node.adopt()
     node.tick(20)
     sent = node.answer()
@@ -89,7 +89,7 @@ def test_a_run_without_executor_is_told_as_refused(node: HandNode, pager: Record
     rule(node, "refused")
     group = node.group("empty")
     job = node.job(enabled=False, group_id=group)
-    node.scheduler.management.jobs.run_now(job.id)
+    node.scheduler.management.run_now.run(job.id)
     node.adopt()
     node.tick(20)
     settle(node)
@@ -99,7 +99,7 @@ def test_a_run_without_executor_is_told_as_refused(node: HandNode, pager: Record
 def test_an_executor_that_refuses_is_told(node: HandNode, pager: Recorder) -> None:
     rule(node, "refused")
     job = node.job(enabled=False)
-    node.scheduler.management.jobs.run_now(job.id)
+    node.scheduler.management.run_now.run(job.id)
     node.adopt()
     node.tick(20)
     node.answer(Fate.REFUSED, "full")
@@ -213,7 +213,7 @@ def test_another_shard_of_the_same_fire_makes_nothing_well(node: HandNode, pager
     rule(node, "failed")
     node.register("http://127.0.0.1:9002")
     job = node.job(enabled=False, route_strategy="SHARDING_BROADCAST")
-    node.scheduler.management.jobs.run_now(job.id)
+    node.scheduler.management.run_now.run(job.id)
     node.adopt()
     node.tick(20)
     first, second = node.answer()

@@ -45,7 +45,7 @@ def sqlite_rules(sqlite_db: Database) -> AlarmManager:
 
 
 def fail(node: HandNode, job_id: int) -> None:
-    node.scheduler.management.jobs.run_now(job_id)
+    node.scheduler.management.run_now.run(job_id)
     node.adopt()
     node.tick(20)
     node.finish(node.answer(), RunState.FAILED)

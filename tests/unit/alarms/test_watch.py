@@ -34,7 +34,7 @@ def node(db: Database, pager: Recorder) -> HandNode:
 def send(node: HandNode, job: Job) -> list[Run]:
     """Run a job by hand; the executor takes it and does not end it."""
     node.register("http://127.0.0.1:9001")  # beats again
-    node.scheduler.management.jobs.run_now(job.id)
+    node.scheduler.management.run_now.run(job.id)
     node.adopt()
     node.tick(20)
     return node.answer()

@@ -6,7 +6,6 @@ import dataclasses
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import falcon.testing
@@ -24,35 +23,16 @@ from xwheel.api.v1.health import HealthReport
 from xwheel.builtin import daily_interval, routers, schedule_types
 from xwheel.builtin.glue_bean import BeanGlue
 from xwheel.config import build_config
-from xwheel.config.sections import ApiSection
 from xwheel.model import Run, RunState
 from xwheel.model.alarms import AlarmAttempt
 from xwheel.node.loops import Scheduler
 from xwheel.node.node import api_parts
 from xwheel.plugin import Alarm, GlueRequest, GlueType, HandlerLookup, Router, ScheduleType
 from xwheel.plugin.discovery import Plugins
-from xwheel.plugin.questions import Questions
 from xwheel.plugin.registries import Registry
-from xwheel.runtime.plugin_threads import PluginThreads
-from xwheel.runtime.sealing import KeyRing
-from xwheel.scheduler.executors.registry import ExecutorRegistry
-from xwheel.scheduler.executors.secrets import ExecutorSecrets
-from xwheel.scheduler.finish.child_runs import Offspring
-from xwheel.scheduler.finish.finish import Finisher
-from xwheel.scheduler.finish.retry import decide_retry
-from xwheel.scheduler.finish.template import MAX_DEPTH, check_template, render, succeeded
 from xwheel.scheduler.listeners import ListenerHealth
-from xwheel.scheduler.manage.dependencies import DependencyManager
-from xwheel.scheduler.manage.jobs import BulkManager, JobManager
-from xwheel.scheduler.manage.kill import RunKiller
-from xwheel.scheduler.manage.pause import ScheduleManager
-from xwheel.scheduler.manage.scripts import Scripts
-from xwheel.scheduler.manage.validate import check_job
-from xwheel.scheduler.plan.rules import new_run
-from xwheel.scheduler.plan.timetable import CalendarCache, Timetable
 from xwheel.storage import executors, runs, tokens
 from xwheel.storage.database.engine import Database
-from xwheel.storage.run_ids import RunIds
 from xwheel.storage.schema.tables import metadata
 from xwheel.testing import ManualClock
 from xwheel.wire.contract import TOKEN_HEADER
@@ -213,9 +193,7 @@ def api(db: Database) -> Api:
     asked = Asked()
     channels = Channels(clock)
     config = build_config({"api": {"max_body_bytes": LIMIT}})
-    scheduler = Scheduler(
-        config, db, shipped_plugins(), EXECUTOR_TOKEN, clock, transport=lambda *_: Line()
-    )
+    scheduler = Scheduler(config, db, shipped_plugins(), EXECUTOR_TOKEN, clock, transport=lambda *_: Line())
     parts = dataclasses.replace(
         api_parts(scheduler, asked.health, asked.log),
         alarms=AlarmManager(db, clock, channels, lambda: None),

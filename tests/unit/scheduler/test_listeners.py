@@ -84,7 +84,7 @@ def test_every_way_to_a_state_is_told(node: HandNode, told: Collector) -> None:
     manager.run_now(broadcast.id)
     node.run_for(300)
     node.finish([run for run in node.answer() if run.job_id == retried.id], RunState.FAILED)
-    node.scheduler.management.jobs.apply(BulkAction.RUN, [foreign.id])
+    node.scheduler.management.jobs.change_many(BulkAction.RUN, [foreign.id])
     node.run_for(300)
     node.answer(Fate.REFUSED, "busy")
     node.scheduler.management.killer.kill(manager.run_now(killed.id).id)
@@ -109,7 +109,7 @@ def test_skips_stops_and_pauses_are_told(node: HandNode, told: Collector) -> Non
 
 def test_a_late_outcome_tells_what_it_withdraws(node: HandNode, told: Collector) -> None:
     job = node.job(enabled=False, recover_lost=True)
-    run = node.scheduler.management.jobs.run_now(job.id)
+    run = node.scheduler.management.run_now.run(job.id)
     node.run_for(300)
     node.answer()
     node.finish([run], RunState.LOST)
@@ -121,7 +121,7 @@ def test_a_late_outcome_tells_what_it_withdraws(node: HandNode, told: Collector)
 
 def test_what_is_rolled_back_is_not_told(node: HandNode, told: Collector) -> None:
     job = node.job(enabled=False)
-    run = node.scheduler.management.jobs.run_now(job.id)
+    run = node.scheduler.management.run_now.run(job.id)
     before = len(told.told)
 
     def work(conn: Connection) -> None:

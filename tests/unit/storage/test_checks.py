@@ -97,7 +97,7 @@ def test_the_checks_scan_no_table(sqlite_db: Database) -> None:
     node.group()
     node.register("http://a:1", instance="", boot="", kind="foreign")
     job = node.job(enabled=False, timeout_s=5)
-    ids = [node.scheduler.management.jobs.run_now(job.id).id for _ in range(3)]
+    ids = [node.scheduler.management.run_now.run(job.id).id for _ in range(3)]
     node.run_for(300)
     node.answer()
     attach(node, states({}))

@@ -97,7 +97,7 @@ def live(db: Database) -> None:
     for state in (RunState.FAILED, RunState.SUCCEEDED):
         node.run_for(3000, step_ms=500, each=lambda s=state: node.finish(node.answer(), s))
         settle(node)
-    node.scheduler.management.jobs.run_now(rate.id)
+    node.scheduler.management.run_now.run(rate.id)
     node.run_for(1000, step_ms=500)
     node.answer(Fate.UNKNOWN)
     node.run_for(8000, step_ms=1000)

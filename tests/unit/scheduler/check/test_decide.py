@@ -20,7 +20,7 @@ from xwheel.scheduler.check.decide import (
     first_check_ms,
     read_mark,
 )
-from xwheel.scheduler.check.questions import KNOWN_WAITS, Waits
+from xwheel.scheduler.check.questions import KNOWN_WAITS, Backoff
 from xwheel.storage.open_runs import Ahead, OpenRun
 from xwheel.wire.messages import CallbackItem, ExecutionState, StateAnswer
 
@@ -172,7 +172,7 @@ def test_the_first_look_is_after_ten_minutes_or_past_the_limit() -> None:
 
 
 def test_waits_double_up_to_a_limit_and_are_bounded() -> None:
-    waits = Waits(2000, 60_000)
+    waits = Backoff(2000, 60_000)
     assert [waits.next_ms(1) for _ in range(7)] == [2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000]
     waits.forget(1)
     assert waits.next_ms(1) == 2000

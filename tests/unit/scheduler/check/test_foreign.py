@@ -40,7 +40,7 @@ def start(node: HandNode, count: int = 1, **changes: Any) -> tuple[Job, list[int
 
 
 def fire(node: HandNode, job: Job) -> int:
-    run_id = node.scheduler.management.jobs.run_now(job.id).id
+    run_id = node.scheduler.management.run_now.run(job.id).id
     node.run_for(300)
     node.answer()
     return run_id

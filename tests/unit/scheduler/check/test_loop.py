@@ -19,7 +19,7 @@ ADDRESS = "http://127.0.0.1:9001"
 def start(node: HandNode, count: int = 1, **changes: Any) -> tuple[Job, list[int]]:
     """Create a job and bring so many runs of it to an executor; return their ids."""
     job = node.job(enabled=False, **changes)
-    ids = [node.scheduler.management.jobs.run_now(job.id).id for _ in range(count)]
+    ids = [node.scheduler.management.run_now.run(job.id).id for _ in range(count)]
     node.run_for(300)
     node.answer()
     node.scheduler.core.registry.step(node.clock.now_ms())
@@ -297,7 +297,7 @@ def test_a_claimed_row_is_not_asked_about_by_another_node(node: HandNode) -> Non
 
 def test_a_send_without_an_answer_is_asked_about_if_it_was_not_sent_again(node: HandNode) -> None:
     job = node.job(enabled=False)
-    taken, lost = (node.scheduler.management.jobs.run_now(job.id).id for _ in range(2))
+    taken, lost = (node.scheduler.management.run_now.run(job.id).id for _ in range(2))
     node.run_for(300)
     node.answer(Fate.UNKNOWN)
     attach(node, states({taken: "accepted"}))

@@ -88,7 +88,7 @@ def test_no_open_run_is_past_its_check(db: Database, seed: int) -> None:
     world = World(db, seed)
     for _ in range(120):
         for job in world.chance.sample(world.jobs, 2):
-            world.node.scheduler.management.jobs.run_now(job.id)
+            world.node.scheduler.management.run_now.run(job.id)
         open_runs = world.step()
         assert_looked_at(open_runs, world.node.clock.now_ms())
         world.disturb(open_runs)

@@ -8,7 +8,7 @@ from tests.support.node import HandNode
 from tests.support.rows import NOW
 from xwheel.clock import OffsetFilter, SystemClock
 from xwheel.scheduler.cluster import clock_sync
-from xwheel.scheduler.cluster.clock_sync import CONFIRM_MS, INTERVAL_MS, Timekeeper
+from xwheel.scheduler.cluster.clock_sync import CONFIRM_MS, INTERVAL_MS, ClockSync
 from xwheel.storage.database.clock import database_now_ms
 from xwheel.storage.database.engine import Database
 from xwheel.testing import ManualClock
@@ -38,7 +38,7 @@ class Machine:
         self.ahead_ms = 0
         self.trips = [2]
         self.told: list[int] = []
-        self.keeper = Timekeeper(db, self.clock, OffsetFilter(self.clock), self.told.append)
+        self.keeper = ClockSync(db, self.clock, OffsetFilter(self.clock), self.told.append)
         monkeypatch.setattr(clock_sync, "database_now_ms", self._answer)
 
     def _answer(self, _: object) -> int:
@@ -98,7 +98,7 @@ def test_a_jump_stops_claims_and_sends_until_leases_are_renewed(db: Database, ju
     node.group()
     node.register("http://127.0.0.1:9001/")
     node.job(schedule_conf="1")
-    due = node.scheduler.management.jobs.run_now(node.job(name="by hand", enabled=False).id)
+    due = node.scheduler.management.run_now.run(node.job(name="by hand", enabled=False).id)
     node.adopt()
     node.clock.step_wall(jump_ms)
     node.scheduler.core._on_clock_step(jump_ms)
@@ -124,7 +124,7 @@ def test_the_offset_is_the_databases_whatever_its_zone(db: Database) -> None:
     clock = SystemClock()
     machine_ms = clock.now_ms()
     clock.set_offset(0, 0)  # a machine whose clock stands at its start
-    Timekeeper(db, clock, OffsetFilter(clock), lambda _: None).begin()
+    ClockSync(db, clock, OffsetFilter(clock), lambda _: None).begin()
     # the tests' servers run on this machine, in the zone of India: an error of the zone would be hours
     assert abs(clock.now_ms() - machine_ms) < 60_000
     assert abs(clock.now_ms() - shared_ms) < 60_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from xwheel.scheduler.route.loads import WANTED_MS, Loads
+from xwheel.scheduler.executors.loads import WANTED_MS, Loads
 
 from tests.support.node import HandNode
 from tests.support.rows import NOW, make_executor
@@ -66,7 +66,7 @@ def test_a_batch_is_spread_by_what_is_open_in_the_whole_cluster(node: HandNode) 
     scheduler = node.scheduler
     pinned = node.job(enabled=False, handler="elsewhere")
     for _ in range(4):
-        scheduler.management.jobs.run_now(pinned.id, address=FIRST.address)
+        scheduler.management.run_now.run(pinned.id, address=FIRST.address)
     node.run_for(300)
     node.answer()
     with node.db.read() as conn:
@@ -79,7 +79,7 @@ def test_a_batch_is_spread_by_what_is_open_in_the_whole_cluster(node: HandNode) 
     loads.step(NOW)
     job = node.job(enabled=False)
     for _ in range(8):
-        scheduler.management.jobs.run_now(job.id)
+        scheduler.management.run_now.run(job.id)
     node.run_for(300)
     sent = Counter(shard.executor.address for parcel in node.sent for shard in parcel.shards)
     assert sent == {SECOND.address: 6, FIRST.address: 2}

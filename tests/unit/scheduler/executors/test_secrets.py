@@ -47,7 +47,7 @@ def live(node: HandNode) -> Mapping[str, RegisteredExecutor]:
 def sent_tokens(node: HandNode) -> list[str | None]:
     """What the next runs carry."""
     job = node.job(enabled=False)
-    node.scheduler.management.jobs.run_now(job.id)
+    node.scheduler.management.run_now.run(job.id)
     node.run_for(300)
     assert all(call.url.endswith(RUN_BATCH) for call in node.line.calls)
     tokens = [call.token for call in node.line.calls]

@@ -28,7 +28,7 @@ def link(node: HandNode, parent: int, *found: int, param: str | None = None) -> 
 
 def started(node: HandNode, job_id: int, **changes: Any) -> list[Run]:
     """Fire a job by hand and return what executors have of it."""
-    node.scheduler.management.jobs.run_now(job_id, **changes)
+    node.scheduler.management.run_now.run(job_id, **changes)
     node.run_for(300)
     return node.answer()
 
@@ -61,7 +61,7 @@ def test_a_child_runs_once_after_its_parent(node: HandNode) -> None:
 def test_nothing_runs_after_what_did_not_succeed(node: HandNode, state: RunState) -> None:
     parent, child = make(node), make(node)
     link(node, parent, child)
-    node.scheduler.management.jobs.run_now(parent)
+    node.scheduler.management.run_now.run(parent)
     node.run_for(300)
     runs_sent = [shard.run for parcel in node.sent for shard in parcel.shards]
     report(node, runs_sent, state=state)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from tests.support.node import HandNode
 from tests.support.rows import NOW, make_run
 from xwheel.model import Origin, RunState
-from xwheel.scheduler.finish.finish import MESSAGE_LENGTH, Verdict
+from xwheel.scheduler.finish.finish import MESSAGE_LENGTH, OutcomeStatus
 from xwheel.scheduler.records import Outcome
 from xwheel.storage import runs
 
 
 def test_outcomes_are_told_apart(node: HandNode) -> None:
     job = node.job(enabled=False)
-    first, second = (node.scheduler.management.jobs.run_now(job.id) for _ in range(2))
+    first, second = (node.scheduler.management.run_now.run(job.id) for _ in range(2))
     node.run_for(300)
     node.answer()
     finish = node.scheduler.finishing.finisher.finish
@@ -23,11 +23,11 @@ def test_outcomes_are_told_apart(node: HandNode) -> None:
         Outcome(run_id=999_999, state=RunState.SUCCEEDED),
     ]
     assert finish(outcomes) == {
-        first.id: Verdict.FINISHED,
-        second.id: Verdict.FINISHED,
-        999_999: Verdict.UNKNOWN,
+        first.id: OutcomeStatus.FINISHED,
+        second.id: OutcomeStatus.FINISHED,
+        999_999: OutcomeStatus.UNKNOWN,
     }
-    assert set(finish(outcomes[:3]).values()) == {Verdict.REPEATED}
+    assert set(finish(outcomes[:3]).values()) == {OutcomeStatus.REPEATED}
     rows = {run.id: run for run in node.runs()}
     assert rows[first.id].state is RunState.SUCCEEDED
     assert len(rows[second.id].message) == MESSAGE_LENGTH
@@ -35,7 +35,7 @@ def test_outcomes_are_told_apart(node: HandNode) -> None:
 
 def test_a_callback_may_beat_the_reply(node: HandNode) -> None:
     job = node.job(enabled=False)
-    run = node.scheduler.management.jobs.run_now(job.id)
+    run = node.scheduler.management.run_now.run(job.id)
     node.run_for(300)
     node.finish([run])
     node.answer()
@@ -45,9 +45,9 @@ def test_a_callback_may_beat_the_reply(node: HandNode) -> None:
 
 def test_a_planned_run_takes_no_outcome(node: HandNode) -> None:
     job = node.job(enabled=False)
-    run = node.scheduler.management.jobs.run_now(job.id)
+    run = node.scheduler.management.run_now.run(job.id)
     verdicts = node.scheduler.finishing.finisher.finish([Outcome(run_id=run.id, state=RunState.SUCCEEDED)])
-    assert verdicts == {run.id: Verdict.REPEATED}
+    assert verdicts == {run.id: OutcomeStatus.REPEATED}
 
 
 def test_a_late_outcome_withdraws_the_retry_of_a_lost_run(node: HandNode) -> None:
@@ -79,10 +79,10 @@ def test_more_than_five_hundred_outcomes_are_closed(node: HandNode) -> None:
 
 def test_an_outcome_of_another_databases_run_closes_nothing(node: HandNode) -> None:
     job = node.job(enabled=False)
-    run = node.scheduler.management.jobs.run_now(job.id)
+    run = node.scheduler.management.run_now.run(job.id)
     node.run_for(300)
     node.answer()
     stranger = Outcome(run_id=run.id, state=RunState.FAILED, created_ms=run.created_ms - 1)
-    assert node.scheduler.finishing.finisher.finish([stranger]) == {run.id: Verdict.UNKNOWN}
+    assert node.scheduler.finishing.finisher.finish([stranger]) == {run.id: OutcomeStatus.UNKNOWN}
     own = Outcome(run_id=run.id, state=RunState.SUCCEEDED, created_ms=run.created_ms)
-    assert node.scheduler.finishing.finisher.finish([own]) == {run.id: Verdict.FINISHED}
+    assert node.scheduler.finishing.finisher.finish([own]) == {run.id: OutcomeStatus.FINISHED}

@@ -9,7 +9,7 @@ import pytest
 from tests.support.node import HandNode
 from xwheel.errors import FieldError
 from xwheel.model import DeliveryPolicy, Origin, RetryBackoff, Run, RunState
-from xwheel.scheduler.finish.finish import Verdict
+from xwheel.scheduler.finish.finish import OutcomeStatus
 from xwheel.scheduler.records import Outcome
 
 Shape = list[tuple[Origin, int, RunState]]
@@ -18,7 +18,7 @@ Shape = list[tuple[Origin, int, RunState]]
 def started(node: HandNode, **changes: Any) -> Run:
     """Return a run of a recovering job that an executor has."""
     job = node.job(enabled=False, **{"recover_lost": True, "max_retries": 1, **changes})
-    node.scheduler.management.jobs.run_now(job.id)
+    node.scheduler.management.run_now.run(job.id)
     node.run_for(300)
     (run,) = node.answer()
     return run
@@ -105,9 +105,9 @@ def test_a_late_outcome_corrects_only_once(node: HandNode) -> None:
     run = started(node)
     node.finish([run], RunState.LOST)
     finish = node.scheduler.finishing.finisher.finish
-    assert finish([Outcome(run_id=run.id, state=RunState.SUCCEEDED)]) == {run.id: Verdict.FINISHED}
-    assert finish([Outcome(run_id=run.id, state=RunState.FAILED)]) == {run.id: Verdict.REPEATED}
-    assert finish([Outcome(run_id=run.id, state=RunState.LOST)]) == {run.id: Verdict.REPEATED}
+    assert finish([Outcome(run_id=run.id, state=RunState.SUCCEEDED)]) == {run.id: OutcomeStatus.FINISHED}
+    assert finish([Outcome(run_id=run.id, state=RunState.FAILED)]) == {run.id: OutcomeStatus.REPEATED}
+    assert finish([Outcome(run_id=run.id, state=RunState.LOST)]) == {run.id: OutcomeStatus.REPEATED}
 
 
 def test_stopping_the_job_cancels_the_planned_recovery(node: HandNode) -> None:
@@ -123,7 +123,7 @@ def test_stopping_the_job_cancels_the_planned_recovery(node: HandNode) -> None:
 def test_each_shard_is_recovered_by_itself(node: HandNode) -> None:
     node.register("http://127.0.0.1:9002", instance="i2")
     job = node.job(enabled=False, recover_lost=True, route_strategy="SHARDING_BROADCAST")
-    node.scheduler.management.jobs.run_now(job.id)
+    node.scheduler.management.run_now.run(job.id)
     node.run_for(300)
     node.finish(node.answer(), RunState.LOST)
     recovered = [run for run in node.runs() if run.origin is Origin.RECOVERY]

@@ -22,7 +22,7 @@ def test_r16_a_broadcast_to_1500_executors_goes_to_all_of_them(sqlite_node: Hand
         *(f"http://10.0.{n // 250}.{n % 250}:9001" for n in range(WIDE)), kind="foreign", instance=""
     )
     job = node.job(enabled=False, route_strategy="SHARDING_BROADCAST")
-    node.scheduler.management.jobs.run_now(job.id)
+    node.scheduler.management.run_now.run(job.id)
     node.run_for(200)
     runs = node.runs(job.id)
     assert len(runs) == WIDE
@@ -31,7 +31,7 @@ def test_r16_a_broadcast_to_1500_executors_goes_to_all_of_them(sqlite_node: Hand
     assert node.scheduler.sending.pool.in_flight()[FAST] == WIDE
     # so the places of all others are taken until these come back
     single = node.job(enabled=False, group_id=2)
-    node.scheduler.management.jobs.run_now(single.id)
+    node.scheduler.management.run_now.run(single.id)
     node.run_for(200)
     assert [run.state for run in node.runs(single.id)] == [RunState.PLANNED]
     node.answer()
@@ -48,7 +48,7 @@ def test_r16_a_broadcast_waits_while_not_a_single_place_is_free(sqlite_node: Han
     for address in places:
         assert node.scheduler.sending.pool.acquire(FAST, address, batch=False)
     job = node.job(enabled=False, route_strategy="SHARDING_BROADCAST")
-    node.scheduler.management.jobs.run_now(job.id)
+    node.scheduler.management.run_now.run(job.id)
     node.run_for(300)
     assert [run.state for run in node.runs(job.id)] == [RunState.PLANNED]
     node.scheduler.sending.pool.release(FAST, places[0])

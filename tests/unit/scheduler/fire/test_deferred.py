@@ -10,8 +10,8 @@ from sqlalchemy import event
 from tests.support.node import HandNode
 from tests.support.rows import NOW, make_run
 from xwheel.model import BlockScope, Job, Origin, RunState
-from xwheel.scheduler.fire.deferred import ParkedRuns
-from xwheel.scheduler.records import Line, Parked
+from xwheel.scheduler.fire.deferred import DeferredRuns
+from xwheel.scheduler.records import Line, Deferred
 from xwheel.storage import executors, runs
 from xwheel.storage.database.engine import Database
 from xwheel.storage.runs import QueuedRun
@@ -20,12 +20,12 @@ from xwheel.testing import ManualClock
 LINE = Line("group", 1)
 
 
-def parking(limit: int = 1000) -> ParkedRuns:
-    return ParkedRuns(lambda: None, limit=limit)
+def parking(limit: int = 1000) -> DeferredRuns:
+    return DeferredRuns(lambda: None, limit=limit)
 
 
-def parked(run_id: int, *, line: Line = LINE, due_ms: int = NOW, job_id: int = 1, **more: Any) -> Parked:
-    return Parked(make_run(run_id, due_ms=due_ms, job_id=job_id), line, **more)
+def parked(run_id: int, *, line: Line = LINE, due_ms: int = NOW, job_id: int = 1, **more: Any) -> Deferred:
+    return Deferred(make_run(run_id, due_ms=due_ms, job_id=job_id), line, **more)
 
 
 def queued(run_id: int, *, due_ms: int = NOW, job_id: int = 1) -> QueuedRun:
@@ -101,7 +101,7 @@ def crowd(sqlite_db: Database) -> tuple[HandNode, Job]:
     job = node.job(
         enabled=False, block_scope=BlockScope.CLUSTER, block_strategy="SERIAL_EXECUTION", param="x"
     )
-    node.scheduler.management.jobs.run_now(job.id)
+    node.scheduler.management.run_now.run(job.id)
     node.run_for(200)
     return node, job
 

@@ -22,7 +22,7 @@ def execute(node: HandNode, statement: str) -> None:
 def test_n6_a_run_of_another_epoch_is_not_fenced(node: HandNode, step: int) -> None:
     """N6: its partition went elsewhere and came back; whoever adopted it there may have sent it."""
     job = node.job(enabled=False)
-    taken = node.scheduler.management.jobs.run_now(job.id)
+    taken = node.scheduler.management.run_now.run(job.id)
     node.adopt()
     execute(node, f"UPDATE run SET epoch = epoch + {step} WHERE id = {taken.id}")
     node.tick(20)
@@ -37,8 +37,8 @@ def test_n7_after_an_unknown_commit_only_what_is_still_ours_is_sent(
     """N7: what was taken over meanwhile belongs to the taker, whether the COMMIT took effect or not."""
     kept, gone = node.job(enabled=False), node.job(enabled=False)
     mine, theirs = (
-        node.scheduler.management.jobs.run_now(kept.id),
-        node.scheduler.management.jobs.run_now(gone.id),
+        node.scheduler.management.run_now.run(kept.id),
+        node.scheduler.management.run_now.run(gone.id),
     )
     node.adopt()
     transaction = node.db.transaction

@@ -10,9 +10,9 @@ from sqlalchemy import event
 from tests.support.node import HandNode
 from tests.support.rows import NOW, make_executor, make_job, make_run
 from xwheel.model import BlockScope, Job, MisfirePolicy, Origin, Run, RunState
-from xwheel.scheduler.fire.deferred import ParkedRuns
+from xwheel.scheduler.fire.deferred import DeferredRuns
 from xwheel.scheduler.fire.limits import decide
-from xwheel.scheduler.records import Fate, Line, Parked, Routed
+from xwheel.scheduler.records import Fate, Line, Deferred, Routed
 from xwheel.storage import executors, open_runs
 from xwheel.storage.open_runs import SentRun
 
@@ -29,7 +29,7 @@ def limit(node: HandNode, most: int) -> None:
 
 
 def run_now(node: HandNode, job: Job, count: int = 1, **options: Any) -> list[Run]:
-    made = [node.scheduler.management.jobs.run_now(job.id, **options) for _ in range(count)]
+    made = [node.scheduler.management.run_now.run(job.id, **options) for _ in range(count)]
     node.run_for(200)
     return made
 
@@ -136,7 +136,7 @@ def test_a_covering_run_does_not_overtake_older_runs_of_its_group(node: HandNode
     node.answer()
     node.run_for(3000)
     limit(node, 2)  # room that nobody has looked for yet
-    late = node.scheduler.management.jobs.run_now(cover.id)
+    late = node.scheduler.management.run_now.run(cover.id)
     node.adopt()
     node.tick(1)
     assert late.id not in {run.id for run in node.answer()}
@@ -304,7 +304,7 @@ def test_groups_and_jobs_without_limits_cost_no_statement(node: HandNode) -> Non
     job = node.job(enabled=False)
     limit(node, 5)
     limit(node, 0)
-    node.scheduler.management.jobs.run_now(job.id)
+    node.scheduler.management.run_now.run(job.id)
     node.adopt()
     event.listen(node.db.engine, "before_cursor_execute", note)
     node.tick(20)
@@ -338,8 +338,8 @@ def test_n8_an_older_run_takes_no_newer_ones_place(is_open: bool) -> None:
     """N8: of a job that covers early the newest fire goes, also while it is parked and an older one comes late."""
     job = make_job(**COVER)
     newer, older = make_run(7, due_ms=NOW + 1000), make_run(8, due_ms=NOW)
-    parking = ParkedRuns(lambda: None, limit=100)
-    parking.park([Parked(newer, Line("job", job.id))], NOW)
+    parking = DeferredRuns(lambda: None, limit=100)
+    parking.park([Deferred(newer, Line("job", job.id))], NOW)
     opened = [SentRun(5, job.id, 5, False)] if is_open else []
     gated = decide([Routed(run=older, job=job, executors=[make_executor()])], {}, {}, opened, parking)
     assert [(end.run_id, end.state, end.reason) for end in gated.closed] == [
@@ -348,7 +348,7 @@ def test_n8_an_older_run_takes_no_newer_ones_place(is_open: bool) -> None:
     assert (gated.passed, gated.parked, gated.kills) == (set(), [], [])
     # the other way round the newer one takes the older one's place
     parking.forget([newer.id])
-    parking.park([Parked(older, Line("job", job.id))], NOW)
+    parking.park([Deferred(older, Line("job", job.id))], NOW)
     gated = decide([Routed(run=newer, job=job, executors=[make_executor()])], {}, {}, opened, parking)
     assert [end.run_id for end in gated.closed] == [older.id]
     assert gated.passed == (set() if is_open else {newer.id})

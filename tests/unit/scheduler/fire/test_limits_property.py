@@ -95,7 +95,7 @@ def test_never_more_than_allowed_and_everything_goes_in_due_order(db: Database, 
     asked = 0
     for turn in range(80):
         for _ in range(chance.randrange(4)):
-            node.scheduler.management.jobs.run_now(chance.choice(storm.jobs).id)
+            node.scheduler.management.run_now.run(chance.choice(storm.jobs).id)
             asked += 1
         if chance.random() < 0.05:
             storm.limit(chance.choice((1, 2)), chance.choice((2, 3, 5)))
@@ -125,7 +125,7 @@ def test_the_storm_would_notice_a_gate_that_lets_all_go(
     storm = Storm(db, random.Random(1))
     monkeypatch.setattr(storm.node.scheduler.planning.firing._gate, "concerns", lambda _: [])
     for _ in range(5):
-        storm.node.scheduler.management.jobs.run_now(storm.jobs[1].id)
+        storm.node.scheduler.management.run_now.run(storm.jobs[1].id)
     storm.node.run_for(200)
     with pytest.raises(AssertionError):
         storm.serve()

@@ -25,7 +25,7 @@ def empty_node(db: Database) -> HandNode:
 
 
 def run_now(node: HandNode, job: Job, *, address: str | None = None) -> Run:
-    run = node.scheduler.management.jobs.run_now(job.id, address=address)
+    run = node.scheduler.management.run_now.run(job.id, address=address)
     node.run_for(200)
     return run
 

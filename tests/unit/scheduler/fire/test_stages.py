@@ -10,7 +10,7 @@ from xwheel import ring
 from xwheel.errors import LockError, RouteError, UnknownNameError
 from xwheel.model import RunState
 from xwheel.scheduler.fire.pool import TriggerPool
-from xwheel.scheduler.route.choose import route
+from xwheel.scheduler.route.routers import route
 from xwheel.storage import leases
 from xwheel.storage.database.engine import Database
 from xwheel.testing import ManualClock
@@ -74,7 +74,7 @@ def test_a_broadcast_becomes_one_shard_for_each_executor(node: HandNode) -> None
     node.register("http://127.0.0.1:9003", instance="i3")
     node.register("http://127.0.0.1:9002", instance="i2")
     job = node.job(enabled=False, route_strategy="SHARDING_BROADCAST")
-    node.scheduler.management.jobs.run_now(job.id)
+    node.scheduler.management.run_now.run(job.id)
     node.run_for(300)
 
     sent = sorted(node.answer(), key=lambda run: run.shard_index)
@@ -91,7 +91,7 @@ def test_a_broadcast_becomes_one_shard_for_each_executor(node: HandNode) -> None
 def test_a_retried_shard_keeps_its_index_and_total(node: HandNode) -> None:
     node.register("http://127.0.0.1:9002", instance="i2")
     job = node.job(enabled=False, route_strategy="SHARDING_BROADCAST", max_retries=1)
-    node.scheduler.management.jobs.run_now(job.id)
+    node.scheduler.management.run_now.run(job.id)
     node.run_for(300)
     second = max(node.answer(), key=lambda run: run.shard_index)
     node.finish([second], RunState.FAILED)
@@ -105,7 +105,7 @@ def test_a_retried_shard_keeps_its_index_and_total(node: HandNode) -> None:
 
 def test_a_broadcast_to_one_that_is_tried_again_stays_one_shard(node: HandNode) -> None:
     job = node.job(enabled=False, route_strategy="SHARDING_BROADCAST", max_retries=1)
-    node.scheduler.management.jobs.run_now(job.id)
+    node.scheduler.management.run_now.run(job.id)
     node.run_for(300)
     node.finish(node.answer(), RunState.FAILED)
     node.register("http://127.0.0.1:9002", instance="i2")
@@ -143,7 +143,7 @@ def test_a_full_lane_lets_runs_wait_and_drops_none(db: Database) -> None:
     node.register("http://127.0.0.1:9001", kind="foreign", instance="", boot="")
     job = node.job(enabled=False, block_strategy="SERIAL_EXECUTION")
     for _ in range(5):
-        node.scheduler.management.jobs.run_now(job.id)
+        node.scheduler.management.run_now.run(job.id)
     seen: list[int] = []
     for _ in range(5):
         node.run_for(300)
@@ -166,7 +166,7 @@ def test_runs_for_an_xwheel_executor_travel_together_and_for_others_one_by_one(n
     single = node.job(enabled=False, route_strategy="LAST")
     for job in (batch, single):
         for _ in range(3):
-            node.scheduler.management.jobs.run_now(job.id)
+            node.scheduler.management.run_now.run(job.id)
     node.run_for(300)
     sizes = {(parcel.executor.kind, len(parcel.shards)) for parcel in node.sent}
     assert sizes == {("xwheel", 3), ("foreign", 1)}
@@ -223,7 +223,7 @@ def test_a_job_whose_router_is_gone_is_refused_with_its_name(node: HandNode) -> 
     job = node.job(enabled=False)
     with node.db.write() as conn:
         conn.exec_driver_sql("UPDATE job SET route_strategy = 'GONE'")
-    node.scheduler.management.jobs.run_now(job.id)
+    node.scheduler.management.run_now.run(job.id)
     node.run_for(300)
     (run,) = node.runs()
     assert (run.state, run.reason) == (RunState.REFUSED, "no_route")

@@ -10,14 +10,14 @@ from tests.support.node import HandNode
 from tests.support.rows import NOW
 from xwheel.ring import TimeRing
 from xwheel.scheduler.fire import tick
-from xwheel.scheduler.fire.deferred import ParkedRuns
-from xwheel.scheduler.fire.tick import RingLoop
+from xwheel.scheduler.fire.deferred import DeferredRuns
+from xwheel.scheduler.fire.tick import TickLoop
 from xwheel.scheduler.records import Queued
 from xwheel.storage.runs import QueuedRun
 
 
-def no_parking() -> ParkedRuns:
-    return ParkedRuns(lambda: None, limit=100)
+def no_parking() -> DeferredRuns:
+    return DeferredRuns(lambda: None, limit=100)
 
 
 def queued(count: int, group_id: int = 1, first: int = 1) -> list[QueuedRun]:
@@ -38,7 +38,7 @@ def test_runs_that_wait_survive_the_failure_of_a_later_batch(monkeypatch: pytest
         fired.extend(ids)
         return set()
 
-    loop = RingLoop(TimeRing(NOW, 20), fire, lambda: None, no_parking(), tick_ms=20, waiting_limit=100)
+    loop = TickLoop(TimeRing(NOW, 20), fire, lambda: None, no_parking(), tick_ms=20, waiting_limit=100)
     loop.enqueue(queued(2))
     loop.enqueue(queued(4, group_id=2, first=3))
     with pytest.raises(OSError, match="went away"):
@@ -56,7 +56,7 @@ def test_a_batch_without_any_place_is_asked_once_a_tick() -> None:
         calls.append(len(due))
         return {run.id for run in due}
 
-    loop = RingLoop(TimeRing(NOW, 20), fire, lambda: None, no_parking(), tick_ms=20, waiting_limit=10_000)
+    loop = TickLoop(TimeRing(NOW, 20), fire, lambda: None, no_parking(), tick_ms=20, waiting_limit=10_000)
     loop.enqueue(queued(2500))
     loop.step(NOW)
     assert calls == [1000]
@@ -78,7 +78,7 @@ def test_a_group_without_places_holds_up_no_other_and_keeps_its_order() -> None:
                 sent.append(run.id)
         return left
 
-    loop = RingLoop(TimeRing(NOW, 20), fire, lambda: None, no_parking(), tick_ms=20, waiting_limit=10_000)
+    loop = TickLoop(TimeRing(NOW, 20), fire, lambda: None, no_parking(), tick_ms=20, waiting_limit=10_000)
     loop.enqueue(queued(2500))
     loop.enqueue(queued(1500, group_id=2, first=10_001))
     loop.step(NOW)
@@ -97,7 +97,7 @@ def test_a_line_that_hardly_moves_is_asked_near_its_head_only() -> None:
         asked.append(len(due))
         return {run.id for run in due[1:]}
 
-    loop = RingLoop(TimeRing(NOW, 20), fire, lambda: None, no_parking(), tick_ms=20, waiting_limit=10_000)
+    loop = TickLoop(TimeRing(NOW, 20), fire, lambda: None, no_parking(), tick_ms=20, waiting_limit=10_000)
     loop.enqueue(queued(2500))
     for step in range(3):
         loop.step(NOW + 20 * step)
@@ -105,7 +105,7 @@ def test_a_line_that_hardly_moves_is_asked_near_its_head_only() -> None:
 
 
 def test_too_many_waiting_runs_are_forgotten_from_the_ends_of_the_longest_lines() -> None:
-    loop = RingLoop(
+    loop = TickLoop(
         TimeRing(NOW, 20), lambda due, _: {run.id for run in due}, lambda: None, no_parking(),
         tick_ms=20, waiting_limit=100,
     )  # fmt: skip

@@ -128,7 +128,7 @@ def test_a_job_moves_into_no_group_that_is_not_there(node: HandNode) -> None:
 def test_a_run_that_was_written_beside_the_delete_of_its_job_is_never_sent(node: HandNode) -> None:
     """R12: its transaction had read the job before; the fence reads the job again."""
     job = node.job(enabled=False)
-    node.scheduler.management.jobs.run_now(job.id)
+    node.scheduler.management.run_now.run(job.id)
     node.plan()
     node.tick()
     node.finish(node.answer())
@@ -163,7 +163,7 @@ def test_a_deleted_job_never_fires_again_and_keeps_its_runs(node: HandNode) -> N
 def test_run_now_is_sent_within_300_ms_even_if_the_job_is_stopped(node: HandNode) -> None:
     job = node.job(enabled=False, schedule_type="NONE", schedule_conf="", param="stored")
 
-    run = node.scheduler.management.jobs.run_now(job.id, param="")
+    run = node.scheduler.management.run_now.run(job.id, param="")
     node.run_for(300)
 
     (shard,) = node.sent[0].shards
@@ -172,9 +172,9 @@ def test_run_now_is_sent_within_300_ms_even_if_the_job_is_stopped(node: HandNode
 
 def test_run_now_with_the_same_key_is_the_same_run(node: HandNode) -> None:
     job = node.job(enabled=False)
-    first = node.scheduler.management.jobs.run_now(job.id, idempotency_key="order-7")
-    again = node.scheduler.management.jobs.run_now(job.id, idempotency_key="order-7")
-    other = node.scheduler.management.jobs.run_now(job.id, idempotency_key="order-8")
+    first = node.scheduler.management.run_now.run(job.id, idempotency_key="order-7")
+    again = node.scheduler.management.run_now.run(job.id, idempotency_key="order-7")
+    other = node.scheduler.management.run_now.run(job.id, idempotency_key="order-8")
 
     assert first.id == again.id != other.id
 
@@ -201,7 +201,7 @@ def test_a_row_of_another_process_is_adopted_within_300_ms(node: HandNode, db: D
 
 def test_a_retry_is_adopted_within_300_ms_and_waits_for_its_delay(node: HandNode) -> None:
     job = node.job(enabled=False, max_retries=2, retry_delay_ms=1000)
-    node.scheduler.management.jobs.run_now(job.id)
+    node.scheduler.management.run_now.run(job.id)
     node.run_for(300)
     node.finish(node.answer(), RunState.FAILED)
     node.run_for(900)
@@ -219,7 +219,7 @@ def test_retries_of_scheduled_fires_end_with_a_stop_and_those_by_hand_do_not(nod
     node.run_for(1100)
     scheduled = node.answer()
     node.scheduler.management.jobs.stop(job.id)
-    by_hand = node.scheduler.management.jobs.run_now(job.id)
+    by_hand = node.scheduler.management.run_now.run(job.id)
     node.run_for(300)
     node.answer()
 
@@ -279,7 +279,7 @@ def test_no_executor_refuses_at_once_with_a_reason(node: HandNode) -> None:
 def test_a_refused_send_is_retried_and_its_address_comes_last(node: HandNode) -> None:
     node.register("http://127.0.0.1:9002", instance="instance-2")
     job = node.job(enabled=False, max_retries=1)
-    node.scheduler.management.jobs.run_now(job.id)
+    node.scheduler.management.run_now.run(job.id)
     node.run_for(300)
     (first,) = node.answer(Fate.REFUSED, "connection refused", reached=False)
     node.run_for(300)

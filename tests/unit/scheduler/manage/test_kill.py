@@ -18,7 +18,7 @@ ADDRESS = "http://127.0.0.1:9001"
 
 def fire(node: HandNode, **changes: Any) -> int:
     job = node.job(enabled=False, **changes)
-    return node.scheduler.management.jobs.run_now(job.id).id
+    return node.scheduler.management.run_now.run(job.id).id
 
 
 def running(node: HandNode, **changes: Any) -> int:

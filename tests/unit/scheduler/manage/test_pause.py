@@ -92,7 +92,7 @@ def test_after_a_pause_the_misfire_policy_decides(
 def test_runs_by_hand_go_during_a_pause(node: HandNode) -> None:
     job = node.job(schedule_conf="1")
     node.scheduler.management.schedules.pause()
-    run = node.scheduler.management.jobs.run_now(job.id)
+    run = node.scheduler.management.run_now.run(job.id)
     node.run_for(5000)
     assert [item.id for item in node.answer()] == [run.id]
 

@@ -235,7 +235,7 @@ def test_a_job_in_memory_whose_version_is_gone_is_read_again(node: HandNode) -> 
 def test_a_manual_run_of_a_stopped_script_carries_its_source(node: HandNode) -> None:
     job = script(node, "by hand")
     node.scheduler.management.jobs.stop(job.id)
-    run = node.scheduler.management.jobs.run_now(job.id, param="p")
+    run = node.scheduler.management.run_now.run(job.id, param="p")
     node.run_for(1000)
     (request,) = sent(node)
     assert (request.run_id, request.param, request.glue_source) == (run.id, "p", "by hand")

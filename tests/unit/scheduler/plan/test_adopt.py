@@ -117,7 +117,7 @@ def test_r20_more_waiting_than_memory_holds_stays_rows(
     node.scheduler.sending.pool.acquire = lambda *_args, **_options: False  # type: ignore[method-assign]
     job = node.job(enabled=False)
     for _ in range(150):
-        node.scheduler.management.jobs.run_now(job.id)
+        node.scheduler.management.run_now.run(job.id)
     node.run_for(300)
     assert node.scheduler.planning.tick.depth() == (0, 100)
     assert node.scheduler.planning.tick.overflowed == 50
@@ -133,7 +133,7 @@ def test_r20_more_waiting_than_memory_holds_stays_rows(
 
 def test_an_unanswered_send_is_asked_again_with_the_same_id(node: HandNode) -> None:
     job = node.job(enabled=False)
-    run = node.scheduler.management.jobs.run_now(job.id)
+    run = node.scheduler.management.run_now.run(job.id)
     node.run_for(300)
     node.answer(Fate.UNKNOWN, "timed out")
     assert node.runs()[0].state is RunState.DISPATCHING
@@ -149,7 +149,7 @@ def test_an_unanswered_send_is_asked_again_with_the_same_id(node: HandNode) -> N
 
 def test_an_instance_that_moved_is_asked_at_its_new_address(node: HandNode) -> None:
     job = node.job(enabled=False)
-    node.scheduler.management.jobs.run_now(job.id)
+    node.scheduler.management.run_now.run(job.id)
     node.run_for(300)
     node.answer(Fate.UNKNOWN)
     node.scheduler.core.registry.remove("demo", "http://127.0.0.1:9001")
@@ -163,7 +163,7 @@ def test_an_outcome_that_comes_while_a_send_is_settled_is_the_last_word(
     node: HandNode, is_there: bool
 ) -> None:
     job = node.job(enabled=False)
-    run = node.scheduler.management.jobs.run_now(job.id)
+    run = node.scheduler.management.run_now.run(job.id)
     node.run_for(300)
     node.answer(Fate.UNKNOWN)
     if not is_there:
@@ -177,7 +177,7 @@ def test_an_outcome_that_comes_while_a_send_is_settled_is_the_last_word(
 
 def test_a_run_whose_instance_is_gone_is_lost_and_may_still_be_corrected(node: HandNode) -> None:
     job = node.job(enabled=False)
-    run = node.scheduler.management.jobs.run_now(job.id)
+    run = node.scheduler.management.run_now.run(job.id)
     node.run_for(300)
     node.answer(Fate.UNKNOWN)
     node.scheduler.core.registry.remove("demo", "http://127.0.0.1:9001")
@@ -193,7 +193,7 @@ def test_a_foreign_run_without_an_answer_counts_as_running_and_is_never_sent_aga
     node.group()
     node.register("http://127.0.0.1:9001", kind="foreign", instance="", boot="")
     job = node.job(enabled=False)
-    node.scheduler.management.jobs.run_now(job.id)
+    node.scheduler.management.run_now.run(job.id)
     node.run_for(300)
     node.answer(Fate.UNKNOWN)
     assert node.runs()[0].state is RunState.RUNNING
@@ -205,7 +205,7 @@ def test_a_foreign_run_cut_off_by_a_crash_counts_as_running(db: Database) -> Non
     node = HandNode(db, ManualClock(NOW))
     node.group()
     node.register("http://127.0.0.1:9001", kind="foreign", instance="", boot="")
-    node.scheduler.management.jobs.run_now(node.job(enabled=False).id)
+    node.scheduler.management.run_now.run(node.job(enabled=False).id)
     node.run_for(300)
     heir = node.successor()
     heir.run_for(11_000, step_ms=500)

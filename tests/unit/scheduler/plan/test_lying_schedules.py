@@ -150,7 +150,7 @@ def test_r5_no_transaction_is_open_while_a_schedule_type_is_asked(sqlite_db: Dat
     manager.start(jobs[0].id)
     assert asked() == 1
     manager.stop(jobs[0].id)
-    node.scheduler.management.jobs.apply(BulkAction.START, [jobs[0].id])
+    node.scheduler.management.jobs.change_many(BulkAction.START, [jobs[0].id])
     assert asked() == 1
     node.scheduler.management.schedules.save_calendar("feasts", {"dates": ["2031-01-01"]})
     manager.edit(jobs[0].id, {"calendar_exclude": ("feasts",)})

@@ -15,7 +15,7 @@ from xwheel.model import Job, MisfirePolicy, Origin, Run, RunState
 from xwheel.plugin import ScheduleSpec
 from xwheel.scheduler.plan.rules import FIRE_ALL_PER_CLAIM, RUNS_PER_JOB, plan, recheck
 from xwheel.scheduler.plan.timetable import Timetable
-from xwheel.scheduler.records import Planned
+from xwheel.scheduler.plan.rules import Planned
 
 
 class Every:

@@ -13,9 +13,9 @@ from xwheel.errors import RouteError
 from xwheel.model import Job, RegisteredExecutor, Run
 from xwheel.plugin import RouteContext
 from xwheel.scheduler.route import async_choose
-from xwheel.scheduler.route.async_choose import Asker
-from xwheel.scheduler.route.choose import route as call_router
-from xwheel.scheduler.route.probes import Beats
+from xwheel.scheduler.route.async_choose import AsyncChooser
+from xwheel.scheduler.route.routers import route as call_router
+from xwheel.scheduler.route.probes import Probes
 from xwheel.testing import ManualClock
 
 
@@ -28,7 +28,7 @@ class Desk:
         self.suspects: list[str] = []
         self.back: list[int] = []
         known = {router.name: router for router in routers}
-        self.beats = Beats(
+        self.beats = Probes(
             self.wire,
             lambda _: "demo",
             lambda *_: "",
@@ -36,7 +36,7 @@ class Desk:
             self.clock,
             timeout_ms=1000,
         )
-        self.asker = Asker(
+        self.asker = AsyncChooser(
             lambda job, executors, **more: call_router(job, executors, known, **more),
             self.beats,
             lambda runs: self.back.extend(run.id for run in runs),
@@ -187,7 +187,7 @@ def test_a_router_that_hangs_fails_its_runs_and_holds_up_no_other(hanging: Hangi
     stuck = [cases("HANGS", 1, job_id) for job_id in range(1, 8)]
     for job, (run,) in stuck:
         assert desk.choose(run, job) is None
-    for _ in range(async_choose.CREW):
+    for _ in range(async_choose.THREADS):
         assert hanging.inside.acquire(timeout=PATIENCE_S)
     job, (run,) = cases("ALIVE", 1, 50)
     desk.choose(run, job)
@@ -200,7 +200,7 @@ def test_a_router_that_hangs_fails_its_runs_and_holds_up_no_other(hanging: Hangi
         with pytest.raises(RouteError) as caught:
             desk.choose(run, job)
         messages.append(str(caught.value))
-    assert sum("did not choose within 30 s" in text for text in messages) == async_choose.CREW
+    assert sum("did not choose within 30 s" in text for text in messages) == async_choose.THREADS
     assert sum("hangs in 4 calls" in text for text in messages) == 3
     assert len(desk.asker) == 0
     # as soon as it comes back it is called again

@@ -11,7 +11,7 @@ from xwheel.model import Job, RunState
 from xwheel.plugin.registries import Registry
 from xwheel.scheduler.records import Fate
 from xwheel.scheduler.route.choose import Chooser
-from xwheel.scheduler.route.choose import route as call_router
+from xwheel.scheduler.route.routers import route as call_router
 from xwheel.storage.database.engine import Database
 from xwheel.testing import ManualClock
 
@@ -47,7 +47,7 @@ def test_a_run_goes_to_the_one_that_lives_and_others_do_not_wait(sqlite_db: Data
     node = asking_node(sqlite_db, FirstAlive(), says={ADDRESSES[1]: True, ADDRESSES[2]: True})
     job, plain = ask_for(node, "ALIVE"), node.job(enabled=False)
     for item in (job, plain):
-        node.scheduler.management.jobs.run_now(item.id)
+        node.scheduler.management.run_now.run(item.id)
     node.run_for(300)
     assert {shard.run.job_id for parcel in node.sent for shard in parcel.shards} == {plain.id}
     (asked,) = node.runs(job.id)
@@ -62,7 +62,7 @@ def test_a_run_goes_to_the_one_that_lives_and_others_do_not_wait(sqlite_db: Data
 def test_what_is_cancelled_or_edited_meanwhile_follows_its_row(sqlite_db: Database) -> None:
     node = asking_node(sqlite_db, FirstAlive(), says=dict.fromkeys(ADDRESSES, True))
     gone, edited = ask_for(node, "ALIVE"), ask_for(node, "ALIVE")
-    planned = [node.scheduler.management.jobs.run_now(item.id) for item in (gone, edited)]
+    planned = [node.scheduler.management.run_now.run(item.id) for item in (gone, edited)]
     node.run_for(300)
     node.scheduler.management.jobs.delete(gone.id)
     node.scheduler.management.jobs.edit(edited.id, {"route_strategy": "LAST", "param": "new"})
@@ -76,7 +76,7 @@ def test_what_is_cancelled_or_edited_meanwhile_follows_its_row(sqlite_db: Databa
 def test_an_old_lease_fences_nothing_that_comes_back(sqlite_db: Database) -> None:
     node = asking_node(sqlite_db, FirstAlive(), says=dict.fromkeys(ADDRESSES, True))
     job = ask_for(node, "ALIVE")
-    node.scheduler.management.jobs.run_now(job.id)
+    node.scheduler.management.run_now.run(job.id)
     node.run_for(300)
     heir = node.successor()
     come_back(node)
@@ -88,7 +88,7 @@ def test_an_old_lease_fences_nothing_that_comes_back(sqlite_db: Database) -> Non
 def test_when_nobody_answers_the_run_is_refused_with_the_reason(sqlite_db: Database) -> None:
     node = asking_node(sqlite_db, FirstAlive(), says={})
     job = ask_for(node, "ALIVE", max_retries=1)
-    node.scheduler.management.jobs.run_now(job.id)
+    node.scheduler.management.run_now.run(job.id)
     node.run_for(300)
     come_back(node)
     first, second = node.runs(job.id)
@@ -104,7 +104,7 @@ def test_when_the_chosen_one_is_gone_at_the_send_the_next_gets_it(sqlite_db: Dat
     node = asking_node(sqlite_db, FirstAlive(), says=says)
     job, plain = ask_for(node, "ALIVE"), node.job(enabled=False)
     for item in (job, plain):
-        node.scheduler.management.jobs.run_now(item.id)
+        node.scheduler.management.run_now.run(item.id)
     node.run_for(300)
     come_back(node)
     says[ADDRESSES[0]] = None
@@ -123,7 +123,7 @@ def test_when_the_chosen_one_is_gone_at_the_send_the_next_gets_it(sqlite_db: Dat
 def test_what_an_executor_itself_refuses_goes_nowhere_else(sqlite_db: Database) -> None:
     node = asking_node(sqlite_db, FirstAlive(), says=dict.fromkeys(ADDRESSES, True))
     job = ask_for(node, "ALIVE")
-    node.scheduler.management.jobs.run_now(job.id)
+    node.scheduler.management.run_now.run(job.id)
     node.run_for(300)
     come_back(node)
     node.answer(Fate.REFUSED, "no such handler")

@@ -17,7 +17,8 @@ from xwheel.model import RegisteredExecutor, RunState
 from xwheel.plugin import RouteContext
 from xwheel.plugin.registries import Registry
 from xwheel.scheduler.route import async_choose
-from xwheel.scheduler.route.choose import Chooser, route
+from xwheel.scheduler.route.choose import Chooser
+from xwheel.scheduler.route.routers import route
 
 ADDRESSES = ("http://127.0.0.1:9001", "http://127.0.0.1:9002", "http://127.0.0.1:9003")
 
@@ -132,7 +133,7 @@ def one_of_each(node: HandNode, *names: str) -> list[int]:
     for name in (*names, "FIRST"):
         job = node.job(enabled=False)
         name_router(node, job.id, name)
-        node.scheduler.management.jobs.run_now(job.id)
+        node.scheduler.management.run_now.run(job.id)
         made.append(job.id)
     return made
 

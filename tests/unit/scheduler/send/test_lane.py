@@ -117,11 +117,11 @@ def send_one(parcel: Parcel, reply: Reply, **more: Any) -> list[Delivery]:
     line, delivered = Line(), list[Delivery]()
     lane = lane_of(line, delivered)
     lane.send(parcel)
-    assert lane.is_sending(ONE)
+    assert lane.is_held(ONE)
     line.reply(**reply(parcel), **more)
     lane.step(NOW)
     assert line.calls == []
-    assert not lane.is_sending(ONE)
+    assert not lane.is_held(ONE)
     return delivered
 
 
@@ -173,7 +173,7 @@ def test_r3_a_batch_that_is_too_large_is_halved_and_sent_again(again: bool) -> N
     assert [size > 4_500 for size in sizes] == [True, True, False, False, True, False, False]
     assert told == [(parcel.executor.address, size) for size in sizes if size > 4_500]
     assert [bool(delivery.parcel.rest) for delivery in delivered] == [True] * (len(delivered) - 1) + [False]
-    assert not any(lane.is_sending(run_id) for run_id in range(1, 8))
+    assert not any(lane.is_held(run_id) for run_id in range(1, 8))
 
 
 @pytest.mark.parametrize(("again", "fate"), [(False, NO), (True, UNKNOWN)])
@@ -194,7 +194,7 @@ def halved(line: Line, delivered: list[Delivery], again: bool = False, **parts: 
     line.reply(status=413)
     lane.step(NOW)
     assert [shard.run.id for shard in line.sent[0].shards] == [ONE]
-    assert lane.is_sending(TWO)
+    assert lane.is_held(TWO)
     return lane
 
 
@@ -223,7 +223,7 @@ def test_what_cannot_be_sent_in_time_is_left_to_be_asked_about(why: str) -> None
     assert fates(delivered) == {ONE: YES, TWO: UNKNOWN}
     assert line.calls == []
     assert [delivery.tried for delivery in delivered] == [True, False]
-    assert not lane.is_sending(TWO)
+    assert not lane.is_held(TWO)
 
 
 @pytest.mark.parametrize("again", [False, True])
@@ -246,7 +246,7 @@ def test_r17_at_each_moment_the_lane_or_the_writer_has_a_run() -> None:
     line, seen = Line(), list[bool]()
     lane = Lane(
         line,  # type: ignore[arg-type]
-        lambda deliveries: seen.extend(lane.is_sending(a.run_id) for d in deliveries for a in d.answers),
+        lambda deliveries: seen.extend(lane.is_held(a.run_id) for d in deliveries for a in d.answers),
         lambda _: True,
         lambda _: "demo",
         lambda _: "",
@@ -257,4 +257,4 @@ def test_r17_at_each_moment_the_lane_or_the_writer_has_a_run() -> None:
     line.reply(error="it broke")
     lane.step(NOW)
     assert seen == [True, True]
-    assert not lane.is_sending(ONE)
+    assert not lane.is_held(ONE)

@@ -21,7 +21,7 @@ from xwheel.wire.messages import Response
 def start(node: HandNode, count: int = 1, **job: Any) -> tuple[Job, list[Run]]:
     """Send runs of one job in one request."""
     made = node.job(enabled=False, **job)
-    asked = [node.scheduler.management.jobs.run_now(made.id) for _ in range(count)]
+    asked = [node.scheduler.management.run_now.run(made.id) for _ in range(count)]
     node.run_for(300)
     assert [shard.run.id for shard in node.sent[0].shards] == [run.id for run in asked]
     return made, asked
@@ -61,7 +61,7 @@ def test_r2_runs_that_are_asked_about_again_travel_in_requests_of_bounded_size(d
     node.group()
     node.register("http://127.0.0.1:9001")
     job = node.job(enabled=False, param="漢" * 1000)
-    asked = [node.scheduler.management.jobs.run_now(job.id) for _ in range(250)]
+    asked = [node.scheduler.management.run_now.run(job.id) for _ in range(250)]
     node.run_for(1000)
     first = [len(call.body) for call in node.line.calls]
     while node.sent:
@@ -90,7 +90,7 @@ def test_r3_first_sends_are_bounded_by_their_encoded_bytes(db: Database) -> None
     node.register("http://127.0.0.1:9001")
     job = node.job(enabled=False, param="漢" * 9000)
     for _ in range(100):
-        node.scheduler.management.jobs.run_now(job.id)
+        node.scheduler.management.run_now.run(job.id)
     node.run_for(300)
     sizes, runs = [], 0
     while node.sent:
@@ -111,7 +111,7 @@ def test_r3_a_broadcast_to_executors_of_two_kinds_keeps_to_the_bytes(db: Databas
     node.register("http://127.0.0.1:9002", kind="java", generation=3, instance="", boot="")
     job = node.job(enabled=False, param="漢" * 9000, route_strategy="SHARDING_BROADCAST")
     for _ in range(12):
-        node.scheduler.management.jobs.run_now(job.id)
+        node.scheduler.management.run_now.run(job.id)
     node.run_for(300)
     sizes, runs = [], 0
     while node.sent:
@@ -128,7 +128,7 @@ def test_r3_an_executor_that_takes_less_gets_less(node: HandNode) -> None:
     job = node.job(enabled=False, param="x" * 1000)
     for round_number in range(3):
         for _ in range(40):
-            node.scheduler.management.jobs.run_now(job.id)
+            node.scheduler.management.run_now.run(job.id)
         node.run_for(300)
         refused = 0
         while node.sent:
@@ -147,7 +147,7 @@ def test_r3_an_executor_that_takes_less_gets_less(node: HandNode) -> None:
     node.keep_lease()
     node.register("http://127.0.0.1:9001")
     for _ in range(40):
-        node.scheduler.management.jobs.run_now(job.id)
+        node.scheduler.management.run_now.run(job.id)
     node.run_for(300)
     assert len(node.line.calls[0].body) > 20_000  # it may have been given more since
 
@@ -212,7 +212,7 @@ def test_r17_answers_that_wait_to_be_written_are_held(db: Database, monkeypatch:
     node.group()
     node.register("http://127.0.0.1:9001", kind="foreign", instance="", boot="")
     job, (first,) = start(node)
-    second = node.scheduler.management.jobs.run_now(job.id)
+    second = node.scheduler.management.run_now.run(job.id)
     node.run_for(300)
     answers = node.scheduler.sending.results
     node.reply(body=encode_response(Response(code=200)))
@@ -284,4 +284,4 @@ def test_a_lease_that_is_too_short_sends_nothing_and_suspects_no_executor(node: 
     assert ends(node, job) == [("dispatching", "")]
     (executor,) = node.scheduler.core.registry.live(1, node.clock.now_ms())
     assert executor.suspect_until_ms <= node.clock.now_ms()
-    assert not node.scheduler.lanes[parcel.lane].is_sending(run.id)
+    assert not node.scheduler.lanes[parcel.lane].is_held(run.id)

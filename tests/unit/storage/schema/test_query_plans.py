@@ -48,7 +48,7 @@ def test_the_pipeline_scans_no_table(sqlite_db: Database) -> None:
     rate = node.job(schedule_conf="1", max_retries=1)
     delay = node.job(schedule_type="FIX_DELAY", schedule_conf="2s")
     node.run_for(3000, each=lambda: node.finish(node.answer(), RunState.FAILED))
-    node.scheduler.management.jobs.run_now(rate.id)
+    node.scheduler.management.run_now.run(rate.id)
     node.run_for(300)
     node.answer(Fate.UNKNOWN)
     node.run_for(12_000, step_ms=500)
