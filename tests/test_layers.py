@@ -17,7 +17,7 @@ PACKAGE = ROOT / "xwheel"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS = {
-    0: {"errors", "model", "clock", "calendars", "cron", "ring", "_ring", "_ring_py"},
+    0: {"errors", "model", "clock", "calendars", "cron", "extras", "ring", "_ring", "_ring_py"},
     1: {"wire", "config", "runtime"},
     2: {"plugin"},
     3: {"storage", "builtin"},
@@ -39,6 +39,7 @@ HOMES = {
     "packaging": ("plugin/",),
     "requests": ("wire/http/",),
     "pycurl": ("wire/http/",),
+    "certifi": ("wire/http/",),
     "holidays": ("calendars.py",),
     "croniter": ("cron/",),
     "waitress": ("runtime/http_server.py",),

@@ -9,7 +9,6 @@ from importlib.metadata import Distribution, EntryPoint, PackageNotFoundError, d
 from typing import Any, Final, cast
 
 import pluggy
-from packaging.requirements import InvalidRequirement, Requirement
 
 from xwheel.config import Config
 from xwheel.errors import ConfigError, DuplicateNameError, PluginError
@@ -282,6 +281,10 @@ def _check_hooks(manager: pluggy.PluginManager, origin: Origin, plugin: object) 
 
 def _unmet(dist: Distribution) -> Iterator[str]:
     """Yield what a distribution says that it needs, and that is not there."""
+    try:
+        from packaging.requirements import InvalidRequirement, Requirement
+    except ImportError:  # an executor alone, without the extra "server"
+        return
     for text in dist.requires or ():
         try:
             wanted = Requirement(text)
