@@ -14,7 +14,7 @@ from xwheel.model import ExecutorGroup, Job, Run
 from xwheel.model.alarms import AlarmAttempt, AlarmKind, AlarmRow, AlarmTarget, AttemptState
 from xwheel.plugin import Alarm
 from xwheel.scheduler.ports import LeaseView
-from xwheel.storage import executors, jobs
+from xwheel.storage import executors, jobs, runs
 from xwheel.storage.alarms import alarms, lists
 from xwheel.storage.alarms import attempts as alarm_attempts
 from xwheel.storage.alarms.attempts import EndedAttempt, NewAttempt
@@ -200,7 +200,7 @@ class AlarmDelivery:
         members = alarms.list_merged(conn, sums, SUMMARY, LINES * len(sums)) if sums else []
         found = [*rows.values(), *members]
         owners = jobs.get_jobs(conn, {row.job_id for row in found if row.job_id is not None})
-        known = lists.get_runs(conn, {row.run_id for row in rows.values() if row.run_id is not None})
+        known = runs.get_runs(conn, {row.run_id for row in rows.values() if row.run_id is not None})
         names = {job.id: " ".join(job.name.split()) for job in owners.values()}
         groups = executors.get_groups(conn, {job.group_id for job in owners.values()})
         sends: list[Send] = []

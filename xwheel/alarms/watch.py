@@ -14,7 +14,7 @@ from xwheel.scheduler.ports import LeaseView
 from xwheel.storage import settings
 from xwheel.storage.alarms import alarms, watch
 from xwheel.storage.alarms.alarms import Episode, EpisodeKey, NewAlarm
-from xwheel.storage.alarms.watch import SentRun, WatchedJob
+from xwheel.storage.alarms.watch import WatchedJob, WatchedRun
 from xwheel.storage.database.engine import Connection, Database
 
 BATCH: Final = 500
@@ -91,7 +91,7 @@ class AlarmWatch:
             place = (page[-1].check_ms, page[-1].id)
             yield
 
-    def _of_run(self, row: SentRun) -> Iterator[NewAlarm]:
+    def _of_run(self, row: WatchedRun) -> Iterator[NewAlarm]:
         began_ms = row.accepted_ms or row.dispatched_ms
         for rule in self._index.rules_for(AlarmKind.STILL_RUNNING, row.job_id, row.group_id):
             if began_ms <= self._now_ms - rule.still_running_s * 1000:

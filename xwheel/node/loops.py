@@ -13,7 +13,7 @@ from xwheel.config import Config
 from xwheel.errors import XwheelError
 from xwheel.node.pipeline import Pipeline
 from xwheel.plugin.discovery import Plugins
-from xwheel.runtime.loops import Service, Watchman
+from xwheel.runtime.loops import Service, StallMonitor
 from xwheel.runtime.sealing import KeyRing
 from xwheel.storage.database.engine import Database
 from xwheel.wire.http.tls import NO_FILES, TlsFiles
@@ -56,19 +56,19 @@ class Scheduler(Pipeline):
         # what fails may have been committed nevertheless: then the rows say more than memory
         self._ticking, self._claiming = (
             Service(
-                name, step, self.clock, bell=self.bells[f"{name}ing"], on_failure=self.adopting.look_again
+                name, step, self.clock, wakeup=self.bells[f"{name}ing"], on_failure=self.adopting.look_again
             )
             for name, step in (("tick", self.ring_loop.step), ("claim", self.claiming.step))
         )
-        self._adopting = Service("adopt", self.adopting.step, self.clock, bell=self.bells["adopting"])
-        self._writing = Service("answers", self.answers.step, self.clock, bell=self.bells["writing"])
-        self._leasing = Service("lease", self.lease.step, self.clock, bell=self.bells["leasing"])
+        self._adopting = Service("adopt", self.adopting.step, self.clock, wakeup=self.bells["adopting"])
+        self._writing = Service("answers", self.answers.step, self.clock, wakeup=self.bells["writing"])
+        self._leasing = Service("lease", self.lease.step, self.clock, wakeup=self.bells["leasing"])
         self._calendaring = Service("calendars", self.calendars.step, self.clock)
         self._registering = Service("registry", self.registry.step, self.clock)
         self._timekeeping = Service("time", self.timekeeper.step, self.clock, stale_ms=30_000)
-        self._checking = Service("check", self.checker.step, self.clock, bell=self.bells["checking"])
-        self._alarming = Service("alarms", self.alarms.step, self.clock, bell=self.bells["alarming"])
-        self.watchman = Watchman(lambda: self.services, self.clock)
+        self._checking = Service("check", self.checker.step, self.clock, wakeup=self.bells["checking"])
+        self._alarming = Service("alarms", self.alarms.step, self.clock, wakeup=self.bells["alarming"])
+        self.watchman = StallMonitor(lambda: self.services, self.clock)
         self._watching = Service("watch", self.watchman.step, self.clock)
         self._keeping = [
             Service(name, step, self.clock, stale_ms=UPKEEP_STALE_MS)

@@ -17,7 +17,7 @@ from xwheel.config.sections import ScheduleSection, TriggerSection
 from xwheel.errors import ConfigError
 from xwheel.model import Job, Run
 from xwheel.plugin.discovery import Plugins
-from xwheel.plugin.questions import Questions
+from xwheel.plugin.questions import PluginQuestions
 from xwheel.runtime.plugin_threads import PluginThreads
 from xwheel.runtime.sealing import KeyRing
 from xwheel.scheduler.check.decide import CheckRules, first_check_ms
@@ -139,7 +139,7 @@ class Pipeline:
         )
         self.calendars = CalendarBook(db)
         self.plugin_threads = PluginThreads(config.plugins.call_timeout_s)
-        questions = Questions(self.plugin_threads)
+        questions = PluginQuestions(self.plugin_threads)
         self.timetable = AskedTimetable(
             plugins.schedule_types,
             self.calendars.current,

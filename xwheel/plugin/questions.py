@@ -14,7 +14,7 @@ T = TypeVar("T")
 ATTEMPTS: Final = 6
 
 
-class Question(NamedTuple):
+class PluginQuestion(NamedTuple):
     """What a plugin is to be asked.
 
     Attributes:
@@ -28,20 +28,20 @@ class Question(NamedTuple):
     call: Callable[[], Any]
 
 
-class _Answer(NamedTuple):
+class _PluginAnswer(NamedTuple):
     value: Any
     error: Exception | None
 
 
-class _UnaskedError(BaseException):
+class _MissingAnswersError(BaseException):
     """A transaction needs answers that are not there; no handler for errors of plugins may take it up."""
 
-    def __init__(self, questions: Mapping[Hashable, Question]) -> None:
+    def __init__(self, questions: Mapping[Hashable, PluginQuestion]) -> None:
         super().__init__()
         self.questions = questions
 
 
-class Questions:
+class PluginQuestions:
     """Answers for transactions, by what was asked.
 
     Thread-safety: each thread has its own answers, and only inside :meth:`around`.
@@ -63,12 +63,12 @@ class Questions:
         Raises:
             StorageError: Each attempt needed other answers than the one before.
         """
-        answers: dict[Hashable, _Answer] = {}
+        answers: dict[Hashable, _PluginAnswer] = {}
         for _ in range(ATTEMPTS):
             self._local.answers = answers
             try:
                 return transact()
-            except _UnaskedError as unasked:
+            except _MissingAnswersError as unasked:
                 self._local.answers = None
                 for key, question in unasked.questions.items():
                     answers[key] = self._try(question)
@@ -76,7 +76,7 @@ class Questions:
                 self._local.answers = None
         raise StorageError(f"what plugins are asked about changed {ATTEMPTS} times: try again")
 
-    def ask(self, key: Hashable, question: Question) -> Any:
+    def ask(self, key: Hashable, question: PluginQuestion) -> Any:
         """Return an answer, or raise what the plugin raised; inside :meth:`around` it comes from before.
 
         Args:
@@ -87,26 +87,26 @@ class Questions:
         if answers is None:
             return self._now(question)
         if key not in answers:
-            raise _UnaskedError({key: question})
-        answer: _Answer = answers[key]
+            raise _MissingAnswersError({key: question})
+        answer: _PluginAnswer = answers[key]
         if answer.error is not None:
             raise answer.error
         return answer.value
 
-    def need(self, questions: Mapping[Hashable, Question]) -> None:
+    def need(self, questions: Mapping[Hashable, PluginQuestion]) -> None:
         """Have many questions answered at once, ahead of :meth:`ask`."""
         answers = getattr(self._local, "answers", None)
         if answers is None:
             return
         missing = {key: question for key, question in questions.items() if key not in answers}
         if missing:
-            raise _UnaskedError(missing)
+            raise _MissingAnswersError(missing)
 
-    def _try(self, question: Question) -> _Answer:
+    def _try(self, question: PluginQuestion) -> _PluginAnswer:
         try:
-            return _Answer(self._now(question), None)
+            return _PluginAnswer(self._now(question), None)
         except Exception as error:  # whoever asks inside the transaction gets it there
-            return _Answer(None, error)
+            return _PluginAnswer(None, error)
 
-    def _now(self, question: Question) -> Any:
+    def _now(self, question: PluginQuestion) -> Any:
         return question.call() if question.is_trusted else self._threads.ask(question.name, question.call)

@@ -27,7 +27,7 @@ from xwheel.model import Run, RunState
 from xwheel.model.alarms import AlarmAttempt
 from xwheel.plugin import Alarm, GlueRequest, GlueType, HandlerLookup, Router, ScheduleType
 from xwheel.plugin.discovery import Plugins
-from xwheel.plugin.questions import Questions
+from xwheel.plugin.questions import PluginQuestions
 from xwheel.plugin.registries import Registry
 from xwheel.runtime.plugin_threads import PluginThreads
 from xwheel.runtime.sealing import KeyRing
@@ -213,7 +213,7 @@ def api(db: Database) -> Api:
     channels = Channels(clock)
     book = CalendarBook(db)
     timetable = Timetable(plugins.schedule_types, book.current)
-    scripts = Scripts(db, clock, plugins.glue_types, Questions(PluginThreads(2)), keep=30)
+    scripts = Scripts(db, clock, plugins.glue_types, PluginQuestions(PluginThreads(2)), keep=30)
     check = partial(check_job, plugins=plugins, check_schedule=timetable.check)
     manager = JobManager(db, clock, run_ids, check, timetable, scripts, new_run, lambda: None)
     offspring = Offspring(succeeded, render, new_run, max_depth=MAX_DEPTH)

@@ -109,7 +109,7 @@ class Fence:
         for item in ready:
             result.shards.extend(self._expand(item, now_ms, check_ms))
         fenced = [
-            runs.Fenced(
+            runs.FencedRow(
                 shard.run.id,
                 shard.executor.address,
                 shard.executor.instance,

@@ -11,8 +11,8 @@ from xwheel.errors import FieldError, NotFoundError, PluginError, ScheduleError,
 from xwheel.model import PARTITIONS, Job, Origin, Run
 from xwheel.scheduler.ports import Around, at_once
 from xwheel.storage import jobs, runs
-from xwheel.storage.database.bulk import chunks
 from xwheel.storage.database.engine import Connection, Database
+from xwheel.storage.database.rows import chunks
 from xwheel.storage.run_ids import RunIds
 
 BATCH: Final = 100

@@ -161,9 +161,9 @@ class Switchboard:
         """
 
         def work(conn: Connection) -> None:
-            user = jobs.find_calendar_user(conn, name)
-            if user is not None:
-                raise ConflictError(f"job {user} uses calendar {name}: take it out there first")
+            users = jobs.find_calendar_users(conn, name)
+            if users:
+                raise ConflictError(f"job {users[0]} uses calendar {name}: take it out there first")
             settings.delete_calendar(conn, name)
 
         self._change(work)

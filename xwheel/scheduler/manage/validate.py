@@ -8,10 +8,10 @@ from xwheel.errors import FieldError, PluginError, RouteError, ScheduleError
 from xwheel.model import Job, RetryBackoff
 from xwheel.plugin.contracts import TakesOptions
 from xwheel.plugin.discovery import Plugins
-from xwheel.plugin.questions import Question
+from xwheel.plugin.questions import PluginQuestion
 from xwheel.plugin.validation import guarded
 
-Ask = Callable[[Hashable, Question], object]
+Ask = Callable[[Hashable, PluginQuestion], object]
 
 
 def check_job(
@@ -51,7 +51,7 @@ def _check_route_options(job: Job, plugins: Plugins, ask: Ask) -> None:
         if job.route_options:
             raise FieldError("route_options", f"must be empty: the router {name} takes none")
         return
-    question = Question(
+    question = PluginQuestion(
         f"router {name}",
         name in getattr(plugins.routers, "trusted", ()),
         lambda: guarded(f"router {name}", lambda: router.check(job.route_options), allowed=RouteError),
@@ -64,5 +64,5 @@ def _check_route_options(job: Job, plugins: Plugins, ask: Ask) -> None:
         raise FieldError("route_options", f"cannot be read: {error}"[:500]) from error
 
 
-def _at_once(_: Hashable, question: Question) -> object:
+def _at_once(_: Hashable, question: PluginQuestion) -> object:
     return question.call()

@@ -13,7 +13,7 @@ from xwheel.cron import zone
 from xwheel.errors import PluginError, ScheduleError, UnknownNameError
 from xwheel.model import Job
 from xwheel.plugin import ScheduleSpec, ScheduleType
-from xwheel.plugin.questions import Question, Questions
+from xwheel.plugin.questions import PluginQuestion, PluginQuestions
 from xwheel.plugin.validation import guarded, next_due
 
 # a job whose calendars forbid this much is a mistake: ten years of single days, or a day of single seconds
@@ -160,7 +160,7 @@ class AskedTimetable(Timetable):
         types: Mapping[str, ScheduleType],
         calendars: Callable[[], Mapping[str, Calendar]],
         trusted: Collection[str],
-        questions: Questions,
+        questions: PluginQuestions,
     ) -> None:
         super().__init__(types, calendars)
         self._trusted = trusted
@@ -196,16 +196,16 @@ class AskedTimetable(Timetable):
         )
         return found
 
-    def _next_fire(self, job: Job, after_ms: int) -> tuple[Hashable, Question]:
+    def _next_fire(self, job: Job, after_ms: int) -> tuple[Hashable, PluginQuestion]:
         # calendars may be another transaction's a moment later, so the question keeps those of this moment
         calendars = self._calendars()
         plain = Timetable(self._types, lambda: calendars)
         key = ("next", *_key(job), after_ms, _Same(calendars))
         return key, self._question(job, partial(plain.next_fire, job, after_ms))
 
-    def _question(self, job: Job, call: Callable[[], object]) -> Question:
+    def _question(self, job: Job, call: Callable[[], object]) -> PluginQuestion:
         name = job.schedule_type
-        return Question(f"schedule type {name}", name in self._trusted or name not in self._types, call)
+        return PluginQuestion(f"schedule type {name}", name in self._trusted or name not in self._types, call)
 
 
 class _Same:
