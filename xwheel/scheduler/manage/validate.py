@@ -11,7 +11,7 @@ from xwheel.plugin.discovery import Plugins
 from xwheel.plugin.questions import PluginQuestion
 from xwheel.plugin.validation import guarded
 
-Ask = Callable[[Hashable, PluginQuestion], object]
+Ask = Callable[[Hashable, PluginQuestion[object]], object]
 
 
 def check_job(
@@ -64,5 +64,5 @@ def _check_route_options(job: Job, plugins: Plugins, ask: Ask) -> None:
         raise FieldError("route_options", f"cannot be read: {error}"[:500]) from error
 
 
-def _at_once(_: Hashable, question: PluginQuestion) -> object:
+def _at_once(_: Hashable, question: PluginQuestion[object]) -> object:
     return question.call()
