@@ -204,6 +204,19 @@ def test_forbidden_calls_are_nowhere() -> None:
                 assert node.func.id not in {"eval", "exec"}, f"{path}:{node.lineno}"
 
 
+PLUGIN_FILES = sorted((ROOT / "plugins").glob("*/*/*.py"))
+
+
+@pytest.mark.parametrize("path", PLUGIN_FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_plugins_import_only_public_parts_of_the_core(path: Path) -> None:
+    public = {"xwheel", "xwheel.plugin"}
+    if path.parent.name == "tests":
+        public |= {"xwheel.executor", "xwheel.testing"}
+    tree = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    found = {node.module for node in tree if isinstance(node, ast.ImportFrom) and node.module}
+    assert {name for name in found if name.split(".")[0] == "xwheel"} <= public
+
+
 def test_the_sdk_loads_no_scheduler() -> None:
     code = (
         "import sys, xwheel.executor; "
