@@ -19,7 +19,7 @@ from tests.support.rows import NOW, job_values, make_run
 from xwheel.model import PARTITIONS, SHARED_SECRET, Run, RunState
 from xwheel.storage import jobs, runs
 from xwheel.storage.database.engine import Connection, Database
-from xwheel.storage.runs import Fenced
+from xwheel.storage.runs import FencedRow
 from xwheel.storage.schema import migrate
 from xwheel.storage.schema.tables import run as run_table
 
@@ -57,7 +57,7 @@ def in_batches(
 
 def fence(conn: Connection, ids: Sequence[int]) -> None:
     planned = runs.lock_planned(conn, ids)
-    rows = [Fenced(run_id, "http://127.0.0.1:9999", "instance", 1, SHARED_SECRET) for run_id in planned]
+    rows = [FencedRow(run_id, "http://127.0.0.1:9999", "instance", 1, SHARED_SECRET) for run_id in planned]
     assert runs.update_fenced(conn, rows, now_ms=NOW, check_ms=NOW) == len(ids)
 
 

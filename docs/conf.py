@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import xwheel
@@ -22,7 +23,7 @@ autodoc_typehints_format = "short"
 nitpicky = True
 # no page here: other projects' names, and those that only type hints mention
 nitpick_ignore_regex = [
-    ("py:.*", r"(collections|enum|ipaddress|msgspec|pathlib|pydantic|threading|zoneinfo)\..*"),
+    ("py:.*", rf"({'|'.join(sys.stdlib_module_names)}|msgspec|pydantic)\..*"),
     ("py:.*", r"xwheel\.(?!(executor|plugin|testing|cron|ring|errors)\.\w+$).+"),
     ("py:.*", r"[A-Z]|[A-Z]+_?[A-Z]+|Config"),
 ]

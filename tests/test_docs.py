@@ -107,6 +107,7 @@ MODULE = re.compile(r"\b(?:[Mm]odule|[Ff]older)s? `(\w+)`|`(\w+)`(?:'s)? (?:modu
 MEMBER = re.compile(r"`([A-Z][a-z]\w*)\.(_?[a-z]\w*)(?:\([^`]*\))?`")
 FUNCTION = re.compile(r"`(?:\w+\.)*(_?[a-z][a-z0-9_]*)\([^`]*\)`")
 TEST = re.compile(r"`(test_\w+)`")
+IMPORT = re.compile(r"from (xwheel[\w.]*) import (?:\(([^)]*)\)|([^\n#(\\]+))")
 SAVED = re.compile(r"Save this as `([^`]+)`")
 
 
@@ -125,7 +126,7 @@ def source() -> str:
 
 
 def defines(kind: str, name: str) -> bool:
-    return bool(re.search(rf"^ *(?:async )?{kind} {name}\b", source(), re.MULTILINE))
+    return bool(re.search(rf"^ *(?:async )?(?:{kind}) {name}\b", source(), re.MULTILINE))
 
 
 def ends(short: str) -> bool:
@@ -166,6 +167,14 @@ def has_function(name: str) -> bool:
     return hasattr(builtins, name) or defines("def", name)
 
 
+def has_imports(module: str, several: str, names: str) -> bool:
+    """Return whether a listing may import these names."""
+    found = [name.split()[0] for name in (several or names).replace("\n", " ").split(",") if name.strip()]
+    if module.startswith("xwheel_"):  # a plugin's package; it is not installed beside the core's tests
+        return ends(f"{module}/__init__.py") and all(defines("class|def", name) for name in found)
+    return all(hasattr(importlib.import_module(module), name) for name in found)
+
+
 CHECKS: list[tuple[re.Pattern[str], Callable[..., bool]]] = [
     (FULL_PATH, has_path),
     (SHORT_FILE, has_short),
@@ -174,6 +183,7 @@ CHECKS: list[tuple[re.Pattern[str], Callable[..., bool]]] = [
     (DOTTED, has_dotted),
     (MEMBER, has_member),
     (FUNCTION, has_function),
+    (IMPORT, has_imports),
     (TEST, lambda name: has_function(name) or has_short(name)),
 ]
 
@@ -212,6 +222,8 @@ def test_what_a_page_names_exists(page: Path) -> None:
         "the `trigger_pool` module",
         "`Finisher.no_such_method`",
         "`no_such_function()`",
+        "from xwheel.plugin import hookimpl, no_such_name",
+        "from xwheel_egress import (\n    NoSuchClient,\n)",
         "`test_no_such_thing`",
     ],
 )

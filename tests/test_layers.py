@@ -17,7 +17,7 @@ PACKAGE = ROOT / "xwheel"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS = {
-    0: {"errors", "model", "clock", "calendars", "cron", "ring", "_ring", "_ring_py"},
+    0: {"errors", "model", "clock", "calendars", "cron", "extras", "ring", "_ring", "_ring_py"},
     1: {"wire", "config", "runtime"},
     2: {"plugin"},
     3: {"storage", "builtin"},
@@ -39,6 +39,7 @@ HOMES = {
     "packaging": ("plugin/",),
     "requests": ("wire/http/",),
     "pycurl": ("wire/http/",),
+    "certifi": ("wire/http/",),
     "holidays": ("calendars.py",),
     "croniter": ("cron/",),
     "waitress": ("runtime/http_server.py",),
@@ -201,6 +202,19 @@ def test_forbidden_calls_are_nowhere() -> None:
         for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 assert node.func.id not in {"eval", "exec"}, f"{path}:{node.lineno}"
+
+
+PLUGIN_FILES = sorted((ROOT / "plugins").glob("*/*/*.py"))
+
+
+@pytest.mark.parametrize("path", PLUGIN_FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_plugins_import_only_public_parts_of_the_core(path: Path) -> None:
+    public = {"xwheel", "xwheel.plugin"}
+    if path.parent.name == "tests":
+        public |= {"xwheel.executor", "xwheel.testing"}
+    tree = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    found = {node.module for node in tree if isinstance(node, ast.ImportFrom) and node.module}
+    assert {name for name in found if name.split(".")[0] == "xwheel"} <= public
 
 
 def test_the_sdk_loads_no_scheduler() -> None:

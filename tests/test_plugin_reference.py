@@ -55,7 +55,7 @@ PARTS: dict[type[Any], list[type[Any]]] = {
 }
 HEAD = """# Plugins
 
-This page is written from the code: `python -m tests.test_plugin_reference`. How to write one stands in
+This page is written from the code: `python -m tests.test_plugin_reference`. To write one, see
 [write a plugin in ten minutes](../tutorial/first-plugin.md); `xwheel plugins new KIND NAME` writes a project.
 
 Everything that a job, a rule or a setting chooses by name comes from a plugin, ours included: an installed
@@ -65,8 +65,8 @@ distribution with an entry point in the group `xwheel`. The entry point's name i
 A process asks each hook once, when it starts: a scheduler all of them, an executor only `xwheel_register_glue_types`.
 The start stops with one line that names the distribution and the entry point if a plugin
 
-- cannot be imported, or needs a distribution that is not installed, or another version of it,
-- has a hook that nobody specified, one with other arguments, one that is not marked with `@hookimpl`, or none at all,
+- cannot be imported, or (checked by nodes) needs a distribution that is not installed, or another version of it,
+- has an unknown hook, one with other arguments, one that is not marked with `@hookimpl`, or none at all,
 - registers an object that lacks an attribute or a method of its contract, or has one of another form,
 - registers a name that is taken, or one with blanks or more than 64 characters (a schedule type: 32),
 - finds an option unknown, missing or mistyped, or reads a table that is not its own.

@@ -1,5 +1,19 @@
-"""``python -m xwheel`` is the ``xwheel`` command."""
+"""The ``xwheel`` command, also as ``python -m xwheel``."""
 
-from xwheel.cli.main import main
+import sys
 
-main()
+from xwheel.errors import ConfigError
+
+
+def main() -> None:
+    """Run the command; without the extra that it needs, say so in one line."""
+    try:
+        from xwheel.cli.main import main as run
+    except ConfigError as error:
+        sys.stderr.write(f"xwheel: {error}\n")
+        raise SystemExit(2) from None
+    run()
+
+
+if __name__ == "__main__":
+    main()

@@ -18,10 +18,11 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from xwheel.errors import ScheduleError
+from xwheel.extras import extra
 
 DAY_NAMES: Final = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
 KEYS: Final = ("holidays", "workdays", "weekdays", "dates", "times", "without")
@@ -121,7 +122,8 @@ def _workdays(place: str) -> Days:
 @lru_cache(maxsize=256)
 def _book(place: str, field: str) -> Any:
     """Return a country's holidays; years are worked out by the library when they are first asked for."""
-    import holidays
+    with extra("calendars", partial(ScheduleError, field)):
+        import holidays
 
     country, _, subdivision = place.upper().partition("/")
     try:

@@ -105,7 +105,7 @@ class NotFoundError(StorageError):
         key: Its id or name.
     """
 
-    def __init__(self, kind: str, key: int | str) -> None:
+    def __init__(self, kind: str, key: object) -> None:
         super().__init__(f"{kind} {key} does not exist")
         self.kind = kind
         self.key = key

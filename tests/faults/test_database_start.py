@@ -125,10 +125,10 @@ def test_a_full_disk_is_told(tmp_path: Path) -> None:
 def test_a_failure_that_no_command_foresaw_is_told_too(
     xwheel: Refusals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise OperationalError("SELECT", {}, pymysql.err.OperationalError(1114, "The table 'x' is full"))
 
-    monkeypatch.setattr("xwheel.cli.token._database", fail)
+    monkeypatch.setattr("xwheel.node.node.open_database", fail)
     line = xwheel.line(main.EXIT_REFUSED, "token", "list", database="sqlite:///x.db")
     assert "is full (The table 'x' is full): make room" in line
 

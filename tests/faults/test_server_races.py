@@ -193,7 +193,7 @@ def test_a_stop_leaves_what_was_fenced_while_it_waited(db: Database) -> None:
         stopping.start()
         stopping.join(0.5)
         assert stopping.is_alive()
-        runs.update_fenced(fence, [runs.Fenced(10, "http://a", "i", 1, None)], now_ms=NOW, check_ms=NOW)
+        runs.update_fenced(fence, [runs.FencedRow(10, "http://a", "i", 1, None)], now_ms=NOW, check_ms=NOW)
     stopping.join(30)
     assert found == [[]]
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from xwheel.cli import apply, main
+from xwheel.cli.manifest import remote
 from xwheel.config import build_config
 from xwheel.node.node import Node
 from xwheel.wire.http.rest import RestClient
@@ -240,14 +241,14 @@ def test_who_is_slower_compares_once_more_and_then_gives_up(
     job = all_jobs(client)[1]
     client.call("PATCH", f"/api/v1/jobs/{job['id']}", {"timeout_s": 9})
     rivals = ["once"]
-    check = apply.check_schedules
+    check = remote.check_schedules
 
     def interfere(*args: Any) -> None:
         check(*args)
         if rivals:
             client.call("PATCH", f"/api/v1/jobs/{job['id']}", {"description": rivals.pop()})
 
-    monkeypatch.setattr(apply, "check_schedules", interfere)
+    monkeypatch.setattr(remote, "check_schedules", interfere)
     status, _, err = xwheel("job", "apply", "-f", str(file))
     assert (status, "compared again" in err) == (0, True)
     assert [all_jobs(client)[1][name] for name in ("timeout_s", "description")] == [0, ""]

@@ -21,7 +21,7 @@ WAIT_S = 120
 
 @pytest.fixture
 def tutorial(tmp_path: Path) -> Iterator[Tutorial]:
-    environment = FreshEnvironment(tmp_path / "env")
+    environment = FreshEnvironment(tmp_path / "env", "server")
     environment.install_core(tmp_path / "build")
     folder = tmp_path / "work"
     folder.mkdir()

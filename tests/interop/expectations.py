@@ -51,7 +51,7 @@ USUAL: Final[dict[str, Usual]] = {
 
 UNCHECKED: Final = Odd(
     "registration refused, the executor takes any call",
-    "it does not look at the token of calls that it gets: let it listen where only xwheel reaches it",
+    "it does not check the token of calls that it gets: let it listen where only xwheel reaches it",
 )
 NO_SCRIPTS: Final = Odd(
     "refused executor_refused", "it knows no scripts and looks for a handler instead, which it does not find"
@@ -73,7 +73,7 @@ ODD: Final[dict[tuple[str, str], Odd]] = {
     ("go-1.2.0", "cover"): Odd(
         "first lost and cut short, second succeeded",
         "it reports the end of the covered run under the id of the newer one, which has ended; xwheel keeps the newer "
-        "run's outcome, and finds out that nobody runs the first one any more",
+        "run's outcome, and finds out that the first one no longer runs",
     ),
     # 10.1, callback: code 500 for whatever went wrong
     ("go-1.2.0", "timeout"): NO_TIMEOUT,
@@ -94,7 +94,7 @@ ODD: Final[dict[tuple[str, str], Odd]] = {
     # 10.2, /run: the handler's name is what counts
     ("pyxxl", "glue_shell"): NO_SCRIPTS,
     ("xwheel", "cover"): Odd(
-        "first killed and cut short, second succeeded", "xwheel's own executor tells a kill from a failure"
+        "first killed and cut short, second succeeded", "xwheel's own executor reports a kill as a kill"
     ),
 }
 

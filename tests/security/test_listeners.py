@@ -17,7 +17,7 @@ import pytest
 from tests.support.executors import wait_until
 from tests.support.strangers import connect, is_closed, strangers
 from xwheel.config.sections import ConnectionsSection
-from xwheel.runtime.http_limits import Stage
+from xwheel.runtime.http_limits import ConnectionStage
 from xwheel.runtime.http_server import Listener
 
 BIG = b"x" * 160_000
@@ -132,7 +132,7 @@ def test_s2_a_stop_does_not_wait_for_those_who_read_nothing() -> None:
         def are_stuck() -> bool:
             now_s = time.monotonic()
             stages = [channel.standing().stage for channel in list(channels.values())]
-            return stages == [Stage.WRITING] * 2 and not any(
+            return stages == [ConnectionStage.WRITING] * 2 and not any(
                 c.is_read(now_s) for c in list(channels.values())
             )
 

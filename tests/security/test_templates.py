@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from tests.support.rows import NOW, make_run
 from xwheel.errors import FieldError
-from xwheel.scheduler.finish.template import NAMES, check_template, render
-from xwheel.scheduler.finish.template import Success, TemplateError
+from xwheel.scheduler.finish.template import NAMES, Success, TemplateError, check_template, render
 
 REACHING = [
     "${result.__class__}",

@@ -1,7 +1,8 @@
-"""An environment as a stranger's: the core as a wheel, what it declares to need, pip, and nothing else."""
+"""An empty environment: the core as a wheel, what it and its extras declare to need, pip, and nothing else."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -25,6 +26,7 @@ OFFLINE = {
     "PYTHONWARNINGS": "ignore",
 }
 BUILD_S = 240
+TOOLS = frozenset({"pip", "setuptools"})
 
 
 class FreshEnvironment:
@@ -32,18 +34,21 @@ class FreshEnvironment:
 
     Args:
         folder: Where to make it.
+        extras: Of xwheel; libraries of others are not there.
 
     Attributes:
         variables: For processes in it; ``PATH`` begins with its programs.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *extras: str) -> None:
         self.folder = folder
+        self._extras = f"[{','.join(extras)}]" if extras else ""
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PIP_"))}
         self.variables = {**kept, **OFFLINE, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
         (site,) = folder.glob("lib/python*/site-packages")
-        for name in _needed({"xwheel", "pip", "setuptools"}) - {"xwheel"}:
+        wanted = [("xwheel", extra) for extra in ("", *extras)] + [(name, "") for name in TOOLS]
+        for name in _needed(wanted) - {"xwheel"}:
             _link(name, site)
         pip = folder / "bin" / "pip"
         pip.write_text('#!/bin/sh\nexec "$(dirname "$0")/python" -m pip "$@"\n')
@@ -62,7 +67,12 @@ class FreshEnvironment:
                 shutil.copy(ROOT / name, copy)
         self.run("pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(work), str(copy))
         # without --no-deps: pip checks that what the wheel declares to need is here
-        self.run("pip", "install", "--quiet", *map(str, work.glob("*.whl")))
+        (wheel,) = work.glob("*.whl")
+        self.run("pip", "install", "--quiet", f"{wheel}{self._extras}")
+
+    def distributions(self) -> set[str]:
+        """Return the names of what is installed, without pip and setuptools."""
+        return {item["name"] for item in json.loads(self.run("pip", "list", "--format=json"))} - TOOLS
 
     def run(self, *command: str) -> str:
         """Run a program in it, which must succeed, and return what it printed."""
@@ -79,9 +89,9 @@ class FreshEnvironment:
         return done.stdout
 
 
-def _needed(names: Iterable[str]) -> set[str]:
-    """Return these distributions and all that they need, as they declare it."""
-    todo = [(name, "") for name in names]
+def _needed(wanted: Iterable[tuple[str, str]]) -> set[str]:
+    """Return distributions, each given with an extra, and all that they need, as they declare it."""
+    todo = list(wanted)
     found: set[tuple[str, str]] = set()
     while todo:
         name, extra = item = todo.pop()
@@ -89,9 +99,9 @@ def _needed(names: Iterable[str]) -> set[str]:
             continue
         found.add(item)
         for line in metadata.requires(name) or ():
-            wanted = Requirement(line)
-            if wanted.marker is None or wanted.marker.evaluate({"extra": extra}):
-                todo += [(wanted.name, inner) for inner in ("", *wanted.extras)]
+            needed = Requirement(line)
+            if needed.marker is None or needed.marker.evaluate({"extra": extra}):
+                todo += [(needed.name, inner) for inner in ("", *needed.extras)]
     return {name for name, _ in found}
 
 

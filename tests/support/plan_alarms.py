@@ -11,7 +11,7 @@ from tests.support.million import BUSY_GROUP, BUSY_JOB, GROUPS, JOBS, QUIET_JOB,
 from tests.support.plan_cases import ALL, MANY, OPEN, PAST, SOME_JOBS, Case
 from tests.support.rows import NOW
 from xwheel.model.alarms import AlarmKind, AlarmState, AlarmTarget, AlarmWhen, AttemptState
-from xwheel.storage import executors
+from xwheel.storage import executors, runs
 from xwheel.storage.alarms import alarms, attempts, lists, rules, watch
 from xwheel.storage.alarms.alarms import AlarmChange, Episode, EpisodeKey, NewAlarm
 from xwheel.storage.alarms.attempts import EndedAttempt, NewAttempt
@@ -123,7 +123,7 @@ def _pages() -> Iterator[Case]:
     yield Case("alarms.lists.get_alarm", lambda conn: lists.get_alarm(conn, 5))
     yield Case("alarms.lists.get_attempt", lambda conn: lists.get_attempt(conn, 5))
     yield Case("executors.get_groups", lambda conn: executors.get_groups(conn, range(1, MANY)))
-    yield Case("alarms.lists.get_runs", lambda conn: lists.get_runs(conn, PAST))
+    yield Case("runs.get_runs", lambda conn: runs.get_runs(conn, PAST))
 
 
 def _alarms() -> Iterator[Case]:

@@ -114,11 +114,10 @@ def _runs() -> Iterator[Case]:
     )
     yield Case("runs.load_due", lambda conn: runs.load_due(conn, PLANNED))
     yield Case("runs.lock_planned", lambda conn: runs.lock_planned(conn, PLANNED))
-    fenced = [runs.Fenced(item, "http://127.0.0.1:9001", "instance-1", 1, None) for item in PLANNED]
+    fenced = [runs.FencedRow(item, "http://127.0.0.1:9001", "instance-1", 1, None) for item in PLANNED]
     yield Case("runs.update_fenced", lambda conn: runs.update_fenced(conn, fenced, now_ms=NOW, check_ms=NOW))
     yield Case("runs.update_accepted", lambda conn: runs.update_accepted(conn, {NOW: OPEN}, NOW))
     yield Case("runs.list_unanswered", lambda conn: runs.list_unanswered(conn, ALL, NOW + 10**9, MANY))
-    yield Case("runs.update_checks", lambda conn: runs.update_checks(conn, [(item, NOW) for item in OPEN]))
     yield Case("runs.lock_runs", lambda conn: runs.lock_runs(conn, OPEN))
     yield Case("runs.update_groups", lambda conn: runs.update_groups(conn, [(item, 2) for item in PLANNED]))
     yield Case("runs.get_origins", lambda conn: runs.get_origins(conn, PAST))
@@ -196,8 +195,6 @@ def _jobs() -> Iterator[Case]:
         lambda conn: jobs.update_seen_fires(conn, cursors, jobs.get_jobs(conn, SOME_JOBS)),
     )
     yield Case("jobs.lock_jobs", lambda conn: jobs.lock_jobs(conn, SOME_JOBS))
-    yield Case("jobs.list_jobs", lambda conn: jobs.list_jobs(conn, after_id=9000, limit=MANY))
-    yield Case("jobs.list_jobs: group", lambda conn: jobs.list_jobs(conn, group_id=BUSY_GROUP, limit=MANY))
     looked: dict[str, jobs.JobFilter] = {
         "all": jobs.JobFilter(),
         "group": jobs.JobFilter(group_id=BUSY_GROUP),
@@ -218,11 +215,11 @@ def _checks() -> Iterator[Case]:
     yield Case("open_runs.list_due", lambda conn: open_runs.list_due(conn, ALL, NOW, NOW - 9000, MANY))
     yield Case("open_runs.lock_checks", lambda conn: open_runs.lock_checks(conn, OPEN))
     yield Case(
-        "open_runs.update_looks",
-        lambda conn: open_runs.update_looks(conn, [(item, NOW, "idle") for item in OPEN]),
+        "open_runs.update_findings",
+        lambda conn: open_runs.update_findings(conn, [(item, NOW, "idle") for item in OPEN]),
     )
     yield Case(
-        "open_runs.update_dues", lambda conn: open_runs.update_dues(conn, [(item, NOW) for item in OPEN])
+        "open_runs.update_checks", lambda conn: open_runs.update_checks(conn, [(item, NOW) for item in OPEN])
     )
     yield Case("open_runs.request_kill", lambda conn: open_runs.request_kill(conn, OPEN[0], NOW))
     yield Case("open_runs.list_holders", lambda conn: open_runs.list_holders(conn, ALL, NOW))
@@ -231,7 +228,7 @@ def _checks() -> Iterator[Case]:
             "open_runs.find_later",
             lambda conn, h=one: open_runs.find_later(conn, h, ALL, NOW, after_id=0, limit=MANY),
         )
-    yield Case("open_runs.lock_beside", lambda conn: open_runs.lock_beside(conn, BUSY_JOB, foreign))
+    yield Case("open_runs.lock_same_job", lambda conn: open_runs.lock_same_job(conn, BUSY_JOB, foreign))
     for job_id in (BUSY_JOB, QUIET_JOB):
         yield Case(
             f"open_runs.list_ahead: job {job_id}",
@@ -265,7 +262,7 @@ def _open_run(job_id: int) -> open_runs.OpenRun:
 
 
 def _follow_ups() -> Iterator[Case]:
-    yield Case("jobs.list_endings", lambda conn: jobs.list_endings(conn, OPEN))
+    yield Case("jobs.list_follow_ups", lambda conn: jobs.list_follow_ups(conn, OPEN))
     yield Case("jobs.children_of", lambda conn: jobs.children_of(conn, SOME_JOBS))
     yield Case("jobs.parents_of", lambda conn: jobs.parents_of(conn, SOME_JOBS))
     links = [ChildLink(parent_id=QUIET_JOB, child_id=BUSY_JOB, param=None)]
@@ -355,8 +352,12 @@ def _others() -> Iterator[Case]:
     yield Case("settings.calendars_version", settings.calendars_version)
     yield Case("settings.delete_calendar", lambda conn: settings.delete_calendar(conn, "feasts"))
     every_job = "a person deletes or lists a calendar: nothing but the jobs' texts says who uses it"
-    for find in (jobs.find_calendar_users, jobs.find_calendar_user):
-        yield Case(f"jobs.{find.__name__}", lambda conn, f=find: f(conn, "easter"), 100_000, every_job)
+    yield Case(
+        "jobs.find_calendar_users",
+        lambda conn: jobs.find_calendar_users(conn, "easter"),
+        100_000,
+        every_job,
+    )
     yield Case("executors.save_executor", lambda conn: executors.save_executor(conn, make_executor()))
     yield Case("executors.is_elsewhere", lambda conn: executors.is_elsewhere(conn, make_executor(), NOW))
     yield Case("executors.delete_executor", lambda conn: executors.delete_executor(conn, 2, "1"))

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
 from xwheel.alarms.channels import AlarmChannels, Send, Sent
 from xwheel.alarms.grouping import SUMMARY, group_alarms, missing_channel
 from xwheel.alarms.matching import RuleIndex
+from xwheel.config.sections import AlarmSection
 from xwheel.model import ExecutorGroup, Job, Run
 from xwheel.model.alarms import AlarmAttempt, AlarmKind, AlarmRow, AlarmTarget, AttemptState
 from xwheel.plugin import Alarm
 from xwheel.scheduler.cluster.contract import Lease
-from xwheel.storage import executors, jobs
+from xwheel.storage import executors, jobs, runs
 from xwheel.storage.alarms import alarms, lists
 from xwheel.storage.alarms import attempts as alarm_attempts
 from xwheel.storage.alarms.attempts import EndedAttempt, NewAttempt
@@ -40,29 +40,6 @@ WORDS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class RetryPauses:
-    """How often an alarm is sent, and how long after a failure the next attempt begins.
-
-    Attributes:
-        attempts: Attempts through one channel, at most.
-        first_ms: The first pause; it doubles.
-        longest_ms: No pause is longer.
-    """
-
-    attempts: int
-    first_ms: int
-    longest_ms: int
-
-    def next_ms(self, number: int, now_ms: int, retry_after_s: float | None) -> int | None:
-        """Return when to try again after a failed attempt of this number, or None."""
-        if number >= self.attempts:
-            return None
-        if retry_after_s is not None:
-            return now_ms + round(1000 * min(max(retry_after_s, 0), LONGEST_RETRY_AFTER_S))
-        return now_ms + min(self.first_ms << min(number - 1, 32), self.longest_ms)
-
-
 class AlarmDelivery:
     """Does everything about alarms that is not in the transactions of the pipeline; one thread.
 
@@ -74,7 +51,7 @@ class AlarmDelivery:
         lease: Our partitions; only their holder tells about their jobs.
         index: The rules.
         channels: The channels.
-        pauses: When to try again.
+        settings: How often an alarm is sent, and the pauses after failures.
         watch: Finds what did not happen; gets the time, and returns how long to wait in milliseconds.
     """
 
@@ -84,14 +61,14 @@ class AlarmDelivery:
         lease: Lease,
         index: RuleIndex,
         channels: AlarmChannels,
-        pauses: RetryPauses,
+        settings: AlarmSection,
         watch: Callable[[int], int],
     ) -> None:
         self._db = db
         self._lease = lease
         self._index = index
         self._channels = channels
-        self._pauses = pauses
+        self._settings = settings
         self._watch = watch
         self._orphans_ms = 0
 
@@ -128,18 +105,20 @@ class AlarmDelivery:
         """Write ends of attempts that still wait for theirs, and plan the next ones."""
         waiting = alarm_attempts.lock_attempts(conn, {sent.attempt.id for sent in ended})
         mine = [sent for sent in ended if sent.attempt.id in waiting and not sent.is_skipped]
-        alarm_attempts.update_attempts(
-            conn,
-            [_ended(sent) for sent in sorted(mine, key=lambda sent: sent.attempt.id)],
-        )
+        alarm_attempts.update_attempts(conn, sorted(map(_ended, mine), key=lambda item: item.id))
         retries = (self._retry(sent, now_ms) for sent in mine if not sent.ok)
         alarm_attempts.insert_attempts(conn, [retry for retry in retries if retry is not None])
 
     def _retry(self, sent: Sent, now_ms: int) -> NewAttempt | None:
         attempt = sent.attempt
-        due_ms = self._pauses.next_ms(attempt.number, now_ms, sent.retry_after_s)
-        if due_ms is None or attempt.channel not in self._channels.names:
+        settings = self._settings
+        if attempt.number >= settings.attempts or attempt.channel not in self._channels.names:
             return None
+        pause_s: float = min(
+            settings.retry_delay_s << min(attempt.number - 1, 32), settings.retry_max_delay_s
+        )
+        if sent.retry_after_s is not None:
+            pause_s = min(max(sent.retry_after_s, 0), LONGEST_RETRY_AFTER_S)
         return NewAttempt(
             alarm_id=attempt.alarm_id,
             job_id=attempt.job_id,
@@ -147,7 +126,7 @@ class AlarmDelivery:
             partition=attempt.partition,
             target=AlarmTarget(channel=attempt.channel, receivers=attempt.receivers),
             number=attempt.number + 1,
-            due_ms=due_ms,
+            due_ms=now_ms + round(1000 * pause_s),
         )
 
     def _group(self, now_ms: int) -> bool:
@@ -200,7 +179,7 @@ class AlarmDelivery:
         members = alarms.list_merged(conn, sums, SUMMARY, LINES * len(sums)) if sums else []
         found = [*rows.values(), *members]
         owners = jobs.get_jobs(conn, {row.job_id for row in found if row.job_id is not None})
-        known = lists.get_runs(conn, {row.run_id for row in rows.values() if row.run_id is not None})
+        known = runs.get_runs(conn, {row.run_id for row in rows.values() if row.run_id is not None})
         names = {job.id: " ".join(job.name.split()) for job in owners.values()}
         groups = executors.get_groups(conn, {job.group_id for job in owners.values()})
         sends: list[Send] = []
@@ -353,8 +332,9 @@ def send_test(
     )
     sent = channels.test(draft, make_alarm(row, None, None, None, receivers=receivers))
     new = NewAttempt(row.id, None, None, row.partition, target, 1, None)
-    ended = _ended(sent)
-    return db.transaction(lambda conn: lists.get_attempt(conn, alarm_attempts.insert_ended(conn, new, ended)))
+    return db.transaction(
+        lambda conn: lists.get_attempt(conn, alarm_attempts.insert_ended(conn, new, _ended(sent)))
+    )
 
 
 def _ended(sent: Sent) -> EndedAttempt:

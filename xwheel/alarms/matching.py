@@ -9,11 +9,13 @@ from typing import Final, NamedTuple
 
 from xwheel.model import Job, Run, RunState
 from xwheel.model.alarms import AlarmKind, AlarmRule, AlarmWhen
+from xwheel.scheduler.observer import AlarmObserver
 from xwheel.scheduler.records import Outcome
 from xwheel.storage.alarms import alarms as alarm_rows
 from xwheel.storage.alarms import rules as alarm_rules
 from xwheel.storage.alarms.alarms import NewAlarm
 from xwheel.storage.alarms.rules import RuleFilter, RuleVersion
+from xwheel.storage.alarms.watch import WatchedJob
 from xwheel.storage.database.engine import Connection, Database
 
 KINDS: Final = {
@@ -194,8 +196,8 @@ class RuleIndex:
         return found
 
 
-class AlarmMatcher:
-    """Writes the alarms that rules ask for: a :class:`~xwheel.scheduler.observer.AlarmObserver`.
+class AlarmMatcher(AlarmObserver):
+    """Writes the alarms that rules ask for.
 
     Args:
         index: The rules.
@@ -226,26 +228,20 @@ class AlarmMatcher:
                 found += self._of_bad_end(run, end, retried, now_ms)
             elif known := self._index.open_alarms(run.job_id):
                 found += [
-                    _recovery(run, key, now_ms) for key, opened in known.items() if _recovers(run, opened)
+                    _of_run(run, rule_id, AlarmKind.RECOVERED, now_ms)
+                    for rule_id, opened in known.items()
+                    if _recovers(run, opened)
                 ]
         if AlarmKind.SKIPPED in kinds:
             found += [
-                _of_run(run, rule, AlarmKind.SKIPPED, now_ms, run.reason, run.message)
+                _of_run(run, rule.id, AlarmKind.SKIPPED, now_ms, run.reason, run.message)
                 for run in inserted
                 if run.state is RunState.SKIPPED
                 for rule in self._index.rules_for(AlarmKind.SKIPPED, run.job_id, run.group_id)
             ]
         if AlarmKind.SCHEDULE_ERROR in kinds:
             found += [
-                NewAlarm(
-                    rule_id=rule.id,
-                    job_id=job.id,
-                    group_id=job.group_id,
-                    partition=job.partition,
-                    kind=AlarmKind.SCHEDULE_ERROR,
-                    at_ms=now_ms,
-                    reason=error,
-                )
+                of_job(job, rule, AlarmKind.SCHEDULE_ERROR, now_ms, error)
                 for job, error in stopped
                 for rule in self._index.rules_for(AlarmKind.SCHEDULE_ERROR, job.id, job.group_id)
             ]
@@ -268,7 +264,7 @@ class AlarmMatcher:
         reason = end.reason or ("" if end.state is RunState.FAILED else str(end.state))
         for rule in self._index.rules_for(kind, run.job_id, run.group_id):
             if rule.when is AlarmWhen.EACH or kind not in RETRIED or run.id not in retried:
-                yield _of_run(run, rule, kind, now_ms, reason, end.message)
+                yield _of_run(run, rule.id, kind, now_ms, reason, end.message)
 
 
 def _recovers(run: Run, opened: OpenAlarm) -> bool:
@@ -276,23 +272,11 @@ def _recovers(run: Run, opened: OpenAlarm) -> bool:
     return run.root_id != opened.root_id or run.shard_index == opened.shard_index
 
 
-def _recovery(run: Run, rule_id: int, now_ms: int) -> NewAlarm:
+def _of_run(
+    run: Run, rule_id: int, kind: AlarmKind, now_ms: int, reason: str = "", message: str = ""
+) -> NewAlarm:
     return NewAlarm(
         rule_id=rule_id,
-        job_id=run.job_id,
-        group_id=run.group_id,
-        partition=run.partition,
-        kind=AlarmKind.RECOVERED,
-        at_ms=now_ms,
-        run_id=run.id,
-        root_id=run.root_id,
-        shard_index=run.shard_index,
-    )
-
-
-def _of_run(run: Run, rule: AlarmRule, kind: AlarmKind, now_ms: int, reason: str, message: str) -> NewAlarm:
-    return NewAlarm(
-        rule_id=rule.id,
         job_id=run.job_id,
         group_id=run.group_id,
         partition=run.partition,
@@ -304,4 +288,17 @@ def _of_run(run: Run, rule: AlarmRule, kind: AlarmKind, now_ms: int, reason: str
         reason=reason,
         message=message,
         count=max(1, run.skip_count),
+    )
+
+
+def of_job(job: Job | WatchedJob, rule: AlarmRule, kind: AlarmKind, now_ms: int, reason: str) -> NewAlarm:
+    """Return an alarm of a job that is about no run."""
+    return NewAlarm(
+        rule_id=rule.id,
+        job_id=job.id,
+        group_id=job.group_id,
+        partition=job.partition,
+        kind=kind,
+        at_ms=now_ms,
+        reason=reason,
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from xwheel.alarms.channels import AlarmChannels
-from xwheel.alarms.delivery import AlarmDelivery, RetryPauses
+from xwheel.alarms.delivery import AlarmDelivery
 from xwheel.alarms.matching import AlarmMatcher, RuleIndex
 from xwheel.alarms.rules import AlarmManager
 from xwheel.alarms.watch import AlarmWatch
@@ -60,15 +60,10 @@ class AlarmService:
             timeout_s=settings.send_timeout_s,
         )
         self.manager = AlarmManager(db, clock, self.channels, lambda: index.refresh(clock.now_ms()))
-        pauses = RetryPauses(
-            attempts=settings.attempts,
-            first_ms=settings.retry_delay_s * 1000,
-            longest_ms=settings.retry_max_delay_s * 1000,
-        )
         watch = AlarmWatch(
             db, lease, index, self.observer.committed, interval_ms=settings.watch_interval_s * 1000
         )
-        self._delivery = AlarmDelivery(db, lease, index, self.channels, pauses, watch.step)
+        self._delivery = AlarmDelivery(db, lease, index, self.channels, settings, watch.step)
         self.step = self._delivery.step
 
     def begin(self) -> None:

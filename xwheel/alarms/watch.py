@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import Final
 
 import msgspec
 
-from xwheel.alarms.matching import RuleIndex
+from xwheel.alarms.matching import RuleIndex, of_job
 from xwheel.model.alarms import AlarmKind, AlarmRule
 from xwheel.scheduler.cluster.contract import Lease
 from xwheel.storage import settings
 from xwheel.storage.alarms import alarms, watch
 from xwheel.storage.alarms.alarms import Episode, EpisodeKey, NewAlarm
-from xwheel.storage.alarms.watch import SentRun, WatchedJob
+from xwheel.storage.alarms.watch import WatchedJob, WatchedRun
 from xwheel.storage.database.engine import Connection, Database
 
 BATCH: Final = 500
@@ -67,9 +67,6 @@ class AlarmWatch:
         except StopIteration:
             self._round = None
             return min(NAP_MS, self._interval_ms)
-        except BaseException:
-            self._round = None
-            raise
         return PIECE_MS
 
     def _check(self) -> Iterator[None]:
@@ -91,7 +88,7 @@ class AlarmWatch:
             place = (page[-1].check_ms, page[-1].id)
             yield
 
-    def _of_run(self, row: SentRun) -> Iterator[NewAlarm]:
+    def _of_run(self, row: WatchedRun) -> Iterator[NewAlarm]:
         began_ms = row.accepted_ms or row.dispatched_ms
         for rule in self._index.rules_for(AlarmKind.STILL_RUNNING, row.job_id, row.group_id):
             if began_ms <= self._now_ms - rule.still_running_s * 1000:
@@ -126,9 +123,10 @@ class AlarmWatch:
                 self._write(partial(self._of_jobs, rule=rule, page=mine))
             yield
 
-    def _of_jobs(self, conn: Connection, rule: AlarmRule, page: Sequence[WatchedJob]) -> list[NewAlarm]:
+    def _of_jobs(
+        self, conn: Connection, ours: Collection[int], *, rule: AlarmRule, page: Sequence[WatchedJob]
+    ) -> list[NewAlarm]:
         """Return alarms and recoveries of jobs of our partitions; an alarm stays open until a run is taken."""
-        ours = self._lease.lock(conn)
         mine = [job for job in page if job.partition in ours]
         since_ms = self._now_ms - rule.not_run_s * 1000
         ran = self._ran(conn, {job.id for job in mine}, since_ms)
@@ -139,9 +137,9 @@ class AlarmWatch:
             key = EpisodeKey(job.id, rule.id, AlarmKind.NOT_RUN)
             episode = known.get(key) or Episode(key=key)
             if job.id in ran and episode.is_open:
-                raised.append(self._of_job(job, rule, AlarmKind.RECOVERED, str(AlarmKind.NOT_RUN)))
+                raised.append(of_job(job, rule, AlarmKind.RECOVERED, self._now_ms, AlarmKind.NOT_RUN))
             elif job.id not in ran and not episode.is_open and job.updated_ms <= since_ms:
-                raised.append(self._of_job(job, rule, AlarmKind.NOT_RUN, f"for {rule.not_run_s} s"))
+                raised.append(of_job(job, rule, AlarmKind.NOT_RUN, self._now_ms, f"for {rule.not_run_s} s"))
                 opened.append(msgspec.structs.replace(episode, is_open=True, touched_ms=self._now_ms))
         alarms.save_episodes(conn, opened)
         return raised
@@ -156,28 +154,16 @@ class AlarmWatch:
             window_ms *= WIDER
         return ran
 
-    def _of_job(self, job: WatchedJob, rule: AlarmRule, kind: AlarmKind, reason: str) -> NewAlarm:
-        return NewAlarm(
-            rule_id=rule.id,
-            job_id=job.id,
-            group_id=job.group_id,
-            partition=job.partition,
-            kind=kind,
-            at_ms=self._now_ms,
-            reason=reason,
-        )
-
-    def _write(self, work: Callable[[Connection], list[NewAlarm]]) -> None:
+    def _write(self, work: Callable[[Connection, Collection[int]], list[NewAlarm]]) -> None:
         def write(conn: Connection) -> list[NewAlarm]:
-            ours = self._lease.lock(conn)
-            found = [alarm for alarm in work(conn) if alarm.partition in ours]
+            found = work(conn, self._lease.lock(conn))
             alarms.insert_alarms(conn, found)
             return found
 
         self._committed(self._db.transaction(write))
 
 
-def _not_told(conn: Connection, found: Sequence[NewAlarm]) -> list[NewAlarm]:
-    """Return the alarms of runs that their rule has not told yet."""
+def _not_told(conn: Connection, ours: Collection[int], *, found: Sequence[NewAlarm]) -> list[NewAlarm]:
+    """Return the alarms of runs of our partitions that their rule has not told yet."""
     told = watch.find_told_runs(conn, {alarm.run_id for alarm in found if alarm.run_id is not None})
-    return [alarm for alarm in found if (alarm.run_id, alarm.rule_id) not in told]
+    return [alarm for alarm in found if alarm.partition in ours and (alarm.run_id, alarm.rule_id) not in told]

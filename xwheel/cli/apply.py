@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from xwheel.cli.connection import JsonOption, NodeOption, TokenOption, connect, find_group
+from xwheel.cli.connection import NodeApi, TokenOption, UrlOption, connected
 from xwheel.cli.output import print_json, visible
 from xwheel.errors import ConfigError, ConflictError, FieldError, XwheelError
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from xwheel.cli.manifest.diff import Step
     from xwheel.cli.manifest.state import State
     from xwheel.cli.manifest.writing import Sink
-    from xwheel.wire.http.rest import RestClient
 
 EXIT_DRIFT: Final = 5
 MAX_SHOWN: Final = 200
@@ -28,7 +27,9 @@ STDIN: Final = "-"
 SIGNS: Final = {"create": "+", "create-group": "+", "delete": "-"}
 
 
+@connected
 def apply(
+    node: NodeApi,
     files: Annotated[
         list[str],
         typer.Option(
@@ -44,17 +45,13 @@ def apply(
     prune: Annotated[
         bool, typer.Option("--prune", help="Delete jobs of the files' groups that no file has.")
     ] = False,
-    url: NodeOption = None,
-    token_file: TokenOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Make the jobs of a node what files say; what a file leaves out gets its default."""
     desired = _read(files)
-    client = connect(url, token_file)
-    steps, actual = _plan(client, desired, prune)
+    steps, actual = _plan(node, desired, prune)
     if not dry_run and not check:
-        steps = _apply(client, desired, actual, steps, prune)
-    _report(steps, applied=not dry_run and not check, as_json=as_json)
+        steps = _apply(node, desired, actual, steps, prune)
+    _report(steps, applied=not dry_run and not check, as_json=node.as_json)
     if check and steps:
         raise typer.Exit(EXIT_DRIFT)
 
@@ -66,17 +63,17 @@ def export(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Default: standard output.")
     ] = None,
-    url: NodeOption = None,
+    url: UrlOption = None,
     token_file: TokenOption = None,
 ) -> None:
     """Write groups, jobs and calendars as YAML that apply reads back to the same."""
-    client = connect(url, token_file)
-    app_name = None if group is None else find_group(client, group)["app_name"]
+    node = NodeApi(url, token_file)
+    app_name = None if group is None else node.group(group)["app_name"]
     if output is None:
-        _export(client, app_name, sys.stdout)
+        _export(node, app_name, sys.stdout)
         return
     with _replacing(output) as stream:
-        _export(client, app_name, stream)
+        _export(node, app_name, stream)
 
 
 def _read(files: Sequence[str]) -> State:
@@ -97,17 +94,17 @@ def _read(files: Sequence[str]) -> State:
     return build_state(documents)
 
 
-def _plan(client: RestClient, desired: State, prune: bool) -> tuple[list[Step], State]:
+def _plan(node: NodeApi, desired: State, prune: bool) -> tuple[list[Step], State]:
     from xwheel.cli.manifest.diff import make_plan
     from xwheel.cli.manifest.remote import RemoteJobs, check_schedules
 
-    actual = RemoteJobs(client).state_for(desired)
+    actual = RemoteJobs(node).state_for(desired)
     steps = make_plan(desired, actual, prune=prune)
-    check_schedules(client, steps)
+    check_schedules(node, steps)
     return steps, actual
 
 
-def _apply(client: RestClient, desired: State, actual: State, steps: list[Step], prune: bool) -> list[Step]:
+def _apply(node: NodeApi, desired: State, actual: State, steps: list[Step], prune: bool) -> list[Step]:
     """Carry a plan out; if somebody changes the same jobs meanwhile, make one new plan.
 
     Returns:
@@ -117,7 +114,7 @@ def _apply(client: RestClient, desired: State, actual: State, steps: list[Step],
 
     done: list[Step] = []
     for is_last in (False, True):
-        applier = Applier(client, actual)
+        applier = Applier(node, actual)
         try:
             applier.apply(steps)
         except XwheelError as error:
@@ -128,7 +125,7 @@ def _apply(client: RestClient, desired: State, actual: State, steps: list[Step],
             typer.echo(
                 f"xwheel: changed by somebody else, so it is compared again: {visible(str(error))}", err=True
             )
-            steps, actual = _plan(client, desired, prune)
+            steps, actual = _plan(node, desired, prune)
         else:
             return done + steps
     return done
@@ -163,11 +160,11 @@ def _shown(value: Any) -> str:
     return visible(text)
 
 
-def _export(client: RestClient, app_name: str | None, sink: Sink) -> None:
+def _export(node: NodeApi, app_name: str | None, sink: Sink) -> None:
     from xwheel.cli.manifest import writing
     from xwheel.cli.manifest.remote import RemoteJobs
 
-    remote = RemoteJobs(client)
+    remote = RemoteJobs(node)
     groups = [group for group in remote.groups().values() if app_name in (None, group.app_name)]
     used: set[str] = set()
     writing.begin_groups(sink, is_empty=not groups)

@@ -1,9 +1,16 @@
-"""Which node the commands talk to, as whom, and how they find what people name."""
+"""What commands talk to: a node over its management API, or the configured database; each with its options.
+
+A command whose first parameter is a :class:`NodeApi` or a :class:`ConfiguredDatabase` is made by :func:`connected`,
+which puts the options of that class behind the command's own.
+"""
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing
+from functools import cached_property, wraps
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -11,9 +18,15 @@ from urllib.parse import quote, urlsplit
 
 import typer
 
+from xwheel.cli.output import Printer
 from xwheel.errors import ConfigError, FieldError, NotFoundError
 
 if TYPE_CHECKING:
+    from msgspec import Struct
+
+    from xwheel.config import Config
+    from xwheel.runtime.sealing import KeyRing
+    from xwheel.storage.database.engine import Database
     from xwheel.wire.http.rest import RestClient
     from xwheel.wire.http.tls import TlsFiles
 
@@ -23,12 +36,13 @@ MAX_PAGE: Final = 1000
 MAX_TOKEN_FILE: Final = 4096
 MAX_ID_DIGITS: Final = 16
 SHOWN_MATCHES: Final = 5
+NULL: Final = "null"
 SHOWN_WARNING: Final = (
     "xwheel: warning: --database: every user of this machine sees the password in the list of processes: give the URL "
     "without it, and the password in XWHEEL_DATABASE__PASSWORD or in the file database.password_file"
 )
 
-NodeOption = Annotated[
+UrlOption = Annotated[
     str | None,
     typer.Option(
         "--url", metavar="URL", help=f"Management API of a node; default: $XWHEEL_URL or {DEFAULT_URL}."
@@ -44,37 +58,193 @@ TokenOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document for machines.")]
 LimitOption = Annotated[int, typer.Option(min=1, max=1_000_000, help="How many at most.")]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="FIELD=VALUE",
+        help="A field; may be repeated. Lists stand between commas, null is written null.",
+    ),
+]
+ConfigOption = Annotated[
+    Path | None, typer.Option("--config", "-c", help="TOML file with settings; default: $XWHEEL_CONFIG.")
+]
+DatabaseOption = Annotated[
+    str | None, typer.Option("--database", help="SQLAlchemy URL; overrides the settings.")
+]
+PlainJsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 
-def connect(url: str | None, token_file: Path | None) -> RestClient:
-    """Return a client of the node that options or environment name.
+def connected(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command for Typer that has the options of its first parameter's class behind its own."""
+    first, *own = inspect.signature(command, eval_str=True).parameters.values()
+    further = list(inspect.signature(first.annotation, eval_str=True).parameters.values())
 
-    Raises:
-        ConfigError: There is no token, or the URL is none.
+    @wraps(command)
+    def run(**given: Any) -> None:
+        command(first.annotation(**{item.name: given.pop(item.name) for item in further}), **given)
+
+    run.__signature__ = inspect.Signature([*own, *further])  # type: ignore[attr-defined]
+    run.__annotations__ = {item.name: item.annotation for item in [*own, *further]}
+    return run
+
+
+class NodeApi(Printer):
+    """A node's management API, and how its answers are printed.
+
+    Args:
+        url: Where it listens.
+        token_file: The file with the token.
+        as_json: Print answers as JSON, with the API's fields.
     """
-    from xwheel.wire.http.rest import RestClient
 
-    base = url or os.environ.get("XWHEEL_URL") or DEFAULT_URL
-    try:
-        parts = urlsplit(base)
-        is_usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        is_usable = False
-    if not is_usable or parts.query or parts.fragment or parts.username is not None:
-        raise ConfigError(
-            "--url: must be an http:// or https:// address of a node, without query or password"
-        )
-    return RestClient(base, _token(token_file), tls=_tls())
+    def __init__(
+        self, url: UrlOption = None, token_file: TokenOption = None, as_json: JsonOption = False
+    ) -> None:
+        super().__init__(as_json)
+        self._url = url
+        self._token_file = token_file
+
+    @cached_property
+    def _client(self) -> RestClient:
+        """A client of the node that options or environment name.
+
+        Raises:
+            ConfigError: There is no token, or the URL is none.
+        """
+        from xwheel.wire.http.rest import RestClient
+
+        base = self._url or os.environ.get("XWHEEL_URL") or DEFAULT_URL
+        try:
+            parts = urlsplit(base)
+            is_usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            is_usable = False
+        if not is_usable or parts.query or parts.fragment or parts.username is not None:
+            raise ConfigError(
+                "--url: must be an http:// or https:// address of a node, without query or password"
+            )
+        return RestClient(base, _token(self._token_file), tls=_tls())
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        params: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
+        """Make a call below ``/api/v1`` and return the answer; raises like :meth:`RestClient.call`."""
+        return self._client.call(method, f"{PREFIX}{path}", body, params=params, headers=headers)
+
+    def pages(
+        self, path: str, params: Mapping[str, Any] | None = None, *, limit: int | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the items of a list, page by page, up to ``limit``."""
+        return islice(self._items(path, dict(params or {}), limit), limit)
+
+    def _items(self, path: str, params: dict[str, Any], limit: int | None) -> Iterator[dict[str, Any]]:
+        params["limit"] = min(limit or MAX_PAGE, MAX_PAGE)
+        while True:
+            page = self.call("GET", path, params=params)
+            yield from page["items"]
+            if page["next"] is None:
+                return
+            params["after"] = page["next"]
+
+    def group(self, text: str) -> dict[str, Any]:
+        """Return a group by app name or, if none has it, by id.
+
+        Raises:
+            NotFoundError: There is none.
+        """
+        if not text:
+            raise FieldError("GROUP", "must be an app name or an id")
+        for group in self.pages("/groups", {"app_name": text}):
+            if group["app_name"] == text:
+                return group
+        if is_id(text):
+            found: dict[str, Any] = self.call("GET", f"/groups/{text}")
+            return found
+        raise NotFoundError("group", text)
+
+    def job(self, text: str) -> dict[str, Any]:
+        """Return a job by id, by ``app_name/name``, or by a name that only one job has.
+
+        Raises:
+            NotFoundError: There is none.
+            FieldError: Several have that name.
+        """
+        if is_id(text):
+            found: dict[str, Any] = self.call("GET", f"/jobs/{text}")
+            return found
+        app_name, slash, name = text.partition("/")
+        params: dict[str, Any] = {"name": text}
+        if slash:
+            params = {"group_id": self.group(app_name)["id"], "name": name}
+        matches = list(self.pages("/jobs", params, limit=SHOWN_MATCHES + 1))
+        if not matches:
+            raise NotFoundError("job", text[:128])
+        if len(matches) > 1:
+            ids = ", ".join(str(job["id"]) for job in matches[:SHOWN_MATCHES])
+            more = " and more" if len(matches) > SHOWN_MATCHES else ""
+            raise FieldError("JOB", f"several jobs are called {text[:128]}: give an id, one of {ids}{more}")
+        return matches[0]
+
+    def job_and_group(self, job: str | None, group: str | None) -> dict[str, Any]:
+        """Return the ids of a job and of a group, as the API's fields; those that are not None."""
+        found = {} if job is None else {"job_id": self.job(job)["id"]}
+        return found if group is None else {**found, "group_id": self.group(group)["id"]}
 
 
-def _tls() -> TlsFiles:
-    """Return what the environment says of TLS; settings files are for nodes and executors."""
-    from xwheel.config.sections import TlsSection
-    from xwheel.wire.http.tls import NO_FILES, check_tls
+class ConfiguredDatabase(Printer):
+    """The database of the settings, for commands that work whether a node runs or not.
 
-    names = ("ca_file", "cert_file", "key_file")
-    named = {name: path for name in names if (path := os.environ.get(f"XWHEEL_TLS__{name.upper()}"))}
-    return check_tls(TlsSection.model_validate(named)) if named else NO_FILES
+    Args:
+        config_path: The file with the settings.
+        url: The database, in place of that of the settings.
+        as_json: Print JSON.
+    """
+
+    def __init__(
+        self,
+        config_path: ConfigOption = None,
+        url: DatabaseOption = None,
+        as_json: PlainJsonOption = False,
+    ) -> None:
+        super().__init__(as_json)
+        self._config_path = config_path
+        self._url = url
+
+    @cached_property
+    def _config(self) -> Config:
+        return configure(self._config_path, self._url)
+
+    def keys(self) -> KeyRing:
+        """Return the keys of the configured file."""
+        from xwheel.runtime.sealing import read_keys
+
+        return read_keys(self._config.security.key_file)
+
+    def open(self) -> AbstractContextManager[Database]:
+        """Open the database, which must be there already, for as long as a block lasts."""
+        from xwheel.node.node import open_database
+
+        return closing(open_database(self._config, create=False))
+
+
+def configure(path: Path | None, database: str | None, **sections: dict[str, Any]) -> Config:
+    """Return the settings, with what the command line gives on top; warn of a password that stands there."""
+    from xwheel.config import load_config
+
+    warn_of_password(database)
+    sections["database"] = {"url": database}
+    given = {
+        section: {name: value for name, value in values.items() if value is not None}
+        for section, values in sections.items()
+    }
+    return load_config(path, given)
 
 
 def warn_of_password(database: str | None) -> None:
@@ -85,6 +255,16 @@ def warn_of_password(database: str | None) -> None:
         is_shown = False
     if is_shown:
         typer.echo(SHOWN_WARNING, err=True)
+
+
+def _tls() -> TlsFiles:
+    """Return what the environment says of TLS; settings files are for nodes and executors."""
+    from xwheel.config.sections import TlsSection
+    from xwheel.wire.http.tls import NO_FILES, check_tls
+
+    names = ("ca_file", "cert_file", "key_file")
+    named = {name: path for name in names if (path := os.environ.get(f"XWHEEL_TLS__{name.upper()}"))}
+    return check_tls(TlsSection.model_validate(named)) if named else NO_FILES
 
 
 def _token(path: Path | None) -> str:
@@ -109,71 +289,52 @@ def _token(path: Path | None) -> str:
     return token
 
 
-def pages(
-    client: RestClient, path: str, params: Mapping[str, Any] | None = None, *, limit: int | None = None
-) -> Iterator[dict[str, Any]]:
-    """Yield the items of a list, page by page, up to ``limit``."""
-    return islice(_items(client, path, dict(params or {}), limit), limit)
-
-
-def _items(
-    client: RestClient, path: str, params: dict[str, Any], limit: int | None
-) -> Iterator[dict[str, Any]]:
-    params["limit"] = min(limit or MAX_PAGE, MAX_PAGE)
-    while True:
-        page = client.call("GET", f"{PREFIX}{path}", params=params)
-        yield from page["items"]
-        if page["next"] is None:
-            return
-        params["after"] = page["next"]
-
-
 def is_id(text: str) -> bool:
-    """Tell whether a text is an id rather than a name."""
+    """Return whether a text is an id rather than a name."""
     return text.isascii() and text.isdecimal() and len(text) <= MAX_ID_DIGITS and not text.startswith("0")
-
-
-def find_group(client: RestClient, text: str) -> dict[str, Any]:
-    """Return a group by app name or, if none has it, by id.
-
-    Raises:
-        NotFoundError: There is none.
-    """
-    if not text:
-        raise FieldError("GROUP", "must be an app name or an id")
-    for group in pages(client, "/groups", {"app_name": text}):
-        if group["app_name"] == text:
-            return group
-    if is_id(text):
-        found: dict[str, Any] = client.call("GET", f"{PREFIX}/groups/{text}")
-        return found
-    raise NotFoundError("group", text)
-
-
-def find_job(client: RestClient, text: str) -> dict[str, Any]:
-    """Return a job by id, by ``app_name/name``, or by a name that only one job has.
-
-    Raises:
-        NotFoundError: There is none.
-        FieldError: Several have that name.
-    """
-    if is_id(text):
-        found: dict[str, Any] = client.call("GET", f"{PREFIX}/jobs/{text}")
-        return found
-    app_name, slash, name = text.partition("/")
-    params: dict[str, Any] = {"name": text}
-    if slash:
-        params = {"group_id": find_group(client, app_name)["id"], "name": name}
-    matches = list(pages(client, "/jobs", params, limit=SHOWN_MATCHES + 1))
-    if not matches:
-        raise NotFoundError("job", text[:128])
-    if len(matches) > 1:
-        ids = ", ".join(str(job["id"]) for job in matches[:SHOWN_MATCHES])
-        more = " and more" if len(matches) > SHOWN_MATCHES else ""
-        raise FieldError("JOB", f"several jobs are called {text[:128]}: give an id, one of {ids}{more}")
-    return matches[0]
 
 
 def segment(text: str) -> str:
     """Return a name as one piece of a path."""
     return quote(text, safe="")
+
+
+def set_values(
+    kind: type[Struct],
+    pairs: Sequence[str],
+    taken: Mapping[str, str],
+    required: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Return the fields that ``--set`` gives, checked by the API's own rules.
+
+    Args:
+        kind: The message that they become part of.
+        pairs: What stands after each ``--set``.
+        taken: Fields that another option gives, and which.
+        required: Required fields among those, with any text that passes.
+
+    Raises:
+        FieldError: One is unknown, stands twice or is outside its limit.
+    """
+    import msgspec
+
+    from xwheel.api.http.body import OR_NULL, read_fields, rules_of
+
+    rules = rules_of(kind)
+    texts: dict[str, str] = {}
+    for pair in pairs:
+        field, sign, text = pair.partition("=")
+        if not sign:
+            raise FieldError("--set", f"takes FIELD=VALUE, not {pair[:40]!r}")
+        if field in taken:
+            raise FieldError(field, f"is given by {taken[field]}")
+        if field in texts:
+            raise FieldError(field, "is set twice")
+        texts[field] = text
+    nulls = {
+        field for field, text in texts.items()
+        if text == NULL and field in rules and rules[field].words.endswith(OR_NULL)
+    }  # fmt: skip
+    filled = {field: text for field, text in texts.items() if field not in nulls}
+    plain = msgspec.to_builtins(read_fields(kind, {**(required or {}), **filled}, strict=False))
+    return {field: None if field in nulls else plain[field] for field in texts}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime
 from typing import Annotated, Final
 from zoneinfo import ZoneInfo
 
 import typer
 
+from xwheel.cli.connection import PlainJsonOption
+from xwheel.cli.output import print_json
 from xwheel.clock import wall_ms
 from xwheel.errors import FieldError
 
@@ -20,7 +21,6 @@ app = typer.Typer(help="Cron expressions: when they fire, and what they say.", n
 Expression = Annotated[str, typer.Argument(metavar="EXPR", help="The expression, in quotes.")]
 Dialect = Annotated[str, typer.Option(help="quartz or unix.")]
 Zone = Annotated[str, typer.Option("--tz", help="IANA name of the time zone.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 
 @app.command("next")
@@ -35,7 +35,7 @@ def next_fires(
         ),
     ] = None,
     count: Annotated[int, typer.Option("-n", help=f"How many, 1 to {MAX_COUNT}.")] = 5,
-    as_json: AsJson = False,
+    as_json: PlainJsonOption = False,
 ) -> None:
     """Print the next fires of an expression, those strictly after an instant."""
     from xwheel import cron
@@ -56,7 +56,7 @@ def next_fires(
         raise FieldError("--from", f"leads beyond the years 1 to 9999: {error}") from error
     if as_json:
         found = {"expression": expression, "dialect": dialect, "timezone": timezone, "items": items}
-        typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        print_json(found)
         return
     for item in items:
         typer.echo(item["local"])
@@ -70,7 +70,7 @@ def explain(
     dialect: Dialect = "quartz",
     timezone: Zone = "UTC",
     language: Annotated[str, typer.Option("--lang", help="en, zh or both.")] = "both",
-    as_json: AsJson = False,
+    as_json: PlainJsonOption = False,
 ) -> None:
     """Say an expression in plain words, English and Chinese."""
     from xwheel import cron
@@ -81,7 +81,7 @@ def explain(
     words = {name: schedule.describe(name) for name in LANGUAGES if language in {name, "both"}}
     if as_json:
         found = {"expression": expression, "dialect": dialect, "timezone": timezone, **words}
-        typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        print_json(found)
         return
     for sentence in words.values():
         typer.echo(sentence)

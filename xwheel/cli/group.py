@@ -6,16 +6,7 @@ from typing import Annotated
 
 import typer
 
-from xwheel.cli.connection import (
-    PREFIX,
-    JsonOption,
-    LimitOption,
-    NodeOption,
-    TokenOption,
-    connect,
-    find_group,
-    pages,
-)
+from xwheel.cli.connection import LimitOption, NodeApi, connected
 from xwheel.cli.output import local_time, print_fields, print_json, print_table, shown
 
 app = typer.Typer(help="Groups of executors, on a running node.", no_args_is_help=True)
@@ -28,37 +19,28 @@ RunningOption = Annotated[
 
 
 @app.command("list")
+@connected
 def list_groups(
+    node: NodeApi,
     prefix: Annotated[str | None, typer.Option(help="How app names begin.")] = None,
     limit: LimitOption = 1000,
-    url: NodeOption = None,
-    token_file: TokenOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """List groups by id."""
     params = {} if prefix is None else {"app_name": prefix}
-    found = list(pages(connect(url, token_file), "/groups", params, limit=limit))
-    if as_json:
-        print_json(found)
-        return
-    print_table(
+    node.print_list(
+        node.pages("/groups", params, limit=limit),
         ("ID", "APP NAME", "TITLE", "MAX RUNNING"),
-        ((item["id"], item["app_name"], item["title"], item["max_running"]) for item in found),
+        lambda item: (item["id"], item["app_name"], item["title"], item["max_running"]),
     )
 
 
 @app.command()
-def show(
-    group: GroupArgument,
-    url: NodeOption = None,
-    token_file: TokenOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@connected
+def show(node: NodeApi, group: GroupArgument) -> None:
     """Show a group and its live executors."""
-    client = connect(url, token_file)
-    found = find_group(client, group)
-    executors = list(pages(client, "/executors", {"group_id": found["id"]}))
-    if as_json:
+    found = node.group(group)
+    executors = list(node.pages("/executors", {"group_id": found["id"]}))
+    if node.as_json:
         print_json({**found, "executors": executors})
         return
     print_fields(shown(found))
@@ -70,57 +52,35 @@ def show(
 
 
 @app.command()
+@connected
 def create(
+    node: NodeApi,
     app_name: Annotated[str, typer.Argument(metavar="APP", help="App name that executors register with.")],
     title: TitleOption = None,
     max_running: RunningOption = None,
-    url: NodeOption = None,
-    token_file: TokenOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Create a group."""
-    body = {"app_name": app_name, **_given(title, max_running)}
-    made = connect(url, token_file).call("POST", f"{PREFIX}/groups", body)
-    if as_json:
-        print_json(made)
-        return
-    typer.echo(f"group {made['app_name']} is created as {made['id']}")
+    made = node.call("POST", "/groups", {"app_name": app_name, **_given(title, max_running)})
+    node.print_done(made, f"group {made['app_name']} is created as {made['id']}")
 
 
 @app.command()
+@connected
 def edit(
-    group: GroupArgument,
-    title: TitleOption = None,
-    max_running: RunningOption = None,
-    url: NodeOption = None,
-    token_file: TokenOption = None,
-    as_json: JsonOption = False,
+    node: NodeApi, group: GroupArgument, title: TitleOption = None, max_running: RunningOption = None
 ) -> None:
     """Change a group's title or limit."""
-    client = connect(url, token_file)
-    known = find_group(client, group)
-    saved = client.call("PATCH", f"{PREFIX}/groups/{known['id']}", _given(title, max_running))
-    if as_json:
-        print_json(saved)
-        return
-    typer.echo(f"group {saved['app_name']} is changed")
+    saved = node.call("PATCH", f"/groups/{node.group(group)['id']}", _given(title, max_running))
+    node.print_done(saved, f"group {saved['app_name']} is changed")
 
 
 @app.command()
-def delete(
-    group: GroupArgument,
-    url: NodeOption = None,
-    token_file: TokenOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@connected
+def delete(node: NodeApi, group: GroupArgument) -> None:
     """Delete a group without jobs."""
-    client = connect(url, token_file)
-    known = find_group(client, group)
-    client.call("DELETE", f"{PREFIX}/groups/{known['id']}")
-    if as_json:
-        print_json({"deleted": known["id"]})
-        return
-    typer.echo(f"group {known['app_name']} is deleted")
+    known = node.group(group)
+    node.call("DELETE", f"/groups/{known['id']}")
+    node.print_done({"deleted": known["id"]}, f"group {known['app_name']} is deleted")
 
 
 def _given(title: str | None, max_running: int | None) -> dict[str, object]:

@@ -12,9 +12,8 @@ import typer
 
 from xwheel.cli import alarm, cron, group, job, plugins, secret, token
 from xwheel.cli import run as cli_run
-from xwheel.cli.connection import warn_of_password
+from xwheel.cli.connection import ConfigOption, DatabaseOption, PlainJsonOption, configure, warn_of_password
 from xwheel.cli.output import plain, visible
-from xwheel.config import Config, load_config
 from xwheel.errors import (
     ConfigError,
     DatabaseRefusedError,
@@ -68,24 +67,18 @@ app.add_typer(cli_run.app, name="run")
 app.add_typer(alarm.app, name="alarm")
 app.add_typer(plugins.app, name="plugins")
 
-ConfigOption = Annotated[
-    Path | None, typer.Option("--config", "-c", help="TOML file with settings; default: $XWHEEL_CONFIG.")
-]
-UrlOption = Annotated[str | None, typer.Option("--database", help="SQLAlchemy URL; overrides the settings.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
-
 
 @app.command()
 def quickstart(
     seconds: Annotated[
         int | None, typer.Option(min=5, max=86_400, help="End by itself after so many seconds of fires.")
     ] = None,
-    as_json: JsonOption = False,
+    as_json: PlainJsonOption = False,
     rate: Annotated[int, typer.Option(min=0, max=500, help="Further fires a second.")] = 0,
     data_dir: Annotated[
         Path | None, typer.Option(help="Keep everything here; default: a temporary folder.")
     ] = None,
-    url: UrlOption = None,
+    url: DatabaseOption = None,
 ) -> None:
     """Run one node and one executor with demonstration jobs, and count honestly what ran."""
     from xwheel.cli.quickstart.run import Options
@@ -100,7 +93,7 @@ def quickstart(
 @app.command()
 def server(
     config_path: ConfigOption = None,
-    url: UrlOption = None,
+    url: DatabaseOption = None,
     port: Annotated[int | None, typer.Option(help="Port of the management API.")] = None,
     executor_port: Annotated[int | None, typer.Option(help="Port of the executor API.")] = None,
 ) -> None:
@@ -109,7 +102,7 @@ def server(
         from xwheel.node.node import Node
 
         _log_from(logging.INFO)
-        config = _config(config_path, url, api={"port": port, "executor_port": executor_port})
+        config = configure(config_path, url, api={"port": port, "executor_port": executor_port})
         node = Node(config, announce=typer.echo)
         if signals.be_up():
             return
@@ -140,6 +133,7 @@ def executor(
     config_path: ConfigOption = None,
 ) -> None:
     """Run an executor with a module's handlers, or glue types alone, until SIGTERM, SIGHUP or Ctrl-C, then drain."""
+    from xwheel.config import load_config
     from xwheel.executor import Executor, load_handlers
 
     _log_from(logging.INFO)
@@ -178,22 +172,22 @@ def _log_from(level: int) -> None:
 
 
 @database.command("upgrade")
-def database_upgrade(config_path: ConfigOption = None, url: UrlOption = None) -> None:
+def database_upgrade(config_path: ConfigOption = None, url: DatabaseOption = None) -> None:
     """Bring the schema to the one this version needs."""
     from xwheel.storage.database import startup
     from xwheel.storage.database.address import with_password
 
-    before, after = startup.upgrade(with_password(_config(config_path, url).database))
+    before, after = startup.upgrade(with_password(configure(config_path, url).database))
     typer.echo(f"schema: {before or 'empty'} -> {after}")
 
 
 @database.command("check")
-def database_check(config_path: ConfigOption = None, url: UrlOption = None) -> None:
+def database_check(config_path: ConfigOption = None, url: DatabaseOption = None) -> None:
     """Say whether a node could work with the database; exit with 4 if its schema is not the one this version needs."""
     from xwheel.node.node import open_database
     from xwheel.storage.schema import migrate
 
-    open_database(_config(config_path, url), create=False).close()
+    open_database(configure(config_path, url), create=False).close()
     typer.echo(f"schema: {migrate.head_revision()}, as needed")
 
 
@@ -222,14 +216,3 @@ def _database_error(error: Exception) -> XwheelError | None:
     from xwheel.storage.database.errors import explain
 
     return explain(error)
-
-
-def _config(path: Path | None, url: str | None, **sections: dict[str, Any]) -> Config:
-    """Load the settings, with what the command line gives on top."""
-    warn_of_password(url)
-    sections["database"] = {"url": url}
-    given = {
-        section: {name: value for name, value in values.items() if value is not None}
-        for section, values in sections.items()
-    }
-    return load_config(path, given)

@@ -6,7 +6,7 @@ import json
 import re
 import sys
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -25,6 +25,50 @@ UNUSUAL: Final = re.compile(r"[^\n\t\x20-\x7e]")
 # controls, what turns the direction of text or cannot be seen, halves of letters, line ends that are none in a file
 OBEYED: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 JOINERS: Final = "\u200c\u200d"
+
+
+class Printer:
+    """Prints what a command found or did, for people or as one JSON document.
+
+    Args:
+        as_json: Which of them.
+    """
+
+    def __init__(self, as_json: bool) -> None:
+        self.as_json = as_json
+
+    def print_list(
+        self,
+        items: Iterable[dict[str, Any]],
+        columns: Sequence[str],
+        row: Callable[[dict[str, Any]], Sequence[object]],
+    ) -> None:
+        """Print a list: as JSON, or a table with a row for each item."""
+        if self.as_json:
+            print_json(list(items))
+        else:
+            print_table(columns, map(row, items))
+
+    def print_item(self, item: dict[str, Any]) -> None:
+        """Print an object, a field a line unless as JSON."""
+        if self.as_json:
+            print_json(item)
+        else:
+            print_fields(shown(item))
+
+    def print_saved(self, done: str, item: dict[str, Any]) -> None:
+        """Print what was done to an object that has a name and a revision."""
+        if self.as_json:
+            print_json(item)
+        else:
+            print_fields([(done, f"{item['name']} ({item['id']}), revision {item['revision']}")])
+
+    def print_done(self, answer: object, sentence: str) -> None:
+        """Print an answer as JSON, or a sentence in its place."""
+        if self.as_json:
+            print_json(answer)
+        else:
+            typer.echo(sentence)
 
 
 def print_json(value: object) -> None:
@@ -109,6 +153,11 @@ def local_time(moment_ms: int | None) -> str:
     return moment.isoformat(timespec="milliseconds" if moment_ms % 1000 else "seconds")
 
 
+def utc_time(moment_ms: int) -> str:
+    """Return an instant of UTC, to the second."""
+    return datetime.fromtimestamp(moment_ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
 def shown(values: dict[str, Any]) -> list[tuple[str, object]]:
     """Return the fields of an object with its times spelled for people."""
     return [
@@ -118,7 +167,7 @@ def shown(values: dict[str, Any]) -> list[tuple[str, object]]:
 
 
 def is_instant(field: str) -> bool:
-    """Tell whether a field holds an instant rather than a duration."""
+    """Return whether a field holds an instant rather than a duration."""
     return field in {
         "anchor_ms", "start_ms", "end_ms", "next_fire_ms", "last_fire_ms", "created_ms", "updated_ms", "due_ms",
         "planned_ms", "dispatched_ms", "accepted_ms", "finished_ms", "skip_last_ms", "seen_ms",

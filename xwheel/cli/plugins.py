@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from xwheel.cli.connection import PREFIX, JsonOption, TokenOption, connect
+from xwheel.cli.connection import ConfigOption, JsonOption, NodeApi, TokenOption
 from xwheel.cli.output import print_json, print_table, visible
 from xwheel.cli.scaffold.project import Kind
-from xwheel.config import load_config
 
 if TYPE_CHECKING:
     from xwheel.plugin.discovery import PluginInfo
@@ -22,10 +21,7 @@ app = typer.Typer(invoke_without_command=True)
 @app.callback()
 def show(
     context: typer.Context,
-    config_path: Annotated[
-        Path | None,
-        typer.Option("--config", "-c", help="TOML file with settings; default: $XWHEEL_CONFIG."),
-    ] = None,
+    config_path: ConfigOption = None,
     url: Annotated[
         str | None,
         typer.Option("--url", metavar="URL", help="Ask the node with this management API instead."),
@@ -37,11 +33,12 @@ def show(
     if context.invoked_subcommand is not None:
         return
     if url is None and token_file is None:
+        from xwheel.config import load_config
         from xwheel.plugin.discovery import load_plugins
 
         items = [_item(info) for info in load_plugins(load_config(config_path)).installed]
     else:
-        items = connect(url, token_file).call("GET", f"{PREFIX}/plugins")["items"]
+        items = NodeApi(url, token_file).call("GET", "/plugins")["items"]
     if as_json:
         print_json(items)
         return

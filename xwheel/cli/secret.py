@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from xwheel.cli.token import ConfigOption, JsonOption, UrlOption
+from xwheel.cli.connection import ConfiguredDatabase, connected
+from xwheel.cli.output import print_json, utc_time
 from xwheel.clock import wall_ms
-from xwheel.config import load_config
 from xwheel.errors import ConfigError, FieldError
 
 if TYPE_CHECKING:
     from xwheel.runtime.sealing import KeyRing
-    from xwheel.storage.database.engine import Connection, Database
+    from xwheel.storage.database.engine import Connection
     from xwheel.storage.executor_secrets import StoredSecret
 
 app = typer.Typer(
@@ -39,96 +35,93 @@ MAX_S: Final = 31_536_000
 
 
 @app.command()
+@connected
 def create(
+    database: ConfiguredDatabase,
     name: Name,
     group: Annotated[str, typer.Option(metavar="APP", help="App name of the group whose executors get it.")],
-    config_path: ConfigOption = None,
-    url: UrlOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Make a secret for the executors of a group and print it, this once; it counts within a second."""
     from xwheel.storage import executor_secrets, executors
 
-    wanted, value = _checked(name), _new_value()
+    wanted, value, keys = _checked(name), _new_value(), database.keys()
 
-    with _site(config_path, url) as (db, keys):
+    def work(conn: Connection) -> StoredSecret:
+        found = executors.find_group(conn, group)
+        if found is None:
+            raise FieldError("--group", f"there is no executor group {group[:64]!r}")
+        return executor_secrets.insert_secret(conn, wanted, value, keys, wall_ms(), group_id=found.id)
 
-        def work(conn: Connection) -> StoredSecret:
-            found = executors.find_group(conn, group)
-            if found is None:
-                raise FieldError("--group", f"there is no executor group {group[:64]!r}")
-            return executor_secrets.insert_secret(conn, wanted, value, keys, wall_ms(), group_id=found.id)
-
+    with database.open() as db:
         made = db.transaction(work)
-    _show_new(made, value, keys, as_json=as_json)
+    _print_new(database, made, value, keys)
 
 
 @app.command("list")
-def list_them(config_path: ConfigOption = None, url: UrlOption = None, as_json: JsonOption = False) -> None:
+@connected
+def list_them(database: ConfiguredDatabase) -> None:
     """List all executor secrets by name, without their values."""
     from xwheel.storage import executor_secrets
 
-    with _site(config_path, url) as (db, _), db.read() as conn:
+    with database.open() as db, db.read() as conn:
         found = sorted(executor_secrets.list_secrets(conn), key=lambda item: item.name)
-    if as_json:
-        typer.echo(json.dumps([_row(item) for item in found], indent=2))
+    if database.as_json:
+        print_json([_row(item) for item in found])
         return
     for item in found:
         plain = "" if _row(item)["encrypted"] else "  not encrypted"
-        typer.echo(f"{item.name:<32} {_time(item.created_ms)}  {_scope(item)}, {_end(item)}{plain}")
+        typer.echo(f"{item.name:<32} {utc_time(item.created_ms)}  {_scope(item)}, {_end(item)}{plain}")
 
 
 @app.command()
+@connected
 def rotate(
+    database: ConfiguredDatabase,
     name: Name,
     new_name: Annotated[str, typer.Argument(metavar="NEW", help="Name of the next one.")],
     ends_in: InOption = "24h",
-    config_path: ConfigOption = None,
-    url: UrlOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Make the next secret of the same group and print it, this once; the one before ends later."""
     from xwheel.storage import executor_secrets
 
     wanted, value, in_s = _checked(new_name), _new_value(), _seconds(ends_in)
     keep_ms = None if in_s is None else 1000 * in_s
-    with _site(config_path, url) as (db, keys):
+    keys = database.keys()
+    with database.open() as db:
         made = db.transaction(
             lambda conn: executor_secrets.rotate_secret(
                 conn, name, wanted, value, keys, wall_ms(), keep_ms=keep_ms
             )
         )
-    _show_new(made, value, keys, as_json=as_json)
+    _print_new(database, made, value, keys)
 
 
 @app.command()
+@connected
 def retire(
+    database: ConfiguredDatabase,
     name: Name,
     ends_in: InOption = "24h",
-    config_path: ConfigOption = None,
-    url: UrlOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Set when a secret ends: executors that still have it then are no longer live."""
     from xwheel.storage import executor_secrets
 
     in_s = _seconds(ends_in)
     expires_ms = None if in_s is None else wall_ms() + 1000 * in_s
-    with _site(config_path, url) as (db, _):
+    with database.open() as db:
         found = db.transaction(lambda conn: executor_secrets.retire_secret(conn, name, expires_ms))
-    typer.echo(json.dumps(_row(found), indent=2) if as_json else f"secret {found.name}: {_end(found)}")
+    database.print_done(_row(found), f"secret {found.name}: {_end(found)}")
 
 
 @app.command()
-def delete(
-    name: Name, config_path: ConfigOption = None, url: UrlOption = None, as_json: JsonOption = False
-) -> None:
+@connected
+def delete(database: ConfiguredDatabase, name: Name) -> None:
     """Delete a secret; it ends within a second."""
     from xwheel.storage import executor_secrets
 
-    with _site(config_path, url) as (db, _):
+    with database.open() as db:
         db.transaction(lambda conn: executor_secrets.delete_secret(conn, name))
-    typer.echo(json.dumps({"deleted": name}) if as_json else f"secret {name} is deleted")
+    database.print_done({"deleted": name}, f"secret {name} is deleted")
 
 
 @app.command()
@@ -150,28 +143,15 @@ def key(
 
 
 @app.command()
-def seal(config_path: ConfigOption = None, url: UrlOption = None, as_json: JsonOption = False) -> None:
+@connected
+def seal(database: ConfiguredDatabase) -> None:
     """Encrypt all executor secrets under the first key of `security.key_file`."""
     from xwheel.storage import executor_secrets
 
-    with _site(config_path, url) as (db, keys):
+    keys = database.keys()
+    with database.open() as db:
         count = db.transaction(lambda conn: executor_secrets.seal_all(conn, keys))
-    typer.echo(json.dumps({"sealed": count}) if as_json else f"{count} executor secrets are encrypted")
-
-
-@contextmanager
-def _site(path: Path | None, url: str | None) -> Iterator[tuple[Database, KeyRing]]:
-    """Open the configured database, and read the keys of the configured file."""
-    from xwheel.node.node import open_database
-    from xwheel.runtime.sealing import read_keys
-
-    config = load_config(path, {"database": {"url": url}} if url else {})
-    keys = read_keys(config.security.key_file)
-    db = open_database(config, create=False)
-    try:
-        yield db, keys
-    finally:
-        db.close()
+    database.print_done({"sealed": count}, f"{count} executor secrets are encrypted")
 
 
 def _checked(name: str) -> str:
@@ -197,11 +177,9 @@ def _seconds(text: str) -> int | None:
     return seconds
 
 
-def _show_new(made: StoredSecret, value: str, keys: KeyRing, *, as_json: bool) -> None:
-    if as_json:
-        typer.echo(json.dumps({**_row(made), "secret": value}, indent=2))
-    else:
-        typer.echo(f"secret {made.name} for {_scope(made)} (shown once): {value}")
+def _print_new(database: ConfiguredDatabase, made: StoredSecret, value: str, keys: KeyRing) -> None:
+    sentence = f"secret {made.name} for {_scope(made)} (shown once): {value}"
+    database.print_done({**_row(made), "secret": value}, sentence)
     if not keys.fingerprints:
         typer.echo("warning: it is kept unencrypted, since security.key_file is not set", err=True)
 
@@ -226,8 +204,4 @@ def _scope(item: StoredSecret) -> str:
 def _end(item: StoredSecret) -> str:
     if item.expires_ms is None:
         return "without an end"
-    return f"{'ended' if item.expires_ms <= wall_ms() else 'ends'} {_time(item.expires_ms)}"
-
-
-def _time(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    return f"{'ended' if item.expires_ms <= wall_ms() else 'ends'} {utc_time(item.expires_ms)}"

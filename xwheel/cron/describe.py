@@ -7,14 +7,16 @@ month's end and nearest weekdays) is added here.
 
 from __future__ import annotations
 
-from cron_descriptor import (  # type: ignore[import-untyped]
-    ExpressionDescriptor,
-    FormatException,
-    Options,
-)
-
 from xwheel.cron.quartz_parse import FIRST_YEAR, LAST_OF_MONTH, LAST_YEAR, DayRule, Fields
-from xwheel.errors import ScheduleError
+from xwheel.errors import ConfigError, ScheduleError
+from xwheel.extras import extra
+
+with extra("cli", lambda why: ConfigError(f"describing a cron expression {why}")):
+    from cron_descriptor import (  # type: ignore[import-untyped]
+        ExpressionDescriptor,
+        FormatException,
+        Options,
+    )
 
 _LOCALES = {"en": "en_US", "zh": "zh_CN"}
 

@@ -5,9 +5,10 @@ All times are epoch milliseconds, UTC. All records are frozen; a change is a new
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -140,6 +141,24 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     updated_ms: int
     glue_version: int = 0
     route_options: str = ""
+
+
+def draft_job(values: Mapping[str, Any], now_ms: int) -> Job:
+    """Return a job of which only the fields are known that its author sets; it has no id yet."""
+    rest = {
+        "id": 0,
+        "partition": 0,
+        "anchor_ms": values.get("anchor_ms") or now_ms,
+        "next_fire_ms": None,
+        "last_fire_ms": None,
+        "awaits_root": None,
+        "revision": 1,
+        "schedule_error": "",
+        "created_ms": now_ms,
+        "updated_ms": now_ms,
+        "glue_version": 0,
+    }
+    return msgspec.convert({**values, **rest}, Job)
 
 
 class NewSource(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from xwheel.config import Config
 from xwheel.errors import XwheelError
 from xwheel.node.pipeline import Pipeline, Transport
 from xwheel.plugin.discovery import Plugins
-from xwheel.runtime.loops import Service, Watchman
+from xwheel.runtime.loops import Service, StallMonitor
 from xwheel.runtime.sealing import KeyRing
 from xwheel.storage.database.engine import Database
 from xwheel.wire.http.tls import NO_FILES, TlsFiles
@@ -45,8 +45,8 @@ class Scheduler(Pipeline):
         transport: Transport | None = None,
     ) -> None:
         super().__init__(config, db, plugins, executor_token, clock, keys=keys, tls=tls, transport=transport)
-        self.watchman = Watchman(lambda: self.services, self.core.clock)
-        self._watching = Service("watch", self.watchman.step, self.core.clock)
+        self.stall_monitor = StallMonitor(lambda: self.services, self.core.clock)
+        self._watching = Service("watch", self.stall_monitor.step, self.core.clock)
 
     @property
     def services(self) -> Sequence[Service]:
@@ -71,7 +71,7 @@ class Scheduler(Pipeline):
         watching, *others = self.services
         watching.start()
         try:
-            with self.watchman.noting("start"):
+            with self.stall_monitor.noting("start"):
                 core.clock_sync.begin()
                 core.lease.acquire()
                 core.registry.step(core.clock.now_ms())

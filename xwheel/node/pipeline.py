@@ -17,7 +17,7 @@ from xwheel.config import Config
 from xwheel.config.sections import ScheduleSection, TriggerSection
 from xwheel.errors import ConfigError
 from xwheel.plugin.discovery import Plugins
-from xwheel.plugin.questions import Questions
+from xwheel.plugin.questions import PluginQuestions
 from xwheel.runtime.loops import Service
 from xwheel.runtime.plugin_threads import PluginThreads
 from xwheel.runtime.sealing import KeyRing
@@ -136,7 +136,7 @@ class Core:
         self.clock_sync = ClockSync(db, self.clock, OffsetFilter(system), self._on_clock_step)
         self.calendars = CalendarCache(db)
         self.plugin_threads = PluginThreads(config.plugins.call_timeout_s)
-        self.questions = Questions(self.plugin_threads)
+        self.questions = PluginQuestions(self.plugin_threads)
         kinds = plugins.schedule_types
         self.timetable = AskedTimetable(kinds, self.calendars.current, kinds.trusted, self.questions)
         self.scripts = Scripts(
@@ -148,7 +148,7 @@ class Core:
             keep=config.upkeep.glue_versions,
         )
         self._loops = [
-            Service("lease", self.lease.step, self.clock, bell=self.wakeups.lease),
+            Service("lease", self.lease.step, self.clock, wakeup=self.wakeups.lease),
             Service("registry", self.registry.step, self.clock),
             Service("calendars", self.calendars.step, self.clock),
             Service("time", self.clock_sync.step, self.clock, stale_ms=30_000),
@@ -208,8 +208,8 @@ class Finishing:
             ),
             timeout_ms=trigger.send_timeout_ms,
         )
-        self.checking = Service("check", self.check.step, core.clock, bell=wakeups.check)
-        self.alarming = Service("alarms", self.alarms.step, core.clock, bell=wakeups.alarms)
+        self.checking = Service("check", self.check.step, core.clock, wakeup=wakeups.check)
+        self.alarming = Service("alarms", self.alarms.step, core.clock, wakeup=wakeups.alarms)
 
     def services(self) -> list[Service]:
         """Return the loops, in the order in which they start."""
@@ -286,7 +286,7 @@ class Sending:
             check_after_ms=check_after_ms,
         )
         self._loops = [
-            Service("answers", self.results.step, core.clock, bell=core.wakeups.results),
+            Service("answers", self.results.step, core.clock, wakeup=core.wakeups.results),
             *(Service(name, lane.step, core.clock) for name, lane in by_name.items()),
         ]
 
@@ -376,9 +376,9 @@ class Planning:
         # what fails may have been committed nevertheless: then the rows say more than memory
         failed = wakeups.note_failure
         self._loops = [
-            Service("tick", self.tick.step, core.clock, bell=wakeups.tick, on_failure=failed),
-            Service("adopt", self.adopt.step, core.clock, bell=wakeups.adopt),
-            Service("claim", self.claim.step, core.clock, bell=wakeups.claim, on_failure=failed),
+            Service("tick", self.tick.step, core.clock, wakeup=wakeups.tick, on_failure=failed),
+            Service("adopt", self.adopt.step, core.clock, wakeup=wakeups.adopt),
+            Service("claim", self.claim.step, core.clock, wakeup=wakeups.claim, on_failure=failed),
         ]
 
     def services(self) -> list[Service]:

@@ -9,7 +9,6 @@ from importlib.metadata import Distribution, EntryPoint, PackageNotFoundError, d
 from typing import Any, Final, cast
 
 import pluggy
-from packaging.requirements import InvalidRequirement, Requirement
 
 from xwheel.config import Config
 from xwheel.errors import ConfigError, DuplicateNameError, PluginError
@@ -40,7 +39,7 @@ class PluginInfo:
         options: Its options as it understood them, without secrets.
     """
 
-    origin: Origin
+    origin: PluginOrigin
     enabled: bool
     registers: Mapping[str, Sequence[str]] = field(default_factory=dict)
     options: Mapping[str, object] = field(default_factory=dict)
@@ -112,7 +111,7 @@ def _collect(
     manager: pluggy.PluginManager,
     hook: str,
     config: Config,
-    origins: dict[str, Origin],
+    origins: dict[str, PluginOrigin],
     read: dict[str, PluginOptions],
 ) -> Registry[Any]:
     """Ask each implementation by itself, so that a failure or a duplicate can be told by its owner.
@@ -162,7 +161,7 @@ CORE: Final = "xwheel"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class PluginOrigin:
     """Where a plugin comes from.
 
     Attributes:
@@ -188,14 +187,14 @@ class Origin:
         )
 
 
-def find_origins(config: Config) -> dict[str, tuple[Origin, EntryPoint]]:
+def find_origins(config: Config) -> dict[str, tuple[PluginOrigin, EntryPoint]]:
     """Return every installed plugin by name, those that the settings disable included.
 
     Raises:
         DuplicateNameError: Two distributions bring the same name, and it is not disabled.
         ConfigError: The settings name a plugin that is not installed.
     """
-    found: dict[str, tuple[Origin, EntryPoint]] = {}
+    found: dict[str, tuple[PluginOrigin, EntryPoint]] = {}
     for entry in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry: entry.name):
         origin = _origin_of(entry)
         known = found.setdefault(entry.name, (origin, entry))[0]
@@ -215,7 +214,7 @@ def find_origins(config: Config) -> dict[str, tuple[Origin, EntryPoint]]:
     return found
 
 
-def load_all(config: Config) -> tuple[pluggy.PluginManager, dict[str, Origin]]:
+def load_all(config: Config) -> tuple[pluggy.PluginManager, dict[str, PluginOrigin]]:
     """Load every plugin that is installed and not disabled; return where each comes from by name.
 
     Raises:
@@ -224,7 +223,7 @@ def load_all(config: Config) -> tuple[pluggy.PluginManager, dict[str, Origin]]:
     """
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
-    origins: dict[str, Origin] = {}
+    origins: dict[str, PluginOrigin] = {}
     for name, (origin, entry) in find_origins(config).items():
         if name in config.plugins.disabled:
             continue
@@ -240,12 +239,14 @@ def load_all(config: Config) -> tuple[pluggy.PluginManager, dict[str, Origin]]:
     return manager, origins
 
 
-def origin_of(manager: pluggy.PluginManager, plugin: object, origins: dict[str, Origin]) -> Origin:
+def origin_of(
+    manager: pluggy.PluginManager, plugin: object, origins: dict[str, PluginOrigin]
+) -> PluginOrigin:
     """Return where a loaded plugin comes from."""
     return origins[manager.get_name(plugin) or ""]
 
 
-def _register(manager: pluggy.PluginManager, origin: Origin, entry: EntryPoint) -> None:
+def _register(manager: pluggy.PluginManager, origin: PluginOrigin, entry: EntryPoint) -> None:
     if not origin.is_core and entry.dist is not None:
         for reason in _unmet(entry.dist):
             raise PluginError(f"{origin} cannot be loaded: {reason}")
@@ -263,7 +264,7 @@ def _register(manager: pluggy.PluginManager, origin: Origin, entry: EntryPoint) 
     _check_hooks(manager, origin, plugin)
 
 
-def _check_hooks(manager: pluggy.PluginManager, origin: Origin, plugin: object) -> None:
+def _check_hooks(manager: pluggy.PluginManager, origin: PluginOrigin, plugin: object) -> None:
     """Refuse hooks that would never be called, or not in the way that was meant."""
     callers = manager.get_hookcallers(plugin) or []
     marked = {caller.name for caller in callers}
@@ -282,6 +283,10 @@ def _check_hooks(manager: pluggy.PluginManager, origin: Origin, plugin: object) 
 
 def _unmet(dist: Distribution) -> Iterator[str]:
     """Yield what a distribution says that it needs, and that is not there."""
+    try:
+        from packaging.requirements import InvalidRequirement, Requirement
+    except ImportError:  # an executor alone, without the extra "server"
+        return
     for text in dist.requires or ():
         try:
             wanted = Requirement(text)
@@ -299,9 +304,9 @@ def _unmet(dist: Distribution) -> Iterator[str]:
             yield f"{needed}, but {wanted.name} {version} is installed"
 
 
-def _origin_of(entry: EntryPoint) -> Origin:
+def _origin_of(entry: EntryPoint) -> PluginOrigin:
     dist = entry.dist
-    return Origin(
+    return PluginOrigin(
         name=entry.name,
         target=entry.value,
         distribution=dist.name if dist else "unknown distribution",

@@ -1,47 +1,48 @@
-"""Ask plugins between the attempts of a transaction and never inside it: what they say is the same each time."""
+"""Ask plugins between the attempts of a transaction and never inside it: the answers are the same each time."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar, cast
 
 from xwheel.errors import StorageError
 from xwheel.runtime.plugin_threads import PluginThreads
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 ATTEMPTS: Final = 6
 
 
-class Question(NamedTuple):
-    """What a plugin is to be asked.
+class PluginQuestion(NamedTuple, Generic[T_co]):
+    """A question to a plugin.
 
     Attributes:
-        name: Whom, such as ``schedule type CRON``.
-        is_trusted: It may be asked at once; others on a thread that can be left behind.
-        call: Asks it.
+        name: Whose code it calls, such as ``schedule type CRON``.
+        is_trusted: It may be called at once; others on a thread that can be left behind.
+        call: Calls it.
     """
 
     name: str
     is_trusted: bool
-    call: Callable[[], Any]
+    call: Callable[[], T_co]
 
 
-class _Answer(NamedTuple):
-    value: Any
+class _PluginAnswer(NamedTuple):
+    value: object
     error: Exception | None
 
 
-class _UnaskedError(BaseException):
-    """A transaction needs answers that are not there; no handler for errors of plugins may take it up."""
+class _MissingAnswersError(BaseException):
+    """A transaction needs answers that are not there; no handler for errors of plugins may catch it."""
 
-    def __init__(self, questions: Mapping[Hashable, Question]) -> None:
+    def __init__(self, questions: Mapping[Hashable, PluginQuestion[object]]) -> None:
         super().__init__()
         self.questions = questions
 
 
-class Questions:
+class PluginQuestions:
     """Answers for transactions, by what was asked.
 
     Thread-safety: each thread has its own answers, and only inside :meth:`around`.
@@ -63,50 +64,52 @@ class Questions:
         Raises:
             StorageError: Each attempt needed other answers than the one before.
         """
-        answers: dict[Hashable, _Answer] = {}
+        answers: dict[Hashable, _PluginAnswer] = {}
         for _ in range(ATTEMPTS):
             self._local.answers = answers
             try:
                 return transact()
-            except _UnaskedError as unasked:
+            except _MissingAnswersError as missing:
                 self._local.answers = None
-                for key, question in unasked.questions.items():
+                for key, question in missing.questions.items():
                     answers[key] = self._try(question)
             finally:
                 self._local.answers = None
         raise StorageError(f"what plugins are asked about changed {ATTEMPTS} times: try again")
 
-    def ask(self, key: Hashable, question: Question) -> Any:
+    def ask(self, key: Hashable, question: PluginQuestion[T]) -> T:
         """Return an answer, or raise what the plugin raised; inside :meth:`around` it comes from before.
 
         Args:
             key: What is asked, so that the same question has the same answer.
-            question: Whom to ask.
+            question: Asks it.
         """
         answers = getattr(self._local, "answers", None)
         if answers is None:
             return self._now(question)
         if key not in answers:
-            raise _UnaskedError({key: question})
-        answer: _Answer = answers[key]
+            raise _MissingAnswersError({key: question})
+        answer: _PluginAnswer = answers[key]
         if answer.error is not None:
             raise answer.error
-        return answer.value
+        return cast(T, answer.value)
 
-    def need(self, questions: Mapping[Hashable, Question]) -> None:
+    def need(self, questions: Mapping[Hashable, PluginQuestion[object]]) -> None:
         """Have many questions answered at once, ahead of :meth:`ask`."""
         answers = getattr(self._local, "answers", None)
         if answers is None:
             return
         missing = {key: question for key, question in questions.items() if key not in answers}
         if missing:
-            raise _UnaskedError(missing)
+            raise _MissingAnswersError(missing)
 
-    def _try(self, question: Question) -> _Answer:
+    def _try(self, question: PluginQuestion[object]) -> _PluginAnswer:
         try:
-            return _Answer(self._now(question), None)
-        except Exception as error:  # whoever asks inside the transaction gets it there
-            return _Answer(None, error)
+            return _PluginAnswer(self._now(question), None)
+        except Exception as error:  # raised inside the transaction, where it is asked
+            return _PluginAnswer(None, error)
 
-    def _now(self, question: Question) -> Any:
-        return question.call() if question.is_trusted else self._threads.ask(question.name, question.call)
+    def _now(self, question: PluginQuestion[T]) -> T:
+        if question.is_trusted:
+            return question.call()
+        return self._threads.call(question.name, lambda _: question.call())

@@ -32,7 +32,7 @@ MOST_PEERS: Final = 1000
 OTHERS: Final = "others"
 
 
-class Stage(Enum):
+class ConnectionStage(Enum):
     """What a connection is at."""
 
     NEW = auto()
@@ -57,7 +57,7 @@ class Stage(Enum):
     """Refused with an answer; what still comes is thrown away."""
 
 
-class Standing(NamedTuple):
+class ConnectionState(NamedTuple):
     """A connection as the decisions see it.
 
     Attributes:
@@ -67,7 +67,7 @@ class Standing(NamedTuple):
     """
 
     peer: str
-    stage: Stage
+    stage: ConnectionStage
     since_s: float
 
 
@@ -84,22 +84,22 @@ def peer_of(host: str) -> str:
     return str(ip_network((address, 64), strict=False))
 
 
-def is_late(standing: Standing, limits: ConnectionsSection, now_s: float) -> bool:
+def is_late(standing: ConnectionState, limits: ConnectionsSection, now_s: float) -> bool:
     """Return whether a connection has had all the time that it gets."""
-    if standing.stage is Stage.SERVED:
+    if standing.stage is ConnectionStage.SERVED:
         return False  # ours to end: the peer waits for us
     grants = {
-        Stage.NEW: limits.head_s,
-        Stage.HEAD: limits.head_s,
-        Stage.BODY: limits.body_s,
-        Stage.WRITING: limits.write_s,
-        Stage.IDLE: limits.idle_s,
-        Stage.DRAINING: DRAIN_S,
+        ConnectionStage.NEW: limits.head_s,
+        ConnectionStage.HEAD: limits.head_s,
+        ConnectionStage.BODY: limits.body_s,
+        ConnectionStage.WRITING: limits.write_s,
+        ConnectionStage.IDLE: limits.idle_s,
+        ConnectionStage.DRAINING: DRAIN_S,
     }
     return now_s - standing.since_s >= grants[standing.stage]
 
 
-def gives_way(standings: Sequence[Standing], now_s: float) -> int | None:
+def gives_way(standings: Sequence[ConnectionState], now_s: float) -> int | None:
     """Return the place of the connection that is closed to make room, or None if all are being served.
 
     Those go first that are refused already, then trickling requests, readers that do not read, idle connections, slow
@@ -110,7 +110,7 @@ def gives_way(standings: Sequence[Standing], now_s: float) -> int | None:
     best: tuple[int, int, float] | None = None
     found = None
     for place, standing in enumerate(standings):
-        if standing.stage is Stage.SERVED:
+        if standing.stage is ConnectionStage.SERVED:
             continue
         key = (_rank(standing, now_s), -counts[standing.peer], standing.since_s)
         if best is None or key < best:
@@ -119,19 +119,19 @@ def gives_way(standings: Sequence[Standing], now_s: float) -> int | None:
 
 
 _RANKS: Final = {
-    Stage.DRAINING: 0,
-    Stage.NEW: 1,
-    Stage.HEAD: 1,
-    Stage.WRITING: 2,
-    Stage.IDLE: 3,
-    Stage.BODY: 4,
+    ConnectionStage.DRAINING: 0,
+    ConnectionStage.NEW: 1,
+    ConnectionStage.HEAD: 1,
+    ConnectionStage.WRITING: 2,
+    ConnectionStage.IDLE: 3,
+    ConnectionStage.BODY: 4,
 }
 _UNDER_WAY: Final = 5
 
 
-def _rank(standing: Standing, now_s: float) -> int:
+def _rank(standing: ConnectionState, now_s: float) -> int:
     rank = _RANKS[standing.stage]
-    keeps = standing.stage in {Stage.DRAINING, Stage.IDLE}
+    keeps = standing.stage in {ConnectionStage.DRAINING, ConnectionStage.IDLE}
     return rank if keeps or now_s - standing.since_s >= FRESH_S else _UNDER_WAY
 
 
@@ -146,7 +146,11 @@ class Cut(Enum):
     NO_SOCKET = "refused for want of file descriptors"
 
 
-LATE: Final = {Stage.HEAD: Cut.HEAD, Stage.BODY: Cut.BODY, Stage.WRITING: Cut.WRITING}
+LATE: Final = {
+    ConnectionStage.HEAD: Cut.HEAD,
+    ConnectionStage.BODY: Cut.BODY,
+    ConnectionStage.WRITING: Cut.WRITING,
+}
 """What being late is called; an idle connection that ends is no news."""
 
 
@@ -216,7 +220,7 @@ OTHER_ROUTES: Final = "other routes"
 
 
 @dataclass(slots=True)
-class _Record:
+class _CallerRecord:
     """What is known of an address or a token.
 
     Attributes:
@@ -304,7 +308,7 @@ class Refusals:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._records: tuple[OrderedDict[str, _Record], ...] = (OrderedDict(), OrderedDict())
+        self._records: tuple[OrderedDict[str, _CallerRecord], ...] = (OrderedDict(), OrderedDict())
         self._window = _Window()
 
     def note(self, host: str, token: str, route: str, now_ms: int) -> int:
@@ -346,8 +350,8 @@ def route_of(method: str, path: str) -> str:
     return f"{method} {path[:80]!r}"
 
 
-def _recall(known: OrderedDict[str, _Record], key: str) -> _Record:
-    found = known.pop(key, None) or _Record()
+def _recall(known: OrderedDict[str, _CallerRecord], key: str) -> _CallerRecord:
+    found = known.pop(key, None) or _CallerRecord()
     known[key] = found
     if len(known) > MOST_KNOWN:
         known.popitem(last=False)

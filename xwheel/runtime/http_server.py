@@ -24,10 +24,10 @@ from xwheel.errors import ConfigError
 from xwheel.runtime.http_limits import (
     FRESH_S,
     LATE,
+    ConnectionStage,
+    ConnectionState,
     Cut,
     CutLog,
-    Stage,
-    Standing,
     gives_way,
     is_late,
     peer_of,
@@ -53,7 +53,7 @@ OVERHEAD: Final = 2
 """A chunked body may take so many times the limit on the wire."""
 
 
-class Request(HTTPRequestParser):
+class IncomingRequest(HTTPRequestParser):
     """A request as it comes in.
 
     Attributes:
@@ -85,9 +85,9 @@ class Connection(HTTPChannel):
     on a worker.
     """
 
-    parser_class = Request
+    parser_class = IncomingRequest
     server: Server
-    request: Request | None
+    request: IncomingRequest | None
     requests: list[HTTPRequestParser]
 
     requests_lock: threading.Lock
@@ -109,22 +109,22 @@ class Connection(HTTPChannel):
         self._must_drain = False
         super().__init__(server, sock, addr, adj, **further)
 
-    def standing(self) -> Standing:
+    def standing(self) -> ConnectionState:
         """Return what it is at; for the server's thread."""
-        stage, since_s = Stage.IDLE if self._was_served else Stage.NEW, self._progress_s
+        stage, since_s = ConnectionStage.IDLE if self._was_served else ConnectionStage.NEW, self._progress_s
         if self._drains_s is not None:
-            stage, since_s = Stage.DRAINING, self._drains_s
+            stage, since_s = ConnectionStage.DRAINING, self._drains_s
         elif self.total_outbufs_len:
-            stage = Stage.WRITING
+            stage = ConnectionStage.WRITING
         elif self.requests or self._is_asked:
-            stage = Stage.SERVED
+            stage = ConnectionStage.SERVED
         elif self.close_when_flushed or self.will_close:
-            stage = Stage.WRITING
+            stage = ConnectionStage.WRITING
         elif self._body_s is not None:
-            stage, since_s = Stage.BODY, self._body_s
+            stage, since_s = ConnectionStage.BODY, self._body_s
         elif self._head_s is not None:
-            stage, since_s = Stage.HEAD, self._head_s
-        return Standing(self.peer, stage, since_s)
+            stage, since_s = ConnectionStage.HEAD, self._head_s
+        return ConnectionState(self.peer, stage, since_s)
 
     def del_channel(self, *arguments: Any) -> None:
         """Leave the server's count."""
@@ -188,7 +188,7 @@ class Connection(HTTPChannel):
             elif request.headers_finished and (request.chunked or self._body_s is None):
                 self._judge(request)  # an announced length is judged once
 
-    def _judge(self, request: Request) -> None:
+    def _judge(self, request: IncomingRequest) -> None:
         """Decide about a body that is not whole yet: go on, ask who sends it, or leave it."""
         if self._body_s is None:
             self._body_s = time.monotonic()
@@ -222,7 +222,7 @@ class Connection(HTTPChannel):
         self._is_asked = False
         self.server.pull_trigger()
 
-    def _cut(self, request: Request) -> None:
+    def _cut(self, request: IncomingRequest) -> None:
         """Let the application answer without the body: by the head alone, in the form that its callers know."""
         size = max(request.content_length, request.body_bytes_received)
         request.close()
@@ -232,7 +232,7 @@ class Connection(HTTPChannel):
         self._must_drain = True
         self._complete(request)
 
-    def _complete(self, request: Request) -> None:
+    def _complete(self, request: IncomingRequest) -> None:
         self.sent_continue = False
         self.request = None
         self._body_s = None
@@ -486,7 +486,7 @@ class Server(TcpWSGIServer):
         if place is None:
             return False
         standing = channels[place].standing()
-        if standing.stage is not Stage.IDLE:  # to close an idle connection is ordinary
+        if standing.stage is not ConnectionStage.IDLE:  # to close an idle connection is ordinary
             self.cuts.note(Cut.MADE_ROOM, standing.peer, now_s)
         channels[place].close_now()
         return True
@@ -514,7 +514,7 @@ class Server(TcpWSGIServer):
         path = getattr(task.requests[0], "path", "")
         self._own.get(path, self.task_dispatcher).add_task(task)
 
-    def asks_about(self, request: Request) -> bool:
+    def asks_about(self, request: IncomingRequest) -> bool:
         """Return whether the application must be asked before more of a body is read."""
         return self.admits is not None and not request.is_known
 

@@ -1,4 +1,4 @@
-"""Supervised threads: a loop is ``step(now_ms) -> wait_ms``, and this repeats it."""
+"""Supervised threads: a loop is ``step(now_ms) -> wait_ms``, and a :class:`Service` repeats it."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Final
 
 from xwheel.clock import Clock
 from xwheel.errors import OutageError
 
 logger = logging.getLogger(__name__)
 
-FIRST_PAUSE_MS = 100
-LONGEST_PAUSE_MS = 5000
-# how often a loop says that it still fails, and that it fails once more
-REMIND_MS = 600_000
-AGAIN_MS = 60_000
-OUTAGE = "outage"
-STILL_MS = 10_000
-WATCH_MS = 1000
+FIRST_PAUSE_MS: Final = 100
+LONGEST_PAUSE_MS: Final = 5000
+# how often a loop that goes on failing is logged again, and one that worked in between
+REMIND_MS: Final = 600_000
+AGAIN_MS: Final = 60_000
+OUTAGE: Final = "outage"
+STALLED_MS: Final = 10_000
+WATCH_MS: Final = 1000
 
 
 class Service:
@@ -27,15 +28,15 @@ class Service:
 
     A step that raises is repeated after a pause that doubles up to five seconds; the thread itself never ends before
     :meth:`stop`. The first of its failures is logged, then one line in ten minutes, and the end of it: a database that
-    is away for a night fills no disk. :meth:`age_ms` tells how long ago a step last ended well, for health checks.
+    is away for a night fills no disk.
 
     Args:
         name: Thread name, ``xwheel-`` is put before it.
         step: Gets the shared time, returns how long to wait before the next call, in milliseconds.
         clock: Where time comes from.
-        bell: Set by whoever wants the next step at once; None for one of its own.
+        wakeup: Set by others to get the next step at once; None for one of its own.
         stale_ms: Age above which the loop counts as unhealthy.
-        on_failure: Told after a step that failed.
+        on_failure: Called after a step that failed.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class Service:
         step: Callable[[int], int],
         clock: Clock,
         *,
-        bell: threading.Event | None = None,
+        wakeup: threading.Event | None = None,
         stale_ms: int = 10_000,
         on_failure: Callable[[], None] = lambda: None,
     ) -> None:
@@ -56,7 +57,7 @@ class Service:
         self._clock = clock
         self._on_failure = on_failure
         self._log = FailureLog(name, clock)
-        self._wake = bell or threading.Event()
+        self._wake = wakeup or threading.Event()
         self._stopping = False
         self._began_ms: int | None = None
         self._done_ms = clock.monotonic_ms()
@@ -72,7 +73,7 @@ class Service:
         self._wake.set()
 
     def stop(self, timeout_s: float = 10) -> bool:
-        """Ask the thread to end and wait for it; tell whether it ended in time."""
+        """Ask the thread to end and wait for it; return whether it ended in time."""
         self._stopping = True
         self._wake.set()
         if self._thread.ident is not None:
@@ -87,13 +88,13 @@ class Service:
         """Return milliseconds since a step last ended without an error."""
         return self._clock.monotonic_ms() - self._done_ms
 
-    def standing_ms(self) -> int:
+    def step_ms(self) -> int:
         """Return for how long the present step has lasted, in milliseconds; 0 between steps."""
         began_ms = self._began_ms
         return 0 if began_ms is None else self._clock.monotonic_ms() - began_ms
 
     def is_healthy(self) -> bool:
-        """Tell whether the thread lives and its last good step is recent."""
+        """Return whether the thread lives and its last good step is recent."""
         return self._thread.is_alive() and self.age_ms() <= self.stale_ms
 
     def _run(self) -> None:
@@ -104,9 +105,8 @@ class Service:
             self._began_ms = self._clock.monotonic_ms()
             try:
                 wait_ms = self._step(self._clock.now_ms())
-            except (
-                BaseException
-            ) as error:  # without the thread, leases of which no work comes would be renewed
+            except BaseException as error:
+                # without the thread, a node would renew leases and do no work for them
                 self.failures += 1
                 self.last_error = f"{type(error).__name__}: {error}"
                 self._log.failed(error)
@@ -122,7 +122,7 @@ class Service:
 
 
 class FailureLog:
-    """Says that a loop fails, and that it works again, in few lines.
+    """Logs that a loop fails, and that it works again, in few lines.
 
     An outage of the database is one line without a traceback, whatever its steps raise meanwhile.
 
@@ -161,7 +161,7 @@ class FailureLog:
             logger.exception(text, self._name, self._failures, error)
 
     def worked(self) -> None:
-        """Note a step that ended well; one that asked nothing of a database that is away says nothing about it."""
+        """Note a step that ended well; during an outage, only one that used the database counts."""
         if self._failures and not self._is_over():
             return
         if self._failures and self._is_open:
@@ -172,8 +172,8 @@ class FailureLog:
         self._failures, self._is_open = 0, False
 
 
-class Watchman:
-    """Says which loops stand still in a step, as in a database that answers nothing: they cannot say it themselves.
+class StallMonitor:
+    """Logs which loops stand still in a step, as when a database answers nothing: they cannot do it themselves.
 
     Args:
         services: The loops; each may take ``stale_ms`` for a step.
@@ -188,7 +188,7 @@ class Watchman:
 
     @contextmanager
     def noting(self, name: str) -> Iterator[None]:
-        """Watch a piece of work outside of loops, too."""
+        """Watch a piece of work outside of loops too."""
         self._noted[name] = self._clock.monotonic_ms()
         try:
             yield
@@ -196,22 +196,22 @@ class Watchman:
             del self._noted[name]
 
     def step(self, now_ms: int) -> int:
-        """Look around; return how long to wait in milliseconds."""
+        """Log which loops began or ceased to stand still; return how long to wait in milliseconds."""
         now_ms = self._clock.monotonic_ms()
-        standing = {item.name: ms for item in self._services() if (ms := item.standing_ms()) > item.stale_ms}
+        stalled = {item.name: ms for item in self._services() if (ms := item.step_ms()) > item.stale_ms}
         for name, began_ms in list(self._noted.items()):
-            if now_ms - began_ms > STILL_MS:
-                standing[name] = now_ms - began_ms
-        if standing.keys() - self._said:
+            if now_ms - began_ms > STALLED_MS:
+                stalled[name] = now_ms - began_ms
+        if stalled.keys() - self._said:
             logger.warning(
                 "%s: no step forward for %d s; what they wait for answers nothing, such as a database that hangs, or "
                 "waits for room on its disk",
-                ", ".join(sorted(standing)),
-                max(standing.values()) // 1000,
+                ", ".join(sorted(stalled)),
+                max(stalled.values()) // 1000,
             )
-        elif self._said and not standing:
+        elif self._said and not stalled:
             logger.info("%s: in motion again", ", ".join(sorted(self._said)))
-        self._said = self._said | standing.keys() if standing else frozenset()
+        self._said = self._said | stalled.keys() if stalled else frozenset()
         return WATCH_MS
 
 
@@ -221,7 +221,7 @@ class Rest:
     Args:
         clock: Where time comes from.
         factor: How many times as long as the work the rest is, at least.
-        nap_ms: No single wait is longer, so that the loop's health shows and it can look around.
+        nap_ms: No single wait is longer, so that the loop stays healthy.
     """
 
     def __init__(self, clock: Clock, factor: int, nap_ms: int = 5000) -> None:

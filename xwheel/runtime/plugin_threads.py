@@ -78,10 +78,6 @@ class PluginThreads:
         self._lock = threading.Lock()
         self._hanging: Counter[str] = Counter()
 
-    def ask(self, name: str, work: Callable[[], T]) -> T:
-        """Return what a plugin answers to one question; see :meth:`call`."""
-        return self.call(name, lambda _: work())
-
     def call(self, name: str, work: Callable[[PluginCall[T]], T]) -> T:
         """Return what ``work`` returns, done on a thread that is left behind if it hangs.
 
@@ -97,10 +93,10 @@ class PluginThreads:
         """
         call = self.start(name, work, f"xwheel-plugin-{name}", _log_return)
         if call is None:
-            hanging = self.hanging()[name]
-            raise HangingError(
-                f"{name} hangs in {hanging} calls: it is not called until one of them comes back"
+            text = (
+                f"{name} hangs in {self.hanging()[name]} calls: it is not called until one of them comes back"
             )
+            raise HangingError(text)
         if not self._await(call):
             logger.warning("%s did not come back in %g s and is left behind", name, self.timeout_s)
             raise HangingError(f"{name} did not answer within {self.timeout_s:g} s", call.item)

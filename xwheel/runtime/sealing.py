@@ -12,9 +12,11 @@ from pathlib import Path
 from stat import S_IMODE, S_ISREG
 from typing import Final
 
-from cryptography.fernet import Fernet, InvalidToken, MultiFernet
-
 from xwheel.errors import ConfigError
+from xwheel.extras import extra
+
+with extra("server", lambda why: ConfigError(f"sealing secrets {why}")):
+    from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 
 SETTING: Final = "security.key_file"
 MAX_FILE: Final = 64 * 1024

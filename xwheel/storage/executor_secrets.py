@@ -12,6 +12,7 @@ from xwheel.errors import ConfigError, ConflictError, NotFoundError
 from xwheel.runtime.sealing import SETTING, KeyRing
 from xwheel.storage import executors, settings
 from xwheel.storage.database.engine import Database
+from xwheel.storage.database.rows import one_row
 from xwheel.storage.schema.tables import api_token, executor_group, executor_secret
 from xwheel.storage.tokens import digest_token
 
@@ -20,6 +21,17 @@ MAX_SECRETS: Final = 1000
 
 KEY: Final = "executor_secret_key"
 """The setting with the fingerprint of the key that this cluster's secrets are sealed under."""
+
+_SELECT: Final = select(
+    executor_secret.c.id,
+    executor_secret.c.name,
+    executor_secret.c.group_id,
+    executor_group.c.app_name,
+    executor_secret.c.digest,
+    executor_secret.c.sealed,
+    executor_secret.c.created_ms,
+    executor_secret.c.expires_ms,
+).select_from(executor_secret.outerjoin(executor_group, executor_group.c.id == executor_secret.c.group_id))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,9 +112,7 @@ def get_secret(conn: Connection, name: str) -> StoredSecret:
     Raises:
         NotFoundError: There is none of this name.
     """
-    row = conn.execute(_SELECT.where(executor_secret.c.name == name)).one_or_none()
-    if row is None:
-        raise NotFoundError("executor secret", name)
+    row = one_row(conn, _SELECT.where(executor_secret.c.name == name), "executor secret", name)
     return StoredSecret(**row._mapping)
 
 
@@ -161,7 +171,7 @@ def delete_secret(conn: Connection, name: str) -> None:
 
 
 def check_key(conn: Connection, keys: KeyRing) -> None:
-    """Make sure that the keys are this cluster's; the first ones to come become it.
+    """Make sure that the keys are this cluster's; the first ones that come are noted as such.
 
     Raises:
         ConfigError: They are another cluster's, or missing.
@@ -212,15 +222,3 @@ def seal_all(conn: Connection, keys: KeyRing) -> int:
     settings.delete_setting(conn, KEY)
     settings.insert_setting(conn, KEY, keys.fingerprints[0])
     return len(stored)
-
-
-_SELECT: Final = select(
-    executor_secret.c.id,
-    executor_secret.c.name,
-    executor_secret.c.group_id,
-    executor_group.c.app_name,
-    executor_secret.c.digest,
-    executor_secret.c.sealed,
-    executor_secret.c.created_ms,
-    executor_secret.c.expires_ms,
-).select_from(executor_secret.outerjoin(executor_group, executor_group.c.id == executor_secret.c.group_id))

@@ -1,18 +1,19 @@
-"""Registered executors: the one source of truth for routing."""
+"""Executors as they registered, which is what routing goes by, and the groups that they belong to."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Connection, Row, and_, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from xwheel.errors import ConflictError, NotFoundError
+from xwheel.errors import ConflictError
 from xwheel.model import NO_SECRET, SHARED_SECRET, ExecutorGroup, RegisteredExecutor
 from xwheel.storage.alarms import rules
 from xwheel.storage.database.bulk import update_many
+from xwheel.storage.database.rows import insert_row, one_row
 from xwheel.storage.schema.tables import (
     IS_SENT,
     api_token,
@@ -23,26 +24,29 @@ from xwheel.storage.schema.tables import (
     run,
 )
 
+REGISTERED: Final = (
+    "group_id",
+    "address",
+    "registered_as",
+    "kind",
+    "generation",
+    "instance",
+    "boot",
+    "seen_ms",
+    "secret_id",
+)
+"""Columns of an executor's row that hold what it registered with, beside its labels."""
+
 
 def save_executor(conn: Connection, item: RegisteredExecutor) -> RegisteredExecutor:
     """Write a registration: a new row, or the changed facts of the row with the same group and address.
 
-    An instance is one journal, which one process holds: where it lived before, nobody lives any more.
+    An instance is one journal, which one process holds: at its former address there is none any more.
     """
-    values = {
-        "group_id": item.group_id,
-        "address": item.address,
-        "registered_as": item.registered_as,
-        "kind": item.kind,
-        "generation": item.generation,
-        "instance": item.instance,
-        "boot": item.boot,
-        "seen_ms": item.seen_ms,
-        "labels": json.dumps(dict(item.labels), ensure_ascii=False) if item.labels else None,
-    }
+    values = {name: getattr(item, name) for name in REGISTERED}
+    values["labels"] = json.dumps(dict(item.labels), ensure_ascii=False) if item.labels else None
     same = and_(executor.c.group_id == item.group_id, executor.c.address == item.address)
     before = conn.execute(select(executor.c.secret_id).where(same)).scalar_one_or_none()
-    values["secret_id"] = item.secret_id
     if before is not None and before != item.secret_id:
         values["earlier_secret_id"] = before
     if conn.execute(update(executor).where(same).values(values)).rowcount == 0:
@@ -57,7 +61,7 @@ def save_executor(conn: Connection, item: RegisteredExecutor) -> RegisteredExecu
 def is_elsewhere(conn: Connection, item: RegisteredExecutor, since_ms: int) -> bool:
     """Return whether an executor of another group that was seen since then has the address.
 
-    Who proved but a group's token keeps nobody away who proved a secret.
+    An executor that registered with a group's token does not keep away one that registers with a secret.
     """
     others = select(executor.c.id).where(
         executor.c.address == item.address,
@@ -87,7 +91,7 @@ def update_beats(conn: Connection, beats: Sequence[tuple[int, int]]) -> int:
 
 
 def sweep_executors(conn: Connection, before_ms: int) -> int:
-    """Delete executors not seen since; the test stands in the statement, so a beat just flushed wins."""
+    """Delete executors not seen since; the statement itself compares, so that a beat just written counts."""
     return conn.execute(delete(executor).where(executor.c.seen_ms < before_ms)).rowcount
 
 
@@ -95,14 +99,6 @@ def count_runs(conn: Connection) -> dict[str, int]:
     """Return how many runs are dispatching or running at each address; every open row has a time of its next check."""
     query = select(run.c.address, func.count()).where(IS_SENT).group_by(run.c.address)
     return {row[0]: row[1] for row in conn.execute(query) if row[0] is not None}
-
-
-def _executor(row: Row[Any], suspect_until_ms: int = 0) -> RegisteredExecutor:
-    values = dict(row._mapping)
-    labels = values.pop("labels")
-    return RegisteredExecutor(
-        **values, suspect_until_ms=suspect_until_ms, labels=json.loads(labels) if labels else {}
-    )
 
 
 def insert_group(
@@ -121,11 +117,10 @@ def insert_group(
         "updated_ms": now_ms,
     }
     try:
-        result = conn.execute(insert(executor_group).values(values))
+        group_id = insert_row(conn, executor_group, values)
     except IntegrityError as error:
         raise ConflictError(f"a group with app name {app_name} exists already") from error
-    assert result.inserted_primary_key is not None  # noqa: S101 - a single insert always has one
-    return get_group(conn, result.inserted_primary_key[0])
+    return get_group(conn, group_id)
 
 
 def get_group(conn: Connection, group_id: int) -> ExecutorGroup:
@@ -134,10 +129,8 @@ def get_group(conn: Connection, group_id: int) -> ExecutorGroup:
     Raises:
         NotFoundError: It does not exist.
     """
-    row = conn.execute(select(executor_group).where(executor_group.c.id == group_id)).one_or_none()
-    if row is None:
-        raise NotFoundError("group", group_id)
-    return _group(row)
+    query = select(executor_group).where(executor_group.c.id == group_id)
+    return _group(one_row(conn, query, "group", group_id))
 
 
 def get_groups(conn: Connection, ids: Collection[int]) -> dict[int, ExecutorGroup]:
@@ -194,3 +187,11 @@ def delete_group(conn: Connection, group_id: int) -> None:
 
 def _group(row: Row[tuple[object, ...]]) -> ExecutorGroup:
     return ExecutorGroup(**row._mapping)
+
+
+def _executor(row: Row[Any], suspect_until_ms: int = 0) -> RegisteredExecutor:
+    values = dict(row._mapping)
+    labels = values.pop("labels")
+    return RegisteredExecutor(
+        **values, suspect_until_ms=suspect_until_ms, labels=json.loads(labels) if labels else {}
+    )

@@ -1,4 +1,7 @@
-"""Jobs: definition rows and the cursor of their next fire."""
+"""Jobs: definition rows, the cursor of their next fire, and which job runs after which.
+
+Pages of jobs are for people who look for some of them; each reads a bounded number of rows.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Row, and_, delete, exists, insert, or_, select, text, update
+from sqlalchemy import Column, Connection, Row, delete, exists, insert, or_, select, text, update
 from sqlalchemy.sql.elements import TextClause
 
-from xwheel.errors import NotFoundError
 from xwheel.model import (
     PARTITIONS,
     BlockScope,
@@ -24,7 +26,8 @@ from xwheel.model import (
     RetryBackoff,
     Run,
 )
-from xwheel.storage.database.bulk import IN_LIMIT, ById, any_of, chunks, fetch_rows, tuple_in, update_many
+from xwheel.storage.database.bulk import ById, any_of, fetch_rows, tuple_in, update_many
+from xwheel.storage.database.rows import IN_LIMIT, in_parts, insert_row, one_row
 from xwheel.storage.runs import RUN_COLUMNS, run_of
 from xwheel.storage.schema.tables import child_arrival, job, job_child, run
 
@@ -36,6 +39,12 @@ ENUM_COLUMNS: Final = {
     "delivery": DeliveryPolicy,
     "join_mode": JoinMode,
 }
+LOOK: Final = 10_000
+"""Rows that a page of jobs reads at most, where no index answers."""
+
+PAIRS: Final = 1000
+"""Pairs of ids in one statement."""
+
 # in the order of the record, so that a row goes into it by position
 _JOB_NAMES: Final = Job.__struct_fields__
 JOB_COLUMNS = [job.c[name] for name in _JOB_NAMES]
@@ -57,6 +66,17 @@ _LOCK_FIRES = ById(
         .with_for_update()
     ),
 )
+_FOLLOW_UPS = ById(
+    run.c.id,
+    lambda among: (
+        select(run.c.job_id, run.c.root_id, job.c.awaits_root)
+        .join(job, job.c.id == run.c.job_id)
+        .where(
+            among,
+            or_(job.c.awaits_root == run.c.root_id, exists().where(job_child.c.parent_id == run.c.job_id)),
+        )
+    ),
+)
 
 
 class JobCursor(NamedTuple):
@@ -70,49 +90,68 @@ class JobCursor(NamedTuple):
     schedule_error: str
 
 
+class JobFilter(NamedTuple):
+    """Which jobs are wanted; what is None wants all.
+
+    Attributes:
+        name: The whole name.
+        name_contains: A part of the name, whatever the case.
+    """
+
+    group_id: int | None = None
+    name: str | None = None
+    name_contains: str | None = None
+    handler: str | None = None
+    enabled: bool | None = None
+    schedule_type: str | None = None
+
+
+class FoundJobs(NamedTuple):
+    """Some jobs; ``next`` is the id after which the following page begins, None after the last one.
+
+    A page may have fewer jobs than wanted, even none, and still be followed by others.
+    """
+
+    jobs: list[Job]
+    next: int | None
+
+
+class FollowUp(NamedTuple):
+    """What the end of a run may set in motion, as it stands before its job is locked.
+
+    Attributes:
+        is_awaited: The job's next fire is set when this run's root has ended.
+    """
+
+    job_id: int
+    root_id: int
+    is_awaited: bool
+
+
+class Arrival(NamedTuple):
+    """A parent of a joining child succeeded in a chain."""
+
+    child_id: int
+    chain_id: int
+    parent_id: int
+    root_id: int
+    created_ms: int
+
+
 def insert_job(conn: Connection, values: Mapping[str, Any]) -> Job:
     """Create a job; its partition follows from its id."""
-    result = conn.execute(insert(job).values(**_row(values), partition=0))
-    assert result.inserted_primary_key is not None  # noqa: S101 - a single insert always has one
-    job_id = result.inserted_primary_key[0]
-    conn.execute(update(job).where(job.c.id == job_id).values(partition=job_id % PARTITIONS))
-    return get_job(conn, job_id)
+    job_id = insert_row(conn, job, {**_row(values), "partition": 0})
+    return update_job(conn, job_id, {"partition": job_id % PARTITIONS})
 
 
 def get_job(conn: Connection, job_id: int, *, lock: bool = False) -> Job:
-    """Return a job that is not deleted.
-
-    Args:
-        conn: Connection.
-        job_id: Its id.
-        lock: Hold its row until the transaction ends.
+    """Return a job that is not deleted; ``lock`` holds its row until the transaction ends.
 
     Raises:
         NotFoundError: It does not exist.
     """
     query = select(*JOB_COLUMNS).where(job.c.id == job_id, job.c.deleted_ms.is_(None))
-    row = conn.execute(query.with_for_update() if lock else query).one_or_none()
-    if row is None:
-        raise NotFoundError("job", job_id)
-    return _job(row)
-
-
-def list_jobs(
-    conn: Connection,
-    *,
-    group_id: int | None = None,
-    name: str | None = None,
-    after_id: int = 0,
-    limit: int = 100,
-) -> list[Job]:
-    """Return jobs by id, after a given one."""
-    # the sum keeps MariaDB from walking all jobs that are not deleted up to the first one of the page
-    query = select(*JOB_COLUMNS).where(job.c.id > after_id, (job.c.deleted_ms + 0).is_(None))
-    if group_id is not None:
-        query = query.where(job.c.group_id == group_id)
-    if name is not None:
-        query = query.where(job.c.name == name)
-    return [_job(row) for row in conn.execute(query.order_by(job.c.id).limit(limit))]
+    return _job(one_row(conn, query.with_for_update() if lock else query, "job", job_id))
 
 
 def get_jobs(conn: Connection, ids: Collection[int], *, deleted: bool = True) -> dict[int, Job]:
@@ -123,38 +162,78 @@ def get_jobs(conn: Connection, ids: Collection[int], *, deleted: bool = True) ->
     return {row[0]: _job(row) for row in fetch_rows(conn, *statement(conn, sorted(ids)))}
 
 
+def lock_jobs(conn: Connection, ids: Collection[int]) -> dict[int, Job]:
+    """Lock jobs that are not deleted, in id order."""
+    if not ids:
+        return {}
+    query = select(*JOB_COLUMNS).where(any_of(conn, job.c.id, sorted(ids)), job.c.deleted_ms.is_(None))
+    return {row.id: _job(row) for row in conn.execute(query.order_by(job.c.id).with_for_update())}
+
+
+def page_jobs(
+    conn: Connection, wanted: JobFilter, *, after_id: int = 0, limit: int = 50, look: int = LOOK
+) -> FoundJobs:
+    """Return a page of at most ``limit`` jobs by id, after a given one; ``look`` rows are read at most."""
+    columns = (job.c.id, job.c.name, job.c.handler, job.c.enabled, job.c.schedule_type)
+    # the sum keeps MariaDB from walking all jobs that are not deleted up to the first one of the page
+    query = select(*columns).where(job.c.id > after_id, (job.c.deleted_ms + 0).is_(None))
+    if wanted.group_id is not None:
+        query = query.where(job.c.group_id == wanted.group_id)
+    # compared here and not in the database: each of them has its own idea of letters and their case
+    part = None if wanted.name_contains is None else wanted.name_contains.casefold()
+    is_plain = wanted._replace(group_id=None) == JobFilter()
+    rows = conn.execute(query.order_by(job.c.id).limit(limit + 1 if is_plain else look)).all()
+    ids = [row.id for row in rows if _fits(row, wanted, part)]
+    following: int | None = None
+    if len(ids) > limit:
+        following = ids[limit - 1]
+    elif not is_plain and len(rows) == look:
+        following = rows[-1].id
+    known = get_jobs(conn, ids[:limit], deleted=False)
+    return FoundJobs([known[item] for item in ids[:limit] if item in known], following)
+
+
+def find_calendar_users(conn: Connection, name: str) -> list[int]:
+    """Return ids of jobs that exclude or require a calendar."""
+    quoted = json.dumps(name, ensure_ascii=False)
+    used = job.c.calendar_exclude.contains(quoted, autoescape=True) | job.c.calendar_require.contains(
+        quoted, autoescape=True
+    )
+    query = select(job.c.id).where(used, job.c.deleted_ms.is_(None)).order_by(job.c.id)
+    return list(conn.execute(query).scalars())
+
+
 def update_job(conn: Connection, job_id: int, values: Mapping[str, Any]) -> Job:
     """Write changed columns of a job whose row is locked, and return it."""
     conn.execute(update(job).where(job.c.id == job_id).values(**_row(values)))
     return get_job(conn, job_id)
 
 
-def stop_jobs(conn: Connection, ids: Collection[int], now_ms: int) -> None:
-    """Let jobs whose rows are locked fire no more."""
-    _end(conn, ids, now_ms, {})
-
-
-def delete_jobs(conn: Connection, ids: Collection[int], now_ms: int) -> None:
-    """Turn jobs whose rows are locked into tombstones: their runs stay readable, they never fire again."""
-    _end(conn, ids, now_ms, {"deleted_ms": now_ms})
-
-
-def _end(conn: Connection, ids: Collection[int], now_ms: int, further: Mapping[str, Any]) -> None:
+def stop_jobs(conn: Connection, ids: Collection[int], now_ms: int, *, deleted_ms: int | None = None) -> None:
+    """Let jobs whose rows are locked fire no more; ``deleted_ms`` is written if given."""
     values = {
         "enabled": False,
         "next_fire_ms": None,
         "awaits_root": None,
         "revision": job.c.revision + 1,
         "updated_ms": now_ms,
-        **further,
     }
+    if deleted_ms is not None:
+        values["deleted_ms"] = deleted_ms
     conn.execute(update(job).where(any_of(conn, job.c.id, sorted(ids))).values(values))
+
+
+def delete_jobs(conn: Connection, ids: Collection[int], now_ms: int) -> None:
+    """Turn jobs whose rows are locked into tombstones: their runs stay readable, they never fire again."""
+    stop_jobs(conn, ids, now_ms, deleted_ms=now_ms)
 
 
 def find_due_jobs(
     conn: Connection, partitions: Sequence[int], horizon_ms: int, limit: int, *, after_ms: int | None = None
 ) -> tuple[list[int], bool]:
     """Return ids of jobs due until ``horizon_ms``, oldest first within each partition, without locking.
+
+    Each partition is its own index range with its own limit: a million overdue jobs cost no sort.
 
     Args:
         conn: Connection.
@@ -165,8 +244,6 @@ def find_due_jobs(
 
     Returns:
         The ids, and whether some partition may have more.
-
-    Each partition is its own index range with its own limit: a million overdue jobs cost no sort.
     """
     if not partitions:
         return [], False
@@ -177,21 +254,6 @@ def find_due_jobs(
     ids = list(conn.execute(_due_query(tuple(partitions), after_ms is not None), values).scalars())
     fullest = max(Counter(job_id % PARTITIONS for job_id in ids).values(), default=0)
     return ids, fullest >= each
-
-
-@lru_cache(maxsize=128)
-def _due_query(partitions: tuple[int, ...], is_bounded: bool) -> TextClause:
-    """Return the union of one limited range for each partition.
-
-    Written as text: building sixty-four selects out of objects took a hundred times as long as running them.
-    """
-    bound = "AND job.next_fire_ms > :after_ms " if is_bounded else ""
-    parts = (
-        f"SELECT id FROM (SELECT job.id AS id FROM job WHERE job.partition = {int(partition)} "  # noqa: S608 - numbers
-        f"AND job.next_fire_ms <= :horizon_ms {bound}ORDER BY job.next_fire_ms LIMIT :each) AS part{int(partition)}"
-        for partition in partitions
-    )
-    return text(" UNION ALL ".join(parts))
 
 
 def lock_fires(conn: Connection, ids: Collection[int]) -> dict[int, tuple[int, int | None, bool]]:
@@ -206,7 +268,7 @@ def update_fires(conn: Connection, updates: Sequence[JobCursor]) -> int:
 
 
 def update_seen_fires(conn: Connection, updates: Sequence[JobCursor], seen: Mapping[int, Job]) -> bool:
-    """Write the cursors of claimed jobs if all of them still are as they were seen.
+    """Write the cursors of claimed jobs if all of them are still as they were read.
 
     Args:
         conn: A connection inside a writing transaction.
@@ -231,97 +293,13 @@ def update_seen_fires(conn: Connection, updates: Sequence[JobCursor], seen: Mapp
     return True
 
 
-def lock_jobs(conn: Connection, ids: Collection[int]) -> dict[int, Job]:
-    """Lock jobs in id order."""
-    if not ids:
-        return {}
-    query = (
-        select(*JOB_COLUMNS)
-        .where(any_of(conn, job.c.id, sorted(ids)), job.c.deleted_ms.is_(None))
-        .order_by(job.c.id)
-    )
-    return {row.id: _job(row) for row in conn.execute(query.with_for_update())}
-
-
-def find_calendar_users(conn: Connection, name: str) -> list[int]:
-    """Return ids of jobs that exclude or require a calendar."""
-    quoted = json.dumps(name, ensure_ascii=False)
-    used = job.c.calendar_exclude.contains(quoted, autoescape=True) | job.c.calendar_require.contains(
-        quoted, autoescape=True
-    )
-    return list(
-        conn.execute(select(job.c.id).where(used, job.c.deleted_ms.is_(None)).order_by(job.c.id)).scalars()
-    )
-
-
-def find_calendar_user(conn: Connection, name: str) -> int | None:
-    """Return the first job that uses a calendar, or None."""
-    return next(iter(find_calendar_users(conn, name)), None)
-
-
-def _job(row: Row[Any]) -> Job:
-    # the same as asking the row and the enums by name, in a fraction of the time
-    values = list(row)
-    for place, members in _ENUM_PLACES:
-        values[place] = members[values[place]]
-    for place in _LIST_PLACES:
-        text = values[place]
-        values[place] = tuple(json.loads(text)) if text != "[]" else ()
-    return Job(*values)
-
-
-def _row(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values as their columns take them."""
-    lists = {
-        name: json.dumps(list(values[name]), ensure_ascii=False) for name in LIST_COLUMNS if name in values
-    }
-    return {**values, **lists}
-
-
-PAIRS = 1000
-
-_ENDINGS = ById(
-    run.c.id,
-    lambda among: (
-        select(run.c.job_id, run.c.root_id, job.c.awaits_root)
-        .join(job, job.c.id == run.c.job_id)
-        .where(
-            among,
-            or_(job.c.awaits_root == run.c.root_id, exists().where(job_child.c.parent_id == run.c.job_id)),
-        )
-    ),
-)
-
-
-class Ending(NamedTuple):
-    """What the end of a run may set in motion, as it stands before its job is locked.
-
-    Attributes:
-        is_awaited: The job's next fire is set when this run's root has ended.
-    """
-
-    job_id: int
-    root_id: int
-    is_awaited: bool
-
-
-class Arrival(NamedTuple):
-    """A parent of a joining child succeeded in a chain."""
-
-    child_id: int
-    chain_id: int
-    parent_id: int
-    root_id: int
-    created_ms: int
-
-
-def list_endings(conn: Connection, run_ids: Sequence[int]) -> list[Ending]:
+def list_follow_ups(conn: Connection, run_ids: Sequence[int]) -> list[FollowUp]:
     """Return which of these runs have a job that has children or waits for their root; nothing is locked.
 
     Most runs have neither, so most batches get nothing back.
     """
-    found = fetch_rows(conn, *_ENDINGS(conn, run_ids))
-    return [Ending(job_id, root_id, awaited == root_id) for job_id, root_id, awaited in found]
+    found = fetch_rows(conn, *_FOLLOW_UPS(conn, run_ids))
+    return [FollowUp(job_id, root_id, awaited == root_id) for job_id, root_id, awaited in found]
 
 
 def children_of(conn: Connection, parents: Collection[int]) -> list[ChildLink]:
@@ -355,125 +333,55 @@ def delete_links(conn: Connection, job_ids: Collection[int]) -> None:
 
 def list_root_runs(conn: Connection, roots: Collection[int]) -> list[Run]:
     """Return all runs of these fires: every shard and every attempt."""
-    found: list[Run] = []
-    for part in chunks(sorted(roots), IN_LIMIT):
-        query = select(*RUN_COLUMNS).where(run.c.root_id.in_(list(part))).order_by(run.c.id)
-        found.extend(run_of(row) for row in conn.execute(query))
-    return found
-
-
-def list_arrivals(conn: Connection, places: Iterable[tuple[int, int]]) -> list[Arrival]:
-    """Return what has arrived at ``(child, chain)`` so far."""
-    found: list[Arrival] = []
-    for part in chunks(sorted(set(places)), PAIRS):
-        query = select(
-            child_arrival.c.child_id,
-            child_arrival.c.chain_id,
-            child_arrival.c.parent_id,
-            child_arrival.c.root_id,
-            child_arrival.c.created_ms,
-        ).where(tuple_in(conn, (child_arrival.c.child_id, child_arrival.c.chain_id), part))
-        found.extend(Arrival(*row) for row in conn.execute(query))
-    return found
-
-
-def insert_arrivals(conn: Connection, arrivals: Sequence[Arrival]) -> None:
-    """Note arrivals that are not there yet; whoever asks has locked the child's row."""
-    if arrivals:
-        conn.execute(insert(child_arrival), [arrival._asdict() for arrival in arrivals])
+    query = select(*RUN_COLUMNS).order_by(run.c.id)
+    rows = in_parts(conn, sorted(roots), IN_LIMIT, lambda part: query.where(run.c.root_id.in_(part)))
+    return [run_of(row) for row in rows]
 
 
 def find_recovered(conn: Connection, shards: Collection[tuple[int, int]]) -> set[tuple[int, int]]:
     """Return which ``(root, shard index)`` have had a recovery run; one that was cancelled unsent does not count."""
-    found: set[tuple[int, int]] = set()
-    for part in chunks(sorted(shards), PAIRS):
-        roots = [root for root, _ in part]
-        query = select(run.c.root_id, run.c.shard_index).where(
-            # cancelling by an edit, a stop or a late outcome negates the key
-            and_(run.c.root_id.in_(roots), run.c.origin == str(Origin.RECOVERY), run.c.origin_key > 0)
-        )
-        found.update((row.root_id, row.shard_index) for row in conn.execute(query))
-    return found
+    query = select(run.c.root_id, run.c.shard_index).where(
+        # cancelling by an edit, a stop or a late outcome negates the key
+        run.c.origin == str(Origin.RECOVERY),
+        run.c.origin_key > 0,
+    )
+    rows = in_parts(
+        conn, sorted(shards), PAIRS, lambda part: query.where(run.c.root_id.in_([root for root, _ in part]))
+    )
+    return {(row.root_id, row.shard_index) for row in rows}
 
 
-def _links(conn: Connection, column: object, ids: Collection[int]) -> list[ChildLink]:
-    found: list[ChildLink] = []
-    for part in chunks(sorted(ids), IN_LIMIT):
-        query = (
-            select(job_child.c.parent_id, job_child.c.child_id, job_child.c.param)
-            .where(column.in_(list(part)))  # type: ignore[attr-defined]
-            .order_by(job_child.c.parent_id, job_child.c.child_id)
-        )
-        found.extend(
-            ChildLink(parent_id=row.parent_id, child_id=row.child_id, param=row.param)
-            for row in conn.execute(query)
-        )
-    return found
+def list_arrivals(conn: Connection, places: Iterable[tuple[int, int]]) -> list[Arrival]:
+    """Return what has arrived at ``(child, chain)`` so far."""
+    key = (child_arrival.c.child_id, child_arrival.c.chain_id)
+    query = select(*(child_arrival.c[name] for name in Arrival._fields))
+    rows = in_parts(conn, sorted(set(places)), PAIRS, lambda part: query.where(tuple_in(conn, key, part)))
+    return [Arrival(*row) for row in rows]
 
 
-LOOK: Final = 10_000
+def insert_arrivals(conn: Connection, arrivals: Sequence[Arrival]) -> None:
+    """Note arrivals that are not there yet; the child's row is locked."""
+    if arrivals:
+        conn.execute(insert(child_arrival), [arrival._asdict() for arrival in arrivals])
 
 
-class JobFilter(NamedTuple):
-    """Which jobs are wanted; what is None wants all.
-
-    Attributes:
-        name: The whole name.
-        name_contains: A part of the name, whatever the case.
-    """
-
-    group_id: int | None = None
-    name: str | None = None
-    name_contains: str | None = None
-    handler: str | None = None
-    enabled: bool | None = None
-    schedule_type: str | None = None
+def _job(row: Row[Any]) -> Job:
+    # the same as asking the row and the enums by name, in a fraction of the time
+    values = list(row)
+    for place, members in _ENUM_PLACES:
+        values[place] = members[values[place]]
+    for place in _LIST_PLACES:
+        text = values[place]
+        values[place] = tuple(json.loads(text)) if text != "[]" else ()
+    return Job(*values)
 
 
-class JobPage(NamedTuple):
-    """Some jobs; ``next`` is the id after which the following page begins, None after the last one.
-
-    A page may have fewer jobs than wanted, even none, and still be followed by others.
-    """
-
-    jobs: list[Job]
-    next: int | None
-
-
-def page_jobs(
-    conn: Connection,
-    wanted: JobFilter,
-    *,
-    after_id: int = 0,
-    limit: int = 50,
-    look: int = LOOK,
-) -> JobPage:
-    """Return a page of jobs by id.
-
-    Args:
-        conn: Connection.
-        wanted: Which jobs.
-        after_id: Only jobs with a greater id.
-        limit: How many at most.
-        look: How many rows may be looked at.
-    """
-    columns = (job.c.id, job.c.name, job.c.handler, job.c.enabled, job.c.schedule_type)
-    # the sum keeps MariaDB from walking all jobs that are not deleted up to the first one of the page
-    query = select(*columns).where(job.c.id > after_id, (job.c.deleted_ms + 0).is_(None))
-    if wanted.group_id is not None:
-        query = query.where(job.c.group_id == wanted.group_id)
-    # compared here and not in the database: each of them has its own idea of letters and their case
-    part = None if wanted.name_contains is None else wanted.name_contains.casefold()
-    is_plain = wanted._replace(group_id=None) == JobFilter()
-    rows = conn.execute(query.order_by(job.c.id).limit(limit + 1 if is_plain else look)).all()
-    ids = [row.id for row in rows if _fits(row, wanted, part)]
-    following: int | None = None
-    if len(ids) > limit:
-        following = ids[limit - 1]
-    elif not is_plain and len(rows) == look:
-        following = rows[-1].id
-    known = get_jobs(conn, ids[:limit], deleted=False)
-    return JobPage([known[item] for item in ids[:limit] if item in known], following)
+def _row(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values as their columns take them."""
+    lists = {
+        name: json.dumps(list(values[name]), ensure_ascii=False) for name in LIST_COLUMNS if name in values
+    }
+    return {**values, **lists}
 
 
 def _fits(row: Any, wanted: JobFilter, part: str | None) -> bool:
@@ -482,3 +390,25 @@ def _fits(row: Any, wanted: JobFilter, part: str | None) -> bool:
         for name in ("name", "handler", "enabled", "schedule_type")
     )
     return same and (part is None or part in row.name.casefold())
+
+
+@lru_cache(maxsize=128)
+def _due_query(partitions: tuple[int, ...], is_bounded: bool) -> TextClause:
+    """Return the union of one limited range for each partition.
+
+    Written as text: building sixty-four selects out of objects took a hundred times as long as running them.
+    """
+    bound = "AND job.next_fire_ms > :after_ms " if is_bounded else ""
+    parts = (
+        f"SELECT id FROM (SELECT job.id AS id FROM job WHERE job.partition = {int(partition)} "  # noqa: S608 - numbers
+        f"AND job.next_fire_ms <= :horizon_ms {bound}ORDER BY job.next_fire_ms LIMIT :each) AS part{int(partition)}"
+        for partition in partitions
+    )
+    return text(" UNION ALL ".join(parts))
+
+
+def _links(conn: Connection, column: Column[int], ids: Collection[int]) -> list[ChildLink]:
+    key = (job_child.c.parent_id, job_child.c.child_id)
+    query = select(*key, job_child.c.param).order_by(*key)
+    rows = in_parts(conn, sorted(ids), IN_LIMIT, lambda part: query.where(column.in_(part)))
+    return [ChildLink(parent_id=row.parent_id, child_id=row.child_id, param=row.param) for row in rows]

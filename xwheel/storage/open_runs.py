@@ -1,4 +1,8 @@
-"""Open runs that are due for a question, and what the question came to."""
+"""Runs that are dispatching or running: the questions about them, and how many a group or job may have.
+
+A check asks an executor about those that are due for one. Groups with a limit, and jobs that block for the whole
+cluster, count them before another one is opened.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,13 @@ from typing import Final, NamedTuple
 from sqlalchemy import Connection, and_, bindparam, func, literal_column, or_, select, update
 
 from xwheel.model import Origin, RunState
-from xwheel.storage.database.bulk import IN_LIMIT, any_of, chunks, update_many
+from xwheel.storage.database.bulk import any_of, update_many
+from xwheel.storage.database.rows import IN_LIMIT, chunks, in_parts
 from xwheel.storage.schema.tables import IS_SENT, executor_group, job, run
 
 SENT: Final = (str(RunState.DISPATCHING), str(RunState.RUNNING))
 QUEUE_MS: Final = 86_400_000
-"""How far back a foreign executor's queue is looked at."""
+"""How far back the queue of a foreign executor is read."""
 
 AHEAD_LIMIT: Final = 20_000
 
@@ -41,6 +46,15 @@ class OpenRun(NamedTuple):
     reason: str
     kill_requested: bool
     timeout_s: int
+
+
+class SentRun(NamedTuple):
+    """A run that is dispatching or running."""
+
+    id: int
+    job_id: int
+    root_id: int
+    kill_requested: bool
 
 
 class Holder(NamedTuple):
@@ -118,32 +132,24 @@ def list_due(
 
 def lock_checks(conn: Connection, ids: Collection[int]) -> dict[int, tuple[int, int | None, RunState]]:
     """Lock runs that are still open at an executor; return id to ``(partition, check_ms, state)``."""
-    found: dict[int, tuple[int, int | None, RunState]] = {}
-    for part in chunks(sorted(ids), IN_LIMIT):
-        query = (
-            select(run.c.id, run.c.partition, run.c.check_ms, run.c.state)
-            .where(run.c.id.in_(list(part)), run.c.state.in_(SENT))
-            .order_by(run.c.id)
-            .with_for_update()
-        )
-        found.update(
-            (row.id, (row.partition, row.check_ms, RunState(row.state))) for row in conn.execute(query)
-        )
-    return found
+    query = select(run.c.id, run.c.partition, run.c.check_ms, run.c.state).where(run.c.state.in_(SENT))
+    query = query.order_by(run.c.id).with_for_update()
+    rows = in_parts(conn, sorted(ids), IN_LIMIT, lambda part: query.where(run.c.id.in_(part)))
+    return {row.id: (row.partition, row.check_ms, RunState(row.state)) for row in rows}
 
 
-def update_looks(conn: Connection, rows: Sequence[tuple[int, int, str]]) -> int:
-    """Write when locked rows are looked at again and what was found: ``(id, check_ms, reason)``."""
+def update_findings(conn: Connection, rows: Sequence[tuple[int, int, str]]) -> int:
+    """Write when locked rows are checked again, and what this check found: ``(id, check_ms, reason)``."""
     return update_many(conn, run, ("check_ms", "reason"), rows)
 
 
-def update_dues(conn: Connection, rows: Sequence[tuple[int, int]]) -> int:
-    """Write when locked rows are looked at again: ``(id, check_ms)``."""
+def update_checks(conn: Connection, rows: Sequence[tuple[int, int]]) -> int:
+    """Write when locked rows are checked again: ``(id, check_ms)``."""
     return update_many(conn, run, ("check_ms",), rows)
 
 
 def request_kill(conn: Connection, run_id: int, now_ms: int) -> int:
-    """Note that a person wants this locked run to end, and make it due for a check."""
+    """Note that this locked run is to end, and make it due for a check."""
     query = update(run).where(run.c.id == run_id, run.c.state.in_(SENT))
     return conn.execute(query.values(kill_requested=True, check_ms=now_ms)).rowcount
 
@@ -186,7 +192,7 @@ def find_later(
     return list(conn.execute(query.order_by(run.c.id + 0).limit(limit)).scalars())
 
 
-def lock_beside(conn: Connection, job_id: int, holder: Holder) -> list[tuple[int, int | None, str]]:
+def lock_same_job(conn: Connection, job_id: int, holder: Holder) -> list[tuple[int, int | None, str]]:
     """Lock the open runs of a job at a foreign executor: ``(id, dispatched_ms, reason)`` in id order."""
     query = (
         select(run.c.id, run.c.dispatched_ms, run.c.reason)
@@ -221,19 +227,10 @@ def list_ahead(conn: Connection, rows: Sequence[OpenRun]) -> list[Ahead]:
     return [Ahead(*row) for row in conn.execute(query)]
 
 
-class SentRun(NamedTuple):
-    """A run that is dispatching or running."""
-
-    id: int
-    job_id: int
-    root_id: int
-    kill_requested: bool
-
-
 def lock_limits(conn: Connection, group_ids: Collection[int]) -> dict[int, int]:
     """Lock groups in id order and return how many of their runs may be open; those without a limit are missing.
 
-    Whoever wants to open a run of such a group waits here, so that all nodes count one after the other.
+    A transaction that opens runs of such a group waits here for others, so that all nodes count one after the other.
     """
     if not group_ids:
         return {}
@@ -258,18 +255,14 @@ def count_open(conn: Connection, group_ids: Collection[int]) -> dict[int, int]:
 
 def list_open(conn: Connection, job_ids: Collection[int]) -> list[SentRun]:
     """Return the runs of jobs that are dispatching or running."""
-    found: list[SentRun] = []
-    for part in chunks(sorted(job_ids), IN_LIMIT):
-        # the sum keeps planners away from the index of a job's whole history
-        query = select(run.c.id, run.c.job_id, run.c.root_id, run.c.kill_requested).where(
-            IS_SENT, (run.c.job_id + 0).in_(list(part))
-        )
-        found.extend(SentRun(*row) for row in conn.execute(query))
-    return found
+    query = select(run.c.id, run.c.job_id, run.c.root_id, run.c.kill_requested).where(IS_SENT)
+    # the sum keeps planners away from the index of a job's whole history
+    rows = in_parts(conn, sorted(job_ids), IN_LIMIT, lambda part: query.where((run.c.job_id + 0).in_(part)))
+    return [SentRun(*row) for row in rows]
 
 
 def request_kills(conn: Connection, run_ids: Sequence[int], now_ms: int) -> int:
-    """Ask for the end of runs that are still open and let them be looked at now; return how many were asked anew."""
+    """Ask for the end of runs that are still open, and let them be checked now; return how many are asked anew."""
     changed = 0
     for part in chunks(sorted(run_ids), IN_LIMIT):
         ids = conn.execute(

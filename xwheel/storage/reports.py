@@ -1,13 +1,14 @@
 """The hourly report: what became of each job's runs, by the hour in which they were due.
 
-It is recounted from the runs by whoever runs the upkeep, never written by an outcome. Times of hours are the epoch
-milliseconds of their beginning; days are days of UTC.
+It is recounted from the runs by the node that does the upkeep, never written by an outcome. Times of hours are the
+epoch milliseconds of their beginning; days are days of UTC. The overview says how much there is of everything, counted
+only as far as it costs nothing.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
 from typing import Any, Final, Literal, NamedTuple
 
@@ -20,6 +21,8 @@ from xwheel.storage.schema.tables import IS_SENT, executor_group, hourly_report,
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
 MOST_BUCKETS: Final = 1000
+MOST: Final = 10_000
+"""The overview counts no further: this many means at least so many."""
 
 
 class Counts(NamedTuple):
@@ -61,6 +64,21 @@ class JobHour(NamedTuple):
     job_id: int
     group_id: int
     counts: Counts
+
+
+class Overview(NamedTuple):
+    """How many there are, each at most :data:`MOST`.
+
+    Attributes:
+        scheduled_jobs: Jobs that wait for their next due time.
+        open_runs: Dispatching or running.
+    """
+
+    groups: int
+    jobs: int
+    scheduled_jobs: int
+    planned_runs: int
+    open_runs: int
 
 
 class Bucket(NamedTuple):
@@ -133,11 +151,10 @@ def replace_hour(conn: Connection, hour_ms: int, gone: Collection[int], rows: Se
     """Write rows of an hour in place of those of the same jobs, and take out those of jobs that are gone."""
     ids = sorted({row.job_id for row in rows}.union(gone))
     if ids:
-        conn.execute(
-            delete(hourly_report).where(hourly_report.c.hour_ms == hour_ms, hourly_report.c.job_id.in_(ids))
-        )
+        same = hourly_report.c.hour_ms == hour_ms
+        conn.execute(delete(hourly_report).where(same, hourly_report.c.job_id.in_(ids)))
     if rows:
-        values: list[Mapping[str, int]] = [
+        values: list[dict[str, int]] = [
             {"hour_ms": hour_ms, "job_id": row.job_id, "group_id": row.group_id, **row.counts._asdict()}
             for row in rows
         ]
@@ -146,8 +163,7 @@ def replace_hour(conn: Connection, hour_ms: int, gone: Collection[int], rows: Se
 
 def find_last_hour(conn: Connection) -> int | None:
     """Return the latest hour in the report, or None if there is none."""
-    found: int | None = conn.execute(select(func.max(hourly_report.c.hour_ms))).scalar_one()
-    return found
+    return conn.execute(select(func.max(hourly_report.c.hour_ms))).scalar()
 
 
 def find_open_hours(conn: Connection, before_ms: int, limit: int) -> list[int]:
@@ -204,6 +220,20 @@ def get_totals(
     return _counts(conn.execute(query).one())
 
 
+def get_overview(conn: Connection) -> Overview:
+    """Count from indexes."""
+    partitions = range(PARTITIONS)
+    return Overview(
+        groups=_count(conn, select(executor_group.c.id)),
+        jobs=_count(conn, select(job.c.id).where(job.c.deleted_ms.is_(None))),
+        scheduled_jobs=_count(
+            conn, select(job.c.id).where(job.c.partition.in_(partitions), job.c.next_fire_ms > 0)
+        ),
+        planned_runs=_count(conn, select(run.c.id).where(run.c.open_partition.in_(partitions))),
+        open_runs=_count(conn, select(run.c.id).where(IS_SENT)),
+    )
+
+
 @cache
 def _counters() -> tuple[ColumnElement[Any], ...]:
     """Return one expression over run rows for each field of :class:`Counts`."""
@@ -250,39 +280,6 @@ def _job_hour(row: Sequence[Any]) -> JobHour:
 def _counts(values: Sequence[Any]) -> Counts:
     # sums are decimals on some databases, and null over nothing
     return Counts._make([int(value or 0) for value in values])
-
-
-MOST: Final = 10_000
-"""Nothing is counted further: this many means at least so many."""
-
-
-class Overview(NamedTuple):
-    """How many there are, each at most :data:`MOST`.
-
-    Attributes:
-        scheduled_jobs: Jobs that wait for their next due time.
-        open_runs: Dispatching or running.
-    """
-
-    groups: int
-    jobs: int
-    scheduled_jobs: int
-    planned_runs: int
-    open_runs: int
-
-
-def get_overview(conn: Connection) -> Overview:
-    """Count from indexes."""
-    partitions = range(PARTITIONS)
-    return Overview(
-        groups=_count(conn, select(executor_group.c.id)),
-        jobs=_count(conn, select(job.c.id).where(job.c.deleted_ms.is_(None))),
-        scheduled_jobs=_count(
-            conn, select(job.c.id).where(job.c.partition.in_(partitions), job.c.next_fire_ms > 0)
-        ),
-        planned_runs=_count(conn, select(run.c.id).where(run.c.open_partition.in_(partitions))),
-        open_runs=_count(conn, select(run.c.id).where(IS_SENT)),
-    )
 
 
 def _count(conn: Connection, query: Select[Any]) -> int:

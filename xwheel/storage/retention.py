@@ -1,7 +1,7 @@
-"""What grows and must go: finished runs, arrivals of chains, old reports, and jobs that were deleted.
+"""What grows and must be deleted: finished runs, arrivals of chains, old reports, and jobs that were deleted.
 
-Everything is found by key ranges and deleted by key in batches, so that neither rows that must stay nor the size of the
-table make a batch slow. A batch may be given up anywhere: what is left is found again.
+Everything is found by key ranges and deleted by key in batches, so that neither rows that must stay nor the size of
+the table make a batch slow. A batch may be given up anywhere: what is left is found again.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import BigInteger, Connection, Select, cast, delete, exists, select, tuple_
 
 from xwheel.model import OPEN_STATES
+from xwheel.storage import jobs
 from xwheel.storage.alarms import rules
 from xwheel.storage.database.bulk import tuple_in
 from xwheel.storage.reports import DAY_MS
-from xwheel.storage.schema.tables import child_arrival, glue_version, hourly_report, job, job_child, run
+from xwheel.storage.schema.tables import child_arrival, glue_version, hourly_report, job, run
 
 LEAST_DAYS: Final = 3
 """No run is deleted younger than this: a late outcome, a report or a person may still need it."""
@@ -149,9 +150,7 @@ def delete_tombstones(conn: Connection, ids: Iterable[int]) -> int:
     """
     gone = list(conn.execute(_empty_tombstones(ids).with_for_update()).scalars())
     if gone:
-        conn.execute(delete(job_child).where(job_child.c.parent_id.in_(gone)))
-        conn.execute(delete(job_child).where(job_child.c.child_id.in_(gone)))
-        conn.execute(delete(child_arrival).where(child_arrival.c.child_id.in_(gone)))
+        jobs.delete_links(conn, gone)
         conn.execute(delete(glue_version).where(glue_version.c.job_id.in_(gone)))
         rules.delete_rules_of(conn, jobs=gone)
         conn.execute(delete(job).where(job.c.id.in_(gone)))

@@ -64,7 +64,7 @@ class RunFilter(NamedTuple):
     address: str | None = None
 
 
-class RunPage(NamedTuple):
+class FoundRuns(NamedTuple):
     """Some runs; ``next`` is where the following page begins, None after the last one.
 
     A page may have fewer runs than wanted, even none, and still be followed by others.
@@ -74,7 +74,7 @@ class RunPage(NamedTuple):
     next: Key | None
 
 
-class _Walk(NamedTuple):
+class _RangePage(NamedTuple):
     """Keys of one index range, latest first, and up to where it was looked at; None if to its end."""
 
     keys: list[Key]
@@ -88,7 +88,7 @@ def page_runs(
     before: Key | None = None,
     limit: int = 50,
     look: int = LOOK,
-) -> RunPage:
+) -> FoundRuns:
     """Return a page of runs.
 
     Args:
@@ -104,10 +104,10 @@ def page_runs(
     if horizon is not None:
         keys = [key for key in keys if key >= horizon]
     following = keys[limit - 1] if len(keys) > limit else horizon
-    return RunPage(_load(conn, keys[:limit]), following)
+    return FoundRuns(_load(conn, keys[:limit]), following)
 
 
-_Walker = Callable[[Connection, Key | None, int, int], _Walk]
+_Walker = Callable[[Connection, Key | None, int, int], _RangePage]
 
 
 def _plan(conn: Connection, wanted: RunFilter, look: int) -> list[_Walker]:
@@ -134,7 +134,7 @@ def _plan(conn: Connection, wanted: RunFilter, look: int) -> list[_Walker]:
 def _walker(
     wanted: RunFilter, indexed: ColumnElement[bool] | None, lead: Column[int] | None = None
 ) -> _Walker:
-    def walk(conn: Connection, before: Key | None, limit: int, look: int) -> _Walk:
+    def walk(conn: Connection, before: Key | None, limit: int, look: int) -> _RangePage:
         rest = _rest(wanted, indexed)
         inner = select(run.c.id, run.c.due_ms, *rest.columns).where(*_range(conn, wanted, before))
         if lead is not None and conn.dialect.name == "postgresql":
@@ -146,14 +146,14 @@ def _walker(
         inner = inner.order_by(run.c.due_ms.desc(), run.c.id.desc())
         if not rest.columns:
             keys = _keys(conn, inner.limit(limit + 1))
-            return _Walk(keys, keys[-1] if len(keys) > limit else None)
+            return _RangePage(keys, keys[-1] if len(keys) > limit else None)
         seen = inner.limit(look).subquery("seen")
         query = select(seen.c.id, seen.c.due_ms).where(*(seen.c[name].in_(some) for name, some in rest.tests))
         keys = _keys(conn, query.order_by(seen.c.due_ms.desc(), seen.c.id.desc()).limit(limit + 1))
         if len(keys) > limit:
-            return _Walk(keys, keys[-1])
+            return _RangePage(keys, keys[-1])
         last = _keys(conn, inner.offset(look - 1).limit(1))
-        return _Walk(keys, last[0] if last else None)
+        return _RangePage(keys, last[0] if last else None)
 
     return walk
 
@@ -219,7 +219,7 @@ def _waiting(conn: Connection, states: frozenset[RunState], look: int) -> Select
 
 
 def _picker(wanted: RunFilter, ids: Select[Any]) -> _Walker:
-    def pick(conn: Connection, before: Key | None, limit: int, look: int) -> _Walk:
+    def pick(conn: Connection, before: Key | None, limit: int, look: int) -> _RangePage:
         del look
         # expressions keep planners from looking for these few rows in the index of all runs of a group or a time
         due_ms = run.c.due_ms + 0
@@ -227,7 +227,7 @@ def _picker(wanted: RunFilter, ids: Select[Any]) -> _Walker:
         query = query.where(*(_hidden(run.c[name]).in_(values) for name, values in _rest(wanted, None).tests))
         query = query.order_by(due_ms.desc(), run.c.id.desc())
         keys = _keys(conn, query.limit(limit + 1))
-        return _Walk(keys, keys[-1] if len(keys) > limit else None)
+        return _RangePage(keys, keys[-1] if len(keys) > limit else None)
 
     return pick
 

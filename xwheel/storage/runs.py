@@ -1,7 +1,7 @@
 """Runs: the queue of planned work and the record of everything that happened.
 
 State changes are one guarded update on the previous state; callers that decide on what a row says lock it first,
-in id order.
+in id order. Rows are in the order of the record, so that both ways go by position.
 """
 
 from __future__ import annotations
@@ -13,23 +13,27 @@ from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import astuple
-from sqlalchemy import Connection, Row, TextClause, and_, bindparam, case, select, text, tuple_, update
+from sqlalchemy import Connection, Row, TextClause, bindparam, case, select, text, tuple_, update
 from sqlalchemy.exc import IntegrityError
 
-from xwheel.errors import DuplicateError, NotFoundError
+from xwheel.errors import DuplicateError
 from xwheel.model import OPEN_STATES, PARTITIONS, Origin, Run, RunState
 from xwheel.storage.database import changes
-from xwheel.storage.database.bulk import (
-    IN_LIMIT,
-    ById,
-    any_of,
-    chunks,
-    fetch_rows,
-    insert_many,
-    keyed_in,
-    update_many,
-)
+from xwheel.storage.database.bulk import ById, any_of, fetch_rows, insert_many, keyed_in, update_many
+from xwheel.storage.database.rows import IN_LIMIT, chunks, in_parts, one_row
 from xwheel.storage.schema.tables import job, run
+
+RunIdentity = tuple[int, str, int, int]
+"""What makes a run unique: job, origin, origin key, shard."""
+
+MOST_MS: Final = 2**62
+"""Later than any due time."""
+
+DELETED: Final = 0
+"""Stands for the revision of a job that is deleted; others begin at 1."""
+
+IDENTITIES: Final = 1000
+"""Identities in one statement."""
 
 RUN_COLUMNS = [run.c[name] for name in Run.__struct_fields__]
 # plain strings: as column names they would be slow keys
@@ -42,31 +46,7 @@ _STATE = _RUN_NAMES.index("state")
 _KILL = _RUN_NAMES.index("kill_requested")
 _ORIGINS = {origin.value: origin for origin in Origin}
 _STATES = {state.value: state for state in RunState}
-
-
-def values_of(item: Run) -> tuple[Any, ...]:
-    """Return a run's values for :data:`INSERTED`."""
-    values = [*astuple(item), item.partition if item.state is RunState.PLANNED else None]
-    values[_ORIGIN] = str(item.origin)
-    values[_STATE] = str(item.state)
-    return tuple(values)
-
-
-def run_of(row: Row[Any] | Sequence[Any]) -> Run:
-    """Return a run from a row of :data:`RUN_COLUMNS`, which may have further columns behind them."""
-    values = list(row[:_WIDTH])
-    values[_ORIGIN] = _ORIGINS[values[_ORIGIN]]
-    values[_STATE] = _STATES[values[_STATE]]
-    values[_KILL] = bool(values[_KILL])
-    # by position and from dictionaries: a tenth of the time that keywords and calls of the enums take
-    return Run(*values)
-
-
-MOST_MS: Final = 2**62
-"""Later than any due time."""
-
 _IDENTITY = (run.c.job_id, run.c.origin, run.c.origin_key, run.c.shard_index)
-
 
 _DUE = ById(
     run.c.id,
@@ -86,9 +66,9 @@ _LOCK_STATES = ById(
         .with_for_update()
     ),
 )
-DELETED = 0
-"""Stands for the revision of a job that is deleted; others begin at 1."""
-
+_LOCK_RUNS = ById(
+    run.c.id, lambda among: select(*RUN_COLUMNS).where(among).order_by(run.c.id).with_for_update()
+)
 _REVISIONS = ById(
     job.c.id,
     lambda among: select(job.c.id, case((job.c.deleted_ms.is_(None), job.c.revision), else_=DELETED)).where(
@@ -107,8 +87,15 @@ _ACCEPT = ById(
         )
     ),
 )
-_LOCK_RUNS = ById(
-    run.c.id, lambda among: select(*RUN_COLUMNS).where(among).order_by(run.c.id).with_for_update()
+# asked five times a second: to build it takes as long as to ask it of an empty table
+_UNADOPTED = (
+    select(run.c.id, run.c.due_ms)
+    .where(
+        run.c.open_partition.in_(bindparam("partitions", expanding=True)),
+        run.c.epoch == 0,
+        run.c.due_ms <= bindparam("horizon_ms"),
+    )
+    .limit(bindparam("most"))
 )
 
 
@@ -133,14 +120,37 @@ class DueRun(NamedTuple):
     job_revision: int
 
 
-class Fenced(NamedTuple):
-    """What the fence writes for one run: who gets it, and which shard of how many it is."""
+class FencedRow(NamedTuple):
+    """What the fence writes for one run: who gets it, and of how many shards it is one."""
 
     id: int
     address: str
     instance: str
     shard_total: int
     secret_id: int | None
+
+
+def values_of(item: Run) -> tuple[Any, ...]:
+    """Return a run's values for :data:`INSERTED`."""
+    values = [*astuple(item), item.partition if item.state is RunState.PLANNED else None]
+    values[_ORIGIN] = str(item.origin)
+    values[_STATE] = str(item.state)
+    return tuple(values)
+
+
+def run_of(row: Row[Any] | Sequence[Any]) -> Run:
+    """Return a run from a row of :data:`RUN_COLUMNS`, which may have further columns behind them."""
+    values = list(row[:_WIDTH])
+    values[_ORIGIN] = _ORIGINS[values[_ORIGIN]]
+    values[_STATE] = _STATES[values[_STATE]]
+    values[_KILL] = bool(values[_KILL])
+    # by position and from dictionaries: a tenth of the time that keywords and calls of the enums take
+    return Run(*values)
+
+
+def identity_of(item: Run) -> RunIdentity:
+    """Return what makes a run unique."""
+    return (item.job_id, str(item.origin), item.origin_key, item.shard_index)
 
 
 def insert_runs(conn: Connection, runs: Sequence[Run]) -> None:
@@ -166,68 +176,53 @@ def insert_runs(conn: Connection, runs: Sequence[Run]) -> None:
     )
 
 
-def find_existing(conn: Connection, runs: Iterable[Run]) -> set[tuple[int, str, int, int]]:
-    """Return which identities, ``(job, origin, origin key, shard)``, have a row already."""
-    found: set[tuple[int, str, int, int]] = set()
-    keys = [identity_of(item) for item in runs]
-    for part in chunks(keys, 1000):
-        rows = conn.execute(select(*_IDENTITY).where(keyed_in(conn, _IDENTITY, part)))
-        found.update((row.job_id, row.origin, row.origin_key, row.shard_index) for row in rows)
-    return found
-
-
-def identity_of(item: Run) -> tuple[int, str, int, int]:
-    """Return what makes a run unique."""
-    return (item.job_id, str(item.origin), item.origin_key, item.shard_index)
-
-
 def get_run(conn: Connection, run_id: int) -> Run:
     """Return a run.
 
     Raises:
         NotFoundError: It does not exist.
     """
-    row = conn.execute(select(*RUN_COLUMNS).where(run.c.id == run_id)).one_or_none()
-    if row is None:
-        raise NotFoundError("run", run_id)
-    return run_of(row)
+    return run_of(one_row(conn, select(*RUN_COLUMNS).where(run.c.id == run_id), "run", run_id))
 
 
-def find_run(conn: Connection, identity: tuple[int, str, int, int]) -> Run | None:
+def get_runs(conn: Connection, ids: Collection[int]) -> dict[int, Run]:
+    """Return runs by id; those that are gone are missing."""
+    query = select(*RUN_COLUMNS).where(any_of(conn, run.c.id, sorted(ids)))
+    return {row.id: run_of(row) for row in conn.execute(query)}
+
+
+def get_origins(conn: Connection, ids: Collection[int]) -> dict[int, Origin]:
+    """Return why runs existed."""
+    query = select(run.c.id, run.c.origin).where(run.c.id.in_(sorted(ids)))
+    return {row.id: Origin(row.origin) for row in conn.execute(query)}
+
+
+def find_run(conn: Connection, identity: RunIdentity) -> Run | None:
     """Return the run with this identity, or None."""
-    job_id, origin, origin_key, shard_index = identity
-    same = and_(
-        run.c.job_id == job_id,
-        run.c.origin == origin,
-        run.c.origin_key == origin_key,
-        run.c.shard_index == shard_index,
-    )
-    row = conn.execute(select(*RUN_COLUMNS).where(same)).one_or_none()
+    same = (column == value for column, value in zip(_IDENTITY, identity, strict=True))
+    row = conn.execute(select(*RUN_COLUMNS).where(*same)).one_or_none()
     return None if row is None else run_of(row)
+
+
+def find_existing(conn: Connection, runs: Iterable[Run]) -> set[RunIdentity]:
+    """Return which identities have a row already."""
+    query = select(*_IDENTITY)
+    keys = [identity_of(item) for item in runs]
+    rows = in_parts(conn, keys, IDENTITIES, lambda part: query.where(keyed_in(conn, _IDENTITY, part)))
+    return {(row.job_id, row.origin, row.origin_key, row.shard_index) for row in rows}
 
 
 def list_runs(
     conn: Connection,
     *,
     job_id: int | None = None,
-    state: RunState | None = None,
     before: tuple[int, int] | None = None,
     limit: int = 100,
 ) -> list[Run]:
-    """Return runs, latest due time first.
-
-    Args:
-        conn: Connection.
-        job_id: Only runs of this job.
-        state: Only runs in this state.
-        before: Continue after the run with this ``(due_ms, id)``.
-        limit: How many at most.
-    """
+    """Return runs of all jobs or of one, latest due time first, from behind the run with this ``(due_ms, id)``."""
     query = select(*RUN_COLUMNS)
     if job_id is not None:
         query = query.where(run.c.job_id == job_id)
-    if state is not None:
-        query = query.where(run.c.state == state)
     if before is not None:
         # MariaDB reads no range from a comparison of rows
         query = query.where(run.c.due_ms <= before[0], tuple_(run.c.due_ms, run.c.id) < tuple_(*before))
@@ -235,22 +230,10 @@ def list_runs(
     return [run_of(row) for row in conn.execute(query)]
 
 
-# asked five times a second: to build it takes as long as to ask it of an empty table
-_UNADOPTED = (
-    select(run.c.id, run.c.due_ms)
-    .where(
-        run.c.open_partition.in_(bindparam("partitions", expanding=True)),
-        run.c.epoch == 0,
-        run.c.due_ms <= bindparam("horizon_ms"),
-    )
-    .limit(bindparam("most"))
-)
-
-
 def find_unadopted(
     conn: Connection, partitions: Collection[int], horizon_ms: int, limit: int
 ) -> list[tuple[int, int]]:
-    """Return planned rows that nobody adopted yet, due until ``horizon_ms``, as ``(id, due_ms)``.
+    """Return planned rows that no node adopted yet, due until ``horizon_ms``, as ``(id, due_ms)``.
 
     Where there are more than ``limit``, the earliest due of each partition come first.
     """
@@ -293,26 +276,11 @@ def find_left(
     return list(found.items()), unfinished
 
 
-@lru_cache(maxsize=64)
-def _queue_query(ranges: tuple[tuple[int, int, int], ...]) -> TextClause:
-    """Return the union of one limited range of the queue for each partition between two epochs."""
-    parts = (
-        f"SELECT id, due_ms, {part:d} AS part FROM (SELECT run.id AS id, run.due_ms AS due_ms FROM run"  # noqa: S608 - numbers
-        f" WHERE run.open_partition = {part:d} AND run.epoch BETWEEN {least:d} AND {most:d}"
-        " AND run.due_ms <= :horizon_ms ORDER BY run.open_partition, run.epoch, run.due_ms LIMIT :each)"
-        f" AS part{part:d}"
-        for part, least, most in ranges
-    )
-    return text(" UNION ALL ".join(parts))
-
-
-def find_planned(conn: Connection, identities: Sequence[tuple[int, str, int, int]]) -> list[int]:
+def find_planned(conn: Connection, identities: Sequence[RunIdentity]) -> list[int]:
     """Return the ids of the still planned runs among these identities."""
-    found: list[int] = []
-    for part in chunks(identities, 1000):
-        query = select(run.c.id).where(keyed_in(conn, _IDENTITY, part), run.c.state == RunState.PLANNED)
-        found.extend(conn.execute(query.order_by(run.c.id)).scalars())
-    return found
+    query = select(run.c.id).where(run.c.state == RunState.PLANNED).order_by(run.c.id)
+    rows = in_parts(conn, identities, IDENTITIES, lambda part: query.where(keyed_in(conn, _IDENTITY, part)))
+    return [row.id for row in rows]
 
 
 def list_planned(conn: Connection, ids: Sequence[int]) -> list[Run]:
@@ -361,10 +329,11 @@ def find_overdue(
 
 def load_due(conn: Connection, ids: Sequence[int]) -> list[DueRun]:
     """Read planned runs with the current revision of their jobs; those that left the state are missing."""
-    found: list[DueRun] = []
-    for part in chunks(ids, IN_LIMIT):
-        found.extend([DueRun(run_of(row), row[-1]) for row in fetch_rows(conn, *_DUE(conn, part))])
-    return found
+    return [
+        DueRun(run_of(row), row[-1])
+        for part in chunks(ids, IN_LIMIT)
+        for row in fetch_rows(conn, *_DUE(conn, part))
+    ]
 
 
 def lock_planned(conn: Connection, ids: Sequence[int]) -> dict[int, tuple[int, int, int]]:
@@ -373,7 +342,7 @@ def lock_planned(conn: Connection, ids: Sequence[int]) -> dict[int, tuple[int, i
     The jobs are read once the runs are locked, and are not locked themselves: that order belongs to edits. An edit
     or stop that was committed before the second statement shows its revision there. One that comes later waits for
     these runs if it wants to cancel them, finds them gone, and so comes after the send. A delete cannot cancel what
-    another transaction was about to write: whoever wants to send that sees here that the job is deleted.
+    another transaction was about to write: the transaction that sends it sees here that the job is deleted.
     """
     found = fetch_rows(conn, *_LOCK_STATES(conn, sorted(ids)))
     locked = [row[:4] for row in found if row[4] == RunState.PLANNED]
@@ -385,44 +354,22 @@ def lock_planned(conn: Connection, ids: Sequence[int]) -> dict[int, tuple[int, i
     }
 
 
-def update_fenced(conn: Connection, rows: Sequence[Fenced], *, now_ms: int, check_ms: int) -> int:
+def update_fenced(conn: Connection, rows: Sequence[FencedRow], *, now_ms: int, check_ms: int) -> int:
     """Write who gets which locked run; the rows leave the queue and are dispatching from now on."""
-    columns = (
-        "state",
-        "open_partition",
-        "address",
-        "instance",
-        "dispatched_ms",
-        "check_ms",
-        "shard_total",
-        "secret_id",
-    )
-    values = [
-        (
-            row.id,
-            RunState.DISPATCHING,
-            None,
-            row.address,
-            row.instance,
-            now_ms,
-            check_ms,
-            row.shard_total,
-            row.secret_id,
-        )
-        for row in rows
-    ]
+    columns = (*FencedRow._fields[1:], "state", "open_partition", "dispatched_ms", "check_ms")
+    values = [(*row, RunState.DISPATCHING, None, now_ms, check_ms) for row in rows]
     return update_many(conn, run, columns, values)
 
 
 def update_accepted(conn: Connection, accepted: Mapping[int, Sequence[int]], now_ms: int) -> set[int]:
-    """Note that executors took runs; a callback that was faster stays the last word.
+    """Note that executors took runs; an outcome that was reported before stays.
 
     A run that was to be killed before it was accepted is due for a check at once: the check sends the kill.
 
     Args:
         conn: A connection inside a writing transaction.
         accepted: Run ids by the time of their next check.
-        now_ms: When the answers were there.
+        now_ms: When the answers came.
 
     Returns:
         Those that were still waiting for an answer.
@@ -452,11 +399,6 @@ def list_unanswered(conn: Connection, partitions: Collection[int], before_ms: in
     return [run_of(row) for row in conn.execute(query)]
 
 
-def update_checks(conn: Connection, rows: Sequence[tuple[int, int]]) -> int:
-    """Set when locked rows that are dispatching are looked at again: ``(id, check_ms)``."""
-    return update_many(conn, run, ("check_ms",), rows)
-
-
 def lock_runs(conn: Connection, ids: Sequence[int]) -> dict[int, Run]:
     """Lock runs in id order, whatever their state; unknown ids are missing."""
     return {row[0]: run_of(row) for row in fetch_rows(conn, *_LOCK_RUNS(conn, sorted(ids)))}
@@ -467,12 +409,6 @@ def update_groups(conn: Connection, rows: Sequence[tuple[int, int]]) -> int:
     return update_many(conn, run, ("group_id",), rows)
 
 
-def get_origins(conn: Connection, ids: Collection[int]) -> dict[int, Origin]:
-    """Return why runs existed."""
-    query = select(run.c.id, run.c.origin).where(run.c.id.in_(sorted(ids)))
-    return {row.id: Origin(row.origin) for row in conn.execute(query)}
-
-
 def update_finished(conn: Connection, rows: Sequence[tuple[Any, ...]]) -> int:
     """Close locked rows: ``(id, state, reason, result_code, message, finished_ms)``; they leave the queue."""
     columns = ("state", "reason", "result_code", "message", "finished_ms", "open_partition", "check_ms")
@@ -481,11 +417,10 @@ def update_finished(conn: Connection, rows: Sequence[tuple[Any, ...]]) -> int:
 
 def find_open_roots(conn: Connection, roots: Collection[int]) -> set[int]:
     """Return which of these fires still have a run that is not final."""
-    open_states = [str(state) for state in OPEN_STATES]
-    query = (
-        select(run.c.root_id).where(run.c.root_id.in_(sorted(roots)), run.c.state.in_(open_states)).distinct()
+    query = select(run.c.root_id).where(
+        run.c.root_id.in_(sorted(roots)), run.c.state.in_([str(state) for state in OPEN_STATES])
     )
-    return set(conn.execute(query).scalars())
+    return set(conn.execute(query.distinct()).scalars())
 
 
 def find_planned_jobs(conn: Connection, limit: int) -> list[int]:
@@ -502,7 +437,7 @@ def lock_planned_of_jobs(
     """Lock the still planned runs of jobs whose rows are locked, in id order; an edit or stop cancels them.
 
     They are found without a lock among all that is planned in the partitions of these jobs, and locked by their keys:
-    a search that locks would wait for, and hold up, whoever fires their neighbours.
+    a search that locks would wait for transactions that fire other runs there, and hold them up.
     """
     query = select(run.c.id).where(
         run.c.open_partition.in_(sorted({job_id % PARTITIONS for job_id in job_ids})),
@@ -520,3 +455,16 @@ def cancel_runs(conn: Connection, ids: Sequence[int], *, reason: str, now_ms: in
     columns = ("state", "reason", "finished_ms", "open_partition", "origin_key")
     values = [(item, RunState.CANCELLED, reason, now_ms, None, -item) for item in ids]
     return update_many(conn, run, columns, values)
+
+
+@lru_cache(maxsize=64)
+def _queue_query(ranges: tuple[tuple[int, int, int], ...]) -> TextClause:
+    """Return the union of one limited range of the queue for each partition between two epochs."""
+    parts = (
+        f"SELECT id, due_ms, {part:d} AS part FROM (SELECT run.id AS id, run.due_ms AS due_ms FROM run"  # noqa: S608 - numbers
+        f" WHERE run.open_partition = {part:d} AND run.epoch BETWEEN {least:d} AND {most:d}"
+        " AND run.due_ms <= :horizon_ms ORDER BY run.open_partition, run.epoch, run.due_ms LIMIT :each)"
+        f" AS part{part:d}"
+        for part, least, most in ranges
+    )
+    return text(" UNION ALL ".join(parts))

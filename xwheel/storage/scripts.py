@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Connection, Row, delete, func, insert, select
 
 from xwheel.errors import NotFoundError
 from xwheel.model import GlueVersion, NewSource
-from xwheel.storage.database.bulk import chunks, tuple_in
+from xwheel.storage.database.bulk import tuple_in
+from xwheel.storage.database.rows import in_parts, one_row
 from xwheel.storage.schema.tables import glue_version
 
-PAIRS = 100
+PAIRS: Final = 100
 """Versions in one statement: each may be long."""
 
-LAST_NUMBER = 2**31 - 1
-"""The column takes no larger one, and PostgreSQL none in a question either."""
+LAST_NUMBER: Final = 2**31 - 1
+"""The column takes no larger one, and PostgreSQL none in a query either."""
 
 _ALL = tuple(glue_version.c[name] for name in GlueVersion.__struct_fields__)
 _WITHOUT_SOURCE = tuple(column for column in _ALL if column.name != "source")
@@ -61,10 +62,10 @@ def get_version(conn: Connection, job_id: int, number: int) -> GlueVersion:
         NotFoundError: It does not exist, or is not kept any more.
     """
     query = select(*_ALL).where(glue_version.c.job_id == job_id, glue_version.c.number == number)
-    row = conn.execute(query).one_or_none() if number <= LAST_NUMBER else None
-    if row is None:
-        raise NotFoundError(f"source version of job {job_id}", number)
-    return _version(row)
+    kind = f"source version of job {job_id}"
+    if number > LAST_NUMBER:
+        raise NotFoundError(kind, number)
+    return _version(one_row(conn, query, kind, number))
 
 
 def list_versions(conn: Connection, job_id: int, *, before: int, limit: int) -> list[GlueVersion]:
@@ -85,11 +86,10 @@ def list_versions(conn: Connection, job_id: int, *, before: int, limit: int) -> 
 
 def load_versions(conn: Connection, wanted: Collection[tuple[int, int]]) -> list[GlueVersion]:
     """Return the versions of ``(job id, number)`` that exist, with their sources."""
-    found: list[GlueVersion] = []
-    for part in chunks(sorted(wanted), PAIRS):
-        pairs = tuple_in(conn, (glue_version.c.job_id, glue_version.c.number), part)
-        found.extend(_version(row) for row in conn.execute(select(*_ALL).where(pairs)))
-    return found
+    key = (glue_version.c.job_id, glue_version.c.number)
+    query = select(*_ALL)
+    rows = in_parts(conn, sorted(wanted), PAIRS, lambda part: query.where(tuple_in(conn, key, part)))
+    return [_version(row) for row in rows]
 
 
 def _version(row: Row[Any]) -> GlueVersion:

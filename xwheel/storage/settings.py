@@ -1,4 +1,4 @@
-"""Settings that all nodes share."""
+"""What all nodes share: settings by name, and calendars by name, as their authors wrote them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def insert_setting(conn: Connection, name: str, value: str) -> None:
 
 
 def delete_setting(conn: Connection, name: str) -> bool:
-    """Remove a shared setting; tell whether it was there."""
+    """Remove a shared setting; return whether it was there."""
     return conn.execute(delete(setting).where(setting.c.name == name)).rowcount > 0
 
 

@@ -60,7 +60,7 @@ def insert_token(
     """
     app_name = None if group_id is None else executors.get_group(conn, group_id).app_name
     if conn.execute(select(func.count()).select_from(api_token)).scalar_one() >= MAX_TOKENS:
-        raise ConflictError(f"there are {MAX_TOKENS} tokens already: delete those that nobody uses")
+        raise ConflictError(f"there are {MAX_TOKENS} tokens already: delete those that are not used")
     made = KnownToken(
         name=name, digest=digest_token(token), group_id=group_id, app_name=app_name, created_ms=now_ms
     )
@@ -78,11 +78,9 @@ def list_tokens(conn: Connection) -> Sequence[KnownToken]:
 
 
 def has_unrestricted(conn: Connection) -> bool:
-    """Tell whether anybody can use the management API."""
-    return (
-        conn.execute(select(api_token.c.id).where(api_token.c.group_id.is_(None)).limit(1)).first()
-        is not None
-    )
+    """Return whether there is a token for the management API."""
+    query = select(api_token.c.id).where(api_token.c.group_id.is_(None)).limit(1)
+    return conn.execute(query).first() is not None
 
 
 def delete_token(conn: Connection, name: str) -> None:

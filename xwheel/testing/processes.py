@@ -11,8 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
-from xwheel.wire.http.rest import RestClient
-
 DEADLINE_S: Final = 120.0
 STOP_S: Final = 60.0
 T = TypeVar("T")
@@ -93,6 +91,8 @@ class NodeProcess(XwheelProcess):
     """
 
     def __init__(self, folder: Path, **settings: str) -> None:
+        from xwheel.wire.http.rest import RestClient  # not for those who only have the executor
+
         super().__init__(folder, "server", "--port", "0", "--executor-port", "0", **settings)
         try:
             self.url = f"http://{self.find('management API on (.*)')}"

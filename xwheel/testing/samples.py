@@ -8,20 +8,10 @@ from typing import Any, Final
 
 import msgspec
 
+from xwheel.api.schema.messages import JobCreate
 from xwheel.config import build_config
-from xwheel.model import (
-    BlockScope,
-    DeliveryPolicy,
-    ExecutorGroup,
-    Job,
-    JoinMode,
-    MisfirePolicy,
-    Origin,
-    RegisteredExecutor,
-    RetryBackoff,
-    Run,
-    RunState,
-)
+from xwheel.model import PARTITIONS, ExecutorGroup, Job, Origin, RegisteredExecutor, Run, RunState
+from xwheel.model.jobs import draft_job
 from xwheel.plugin import Alarm, AlarmKind, RouteContext
 from xwheel.plugin.discovery import CORE, ENTRY_POINT_GROUP, Plugins, load_plugins
 
@@ -64,51 +54,17 @@ def sample_group(**changes: Any) -> ExecutorGroup:
 
 def sample_job(**changes: Any) -> Job:
     """Return a job."""
-    job = Job(
-        id=1,
+    message = JobCreate(
         group_id=1,
-        partition=1,
         name="nightly report",
-        description="",
         schedule_type="CRON",
         schedule_conf="0 0 3 * * ?",
-        timezone="UTC",
-        anchor_ms=SAMPLE_MS,
-        start_ms=None,
-        end_ms=None,
-        misfire_policy=MisfirePolicy.FIRE_ONCE,
-        misfire_threshold_ms=None,
-        route_strategy="FIRST",
-        block_strategy="SERIAL_EXECUTION",
-        block_scope=BlockScope.EXECUTOR,
-        glue_type="BEAN",
         handler="report",
-        param="",
-        timeout_s=0,
-        max_retries=0,
-        retry_backoff=RetryBackoff.FIXED,
-        retry_delay_ms=0,
-        retry_delays_ms=(),
-        retry_max_delay_ms=0,
-        retry_jitter_pct=0,
-        delivery=DeliveryPolicy.AT_LEAST_ONCE,
-        recover_lost=False,
-        join_mode=JoinMode.ANY,
-        retention_days=0,
-        wait_for_executor_s=0,
-        jitter_ms=0,
-        calendar_exclude=(),
-        calendar_require=(),
         enabled=True,
-        next_fire_ms=SAMPLE_MS + 10_800_000,
-        last_fire_ms=None,
-        awaits_root=None,
-        revision=1,
-        schedule_error="",
-        created_ms=SAMPLE_MS,
-        updated_ms=SAMPLE_MS,
     )
-    return msgspec.structs.replace(job, **{"partition": changes.get("id", 1) % 64, **changes})
+    values = {"id": 1, "next_fire_ms": SAMPLE_MS + 10_800_000, **changes}
+    job = draft_job(msgspec.structs.asdict(message), SAMPLE_MS)
+    return msgspec.structs.replace(job, **{"partition": values["id"] % PARTITIONS, **values})
 
 
 def sample_run(**changes: Any) -> Run:

@@ -77,6 +77,11 @@ class WebServer:
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
         self._thread.start()
 
+    @property
+    def egress(self) -> dict[str, Any]:
+        """The section ``[egress]`` of settings that allow calls to it."""
+        return {"allow_networks": [self._server.server_address[0]], "allow_ports": [self.port]}
+
     def hang(self, handler: BaseHTTPRequestHandler, request: WebRequest) -> None:
         """Be a reply that does not come until the server closes."""
         del handler, request

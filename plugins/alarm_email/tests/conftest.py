@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from email import message_from_bytes
 from email.message import EmailMessage
 from email.policy import default
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,33 +19,30 @@ import pytest
 import trustme
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 from hypothesis import HealthCheck, settings
-from xwheel import Alarm, Config
-from xwheel.plugin import AlarmKind
+from xwheel import Config
+from xwheel.testing import sample_alarm
 
 from xwheel_alarm_email import EmailChannel, xwheel_register_alarms
 
 USER, PASSWORD = "xwheel", "s3cret-canary"
 DEADLINE_S = 60.0
 
-# machines of tests are slow at times
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("patient")
+# examples may be slow on a busy machine; how long they take is no claim of any test
+settings.register_profile("xwheel", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("xwheel")
 
 
-def alarm_of(**changes: Any) -> Alarm:
-    given: dict[str, Any] = {
-        "id": 7,
-        "kind": AlarmKind.FAILED,
-        "at_ms": 1_790_000_000_123,
-        "title": "job 3 (nightly) failed",
-        "text": "first line\nsecond line",
-        "reason": "exit",
-        "job": None,
-        "group": None,
-        "run": None,
-        "receivers": ("ops@example.com",),
-    }
-    return Alarm(**(given | changes))
+alarm_of = partial(
+    sample_alarm,
+    at_ms=1_790_000_000_123,
+    title="job 3 (nightly) failed",
+    text="first line\nsecond line",
+    reason="exit",
+    job=None,
+    group=None,
+    run=None,
+    receivers=("ops@example.com",),
+)
 
 
 def register(**options: Any) -> list[EmailChannel]:

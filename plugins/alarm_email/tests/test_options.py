@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -16,17 +15,6 @@ import xwheel_alarm_email
 from xwheel_alarm_email import xwheel_register_alarms
 
 GOOD: dict[str, Any] = {"host": "mail.example.com", "sender": "x@example.com"}
-
-
-def test_only_public_parts_of_xwheel_are_imported() -> None:
-    folder = Path(xwheel_alarm_email.__file__).parent
-    found = {
-        node.module
-        for path in folder.glob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] == "xwheel"
-    }
-    assert found == {"xwheel", "xwheel.plugin"}
 
 
 def test_the_entry_point_registers_a_channel_where_options_are_given() -> None:

@@ -15,10 +15,11 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
-from conftest import NUMBER, SECRET, Seen, SmsChannel, Web, alarm_of, register, say
+from conftest import NUMBER, SECRET, alarm_of, register
 from xwheel.plugin import AlarmRetryLater
+from xwheel.testing import WebRequest, WebServer, web_reply
 
-from xwheel_alarm_sms import SmsError
+from xwheel_alarm_sms import SmsChannel, SmsError
 
 TAKEN = {"Code": "OK", "Message": "OK", "BizId": "9006^0", "RequestId": "F655A8D5"}
 UNRESERVED = set(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~")
@@ -69,7 +70,7 @@ class Provider:
         self.answer, self.status = answer, status
         self.nonces: list[str] = []
 
-    def __call__(self, handler: Any, seen: Seen) -> None:
+    def __call__(self, handler: Any, seen: WebRequest) -> None:
         found = re.fullmatch(
             r"ACS3-HMAC-SHA256 Credential=LTAItest,SignedHeaders=([a-z0-9;-]+),Signature=([0-9a-f]{64})",
             seen.headers.get("Authorization", ""),
@@ -83,13 +84,13 @@ class Provider:
             or abs(datetime.now(UTC) - datetime.fromisoformat(lower["x-acs-date"])) > timedelta(minutes=15)
             or signature_of(seen.method, seen.path, seen.headers, seen.body, found[1], SECRET) != found[2]
         ):
-            say(400, {"Code": "SignatureDoesNotMatch", "Message": "no"})(handler, seen)
+            web_reply(400, {"Code": "SignatureDoesNotMatch", "Message": "no"})(handler, seen)
             return
         self.nonces.append(lower["x-acs-signature-nonce"])
-        say(self.status, self.answer)(handler, seen)
+        web_reply(self.status, self.answer)(handler, seen)
 
 
-def channel_to(web: Web, secret: str = SECRET, **options: Any) -> SmsChannel:
+def channel_to(web: WebServer, secret: str = SECRET, **options: Any) -> SmsChannel:
     aliyun = {
         "access_key_id": "LTAItest",
         "access_key_secret": secret,
@@ -101,16 +102,16 @@ def channel_to(web: Web, secret: str = SECRET, **options: Any) -> SmsChannel:
     return register(egress=web.egress, aliyun=aliyun | options, timeout_s=60)[0]
 
 
-def query_of(seen: Seen) -> dict[str, str]:
+def query_of(seen: WebRequest) -> dict[str, str]:
     found = parse_qs(seen.path.partition("?")[2], keep_blank_values=True, strict_parsing=True)
     return {name: value for name, (value,) in found.items()}
 
 
-def test_a_message_is_signed_and_taken(web: Web) -> None:
+def test_a_message_is_signed_and_taken(web: WebServer) -> None:
     web.reply = provider = Provider()
     answer = channel_to(web).send(alarm_of(receivers=["+8613900001111", NUMBER]))
     assert answer == f"sent to +8613900001111: OK, BizId 9006^0; sent to {NUMBER}: OK, BizId 9006^0"
-    first, second = web.seen
+    first, second = web.requests
     lower = {name.lower(): value for name, value in first.headers.items()}
     assert (first.method, lower["x-acs-action"], lower["x-acs-version"]) == ("POST", "SendSms", "2017-05-25")
     query = query_of(first)
@@ -126,7 +127,7 @@ def test_a_message_is_signed_and_taken(web: Web) -> None:
     assert len(set(provider.nonces)) == 2
 
 
-def test_another_secret_is_refused(web: Web) -> None:
+def test_another_secret_is_refused(web: WebServer) -> None:
     web.reply = Provider()
     with pytest.raises(SmsError, match="Aliyun answered 400 SignatureDoesNotMatch: no$") as caught:
         channel_to(web, secret="other").send(alarm_of())
@@ -136,25 +137,25 @@ def test_another_secret_is_refused(web: Web) -> None:
 @pytest.mark.parametrize(
     "title", ["a+b c*d~e/f?g=h&i%20", "任务 \U0001f514 é", "$(id) `x` \" ' \\ {what} <b>", "\x00\r\n\x7f"]
 )
-def test_whatever_is_signed_is_what_arrives(web: Web, title: str) -> None:
+def test_whatever_is_signed_is_what_arrives(web: WebServer, title: str) -> None:
     web.reply = Provider()
     channel_to(web, params={"what": "{title}"}).send(alarm_of(title=title))
     expected = " ".join(title.translate({0: " ", 127: " "}).split())
-    assert json.loads(query_of(web.seen[0])["TemplateParam"]) == {"what": expected or "-"}
+    assert json.loads(query_of(web.requests[0])["TemplateParam"]) == {"what": expected or "-"}
 
 
-def test_variables_are_one_line_of_limited_length(web: Web) -> None:
+def test_variables_are_one_line_of_limited_length(web: WebServer) -> None:
     web.reply = Provider()
     channel_to(web, params={"a": "{title}", "b": "x {text}"}, max_param_length=10).send(
         alarm_of(title="任" * 50, text="one\ntwo\tthree")
     )
-    assert json.loads(query_of(web.seen[0])["TemplateParam"]) == {"a": "任" * 10, "b": "x one two "}
+    assert json.loads(query_of(web.requests[0])["TemplateParam"]) == {"a": "任" * 10, "b": "x one two "}
 
 
-def test_a_template_without_variables_gets_none(web: Web) -> None:
+def test_a_template_without_variables_gets_none(web: WebServer) -> None:
     web.reply = Provider()
     channel_to(web, params={}).send(alarm_of())
-    assert "TemplateParam" not in query_of(web.seen[0])
+    assert "TemplateParam" not in query_of(web.requests[0])
 
 
 @pytest.mark.parametrize(
@@ -187,7 +188,7 @@ def test_a_template_without_variables_gets_none(web: Web) -> None:
     ],
 )
 def test_a_refusal_is_told_with_the_providers_code(
-    web: Web, status: int, answer: Any, words: str, later: bool
+    web: WebServer, status: int, answer: Any, words: str, later: bool
 ) -> None:
     web.reply = Provider(answer, status)
     with pytest.raises(AlarmRetryLater if later else SmsError) as caught:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -21,17 +20,6 @@ from xwheel_alarm_sms.throttle import MAX_NUMBERS, Throttle
 
 URL = {"url": "https://sms.example.com/send"}
 ALIYUN = {"access_key_id": "a", "access_key_secret": SECRET, "sign_name": "s", "template_code": "t"}
-
-
-def test_only_public_parts_of_xwheel_are_imported() -> None:
-    folder = Path(xwheel_alarm_sms.__file__).parent
-    found = {
-        node.module
-        for path in folder.glob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] == "xwheel"
-    }
-    assert found == {"xwheel", "xwheel.plugin"}
 
 
 def test_the_entry_point_registers_a_channel_where_options_are_given() -> None:

@@ -7,11 +7,11 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
-from conftest import KEY, Provider, Seen, alarm_of, channel_of, config_of, say, serving
+from conftest import KEY, alarm_of, channel_of, config_of
 from hypothesis import given
 from hypothesis import strategies as st
 from xwheel.plugin import AlarmRetryLater, ConfigError
-from xwheel.plugin.discovery import load_plugins
+from xwheel.testing import WebRequest, WebServer, load_plugin, web_reply
 
 from xwheel_alarm_webhook import xwheel_register_alarms
 from xwheel_alarm_webhook.cutting import cut_bytes, cut_utf16
@@ -24,11 +24,11 @@ def slack(*names: str, port: int) -> dict[str, Any]:
     return {name: {"url": f"http://127.0.0.1:{port}/{name}/{KEY}"} for name in names}
 
 
-def paths(provider: Provider) -> list[str]:
-    return [seen.path.split("/")[1] for seen in provider.seen]
+def paths(provider: WebServer) -> list[str]:
+    return [seen.path.split("/")[1] for seen in provider.requests]
 
 
-def test_receivers_name_the_robots(provider: Provider) -> None:
+def test_receivers_name_the_robots(provider: WebServer) -> None:
     robots = slack("ops", "dev", port=provider.port)
     channel = channel_of("slack", robots, provider.port)
     assert channel.send(alarm_of(receivers=("dev", "ops", "dev"))) == "dev: HTTP 200 ok; ops: HTTP 200 ok"
@@ -39,21 +39,21 @@ def test_receivers_name_the_robots(provider: Provider) -> None:
         channel.send(alarm_of(id=8, receivers=("odd", "ops")))
     with pytest.raises(SendError, match="nobody to mention"):
         channel.send(alarm_of(id=9, receivers=("ops", "@U1> <!channel")))
-    assert b"channel" not in provider.seen[-1].body
+    assert b"channel" not in provider.requests[-1].body
 
 
-def test_without_a_name_the_default_or_the_only_robot_gets_it(provider: Provider) -> None:
+def test_without_a_name_the_default_or_the_only_robot_gets_it(provider: WebServer) -> None:
     channel_of("slack", slack("ops", "default", port=provider.port), provider.port).send(alarm_of())
     channel_of("slack", slack("ops", port=provider.port), provider.port).send(alarm_of(receivers=("@U1",)))
     assert paths(provider) == ["default", "ops"]
 
 
-def test_a_repetition_spares_those_that_took_it(provider: Provider) -> None:
+def test_a_repetition_spares_those_that_took_it(provider: WebServer) -> None:
     broken = {"dev"}
 
-    def reply(handler: BaseHTTPRequestHandler, seen: Seen) -> None:
+    def reply(handler: BaseHTTPRequestHandler, seen: WebRequest) -> None:
         bad = seen.path.split("/")[1] in broken
-        say(500 if bad else 200, b"down" if bad else b"ok")(handler, seen)
+        web_reply(500 if bad else 200, b"down" if bad else b"ok")(handler, seen)
 
     provider.reply = reply
     channel = channel_of("slack", slack("dev", "ops", port=provider.port), provider.port)
@@ -65,12 +65,12 @@ def test_a_repetition_spares_those_that_took_it(provider: Provider) -> None:
     assert paths(provider) == ["dev", "ops", "dev"]
 
 
-def test_one_robot_that_wants_to_wait_makes_all_wait_that_failed(provider: Provider) -> None:
-    def reply(handler: BaseHTTPRequestHandler, seen: Seen) -> None:
+def test_one_robot_that_wants_to_wait_makes_all_wait_that_failed(provider: WebServer) -> None:
+    def reply(handler: BaseHTTPRequestHandler, seen: WebRequest) -> None:
         if "dev" in seen.path:
-            say(429, b"slow down", {"Retry-After": "41"})(handler, seen)
+            web_reply(429, b"slow down", {"Retry-After": "41"})(handler, seen)
         else:
-            say(500, b"down")(handler, seen)
+            web_reply(500, b"down")(handler, seen)
 
     provider.reply = reply
     channel = channel_of("slack", slack("dev", "ops", port=provider.port), provider.port)
@@ -80,8 +80,8 @@ def test_one_robot_that_wants_to_wait_makes_all_wait_that_failed(provider: Provi
 
 
 def test_a_robot_that_hangs_takes_its_share_of_the_time_and_no_more() -> None:
-    with serving() as hanging, serving() as good:
-        hanging.reply = lambda handler, seen: (hanging.freed.wait(), None)[1]
+    with WebServer() as hanging, WebServer() as good:
+        hanging.reply = hanging.hang
         robots = {**slack("dev", port=hanging.port), **slack("ops", port=good.port)}
         channel = channel_of("slack", robots, hanging.port, good.port, timeout_s=5)
         begun = time.monotonic()
@@ -90,21 +90,21 @@ def test_a_robot_that_hangs_takes_its_share_of_the_time_and_no_more() -> None:
         ):
             channel.send(alarm_of(receivers=("dev", "ops")))
         assert time.monotonic() - begun < LONG_S
-        assert len(good.seen) == 1
+        assert len(good.requests) == 1
 
 
-def close(handler: BaseHTTPRequestHandler, seen: Seen) -> None:
+def close(handler: BaseHTTPRequestHandler, seen: WebRequest) -> None:
     handler.connection.close()
 
 
-def endless(handler: BaseHTTPRequestHandler, seen: Seen) -> None:
+def endless(handler: BaseHTTPRequestHandler, seen: WebRequest) -> None:
     handler.send_response(200)
     handler.end_headers()
     while True:
         handler.wfile.write(b"x" * 65536)
 
 
-def test_a_server_that_closes_or_never_ends_is_a_failure_without_the_key(provider: Provider) -> None:
+def test_a_server_that_closes_or_never_ends_is_a_failure_without_the_key(provider: WebServer) -> None:
     channel = channel_of("slack", slack("ops", port=provider.port), provider.port)
     for reply in (close, endless):
         provider.reply = reply
@@ -114,16 +114,16 @@ def test_a_server_that_closes_or_never_ends_is_a_failure_without_the_key(provide
         assert len(str(told.value)) < 400
 
 
-def test_a_redirect_is_not_followed(provider: Provider) -> None:
-    with serving() as inner:
-        provider.reply = say(302, b"", {"Location": f"http://127.0.0.1:{inner.port}/admin"})
+def test_a_redirect_is_not_followed(provider: WebServer) -> None:
+    with WebServer() as inner:
+        provider.reply = web_reply(302, b"", {"Location": f"http://127.0.0.1:{inner.port}/admin"})
         with pytest.raises(SendError, match="HTTP 302"):
             channel_of("slack", slack("ops", port=provider.port), provider.port, inner.port).send(alarm_of())
-        assert not inner.seen
+        assert not inner.requests
 
 
 def test_a_name_that_leads_inside_is_refused_when_it_is_called() -> None:
-    with serving() as inner:
+    with WebServer() as inner:
         robots = {"ops": {"url": f"http://localhost:{inner.port}/{KEY}"}}
         options = {"slack": robots}
         config = config_of(options, inner.port).model_copy(
@@ -133,7 +133,7 @@ def test_a_name_that_leads_inside_is_refused_when_it_is_called() -> None:
         with pytest.raises(SendError, match=r"egress\.allow_networks") as told:
             channel.send(alarm_of())
         assert KEY not in str(told.value)
-        assert not inner.seen
+        assert not inner.requests
 
 
 @pytest.mark.parametrize(
@@ -189,14 +189,14 @@ def test_a_wrong_option_stops_the_start_and_is_named(options: dict[str, Any], sa
     assert KEY not in str(told.value)
 
 
-def test_keys_may_stand_in_files(provider: Provider, tmp_path: Any) -> None:
+def test_keys_may_stand_in_files(provider: WebServer, tmp_path: Any) -> None:
     (tmp_path / "url").write_text(f"{provider.url}/{KEY}\n")
     channel_of("slack", {"ops": {"url_file": str(tmp_path / "url")}}, provider.port).send(alarm_of())
-    assert provider.seen[0].path == f"/{KEY}"
+    assert provider.requests[0].path == f"/{KEY}"
 
 
 def test_a_node_finds_the_kinds_that_have_robots() -> None:
-    plugins = load_plugins(config_of({"slack": slack("ops", port=443)}))
+    plugins = load_plugin("alarm_webhook", {"slack": {"ops": {"url": "https://chat.example"}}})
     assert set(plugins.alarm_channels) >= {"slack"}
     assert not set(plugins.alarm_channels) & {"dingtalk", "wecom", "feishu", "telegram", "webhook"}
 

@@ -11,9 +11,9 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from conftest import KEY, Provider, alarm_of, channel_of, say
+from conftest import KEY, alarm_of, channel_of
 from xwheel.plugin import AlarmRetryLater
-from xwheel.testing import check_alarm_channel
+from xwheel.testing import WebServer, check_alarm_channel, web_reply
 
 from xwheel_alarm_webhook.robots import SendError
 
@@ -31,7 +31,7 @@ GOOD: dict[str, bytes] = {
 KINDS = sorted(GOOD)
 
 
-def robot(kind: str, provider: Provider, **more: Any) -> dict[str, Any]:
+def robot(kind: str, provider: WebServer, **more: Any) -> dict[str, Any]:
     """Return a robot's options at a provider."""
     if kind == "telegram":
         return {"token": f"123456:{KEY}", "chat": "-1001", "server": provider.url, **more}
@@ -45,53 +45,53 @@ def robot(kind: str, provider: Provider, **more: Any) -> dict[str, Any]:
     return {"url": provider.url + path, **more}
 
 
-def send(kind: str, provider: Provider, alarm: Any = None, **more: Any) -> Any:
+def send(kind: str, provider: WebServer, alarm: Any = None, **more: Any) -> Any:
     """Send an alarm, and return the JSON that arrived."""
-    provider.reply = say(200, GOOD[kind])
+    provider.reply = web_reply(200, GOOD[kind])
     channel_of(kind, {"ops": robot(kind, provider, **more)}, provider.port).send(alarm or alarm_of())
-    return json.loads(provider.seen[-1].body)
+    return json.loads(provider.requests[-1].body)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_answer_of_success_is_told_without_the_key(kind: str, provider: Provider) -> None:
-    provider.reply = say(200, GOOD[kind])
+def test_the_answer_of_success_is_told_without_the_key(kind: str, provider: WebServer) -> None:
+    provider.reply = web_reply(200, GOOD[kind])
     channel = channel_of(kind, {"ops": robot(kind, provider)}, provider.port)
     told = channel.send(alarm_of())
     assert told.startswith("ops: HTTP 200")
     assert KEY not in told
-    (seen,) = provider.seen
+    (seen,) = provider.requests
     assert seen.method == "POST"
     assert KEY in seen.path
     assert seen.headers["Content-Type"].startswith("application/json")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_keeps_to_the_contract(kind: str, provider: Provider) -> None:
-    provider.reply = say(200, GOOD[kind])
+def test_every_kind_keeps_to_the_contract(kind: str, provider: WebServer) -> None:
+    provider.reply = web_reply(200, GOOD[kind])
     check_alarm_channel(channel_of(kind, {"ops": robot(kind, provider)}, provider.port), receivers=["ops"])
 
 
-def test_dingtalk_is_signed_as_its_document_says(provider: Provider) -> None:
+def test_dingtalk_is_signed_as_its_document_says(provider: WebServer) -> None:
     """sign = urlencode(base64(hmac_sha256(key=secret, text=timestamp + newline + secret))), milliseconds."""
     body = send("dingtalk", provider, secret=SECRET)
-    query = parse_qs(urlsplit(provider.seen[-1].path).query)
+    query = parse_qs(urlsplit(provider.requests[-1].path).query)
     assert query["access_token"] == [KEY]
     (stamp,) = query["timestamp"]
     assert abs(int(stamp) - time.time() * 1000) < LONG_S * 1000
     block = hmac.new(SECRET.encode("ascii"), digestmod="sha256")
     block.update(stamp.encode("ascii") + b"\n" + SECRET.encode("ascii"))
     assert base64.b64decode(query["sign"][0]) == block.digest()
-    assert "+" not in urlsplit(provider.seen[-1].path).query
+    assert "+" not in urlsplit(provider.requests[-1].path).query
     assert body == {
         "msgtype": "text",
         "text": {"content": MESSAGE},
         "at": {"atMobiles": [], "atUserIds": [], "isAtAll": False},
     }
     send("dingtalk", provider)
-    assert provider.seen[-1].path == f"/robot/send?access_token={KEY}"
+    assert provider.requests[-1].path == f"/robot/send?access_token={KEY}"
 
 
-def test_feishu_is_signed_as_its_document_says(provider: Provider) -> None:
+def test_feishu_is_signed_as_its_document_says(provider: WebServer) -> None:
     """sign = base64(hmac_sha256(key=timestamp + newline + secret, text=nothing)), seconds; both in the body."""
     body = send("feishu", provider, secret=SECRET)
     stamp = body.pop("timestamp")
@@ -102,7 +102,7 @@ def test_feishu_is_signed_as_its_document_says(provider: Provider) -> None:
     assert send("feishu", provider) == body
 
 
-def test_the_other_kinds_get_what_their_documents_say(provider: Provider) -> None:
+def test_the_other_kinds_get_what_their_documents_say(provider: WebServer) -> None:
     assert send("wecom", provider) == {
         "msgtype": "text",
         "text": {"content": MESSAGE, "mentioned_list": [], "mentioned_mobile_list": []},
@@ -113,11 +113,11 @@ def test_the_other_kinds_get_what_their_documents_say(provider: Provider) -> Non
         "text": MESSAGE,
         "link_preview_options": {"is_disabled": True},
     }
-    assert provider.seen[-1].path == f"/bot123456:{KEY}/sendMessage"
+    assert provider.requests[-1].path == f"/bot123456:{KEY}/sendMessage"
     assert send("telegram", provider, chat="@alarms")["chat_id"] == "@alarms"
 
 
-def test_mentions_come_from_the_options_and_from_the_rule(provider: Provider) -> None:
+def test_mentions_come_from_the_options_and_from_the_rule(provider: WebServer) -> None:
     alarm = alarm_of(receivers=("@13800001111", "@li.lei", "@all", "ops"))
     body = send("dingtalk", provider, alarm, mention=["han"])
     assert body["at"] == {"atMobiles": ["13800001111"], "atUserIds": ["han", "li.lei"], "isAtAll": True}
@@ -134,7 +134,7 @@ def test_mentions_come_from_the_options_and_from_the_rule(provider: Provider) ->
 HOSTILE = '</at><at user_id="all"></at> <!channel> <@U1> $(reboot) `id`; "q" \\ {title} *b* &amp;\r\n\x00漢'
 
 
-def test_the_texts_of_jobs_mention_nobody_and_stay_as_they_are(provider: Provider) -> None:
+def test_the_texts_of_jobs_mention_nobody_and_stay_as_they_are(provider: WebServer) -> None:
     alarm = alarm_of(title=HOSTILE, text="")
     assert send("dingtalk", provider, alarm)["text"]["content"] == f"{HOSTILE}\n"
     assert send("dingtalk", provider, alarm)["at"]["isAtAll"] is False
@@ -151,11 +151,11 @@ def test_the_texts_of_jobs_mention_nobody_and_stay_as_they_are(provider: Provide
 
 @pytest.mark.parametrize("unit", ["a", "漢", "😀", '"', "\x01", "\\", "<", "é"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_long_texts_are_cut_to_what_the_provider_takes(kind: str, unit: str, provider: Provider) -> None:
+def test_long_texts_are_cut_to_what_the_provider_takes(kind: str, unit: str, provider: WebServer) -> None:
     alarm = alarm_of(text=unit * 60_000)
     more = {} if kind == "webhook" else {"mention": ["13800001111"]}
     body = send(kind, provider, alarm, **more)
-    raw = provider.seen[-1].body
+    raw = provider.requests[-1].body
     raw.decode("utf-8")
     match kind:
         case "dingtalk":
@@ -208,9 +208,9 @@ BAD: list[tuple[str, int, bytes, str]] = [
 
 @pytest.mark.parametrize(("kind", "status", "body", "said"), BAD)
 def test_the_providers_own_word_decides(
-    kind: str, status: int, body: bytes, said: str, provider: Provider
+    kind: str, status: int, body: bytes, said: str, provider: WebServer
 ) -> None:
-    provider.reply = say(status, body)
+    provider.reply = web_reply(status, body)
     with pytest.raises(SendError) as told:
         channel_of(kind, {"ops": robot(kind, provider)}, provider.port).send(alarm_of())
     assert said in str(told.value)
@@ -242,23 +242,23 @@ LATER: list[tuple[str, int, bytes, dict[str, str], float]] = [
 
 @pytest.mark.parametrize(("kind", "status", "body", "headers", "after_s"), LATER)
 def test_a_provider_that_wants_to_be_asked_later_is(
-    kind: str, status: int, body: bytes, headers: dict[str, str], after_s: float, provider: Provider
+    kind: str, status: int, body: bytes, headers: dict[str, str], after_s: float, provider: WebServer
 ) -> None:
-    provider.reply = say(status, body, headers)
+    provider.reply = web_reply(status, body, headers)
     with pytest.raises(AlarmRetryLater) as told:
         channel_of(kind, {"ops": robot(kind, provider)}, provider.port).send(alarm_of())
     assert told.value.after_s == after_s
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_key_that_the_other_side_repeats_is_not_kept(kind: str, provider: Provider) -> None:
+def test_a_key_that_the_other_side_repeats_is_not_kept(kind: str, provider: WebServer) -> None:
     echo = f"no such robot {KEY} {SECRET}".encode()
     if kind in {"dingtalk", "wecom"}:
         echo = json.dumps({"errcode": 1, "errmsg": echo.decode()}).encode()
     more: dict[str, Any] = {"secret": SECRET} if kind in {"dingtalk", "feishu"} else {}
     if kind == "webhook":
         more["headers"] = {"Authorization": f"Bearer {SECRET}"}
-    provider.reply = say(400, echo)
+    provider.reply = web_reply(400, echo)
     channel = channel_of(kind, {"ops": robot(kind, provider, **more)}, provider.port)
     with pytest.raises(SendError) as told:
         channel.send(alarm_of())
@@ -268,7 +268,7 @@ def test_a_key_that_the_other_side_repeats_is_not_kept(kind: str, provider: Prov
     assert KEY not in repr(channel) + repr(vars(channel)["_robots"])
 
 
-def test_a_webhook_is_what_its_options_say(provider: Provider) -> None:
+def test_a_webhook_is_what_its_options_say(provider: WebServer) -> None:
     body = send("webhook", provider)
     assert body == {
         "id": 7,
@@ -293,7 +293,7 @@ def test_a_webhook_is_what_its_options_say(provider: Provider) -> None:
     }
     channel = channel_of("webhook", {"ops": form}, provider.port)
     channel.send(alarm_of(title="a&b=c +%"))
-    seen = provider.seen[-1]
+    seen = provider.requests[-1]
     assert seen.method == "PUT"
     assert seen.headers["X-Key"] == KEY
     assert parse_qs(seen.body.decode()) == {
@@ -301,6 +301,6 @@ def test_a_webhook_is_what_its_options_say(provider: Provider) -> None:
         "b": ["run 12 failed:\nno room"],
         "c": ["1"],
     }
-    provider.reply = say(200, b"no")
+    provider.reply = web_reply(200, b"no")
     with pytest.raises(SendError, match="HTTP 200 no: the answer does not hold what expect names"):
         channel.send(alarm_of())

@@ -18,10 +18,8 @@ settings.register_profile("xwheel", deadline=None)
 settings.load_profile("xwheel")
 
 
-def policy_of(
-    *webs: WebServer, networks: Sequence[str] = ("127.0.0.1",), ca: Path | None = None
-) -> EgressPolicy:
-    section = {"allow_networks": list(networks), "allow_ports": [web.port for web in webs], "ca_file": ca}
+def policy_of(*webs: WebServer, ca: Path | None = None) -> EgressPolicy:
+    section = {"allow_networks": ["127.0.0.1"], "allow_ports": [web.port for web in webs], "ca_file": ca}
     return EgressPolicy.from_config(Config(egress=section))  # type: ignore[arg-type]
 
 

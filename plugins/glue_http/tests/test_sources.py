@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from xwheel import Config
 from xwheel.plugin import ConfigError, ExecutorError, GlueRequest
-from xwheel.plugin.discovery import load_plugins
-from xwheel.testing import check_glue_type
+from xwheel.testing import check_glue_type, load_plugin
 
 from xwheel_glue_http import HttpGlue, xwheel_register_glue_types
 from xwheel_glue_http.template import Template, TemplateError
@@ -96,7 +95,7 @@ def test_the_contract_of_glue_types_holds() -> None:
     check_glue_type(
         glue_of(), source=json.dumps({"url": URL}), bad_sources=["{}", "x", '{"url": "ftp://a/"}']
     )
-    assert "GLUE_HTTP" in load_plugins(Config()).glue_types
+    assert "GLUE_HTTP" in load_plugin("glue_http").glue_types
 
 
 @pytest.mark.parametrize(

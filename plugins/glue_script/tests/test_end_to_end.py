@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import wait_until
+from xwheel.testing import NodeProcess, XwheelProcess, wait_until
 
 GIB = 1024 * 1024 * 1024
 MIB = 1024 * 1024
@@ -33,61 +31,11 @@ groups:
 """
 
 
-class Process:
-    """A command of xwheel, with its output in a file."""
+class Node(NodeProcess):
+    """A node with an executor that runs scripts."""
 
-    def __init__(self, folder: Path, arguments: list[str], **settings: str) -> None:
-        folder.mkdir(exist_ok=True)
-        self.output = folder / "output"
-        with self.output.open("wb") as file:
-            self._child = subprocess.Popen(
-                [sys.executable, "-m", "xwheel", *arguments],
-                cwd=folder,
-                env={**os.environ, "PYTHONUNBUFFERED": "1", **settings},
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-            )
-
-    def find(self, pattern: str) -> str:
-        """Wait for a line and return its group."""
-
-        def look() -> re.Match[str] | None:
-            assert self._child.poll() is None, self.output.read_text()
-            return re.search(pattern, self.output.read_text())
-
-        return wait_until(look)[1]
-
-    def peak_memory(self) -> int:
-        """Return the most that it ever had in memory, in bytes."""
-        status = Path(f"/proc/{self._child.pid}/status").read_text()
-        return int(status.partition("VmHWM:")[2].split()[0]) * 1024
-
-    def stop(self) -> None:
-        self._child.terminate()
-        try:
-            self._child.wait(60)
-        finally:
-            self._child.kill()
-            self._child.wait()
-
-
-class Node:
-    """The management API of a node."""
-
-    executor: Process
+    executor: XwheelProcess
     group_id: int
-
-    def __init__(self, url: str, token: str) -> None:
-        self.url = url
-        self.token = token
-
-    def call(self, method: str, path: str, body: Any = None) -> Any:
-        data = None if body is None else json.dumps(body).encode()
-        headers = {"Authorization": f"Bearer {self.token}"}
-        request = urllib.request.Request(f"{self.url}/api/v1/{path}", data, headers, method=method)
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return json.loads(answer.read() or b"null")
 
     def job(self, glue_type: str, source: str, **fields: Any) -> int:
         body = {
@@ -101,18 +49,17 @@ class Node:
 
     def run(self, job_id: int, **fields: Any) -> dict[str, Any]:
         """Run a job by hand and wait for the end."""
-        run_id = self.call("POST", f"jobs/{job_id}/run", fields)["id"]
-
-        def ended() -> Any:
-            run = self.call("GET", f"runs/{run_id}")
-            return run if run["finished_ms"] else None
-
-        found: dict[str, Any] = wait_until(ended)
-        return found
+        return self.wait_for_run(self.start_run(job_id, **fields))
 
     def log(self, run: dict[str, Any], from_line: int = 1) -> dict[str, Any]:
         found: dict[str, Any] = self.call("GET", f"runs/{run['id']}/log?from_line={from_line}")
         return found
+
+
+def peak_memory(process: XwheelProcess) -> int:
+    """Return the most that a process ever had in memory, in bytes."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
 
 @pytest.fixture(scope="module")
@@ -120,29 +67,18 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     folder = tmp_path_factory.mktemp("site")
     (folder / "executor").mkdir()
     (folder / "executor" / "handlers.py").write_text(HANDLERS)
-    server = Process(folder / "node", ["server", "--port", "0", "--executor-port", "0"])
-    executor = None
-    try:
-        made = Node(
-            f"http://{server.find('management API on (.*)')}", server.find("management token .*: (.*)")
-        )
+    with Node(folder / "node") as made:
         made.group_id = made.call("POST", "groups", {"app_name": "demo"})["id"]
-        executor = Process(
-            folder / "executor",
-            ["executor", "handlers"],
-            XWHEEL_EXECUTOR__APP_NAME="demo",
-            XWHEEL_EXECUTOR__ADMIN_ADDRESSES=json.dumps([f"http://{server.find('executor API on (.*)')}"]),
-            XWHEEL_EXECUTOR__ACCESS_TOKEN=server.find("executor token .*: (.*)"),
-            XWHEEL_EXECUTOR__PORT="0",
-            XWHEEL_EXECUTOR__ALLOWED_GLUE_TYPES='["GLUE_SHELL", "GLUE_PYTHON"]',
-        )
-        wait_until(lambda: made.call("GET", "executors")["items"])
-        made.executor = executor
-        yield made
-    finally:
-        if executor is not None:
-            executor.stop()
-        server.stop()
+        settings = {
+            "XWHEEL_EXECUTOR__APP_NAME": "demo",
+            "XWHEEL_EXECUTOR__ADMIN_ADDRESSES": json.dumps([made.executor_url]),
+            "XWHEEL_EXECUTOR__ACCESS_TOKEN": made.executor_token,
+            "XWHEEL_EXECUTOR__PORT": "0",
+            "XWHEEL_EXECUTOR__ALLOWED_GLUE_TYPES": '["GLUE_SHELL", "GLUE_PYTHON"]',
+        }
+        with XwheelProcess(folder / "executor", "executor", "handlers", **settings) as made.executor:
+            wait_until(lambda: made.call("GET", "executors")["items"])
+            yield made
 
 
 def test_a_shell_script_travels_runs_and_is_replaced(node: Node) -> None:
@@ -209,7 +145,7 @@ def test_a_gigabyte_of_output_takes_little_memory_and_is_read_by_page(node: Node
     far = node.log(run, 2_000_000)
     assert far["content"].startswith(f"{line}\n")
     assert len(far["content"]) <= MIB
-    assert node.executor.peak_memory() < 200 * MIB
+    assert peak_memory(node.executor) < 200 * MIB
     (file,) = node.executor.output.parent.rglob(f"{run['id']}.log")
     with file.open("rb") as stream:
         size = stream.seek(-4096, os.SEEK_END) + 4096

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from conftest import Site
 from test_python import options, script, wheels
+from xwheel.testing import ExecutorSite
 
-MakeSite = Callable[..., Site]
+MakeSite = Callable[..., ExecutorSite]
 __all__ = ["wheels"]  # the fixture
 
 
@@ -37,7 +37,7 @@ def test_s4_scripts_and_environments_are_private(make_site: MakeSite, wheels: Pa
     site = make_site(options(wheels))
     assert site.run("umask") == (200, "")
     assert site.log().strip() == f"{umask:04o}"  # the script itself has what the executor has
-    code, message = site.run(script("import pinned_demo", "pinned_demo==1.0"), 2, "GLUE_PYTHON")
+    code, message = site.run(script("import pinned_demo", "pinned_demo==1.0"), 2, glue_type="GLUE_PYTHON")
     assert (code, message) == (200, ""), site.log(2)
     assert {path.name for path in site.folder.iterdir()} >= {"gluesource", "glueenv", "logs", "journal.db"}
     assert open_ones(site.folder) == {}

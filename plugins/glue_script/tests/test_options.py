@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -24,17 +23,6 @@ def register(**options: Any) -> list[GlueType]:
 
 def request_of(source: str) -> GlueRequest:
     return GlueRequest(job_id=3, handler="", source=source, updated_ms=5)
-
-
-def test_only_public_parts_of_xwheel_are_imported() -> None:
-    folder = Path(xwheel_glue_script.__file__).parent
-    found = {
-        node.module
-        for path in folder.glob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] == "xwheel"
-    }
-    assert found == {"xwheel", "xwheel.plugin"}
 
 
 def test_the_entry_point_registers_all_types_without_allowing_any() -> None:

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Site, wait_until
 from xwheel.plugin import ExecutorError
+from xwheel.testing import ExecutorSite, wait_until
 
 from xwheel_glue_script.requirements import Wanted, read_requirements
 
-MakeSite = Callable[..., Site]
+MakeSite = Callable[..., ExecutorSite]
 
 
 def write_wheel(folder: Path, name: str, version: str) -> None:
@@ -53,7 +53,7 @@ def script(body: str, *requirements: str, more: str = "") -> str:
     return f"# /// script\n# dependencies = [\n{lines}# ]\n{more}# ///\n{body}\n"
 
 
-def environments(site: Site) -> list[str]:
+def environments(site: ExecutorSite) -> list[str]:
     return sorted(path.name for path in (site.folder / "glueenv").iterdir() if path.is_dir())
 
 
@@ -71,7 +71,7 @@ def test_two_versions_run_at_once(make_site: MakeSite, wheels: Path, tmp_path: P
     meet.mkdir()
     for run_id, version in ((1, "1.0"), (2, "2.0")):
         source = script(body, f"pinned_demo=={version}")
-        assert site.start(source, run_id, "GLUE_PYTHON", executorParams=str(meet))["code"] == 200
+        assert site.start(source, run_id, glue_type="GLUE_PYTHON", param=str(meet)).code == 200
     assert [site.outcome(1), site.outcome(2)] == [(200, ""), (200, "")]
     assert site.log(1).endswith("ran with 1.0\n")
     assert site.log(2).endswith("ran with 2.0\n")
@@ -82,7 +82,7 @@ def test_an_environment_is_made_once_however_many_want_it(make_site: MakeSite, w
     site = make_site(options(wheels))
     source = script("import pinned_demo; print(pinned_demo.VERSION)", "pinned_demo==1.0")
     for run_id in (1, 2, 3):
-        site.start(source, run_id, "GLUE_PYTHON")
+        site.start(source, run_id, glue_type="GLUE_PYTHON")
     assert [site.outcome(run_id)[0] for run_id in (1, 2, 3)] == [200, 200, 200]
     assert sum("building an environment" in site.log(run_id) for run_id in (1, 2, 3)) == 1
     assert len(environments(site)) == 1
@@ -109,16 +109,16 @@ def test_too_many_environments_are_deleted_but_none_in_use(
     go = tmp_path / "go"
     waiting = "import os, time, pinned_demo\nprint('up', flush=True)\n"
     waiting += f"while not os.path.exists({str(go)!r}):\n    time.sleep(0.02)"
-    site.start(script(waiting, "pinned_demo==1.0"), 1, "GLUE_PYTHON")
+    site.start(script(waiting, "pinned_demo==1.0"), 1, glue_type="GLUE_PYTHON")
     wait_until(lambda: "up\n" in site.log(1))
     first = environments(site)
-    assert site.run(script("import pinned_demo", "pinned_demo==2.0"), 2, "GLUE_PYTHON") == (200, "")
+    assert site.run(script("import pinned_demo", "pinned_demo==2.0"), 2, glue_type="GLUE_PYTHON") == (200, "")
     assert set(first) < set(environments(site))
     go.touch()
     assert site.outcome(1) == (200, "")
-    assert site.run(script("import pinned_demo", "pinned_demo==3.0"), 3, "GLUE_PYTHON") == (200, "")
+    assert site.run(script("import pinned_demo", "pinned_demo==3.0"), 3, glue_type="GLUE_PYTHON") == (200, "")
     assert len(environments(site)) == 1
-    assert site.run(script("import pinned_demo", "pinned_demo==1.0"), 4, "GLUE_PYTHON") == (200, "")
+    assert site.run(script("import pinned_demo", "pinned_demo==1.0"), 4, glue_type="GLUE_PYTHON") == (200, "")
 
 
 def test_a_killed_installation_leaves_nothing_half_done(
@@ -135,7 +135,7 @@ def test_a_killed_installation_leaves_nothing_half_done(
     assert not list((site.folder / "glueenv").rglob(".ready"))
 
 
-def test_a_script_without_a_block_runs_at_once(site: Site) -> None:
+def test_a_script_without_a_block_runs_at_once(site: ExecutorSite) -> None:
     body = "import sys\nprint('out'); print('err', file=sys.stderr); print('\\udcff')"
     assert site.run(body, glue_type="GLUE_PYTHON") == (200, "")
     assert site.log().split("\n")[:2] == ["out", "err"]
@@ -175,7 +175,7 @@ def test_two_blocks_are_refused() -> None:
         read_requirements(f"{block}\n{block}")
 
 
-def test_a_python_that_is_too_old_is_said(site: Site) -> None:
+def test_a_python_that_is_too_old_is_said(site: ExecutorSite) -> None:
     source = '# /// script\n# requires-python = ">=4"\n# ///\nprint(1)\n'
     code, message = site.run(source, glue_type="GLUE_PYTHON")
     assert (code, message.startswith("requires-python: the script wants >=4, ")) == (500, True)

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from conftest import ALL, CREATED_MS, Site, is_alive, wait_until
+from conftest import ALL
+from xwheel.testing import SAMPLE_MS, ExecutorSite, wait_until
 
 SUFFIXES = {
     "GLUE_SHELL": ".sh",
@@ -26,12 +27,21 @@ REAL = {
     "GLUE_NODEJS": ("node", "console.log(process.argv.slice(2).join(' ')); process.exit(4)"),
     "GLUE_PHP": ("php", "<?php echo implode(' ', array_slice($argv, 1)), PHP_EOL; exit(4);"),
 }
-MakeSite = Callable[..., Site]
+MakeSite = Callable[..., ExecutorSite]
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether a process runs; one that only waits to be reaped does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in {"Z", "X"}
 
 
 @pytest.mark.parametrize("name", [name for name, (program, _) in REAL.items() if shutil.which(program)])
-def test_an_interpreter_gets_parameter_shard_and_total(site: Site, name: str) -> None:
-    fields = {"executorParams": "α b", "broadcastIndex": 2, "broadcastTotal": 3}
+def test_an_interpreter_gets_parameter_shard_and_total(site: ExecutorSite, name: str) -> None:
+    fields = {"param": "α b", "shard_index": 2, "shard_total": 3}
     assert site.run(REAL[name][1], glue_type=name, **fields) == (500, "script exit value(4) is failed")
     assert site.log().endswith("α b 2 3\n")
 
@@ -43,8 +53,8 @@ def test_each_type_has_its_file_and_command(make_site: MakeSite, tmp_path: Path,
     stand_in.write_text('#!/bin/sh\nprintf "<%s>" "$@"\ncat "$1"\n')
     stand_in.chmod(0o755)
     site = make_site({"interpreters": {name: str(stand_in)}})
-    assert site.run("the source", 7, name, executorParams="p") == (200, "")
-    file = site.folder / "gluesource" / f"7_{CREATED_MS}{SUFFIXES[name]}"
+    assert site.run("the source", 7, glue_type=name, param="p") == (200, "")
+    file = site.folder / "gluesource" / f"7_{SAMPLE_MS}{SUFFIXES[name]}"
     assert site.log(7) == f"<{file}><p><0><1>the source"
     assert file.read_text() == "the source"
     assert file.stat().st_mode & 0o777 == 0o600
@@ -54,14 +64,14 @@ def test_each_type_has_its_file_and_command(make_site: MakeSite, tmp_path: Path,
 def test_nothing_runs_that_is_not_allowed(make_site: MakeSite, tmp_path: Path, name: str) -> None:
     site = make_site(allowed=[])
     refused = site.start("echo", glue_type=name)
-    assert refused["code"] == 500
-    assert f"glue type {name} is not allowed on this executor" in refused["msg"]
+    assert refused.code == 500
+    assert f"glue type {name} is not allowed on this executor" in refused.message
     assert not (site.folder / "gluesource").exists()
 
 
 def test_one_allowed_type_allows_no_other(make_site: MakeSite) -> None:
     site = make_site(allowed=["GLUE_SHELL"])
-    assert site.start("print(1)", 1, "GLUE_PYTHON")["code"] == 500
+    assert site.start("print(1)", 1, glue_type="GLUE_PYTHON").code == 500
     assert site.run("true", 2) == (200, "")
 
 
@@ -72,35 +82,35 @@ def test_a_missing_interpreter_is_named(make_site: MakeSite) -> None:
     assert message.startswith("GLUE_PHP: there is no program 'no-such-php' here: install it, or name another")
 
 
-def test_a_job_without_a_source_is_refused(site: Site) -> None:
-    assert "job 1 has no GLUE_SHELL source" in site.start(" \n")["msg"]
+def test_a_job_without_a_source_is_refused(site: ExecutorSite) -> None:
+    assert "job 1 has no GLUE_SHELL source" in site.start(" \n").message
 
 
-def test_a_new_version_is_a_new_file_and_windows_line_ends_do_no_harm(site: Site) -> None:
-    assert site.run("echo one\r\nexit 0\r\n", 1, jobId=5) == (200, "")
-    assert site.run("echo two", 2, jobId=5, glueUpdatetime=CREATED_MS + 1) == (200, "")
-    assert site.run("echo same key", 3, jobId=5, glueUpdatetime=CREATED_MS + 1) == (200, "")
+def test_a_new_version_is_a_new_file_and_windows_line_ends_do_no_harm(site: ExecutorSite) -> None:
+    assert site.run("echo one\r\nexit 0\r\n", 1, job_id=5) == (200, "")
+    assert site.run("echo two", 2, job_id=5, glue_updated_ms=SAMPLE_MS + 1) == (200, "")
+    assert site.run("echo same key", 3, job_id=5, glue_updated_ms=SAMPLE_MS + 1) == (200, "")
     assert [site.log(run_id) for run_id in (1, 2, 3)] == ["one\n", "two\n", "same key\n"]
-    old = site.folder / "gluesource" / f"5_{CREATED_MS}.sh"
+    old = site.folder / "gluesource" / f"5_{SAMPLE_MS}.sh"
     os.utime(old, (1, 1))
-    assert site.run("echo four", 4, jobId=5, glueUpdatetime=CREATED_MS + 2) == (200, "")
+    assert site.run("echo four", 4, job_id=5, glue_updated_ms=SAMPLE_MS + 2) == (200, "")
     left = sorted(path.name for path in old.parent.iterdir())
-    assert left == [f"5_{CREATED_MS + 1}.sh", f"5_{CREATED_MS + 2}.sh"]
+    assert left == [f"5_{SAMPLE_MS + 1}.sh", f"5_{SAMPLE_MS + 2}.sh"]
 
 
 @pytest.mark.parametrize(
     "param", ["$(touch pwned)", "a; touch pwned", "'\"`touch pwned`", "-c", "--", "", "\n\t é🙂"]
 )
-def test_a_parameter_is_one_argument(site: Site, tmp_path: Path, param: str) -> None:
+def test_a_parameter_is_one_argument(site: ExecutorSite, tmp_path: Path, param: str) -> None:
     source = f"cd '{tmp_path}'; printf '%s' \"$#|$1|\""
-    assert site.run(source, executorParams=param) == (200, "")
+    assert site.run(source, param=param) == (200, "")
     assert site.log() == f"3|{param}|"
     assert not (tmp_path / "pwned").exists()
 
 
 @pytest.mark.parametrize(("param", "words"), [("a\0b", "NUL character"), ("x" * 131_072, "131072 bytes")])
-def test_a_parameter_that_no_program_takes_is_refused(site: Site, param: str, words: str) -> None:
-    code, message = site.run("true", executorParams=param)
+def test_a_parameter_that_no_program_takes_is_refused(site: ExecutorSite, param: str, words: str) -> None:
+    code, message = site.run("true", param=param)
     assert (code, words in message) == (500, True)
 
 
@@ -115,7 +125,7 @@ def test_settings_of_the_executor_are_not_in_the_environment(
 
 
 @pytest.mark.parametrize("ending", ["kill", "timeout"])
-def test_no_process_of_a_script_is_left(site: Site, tmp_path: Path, ending: str) -> None:
+def test_no_process_of_a_script_is_left(site: ExecutorSite, tmp_path: Path, ending: str) -> None:
     child = tmp_path / "child.sh"
     child.write_text("trap '' TERM HUP INT; echo $$ >> pids; while :; do sleep 0.1; done\n")
     source = f"""
@@ -124,7 +134,7 @@ def test_no_process_of_a_script_is_left(site: Site, tmp_path: Path, ending: str)
         until [ "$(wc -l < pids 2>/dev/null)" = 4 ]; do sleep 0.05; done
         echo ready; while :; do sleep 0.1; done
     """
-    site.start(source, executorTimeout=0 if ending == "kill" else 15)
+    site.start(source, timeout_s=0 if ending == "kill" else 15)
     wait_until(lambda: (tmp_path / "pids").exists() and len((tmp_path / "pids").read_text().split()) == 4)
     pids = [int(line) for line in (tmp_path / "pids").read_text().split()]
     if ending == "kill":
@@ -134,7 +144,7 @@ def test_no_process_of_a_script_is_left(site: Site, tmp_path: Path, ending: str)
     assert [pid for pid in pids if is_alive(pid)] == []
 
 
-def test_what_a_script_leaves_running_ends_with_it(site: Site, tmp_path: Path) -> None:
+def test_what_a_script_leaves_running_ends_with_it(site: ExecutorSite, tmp_path: Path) -> None:
     source = f"""
         cd '{tmp_path}'
         (setsid sh -c 'trap "" TERM; echo $$ >> pids; while :; do sleep 0.1; done' > /dev/null 2>&1 &)
@@ -157,13 +167,13 @@ def test_what_a_script_leaves_running_ends_with_it(site: Site, tmp_path: Path) -
     ],
 )
 def test_bytes_that_are_not_utf8_are_replaced_and_split_letters_are_whole(
-    site: Site, name: str, source: str
+    site: ExecutorSite, name: str, source: str
 ) -> None:
     assert site.run(source, glue_type=name) == (200, "")
     assert site.log() == "a\ufffd\ufffdb\né\nend\n"
 
 
-def test_term_lets_a_script_tidy_up(site: Site, tmp_path: Path) -> None:
+def test_term_lets_a_script_tidy_up(site: ExecutorSite, tmp_path: Path) -> None:
     site.start(
         f"trap 'echo tidy > \"{tmp_path}/tidy\"; exit 0' TERM; echo up > '{tmp_path}/up'; sleep 600 & wait"
     )
@@ -179,7 +189,10 @@ def test_limits_hold(make_site: MakeSite, tmp_path: Path) -> None:
     assert site.run(f"cd '{tmp_path}'; {code}")[0] == 500
     assert site.log().split()[:4] == [str(200 * 1024), "40", "1024", "0"]
     assert (tmp_path / "big").stat().st_size == 1024 * 1024
-    assert site.run("x = 'x' * 400_000_000", 2, "GLUE_PYTHON") == (500, "script exit value(1) is failed")
+    assert site.run("x = 'x' * 400_000_000", 2, glue_type="GLUE_PYTHON") == (
+        500,
+        "script exit value(1) is failed",
+    )
     assert "MemoryError" in site.log(2)
 
 

@@ -10,10 +10,10 @@ from xwheel.config.sections import ConnectionsSection
 from xwheel.runtime.http_limits import (
     MOST_PEERS,
     WINDOW_S,
+    ConnectionStage,
+    ConnectionState,
     Cut,
     CutLog,
-    Stage,
-    Standing,
     gives_way,
     is_late,
     peer_of,
@@ -26,35 +26,35 @@ NOW = 1000.0
 @pytest.mark.parametrize(
     ("stage", "granted_s"),
     [
-        (Stage.NEW, 10),
-        (Stage.HEAD, 10),
-        (Stage.BODY, 30),
-        (Stage.WRITING, 5),
-        (Stage.IDLE, 90),
-        (Stage.DRAINING, 10),
+        (ConnectionStage.NEW, 10),
+        (ConnectionStage.HEAD, 10),
+        (ConnectionStage.BODY, 30),
+        (ConnectionStage.WRITING, 5),
+        (ConnectionStage.IDLE, 90),
+        (ConnectionStage.DRAINING, 10),
     ],
 )
-def test_s3_every_stage_has_its_time_and_no_more(stage: Stage, granted_s: float) -> None:
-    assert not is_late(Standing("a", stage, NOW), LIMITS, NOW + granted_s - 0.001)
-    assert is_late(Standing("a", stage, NOW), LIMITS, NOW + granted_s)
+def test_s3_every_stage_has_its_time_and_no_more(stage: ConnectionStage, granted_s: float) -> None:
+    assert not is_late(ConnectionState("a", stage, NOW), LIMITS, NOW + granted_s - 0.001)
+    assert is_late(ConnectionState("a", stage, NOW), LIMITS, NOW + granted_s)
 
 
 def test_who_waits_for_us_is_never_late() -> None:
-    assert not is_late(Standing("a", Stage.SERVED, 0), LIMITS, 1e9)
+    assert not is_late(ConnectionState("a", ConnectionStage.SERVED, 0), LIMITS, 1e9)
 
 
-def old(stage: Stage, peer: str = "a", age_s: float = 5) -> Standing:
-    return Standing(peer, stage, NOW - age_s)
+def old(stage: ConnectionStage, peer: str = "a", age_s: float = 5) -> ConnectionState:
+    return ConnectionState(peer, stage, NOW - age_s)
 
 
 ORDER = [
-    old(Stage.DRAINING),
-    old(Stage.HEAD),
-    old(Stage.WRITING),
-    old(Stage.IDLE),
-    old(Stage.BODY),
-    old(Stage.HEAD, age_s=0.1),
-    old(Stage.SERVED, age_s=500),
+    old(ConnectionStage.DRAINING),
+    old(ConnectionStage.HEAD),
+    old(ConnectionStage.WRITING),
+    old(ConnectionStage.IDLE),
+    old(ConnectionStage.BODY),
+    old(ConnectionStage.HEAD, age_s=0.1),
+    old(ConnectionStage.SERVED, age_s=500),
 ]
 
 
@@ -70,10 +70,10 @@ def test_s3_those_who_stall_make_room_before_those_who_work() -> None:
 def test_s3_the_peer_with_the_most_connections_gives_one_and_of_those_the_oldest() -> None:
     found = gives_way(
         [
-            old(Stage.IDLE, "few", 80),
-            old(Stage.IDLE, "many", 20),
-            old(Stage.IDLE, "many", 30),
-            old(Stage.IDLE, "many", 10),
+            old(ConnectionStage.IDLE, "few", 80),
+            old(ConnectionStage.IDLE, "many", 20),
+            old(ConnectionStage.IDLE, "many", 30),
+            old(ConnectionStage.IDLE, "many", 10),
         ],
         NOW,
     )
@@ -86,16 +86,21 @@ def test_nobody_makes_room_where_nobody_is() -> None:
 
 @given(
     st.lists(
-        st.builds(Standing, st.sampled_from("ab"), st.sampled_from(Stage), st.floats(NOW - 100, NOW)),
+        st.builds(
+            ConnectionState,
+            st.sampled_from("ab"),
+            st.sampled_from(ConnectionStage),
+            st.floats(NOW - 100, NOW),
+        ),
         max_size=20,
     )
 )
-def test_somebody_makes_room_unless_all_are_served(standings: list[Standing]) -> None:
+def test_somebody_makes_room_unless_all_are_served(standings: list[ConnectionState]) -> None:
     place = gives_way(standings, NOW)
     if place is None:
-        assert {standing.stage for standing in standings} <= {Stage.SERVED}
+        assert {standing.stage for standing in standings} <= {ConnectionStage.SERVED}
     else:
-        assert standings[place].stage is not Stage.SERVED
+        assert standings[place].stage is not ConnectionStage.SERVED
 
 
 @pytest.mark.parametrize(

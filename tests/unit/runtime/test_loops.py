@@ -9,7 +9,7 @@ import pytest
 
 from xwheel.clock import OffsetFilter, SystemClock
 from xwheel.errors import DatabaseUnreachableError
-from xwheel.runtime.loops import FIRST_PAUSE_MS, LONGEST_PAUSE_MS, FailureLog, Service, Watchman
+from xwheel.runtime.loops import FIRST_PAUSE_MS, LONGEST_PAUSE_MS, FailureLog, Service, StallMonitor
 from xwheel.testing import ManualClock
 
 
@@ -98,15 +98,15 @@ def test_loops_that_stand_still_are_told_once_and_so_is_their_end(caplog: pytest
         return 60_000
 
     services = [Service(name, step, clock, stale_ms=10_000) for name in ("one", "two")]
-    watchman = Watchman(lambda: services, clock)
+    monitor = StallMonitor(lambda: services, clock)
     for service in services:
         service.start()
         assert stepped.acquire(timeout=60)
         clock.advance(4000)
-    with watchman.noting("start"):
+    with monitor.noting("start"):
         for advance_ms in (0, 3000, 1000, 60_000):
             clock.advance(advance_ms)
-            watchman.step(0)
+            monitor.step(0)
     assert [item.getMessage().partition(";")[0] for item in caplog.records] == [
         "one: no step forward for 11 s",
         "one, start, two: no step forward for 72 s",
@@ -115,9 +115,9 @@ def test_loops_that_stand_still_are_told_once_and_so_is_their_end(caplog: pytest
     gate.set()
     for service in services:
         assert service.stop()
-        assert service.standing_ms() == 0
+        assert service.step_ms() == 0
     for _ in range(3):
-        watchman.step(0)
+        monitor.step(0)
     assert [item.getMessage() for item in caplog.records] == ["one, start, two: in motion again"]
 
 
@@ -129,7 +129,7 @@ def test_a_bell_ends_the_wait() -> None:
         stepped.release()
         return 60_000
 
-    service = Service("test", step, clock, bell=bell)
+    service = Service("test", step, clock, wakeup=bell)
     service.start()
     for _ in range(3):
         assert stepped.acquire(timeout=60)

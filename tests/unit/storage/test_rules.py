@@ -170,7 +170,7 @@ def test_statements_of_a_batch_do_not_grow_with_its_rows(db: Database) -> None:
     def fence(conn: Connection, ids: list[int]) -> None:
         locked = runs.lock_planned(conn, ids)
         assert len(locked) in (0, len(ids))
-        rows = [runs.Fenced(item, "http://127.0.0.1:9001", "instance-1", 1, None) for item in ids]
+        rows = [runs.FencedRow(item, "http://127.0.0.1:9001", "instance-1", 1, None) for item in ids]
         assert runs.update_fenced(conn, rows, now_ms=NOW, check_ms=NOW) == len(ids)
 
     def accept(conn: Connection, ids: list[int]) -> None:
@@ -208,7 +208,7 @@ def test_a_batch_is_looked_up_though_statistics_know_nothing_of_its_state(db: Da
         runs.insert_runs(conn, [make_run(item) for item in planned])
     with db.write() as conn, metered(conn) as costs:
         runs.lock_planned(conn, planned)
-        rows = [runs.Fenced(item, "http://127.0.0.1:9001", "instance-1", 1, None) for item in planned]
+        rows = [runs.FencedRow(item, "http://127.0.0.1:9001", "instance-1", 1, None) for item in planned]
         assert runs.update_fenced(conn, rows, now_ms=NOW, check_ms=NOW) == few
     assert costs
     assert [cost for cost in costs if cost.rows > 10 * few] == []

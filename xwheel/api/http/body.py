@@ -15,9 +15,10 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import falcon
 import msgspec
-from msgspec import inspect
+from msgspec import UNSET, inspect
 
 from xwheel.api.http.errors import BodyTooLargeError, InputError, MalformedBodyError
+from xwheel.errors import FieldError
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -85,6 +86,24 @@ def take_body(req: falcon.Request, kind: type[S], limit: int, *, optional: bool 
     if optional and not content:
         return read_fields(kind, {})
     return read_fields(kind, _read_object(content))
+
+
+def take_changes(req: falcon.Request, kind: type[S], limit: int) -> dict[str, Any]:
+    """Return the fields that the request's body changes, and the revision that it is for if it names one.
+
+    Raises:
+        XwheelError: As :func:`take_body` says.
+        FieldError: There is none.
+    """
+    changes = fields_in(take_body(req, kind, limit))
+    if not changes.keys() - {"revision"}:
+        raise FieldError(BODY, "must change at least one field")
+    return changes
+
+
+def fields_in(message: msgspec.Struct) -> dict[str, Any]:
+    """Return the fields of a message that were given or that have a default."""
+    return {name: value for name, value in msgspec.structs.asdict(message).items() if value is not UNSET}
 
 
 def take_table(req: falcon.Request, limit: int) -> dict[str, Any]:

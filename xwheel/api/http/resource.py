@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 import falcon
 import msgspec
 
 from xwheel.alarms.rules import AlarmManager
 from xwheel.api.http.auth import Policy
+from xwheel.api.http.headers import KEY_HEADER
+from xwheel.api.schema.views import RunView
 from xwheel.api.v1.health import HealthReport
 from xwheel.clock import Clock
 from xwheel.config.sections import ApiSection
-from xwheel.errors import FieldError, NotFoundError
+from xwheel.errors import ConflictError, FieldError, NotFoundError
 from xwheel.model import Run
 from xwheel.plugin.discovery import Plugins
 from xwheel.scheduler.executors.registry import ExecutorRegistry
@@ -31,7 +34,19 @@ from xwheel.scheduler.plan.timetable import CalendarCache, Timetable
 from xwheel.storage.database.engine import Database
 from xwheel.wire.messages import LogData
 
-T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class Named(Protocol):
+    """Something with a name."""
+
+    @property
+    def name(self) -> str:
+        """The name."""
+        ...
+
+
+N = TypeVar("N", bound=Named)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +82,11 @@ class ApiParts:
     fetch_log: Callable[[Run, int], LogData]
     kill: Callable[[int], Run]
 
+    def is_live(self, group_id: int, address: str) -> bool:
+        """Return whether an address is that of a live executor of a group."""
+        live = self.registry.live(group_id, self.clock.now_ms())
+        return any(executor.address == address for executor in live)
+
 
 class Resource:
     """A resource that needs a management token.
@@ -89,15 +109,61 @@ def reply(resp: falcon.Response, view: msgspec.Struct, status: int = 200) -> Non
     resp.data = msgspec.json.encode(view)
 
 
-def view_of(kind: type[T], record: object) -> T:
-    """Return what clients see of a record: the fields that the view names."""
-    return msgspec.convert(record, kind, from_attributes=True)
+def view_of(kind: type[S], record: object, **more: object) -> S:
+    """Return what clients see of a record: the fields that the view names, and what comes from elsewhere."""
+    if not more:
+        return msgspec.convert(record, kind, from_attributes=True)
+    known = {name: getattr(record, name) for name in kind.__struct_fields__ if name not in more}
+    return msgspec.convert({**known, **more}, kind)
 
 
-def changes_of(message: msgspec.Struct) -> dict[str, Any]:
-    """Return the fields of a message that the client gave or that have a default, as plain values."""
-    plain: dict[str, Any] = msgspec.to_builtins(message)
-    return plain
+def reply_page(
+    resp: falcon.Response,
+    page: type[msgspec.Struct],
+    view: Callable[[Any], msgspec.Struct] | type[msgspec.Struct],
+    found: Sequence[object],
+    limit: int,
+    *,
+    key: str = "id",
+) -> None:
+    """Make a page of a list the response.
+
+    Args:
+        resp: The response.
+        page: The page, of ``items`` and ``next``.
+        view: What clients see of an item.
+        found: The records from the beginning of the page on; more than ``limit`` if the list goes on.
+        limit: How many items a page has.
+        key: The field of a record from which the next page goes on.
+    """
+    make = partial(view_of, view) if isinstance(view, type) else view
+    items = [make(item) for item in found[:limit]]
+    reply(resp, page(items=items, next=getattr(found[limit - 1], key) if len(found) > limit else None))
+
+
+def by_name(found: Iterable[N], after: str | None) -> list[N]:
+    """Return those whose name comes after another one, sorted; databases sort letters in orders of their own."""
+    return sorted((item for item in found if item.name > (after or "")), key=lambda item: item.name)
+
+
+def plan_run(
+    parts: ApiParts,
+    resp: falcon.Response,
+    job_id: int,
+    key: str | None,
+    param: str | None,
+    address: str | None = None,
+) -> None:
+    """Plan a run that is due at once, and make it the response.
+
+    Raises:
+        ConflictError: The idempotency key was used with another parameter.
+    """
+    run = parts.run_now.run(job_id, param=param, idempotency_key=key, address=address)
+    if run.param != param:
+        raise ConflictError(f"{KEY_HEADER} {key} was used for run {run.id} with another param")
+    resp.location = f"/api/v1/runs/{run.id}"
+    reply(resp, view_of(RunView, run), 201)
 
 
 @contextmanager

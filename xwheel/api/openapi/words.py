@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from xwheel.api.http.headers import KEY_HEADER, MATCH, MATCH_HEADER, MAX_KEY
 from xwheel.calendars import KEYS, MAX_ENTRIES
 from xwheel.model import MAX_ID
 
@@ -44,15 +45,15 @@ PATH_FIELDS: Final[dict[str, dict[str, Any]]] = {
     "name": _NAME,
 }
 HEADERS: Final[dict[str, dict[str, Any]]] = {
-    "If-Match": {
+    MATCH_HEADER: {
         "required": False,
         "description": "Only if the job is at this revision: its `ETag`.",
-        "schema": {"type": "string", "pattern": r'^(\*|"[1-9][0-9]{0,15}")$'},
+        "schema": {"type": "string", "pattern": f"^{MATCH}$"},
     },
-    "Idempotency-Key": {
+    KEY_HEADER: {
         "required": False,
         "description": "A second call with the same key for the same job returns the first call's run.",
-        "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[ -~]+$"},
+        "schema": {"type": "string", "minLength": 1, "maxLength": MAX_KEY, "pattern": "^[ -~]+$"},
     },
 }
 LINKS: Final = {

@@ -7,9 +7,10 @@ from typing import Annotated, Final
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from xwheel.api.schema.derived import changes_to, fields_of
 from xwheel.api.schema.fields import VISIBLE, After, Id, PageSize, PluginName, Revision, Timezone, Title
 from xwheel.api.schema.messages import Input
-from xwheel.model.alarms import AlarmKind, AlarmState, AlarmWhen, AttemptState
+from xwheel.model.alarms import AlarmAttempt, AlarmRow, AlarmRule, AlarmWhen
 
 MAX_RECEIVER_CHARACTERS: Final = 8000
 """Characters of all receivers of a rule together; with names and quotes they fit MariaDB's TEXT."""
@@ -88,24 +89,10 @@ class AlarmRuleCreate(Input, frozen=True, kw_only=True):
     enabled: bool = True
 
 
+@changes_to(AlarmRuleCreate)
 class AlarmRuleChange(Input, frozen=True, kw_only=True):
     """New values for a rule; what is missing stays, and with ``revision`` only that revision is changed."""
 
-    kinds: Kinds | UnsetType = UNSET
-    name: Title | UnsetType = UNSET
-    job_id: Id | UnsetType | None = UNSET
-    group_id: Id | UnsetType | None = UNSET
-    when: AlarmWhen | UnsetType = UNSET
-    targets: Targets | UnsetType = UNSET
-    window_s: Window | UnsetType = UNSET
-    recovery: bool | UnsetType = UNSET
-    quiet_from: TimeOfDay | UnsetType = UNSET
-    quiet_to: TimeOfDay | UnsetType = UNSET
-    quiet_timezone: Timezone | UnsetType = UNSET
-    quiet_pass: PassKinds | UnsetType = UNSET
-    not_run_s: Patience | UnsetType = UNSET
-    still_running_s: Patience | UnsetType = UNSET
-    enabled: bool | UnsetType = UNSET
     revision: Revision | UnsetType = UNSET
 
 
@@ -153,65 +140,19 @@ class AlarmTargetView(Struct, frozen=True, kw_only=True):
     receivers: tuple[str, ...]
 
 
+@fields_of(AlarmRule, targets=tuple[AlarmTargetView, ...])
 class AlarmRuleView(Struct, frozen=True, kw_only=True):
     """A rule as clients see it."""
 
-    id: int
-    name: str
-    job_id: int | None
-    group_id: int | None
-    kinds: tuple[AlarmKind, ...]
-    when: AlarmWhen
-    targets: tuple[AlarmTargetView, ...]
-    window_s: int
-    recovery: bool
-    quiet_from: str
-    quiet_to: str
-    quiet_timezone: str
-    quiet_pass: tuple[AlarmKind, ...]
-    not_run_s: int
-    still_running_s: int
-    enabled: bool
-    revision: int
-    created_ms: int
-    updated_ms: int
 
-
+@fields_of(AlarmRow, without=("partition",))
 class AlarmView(Struct, frozen=True, kw_only=True):
     """Something that happened and that a rule asks for; ``due_ms`` is null once it is told, merged or dropped."""
 
-    id: int
-    rule_id: int | None
-    job_id: int | None
-    group_id: int | None
-    run_id: int | None
-    kind: AlarmKind
-    state: AlarmState
-    at_ms: int
-    last_ms: int
-    due_ms: int | None
-    count: int
-    reason: str
-    message: str
-    notice_id: int | None
-    note: str
 
-
+@fields_of(AlarmAttempt, without=("partition",))
 class AttemptView(Struct, frozen=True, kw_only=True):
     """One try to tell an alarm through one channel, and what the other side answered."""
-
-    id: int
-    alarm_id: int
-    job_id: int | None
-    group_id: int | None
-    channel: str
-    receivers: tuple[str, ...]
-    number: int
-    state: AttemptState
-    due_ms: int | None
-    started_ms: int | None
-    took_ms: int | None
-    answer: str
 
 
 class AlarmRulePage(Struct, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from xwheel.api.schema.derived import changes_to
 from xwheel.api.schema.fields import (
     MAX_CHILDREN,
     Address,
@@ -76,11 +77,9 @@ class GroupCreate(Input, frozen=True, kw_only=True):
     max_running: MaxRunning = 0
 
 
+@changes_to(GroupCreate, without=("app_name",))
 class GroupChange(Input, frozen=True, kw_only=True):
     """New values for a group; its app name is its identity and stays."""
-
-    title: Title | UnsetType = UNSET
-    max_running: MaxRunning | UnsetType = UNSET
 
 
 class JobCreate(Input, frozen=True, kw_only=True):
@@ -123,42 +122,10 @@ class JobCreate(Input, frozen=True, kw_only=True):
     enabled: bool = False
 
 
+@changes_to(JobCreate, without=("group_id", "enabled"), never_null=("anchor_ms", "glue_source"))
 class JobChange(Input, frozen=True, kw_only=True):
     """New values for a job; what is missing stays, and with ``revision`` only that revision is changed."""
 
-    name: Name | UnsetType = UNSET
-    description: Description | UnsetType = UNSET
-    schedule_type: ScheduleName | UnsetType = UNSET
-    schedule_conf: ScheduleConf | UnsetType = UNSET
-    timezone: Timezone | UnsetType = UNSET
-    anchor_ms: Time | UnsetType = UNSET
-    start_ms: Time | UnsetType | None = UNSET
-    end_ms: Time | UnsetType | None = UNSET
-    misfire_policy: MisfirePolicy | UnsetType = UNSET
-    misfire_threshold_ms: MisfireThreshold | UnsetType | None = UNSET
-    route_strategy: PluginName | UnsetType = UNSET
-    route_options: RouteOptions | UnsetType = UNSET
-    block_strategy: BlockStrategy | UnsetType = UNSET
-    block_scope: BlockScope | UnsetType = UNSET
-    glue_type: PluginName | UnsetType = UNSET
-    handler: Handler | UnsetType = UNSET
-    param: Param | UnsetType = UNSET
-    timeout_s: Timeout | UnsetType = UNSET
-    max_retries: Retries | UnsetType = UNSET
-    retry_backoff: RetryBackoff | UnsetType = UNSET
-    retry_delay_ms: RetryDelay | UnsetType = UNSET
-    retry_delays_ms: RetryDelays | UnsetType = UNSET
-    retry_max_delay_ms: RetryDelay | UnsetType = UNSET
-    retry_jitter_pct: Percent | UnsetType = UNSET
-    delivery: DeliveryPolicy | UnsetType = UNSET
-    recover_lost: bool | UnsetType = UNSET
-    join_mode: JoinMode | UnsetType = UNSET
-    retention_days: Retention | UnsetType = UNSET
-    wait_for_executor_s: Wait | UnsetType = UNSET
-    jitter_ms: Jitter | UnsetType = UNSET
-    calendar_exclude: CalendarNames | UnsetType = UNSET
-    calendar_require: CalendarNames | UnsetType = UNSET
-    glue_source: GlueSource | UnsetType = UNSET
     revision: Revision | UnsetType = UNSET
 
 

@@ -5,93 +5,40 @@ from __future__ import annotations
 from msgspec import Struct
 
 from xwheel.api.http.errors import Problem
-from xwheel.model import BlockScope, DeliveryPolicy, JoinMode, MisfirePolicy, Origin, RetryBackoff, RunState
+from xwheel.api.schema.derived import fields_of
+from xwheel.api.schema.messages import JobCreate
+from xwheel.model import ExecutorGroup, GlueVersion, Job, RegisteredExecutor, Run
+from xwheel.storage.reports import Counts
 
 
+@fields_of(ExecutorGroup)
 class GroupView(Struct, frozen=True, kw_only=True):
     """A group as clients see it."""
 
-    id: int
-    app_name: str
-    title: str
-    max_running: int
-    created_ms: int
-    updated_ms: int
 
-
+@fields_of(
+    RegisteredExecutor, without=("registered_as", "secret_id", "earlier_secret_id"), labels=dict[str, str]
+)
 class ExecutorView(Struct, frozen=True, kw_only=True):
     """A live executor as clients see it."""
 
-    id: int
-    group_id: int
-    address: str
-    kind: str
-    generation: int
-    instance: str
-    boot: str
-    seen_ms: int
-    suspect_until_ms: int
-    labels: dict[str, str]
     secret: str | None
     earlier_secret: str | None
 
 
+@fields_of(
+    Job,
+    "id",
+    *(name for name in JobCreate.__struct_fields__ if name != "glue_source"),
+    "next_fire_ms last_fire_ms revision schedule_error glue_version created_ms updated_ms",
+)
 class JobView(Struct, frozen=True, kw_only=True):
     """A job as clients see it."""
 
-    id: int
-    group_id: int
-    name: str
-    description: str
-    schedule_type: str
-    schedule_conf: str
-    timezone: str
-    anchor_ms: int
-    start_ms: int | None
-    end_ms: int | None
-    misfire_policy: MisfirePolicy
-    misfire_threshold_ms: int | None
-    route_strategy: str
-    route_options: str
-    block_strategy: str
-    block_scope: BlockScope
-    glue_type: str
-    handler: str
-    param: str
-    timeout_s: int
-    max_retries: int
-    retry_backoff: RetryBackoff
-    retry_delay_ms: int
-    retry_delays_ms: tuple[int, ...]
-    retry_max_delay_ms: int
-    retry_jitter_pct: int
-    delivery: DeliveryPolicy
-    recover_lost: bool
-    join_mode: JoinMode
-    retention_days: int
-    wait_for_executor_s: int
-    jitter_ms: int
-    calendar_exclude: tuple[str, ...]
-    calendar_require: tuple[str, ...]
-    enabled: bool
-    next_fire_ms: int | None
-    last_fire_ms: int | None
-    revision: int
-    schedule_error: str
-    glue_version: int
-    created_ms: int
-    updated_ms: int
 
-
+@fields_of(GlueVersion, without=("source",))
 class GlueItem(Struct, frozen=True, kw_only=True):
     """A version of a job's source, in a list."""
-
-    job_id: int
-    number: int
-    glue_type: str
-    author: str
-    remark: str
-    created_ms: int
 
 
 class GlueView(GlueItem, frozen=True, kw_only=True):
@@ -100,35 +47,14 @@ class GlueView(GlueItem, frozen=True, kw_only=True):
     source: str
 
 
+@fields_of(
+    Run,
+    "id job_id group_id origin root_id chain_id chain_depth attempt retries_left shard_index shard_total state due_ms",
+    "planned_ms created_ms param reason address dispatched_ms accepted_ms finished_ms result_code message",
+    "kill_requested skip_last_ms skip_count",
+)
 class RunView(Struct, frozen=True, kw_only=True):
     """A run as clients see it."""
-
-    id: int
-    job_id: int
-    group_id: int
-    origin: Origin
-    root_id: int
-    chain_id: int
-    chain_depth: int
-    attempt: int
-    retries_left: int
-    shard_index: int
-    shard_total: int
-    state: RunState
-    due_ms: int
-    planned_ms: int
-    created_ms: int
-    param: str | None
-    reason: str
-    address: str | None
-    dispatched_ms: int | None
-    accepted_ms: int | None
-    finished_ms: int | None
-    result_code: int | None
-    message: str
-    kill_requested: bool
-    skip_last_ms: int | None
-    skip_count: int
 
 
 class LogView(Struct, frozen=True, kw_only=True):
@@ -214,21 +140,9 @@ class BulkView(Struct, frozen=True, kw_only=True):
     failed: int
 
 
+@fields_of(Counts)
 class CountsView(Struct, frozen=True, kw_only=True):
     """What became of some runs; ``skipped`` counts due times, the durations run from accepted to finished."""
-
-    open_runs: int
-    succeeded: int
-    failed: int
-    timed_out: int
-    killed: int
-    lost: int
-    refused: int
-    cancelled: int
-    skipped: int
-    duration_sum_ms: int
-    duration_max_ms: int
-    lateness_max_ms: int
 
 
 class BucketView(Struct, frozen=True, kw_only=True):

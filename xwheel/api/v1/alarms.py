@@ -9,9 +9,10 @@ from typing import Any
 
 import falcon
 
-from xwheel.api.http.body import BODY, take_body, take_query
+from xwheel.api.http.body import fields_in, take_body, take_changes, take_query
 from xwheel.api.http.errors import BusyError, InputError
-from xwheel.api.http.resource import ApiParts, Resource, changes_of, naming, reply, view_of
+from xwheel.api.http.headers import MATCH_HEADER, wanted_revision
+from xwheel.api.http.resource import ApiParts, Resource, naming, reply, reply_page, view_of
 from xwheel.api.openapi.operation import operation
 from xwheel.api.schema.alarms import (
     MAX_RECEIVER_CHARACTERS,
@@ -28,8 +29,6 @@ from xwheel.api.schema.alarms import (
     AttemptQuery,
     AttemptView,
 )
-from xwheel.api.v1.jobs import MATCH_HEADER, wanted_revision
-from xwheel.errors import FieldError
 from xwheel.model.alarms import AlarmKind, AlarmTarget
 from xwheel.model.alarms import AlarmRule as RuleRecord
 from xwheel.storage.alarms.lists import AlarmFilter
@@ -48,15 +47,14 @@ class AlarmRules(Resource):
             after_id=query.after,
             limit=query.limit + 1,
         )
-        items = [view_of(AlarmRuleView, rule) for rule in found[: query.limit]]
-        reply(resp, AlarmRulePage(items=items, next=items[-1].id if len(found) > query.limit else None))
+        reply_page(resp, AlarmRulePage, AlarmRuleView, found, query.limit)
 
     @operation({201: AlarmRuleView}, body=AlarmRuleCreate, problems=("conflict",))
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Create a rule."""
         body = take_body(req, AlarmRuleCreate, self._limit)
         with _naming_the_owner():
-            rule = self._parts.alarms.create(_values_of(body))
+            rule = self._parts.alarms.create(_checked(fields_in(body)))
         resp.location = f"/api/v1/alarms/rules/{rule.id}"
         _reply_rule(resp, rule, 201)
 
@@ -78,10 +76,8 @@ class AlarmRule(Resource):
     )
     def on_patch(self, req: falcon.Request, resp: falcon.Response, rule_id: int) -> None:
         """Change fields of a rule."""
-        changes = _values_of(take_body(req, AlarmRuleChange, self._limit))
+        changes = _checked(take_changes(req, AlarmRuleChange, self._limit))
         revision = wanted_revision(req, changes.pop("revision", None))
-        if not changes:
-            raise FieldError(BODY, "must change at least one field")
         with _naming_the_owner():
             rule = self._parts.alarms.update(rule_id, changes, revision=revision)
         _reply_rule(resp, rule)
@@ -104,8 +100,7 @@ class Alarms(Resource):
             job_id=query.job_id, group_id=query.group_id, run_id=query.run_id, alarm_id=query.notice_id
         )
         found = self._parts.alarms.list_alarms(wanted, before_id=query.after, limit=query.limit + 1)
-        items = [view_of(AlarmView, alarm) for alarm in found[: query.limit]]
-        reply(resp, AlarmPage(items=items, next=items[-1].id if len(found) > query.limit else None))
+        reply_page(resp, AlarmPage, AlarmView, found, query.limit)
 
 
 class Alarm(Resource):
@@ -127,8 +122,7 @@ class Attempts(Resource):
         query = take_query(req, AttemptQuery)
         wanted = AlarmFilter(job_id=query.job_id, group_id=query.group_id, alarm_id=query.alarm_id)
         found = self._parts.alarms.list_attempts(wanted, before_id=query.after, limit=query.limit + 1)
-        items = [view_of(AttemptView, attempt) for attempt in found[: query.limit]]
-        reply(resp, AttemptPage(items=items, next=items[-1].id if len(found) > query.limit else None))
+        reply_page(resp, AttemptPage, AttemptView, found, query.limit)
 
 
 class AlarmTests(Resource):
@@ -155,17 +149,13 @@ class AlarmTests(Resource):
         reply(resp, view_of(AttemptView, attempt))
 
 
-def _values_of(body: AlarmRuleCreate | AlarmRuleChange) -> dict[str, Any]:
-    """Return the fields that were given, as the model's types."""
-    values = changes_of(body)
+def _checked(values: dict[str, Any]) -> dict[str, Any]:
+    """Return fields that were given, as the model's types."""
     for name in ("kinds", "quiet_pass"):
         if name in values:
             values[name] = tuple(AlarmKind(kind) for kind in values[name])
     if "targets" in values:
-        targets = [
-            AlarmTarget(channel=item["channel"], receivers=tuple(item["receivers"]))
-            for item in values["targets"]
-        ]
+        targets = [AlarmTarget(channel=item.channel, receivers=item.receivers) for item in values["targets"]]
         _check_receivers("targets", [name for target in targets for name in target.receivers])
         values["targets"] = tuple(targets)
     return values

@@ -9,7 +9,7 @@ from typing import Final
 import falcon
 
 from xwheel.api.http.body import BODY, read_fields, take_query, take_table
-from xwheel.api.http.resource import ApiParts, Resource, reply
+from xwheel.api.http.resource import ApiParts, Resource, by_name, reply, reply_page
 from xwheel.api.openapi.operation import operation
 from xwheel.api.schema.messages import CalendarPath, CalendarQuery
 from xwheel.api.schema.views import CalendarItem, CalendarPage, CalendarView
@@ -29,11 +29,9 @@ class Calendars(Resource):
         """List calendars by name, without their definitions."""
         query = take_query(req, CalendarQuery)
         with self._db.read() as conn:
-            known = dict(settings.calendars_version(conn))
-        # databases sort letters in orders of their own
-        names = sorted(name for name in known if query.after is None or name > query.after)
-        items = [CalendarItem(name=name, updated_ms=known[name]) for name in names[: query.limit]]
-        reply(resp, CalendarPage(items=items, next=items[-1].name if len(names) > query.limit else None))
+            known = settings.calendars_version(conn)
+        items = [CalendarItem(name=name, updated_ms=updated_ms) for name, updated_ms in known]
+        reply_page(resp, CalendarPage, CalendarItem, by_name(items, query.after), query.limit, key="name")
 
 
 class Calendar(Resource):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import falcon
 
-from xwheel.api.http.body import take_body, take_query
-from xwheel.api.http.resource import ApiParts, Resource, changes_of, reply, view_of
+from xwheel.api.http.body import take_body, take_changes, take_query
+from xwheel.api.http.resource import ApiParts, Resource, reply, reply_page, view_of
 from xwheel.api.openapi.operation import operation
 from xwheel.api.schema.messages import ExecutorQuery, GroupChange, GroupCreate, GroupQuery
 from xwheel.api.schema.views import ExecutorPage, ExecutorView, GroupPage, GroupView
-from xwheel.errors import FieldError
 from xwheel.model import RegisteredExecutor
 from xwheel.storage import executors
 
@@ -25,8 +26,7 @@ class Groups(Resource):
             found = executors.list_groups(
                 conn, prefix=query.app_name or "", after_id=query.after, limit=query.limit + 1
             )
-        items = [view_of(GroupView, group) for group in found[: query.limit]]
-        reply(resp, GroupPage(items=items, next=items[-1].id if len(found) > query.limit else None))
+        reply_page(resp, GroupPage, GroupView, found, query.limit)
 
     @operation({201: GroupView}, body=GroupCreate, problems=("conflict",))
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -60,10 +60,7 @@ class Group(Resource):
     @operation({200: GroupView}, body=GroupChange, problems=("not-found",))
     def on_patch(self, req: falcon.Request, resp: falcon.Response, group_id: int) -> None:
         """Change a group's title or limit."""
-        body = take_body(req, GroupChange, self._limit)
-        changes = changes_of(body)
-        if not changes:
-            raise FieldError("body", "must change at least one field")
+        changes = take_changes(req, GroupChange, self._limit)
         now_ms = self._parts.clock.now_ms()
         group = self._db.transaction(lambda conn: executors.update_group(conn, group_id, changes, now_ms))
         reply(resp, view_of(GroupView, group))
@@ -101,23 +98,11 @@ class Executors(Resource):
             (item for item in live if item.id > query.after and query.group_id in (None, item.group_id)),
             key=lambda item: item.id,
         )
-        items = [_executor_view(self._parts, executor) for executor in found[: query.limit]]
-        reply(resp, ExecutorPage(items=items, next=items[-1].id if len(found) > query.limit else None))
+        reply_page(resp, ExecutorPage, partial(_executor_view, self._parts), found, query.limit)
 
 
 def _executor_view(parts: ApiParts, executor: RegisteredExecutor) -> ExecutorView:
     secret, earlier = parts.registry.secret_names(executor)
-    return ExecutorView(
-        id=executor.id,
-        group_id=executor.group_id,
-        address=executor.address,
-        kind=executor.kind,
-        generation=executor.generation,
-        instance=executor.instance,
-        boot=executor.boot,
-        seen_ms=executor.seen_ms,
-        suspect_until_ms=executor.suspect_until_ms,
-        labels=dict(executor.labels),
-        secret=secret,
-        earlier_secret=earlier,
+    return view_of(
+        ExecutorView, executor, labels=dict(executor.labels), secret=secret, earlier_secret=earlier
     )

@@ -15,6 +15,7 @@ from msgspec import UNSET, UnsetType
 
 from xwheel.api.http.auth import Policy
 from xwheel.api.openapi.operation import operation
+from xwheel.api.schema.derived import fields_of
 from xwheel.clock import Clock
 from xwheel.storage.database.engine import Database
 from xwheel.storage.schema import migrate
@@ -88,28 +89,18 @@ class HealthView(msgspec.Struct, frozen=True, kw_only=True):
     failing: list[str] | UnsetType = UNSET
 
 
+@fields_of(LoopHealth)
 class LoopHealthView(msgspec.Struct, frozen=True, kw_only=True):
     """A loop of a node: ``age_ms`` is the time since its last good step, ``failures`` counts since the start."""
 
-    name: str
-    ok: bool
-    age_ms: int
-    failures: int
 
-
+@fields_of(HealthCounts)
 class HealthCountsView(msgspec.Struct, frozen=True, kw_only=True):
     """What a node has counted since its start.
 
     ``deadlocks`` are transactions that lost a race for locks, ``retries`` those that were done again;
     ``connections_refused`` and ``connections_cut`` are callers' connections to the listeners.
     """
-
-    deadlocks: int
-    retries: int
-    broken_connections: int
-    clock_steps: int
-    connections_refused: int
-    connections_cut: int
 
 
 class NodeHealthView(msgspec.Struct, frozen=True, kw_only=True):

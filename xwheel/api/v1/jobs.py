@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Final
 
 import falcon
-from msgspec import UNSET
 
 from xwheel import cron
-from xwheel.api.http.body import take_body, take_query
-from xwheel.api.http.errors import InputError, problem_of
-from xwheel.api.http.resource import Resource, changes_of, naming, reply, view_of
+from xwheel.api.http.body import fields_in, take_body, take_changes, take_query
+from xwheel.api.http.errors import problem_of
+from xwheel.api.http.headers import KEY_HEADER, MATCH_HEADER, idempotency_key, wanted_revision
+from xwheel.api.http.resource import Resource, naming, plan_run, reply, view_of
 from xwheel.api.openapi.operation import operation
 from xwheel.api.schema.messages import (
     Bulk,
@@ -28,7 +27,7 @@ from xwheel.api.schema.messages import (
 )
 from xwheel.api.schema.views import BulkItem, BulkView, ChildItem, FamilyView, JobPage, JobView, RunView
 from xwheel.api.v1.schedule import blaming_the_schedule, check_calendars
-from xwheel.errors import ConflictError, FieldError, WireError, XwheelError
+from xwheel.errors import FieldError, WireError, XwheelError
 from xwheel.model import ChildLink, NewSource
 from xwheel.model import Job as JobRecord
 from xwheel.scheduler.manage.jobs import BulkAction, BulkResult
@@ -36,10 +35,6 @@ from xwheel.storage import jobs, scripts
 from xwheel.storage.jobs import JobFilter, page_jobs
 from xwheel.wire import contract
 
-KEY_HEADER: Final = "Idempotency-Key"
-MAX_KEY: Final = 255
-MATCH_HEADER: Final = "If-Match"
-MATCH: Final = r"\A(\*|\"[1-9][0-9]{0,15}\")\Z"
 COPY_SUFFIX: Final = " (copy)"
 MAX_NAME: Final = 128
 
@@ -60,10 +55,10 @@ class Jobs(Resource):
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Create a job."""
         body = take_body(req, JobCreate, self._limit)
-        values = changes_of(body)
+        values = fields_in(body)
         enabled = values.pop("enabled")
         source = new_source(values.pop("glue_source"), req.context.caller)
-        check_calendars(self._parts.calendars, body)
+        check_calendars(self._parts.calendars, values)
         with naming("group_id", "group"), blaming_the_schedule():
             cron.zone(body.timezone)
             job = self._parts.jobs.create(values, enabled=enabled, source=source)
@@ -85,16 +80,13 @@ class Job(Resource):
     @operation({200: JobView}, body=JobChange, headers=(MATCH_HEADER,), problems=("not-found", "conflict"))
     def on_patch(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
         """Change fields of a job."""
-        body = take_body(req, JobChange, self._limit)
-        changes = changes_of(body)
+        changes = take_changes(req, JobChange, self._limit)
         revision = wanted_revision(req, changes.pop("revision", None))
-        if not changes:
-            raise FieldError("body", "must change at least one field")
         source = new_source(changes.pop("glue_source", None), req.context.caller)
-        check_calendars(self._parts.calendars, body)
+        check_calendars(self._parts.calendars, changes)
         with blaming_the_schedule():
-            if body.timezone is not UNSET:
-                cron.zone(body.timezone)
+            if "timezone" in changes:
+                cron.zone(changes["timezone"])
             job = self._parts.jobs.edit(job_id, changes, revision=revision, source=source)
         reply_job(resp, job)
 
@@ -164,11 +156,7 @@ class Job(Resource):
         body = take_body(req, RunRequest, self._limit, optional=True)
         key = idempotency_key(req)
         address = None if body.address is None else self._registered(job_id, body.address)
-        run = self._parts.run_now.run(job_id, param=body.param, idempotency_key=key, address=address)
-        if run.param != body.param:
-            raise ConflictError(f"{KEY_HEADER} {key} was used for run {run.id} with another param")
-        resp.location = f"/api/v1/runs/{run.id}"
-        reply(resp, view_of(RunView, run), 201)
+        plan_run(self._parts, resp, job_id, key, body.param, address)
 
     def _registered(self, job_id: int, spelled: str) -> str:
         """Return the address as the registry has it.
@@ -183,8 +171,7 @@ class Job(Resource):
             address = contract.normalise_address(spelled, "address")
         except WireError as error:
             raise FieldError("address", str(error).removeprefix("address: ")) from error
-        live = self._parts.registry.live(job.group_id, self._parts.clock.now_ms())
-        if all(executor.address != address for executor in live):
+        if not self._parts.is_live(job.group_id, address):
             raise FieldError("address", f"{address} is no live executor of group {job.group_id}")
         return address
 
@@ -198,43 +185,6 @@ def reply_job(resp: falcon.Response, job: JobRecord, status: int = 200) -> None:
     """Make a job the response, its revision as the entity tag."""
     resp.etag = str(job.revision)
     reply(resp, view_of(JobView, job), status)
-
-
-def wanted_revision(req: falcon.Request, given: int | None) -> int | None:
-    """Return the revision that a change is meant for: of the body, or the header's entity tag; None for any.
-
-    Raises:
-        InputError: The header is none of our entity tags, or names another revision than the body.
-    """
-    header = req.get_header(MATCH_HEADER)
-    if header is None:
-        return given
-    if not re.match(MATCH, header):
-        raise InputError(MATCH_HEADER, 'must be a revision in quotes, such as "5", or *')
-    if header == "*":
-        return given
-    revision = int(header.strip('"'))
-    if given not in (None, revision):
-        raise InputError(MATCH_HEADER, f"names revision {revision}, the body {given}: send one of them")
-    return revision
-
-
-def idempotency_key(req: falcon.Request) -> str | None:
-    """Return the key under which a repeated call gives the first one's run.
-
-    Raises:
-        InputError: It is too long or not printable ASCII.
-    """
-    key = req.get_header(KEY_HEADER)
-    if key is None:
-        return None
-    if not 0 < len(key) <= MAX_KEY or not key.isascii() or not key.isprintable():
-        raise InputError(
-            KEY_HEADER,
-            f"must be 1 to {MAX_KEY} printable ASCII characters",
-            {"min_length": 1, "max_length": MAX_KEY},
-        )
-    return key
 
 
 DONE = {

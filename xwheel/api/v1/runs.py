@@ -11,12 +11,12 @@ import falcon
 
 from xwheel.api.http.body import take_body, take_query
 from xwheel.api.http.errors import BusyError
-from xwheel.api.http.resource import ApiParts, Resource, reply, view_of
+from xwheel.api.http.headers import KEY_HEADER, idempotency_key
+from xwheel.api.http.resource import ApiParts, Resource, plan_run, reply, view_of
 from xwheel.api.openapi.operation import operation
 from xwheel.api.schema.messages import LogQuery, Nothing, Rerun, RunQuery
 from xwheel.api.schema.views import LogView, RunPage, RunView
-from xwheel.api.v1.jobs import KEY_HEADER, idempotency_key
-from xwheel.errors import ConflictError, ExecutorUnreachableError
+from xwheel.errors import ExecutorUnreachableError
 from xwheel.model import FINAL_STATES
 from xwheel.model import Run as RunRecord
 from xwheel.storage import runs
@@ -75,11 +75,7 @@ class Run(Resource):
         with self._db.read() as conn:
             known = runs.get_run(conn, run_id)
         param = known.param if body.param is None else body.param
-        run = self._parts.run_now.run(known.job_id, param=param, idempotency_key=key)
-        if run.param != param:
-            raise ConflictError(f"{KEY_HEADER} {key} was used for run {run.id} with another param")
-        resp.location = f"/api/v1/runs/{run.id}"
-        reply(resp, view_of(RunView, run), 201)
+        plan_run(self._parts, resp, known.job_id, key, param)
 
 
 class RunLog(Resource):
@@ -113,9 +109,8 @@ class RunLog(Resource):
         reply(resp, view)
 
     def _fetch(self, run: RunRecord, address: str, from_line: int, is_final: bool) -> LogView:
-        now_ms = self._parts.clock.now_ms()
         # whoever listens there now gets our token, so it must be an executor that is registered now
-        if all(executor.address != address for executor in self._parts.registry.live(run.group_id, now_ms)):
+        if not self._parts.is_live(run.group_id, address):
             raise ExecutorUnreachableError(
                 address, f"no live executor, so run {run.id} has no log", sent=False
             )

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 import falcon
-from msgspec import UNSET
 
 from xwheel import cron
-from xwheel.api.http.body import rules_of, take_body, take_query
-from xwheel.api.http.resource import Resource, changes_of, reply
+from xwheel.api.http.body import fields_in, rules_of, take_body, take_query
+from xwheel.api.http.resource import Resource, reply
 from xwheel.api.openapi.operation import operation
-from xwheel.api.schema.messages import JobChange, JobCreate, Nothing, PreviewQuery
+from xwheel.api.schema.messages import JobCreate, Nothing, PreviewQuery
 from xwheel.api.schema.views import DueView, PauseView, PreviewView, WordsView
 from xwheel.errors import FieldError, ScheduleError, UnknownNameError
 from xwheel.model import Job
+from xwheel.model.jobs import draft_job
 from xwheel.scheduler.plan.timetable import MAX_SEARCH_MS, CalendarCache, Timetable
 
 DIALECTS: Final = {"CRON": "quartz", "UNIX_CRON": "unix"}
@@ -33,7 +33,7 @@ class Preview(Resource):
         """Return the next due times of a schedule."""
         query = take_query(req, PreviewQuery)
         now_ms = self._parts.clock.now_ms()
-        check_calendars(self._parts.calendars, query)
+        check_calendars(self._parts.calendars, fields_in(query))
         with blaming_the_schedule():
             place = cron.zone(query.timezone)
             job = _job_of(query, now_ms)
@@ -67,16 +67,15 @@ class Pause(Resource):
         resp.status = 204
 
 
-def check_calendars(book: CalendarCache, message: JobCreate | JobChange | PreviewQuery) -> None:
-    """Refuse calendars that are not there, naming the field that does; what a change leaves out is not looked at.
+def check_calendars(book: CalendarCache, values: Mapping[str, Any]) -> None:
+    """Refuse values for fields of a job that name a calendar which does not exist.
 
     Raises:
-        FieldError: A calendar is not there.
+        FieldError: Names the field.
     """
     known = book.current()
     for field in ("calendar_exclude", "calendar_require"):
-        names = getattr(message, field)
-        for name in () if names is UNSET else names:
+        for name in values.get(field, ()):
             if name not in known:
                 raise FieldError(
                     field, f"no calendar is called {name}; known: {', '.join(sorted(known)) or 'none'}"
@@ -102,22 +101,8 @@ def blaming_the_schedule() -> Iterator[None]:
 
 def _job_of(query: PreviewQuery, now_ms: int) -> Job:
     """Return a job that exists nowhere, with the query's schedule."""
-    given = {name: value for name, value in changes_of(query).items() if name not in {"from_ms", "count"}}
-    values: dict[str, Any] = changes_of(JobCreate(group_id=1, name="preview", **given))
-    values["anchor_ms"] = query.anchor_ms or now_ms
-    del values["glue_source"]
-    return Job(
-        id=0,
-        partition=0,
-        **values,
-        next_fire_ms=None,
-        last_fire_ms=None,
-        awaits_root=None,
-        revision=1,
-        schedule_error="",
-        created_ms=now_ms,
-        updated_ms=now_ms,
-    )
+    given = {name: value for name, value in fields_in(query).items() if name not in {"from_ms", "count"}}
+    return draft_job(fields_in(JobCreate(group_id=1, name="preview", **given)), now_ms)
 
 
 def _due_times(timetable: Timetable, job: Job, after_ms: int, count: int) -> Sequence[int]:

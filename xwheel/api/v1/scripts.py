@@ -5,11 +5,11 @@ from __future__ import annotations
 import falcon
 
 from xwheel.api.http.body import take_body, take_query
-from xwheel.api.http.resource import Resource, reply, view_of
+from xwheel.api.http.headers import MATCH_HEADER, wanted_revision
+from xwheel.api.http.resource import Resource, reply, reply_page, view_of
 from xwheel.api.openapi.operation import operation
 from xwheel.api.schema.messages import GlueRestore, GlueSave, PageQuery
 from xwheel.api.schema.views import GlueItem, GluePage, GlueView
-from xwheel.api.v1.jobs import MATCH_HEADER, wanted_revision
 from xwheel.model import GlueVersion as Version
 from xwheel.model import NewSource
 from xwheel.storage import jobs, scripts
@@ -25,8 +25,7 @@ class GlueVersions(Resource):
         with self._db.read() as conn:
             jobs.get_job(conn, job_id)
             found = scripts.list_versions(conn, job_id, before=query.after, limit=query.limit + 1)
-        items = [view_of(GlueItem, item) for item in found[: query.limit]]
-        reply(resp, GluePage(items=items, next=items[-1].number if len(found) > query.limit else None))
+        reply_page(resp, GluePage, GlueItem, found, query.limit, key="number")
 
     @operation({201: GlueView}, body=GlueSave, headers=(MATCH_HEADER,), problems=("not-found", "conflict"))
     def on_post(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
+from functools import partial
 from typing import Annotated, Final
 
 import falcon
 from msgspec import Meta, Struct
 
 from xwheel.api.http.body import read_fields, take_body, take_query
-from xwheel.api.http.resource import ApiParts, Resource, naming, reply
+from xwheel.api.http.resource import ApiParts, Resource, by_name, naming, reply, reply_page, view_of
 from xwheel.api.openapi.operation import operation
+from xwheel.api.schema.derived import fields_of
 from xwheel.api.schema.fields import YEAR_S, Id, PageSize
 from xwheel.api.schema.messages import Input
 from xwheel.api.v1.tokens import SECRET_BYTES, TokenName
@@ -58,26 +60,18 @@ class SecretPath(Input, frozen=True, kw_only=True):
     name: TokenName
 
 
+@fields_of(StoredSecret, "name group_id app_name created_ms expires_ms")
 class SecretView(Struct, frozen=True, kw_only=True):
     """A secret as clients see it, never its value; ``executors`` counts those that are called with it now."""
 
-    name: str
-    group_id: int
-    app_name: str | None
-    created_ms: int
-    expires_ms: int | None
     encrypted: bool
     executors: int
 
 
+@fields_of(StoredSecret, "name group_id app_name created_ms expires_ms")
 class NewSecretView(Struct, frozen=True, kw_only=True):
     """A secret that was just made; ``secret`` is its value, shown this once."""
 
-    name: str
-    group_id: int
-    app_name: str | None
-    created_ms: int
-    expires_ms: int | None
     secret: str
 
 
@@ -97,18 +91,11 @@ class Secrets(Resource):
         query = take_query(req, SecretQuery)
         with self._db.read() as conn:
             known = executor_secrets.list_secrets(conn)
-        # databases sort letters in orders of their own
-        found = sorted(
-            (
-                item
-                for item in known
-                if item.name > (query.after or "") and query.group_id in (None, item.group_id)
-            ),
-            key=lambda item: item.name,
+        found = by_name(
+            (item for item in known if query.group_id in (None, item.group_id)), after=query.after
         )
-        users = _users(self._parts)
-        items = [_view(item, users) for item in found[: query.limit]]
-        reply(resp, SecretPage(items=items, next=items[-1].name if len(found) > query.limit else None))
+        view = partial(_view, users=_users(self._parts))
+        reply_page(resp, SecretPage, view, found, query.limit, key="name")
 
     @operation({201: NewSecretView}, body=SecretCreate, problems=("conflict",))
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -179,28 +166,12 @@ def _users(parts: ApiParts) -> Counter[int | None]:
 
 
 def _view(item: StoredSecret, users: Counter[int | None]) -> SecretView:
-    return SecretView(
-        name=item.name,
-        group_id=item.group_id,
-        app_name=item.app_name,
-        created_ms=item.created_ms,
-        expires_ms=item.expires_ms,
-        encrypted=not is_plain(item.sealed),
-        executors=users[item.id],
-    )
+    return view_of(SecretView, item, encrypted=not is_plain(item.sealed), executors=users[item.id])
 
 
 def _reply_new(resp: falcon.Response, made: StoredSecret, value: str) -> None:
     resp.location = f"/api/v1/secrets/{made.name}"
-    view = NewSecretView(
-        name=made.name,
-        group_id=made.group_id,
-        app_name=made.app_name,
-        created_ms=made.created_ms,
-        expires_ms=made.expires_ms,
-        secret=value,
-    )
-    reply(resp, view, 201)
+    reply(resp, view_of(NewSecretView, made, secret=value), 201)
 
 
 def _name(name: str) -> str:

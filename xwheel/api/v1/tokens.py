@@ -9,8 +9,9 @@ import falcon
 from msgspec import Meta, Struct
 
 from xwheel.api.http.body import read_fields, take_body, take_query
-from xwheel.api.http.resource import Resource, naming, reply, view_of
+from xwheel.api.http.resource import Resource, by_name, naming, reply, reply_page, view_of
 from xwheel.api.openapi.operation import operation
+from xwheel.api.schema.derived import fields_of
 from xwheel.api.schema.fields import Id, PageSize
 from xwheel.api.schema.messages import Input
 from xwheel.errors import NotFoundError
@@ -49,22 +50,15 @@ class TokenPath(Input, frozen=True, kw_only=True):
     name: TokenName
 
 
+@fields_of(tokens.KnownToken, without=("digest",))
 class TokenView(Struct, frozen=True, kw_only=True):
     """A token as clients see it; the secret itself is nowhere."""
 
-    name: str
-    group_id: int | None
-    app_name: str | None
-    created_ms: int
 
-
+@fields_of(tokens.KnownToken, without=("digest",))
 class NewTokenView(Struct, frozen=True, kw_only=True):
     """A token that was just made; ``token`` is the secret, shown this once."""
 
-    name: str
-    group_id: int | None
-    app_name: str | None
-    created_ms: int
     token: str
 
 
@@ -84,12 +78,7 @@ class Tokens(Resource):
         query = take_query(req, TokenQuery)
         with self._db.read() as conn:
             known = tokens.list_tokens(conn)
-        # databases sort letters in orders of their own
-        found = sorted(
-            (token for token in known if token.name > (query.after or "")), key=lambda token: token.name
-        )
-        items = [view_of(TokenView, token) for token in found[: query.limit]]
-        reply(resp, TokenPage(items=items, next=items[-1].name if len(found) > query.limit else None))
+        reply_page(resp, TokenPage, TokenView, by_name(known, query.after), query.limit, key="name")
 
     @operation({201: NewTokenView}, body=TokenCreate, problems=("conflict",))
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -102,14 +91,7 @@ class Tokens(Resource):
                 lambda conn: tokens.insert_token(conn, body.name, secret, now_ms, group_id=body.group_id)
             )
         resp.location = f"/api/v1/tokens/{made.name}"
-        view = NewTokenView(
-            name=made.name,
-            group_id=made.group_id,
-            app_name=made.app_name,
-            created_ms=made.created_ms,
-            token=secret,
-        )
-        reply(resp, view, 201)
+        reply(resp, view_of(NewTokenView, made, token=secret), 201)
 
 
 class Token(Resource):

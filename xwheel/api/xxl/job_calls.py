@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from xwheel import cron
 from xwheel.api.http.auth import Caller
-from xwheel.api.http.body import read_fields, rules_of
+from xwheel.api.http.body import fields_in, read_fields, rules_of
 from xwheel.api.http.rate import RateLimiter
-from xwheel.api.http.resource import ApiParts, changes_of
+from xwheel.api.http.resource import ApiParts
 from xwheel.api.schema.messages import JobChange, JobCreate, RunRequest
 from xwheel.api.v1.jobs import new_source
 from xwheel.api.v1.schedule import blaming_the_schedule
@@ -109,7 +109,7 @@ class JobCalls:
         if has_script:
             values["glue_source"] = wanted.source
         message = read_fields(JobCreate, values)
-        given = changes_of(message)
+        given = fields_in(message)
         given.pop("enabled")
         source = new_source(given.pop("glue_source"), wanted.author or caller.name, wanted.remark)
         with blaming_the_schedule():
@@ -140,7 +140,7 @@ class JobCalls:
         values = {**_values(wanted), "description": _described(job.description, wanted)}
         if wanted.route_strategy != job.route_strategy:
             values["route_options"] = ""  # they were for the other one, and XXL-JOB knows none
-        changes = changes_of(read_fields(JobChange, values))
+        changes = fields_in(read_fields(JobChange, values))
         with blaming_the_schedule():
             self._parts.jobs.edit(job_id, changes, revision=job.revision)
 
@@ -205,8 +205,7 @@ class JobCalls:
         if len(wanted) > 1:
             raise WireError("addressList: one address at most; without any the job's route strategy chooses")
         (address,) = wanted
-        live = self._parts.registry.live(job.group_id, self._parts.clock.now_ms())
-        if all(executor.address != address for executor in live):
+        if not self._parts.is_live(job.group_id, address):
             raise WireError(f"addressList: {address} is no live executor of the job's group")
         return address
 

@@ -6,24 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from xwheel.cli.connection import PREFIX, pages, segment
+from xwheel.api.schema.messages import PreviewQuery
+from xwheel.cli.connection import NodeApi, segment
 from xwheel.cli.manifest.diff import Action, Step
 from xwheel.cli.manifest.reading import ManifestError
 from xwheel.cli.manifest.state import JOB_FIELDS, GroupState, JobState, Ref, State
 from xwheel.cli.manifest.templates import named_in, to_ids, to_names
 from xwheel.errors import FieldError, NotFoundError
-from xwheel.wire.http.rest import RestClient
 
-PREVIEW: Final = (
-    "schedule_type",
-    "schedule_conf",
-    "timezone",
-    "anchor_ms",
-    "start_ms",
-    "end_ms",
-    "calendar_exclude",
-    "calendar_require",
-)
+PREVIEW: Final = tuple(name for name in PreviewQuery.__struct_fields__ if name in JOB_FIELDS)
 NO_SCHEDULE: Final = "NONE"
 
 
@@ -31,18 +22,18 @@ class RemoteJobs:
     """Reads groups and jobs from a node, by the names that files use.
 
     Args:
-        client: The node.
+        node: The node.
     """
 
-    def __init__(self, client: RestClient) -> None:
-        self._client = client
+    def __init__(self, node: NodeApi) -> None:
+        self._node = node
         self._app_names: dict[int, str] = {}
         self._refs: dict[int, Ref] = {}
 
     def groups(self) -> dict[str, GroupState]:
         """Return all groups by app name, in the order of their ids."""
         found = {}
-        for item in pages(self._client, "/groups"):
+        for item in self._node.pages("/groups"):
             self._app_names[item["id"]] = item["app_name"]
             found[item["app_name"]] = GroupState(
                 app_name=item["app_name"], title=item["title"], max_running=item["max_running"], id=item["id"]
@@ -51,10 +42,10 @@ class RemoteJobs:
 
     def jobs(self, group: GroupState) -> Iterator[JobState]:
         """Yield the jobs of a group by id, with their children; a page at a time is held."""
-        for item in pages(self._client, "/jobs", {"group_id": group.id}):
+        for item in self._node.pages("/jobs", {"group_id": group.id}):
             ref = Ref(group.app_name, item["name"])
             self._refs[item["id"]] = ref
-            family = self._client.call("GET", f"{PREFIX}/jobs/{item['id']}/children")
+            family = self._node.call("GET", f"/jobs/{item['id']}/children")
             yield JobState(
                 ref=ref,
                 values={name: item.get(name) for name in JOB_FIELDS} | {"glue_source": self._source(item)},
@@ -69,18 +60,18 @@ class RemoteJobs:
     def _source(self, job: Mapping[str, Any]) -> str | None:
         if not job["glue_version"]:
             return None
-        view = self._client.call("GET", f"{PREFIX}/jobs/{job['id']}/glue/{job['glue_version']}")
+        view = self._node.call("GET", f"/jobs/{job['id']}/glue/{job['glue_version']}")
         return str(view["source"])
 
     def calendars(self, names: Iterable[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Yield the definitions of calendars."""
         for name in names:
-            view = self._client.call("GET", f"{PREFIX}/calendars/{segment(name)}")
+            view = self._node.call("GET", f"/calendars/{segment(name)}")
             yield name, view["definition"]
 
     def calendar_names(self) -> list[str]:
         """Return the names of all calendars, sorted."""
-        return [item["name"] for item in pages(self._client, "/calendars")]
+        return [item["name"] for item in self._node.pages("/calendars")]
 
     def state_for(self, desired: State) -> State:
         """Return what the node has of everything that files name."""
@@ -120,7 +111,7 @@ class RemoteJobs:
             if ref.app_name in desired.groups or group is None or not ref.name.strip():
                 continue
             params = {"group_id": group.id, "name": ref.name}
-            matches = [item["id"] for item in pages(self._client, "/jobs", params, limit=10)]
+            matches = [item["id"] for item in self._node.pages("/jobs", params, limit=10)]
             if matches:
                 found[ref] = matches[0]
                 ids[ref] = matches
@@ -138,10 +129,10 @@ class RemoteJobs:
     def _ref(self, job_id: int) -> Ref:
         """Return the name of a job that may be of any group."""
         if job_id not in self._refs:
-            job = self._client.call("GET", f"{PREFIX}/jobs/{job_id}")
+            job = self._node.call("GET", f"/jobs/{job_id}")
             group_id = job["group_id"]
             if group_id not in self._app_names:
-                group = self._client.call("GET", f"{PREFIX}/groups/{group_id}")
+                group = self._node.call("GET", f"/groups/{group_id}")
                 self._app_names[group_id] = group["app_name"]
             self._refs[job_id] = Ref(self._app_names[group_id], job["name"])
         return self._refs[job_id]
@@ -159,7 +150,7 @@ def preview_params(job: Mapping[str, Any], count: int) -> dict[str, Any]:
     return params
 
 
-def check_schedules(client: RestClient, steps: Sequence[Step]) -> None:
+def check_schedules(node: NodeApi, steps: Sequence[Step]) -> None:
     """Ask the node about every schedule that would be new, so that nothing is changed before a bad one is found.
 
     Those that use a calendar which the plan saves can only be judged once it is there.
@@ -180,7 +171,7 @@ def check_schedules(client: RestClient, steps: Sequence[Step]) -> None:
         if saved & {*values["calendar_exclude"], *values["calendar_require"]}:
             continue
         with _blaming(step):
-            found = client.call("GET", f"{PREFIX}/schedule/preview", params=preview_params(values, 1))
+            found = node.call("GET", "/schedule/preview", params=preview_params(values, 1))
         if want.enabled and not found["items"]:
             raise ManifestError(f"{step.place}: schedule_conf", "would never fire, so it cannot be enabled")
 
@@ -206,12 +197,12 @@ class Applier:
     """Carries out plans on a node; counts what is done.
 
     Args:
-        client: The node.
+        node: The node.
         actual: What the plan was made from.
     """
 
-    def __init__(self, client: RestClient, actual: State) -> None:
-        self._client = client
+    def __init__(self, node: NodeApi, actual: State) -> None:
+        self._node = node
         self._groups = {name: group.id for name, group in actual.groups.items()}
         self._ids = {**{ref: job.id for ref, job in actual.jobs.items()}, **actual.others}
         self._revisions = {ref: job.revision for ref, job in actual.jobs.items()}
@@ -236,31 +227,31 @@ class Applier:
     def _do(self, step: Step) -> None:
         want, have = step.want, step.have
         if step.action is Action.SAVE_CALENDAR:
-            path = f"{PREFIX}/calendars/{segment(step.name)}"
-            self._client.call("PUT", path, step.changes[0].new)
+            path = f"/calendars/{segment(step.name)}"
+            self._node.call("PUT", path, step.changes[0].new)
         elif isinstance(want, GroupState):
             self._save_group(step, want)
         elif isinstance(want, JobState):
             self._save_job(step, want)
         elif isinstance(have, JobState):
             headers = {"If-Match": f'"{self._revisions[have.ref]}"'}
-            self._client.call("DELETE", f"{PREFIX}/jobs/{have.id}", headers=headers)
+            self._node.call("DELETE", f"/jobs/{have.id}", headers=headers)
 
     def _save_group(self, step: Step, want: GroupState) -> None:
         body: dict[str, Any] = {"title": want.title, "max_running": want.max_running}
         if step.action is Action.CREATE_GROUP:
-            made = self._client.call("POST", f"{PREFIX}/groups", {**body, "app_name": want.app_name})
+            made = self._node.call("POST", "/groups", {**body, "app_name": want.app_name})
             self._groups[want.app_name] = made["id"]
             if made["title"] == want.title:
                 return
         changes = {change.field: change.new for change in step.changes}
-        self._client.call("PATCH", f"{PREFIX}/groups/{self._groups[want.app_name]}", changes)
+        self._node.call("PATCH", f"/groups/{self._groups[want.app_name]}", changes)
 
     def _save_job(self, step: Step, want: JobState) -> None:
         ref = want.ref
         if step.action is Action.CREATE:
             body = {**want.values, "name": ref.name, "group_id": self._groups[ref.app_name]}
-            answer = self._client.call("POST", f"{PREFIX}/jobs", body)
+            answer = self._node.call("POST", "/jobs", body)
             self._ids[ref] = answer["id"]
         elif step.action is Action.UPDATE:
             changes = {change.field: change.new for change in step.changes}
@@ -301,8 +292,8 @@ class Applier:
 
     def _call(self, ref: Ref, method: str, action: str, body: Mapping[str, Any]) -> Any:
         """Change a job only at the revision that the plan knows."""
-        path = f"{PREFIX}/jobs/{self._ids[ref]}{action}"
-        return self._client.call(method, path, {**body, "revision": self._revisions[ref]})
+        path = f"/jobs/{self._ids[ref]}{action}"
+        return self._node.call(method, path, {**body, "revision": self._revisions[ref]})
 
 
 def _without_results(children: Mapping[Ref, str | None]) -> dict[Ref, str | None]:

@@ -26,8 +26,8 @@ from xwheel.scheduler.executors.registry import ExecutorRegistry
 from xwheel.scheduler.finish.finish import Finisher
 from xwheel.storage import open_runs, runs
 from xwheel.storage.database import changes
-from xwheel.storage.database.bulk import chunks
 from xwheel.storage.database.engine import Connection, Database
+from xwheel.storage.database.rows import chunks
 from xwheel.storage.open_runs import Ahead, Holder, OpenRun
 
 logger = logging.getLogger(__name__)
@@ -148,7 +148,7 @@ class CheckLoop:
     def _make_due(self, conn: Connection, ids: Sequence[int], now_ms: int) -> None:
         epochs = self._lease.lock(conn)
         locked = open_runs.lock_checks(conn, ids)
-        open_runs.update_dues(
+        open_runs.update_checks(
             conn, [(run_id, now_ms) for run_id, row in sorted(locked.items()) if row[0] in epochs]
         )
 
@@ -205,7 +205,7 @@ class CheckLoop:
             for run_id, (partition, check_ms, _) in locked.items()
             if partition in epochs and check_ms == moves[run_id][0]
         )
-        open_runs.update_dues(conn, [(run_id, moves[run_id][1]) for run_id in ours])
+        open_runs.update_checks(conn, [(run_id, moves[run_id][1]) for run_id in ours])
         return set(ours)
 
     def _live(self, now_ms: int) -> dict[Where, RegisteredExecutor]:
@@ -309,7 +309,7 @@ class CheckLoop:
                 for decision, question in sorted(decided, key=lambda pair: pair[0].row.id)
                 if locked.get(decision.row.id, (0, None, None))[1] == question.claimed_ms
             ]
-            open_runs.update_looks(conn, looks)
+            open_runs.update_findings(conn, looks)
 
         self._db.transaction(work)
 
@@ -343,13 +343,13 @@ class CheckLoop:
 
         def work(conn: Connection) -> None:
             looks = []
-            for run_id, dispatched_ms, reason in open_runs.lock_beside(conn, row.job_id, holder):
+            for run_id, dispatched_ms, reason in open_runs.lock_same_job(conn, row.job_id, holder):
                 before = dispatched_ms is not None and dispatched_ms <= question.asked_ms
                 if before and not reason.startswith(KILLED):
                     looks.append((run_id, now_ms + self._rules.idle_grace_ms, f"{KILLED}:{now_ms}"))
                 elif not before:
                     looks.append((run_id, now_ms, reason))
-            open_runs.update_looks(conn, looks)
+            open_runs.update_findings(conn, looks)
 
         self._db.transaction(work)
 

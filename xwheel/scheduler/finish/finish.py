@@ -20,8 +20,8 @@ from xwheel.scheduler.records import Outcome
 from xwheel.storage import jobs, runs
 from xwheel.storage.alarms.alarms import NewAlarm
 from xwheel.storage.database import changes
-from xwheel.storage.database.bulk import chunks
 from xwheel.storage.database.engine import CommitUnknownError, Connection, Database
+from xwheel.storage.database.rows import chunks
 from xwheel.storage.run_ids import IdsShortError, RunIds
 
 logger = logging.getLogger(__name__)
@@ -170,7 +170,7 @@ class Finisher:
     def _awaiting(self, part: Sequence[Outcome]) -> list[Job]:
         """Return the jobs whose next fire these outcomes may set, as they stand now."""
         with self._db.read() as conn:
-            endings = jobs.list_endings(conn, [outcome.run_id for outcome in part])
+            endings = jobs.list_follow_ups(conn, [outcome.run_id for outcome in part])
             waiting = {ending.job_id for ending in endings if ending.is_awaited}
             return list(jobs.get_jobs(conn, waiting, deleted=False).values()) if waiting else []
 
@@ -189,7 +189,7 @@ class Finisher:
         self, conn: Connection, outcomes: Sequence[Outcome], asked: Mapping[int, _Next], now_ms: int
     ) -> _Done:
         ids = [outcome.run_id for outcome in outcomes]
-        endings = jobs.list_endings(conn, ids)
+        endings = jobs.list_follow_ups(conn, ids)
         family = family_of(conn, {ending.job_id for ending in endings})
         # jobs before runs, parents and children together: the one lock order
         owners = jobs.lock_jobs(conn, _concerned(endings, family))
@@ -317,7 +317,7 @@ class Finisher:
         changes.note_cancelled(conn, planned, "late_outcome", now_ms)
 
 
-def _concerned(endings: Sequence[jobs.Ending], family: Family) -> set[int]:
+def _concerned(endings: Sequence[jobs.FollowUp], family: Family) -> set[int]:
     """Return the jobs to lock: those whose next fire waits, parents, and their jobs."""
     concerned = {ending.job_id for ending in endings if ending.is_awaited}
     for link in family.links:

@@ -106,7 +106,7 @@ class Fence:
             result.shards.extend(self._expand(item, now_ms, check_ms))
         locked = [shard for shard in result.shards if shard.run.id in planned]
         fenced = [
-            runs.Fenced(
+            runs.FencedRow(
                 shard.run.id,
                 shard.executor.address,
                 shard.executor.instance,

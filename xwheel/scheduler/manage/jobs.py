@@ -16,15 +16,15 @@ from xwheel.clock import Clock
 from xwheel.errors import FieldError, NotFoundError, PluginError, RevisionError, ScheduleError, XwheelError
 from xwheel.model import PARTITIONS, Job, NewSource, Origin
 from xwheel.plugin.discovery import Plugins
-from xwheel.plugin.questions import Questions
+from xwheel.plugin.questions import PluginQuestions
 from xwheel.scheduler.manage.run_now import RunNow
 from xwheel.scheduler.manage.scripts import Scripts
 from xwheel.scheduler.manage.validate import check_job
 from xwheel.scheduler.plan.timetable import AskedTimetable
 from xwheel.storage import executors, jobs, runs
 from xwheel.storage.database import changes
-from xwheel.storage.database.bulk import chunks
 from xwheel.storage.database.engine import Connection, Database
+from xwheel.storage.database.rows import chunks
 
 SCHEDULE_FIELDS: Final = frozenset(
     {
@@ -88,7 +88,7 @@ class JobManager:
         timetable: AskedTimetable,
         scripts: Scripts,
         runs_by_hand: RunNow,
-        questions: Questions,
+        questions: PluginQuestions,
         wake: Callable[[], None],
     ) -> None:
         self._db = db

@@ -10,7 +10,7 @@ from xwheel.calendars import parse_calendar
 from xwheel.clock import Clock
 from xwheel.errors import ConflictError
 from xwheel.model import Job, Origin
-from xwheel.plugin.questions import Questions
+from xwheel.plugin.questions import PluginQuestions
 from xwheel.scheduler.manage.jobs import JobManager
 from xwheel.scheduler.plan.timetable import AskedTimetable, CalendarCache
 from xwheel.storage import jobs, leases, runs, settings
@@ -42,7 +42,7 @@ class ScheduleManager:
         calendars: CalendarCache,
         timetable: AskedTimetable,
         manager: JobManager,
-        questions: Questions,
+        questions: PluginQuestions,
         wake: Callable[[], None],
     ) -> None:
         self._db = db
@@ -119,9 +119,9 @@ class ScheduleManager:
         """
 
         def work(conn: Connection) -> None:
-            user = jobs.find_calendar_user(conn, name)
-            if user is not None:
-                raise ConflictError(f"job {user} uses calendar {name}: take it out there first")
+            users = jobs.find_calendar_users(conn, name)
+            if users:
+                raise ConflictError(f"job {users[0]} uses calendar {name}: take it out there first")
             settings.delete_calendar(conn, name)
 
         self._change(work)

@@ -13,7 +13,7 @@ from xwheel.clock import Clock
 from xwheel.errors import ExecutorError, FieldError, PluginError, RevisionError
 from xwheel.model import GlueVersion, Job, NewSource
 from xwheel.plugin.contracts import ChecksSource, GlueType
-from xwheel.plugin.questions import Question, Questions
+from xwheel.plugin.questions import PluginQuestion, PluginQuestions
 from xwheel.plugin.validation import guarded
 from xwheel.storage import jobs, scripts
 from xwheel.storage.database.engine import Connection, Database
@@ -41,7 +41,7 @@ class Scripts:
         db: Database,
         clock: Clock,
         glue_types: Mapping[str, GlueType],
-        questions: Questions,
+        questions: PluginQuestions,
         *,
         trusted: Collection[str] = (),
         keep: int,
@@ -141,7 +141,7 @@ class Scripts:
     def save_locked(self, conn: Connection, job: Job, new: NewSource, now_ms: int) -> GlueVersion:
         """Save a source of a job whose row is locked; the job's row must get the version's number.
 
-        The glue type is asked about the source between the attempts of the transaction: see ``Questions``.
+        The glue type is asked about the source between the attempts of the transaction: see ``PluginQuestions``.
 
         Raises:
             FieldError: The glue type takes no source, or not this one.
@@ -219,7 +219,7 @@ class Scripts:
         if name not in self._checks:
             return
         glue_type, title = self._checks[name], f"glue type {name}"
-        question = Question(
+        question = PluginQuestion(
             title,
             name in self._trusted,
             lambda: guarded(title, lambda: glue_type.check_source(new.source), allowed=ExecutorError),

@@ -6,12 +6,12 @@ from xwheel.errors import FieldError, PluginError, RouteError, ScheduleError
 from xwheel.model import Job, RetryBackoff
 from xwheel.plugin.contracts import TakesOptions
 from xwheel.plugin.discovery import Plugins
-from xwheel.plugin.questions import Question, Questions
+from xwheel.plugin.questions import PluginQuestion, PluginQuestions
 from xwheel.plugin.validation import guarded
 from xwheel.scheduler.plan.timetable import Timetable
 
 
-def check_job(job: Job, plugins: Plugins, timetable: Timetable, questions: Questions) -> None:
+def check_job(job: Job, plugins: Plugins, timetable: Timetable, questions: PluginQuestions) -> None:
     """Refuse names that no plugin registered and schedules that cannot work.
 
     Args:
@@ -40,13 +40,13 @@ def check_job(job: Job, plugins: Plugins, timetable: Timetable, questions: Quest
     timetable.check(job)
 
 
-def _check_route_options(job: Job, plugins: Plugins, questions: Questions) -> None:
+def _check_route_options(job: Job, plugins: Plugins, questions: PluginQuestions) -> None:
     name, router = job.route_strategy, plugins.routers[job.route_strategy]
     if not isinstance(router, TakesOptions):
         if job.route_options:
             raise FieldError("route_options", f"must be empty: the router {name} takes none")
         return
-    question = Question(
+    question = PluginQuestion(
         f"router {name}",
         name in plugins.routers.trusted,
         lambda: guarded(f"router {name}", lambda: router.check(job.route_options), allowed=RouteError),

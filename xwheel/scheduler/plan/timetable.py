@@ -9,17 +9,19 @@ import zlib
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from xwheel.calendars import Calendar, parse_calendar
 from xwheel.cron import zone
 from xwheel.errors import PluginError, ScheduleError, UnknownNameError
 from xwheel.model import Job
 from xwheel.plugin import ScheduleSpec, ScheduleType
-from xwheel.plugin.questions import Question, Questions
+from xwheel.plugin.questions import PluginQuestion, PluginQuestions
 from xwheel.plugin.validation import guarded, next_due
 from xwheel.storage import settings
 from xwheel.storage.database.engine import Connection, Database
+
+T = TypeVar("T")
 
 # a job whose calendars forbid this much is a mistake: ten years of single days, or a day of single seconds
 MAX_TRIES: Final = 4000
@@ -200,7 +202,7 @@ class AskedTimetable(Timetable):
         types: Mapping[str, ScheduleType],
         calendars: Callable[[], Mapping[str, Calendar]],
         trusted: Collection[str],
-        questions: Questions,
+        questions: PluginQuestions,
     ) -> None:
         super().__init__(types, calendars)
         self._trusted = trusted
@@ -208,8 +210,7 @@ class AskedTimetable(Timetable):
 
     def next_fire(self, job: Job, after_ms: int) -> int | None:
         """Return the first due time strictly after an instant; one that hangs raises PluginError, too."""
-        found: int | None = self._questions.ask(*self._next_fire(job, after_ms))
-        return found
+        return self._questions.ask(*self._next_fire(job, after_ms))
 
     def need(self, jobs: Iterable[Job], after_ms: int) -> None:
         """Have the next fires of many jobs asked for at once, before a transaction asks for each."""
@@ -231,21 +232,18 @@ class AskedTimetable(Timetable):
     def preview(self, job: Job, after_ms: int, count: int) -> Sequence[int]:
         """Return the next due times, fewer if there are no more; not for transactions."""
         plain = Timetable(self._types, self._calendars)
-        found: Sequence[int] = self._questions.ask(
-            None, self._question(job, partial(plain.preview, job, after_ms, count))
-        )
-        return found
+        return self._questions.ask(None, self._question(job, partial(plain.preview, job, after_ms, count)))
 
-    def _next_fire(self, job: Job, after_ms: int) -> tuple[Hashable, Question]:
+    def _next_fire(self, job: Job, after_ms: int) -> tuple[Hashable, PluginQuestion[int | None]]:
         # calendars may be another transaction's a moment later, so the question keeps those of this moment
         calendars = self._calendars()
         plain = Timetable(self._types, lambda: calendars)
         key = ("next", *_key(job), after_ms, _Same(calendars))
         return key, self._question(job, partial(plain.next_fire, job, after_ms))
 
-    def _question(self, job: Job, call: Callable[[], object]) -> Question:
+    def _question(self, job: Job, call: Callable[[], T]) -> PluginQuestion[T]:
         name = job.schedule_type
-        return Question(f"schedule type {name}", name in self._trusted or name not in self._types, call)
+        return PluginQuestion(f"schedule type {name}", name in self._trusted or name not in self._types, call)
 
 
 class _Same:

@@ -17,7 +17,7 @@ from xwheel.scheduler.fire.pool import TriggerPool
 from xwheel.scheduler.manage.scripts import Scripts
 from xwheel.scheduler.records import Outcome, Shard
 from xwheel.scheduler.send.lane import Lanes
-from xwheel.storage import jobs, runs
+from xwheel.storage import jobs, open_runs, runs
 from xwheel.storage.database import changes
 from xwheel.storage.database.engine import Connection, Database
 
@@ -127,7 +127,7 @@ class Resender:
     def _put_off(self, conn: Connection, moves: Sequence[tuple[int, int]]) -> None:
         locked = runs.lock_runs(conn, [run_id for run_id, _ in moves])
         open_ids = {run.id for run in locked.values() if run.state is RunState.DISPATCHING}
-        runs.update_checks(conn, [move for move in moves if move[0] in open_ids])
+        open_runs.update_checks(conn, [move for move in moves if move[0] in open_ids])
 
     def _lock(
         self,
@@ -142,7 +142,7 @@ class Resender:
         open_ids = {
             run.id for run in locked.values() if run.state is RunState.DISPATCHING and run.partition in epochs
         }
-        runs.update_checks(conn, [check for check in checks if check[0] in open_ids])
+        open_runs.update_checks(conn, [check for check in checks if check[0] in open_ids])
         until_ms = dict(checks)
         owners = jobs.get_jobs(conn, {locked[run_id].job_id for run_id in open_ids})
         return [

@@ -15,8 +15,8 @@ from xwheel.model import MAX_ID
 from xwheel.runtime.loops import Rest
 from xwheel.scheduler.cluster.contract import Lease
 from xwheel.storage import reports
-from xwheel.storage.database.bulk import chunks
 from xwheel.storage.database.engine import LONG_MS, Database
+from xwheel.storage.database.rows import chunks
 from xwheel.storage.reports import DAY_MS, HOUR_MS, JobHour
 from xwheel.storage.retention import LEAST_DAYS
 

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, insert, select
 from xwheel.model.alarms import AlarmKind, AlarmRow, AlarmState
 from xwheel.storage.alarms.lists import ALARM_COLUMNS, alarm_of
 from xwheel.storage.database.bulk import any_of, update_many
+from xwheel.storage.database.rows import insert_row
 from xwheel.storage.schema.tables import alarm, alarm_episode
 
 REASON_LENGTH: Final = 512
@@ -136,9 +137,7 @@ def insert_test(conn: Connection, now_ms: int) -> int:
         "message": "",
         "note": "",
     }
-    result = conn.execute(insert(alarm).values(values))
-    assert result.inserted_primary_key is not None  # noqa: S101 - a single insert always has one
-    return int(result.inserted_primary_key[0])
+    return insert_row(conn, alarm, values)
 
 
 def find_due_alarms(

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, delete, insert, select
 from xwheel.model.alarms import AlarmAttempt, AlarmTarget, AttemptState
 from xwheel.storage.alarms.lists import ATTEMPT_COLUMNS, attempt_of
 from xwheel.storage.database.bulk import any_of, update_many
+from xwheel.storage.database.rows import insert_row
 from xwheel.storage.schema.tables import alarm, alarm_attempt, alarm_episode
 
 ANSWER_LENGTH: Final = 1000
@@ -64,9 +65,7 @@ def insert_ended(conn: Connection, attempt: NewAttempt, ended: EndedAttempt) -> 
         "took_ms": ended.took_ms,
         "answer": _clean(ended.answer),
     }
-    result = conn.execute(insert(alarm_attempt).values(values))
-    assert result.inserted_primary_key is not None  # noqa: S101 - a single insert always has one
-    return int(result.inserted_primary_key[0])
+    return insert_row(conn, alarm_attempt, values)
 
 
 def find_due_attempts(

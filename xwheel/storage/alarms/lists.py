@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import Column, Connection, Row, select
 
-from xwheel.errors import NotFoundError
-from xwheel.model import Run
 from xwheel.model.alarms import AlarmAttempt, AlarmKind, AlarmRow, AlarmState, AttemptState
 from xwheel.storage.database.bulk import any_of
-from xwheel.storage.runs import RUN_COLUMNS, run_of
-from xwheel.storage.schema.tables import alarm, alarm_attempt, run
+from xwheel.storage.database.rows import one_row
+from xwheel.storage.schema.tables import alarm, alarm_attempt
 
 ALARM_COLUMNS = [alarm.c[name] for name in AlarmRow.__slots__]
 ATTEMPT_COLUMNS = [alarm_attempt.c[name] for name in AlarmAttempt.__slots__]
@@ -39,10 +37,7 @@ def get_alarm(conn: Connection, alarm_id: int) -> AlarmRow:
     Raises:
         NotFoundError: It does not exist.
     """
-    row = conn.execute(select(*ALARM_COLUMNS).where(alarm.c.id == alarm_id)).one_or_none()
-    if row is None:
-        raise NotFoundError("alarm", alarm_id)
-    return alarm_of(row)
+    return alarm_of(one_row(conn, select(*ALARM_COLUMNS).where(alarm.c.id == alarm_id), "alarm", alarm_id))
 
 
 def list_alarms(
@@ -76,16 +71,8 @@ def get_attempt(conn: Connection, attempt_id: int) -> AlarmAttempt:
     Raises:
         NotFoundError: It does not exist.
     """
-    row = conn.execute(select(*ATTEMPT_COLUMNS).where(alarm_attempt.c.id == attempt_id)).one_or_none()
-    if row is None:
-        raise NotFoundError("alarm attempt", attempt_id)
-    return attempt_of(row)
-
-
-def get_runs(conn: Connection, ids: Collection[int]) -> dict[int, Run]:
-    """Return runs by id; those that are gone are missing."""
-    query = select(*RUN_COLUMNS).where(any_of(conn, run.c.id, sorted(ids)))
-    return {row.id: run_of(row) for row in conn.execute(query)}
+    query = select(*ATTEMPT_COLUMNS).where(alarm_attempt.c.id == attempt_id)
+    return attempt_of(one_row(conn, query, "alarm attempt", attempt_id))
 
 
 def alarm_of(row: Row[Any]) -> AlarmRow:

@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, delete, func, select, update
 
-from xwheel.errors import NotFoundError
 from xwheel.model.alarms import AlarmKind, AlarmRule, AlarmTarget, AlarmWhen
+from xwheel.storage.database.rows import insert_row, one_row
 from xwheel.storage.schema.tables import alarm_rule, job
 
 RuleVersion = tuple[int, int, int]
@@ -29,9 +29,7 @@ class RuleFilter(NamedTuple):
 
 def insert_rule(conn: Connection, values: Mapping[str, Any]) -> AlarmRule:
     """Insert a rule; the values are every field of one but its id."""
-    result = conn.execute(insert(alarm_rule).values(_values(values)))
-    assert result.inserted_primary_key is not None  # noqa: S101 - a single insert always has one
-    return get_rule(conn, result.inserted_primary_key[0])
+    return get_rule(conn, insert_row(conn, alarm_rule, _values(values)))
 
 
 def get_rule(conn: Connection, rule_id: int, *, lock: bool = False) -> AlarmRule:
@@ -41,10 +39,7 @@ def get_rule(conn: Connection, rule_id: int, *, lock: bool = False) -> AlarmRule
         NotFoundError: It does not exist.
     """
     query = select(alarm_rule).where(alarm_rule.c.id == rule_id)
-    row = conn.execute(query.with_for_update() if lock else query).one_or_none()
-    if row is None:
-        raise NotFoundError("alarm rule", rule_id)
-    return _rule(row)
+    return _rule(one_row(conn, query.with_for_update() if lock else query, "alarm rule", rule_id))
 
 
 def update_rule(conn: Connection, rule_id: int, values: Mapping[str, Any]) -> AlarmRule:

@@ -12,7 +12,7 @@ from xwheel.storage.database.bulk import any_of
 from xwheel.storage.schema.tables import IS_SENT, alarm, job, run
 
 
-class SentRun(NamedTuple):
+class WatchedRun(NamedTuple):
     """A run that is dispatching or running; ``check_ms`` and ``id`` are its place in the walk."""
 
     check_ms: int
@@ -35,7 +35,7 @@ class WatchedJob(NamedTuple):
     updated_ms: int
 
 
-def list_sent(conn: Connection, after: tuple[int, int], limit: int) -> list[SentRun]:
+def list_sent(conn: Connection, after: tuple[int, int], limit: int) -> list[WatchedRun]:
     """Return a page of all runs that are dispatching or running; a check in between may move one.
 
     Args:
@@ -43,12 +43,12 @@ def list_sent(conn: Connection, after: tuple[int, int], limit: int) -> list[Sent
         after: ``(check_ms, id)`` of the last one of the page before.
         limit: How many at most.
     """
-    columns = [run.c[name] for name in SentRun._fields]
+    columns = [run.c[name] for name in WatchedRun._fields]
     # the first bound is what every database turns into an index range
     query = select(*columns).where(
         IS_SENT, run.c.check_ms >= after[0], tuple_(run.c.check_ms, run.c.id) > tuple_(*after)
     )
-    return [SentRun(*row) for row in conn.execute(query.order_by(run.c.check_ms, run.c.id).limit(limit))]
+    return [WatchedRun(*row) for row in conn.execute(query.order_by(run.c.check_ms, run.c.id).limit(limit))]
 
 
 def find_told_runs(conn: Connection, run_ids: Collection[int]) -> set[tuple[int, int]]:

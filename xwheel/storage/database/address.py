@@ -94,8 +94,9 @@ def _with_driver(url: URL) -> URL:
     try:
         import_module(MODULES[backend])
     except ImportError as error:
+        hint = "" if backend == "sqlite" else f": pip install 'xwheel[{backend}]'"
         raise ConfigError(
-            f"database.url: the driver {MODULES[backend]} cannot be loaded ({error}): install it"
+            f"database.url: the driver {MODULES[backend]} cannot be loaded ({error}){hint}"
         ) from None
     return url.set(drivername=f"{backend}+{DRIVERS[backend]}")
 

@@ -1,6 +1,9 @@
-"""Multi-row updates in the form each database likes.
+"""Statements over many rows, in the form that each database likes: conditions on keys, updates, inserts.
 
-An ``executemany`` of updates is one round trip a row on MariaDB; these are one statement a batch.
+An ``executemany`` of updates is one round trip a row on MariaDB; these are one statement a batch. What a driver does
+for each value of each row is a large part of what a claim costs: PyMySQL takes 14 us to escape a run, where a text in
+which numbers stand already takes 3; psycopg sends each row as a message of its own. So MariaDB gets such texts, and
+PostgreSQL one array for each column.
 """
 
 from __future__ import annotations
@@ -32,25 +35,14 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.elements import TextClause
 
-#
-# What a driver does for each value of each row is a large part of what a claim costs. PyMySQL takes 14 us to escape a
-# run, where a text in which numbers stand already takes 3; psycopg sends each row as a message of its own. So MariaDB
-# gets such texts, and PostgreSQL one array for each column.
-# """
-
-T = TypeVar("T")
 S = TypeVar("S", bound=Executable)
 
-# SQLite's default limit of bound parameters is 32,766; other databases take as many or more
-IN_LIMIT = 10_000
 POSTGRESQL: Final[Dialect] = make_url("postgresql+psycopg://").get_dialect()()
 MARIADB: Final[Dialect] = make_url("mysql+pymysql://").get_dialect()()
-
-
-def chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """Give the items in slices of at most ``size``."""
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
+# a fraction of the smallest packet that a server takes by default, 16 MiB, even if each character becomes four bytes
+MOST_CHARACTERS: Final = 500_000
+MOST_ROWS: Final = 1000
+"""Rows and characters of their texts in one statement for MariaDB."""
 
 
 def any_of(conn: Connection, column: Column[Any], ids: Iterable[int]) -> ColumnElement[bool]:
@@ -60,9 +52,7 @@ def any_of(conn: Connection, column: Column[Any], ids: Iterable[int]) -> ColumnE
     """
     if conn.dialect.name != "sqlite":
         return column.in_(list(ids))
-    return column.in_(
-        select(func.json_each(msgspec.json.encode(list(ids)).decode()).table_valued("value").c.value)
-    )
+    return column.in_(select(_each_of(ids)))
 
 
 def tuple_in(
@@ -74,10 +64,9 @@ def tuple_in(
     """
     if conn.dialect.name != "sqlite":
         return tuple_(*columns).in_(list(rows))
-    each = func.json_each(msgspec.json.encode(list(rows)).decode()).table_valued("value")
+    each = _each_of(rows)
     values = [
-        cast(func.json_extract(each.c.value, f"$[{place}]"), column.type)
-        for place, column in enumerate(columns)
+        cast(func.json_extract(each, f"$[{place}]"), column.type) for place, column in enumerate(columns)
     ]
     return tuple_(*columns).in_(select(*values))
 
@@ -91,14 +80,15 @@ def keyed_in(
     """
     if conn.dialect.name != "sqlite":
         return tuple_(*columns).in_(list(rows))
-    each = func.json_each(msgspec.json.encode(list(rows)).decode()).table_valued("value")
+    each = _each_of(rows)
     table = columns[0].table
     same = table.alias()
     parts = [
-        same.c[column.name] == func.json_extract(each.c.value, f"$[{place}]")
-        for place, column in enumerate(columns)
+        same.c[column.name] == func.json_extract(each, f"$[{place}]") for place, column in enumerate(columns)
     ]
-    found: ColumnElement[bool] = table.c.id.in_(select(same.c.id).select_from(each).join(same, and_(*parts)))
+    found: ColumnElement[bool] = table.c.id.in_(
+        select(same.c.id).select_from(each.table).join(same, and_(*parts))
+    )
     return found
 
 
@@ -178,27 +168,46 @@ def update_many(
     """
     if not rows:
         return 0
-    names = tuple(columns)
-    assert not seen or conn.dialect.name == "sqlite"  # noqa: S101 - elsewhere rows are locked first
+    names, kind = tuple(columns), conn.dialect.name
+    assert not seen or kind == "sqlite"  # noqa: S101 - elsewhere rows are locked first
+    if kind == "postgresql":
+        arrays = {f"c{place}": array_text(values) for place, values in enumerate(zip(*rows, strict=True))}
+        return conn.execute(_postgresql_form(table, names), arrays).rowcount
+    # on MariaDB rows that hold these values already count too: the driver asks for found rows
+    form = _sqlite_form(table.name, names, tuple(seen)) if kind == "sqlite" else _mariadb_form(table, names)
+    return conn.execute(form, {"rows": _json_of(rows)}).rowcount
+
+
+def insert_many(
+    conn: Connection, table: Table, columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]
+) -> None:
+    """Insert rows in few statements.
+
+    Args:
+        conn: A connection inside a writing transaction.
+        table: Where they go.
+        columns: Names of columns.
+        rows: One value for each column: whole numbers, plain strings, booleans or None.
+
+    Raises:
+        IntegrityError: One of them exists already, or lacks a value.
+    """
+    if not rows:
+        return
     match conn.dialect.name:
         case "sqlite":
-            statement = _sqlite_form(table.name, names, tuple(seen))
-            return conn.execute(statement, {"rows": _json_of(rows)}).rowcount
+            conn.exec_driver_sql(_sqlite_insert(table, columns), list(rows))
         case "postgresql":
-            statement = _postgresql_form(table, names)
-            arrays = {f"c{place}": array_text(values) for place, values in enumerate(zip(*rows, strict=True))}
-            return conn.execute(statement, arrays).rowcount
+            arrays = tuple(map(array_text, zip(*rows, strict=True)))
+            conn.exec_driver_sql(_postgresql_insert(table, columns), arrays)
         case _:
-            # rows that hold these values already count too: the driver asks for found rows
-            statement = _mariadb_form(table, names)
-            return conn.execute(statement, {"rows": _json_of(rows)}).rowcount
-
-
-def _json_of(rows: Sequence[tuple[Any, ...]]) -> str:
-    try:
-        return msgspec.json.encode(rows).decode()
-    except UnicodeEncodeError:  # half of a pair: only its escaped form can be a parameter at all
-        return json.dumps(rows)
+            head = _head(table, columns, "`")
+            for values, texts in _mariadb_parts(rows):
+                try:
+                    conn.exec_driver_sql(f"{head} VALUES {values}", tuple(texts))
+                except DBAPIError as error:
+                    error.statement = f"{head} VALUES …"  # errors are logged, a thousand rows are not
+                    raise
 
 
 def array_text(values: Sequence[Any]) -> str:
@@ -219,6 +228,18 @@ def _array_item(value: Any) -> str:
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
         return f'"{escaped}"'
     return str(value)
+
+
+def _each_of(values: Iterable[object]) -> Any:
+    """Return the column of SQLite's table of the items of a list, which travels as one JSON parameter."""
+    return func.json_each(msgspec.json.encode(list(values)).decode()).table_valued("value").c.value
+
+
+def _json_of(rows: Sequence[tuple[Any, ...]]) -> str:
+    try:
+        return msgspec.json.encode(rows).decode()
+    except UnicodeEncodeError:  # half of a pair: only its escaped form can be a parameter at all
+        return json.dumps(rows)
 
 
 @lru_cache(maxsize=64)
@@ -268,44 +289,6 @@ def _mariadb_kind(table: Table, column: str) -> str:
 def type_name(table: Table, column: str, dialect: Dialect) -> str:
     """Return what a database calls the type of a column."""
     return table.c[column].type.compile(dialect=dialect)
-
-
-# a fraction of the smallest packet that a server takes by default, 16 MiB, even if each character becomes four bytes
-MOST_CHARACTERS: Final = 500_000
-MOST_ROWS: Final = 1000
-
-
-def insert_many(
-    conn: Connection, table: Table, columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]
-) -> None:
-    """Insert rows in few statements.
-
-    Args:
-        conn: A connection inside a writing transaction.
-        table: Where they go.
-        columns: Names of columns.
-        rows: One value for each column: whole numbers, plain strings, booleans or None.
-
-    Raises:
-        IntegrityError: One of them exists already, or lacks a value.
-    """
-    if not rows:
-        return
-    match conn.dialect.name:
-        case "sqlite":
-            conn.exec_driver_sql(_sqlite_insert(table, columns), list(rows))
-        case "postgresql":
-            conn.exec_driver_sql(
-                _postgresql_insert(table, columns), tuple(map(array_text, zip(*rows, strict=True)))
-            )
-        case _:
-            head = _head(table, columns, "`")
-            for values, texts in _mariadb_parts(rows):
-                try:
-                    conn.exec_driver_sql(f"{head} VALUES {values}", tuple(texts))
-                except DBAPIError as error:
-                    error.statement = f"{head} VALUES …"  # errors are logged, a thousand rows are not
-                    raise
 
 
 def _mariadb_parts(rows: Sequence[tuple[Any, ...]]) -> Iterator[tuple[str, list[str]]]:

@@ -25,7 +25,7 @@ STEP_S: Final = 0.1
 """How often the answers are looked at; one comes too late by that much at most."""
 
 
-class Limits(threading.local):
+class ThreadLimits(threading.local):
     """What each thread may take, in seconds.
 
     Attributes:
@@ -38,7 +38,7 @@ class Limits(threading.local):
         self.until_s = math.inf
 
 
-class Answer:
+class AnswerDeadline:
     """The answer that one connection waits for.
 
     Args:
@@ -46,7 +46,7 @@ class Answer:
         number: A file descriptor of the connection's socket, which belongs to this object.
     """
 
-    def __init__(self, limits: Limits, number: int) -> None:
+    def __init__(self, limits: ThreadLimits, number: int) -> None:
         self.until_s = math.inf
         self.took_s = 0.0
         self._limits = limits
@@ -92,9 +92,9 @@ class Deadlines:
     """
 
     def __init__(self, statement_s: float) -> None:
-        self._limits = Limits(statement_s)
+        self._limits = ThreadLimits(statement_s)
         self._guard = threading.Lock()
-        self._answers: set[Answer] = set()
+        self._answers: set[AnswerDeadline] = set()
         self._is_running = False
 
     def attach(self, engine: Engine, make: Callable[[Any, dict[str, Any], float], Any]) -> None:
@@ -140,7 +140,7 @@ class Deadlines:
         return time.monotonic() >= self._limits.until_s
 
     def _watch(self, connection: Any) -> None:
-        answer = Answer(self._limits, os.dup(connection.fileno()))
+        answer = AnswerDeadline(self._limits, os.dup(connection.fileno()))
         with self._guard:
             self._answers.add(answer)
             if not self._is_running:
@@ -151,7 +151,7 @@ class Deadlines:
         connection.forget.atexit = False
         connection.answer = answer
 
-    def _forget(self, answer: Answer) -> None:
+    def _forget(self, answer: AnswerDeadline) -> None:
         with self._guard:
             self._answers.discard(answer)
             answer.close()
@@ -172,7 +172,7 @@ class Deadlines:
                         answer.shut()
 
 
-class Waits:
+class Watched:
     """A driver's connection that notes when its answers must be there.
 
     Attributes:
@@ -180,5 +180,5 @@ class Waits:
         forget: Ends the watch.
     """
 
-    answer: Answer | None = None
+    answer: AnswerDeadline | None = None
     forget: Callable[[], object] = staticmethod(lambda: None)

@@ -25,7 +25,7 @@ OVERDUE: Final = "no answer within"
 RIGHTS: Final = "SELECT, INSERT, UPDATE, DELETE"
 
 
-class Kind(Enum):
+class Fault(Enum):
     """What went wrong, whatever the driver calls it."""
 
     OPTION = auto()
@@ -54,116 +54,116 @@ class Kind(Enum):
 
 # keys: place, host, name (as a statement spells it), said (the driver's words), create, grant, why
 SENTENCES: Final = {
-    Kind.OPTION: (ConfigError, "database.url: {said}: take it out of the query"),
-    Kind.LOGIN: (
+    Fault.OPTION: (ConfigError, "database.url: {said}: take it out of the query"),
+    Fault.LOGIN: (
         DatabaseRefusedError,
         "the database at {place} does not know this user or password ({said}): correct database.url or the user",
     ),
-    Kind.ENTRY: (DatabaseRefusedError, "the database at {place} does not let us in: {said}"),
-    Kind.DATABASE: (DatabaseRefusedError, "the database {name} does not exist at {place}: {create}"),
-    Kind.RIGHT: (DatabaseRefusedError, "the database at {place} does not allow this ({said}): {grant}"),
-    Kind.READ_ONLY: (
+    Fault.ENTRY: (DatabaseRefusedError, "the database at {place} does not let us in: {said}"),
+    Fault.DATABASE: (DatabaseRefusedError, "the database {name} does not exist at {place}: {create}"),
+    Fault.RIGHT: (DatabaseRefusedError, "the database at {place} does not allow this ({said}): {grant}"),
+    Fault.READ_ONLY: (
         DatabaseRefusedError,
         "the database at {place} is read-only, as a replica is ({said}): name the primary, or make it writable",
     ),
-    Kind.STATEMENT_LOG: (
+    Fault.STATEMENT_LOG: (
         DatabaseRefusedError,
         "the database at {place} logs statements, which READ COMMITTED forbids: set binlog_format to MIXED or ROW",
     ),
-    Kind.FULL: (DatabaseRefusedError, "the disk of the database at {place} is full ({said}): make room"),
-    Kind.ENGINE: (DatabaseRefusedError, "the database at {place} has no InnoDB ({said}): enable it"),
-    Kind.COLLATION: (
+    Fault.FULL: (DatabaseRefusedError, "the disk of the database at {place} is full ({said}): make room"),
+    Fault.ENGINE: (DatabaseRefusedError, "the database at {place} has no InnoDB ({said}): enable it"),
+    Fault.COLLATION: (
         DatabaseRefusedError,
         "the database at {place} lacks the collation of our tables ({said}): a newer server is needed",
     ),
-    Kind.CONNECTIONS: (
+    Fault.CONNECTIONS: (
         DatabaseUnreachableError,
         "the database at {place} has no connection left ({said}): raise its limit or lower database.pool_size",
     ),
-    Kind.NAME: (
+    Fault.NAME: (
         DatabaseUnreachableError,
         "the name {host} does not resolve: correct database.url or the name service",
     ),
-    Kind.NOBODY: (
+    Fault.NOBODY: (
         DatabaseUnreachableError,
         "nothing listens at {place}: start the database server, or correct database.url",
     ),
-    Kind.SILENCE: (
+    Fault.SILENCE: (
         DatabaseUnreachableError,
         "no answer from {place}: correct database.url, or look at the network and firewalls",
     ),
-    Kind.HUNG: (
+    Fault.HUNG: (
         DatabaseUnreachableError,
         "the database at {place} hangs ({said}): see to it, or raise database.statement_timeout_s",
     ),
-    Kind.AWAY: (DatabaseUnreachableError, "the database at {place} is not reachable now: {said}"),
-    Kind.FILE_CLOSED: (DatabaseRefusedError, "the file {place} cannot be opened: {why}"),
-    Kind.FILE_FOREIGN: (DatabaseRefusedError, "the file {place} is no SQLite database: name another one"),
-    Kind.FILE_READ_ONLY: (
+    Fault.AWAY: (DatabaseUnreachableError, "the database at {place} is not reachable now: {said}"),
+    Fault.FILE_CLOSED: (DatabaseRefusedError, "the file {place} cannot be opened: {why}"),
+    Fault.FILE_FOREIGN: (DatabaseRefusedError, "the file {place} is no SQLite database: name another one"),
+    Fault.FILE_READ_ONLY: (
         DatabaseRefusedError,
         "the file {place} is read-only: this user must be able to write to it and its folder",
     ),
-    Kind.FILE_DAMAGED: (DatabaseRefusedError, "the file {place} is damaged ({said}): restore a backup"),
-    Kind.FILE_IO: (
+    Fault.FILE_DAMAGED: (DatabaseRefusedError, "the file {place} is damaged ({said}): restore a backup"),
+    Fault.FILE_IO: (
         DatabaseRefusedError,
         "the file {place} cannot be read or written ({said}): is the disk full, the folder on a network share?",
     ),
-    Kind.FILE_LOCKED: (
+    Fault.FILE_LOCKED: (
         DatabaseUnreachableError,
         "the file {place} is locked by another process ({said}): stop that one, or try again",
     ),
 }
 
 MARIADB: Final = {
-    **dict.fromkeys((1045, 1251, 1524, 1698, 2059), Kind.LOGIN),
+    **dict.fromkeys((1045, 1251, 1524, 1698, 2059), Fault.LOGIN),
     # blocked, not from this host, password expired, account locked, TLS
-    **dict.fromkeys((1129, 1130, 1820, 1862, 2026, 3118, 4151), Kind.ENTRY),
-    1049: Kind.DATABASE,
-    **dict.fromkeys((1044, 1142, 1143, 1227, 1370), Kind.RIGHT),
-    **dict.fromkeys((1290, 1792, 1836, 3100), Kind.READ_ONLY),
-    1665: Kind.STATEMENT_LOG,
-    **dict.fromkeys((1021, 1114), Kind.FULL),
-    1286: Kind.ENGINE,
-    **dict.fromkeys((1115, 1273), Kind.COLLATION),
-    **dict.fromkeys((1040, 1203, 1226), Kind.CONNECTIONS),
+    **dict.fromkeys((1129, 1130, 1820, 1862, 2026, 3118, 4151), Fault.ENTRY),
+    1049: Fault.DATABASE,
+    **dict.fromkeys((1044, 1142, 1143, 1227, 1370), Fault.RIGHT),
+    **dict.fromkeys((1290, 1792, 1836, 3100), Fault.READ_ONLY),
+    1665: Fault.STATEMENT_LOG,
+    **dict.fromkeys((1021, 1114), Fault.FULL),
+    1286: Fault.ENGINE,
+    **dict.fromkeys((1115, 1273), Fault.COLLATION),
+    **dict.fromkeys((1040, 1203, 1226), Fault.CONNECTIONS),
     # closed by us, shutting down, aborted
-    **dict.fromkeys((0, 1053, 1077, 1080, 1152, 1159, 1161), Kind.AWAY),
+    **dict.fromkeys((0, 1053, 1077, 1080, 1152, 1159, 1161), Fault.AWAY),
 }
 CLIENT_ERRORS, SERVER_AGAIN = 2000, 3000
 POSTGRESQL: Final = {
-    "28P01": Kind.LOGIN,
-    "28000": Kind.ENTRY,
-    "3D000": Kind.DATABASE,
-    "42501": Kind.RIGHT,
-    "25006": Kind.READ_ONLY,
-    "53100": Kind.FULL,
-    "53300": Kind.CONNECTIONS,
+    "28P01": Fault.LOGIN,
+    "28000": Fault.ENTRY,
+    "3D000": Fault.DATABASE,
+    "42501": Fault.RIGHT,
+    "25006": Fault.READ_ONLY,
+    "53100": Fault.FULL,
+    "53300": Fault.CONNECTIONS,
 }
 # its driver has no code for a connection that is refused, only the server's words, English or not
 PHRASES: Final = (
-    (r"invalid connection option|invalid URI query parameter|invalid \w+ value", Kind.OPTION),
-    (r"authentication failed|no password supplied|role .* does not exist", Kind.LOGIN),
-    (r"database .* does not exist", Kind.DATABASE),
-    (r"pg_hba\.conf|not permitted to log in|SSL", Kind.ENTRY),
-    (r"permission denied", Kind.RIGHT),
-    (r"too many clients|connection slots|too many connections", Kind.CONNECTIONS),
-    (r"resolve host|translate host name", Kind.NAME),
-    (r"Connection refused|No such file or directory", Kind.NOBODY),
-    (OVERDUE, Kind.HUNG),
-    (r"timeout expired|timed out", Kind.SILENCE),
+    (r"invalid connection option|invalid URI query parameter|invalid \w+ value", Fault.OPTION),
+    (r"authentication failed|no password supplied|role .* does not exist", Fault.LOGIN),
+    (r"database .* does not exist", Fault.DATABASE),
+    (r"pg_hba\.conf|not permitted to log in|SSL", Fault.ENTRY),
+    (r"permission denied", Fault.RIGHT),
+    (r"too many clients|connection slots|too many connections", Fault.CONNECTIONS),
+    (r"resolve host|translate host name", Fault.NAME),
+    (r"Connection refused|No such file or directory", Fault.NOBODY),
+    (OVERDUE, Fault.HUNG),
+    (r"timeout expired|timed out", Fault.SILENCE),
     # what the first connection to a database writes
-    (r"No space left on device|could not write init file", Kind.FULL),
+    (r"No space left on device|could not write init file", Fault.FULL),
 )
 SQLITE: Final = {
-    "CANTOPEN": Kind.FILE_CLOSED,
-    "NOTADB": Kind.FILE_FOREIGN,
-    "READONLY": Kind.FILE_READ_ONLY,
-    "PERM": Kind.FILE_READ_ONLY,
-    "FULL": Kind.FULL,
-    "CORRUPT": Kind.FILE_DAMAGED,
-    "IOERR": Kind.FILE_IO,
-    "BUSY": Kind.FILE_LOCKED,
-    "LOCKED": Kind.FILE_LOCKED,
+    "CANTOPEN": Fault.FILE_CLOSED,
+    "NOTADB": Fault.FILE_FOREIGN,
+    "READONLY": Fault.FILE_READ_ONLY,
+    "PERM": Fault.FILE_READ_ONLY,
+    "FULL": Fault.FULL,
+    "CORRUPT": Fault.FILE_DAMAGED,
+    "IOERR": Fault.FILE_IO,
+    "BUSY": Fault.FILE_LOCKED,
+    "LOCKED": Fault.FILE_LOCKED,
 }
 
 
@@ -185,9 +185,9 @@ def explain(error: BaseException, url: URL | None = None, *, connecting: bool = 
         )
     if not isinstance(error, DBAPIError) or error.orig is None:
         return None
-    kind = kind_of(error.orig)
+    kind = fault_of(error.orig)
     if kind is None and connecting:
-        kind = Kind.AWAY
+        kind = Fault.AWAY
     return None if kind is None else _sentence(kind, _words(error.orig), url)
 
 
@@ -203,7 +203,7 @@ def explained(url: URL, *, connecting: bool = False) -> Iterator[None]:
         raise told from error
 
 
-def kind_of(origin: BaseException) -> Kind | None:
+def fault_of(origin: BaseException) -> Fault | None:
     """Return what a driver's own error means; None if it says nothing that is known here."""
     match type(origin).__module__.partition(".")[0]:
         case "pymysql":
@@ -211,10 +211,10 @@ def kind_of(origin: BaseException) -> Kind | None:
         case "psycopg":
             state = getattr(origin, "sqlstate", None)
             if state:
-                return POSTGRESQL.get(state) or (Kind.AWAY if state.startswith(("08", "57P")) else None)
+                return POSTGRESQL.get(state) or (Fault.AWAY if state.startswith(("08", "57P")) else None)
             found = next((kind for pattern, kind in PHRASES if re.search(pattern, str(origin))), None)
             lost = "OperationalError" in type(origin).__name__
-            return found or (Kind.AWAY if lost else None)
+            return found or (Fault.AWAY if lost else None)
         case "sqlite3":
             name = getattr(origin, "sqlite_errorname", None) or ""
             return SQLITE.get(name.removeprefix("SQLITE_").partition("_")[0])
@@ -222,23 +222,23 @@ def kind_of(origin: BaseException) -> Kind | None:
             return None
 
 
-def _kind_of_mariadb(origin: BaseException) -> Kind | None:
+def _kind_of_mariadb(origin: BaseException) -> Fault | None:
     number = origin.args[0] if origin.args else None
     is_clients = isinstance(number, int) and CLIENT_ERRORS <= number < SERVER_AGAIN
     if f"rrcode: {errno.ENOSPC} " in str(origin) or f"error {errno.ENOSPC} " in str(origin):
-        return Kind.FULL
+        return Fault.FULL
     match getattr(origin, "original_exception", None):
         case socket.gaierror():
-            return Kind.NAME
+            return Fault.NAME
         case ConnectionRefusedError() | FileNotFoundError():
-            return Kind.NOBODY
+            return Fault.NOBODY
         case TimeoutError():
-            return Kind.SILENCE
+            return Fault.SILENCE
     if is_clients and (OVERDUE in str(origin) or "timed out" in str(origin)):
-        return Kind.HUNG if OVERDUE in str(origin) else Kind.SILENCE
+        return Fault.HUNG if OVERDUE in str(origin) else Fault.SILENCE
     known = MARIADB.get(number) if isinstance(number, int) else None
     # what the client says of itself: gone, lost
-    return known or (Kind.AWAY if is_clients else None)
+    return known or (Fault.AWAY if is_clients else None)
 
 
 def _words(origin: BaseException) -> str:
@@ -248,7 +248,7 @@ def _words(origin: BaseException) -> str:
     return str(origin).rpartition(" failed: ")[2].removeprefix("FATAL:").strip()
 
 
-def _sentence(kind: Kind, said: str, url: URL | None) -> XwheelError:
+def _sentence(kind: Fault, said: str, url: URL | None) -> XwheelError:
     error, form = SENTENCES[kind]
     place = "its address" if url is None else place_of(url)
     facts = {

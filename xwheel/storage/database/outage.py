@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from xwheel.errors import DatabaseRefusedError, DatabaseUnreachableError, XwheelError
-from xwheel.storage.database.errors import explain, kind_of
+from xwheel.storage.database.errors import explain, fault_of
 
 # SQLSTATE of PostgreSQL (the last: lock_timeout), error numbers of MariaDB, words of SQLite: worth another try
 RETRYABLE_STATES: Final = frozenset({"40001", "40P01", "55P03"})
@@ -80,7 +80,7 @@ def translate(error: DBAPIError | PoolTimeout, phase: Phase, url: URL) -> Xwheel
     is_lost = phase is not Phase.CONNECT and error.connection_invalidated
     # else a mistake of ours, or a duplicate
     is_away = phase is Phase.CONNECT or is_lost
-    is_outage = is_away or kind_of(error.orig or error) is not None
+    is_outage = is_away or fault_of(error.orig or error) is not None
     told = None if not is_outage or is_retryable(error) else explain(error, url, connecting=is_away)
     # one that has refused, such as a read-only server, leaves nothing unknown
     if told is None or not is_lost or isinstance(told, DatabaseRefusedError):

@@ -18,7 +18,7 @@ from sqlalchemy.exc import DBAPIError
 from xwheel.errors import DatabaseRefusedError
 from xwheel.storage.database.address import place_of
 from xwheel.storage.database.engine import Database
-from xwheel.storage.database.errors import RIGHTS, Kind, kind_of
+from xwheel.storage.database.errors import RIGHTS, Fault, fault_of
 from xwheel.storage.schema.tables import metadata, server_collation
 
 logger = logging.getLogger(__name__)
@@ -346,7 +346,7 @@ def _may(conn: Connection, statement: str) -> bool:
     try:
         conn.exec_driver_sql(statement)
     except DBAPIError as error:
-        if error.orig is not None and kind_of(error.orig) is Kind.RIGHT:
+        if error.orig is not None and fault_of(error.orig) is Fault.RIGHT:
             return False
         raise
     return True

@@ -7,10 +7,10 @@ from typing import Any
 
 import psycopg
 
-from xwheel.storage.database.deadline import Waits
+from xwheel.storage.database.deadline import Watched
 
 
-class WatchedConnection(Waits, psycopg.Connection[Any]):
+class WatchedPsycopg(Watched, psycopg.Connection[Any]):
     """All waits of this driver are one method."""
 
     def wait(self, *args: Any, **options: Any) -> Any:
@@ -34,9 +34,9 @@ class WatchedConnection(Waits, psycopg.Connection[Any]):
         self.forget()
 
 
-def connect(arguments: Any, options: dict[str, Any], left_s: float) -> WatchedConnection:
+def connect(arguments: Any, options: dict[str, Any], left_s: float) -> WatchedPsycopg:
     """Open a connection within a time in seconds; the driver takes whole ones, and none below two."""
     given_s = int(float(options.get("connect_timeout") or 0))
     left_s = max(1, math.ceil(left_s))
     limit_s = min(given_s, left_s) if given_s > 0 else left_s
-    return WatchedConnection.connect(*arguments, **{**options, "connect_timeout": limit_s})
+    return WatchedPsycopg.connect(*arguments, **{**options, "connect_timeout": limit_s})

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 from pymysql.connections import Connection  # type: ignore[import-untyped]
 from pymysql.err import OperationalError  # type: ignore[import-untyped]
 
-from xwheel.storage.database.deadline import Waits
+from xwheel.storage.database.deadline import Watched
 
 T = TypeVar("T")
 
@@ -20,8 +20,8 @@ SERVER_LOST: Final = 2013
 LEAST_CONNECT_S: Final = 0.1
 
 
-class WatchedConnection(Waits, Connection):  # type: ignore[misc]
-    """Waits in each of these methods; the driver's others call them."""
+class WatchedPyMySQL(Watched, Connection):  # type: ignore[misc]
+    """Watched in each of these methods; the driver's others call them."""
 
     def fileno(self) -> int:
         """Return the number of its socket, which the driver does not tell."""
@@ -71,13 +71,13 @@ class WatchedConnection(Waits, Connection):  # type: ignore[misc]
             answer.until_s = math.inf
 
 
-def connect(arguments: Any, options: dict[str, Any], left_s: float) -> WatchedConnection:
+def connect(arguments: Any, options: dict[str, Any], left_s: float) -> WatchedPyMySQL:
     """Open a connection within a time in seconds."""
     left_s = max(LEAST_CONNECT_S, left_s)
     limits = {
         name: min(float(options.get(name) or left_s), left_s)
         for name in ("connect_timeout", "read_timeout", "write_timeout")
     }
-    connection = WatchedConnection(*arguments, **{**options, **limits})
+    connection = WatchedPyMySQL(*arguments, **{**options, **limits})
     connection.lift_limits()
     return connection

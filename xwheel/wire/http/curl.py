@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from io import BytesIO
 from typing import Any, Final
 
+import certifi
 import msgspec
 import pycurl
-import requests.utils
 
 from xwheel.wire.http.tls import NO_FILES, TlsFiles
 
@@ -245,7 +245,7 @@ def _new_handle(max_answer: int, tls: TlsFiles) -> pycurl.Curl:
     curl.setopt(pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1)
     curl.setopt(pycurl.MAXAGE_CONN, IDLE_CONNECTION_S)
     curl.setopt(pycurl.MAXFILESIZE_LARGE, max_answer)
-    curl.setopt(pycurl.CAINFO, tls.ca_file or requests.utils.DEFAULT_CA_BUNDLE_PATH)
+    curl.setopt(pycurl.CAINFO, tls.ca_file or certifi.where())
     if tls.ca_file:
         curl.unsetopt(pycurl.CAPATH)  # the system's authorities, beside the file
     if tls.cert_file:

@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-import requests
 
 from xwheel.errors import ConflictError, FieldError, NotFoundError, WireError
+from xwheel.extras import extra
 from xwheel.wire.http.tls import NO_FILES, TlsFiles
+
+with extra("cli"):
+    import requests
 
 NOT_FOUND = 404
 CONFLICT = 409

@@ -125,6 +125,16 @@ def test_the_calendars_of_a_job_that_do_not_change_cancel_nothing(api: Api) -> N
     assert other.json["next_fire_ms"] == NOW + (2 * 24 + 12) * 3_600_000
 
 
+def test_a_list_of_delays_that_is_empty_is_refused(api: Api) -> None:
+    made = api.job(retry_backoff="list", retry_delays_ms=[1000])
+    body = {"retry_backoff": "list", "retry_delays_ms": []}
+    for answer in (
+        api.call("POST", "jobs", {"group_id": made["group_id"], "name": "x", "handler": "demo", **body}),
+        api.call("PATCH", f"jobs/{made['id']}", body),
+    ):
+        assert (answer.status_code, answer.json["field"]) == (422, "retry_delays_ms")
+
+
 @pytest.mark.parametrize("field", ["calendar_exclude", "calendar_require"])
 def test_a_calendar_that_is_not_there_is_named_with_its_field(api: Api, field: str) -> None:
     made = api.job()

@@ -10,12 +10,12 @@ from tests.support.rows import NOW
 from tests.unit.api.conftest import TOKEN, Api
 from xwheel.alarms.channels import ChannelHealth
 from xwheel.api.app import management_app
-from xwheel.plugin.discovery import Origin, PluginInfo
+from xwheel.plugin.discovery import PluginInfo, PluginOrigin
 from xwheel.scheduler.listeners import ListenerHealth
 
 
 def info(name: str, *, enabled: bool = True, **registers: list[str]) -> PluginInfo:
-    origin = Origin(name=name, target=f"xwheel_{name}", distribution=f"xwheel-{name}", version="1.2")
+    origin = PluginOrigin(name=name, target=f"xwheel_{name}", distribution=f"xwheel-{name}", version="1.2")
     return PluginInfo(
         origin=origin,
         enabled=enabled,

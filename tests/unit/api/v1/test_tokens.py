@@ -137,7 +137,7 @@ def test_there_is_a_bound(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     make(api, "ci")
     answer = api.call("POST", "tokens", {"name": "one-more"})
     assert answer.status_code == 409
-    assert "delete those that nobody uses" in answer.json["detail"]
+    assert "delete those that are not used" in answer.json["detail"]
 
 
 def test_a_start_makes_a_token_only_if_nobody_could_get_in(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

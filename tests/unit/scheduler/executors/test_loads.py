@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from xwheel.scheduler.executors.loads import WANTED_MS, Loads
-
 from tests.support.node import HandNode
 from tests.support.rows import NOW, make_executor
 from xwheel.model import RegisteredExecutor
 from xwheel.plugin import RouteContext
 from xwheel.plugin.registries import Registry
+from xwheel.scheduler.executors.loads import WANTED_MS, Loads
 from xwheel.scheduler.route.choose import Chooser
 from xwheel.storage import executors
 from xwheel.testing import ManualClock

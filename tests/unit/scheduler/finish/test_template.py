@@ -11,8 +11,15 @@ from hypothesis import strategies as st
 from tests.support.rows import NOW, make_run
 from xwheel.errors import FieldError
 from xwheel.model import Run, RunState
-from xwheel.scheduler.finish.template import MAX_PARAM, MAX_RESULT, check_template, render, succeeded
-from xwheel.scheduler.finish.template import Success, TemplateError
+from xwheel.scheduler.finish.template import (
+    MAX_PARAM,
+    MAX_RESULT,
+    Success,
+    TemplateError,
+    check_template,
+    render,
+    succeeded,
+)
 
 
 def success(*results: str, job_id: int = 4, param: str = "given") -> Success:

@@ -11,7 +11,7 @@ from tests.support.node import HandNode
 from tests.support.rows import NOW, make_run
 from xwheel.model import BlockScope, Job, Origin, RunState
 from xwheel.scheduler.fire.deferred import DeferredRuns
-from xwheel.scheduler.records import Line, Deferred
+from xwheel.scheduler.records import Deferred, Line
 from xwheel.storage import executors, runs
 from xwheel.storage.database.engine import Database
 from xwheel.storage.runs import QueuedRun

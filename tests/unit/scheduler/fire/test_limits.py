@@ -12,7 +12,7 @@ from tests.support.rows import NOW, make_executor, make_job, make_run
 from xwheel.model import BlockScope, Job, MisfirePolicy, Origin, Run, RunState
 from xwheel.scheduler.fire.deferred import DeferredRuns
 from xwheel.scheduler.fire.limits import decide
-from xwheel.scheduler.records import Fate, Line, Deferred, Routed
+from xwheel.scheduler.records import Deferred, Fate, Line, Routed
 from xwheel.storage import executors, open_runs
 from xwheel.storage.open_runs import SentRun
 

@@ -13,9 +13,8 @@ from msgspec.structs import replace
 from tests.support.rows import NOW, make_job, make_run
 from xwheel.model import Job, MisfirePolicy, Origin, Run, RunState
 from xwheel.plugin import ScheduleSpec
-from xwheel.scheduler.plan.rules import FIRE_ALL_PER_CLAIM, RUNS_PER_JOB, plan, recheck
+from xwheel.scheduler.plan.rules import FIRE_ALL_PER_CLAIM, RUNS_PER_JOB, Planned, plan, recheck
 from xwheel.scheduler.plan.timetable import Timetable
-from xwheel.scheduler.plan.rules import Planned
 
 
 class Every:

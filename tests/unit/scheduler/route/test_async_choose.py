@@ -14,8 +14,8 @@ from xwheel.model import Job, RegisteredExecutor, Run
 from xwheel.plugin import RouteContext
 from xwheel.scheduler.route import async_choose
 from xwheel.scheduler.route.async_choose import AsyncChooser
-from xwheel.scheduler.route.routers import route as call_router
 from xwheel.scheduler.route.probes import Probes
+from xwheel.scheduler.route.routers import route as call_router
 from xwheel.testing import ManualClock
 
 

@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError, ProgrammingError
 from xwheel.errors import ConfigError, DatabaseRefusedError, DatabaseUnreachableError, XwheelError
 from xwheel.storage.database import address
 from xwheel.storage.database.engine import Database
-from xwheel.storage.database.errors import SENTENCES, Kind, explain
+from xwheel.storage.database.errors import SENTENCES, Fault, explain
 from xwheel.storage.database.startup import LAST_PAUSE_S, reach
 
 SECRET = "opensesame"
@@ -183,7 +183,7 @@ def test_missing_packages_and_unknown_options_are_told() -> None:
 
 
 def test_every_kind_has_its_sentence() -> None:
-    assert set(SENTENCES) == set(Kind)
+    assert set(SENTENCES) == set(Fault)
 
 
 @pytest.mark.parametrize(

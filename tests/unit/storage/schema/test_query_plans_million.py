@@ -20,7 +20,7 @@ from xwheel.storage import executor_secrets, settings, tokens
 from xwheel.storage.database.engine import LONG_MS, Database
 
 # what it makes of statements is seen where these are asked
-NO_QUESTIONS = ("database.bulk", "database.changes", "schema.")
+NO_QUESTIONS = ("database.bulk", "database.rows", "database.changes", "schema.")
 # asked by every loop of every node, also while nobody has looked at the tables since they grew
 AT_ONCE = (
     "runs.find_unadopted",

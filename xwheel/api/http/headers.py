@@ -1,0 +1,52 @@
+"""Request headers of the management API: which revision a change is meant for, and which calls are the same."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import falcon
+
+from xwheel.api.http.errors import InputError
+
+MATCH_HEADER: Final = "If-Match"
+MATCH: Final = r'(\*|"[1-9][0-9]{0,15}")'
+KEY_HEADER: Final = "Idempotency-Key"
+MAX_KEY: Final = 255
+
+
+def wanted_revision(req: falcon.Request, given: int | None) -> int | None:
+    """Return the revision that a change is meant for: of the body, or the header's entity tag; None for any.
+
+    Raises:
+        InputError: The header is none of our entity tags, or names another revision than the body.
+    """
+    header = req.get_header(MATCH_HEADER)
+    if header is None:
+        return given
+    if not re.fullmatch(MATCH, header):
+        raise InputError(MATCH_HEADER, 'must be a revision in quotes, such as "5", or *')
+    if header == "*":
+        return given
+    revision = int(header.strip('"'))
+    if given not in (None, revision):
+        raise InputError(MATCH_HEADER, f"names revision {revision}, the body {given}: send one of them")
+    return revision
+
+
+def idempotency_key(req: falcon.Request) -> str | None:
+    """Return the key under which a repeated call gets the first one's run; None without the header.
+
+    Raises:
+        InputError: It is too long or not printable ASCII.
+    """
+    key = req.get_header(KEY_HEADER)
+    if key is None:
+        return None
+    if not 0 < len(key) <= MAX_KEY or not key.isascii() or not key.isprintable():
+        raise InputError(
+            KEY_HEADER,
+            f"must be 1 to {MAX_KEY} printable ASCII characters",
+            {"min_length": 1, "max_length": MAX_KEY},
+        )
+    return key

@@ -1,0 +1,73 @@
+"""Derives views from records, and messages of changes from those of new objects, so that a field is said once.
+
+Nothing reads the derived fields one by one: views are made by :func:`xwheel.api.http.resource.view_of`, and changes
+are taken as a table of the fields that were given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from functools import reduce
+from operator import or_
+from types import NoneType
+from typing import Any, TypeVar, cast, get_args, get_type_hints
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+S = TypeVar("S", bound=Struct)
+
+
+def fields_of(
+    record: type, *names: str, without: Collection[str] = (), **types: Any
+) -> Callable[[type[S]], type[S]]:
+    """Return a decorator that puts fields of a record before a view's own, with the record's types.
+
+    Args:
+        record: A record of the domain.
+        names: Its fields, in order, several in a text; without any all of them.
+        without: Fields that clients do not see.
+        types: Types of fields that clients see in another form.
+    """
+    hints = {**get_type_hints(record, include_extras=True), **types}
+    return _beginning_with(
+        [(name, hints[name]) for name in " ".join(names).split() or hints if name not in without]
+    )
+
+
+def changes_to(
+    kind: type[Struct], *, without: Collection[str] = (), never_null: Collection[str] = ()
+) -> Callable[[type[S]], type[S]]:
+    """Return a decorator that puts the fields of a new object before a change's own; each may be left out.
+
+    Args:
+        kind: The message that makes an object.
+        without: Fields that no change has.
+        never_null: Fields whose null means something for a new object alone.
+    """
+    hints = get_type_hints(kind, include_extras=True)
+    for name in never_null:
+        hints[name] = reduce(or_, (part for part in get_args(hints[name]) if part is not NoneType))
+    return _beginning_with(
+        [(name, hint | UnsetType, UNSET) for name, hint in hints.items() if name not in without]
+    )
+
+
+def _beginning_with(fields: list[Any]) -> Callable[[type[S]], type[S]]:
+    def extend(kind: type[S]) -> type[S]:
+        own = msgspec.structs.fields(kind)
+        made = msgspec.defstruct(
+            kind.__name__,
+            [
+                *fields,
+                *((field.name, field.type, *(() if field.required else (field.default,))) for field in own),
+            ],
+            bases=kind.__bases__,
+            module=kind.__module__,
+            namespace={"__doc__": kind.__doc__},
+            frozen=True,
+            kw_only=True,
+        )
+        return cast(type[S], made)
+
+    return extend
