@@ -25,7 +25,6 @@ from xwheel.config import build_config
 from xwheel.plugin.discovery import load_plugins
 from xwheel.scheduler.cluster.sqlite_lease import SqliteLease
 from xwheel.scheduler.plan.claim import ClaimLoop
-from xwheel.scheduler.plan.rules import plan
 from xwheel.scheduler.plan.timetable import Timetable
 from xwheel.scheduler.upkeep.hourly_report import ReportLoop
 from xwheel.scheduler.upkeep.retention import RetentionLoop
@@ -92,16 +91,29 @@ class Place:
         # nobody renews here; a whole day is enough for the measurement
         self.lease = SqliteLease(self.db, "bench", clock, lease_ms=DAY_MS, renew_ms=DAY_MS)
         self.lease.acquire()
-        timetable = Timetable(load_plugins(config).schedule_types)
+        schedule, kinds, run_ids = config.schedule, load_plugins(config).schedule_types, RunIds(self.db)
+        planner = BatchPlanner(
+            Timetable(kinds),
+            kinds,
+            kinds.trusted,
+            PluginThreads(config.plugins.call_timeout_s),
+            run_ids,
+            pre_read_ms=schedule.pre_read_ms,
+            threshold_ms=schedule.misfire_threshold_ms,
+        )
+        self.inbox = Inbox(lambda: None)
         self.loop = ClaimLoop(
             self.db,
             self.lease,
-            RunIds(self.db),
-            partial(plan, timetable=timetable, threshold_ms=config.schedule.misfire_threshold_ms),
-            self._enqueue,
+            run_ids,
+            planner,
+            self.inbox,
+            JobCache(),
             clock,
-            pre_read_ms=config.schedule.pre_read_ms,
-            batch=config.schedule.claim_batch,
+            NO_ALARMS,
+            pre_read_ms=schedule.pre_read_ms,
+            batch=schedule.claim_batch,
+            behind_ms=schedule.misfire_threshold_ms,
         )
 
     def make_due(self, ids: list[int], now_ms: int) -> None:
@@ -118,10 +130,10 @@ class Place:
     def claim(self, now_ms: int) -> None:
         """Claim until nothing is due."""
         while self.loop.step(now_ms) == 0:
-            pass
-
-    def _enqueue(self, runs: object) -> None:
-        self.planned += len(runs)  # type: ignore[arg-type]
+            while runs := self.inbox.take():
+                self.planned += len(runs)
+        while runs := self.inbox.take():
+            self.planned += len(runs)
 
     def _fill(self, conn: Connection) -> None:
         """Write one job through the ordinary door, then copies of it that fire later, at random hours."""

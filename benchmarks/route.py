@@ -16,9 +16,8 @@ from benchmarks._report import Report
 from xwheel.config import build_config
 from xwheel.model import Job, RegisteredExecutor, Run
 from xwheel.plugin.discovery import load_plugins
-from xwheel.scheduler.route.async_choose import AsyncChooser
-from xwheel.scheduler.route.choose import Chooser
 from xwheel.scheduler.executors.loads import Loads
+from xwheel.scheduler.route.choose import Chooser
 from xwheel.testing import ManualClock, sample_executors, sample_job, sample_run
 
 EXECUTORS = 100
@@ -60,8 +59,9 @@ def chooser() -> tuple[Choose, set[str]]:
     """Return what the tick thread calls, and the names it knows."""
     routers = load_plugins(build_config({})).routers
     clock = ManualClock()
-    asker: AsyncChooser = AsyncChooser(_nobody, None, _nobody, clock)  # type: ignore[arg-type]
-    return Chooser(routers, asker, Loads(dict, clock)).choose, set(routers)
+    elsewhere: Any = _nobody
+    loads = Loads(elsewhere, clock)  # asked by none of them
+    return Chooser(routers, elsewhere, loads, routers).choose, set(routers)
 
 
 def _nobody(*_: object, **__: object) -> None:

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 import pytest
 
 from xwheel.model import PARTITIONS
-from xwheel.scheduler.cluster.balance import decide_moves
 from xwheel.scheduler.cluster.lease import GIVE_LIMIT_MS, ClusterLease
 from xwheel.storage import leases
 from xwheel.storage.database.engine import Connection, Database
@@ -37,7 +36,6 @@ class Nodes:
             self.db,
             name,
             self.clock,
-            decide_moves,
             lease_ms=LEASE_MS,
             renew_ms=RENEW_MS,
             shared_now=lambda _: self.clock.now_ms(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from tests.support.lines import Line, Plug, bodies_of
@@ -16,6 +16,7 @@ from xwheel.plugin.discovery import Plugins, load_plugins
 from xwheel.plugin.registries import Registry
 from xwheel.scheduler.cluster.sqlite_lease import SqliteLease
 from xwheel.scheduler.records import Fate, Outcome, Parcel
+from xwheel.scheduler.route.choose import Chooser
 from xwheel.storage import executors, jobs, leases, runs
 from xwheel.storage.database.engine import Database
 from xwheel.testing import ManualClock
@@ -33,7 +34,7 @@ def plugins() -> Plugins:
 class HandNode:
     """One node on a manual clock: ``tick`` steps every loop once, parcels pile up in ``sent``.
 
-    Nothing here runs in a thread, but ``types`` that are not ``trusted``, and ``routers``. The lanes are the real ones, their HTTP
+    Nothing here runs in a thread, but ``types`` that are not ``trusted``. The lanes are the real ones, their HTTP
     client is a list: what they encode lies in ``line.calls``, :meth:`answer` plays the executor, and the lanes read
     what it says.
     """
@@ -45,7 +46,6 @@ class HandNode:
         *,
         channels: Sequence[AlarmChannel] = (),
         types: Sequence[Any] = (),
-        routers: Sequence[Any] = (),
         trusted: bool = True,
         **settings: dict[str, Any],
     ) -> None:
@@ -56,13 +56,7 @@ class HandNode:
         ours = plugins().schedule_types
         kinds = {**ours, **{item.name: item for item in types}}
         known = Registry("schedule type", kinds, {}, kinds if trusted else ours.trusted)
-        shipped = plugins().routers
-        choosing = Registry(
-            "router", {**shipped, **{item.name: item for item in routers}}, {}, shipped.trusted
-        )
-        installed = dataclasses.replace(
-            plugins(), alarm_channels=named, schedule_types=known, routers=choosing
-        )
+        installed = dataclasses.replace(plugins(), alarm_channels=named, schedule_types=known)
         self.line = Line()
         self.plugs = {purpose: Plug() for purpose in ("check", "beats")}
         self.scheduler = Scheduler(
@@ -81,6 +75,15 @@ class HandNode:
     def _client(self, purpose: str) -> Line | Plug:
         """Return the one line for both lanes; checks and beats have plugs, behind which a test puts a network."""
         return self.line if purpose in ("fast", "slow") else self.plugs[purpose]
+
+    def install_routers(self, *routers: Any, trusted: Collection[str] | None = None) -> None:
+        """Let jobs name these routers, too; those that are not trusted, of all if given, work on threads."""
+        known = {**self.scheduler.core.plugins.routers, **{item.name: item for item in routers}}
+        names = known.keys() if trusted is None else trusted
+        routing = self.scheduler.routing
+        routing.async_chooser._routers = known
+        chooser = Chooser(known, routing.async_chooser, self.scheduler.core.loads, names)
+        routing.chooser = self.scheduler.planning.firing._chooser = chooser
 
     def group(self, app_name: str = "demo") -> int:
         return self.db.transaction(

@@ -177,7 +177,7 @@ class CheckLoop:
     def _sort(
         self, rows: Sequence[OpenRun], now_ms: int
     ) -> tuple[list[Decision], dict[tuple[str, int], tuple[RegisteredExecutor, list[OpenRun]]]]:
-        """Return what can be decided without asking, and which executors to ask about the rest: one question for many rows."""
+        """Return what can be decided without asking, and the rows to ask each executor about, many in one question."""
         live = self._live(now_ms)
         settled: list[Decision] = []
         asked: dict[tuple[str, int], tuple[RegisteredExecutor, list[OpenRun]]] = {}

@@ -26,8 +26,8 @@ class ClockSync:
         db: The database.
         clock: For its monotonic time.
         offset: What to do with a sample.
-        on_step: Called with the size in milliseconds when the clock jumped: nothing may be claimed or sent before the leases
-            are renewed under the new time.
+        on_step: Called with the size in milliseconds when the clock jumped: nothing may be claimed or sent before
+            leases are renewed under the new time.
 
     Attributes:
         steps: How often the clock jumped.

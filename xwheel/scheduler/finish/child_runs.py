@@ -104,7 +104,7 @@ def _arrive(
     owners: Mapping[int, Job],
     now_ms: int,
 ) -> dict[tuple[int, int], dict[int, int]]:
-    """Note which parents have come to which join; return ``(child, chain)`` to parent to root, the new ones among them."""
+    """Note which parents came to which join; return ``(child, chain)`` to parent to root, the new ones among them."""
     coming = [
         Arrival(link.child_id, success.first.chain_id, link.parent_id, success.first.root_id, now_ms)
         for success in successes

@@ -135,7 +135,7 @@ class DeferredRuns:
                 self._remove(run_id)
 
     def take_ripe(self, now_ms: int) -> list[QueuedRun]:
-        """Give the heads of lines whose time has come, oldest due first; what may not go comes back by :meth:`defer`."""
+        """Give the heads of lines whose time has come, oldest due first; :meth:`defer` takes back what may not go."""
         self._drain_news(now_ms)
         if now_ms < self._round_at_ms:
             return []

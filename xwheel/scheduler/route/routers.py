@@ -77,4 +77,5 @@ def call_router(
 
 
 def refuse_to_ask(address: str) -> bool:
+    """Refuse what only routers that say so may do."""
     raise RouteError(f"it asks {address}: only routers with asks = True may ask")

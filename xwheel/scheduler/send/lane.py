@@ -221,8 +221,8 @@ def trigger_request(shard: Shard, source: GlueVersion | None = None) -> TriggerR
 def read_answers(parcel: Parcel, result: HttpResult) -> list[Answer]:
     """Return what became of each run of a parcel.
 
-    Only a connection that was never made and an explicit answer mean refused: no executor runs it. Everything else, such as
-    a time-out, a broken connection or an answer that cannot be read, is unknown. Of a run that was sent before, the
+    Only a connection that was never made and an explicit answer mean refused: no executor runs it. Everything else, like a
+    time-out, a broken connection or an answer that cannot be read, is unknown. Of a run that was sent before, the
     first request may have arrived: only an answer about that very run refuses it.
     """
     again = parcel.again or result.repeated

@@ -40,7 +40,6 @@ class Cluster:
             self.db,
             name,
             self.clock,
-            decide_moves,
             lease_ms=LEASE_MS,
             renew_ms=RENEW_MS,
             on_change=lambda came_back: self.changes.append((name, came_back)),

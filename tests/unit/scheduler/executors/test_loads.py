@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from tests.support.node import HandNode
 from tests.support.rows import NOW, make_executor
 from xwheel.model import RegisteredExecutor
 from xwheel.plugin import RouteContext
-from xwheel.plugin.registries import Registry
 from xwheel.scheduler.executors.loads import WANTED_MS, Loads
 from xwheel.scheduler.route.choose import Chooser
 from xwheel.storage import executors
@@ -18,10 +18,25 @@ from xwheel.testing import ManualClock
 FIRST, SECOND = make_executor("http://127.0.0.1:9001"), make_executor("http://127.0.0.1:9002")
 
 
+class Counted:
+    """A database in which counting runs is a function."""
+
+    def __init__(self, count: Callable[[], dict[str, int]]) -> None:
+        self._count = count
+
+    @contextmanager
+    def read(self) -> Iterator[Counted]:
+        yield self
+
+    def execute(self, query: object) -> list[tuple[str, int]]:
+        del query
+        return list(self._count().items())
+
+
 def test_nothing_is_counted_while_nobody_asks() -> None:
     clock = ManualClock(NOW)
     counted: list[int] = []
-    loads = Loads(lambda: counted.append(1) or {FIRST.address: 7}, clock)  # type: ignore[func-returns-value]
+    loads = Loads(Counted(lambda: counted.append(1) or {FIRST.address: 7}), clock)  # type: ignore[arg-type]
     loads.step(NOW)
     assert not counted
     assert loads.load(FIRST.address) == 0
@@ -41,7 +56,7 @@ def test_nothing_is_counted_while_nobody_asks() -> None:
 def test_what_was_sent_counts_until_it_is_counted_and_what_was_chosen_for_a_batch() -> None:
     clock = ManualClock(NOW)
     rows = {FIRST.address: 1}
-    loads = Loads(lambda: dict(rows), clock)
+    loads = Loads(Counted(lambda: dict(rows)), clock)  # type: ignore[arg-type]
     loads.chosen([FIRST], NOW)
     loads.chosen([FIRST], NOW)
     assert loads.load(FIRST.address) == 2
@@ -71,9 +86,9 @@ def test_a_batch_is_spread_by_what_is_open_in_the_whole_cluster(node: HandNode) 
     with node.db.read() as conn:
         assert executors.count_runs(conn) == {FIRST.address: 4}
     node.register(SECOND.address)
-    registry = Registry("router", {"FIRST": Least()}, {})
-    loads = Loads(scheduler._count_runs, node.clock)  # as a node that sent none of them
-    scheduler.planning.firing._choose = Chooser(registry, scheduler.routing.async_chooser, loads).choose
+    routers = {"FIRST": Least()}
+    loads = Loads(node.db, node.clock)  # as a node that sent none of them
+    scheduler.planning.firing._chooser = Chooser(routers, scheduler.routing.async_chooser, loads, routers)
     loads.chosen([], NOW)
     loads.step(NOW)
     job = node.job(enabled=False)

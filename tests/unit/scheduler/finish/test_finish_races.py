@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 
 from tests.support.databases import twin_of
 from tests.support.node import HandNode
 from tests.support.rows import NOW, make_run
+from tests.support.stubs import StubTimetable
 from xwheel.model import ChildLink, JoinMode, Origin, Run, RunState
-from xwheel.scheduler.finish.child_runs import Offspring
 from xwheel.scheduler.finish.finish import Finisher
-from xwheel.scheduler.finish.retry import decide_retry
-from xwheel.scheduler.finish.template import MAX_DEPTH, render, succeeded
-from xwheel.scheduler.plan.rules import new_run
+from xwheel.scheduler.observer import NO_ALARMS
 from xwheel.scheduler.records import Outcome
 from xwheel.storage import runs
 from xwheel.storage.database.engine import Database
@@ -25,10 +24,8 @@ ROUNDS = 15
 
 
 def completer(db: Database, node: HandNode) -> Finisher:
-    offspring = Offspring(succeeded, render, new_run, max_depth=MAX_DEPTH)
-    return Finisher(
-        db, RunIds(db), node.clock, decide_retry, lambda job, now_ms: now_ms + 1, offspring, lambda: None
-    )
+    timetable: Any = StubTimetable(lambda job, now_ms: now_ms + 1)
+    return Finisher(db, RunIds(db), node.clock, timetable, NO_ALARMS, lambda: None, lambda _: None)
 
 
 @pytest.fixture

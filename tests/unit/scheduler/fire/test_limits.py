@@ -12,7 +12,7 @@ from tests.support.rows import NOW, make_executor, make_job, make_run
 from xwheel.model import BlockScope, Job, MisfirePolicy, Origin, Run, RunState
 from xwheel.scheduler.fire.deferred import DeferredRuns
 from xwheel.scheduler.fire.limits import decide
-from xwheel.scheduler.records import Deferred, Fate, Line, Routed
+from xwheel.scheduler.records import Batch, Deferred, Fate, Line, Routed
 from xwheel.storage import executors, open_runs
 from xwheel.storage.open_runs import SentRun
 
@@ -339,16 +339,20 @@ def test_n8_an_older_run_takes_no_newer_ones_place(is_open: bool) -> None:
     job = make_job(**COVER)
     newer, older = make_run(7, due_ms=NOW + 1000), make_run(8, due_ms=NOW)
     parking = DeferredRuns(lambda: None, limit=100)
-    parking.park([Deferred(newer, Line("job", job.id))], NOW)
+    parking.defer([Deferred(newer, Line("job", job.id))], NOW)
     opened = [SentRun(5, job.id, 5, False)] if is_open else []
-    gated = decide([Routed(run=older, job=job, executors=[make_executor()])], {}, {}, opened, parking)
-    assert [(end.run_id, end.state, end.reason) for end in gated.closed] == [
+    batch = Batch()
+    item = Routed(run=older, job=job, executors=[make_executor()])
+    assert decide([item], {}, {}, opened, parking, batch) == []
+    assert [(end.run_id, end.state, end.reason) for end in batch.closed] == [
         (older.id, RunState.CANCELLED, "covered")
     ]
-    assert (gated.passed, gated.parked, gated.kills) == (set(), [], [])
+    assert (batch.deferred, batch.kills) == ([], [])
     # the other way round the newer one takes the older one's place
     parking.forget([newer.id])
-    parking.park([Deferred(older, Line("job", job.id))], NOW)
-    gated = decide([Routed(run=newer, job=job, executors=[make_executor()])], {}, {}, opened, parking)
-    assert [end.run_id for end in gated.closed] == [older.id]
-    assert gated.passed == (set() if is_open else {newer.id})
+    parking.defer([Deferred(older, Line("job", job.id))], NOW)
+    batch = Batch()
+    item = Routed(run=newer, job=job, executors=[make_executor()])
+    passed = decide([item], {}, {}, opened, parking, batch)
+    assert [end.run_id for end in batch.closed] == [older.id]
+    assert passed == ([] if is_open else [item])

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
 from tests.support.node import HandNode
 from tests.support.rows import NOW
+from tests.support.stubs import StubFiring, StubLease
 from xwheel.ring import TimeRing
 from xwheel.scheduler.fire import tick
 from xwheel.scheduler.fire.deferred import DeferredRuns
-from xwheel.scheduler.fire.tick import TickLoop
+from xwheel.scheduler.fire.tick import Inbox, TickLoop
 from xwheel.scheduler.records import Queued
 from xwheel.storage.runs import QueuedRun
 
 
-def no_parking() -> DeferredRuns:
-    return DeferredRuns(lambda: None, limit=100)
+def tick_loop(
+    fire: Callable[[Sequence[Queued], int], set[int]],
+    *,
+    waiting_limit: int = 100,
+    may_fire: Callable[..., bool] = lambda *_: True,
+) -> TickLoop:
+    parts: Any = (StubFiring(fire), DeferredRuns(lambda: None, limit=100), StubLease(may_fire))
+    return TickLoop(TimeRing(NOW, 20), Inbox(lambda: None), *parts, send_ms=3000, waiting_limit=waiting_limit)
+
+
+def put(loop: TickLoop, runs: Sequence[Queued]) -> None:
+    loop._inbox.put(runs)
 
 
 def queued(count: int, group_id: int = 1, first: int = 1) -> list[QueuedRun]:
@@ -38,9 +50,9 @@ def test_runs_that_wait_survive_the_failure_of_a_later_batch(monkeypatch: pytest
         fired.extend(ids)
         return set()
 
-    loop = TickLoop(TimeRing(NOW, 20), fire, lambda: None, no_parking(), tick_ms=20, waiting_limit=100)
-    loop.enqueue(queued(2))
-    loop.enqueue(queued(4, group_id=2, first=3))
+    loop = tick_loop(fire, waiting_limit=100)
+    put(loop, queued(2))
+    put(loop, queued(4, group_id=2, first=3))
     with pytest.raises(OSError, match="went away"):
         loop.step(NOW)
     assert [number for number in range(1, 7) if loop.is_held(number)] == [2, 5, 6]
@@ -56,8 +68,8 @@ def test_a_batch_without_any_place_is_asked_once_a_tick() -> None:
         calls.append(len(due))
         return {run.id for run in due}
 
-    loop = TickLoop(TimeRing(NOW, 20), fire, lambda: None, no_parking(), tick_ms=20, waiting_limit=10_000)
-    loop.enqueue(queued(2500))
+    loop = tick_loop(fire, waiting_limit=10_000)
+    put(loop, queued(2500))
     loop.step(NOW)
     assert calls == [1000]
     assert loop.depth() == (0, 2500)
@@ -78,9 +90,9 @@ def test_a_group_without_places_holds_up_no_other_and_keeps_its_order() -> None:
                 sent.append(run.id)
         return left
 
-    loop = TickLoop(TimeRing(NOW, 20), fire, lambda: None, no_parking(), tick_ms=20, waiting_limit=10_000)
-    loop.enqueue(queued(2500))
-    loop.enqueue(queued(1500, group_id=2, first=10_001))
+    loop = tick_loop(fire, waiting_limit=10_000)
+    put(loop, queued(2500))
+    put(loop, queued(1500, group_id=2, first=10_001))
     loop.step(NOW)
     assert sent[:3] == [1, 2, 3]
     assert sent[3:] == list(range(10_001, 11_501))
@@ -97,20 +109,17 @@ def test_a_line_that_hardly_moves_is_asked_near_its_head_only() -> None:
         asked.append(len(due))
         return {run.id for run in due[1:]}
 
-    loop = TickLoop(TimeRing(NOW, 20), fire, lambda: None, no_parking(), tick_ms=20, waiting_limit=10_000)
-    loop.enqueue(queued(2500))
+    loop = tick_loop(fire, waiting_limit=10_000)
+    put(loop, queued(2500))
     for step in range(3):
         loop.step(NOW + 20 * step)
     assert asked == [1000, 64, 64]
 
 
 def test_too_many_waiting_runs_are_forgotten_from_the_ends_of_the_longest_lines() -> None:
-    loop = TickLoop(
-        TimeRing(NOW, 20), lambda due, _: {run.id for run in due}, lambda: None, no_parking(),
-        tick_ms=20, waiting_limit=100,
-    )  # fmt: skip
-    loop.enqueue(queued(150))
-    loop.enqueue(queued(10, group_id=2, first=1001))
+    loop = tick_loop(lambda due, _: {run.id for run in due})
+    put(loop, queued(150))
+    put(loop, queued(10, group_id=2, first=1001))
     loop.step(NOW)
     assert loop.depth() == (0, 100)
     assert loop.overflowed == 60

@@ -88,7 +88,7 @@ def test_r1_what_a_former_holder_planned_is_adopted_however_much_and_earliest_fi
     db.transaction(lambda conn: runs.insert_runs(conn, [*late, *others, future]))
     heir = node.successor()
     taken: list[list[QueuedRun]] = []
-    heir.scheduler.planning.adopt._enqueue = taken.append  # type: ignore[assignment]
+    heir.scheduler.planning.adopt._inbox.put = taken.append  # type: ignore[method-assign]
     steps = 0
     while heir.scheduler.planning.adopt.step(NOW) == 0:
         steps += 1

@@ -9,36 +9,32 @@ import pytest
 
 from tests.support.asking import ADDRESSES, PATIENCE_S, FirstAlive, FirstIdle, Hanging, Wire, wait_for
 from tests.support.rows import NOW, make_executor, make_job, make_run
+from tests.support.stubs import StubLoads, StubRegistry
 from xwheel.errors import RouteError
 from xwheel.model import Job, RegisteredExecutor, Run
 from xwheel.plugin import RouteContext
+from xwheel.scheduler.executors.calls import ExecutorCalls
 from xwheel.scheduler.route import async_choose
 from xwheel.scheduler.route.async_choose import AsyncChooser
 from xwheel.scheduler.route.probes import Probes
-from xwheel.scheduler.route.routers import route as call_router
 from xwheel.testing import ManualClock
 
 
-class Desk:
-    """An asker with real threads and a hand-moved clock and network."""
+class RoutingNode:
+    """A chooser with real threads and a hand-moved clock and network."""
 
     def __init__(self, *routers: Any, says: dict[str, bool | None] | None = None, limit: int = 100) -> None:
         self.clock = ManualClock(NOW)
         self.wire = Wire(dict.fromkeys(ADDRESSES, True) if says is None else says)
-        self.suspects: list[str] = []
         self.back: list[int] = []
-        known = {router.name: router for router in routers}
-        self.beats = Probes(
-            self.wire,
-            lambda _: "demo",
-            lambda *_: "",
-            lambda address, _: self.suspects.append(address[-1]),
-            self.clock,
-            timeout_ms=1000,
-        )
-        self.asker = AsyncChooser(
-            lambda job, executors, **more: call_router(job, executors, known, **more),
-            self.beats,
+        registry: Any = StubRegistry()
+        self.suspects: list[str] = registry.suspects
+        self.probes = Probes(ExecutorCalls(self.wire, registry, timeout_ms=1000), registry, self.clock)
+        loads: Any = StubLoads()
+        self.chooser = AsyncChooser(
+            {router.name: router for router in routers},
+            loads,
+            self.probes,
             lambda runs: self.back.extend(run.id for run in runs),
             self.clock,
             limit=limit,
@@ -46,11 +42,11 @@ class Desk:
         self.executors = [make_executor(address, instance=address) for address in ADDRESSES]
 
     def choose(self, run: Run, job: Job) -> Sequence[RegisteredExecutor] | None:
-        return self.asker.choose(run, job, self.executors, self.clock.now_ms())
+        return self.chooser.choose(run, job, self.executors, self.clock.now_ms())
 
     def settle(self, count: int) -> None:
         """Let executors answer until so many runs are back."""
-        wait_for(lambda: self.beats.step(NOW) == 0 and len(self.back) >= count)
+        wait_for(lambda: self.probes.step(NOW) == 0 and len(self.back) >= count)
 
     def chosen(self, run: Run, job: Job) -> str:
         found = self.choose(run, job)
@@ -64,91 +60,91 @@ def cases(name: str, count: int, job_id: int = 1) -> tuple[Job, list[Run]]:
 
 
 def test_a_run_leaves_and_comes_back_with_the_first_that_lives() -> None:
-    desk = Desk(FirstAlive(), says={ADDRESSES[0]: None, ADDRESSES[1]: True, ADDRESSES[2]: True})
+    node = RoutingNode(FirstAlive(), says={ADDRESSES[0]: None, ADDRESSES[1]: True, ADDRESSES[2]: True})
     job, (run,) = cases("ALIVE", 1)
-    assert desk.choose(run, job) is None
-    assert desk.asker.is_held(run.id)
-    desk.settle(1)
-    assert desk.back == [run.id]
-    assert not desk.asker.is_held(run.id)
-    assert desk.chosen(run, job) == "2"
-    assert desk.suspects == ["1"]
+    assert node.choose(run, job) is None
+    assert node.chooser.is_held(run.id)
+    node.settle(1)
+    assert node.back == [run.id]
+    assert not node.chooser.is_held(run.id)
+    assert node.chosen(run, job) == "2"
+    assert node.suspects == ["1"]
 
 
 def test_answers_are_kept_for_a_moment() -> None:
-    desk = Desk(FirstAlive(), says={ADDRESSES[0]: False, ADDRESSES[1]: True, ADDRESSES[2]: False})
+    node = RoutingNode(FirstAlive(), says={ADDRESSES[0]: False, ADDRESSES[1]: True, ADDRESSES[2]: False})
     job, runs = cases("ALIVE", 5)
     for number, run in enumerate(runs):
-        desk.choose(run, job)
-        desk.settle(number + 1)
+        node.choose(run, job)
+        node.settle(number + 1)
     # the second and third were asked ahead, and once
-    assert sorted(desk.wire.calls) == [("1", "beat"), ("2", "beat"), ("3", "beat")]
-    desk.clock.advance(1000)
+    assert sorted(node.wire.calls) == [("1", "beat"), ("2", "beat"), ("3", "beat")]
+    node.clock.advance(1000)
     again = make_run(99)
-    desk.choose(again, job)
-    desk.settle(6)
-    assert len(desk.wire.calls) == 6
+    node.choose(again, job)
+    node.settle(6)
+    assert len(node.wire.calls) == 6
 
 
 def test_what_an_address_said_is_forgotten_once_it_cannot_be_reached() -> None:
-    desk = Desk(FirstAlive())
+    node = RoutingNode(FirstAlive())
     job, (run, other) = cases("ALIVE", 2)
-    desk.choose(run, job)
-    desk.settle(1)
-    desk.wire.says[ADDRESSES[0]] = None
-    desk.beats.doubt(ADDRESSES[0])
-    desk.clock.advance(1)
-    desk.choose(other, job)
-    desk.settle(2)
-    assert desk.chosen(other, job) == "2"
+    node.choose(run, job)
+    node.settle(1)
+    node.wire.says[ADDRESSES[0]] = None
+    node.probes.doubt(ADDRESSES[0])
+    node.clock.advance(1)
+    node.choose(other, job)
+    node.settle(2)
+    assert node.chosen(other, job) == "2"
 
 
 def test_a_yes_to_an_idle_beat_counts_for_one_run() -> None:
-    desk = Desk(FirstIdle())
+    node = RoutingNode(FirstIdle())
     job, runs = cases("IDLE", 4)
     for run in runs:
-        desk.choose(run, job)
-    desk.settle(4)
-    assert [desk.chosen(run, job) for run in runs[:3]] == ["1", "2", "3"]
+        node.choose(run, job)
+    node.settle(4)
+    assert [node.chosen(run, job) for run in runs[:3]] == ["1", "2", "3"]
     with pytest.raises(RouteError, match="chose none of 3"):
-        desk.choose(runs[3], job)
-    desk.clock.advance(200)
+        node.choose(runs[3], job)
+    node.clock.advance(200)
     again = make_run(99)
-    desk.choose(again, job)
-    desk.settle(5)
-    assert desk.chosen(again, job) == "1"
+    node.choose(again, job)
+    node.settle(5)
+    assert node.chosen(again, job) == "1"
 
 
 def test_a_choice_is_asked_for_again_once_it_is_old_or_wrong() -> None:
-    desk = Desk(FirstAlive())
+    node = RoutingNode(FirstAlive())
     job, (run, other, third) = cases("ALIVE", 3)
     for item in (run, other, third):
-        desk.choose(item, job)
-    desk.settle(3)
+        node.choose(item, job)
+    node.settle(3)
     edited = make_job(route_strategy="ALIVE", revision=2)
-    assert desk.choose(run, edited) is None
-    desk.clock.advance(4999)
-    assert desk.choose(third, job)
-    desk.clock.advance(1)
-    assert desk.choose(third, job) is None
-    desk.settle(5)
-    desk.choose(other, job)
-    desk.settle(6)
-    del desk.executors[0]
-    assert desk.choose(other, job) is None
-    desk.settle(7)
-    assert desk.chosen(other, job) == "2"
-    desk.clock.advance(5000)
-    desk.asker.step(desk.clock.now_ms())
-    assert not desk.asker._choices
+    assert node.choose(run, edited) is None
+    node.clock.advance(4999)
+    assert node.choose(third, job)
+    node.clock.advance(1)
+    assert node.choose(third, job) is None
+    node.settle(5)
+    node.choose(other, job)
+    node.settle(6)
+    del node.executors[0]
+    assert node.choose(other, job) is None
+    node.settle(7)
+    assert node.chosen(other, job) == "2"
+    node.clock.advance(5000)
+    node.chooser.step(node.clock.now_ms())
+    assert not node.chooser._choices
 
 
 def test_no_more_than_the_limit_are_out() -> None:
-    desk = Desk(FirstAlive(), limit=2)
+    node = RoutingNode(FirstAlive(), limit=2)
     job, runs = cases("ALIVE", 3)
-    assert [desk.choose(run, job) for run in runs] == [None, None, ()]
-    desk.settle(2)
-    assert desk.choose(runs[2], job) is None
+    assert [node.choose(run, job) for run in runs] == [None, None, ()]
+    node.settle(2)
+    assert node.choose(runs[2], job) is None
 
 
 def test_a_router_that_raises_or_returns_nonsense_fails_that_run_only() -> None:
@@ -162,17 +158,17 @@ def test_a_router_that_raises_or_returns_nonsense_fails_that_run_only() -> None:
                 context.beat("http://127.0.0.1:1")
             return super().route(context)
 
-    desk = Desk(Wild())
+    node = RoutingNode(Wild())
     made = [cases("ALIVE", 1, job_id) for job_id in (1, 2, 3, 4)]
     for job, (run,) in made:
-        desk.choose(run, job)
-    desk.settle(4)
-    assert desk.chosen(made[0][1][0], made[0][0]) == "1"
+        node.choose(run, job)
+    node.settle(4)
+    assert node.chosen(made[0][1][0], made[0][0]) == "1"
     for (job, (run,)), words in zip(
         made[1:], ("not today", "is no executor", "no live executor"), strict=True
     ):
         with pytest.raises(RouteError, match=words):
-            desk.choose(run, job)
+            node.choose(run, job)
 
 
 @pytest.fixture
@@ -183,57 +179,57 @@ def hanging() -> Iterator[Hanging]:
 
 
 def test_a_router_that_hangs_fails_its_runs_and_holds_up_no_other(hanging: Hanging) -> None:
-    desk = Desk(hanging, FirstAlive())
+    node = RoutingNode(hanging, FirstAlive())
     stuck = [cases("HANGS", 1, job_id) for job_id in range(1, 8)]
     for job, (run,) in stuck:
-        assert desk.choose(run, job) is None
+        assert node.choose(run, job) is None
     for _ in range(async_choose.THREADS):
         assert hanging.inside.acquire(timeout=PATIENCE_S)
     job, (run,) = cases("ALIVE", 1, 50)
-    desk.choose(run, job)
-    desk.settle(1)
-    assert desk.chosen(run, job) == "1"
-    desk.clock.advance(async_choose.ROUTE_MS + 1)
-    desk.asker.step(desk.clock.now_ms())
+    node.choose(run, job)
+    node.settle(1)
+    assert node.chosen(run, job) == "1"
+    node.clock.advance(async_choose.ROUTE_MS + 1)
+    node.chooser.step(node.clock.now_ms())
     messages = []
     for job, (run,) in stuck:
         with pytest.raises(RouteError) as caught:
-            desk.choose(run, job)
+            node.choose(run, job)
         messages.append(str(caught.value))
     assert sum("did not choose within 30 s" in text for text in messages) == async_choose.THREADS
     assert sum("hangs in 4 calls" in text for text in messages) == 3
-    assert len(desk.asker) == 0
+    assert len(node.chooser) == 0
     # as soon as it comes back it is called again
     hanging.go_on.set()
-    wait_for(lambda: desk.asker._crews["HANGS"].lost == 0)
+    wait_for(lambda: node.chooser._threads_of["HANGS"].lost == 0)
     job, (run,) = cases("HANGS", 1, 60)
-    assert desk.choose(run, job) is None
-    desk.settle(9)
-    assert desk.chosen(run, job) == "1"
+    assert node.choose(run, job) is None
+    node.settle(9)
+    assert node.chosen(run, job) == "1"
 
 
 def test_runs_of_a_job_do_not_overtake_each_other() -> None:
-    desk = Desk(FirstAlive())
+    node = RoutingNode(FirstAlive())
     job, runs = cases("ALIVE", 50)
     for run in runs:
-        desk.choose(run, job)
-    desk.settle(50)
-    assert desk.back == [run.id for run in runs]
+        node.choose(run, job)
+    node.settle(50)
+    assert node.back == [run.id for run in runs]
 
 
 def test_stopping_lets_everybody_go_and_takes_nobody(hanging: Hanging) -> None:
-    desk = Desk(hanging, FirstAlive(), says={})
-    desk.wire.poll = lambda timeout_ms: []  # type: ignore[method-assign,assignment]
+    node = RoutingNode(hanging, FirstAlive(), says={})
+    node.wire.poll = lambda timeout_ms: []  # type: ignore[method-assign,assignment]
     for name in ("HANGS", "ALIVE"):
         job, (run,) = cases(name, 1, 1 + len(name))
-        desk.choose(run, job)
+        node.choose(run, job)
     assert hanging.inside.acquire(timeout=PATIENCE_S)
-    answer = desk.beats.beat(desk.executors[0])
-    desk.asker.stop()
-    desk.beats.stop()
+    answer = node.probes.beat(node.executors[0])
+    node.chooser.stop()
+    node.probes.stop()
     with pytest.raises(RouteError, match="the node stops"):
         answer.result(0)
     hanging.go_on.set()
-    wait_for(lambda: not any(item.threads for item in desk.asker._crews.values()))
-    assert desk.back == []
-    assert desk.choose(make_run(7), make_job(route_strategy="ALIVE")) == ()
+    wait_for(lambda: not any(item.threads for item in node.chooser._threads_of.values()))
+    assert node.back == []
+    assert node.choose(make_run(7), make_job(route_strategy="ALIVE")) == ()

@@ -8,31 +8,24 @@ from tests.support.asking import ADDRESSES, FirstAlive, Wire, wait_for
 from tests.support.node import HandNode
 from tests.support.rows import NOW
 from xwheel.model import Job, RunState
-from xwheel.plugin.registries import Registry
 from xwheel.scheduler.records import Fate
-from xwheel.scheduler.route.choose import Chooser
-from xwheel.scheduler.route.routers import route as call_router
 from xwheel.storage.database.engine import Database
 from xwheel.testing import ManualClock
 
 
 def asking_node(db: Database, *routers: Any, says: dict[str, bool | None]) -> HandNode:
     node = HandNode(db, ManualClock(NOW))
+    node.install_routers(*routers)
     node.group()
     node.register(*ADDRESSES)
-    pipeline = node.scheduler
-    known = {**pipeline.plugins.routers, **{router.name: router for router in routers}}
-    pipeline.beats._client = Wire(says)
-    registry: Any = Registry("router", known, {})
-    pipeline.asker._route = lambda job, executors, **more: call_router(job, executors, registry, **more)
-    pipeline.firing._choose = Chooser(registry, pipeline.asker, pipeline.loads).choose
+    node.plugs["beats"].behind = Wire(says)
     return node
 
 
 def come_back(node: HandNode, count: int = 1) -> None:
     """Let executors answer until so many runs are back, and fire them."""
-    inbox, beats = node.scheduler.planning.tick._inbox, node.scheduler.routing.probes
-    wait_for(lambda: beats.step(node.clock.now_ms()) == 0 and sum(map(len, inbox)) >= count)
+    inbox, probes = node.scheduler.planning.tick._inbox._runs, node.scheduler.routing.probes
+    wait_for(lambda: probes.step(node.clock.now_ms()) == 0 and sum(map(len, inbox)) >= count)
     node.tick(20)
 
 
@@ -52,7 +45,7 @@ def test_a_run_goes_to_the_one_that_lives_and_others_do_not_wait(sqlite_db: Data
     assert {shard.run.job_id for parcel in node.sent for shard in parcel.shards} == {plain.id}
     (asked,) = node.runs(job.id)
     assert asked.state is RunState.PLANNED
-    assert node.scheduler._is_held(asked.id)
+    assert node.scheduler.planning.adopt._is_held(asked.id)
     come_back(node)
     node.answer()
     (run,) = node.runs(job.id)

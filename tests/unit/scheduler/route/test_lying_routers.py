@@ -15,10 +15,7 @@ from tests.support.node import HandNode
 from tests.support.rows import make_executor
 from xwheel.model import RegisteredExecutor, RunState
 from xwheel.plugin import RouteContext
-from xwheel.plugin.registries import Registry
 from xwheel.scheduler.route import async_choose
-from xwheel.scheduler.route.choose import Chooser
-from xwheel.scheduler.route.routers import route
 
 ADDRESSES = ("http://127.0.0.1:9001", "http://127.0.0.1:9002", "http://127.0.0.1:9003")
 
@@ -113,13 +110,7 @@ LIES: dict[str, tuple[Callable[[RouteContext], Any], str]] = {
 
 
 def install(node: HandNode, *routers: Any, trusted: bool) -> None:
-    known = {**node.scheduler.core.plugins.routers, **{item.name: item for item in routers}}
-    names = known if trusted else node.scheduler.core.plugins.routers.trusted
-    registry: Registry[Any] = Registry("router", known, {}, names)
-    node.scheduler.routing.async_chooser._route = partial(route, routers=registry)  # type: ignore[assignment]
-    node.scheduler.planning.firing._choose = Chooser(
-        registry, node.scheduler.routing.async_chooser, node.scheduler.core.loads, registry.trusted
-    ).choose
+    node.install_routers(*routers, trusted=None if trusted else node.scheduler.core.plugins.routers.trusted)
 
 
 def name_router(node: HandNode, job_id: int, name: str) -> None:
@@ -234,16 +225,8 @@ def test_r4_only_trusted_routers_work_on_the_tick_thread_also_behind_another(sql
     sqlite_node.group()
     sqlite_node.register(*ADDRESSES)
     ours = sqlite_node.scheduler.core.plugins.routers.trusted
-    known: dict[str, Any] = {**sqlite_node.scheduler.core.plugins.routers}
-    known |= {"FOREIGN": Foreign("FOREIGN"), "BEHIND": Behind("BEHIND"), "OURS": Foreign("OURS")}
-    registry: Registry[Any] = Registry("router", known, {}, ours | {"BEHIND", "OURS"})
-    sqlite_node.scheduler.routing.async_chooser._route = partial(route, routers=registry)  # type: ignore[assignment]
-    sqlite_node.scheduler.planning.firing._choose = Chooser(
-        registry,
-        sqlite_node.scheduler.routing.async_chooser,
-        sqlite_node.scheduler.core.loads,
-        registry.trusted,
-    ).choose
+    routers = (Foreign("FOREIGN"), Behind("BEHIND"), Foreign("OURS"))
+    sqlite_node.install_routers(*routers, trusted=ours | {"BEHIND", "OURS"})
     made = one_of_each(sqlite_node, "FOREIGN", "BEHIND", "OURS")
     settle(sqlite_node, 4)
     assert seen["FOREIGN"] == {"xwheel-route-FOREIGN", "xwheel-route-BEHIND"}

@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.lines import Line, batch_body
 from tests.support.rows import NOW, make_executor, make_job, make_run
+from tests.support.stubs import StubLease, StubLimits, StubRegistry, StubResults
 from xwheel.scheduler.records import Delivery, Fate, Parcel, Shard
 from xwheel.scheduler.send.lane import Lane
 from xwheel.wire.codec import encode_response
@@ -21,15 +22,15 @@ ONE, TWO = 1, 2
 Reply = Callable[[Parcel], dict[str, Any]]
 
 
-def lane_of(line: Line, delivered: list[Delivery], **parts: Any) -> Lane:
-    given = {
-        "may_send": lambda _: True,
-        "app_name": lambda _: "demo",
-        "token": lambda _: "",
-        "too_large": lambda *_: None,
-        **parts,
-    }
-    return Lane(line, delivered.extend, timeout_ms=3000, **given)  # type: ignore[arg-type]
+def lane_of(
+    line: Line,
+    delivered: list[Delivery],
+    *,
+    may_send: Callable[..., bool] = lambda *_: True,
+    too_large: Callable[[str, int], object] = lambda *_: None,
+) -> Lane:
+    parts: Any = (StubResults(delivered.extend), StubLease(may_send), StubRegistry(), StubLimits(too_large))
+    return Lane(line, *parts, timeout_ms=3000)
 
 
 def parcel_of(count: int = 2, *, kind: str = "xwheel", again: bool = False, **run: Any) -> Parcel:
@@ -244,14 +245,9 @@ def test_what_was_fenced_under_a_lease_that_ran_out_is_not_sent(again: bool) -> 
 def test_r17_at_each_moment_the_lane_or_the_writer_has_a_run() -> None:
     """R17: a lane lets go of runs once their answers were handed over."""
     line, seen = Line(), list[bool]()
-    lane = Lane(
-        line,  # type: ignore[arg-type]
-        lambda deliveries: seen.extend(lane.is_held(a.run_id) for d in deliveries for a in d.answers),
-        lambda _: True,
-        lambda _: "demo",
-        lambda _: "",
-        lambda *_: None,
-        timeout_ms=3000,
+    lane = lane_of(line, [])
+    lane._results = StubResults(  # type: ignore[assignment]
+        lambda deliveries: seen.extend(lane.is_held(a.run_id) for d in deliveries for a in d.answers)
     )
     lane.send(parcel_of())
     line.reply(error="it broke")

@@ -278,10 +278,10 @@ def test_a_lease_that_is_too_short_sends_nothing_and_suspects_no_executor(node: 
     parcel = node.sent.pop()
     node.line.calls.clear()
     node.clock.advance(9000)
-    node.scheduler.lanes[parcel.lane].send(parcel)
+    node.scheduler.sending.lanes.by_number[parcel.lane].send(parcel)
     node.write_answers()
     assert node.line.calls == []
     assert ends(node, job) == [("dispatching", "")]
     (executor,) = node.scheduler.core.registry.live(1, node.clock.now_ms())
     assert executor.suspect_until_ms <= node.clock.now_ms()
-    assert not node.scheduler.lanes[parcel.lane].is_held(run.id)
+    assert not node.scheduler.sending.lanes.by_number[parcel.lane].is_held(run.id)
