@@ -83,7 +83,5 @@ def batch_body(parcel: Parcel, given: dict[int, bool], message: str = "", **repl
     answers = [
         BatchAnswer(run_id=run_id, code=OK if ok else FAIL, message=message) for run_id, ok in given.items()
     ]
-    whole = BatchReply(
-        **{"instance": parcel.executor.instance, "boot": parcel.executor.boot, "answers": answers, **reply}
-    )
+    whole = BatchReply(**{"instance": parcel.executor.instance, "answers": answers, **reply})
     return encode_response(Response(code=OK, data=batch_payload(whole)))

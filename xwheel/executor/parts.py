@@ -7,7 +7,6 @@ import threading
 from collections.abc import Mapping
 from typing import Final
 
-from xwheel import __version__
 from xwheel.clock import Clock, SystemClock, wall_ms
 from xwheel.config.sections import ConnectionsSection, ExecutorSection
 from xwheel.executor.address import advertised_address
@@ -189,7 +188,5 @@ class Parts:
             address=self.address,
             instance=self.journal.instance,
             boot=self.journal.boot,
-            version=__version__,
-            capacity=self._settings.workers,
             labels=self._settings.labels,
         )

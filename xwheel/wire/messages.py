@@ -44,7 +44,7 @@ class TriggerRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         planned_ms: The due time the schedule named, 0 if the peer does not say.
         attempt: 1 for the first try.
         instance: Executor instance the run is meant for; empty when the peer is not xwheel.
-        trace_parent: W3C ``traceparent`` to pass on, or empty.
+        trace_parent: The call's W3C ``traceparent``, or empty; a header and no part of the message.
     """
 
     job_id: int
@@ -64,6 +64,11 @@ class TriggerRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     attempt: int = 1
     instance: str = ""
     trace_parent: str = ""
+
+    @property
+    def key(self) -> RunKey:
+        """What makes the run unique on an executor."""
+        return RunKey(self.run_id, self.job_id, self.created_ms)
 
 
 class CallbackItem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -90,6 +95,11 @@ class CallbackItem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     finished_ms: int = 0
     instance: str = ""
 
+    @property
+    def key(self) -> RunKey:
+        """What makes the run unique on an executor."""
+        return RunKey(self.run_id, self.job_id, self.created_ms)
+
 
 class BadItem(msgspec.Struct, frozen=True, kw_only=True):
     """One item of a list that could not be read; the others stand.
@@ -113,7 +123,6 @@ class RegistryRequest(msgspec.Struct, frozen=True, kw_only=True):
         address: Base URL exactly as the executor spelled it.
         instance: Identity of the executor's journal.
         boot: Changes with every start of the executor.
-        capacity: How many handlers may run at once, 0 if unknown.
     """
 
     group: str
@@ -122,15 +131,7 @@ class RegistryRequest(msgspec.Struct, frozen=True, kw_only=True):
     # xwheel
     instance: str = ""
     boot: str = ""
-    version: str = ""
-    capacity: int = 0
     labels: dict[str, str] = {}
-
-
-class IdleBeatRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Ask whether a job has neither a running nor a waiting run."""
-
-    job_id: int
 
 
 class KillRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,7 +140,6 @@ class KillRequest(msgspec.Struct, frozen=True, kw_only=True):
     job_id: int
     # xwheel
     run_id: int = 0
-    created_ms: int = 0
 
 
 class LogRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,13 +173,6 @@ class RunKey(msgspec.Struct, frozen=True):
     created_ms: int
 
 
-class BatchRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Many runs for one xwheel executor (``/runBatch``)."""
-
-    instance: str
-    runs: list[TriggerRequest]
-
-
 class BatchAnswer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The answer to one run of a batch: 200 means accepted and on disk."""
 
@@ -194,10 +187,9 @@ class BatchAnswer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class BatchReply(msgspec.Struct, frozen=True, kw_only=True):
-    """Answers in any order; a run that is missing has an unknown fate."""
+    """Answers to ``/runBatch`` in any order; a run that is missing has an unknown fate."""
 
     instance: str
-    boot: str
     answers: list[BatchAnswer]
 
 
@@ -208,13 +200,6 @@ class ExecutionState(StrEnum):
     ACCEPTED = "accepted"
     STARTED = "started"
     FINISHED = "finished"
-
-
-class StateRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Ask an xwheel executor about runs (``/runState``)."""
-
-    instance: str
-    keys: list[RunKey]
 
 
 class StateAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -231,8 +216,7 @@ class StateAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StateReply(msgspec.Struct, frozen=True, kw_only=True):
-    """Answers to :class:`StateRequest`."""
+    """Answers to ``/runState``."""
 
     instance: str
-    boot: str
     answers: list[StateAnswer]

@@ -134,13 +134,13 @@ class Endpoints:
         return SUCCESS
 
     def _idle_beat(self, body: bytes) -> Response:
-        if self._workers.lanes.has(decode_idle_beat(body).job_id):
+        if self._workers.lanes.has(decode_idle_beat(body)):
             raise ExecutorError(contract.TEXT_BUSY)
         return SUCCESS
 
     def _run(self, body: bytes, trace_parent: str = "") -> Response:
         request = decode_trigger(body)
-        if trace_parent and not request.trace_parent:
+        if trace_parent:
             request = msgspec.structs.replace(request, trace_parent=trace_parent[: contract.MAX_URL])
         (problem,) = self._workers.accept([(request, self._prepare(request))])
         return SUCCESS if problem is None else error_response(problem)
@@ -161,17 +161,13 @@ class Endpoints:
             logger.exception("%d runs, of which some may be taken in", len(requests))
         else:
             answers += [_batch_answer(*pair) for pair in zip(requests, problems, strict=True)]
-        reply = BatchReply(instance=self._journal.instance, boot=self._journal.boot, answers=answers)
+        reply = BatchReply(instance=self._journal.instance, answers=answers)
         return Response(code=OK, data=batch_payload(reply))
 
     def _run_state(self, body: bytes) -> Response:
-        request = decode_states(body)
-        self._check_instance(request.instance)
-        reply = StateReply(
-            instance=self._journal.instance,
-            boot=self._journal.boot,
-            answers=self._journal.lookup(request.keys),
-        )
+        instance, keys = decode_states(body)
+        self._check_instance(instance)
+        reply = StateReply(instance=self._journal.instance, answers=self._journal.lookup(keys))
         return Response(code=OK, data=state_payload(reply))
 
     def _kill(self, body: bytes) -> Response:

@@ -116,7 +116,7 @@ class Lanes:
         Returns:
             The run; or why it cannot come in; or None if it is here already.
         """
-        key = RunKey(request.run_id, request.job_id, request.created_ms)
+        key = request.key
         with self._lock:
             if key in self._live:
                 return None

@@ -83,7 +83,7 @@ class Courier:
         self._pause_ms = 0
         self._journal.acknowledge(delivered)
         for item in delivered:
-            self._parked.pop(_key(item), None)
+            self._parked.pop(item.key, None)
 
     def _next(self) -> list[CallbackItem]:
         """Choose a batch: outcomes that were never refused, or else refused ones whose time has come."""
@@ -91,7 +91,7 @@ class Courier:
         fresh: list[CallbackItem] = []
         again: list[CallbackItem] = []
         for item in self._journal.pending(self._batch + len(self._parked)):
-            parked = self._parked.get(_key(item))
+            parked = self._parked.get(item.key)
             if parked is None:
                 fresh.append(item)
             elif parked.until_ms <= now_ms:
@@ -139,7 +139,7 @@ class Courier:
                 if settled:
                     break  # the next step notices it again
                 raise
-        known = all(_key(item) in self._parked for _, item in refused)
+        known = all(item.key in self._parked for _, item in refused)
         for before, item in refused:
             # taken before and after it: a scheduler that recovers or fails in the middle proves nothing
             self._park(item, problem, proven=0 < before < len(settled))
@@ -149,7 +149,7 @@ class Courier:
 
     def _park(self, item: CallbackItem, problem: CallRefusedError, *, proven: bool) -> None:
         """Set an outcome aside; ``proven`` says that the scheduler took others at the same time."""
-        parked = self._parked.setdefault(_key(item), _Parked())
+        parked = self._parked.setdefault(item.key, _Parked())
         low, high = (PARK_MS, LONGEST_PARK_MS) if proven else (FIRST_PAUSE_MS, LONGEST_PAUSE_MS)
         parked.wait_ms = min(high, max(low, 2 * parked.wait_ms))
         parked.until_ms = self._clock.monotonic_ms() + parked.wait_ms
@@ -170,7 +170,3 @@ class Courier:
         self._pause_ms = min(LONGEST_PAUSE_MS, max(FIRST_PAUSE_MS, 2 * self._pause_ms))
         self._not_before_ms = self._clock.monotonic_ms() + self._pause_ms
         return self._pause_ms
-
-
-def _key(item: CallbackItem) -> RunKey:
-    return RunKey(item.run_id, item.job_id, item.created_ms)

@@ -173,7 +173,7 @@ class Workers:
     def _drop_known(self, answers: list[XwheelError | None], requests: Sequence[TriggerRequest]) -> None:
         """Drop refusals of runs that the journal knows, unless they never started."""
         refused = [index for index, answer in enumerate(answers) if answer is not None]
-        keys = [_key_of(requests[index]) for index in refused]
+        keys = [requests[index].key for index in refused]
         for index, key, found in zip(refused, keys, self._journal.lookup(keys) if keys else (), strict=True):
             if found.state is ExecutionState.UNKNOWN:
                 continue
@@ -185,7 +185,7 @@ class Workers:
 
     def _unless_lost(self, request: TriggerRequest) -> XwheelError | None:
         """Say yes to a run that was here already, unless the disk did not take it."""
-        if self._journal.lookup([_key_of(request)])[0].state is not ExecutionState.UNKNOWN:
+        if self._journal.lookup([request.key])[0].state is not ExecutionState.UNKNOWN:
             return None
         return JournalError(f"the executor's journal did not take run {request.run_id}")
 
@@ -324,7 +324,3 @@ def _known_problem(verdict: Verdict, key: RunKey) -> ExecutorError | None:
     return ExecutorError(
         f"run {key.run_id} was accepted before a restart and not started; it will not be run"
     )
-
-
-def _key_of(request: TriggerRequest) -> RunKey:
-    return RunKey(request.run_id, request.job_id, request.created_ms)

@@ -17,11 +17,9 @@ from xwheel.wire.codec import batch
 from xwheel.wire.http import HttpCall, HttpResult
 from xwheel.wire.messages import (
     ExecutionState,
-    IdleBeatRequest,
     KillRequest,
     RunKey,
     StateAnswer,
-    StateRequest,
 )
 
 logger = logging.getLogger(__name__)
@@ -237,12 +235,11 @@ def encode_question(question: Question) -> tuple[str, bytes]:
     first = question.rows[0]
     if question.ask is Ask.STATES:
         keys = [RunKey(row.id, row.job_id, row.created_ms) for row in question.rows]
-        request = StateRequest(instance=question.executor.instance, keys=keys)
-        return contract.RUN_STATE, batch.encode_states(request)
+        return contract.RUN_STATE, batch.encode_states(question.executor.instance, keys)
     if question.ask is Ask.IDLE:
-        return contract.IDLE_BEAT, codec.encode_idle_beat(IdleBeatRequest(job_id=first.job_id))
+        return contract.IDLE_BEAT, codec.encode_idle_beat(first.job_id)
     if question.executor.kind == "xwheel":
-        kill = KillRequest(job_id=first.job_id, run_id=first.id, created_ms=first.created_ms)
+        kill = KillRequest(job_id=first.job_id, run_id=first.id)
     else:
         kill = KillRequest(job_id=first.job_id)
     return contract.KILL, codec.encode_kill(kill)

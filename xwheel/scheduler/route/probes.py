@@ -14,7 +14,6 @@ from xwheel.errors import RouteError, WireError
 from xwheel.model import RegisteredExecutor
 from xwheel.wire import codec, contract
 from xwheel.wire.http import HttpCall, HttpResult
-from xwheel.wire.messages import IdleBeatRequest
 
 logger = logging.getLogger(__name__)
 
@@ -199,7 +198,7 @@ class Beats:
         if beat.job_id:
             path, body = (
                 contract.IDLE_BEAT,
-                codec.encode_idle_beat(IdleBeatRequest(job_id=beat.job_id)),
+                codec.encode_idle_beat(beat.job_id),
             )
         return HttpCall(
             key=beat,

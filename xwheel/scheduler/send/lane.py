@@ -12,7 +12,7 @@ from xwheel.scheduler.records import Answer, Delivery, Fate, Parcel, Shard
 from xwheel.wire import codec, contract
 from xwheel.wire.codec import batch as batch_codec
 from xwheel.wire.http import HttpCall, HttpResult, MultiClient
-from xwheel.wire.messages import BatchAnswer, BatchRequest, Response, TriggerRequest
+from xwheel.wire.messages import BatchAnswer, Response, TriggerRequest
 
 POLL_MS: Final = 200
 NOW_OR_LATER: Final = 2**62
@@ -171,8 +171,8 @@ def encode_parcel(parcel: Parcel) -> tuple[str, bytes]:
     requests = [trigger_request(shard, parcel.sources.get(shard.job.id)) for shard in parcel.shards]
     executor = parcel.executor
     if executor.kind == "xwheel":
-        batch = BatchRequest(instance=executor.instance, runs=requests)
-        return contract.join_url(executor.address, contract.RUN_BATCH), batch_codec.encode_batch(batch)
+        body = batch_codec.encode_batch(executor.instance, requests)
+        return contract.join_url(executor.address, contract.RUN_BATCH), body
     path = contract.TRIGGER if executor.generation >= NEWEST_GENERATION else contract.RUN
     return contract.join_url(executor.address, path), codec.encode_trigger(requests[0])
 

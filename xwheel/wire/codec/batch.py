@@ -5,6 +5,7 @@ Runs and outcomes inside them are spelled as in XXL-JOB's own messages; the rest
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from xwheel.errors import WireError
@@ -31,12 +32,10 @@ from xwheel.wire.messages import (
     BadItem,
     BatchAnswer,
     BatchReply,
-    BatchRequest,
     ExecutionState,
     RunKey,
     StateAnswer,
     StateReply,
-    StateRequest,
     TriggerRequest,
 )
 
@@ -44,14 +43,9 @@ _STATES: Final = {state.value: state for state in ExecutionState}
 _KEY_PARTS: Final = 3
 
 
-def encode_batch(request: BatchRequest) -> bytes:
-    """Return the body of ``/runBatch``."""
-    return join_batch(request.instance, [encode(trigger_item(run)) for run in request.runs])
-
-
-def join_batch(instance: str, triggers: list[bytes]) -> bytes:
-    """Return the body of ``/runBatch`` from runs that are already encoded, so that their size can be summed."""
-    return b'{"instance":' + encode(instance) + b',"runs":[' + b",".join(triggers) + b"]}"
+def encode_batch(instance: str, runs: Sequence[TriggerRequest]) -> bytes:
+    """Return the body of ``/runBatch``: many runs for one xwheel executor."""
+    return encode({"instance": instance, "runs": [trigger_item(run) for run in runs]})
 
 
 def decode_batch(body: bytes) -> tuple[str, list[TriggerRequest], list[BadItem]]:
@@ -72,7 +66,6 @@ def batch_payload(reply: BatchReply) -> dict[str, Any]:
     """Return the reply to ``/runBatch`` for :attr:`Response.data`."""
     return {
         "instance": reply.instance,
-        "boot": reply.boot,
         "runs": [
             {"id": answer.run_id, "code": answer.code, "msg": answer.message} for answer in reply.answers
         ],
@@ -89,7 +82,6 @@ def read_batch_reply(payload: object) -> BatchReply:
     answers, _ = read_items(as_list("runs", item.get("runs")), _read_batch_answer, "id")
     return BatchReply(
         instance=to_text("instance", item.get("instance"), MAX_WORD),
-        boot=to_text("boot", item.get("boot"), MAX_WORD),
         answers=answers,
     )
 
@@ -102,23 +94,21 @@ def _read_batch_answer(item: dict[str, Any]) -> BatchAnswer:
     )
 
 
-def encode_states(request: StateRequest) -> bytes:
-    """Return the body of ``/runState``."""
-    keys = [(key.run_id, key.job_id, key.created_ms) for key in request.keys]
-    return encode({"instance": request.instance, "keys": keys})
+def encode_states(instance: str, keys: Sequence[RunKey]) -> bytes:
+    """Return the body of ``/runState``, which asks an xwheel executor about runs."""
+    parts = [(key.run_id, key.job_id, key.created_ms) for key in keys]
+    return encode({"instance": instance, "keys": parts})
 
 
-def decode_states(body: bytes) -> StateRequest:
-    """Read ``/runState``.
+def decode_states(body: bytes) -> tuple[str, list[RunKey]]:
+    """Read ``/runState``: the instance that is meant, and the runs.
 
     Raises:
         WireError: Names the field and what is allowed.
     """
     item = parse_object(body)
-    return StateRequest(
-        instance=to_text("instance", item.get("instance"), MAX_WORD),
-        keys=[_read_key(key) for key in as_list("keys", item.get("keys"))],
-    )
+    instance = to_text("instance", item.get("instance"), MAX_WORD)
+    return instance, [_read_key(key) for key in as_list("keys", item.get("keys"))]
 
 
 def _read_key(value: Any) -> RunKey:
@@ -136,7 +126,6 @@ def state_payload(reply: StateReply) -> dict[str, Any]:
     """Return the reply to ``/runState`` for :attr:`Response.data`."""
     return {
         "instance": reply.instance,
-        "boot": reply.boot,
         "runs": [
             {
                 "id": answer.run_id,
@@ -159,7 +148,6 @@ def read_state_reply(payload: object) -> StateReply:
     answers, _ = read_items(as_list("runs", item.get("runs")), _read_state_answer, "id")
     return StateReply(
         instance=to_text("instance", item.get("instance"), MAX_WORD),
-        boot=to_text("boot", item.get("boot"), MAX_WORD),
         answers=answers,
     )
 
