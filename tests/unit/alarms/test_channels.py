@@ -59,7 +59,7 @@ def answers(node: HandNode, channel: str) -> list[tuple[int, str, str]]:
     ]
 
 
-def test_one_hangs_for_ever_one_raises_and_the_third_gets_all_in_time(db: Database) -> None:
+def test_a_channel_that_hangs_and_one_that_raises_delay_no_third(db: Database) -> None:
     def broken(_: Alarm) -> Exception:
         return ValueError("no such number")
 
@@ -138,7 +138,7 @@ def test_failed_attempts_are_repeated_with_growing_pauses_and_the_same_id(db: Da
     assert (health.failures, health.is_healthy, health.last_answer) == (4, False, "OSError: away")
 
 
-def test_who_asks_to_be_asked_later_is_asked_later(sqlite_db: Database) -> None:
+def test_a_channel_that_asks_for_a_later_try_gets_it(sqlite_db: Database) -> None:
     pager = Recorder(fail=lambda _: AlarmRetryLater("slow down", 90) if len(pager.told) == 1 else None)
     node = a_node(sqlite_db, pager, retry_delay_s=1)
     strike(node, rule(node, "failed").id)
@@ -155,11 +155,11 @@ def test_a_rule_whose_channel_is_not_installed_says_what_is(sqlite_db: Database)
     node = a_node(sqlite_db, Recorder(), Recorder("sms"))
     made = rule(node, "failed", channels=["pager", "sms"])
     node.crash()
-    heir = HandNode(node.db, node.clock, channels=[Recorder()])
-    strike(heir, made.id)
-    settle(heir)
-    assert answers(heir, "sms") == [(1, "failed", "channel sms is not installed; installed: pager")]
-    assert answers(heir, "pager") == [(1, "sent", "took 1")]
+    successor = HandNode(node.db, node.clock, channels=[Recorder()])
+    strike(successor, made.id)
+    settle(successor)
+    assert answers(successor, "sms") == [(1, "failed", "channel sms is not installed; installed: pager")]
+    assert answers(successor, "pager") == [(1, "sent", "took 1")]
 
 
 def test_what_waits_for_an_uninstalled_channel_is_ended(db: Database) -> None:
@@ -169,9 +169,9 @@ def test_what_waits_for_an_uninstalled_channel_is_ended(db: Database) -> None:
     step(node)
     wait_until(lambda: stuck.calls == 1)
     node.crash()
-    heir = HandNode(node.db, node.clock, channels=[Recorder()])
-    settle(heir)
-    assert answers(heir, "stuck") == [(1, "failed", "channel stuck is not installed; installed: pager")]
+    successor = HandNode(node.db, node.clock, channels=[Recorder()])
+    settle(successor)
+    assert answers(successor, "stuck") == [(1, "failed", "channel stuck is not installed; installed: pager")]
     stuck.gate.set()
 
 
