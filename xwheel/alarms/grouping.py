@@ -1,4 +1,4 @@
-"""Decide which alarms are told now, held back, counted in another one, or dropped. Pure."""
+"""Decide which alarms are sent now, held back, counted in another one, or dropped. Pure."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ WINDOW: Final = "window"
 QUIET: Final = "quiet hours"
 SUMMARY: Final = "summary"
 MINUTE_MS: Final = 60_000
-GONE: Final = "the rule was deleted or disabled"
-SILENT: Final = "the rule names no channel"
-NOTHING_OPEN: Final = "nothing was told that this is the end of"
+NO_RULE: Final = "the rule was deleted or disabled"
+NO_CHANNEL: Final = "the rule names no channel"
+NOTHING_OPEN: Final = "no open alarm that this would end"
 NO_RECOVERY: Final = "the rule asks for no notice of recovery"
 
 
@@ -45,15 +45,15 @@ def group_alarms(
 ) -> Grouped:
     """Decide about alarms that are due, and return what to write.
 
-    The first of a job and kind is told at once and opens the rule's window; those that follow are counted in one
-    that is held until its end. In quiet hours everything is held until their end, and told in one summary of the
-    rule. A recovery ends what was told, and takes along what is held.
+    The first of a job and kind is sent at once and opens the rule's window; those that follow are counted in one
+    that is held until its end. In quiet hours everything is held until their end, and sent in one summary of the
+    rule. A recovery closes open alarms, and includes what is held.
 
     Args:
         due: The alarms, locked, in id order.
         holders: The alarms that count others for these jobs, locked; some may be due themselves.
         rules: All rules by id.
-        episodes: What was told lately about these jobs, locked.
+        episodes: What was sent lately about these jobs, locked.
         now_ms: The shared time.
         channels: Names of the installed channels.
     """
@@ -82,7 +82,7 @@ class _Grouping:
             return  # told, merged or dropped by now
         rule = self._rules.get(row.rule_id or 0)
         if rule is None or not rule.enabled:
-            self._drop(row, GONE)
+            self._drop(row, NO_RULE)
         elif row.state is AlarmState.HELD:
             self._release(row, rule)
         elif row.kind is AlarmKind.RECOVERED:
@@ -94,7 +94,7 @@ class _Grouping:
         """Return what to write."""
         for ids in self._after_quiet.values():
             if len(ids) > 1:
-                self._sum_up([self._rows[item] for item in ids])
+                self._summarize([self._rows[item] for item in ids])
         attempts = [
             attempt for item in sorted(self._told) for attempt in self._attempts(self._rows[item], channels)
         ]
@@ -111,7 +111,7 @@ class _Grouping:
         self._save(self._episode(row), root_id=item.root_id, shard_index=item.shard_index)
 
     def _place(self, row: AlarmRow, rule: AlarmRule) -> None:
-        """Count an alarm in one that is held, or hold it itself, or tell it."""
+        """Count an alarm in one that is held, or hold it itself, or send it."""
         episode = self._episode(row)
         quiet_ms = quiet_until_ms(rule, row.kind, self._now_ms)
         if (held := self._held(episode)) is not None:
@@ -121,17 +121,17 @@ class _Grouping:
         elif episode.until_ms > self._now_ms:
             self._hold(row, episode.until_ms, WINDOW)
         else:
-            self._tell(row, rule)
+            self._send(row, rule)
 
     def _release(self, row: AlarmRow, rule: AlarmRule) -> None:
-        """Tell what was held back, unless quiet hours began meanwhile."""
+        """Send what was held back, unless quiet hours began meanwhile."""
         quiet_ms = quiet_until_ms(rule, row.kind, self._now_ms)
         if quiet_ms is not None:
             self._hold(row, quiet_ms, QUIET)
             return
         if row.note == QUIET:
             self._after_quiet.setdefault(rule.id, []).append(row.id)
-        self._tell(row, rule)
+        self._send(row, rule)
 
     def _recover(self, row: AlarmRow, rule: AlarmRule) -> None:
         ending = [
@@ -157,9 +157,9 @@ class _Grouping:
                 self._save(self._episodes[episode.key], held_id=None)
         self._place(self._set(row), rule)
 
-    def _tell(self, row: AlarmRow, rule: AlarmRule) -> None:
+    def _send(self, row: AlarmRow, rule: AlarmRule) -> None:
         if not rule.targets:
-            self._drop(row, SILENT)
+            self._drop(row, NO_CHANNEL)
             return
         self._set(replace(row, state=AlarmState.TOLD, due_ms=None, note=""))
         self._told.append(row.id)
@@ -184,8 +184,8 @@ class _Grouping:
             notice = replace(notice, run_id=row.run_id, reason=row.reason, message=row.message)
         return self._set(replace(notice, count=count, last_ms=last_ms))
 
-    def _sum_up(self, rows: Sequence[AlarmRow]) -> None:
-        """Let one notice tell everything that a rule held back in quiet hours."""
+    def _summarize(self, rows: Sequence[AlarmRow]) -> None:
+        """Have one notice count everything that a rule held back in quiet hours."""
         notice = rows[0]
         for row in rows[1:]:
             notice = self._merge(row, notice, SUMMARY)
@@ -231,7 +231,7 @@ def missing_channel(channel: str, channels: Collection[str]) -> str:
 
 
 def quiet_until_ms(rule: AlarmRule, kind: AlarmKind, now_ms: int) -> int | None:
-    """Return when a rule's quiet hours end, or None if a kind may be told now."""
+    """Return when a rule's quiet hours end, or None if a kind may be sent now."""
     if not rule.quiet_from or kind in rule.quiet_pass:
         return None
     try:

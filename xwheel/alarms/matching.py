@@ -37,7 +37,7 @@ Rules = tuple[AlarmRule, ...]
 
 
 class OpenAlarm(NamedTuple):
-    """The fire and the shard that a rule told about last; the job has not been well since.
+    """The fire and the shard of the last alarm of a rule about a job that has not recovered since.
 
     Attributes:
         noted_ms: When this process noted it; 0 if it was read.
@@ -157,16 +157,16 @@ class RuleIndex:
         for rule in rules:
             if not rule.enabled:
                 continue
-            # a rule without targets hides those of the levels below, and tells nothing
-            told: Rules = (rule,) if rule.targets else ()
+            # a rule without targets hides those of the levels below, and sends nothing
+            found: Rules = (rule,) if rule.targets else ()
             for kind in rule.kinds:
                 level = levels.setdefault(kind, _Levels())
                 if rule.job_id is not None:
-                    level.jobs[rule.job_id] = level.jobs.get(rule.job_id, ()) + told
+                    level.jobs[rule.job_id] = level.jobs.get(rule.job_id, ()) + found
                 elif rule.group_id is not None:
-                    level.groups[rule.group_id] = level.groups.get(rule.group_id, ()) + told
+                    level.groups[rule.group_id] = level.groups.get(rule.group_id, ()) + found
                 else:
-                    level.others = (level.others or ()) + told
+                    level.others = (level.others or ()) + found
         self.by_id = {rule.id: rule for rule in rules}
         self._levels = levels
 

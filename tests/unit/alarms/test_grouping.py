@@ -235,9 +235,9 @@ def test_a_recovery_of_one_kind_leaves_the_others() -> None:
 @pytest.mark.parametrize(
     ("rules", "note"),
     [
-        ((), grouping.GONE),
-        ((make_rule(enabled=False),), grouping.GONE),
-        ((make_rule(targets=()),), grouping.SILENT),
+        ((), grouping.NO_RULE),
+        ((make_rule(enabled=False),), grouping.NO_RULE),
+        ((make_rule(targets=()),), grouping.NO_CHANNEL),
     ],
 )
 def test_what_no_rule_asks_for_any_more_is_dropped_with_the_reason(
@@ -256,7 +256,7 @@ def test_what_was_held_for_a_deleted_rule_is_dropped() -> None:
     world.decide()
     world.rules.clear()
     world.decide(WINDOW_S)
-    assert (world.rows[2].state, world.rows[2].note) == (AlarmState.DROPPED, grouping.GONE)
+    assert (world.rows[2].state, world.rows[2].note) == (AlarmState.DROPPED, grouping.NO_RULE)
 
 
 QUIET = make_rule(quiet_from="22:00", quiet_to="07:00", quiet_timezone="UTC", window_s=0)
