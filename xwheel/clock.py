@@ -1,4 +1,4 @@
-"""Time as an argument: the only module that looks at the clock.
+"""Time as an argument: the only module that reads the clock.
 
 All times are integer milliseconds since the epoch, UTC. A node's clock is its monotonic clock plus an offset,
 so a step of the machine's wall clock moves nothing by itself; :meth:`SystemClock.set_offset` moves it on purpose.
@@ -23,7 +23,7 @@ class Clock(Protocol):
         ...
 
     def wait(self, event: threading.Event, timeout_ms: int) -> bool:
-        """Wait until the event is set or the time is over; tell whether it is set."""
+        """Wait until the event is set or the time is over; return whether it is set."""
         ...
 
 
@@ -51,14 +51,14 @@ class SystemClock:
         return event.wait(max(0, timeout_ms) / 1000)
 
     def set_offset(self, shared_ms: int, at_monotonic_ms: int) -> int:
-        """Say what the shared time was at a monotonic instant; return the change in milliseconds."""
+        """Set what the shared time was at a monotonic instant; return the change in milliseconds."""
         offset_ms = shared_ms - at_monotonic_ms
         change_ms = offset_ms - self._offset_ms
         self._offset_ms = offset_ms
         return change_ms
 
     def drift_ms(self, shared_ms: int, at_monotonic_ms: int) -> int:
-        """Tell how far a sample of the shared time is ahead of this clock, in milliseconds."""
+        """Return how far a sample of the shared time is ahead of this clock, in milliseconds."""
         return shared_ms - at_monotonic_ms - self._offset_ms
 
 
@@ -78,7 +78,7 @@ class OffsetFilter:
 
     @property
     def is_suspicious(self) -> bool:
-        """Tell whether the last sample spoke of a step that is not confirmed yet."""
+        """Whether the last sample showed a step that is not confirmed yet."""
         return bool(self._suspicions)
 
     def begin(self, shared_ms: int, sent_ms: int, received_ms: int) -> int:
@@ -101,7 +101,7 @@ class OffsetFilter:
         drift_ms = self._clock.drift_ms(shared_ms, middle_ms)
         if abs(drift_ms) <= self._step_ms:
             self._suspicions.clear()
-            # within the round trip the sample says nothing better than what we have
+            # within the round trip the sample is no better than what we have
             if abs(drift_ms) > max(5, received_ms - sent_ms):
                 self._clock.set_offset(shared_ms, middle_ms)
             return None

@@ -1,4 +1,4 @@
-"""Say a cron expression in plain words, English or Chinese.
+"""Describe a cron expression in plain words, English or Chinese.
 
 cron-descriptor makes the sentences. It is given a tidy expression, made from what was understood and not from what
 was typed, so that no leniency of Quartz misleads it; and what it cannot say in both languages (days from the

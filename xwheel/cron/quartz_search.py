@@ -22,7 +22,7 @@ from xwheel.cron.zone import Period, Zone
 
 _DAY = 86_400
 _NEVER = 1 << 62
-HORIZON_YEARS = 100  # Quartz looks this far ahead, though from the year in which it was started
+HORIZON_YEARS = 100  # Quartz searches this far ahead, though from the year in which it was started
 
 
 def _next_table(bits: int, size: int) -> tuple[int, ...]:
@@ -239,7 +239,7 @@ LENGTHS = ((31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31), (31, 29, 31, 30, 31
 
 
 def is_leap(year: int) -> bool:
-    """Tell whether February has 29 days."""
+    """Return whether February has 29 days."""
     return year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
 
 

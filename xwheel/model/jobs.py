@@ -51,7 +51,7 @@ class RetryBackoff(StrEnum):
 
 
 class DeliveryPolicy(StrEnum):
-    """What a run may cost when nobody knows whether it ran: a second execution, or none at all."""
+    """What a run may cost when it is unknown whether it ran: a second execution, or none at all."""
 
     AT_LEAST_ONCE = "at_least_once"
     AT_MOST_ONCE = "at_most_once"

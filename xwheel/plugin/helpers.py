@@ -36,7 +36,7 @@ class AlarmTemplate:
     """A text with placeholders; ``{title}`` stands for the value of that name.
 
     That is the whole language: no attributes, no indices, no formats, no conditions. Braces around anything else are
-    plain text, so that a template may be JSON. Values are put in once and not looked through again. Immutable.
+    plain text, so that a template may be JSON. Values are put in once and not searched again. Immutable.
 
     Args:
         text: The template.
@@ -100,7 +100,7 @@ def alarm_values(alarm: Alarm) -> dict[str, str]:
 
 
 class AlarmReceipts:
-    """Remembers who got an alarm while others did not, so that they are spared when it is sent again.
+    """Remembers which receivers got an alarm while others did not, so that it is not sent to them again.
 
     *Thread-safety:* all methods may be called from any thread.
 

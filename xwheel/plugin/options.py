@@ -64,7 +64,7 @@ class PluginOptions(BaseModel):
                 continue
             if self.__dict__[name] is not None:
                 raise _refusal(f"give {name} or {name}{FILE_SUFFIX}, not both")
-            # nobody has seen the object yet
+            # frozen, but nothing has seen it yet
             self.__dict__[name] = SecretStr(_read_secret(name + FILE_SUFFIX, path))
         return self
 
@@ -117,7 +117,7 @@ def noting_options() -> Iterator[dict[str, PluginOptions]]:
 
 
 def shown_options(options: PluginOptions | None, given: Mapping[str, Any]) -> dict[str, object]:
-    """Return options for people to look at: as the plugin understood them, else their names alone; never a secret.
+    """Return options as they are shown: as the plugin understood them, else their names alone; never a secret.
 
     Args:
         options: What the plugin read with :func:`read_options`, None if it did not.

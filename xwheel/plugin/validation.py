@@ -1,8 +1,8 @@
 """What the objects of plugins return and raise, checked at every call: type, range and membership.
 
-Whoever calls a schedule type, a router, an alarm channel, a glue type or a run listener does it through here, so that
-one that lies, raises ``SystemExit`` or returns what runs code of its own fails its own job, run or send, by name. One
-that may hang is called on a thread of :mod:`xwheel.runtime.plugin_threads` besides.
+Every call of a schedule type, a router, an alarm channel, a glue type or a run listener goes through here, so that
+one that returns something else, raises ``SystemExit`` or returns what runs code of its own fails its own job, run or
+send, by name. One that may hang is called on a thread of :mod:`xwheel.runtime.plugin_threads` besides.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def guarded(
     """Return what a call to a plugin returns.
 
     Args:
-        what: Who is called, for the message, such as ``schedule type CRON``.
+        what: The plugin, for the message, such as ``schedule type CRON``.
         call: Calls it.
         allowed: What it may raise by its contract.
 
@@ -215,7 +215,7 @@ def _check_method(kind: str, name: str, pattern: Callable[..., object], item: ob
     try:
         signature = inspect.signature(method)
     except ValueError:
-        return  # compiled code may not tell
+        return  # compiled code may have none
     try:
         signature.bind(*expected)
     except TypeError as error:

@@ -1,6 +1,6 @@
 """Jobs: definition rows, the cursor of their next fire, and which job runs after which.
 
-Pages of jobs are for people who look for some of them; each reads a bounded number of rows.
+A page of jobs reads a bounded number of rows.
 """
 
 from __future__ import annotations

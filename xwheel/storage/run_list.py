@@ -1,6 +1,6 @@
 """Pages of runs, latest due time first: each is answered from an index and reads a bounded number of rows.
 
-What no index answers is looked for in at most :data:`LOOK` rows a page; the page then tells where to go on.
+What no index answers is searched for in at most :data:`LOOK` rows a page; the page then says where to go on.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class FoundRuns(NamedTuple):
 
 
 class _RangePage(NamedTuple):
-    """Keys of one index range, latest first, and up to where it was looked at; None if to its end."""
+    """Keys of one index range, latest first, and up to where it was read; None if to its end."""
 
     keys: list[Key]
     horizon: Key | None
@@ -94,9 +94,9 @@ def page_runs(
     Args:
         conn: Connection.
         wanted: Which runs.
-        before: Where the page begins, as the page before told it.
+        before: Where the page begins, as the page before said.
         limit: How many at most.
-        look: How many rows may be looked at for what no index answers.
+        look: How many rows may be read for what no index answers.
     """
     walks = [walk(conn, before, limit, look) for walk in _plan(conn, wanted, look)]
     horizon = max((walk.horizon for walk in walks if walk.horizon is not None), default=None)

@@ -121,7 +121,7 @@ class DueRun(NamedTuple):
 
 
 class FencedRow(NamedTuple):
-    """What the fence writes for one run: who gets it, and of how many shards it is one."""
+    """What the fence writes for one run: its executor, and of how many shards it is one."""
 
     id: int
     address: str
@@ -355,7 +355,7 @@ def lock_planned(conn: Connection, ids: Sequence[int]) -> dict[int, tuple[int, i
 
 
 def update_fenced(conn: Connection, rows: Sequence[FencedRow], *, now_ms: int, check_ms: int) -> int:
-    """Write who gets which locked run; the rows leave the queue and are dispatching from now on."""
+    """Write which executors get these locked runs; the rows leave the queue and are dispatching from now on."""
     columns = (*FencedRow._fields[1:], "state", "open_partition", "dispatched_ms", "check_ms")
     values = [(*row, RunState.DISPATCHING, None, now_ms, check_ms) for row in rows]
     return update_many(conn, run, columns, values)

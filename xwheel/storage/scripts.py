@@ -47,7 +47,7 @@ def insert_version(
         source=new.source,
         author=new.author,
         remark=new.remark,
-        # executors tell versions by their time
+        # executors know versions by their time
         created_ms=max(now_ms, (last[1] or 0) + 1),
     )
     conn.execute(insert(glue_version).values({name: getattr(made, name) for name in made.__struct_fields__}))

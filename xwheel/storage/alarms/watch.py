@@ -52,7 +52,7 @@ def list_sent(conn: Connection, after: tuple[int, int], limit: int) -> list[Watc
 
 
 def find_told_runs(conn: Connection, run_ids: Collection[int]) -> set[tuple[int, int]]:
-    """Return ``(run, rule)`` of those of the runs of which a rule knows that they still run."""
+    """Return ``(run, rule)`` of those of the runs that have an alarm because they still run."""
     query = select(alarm.c.run_id, alarm.c.rule_id).where(
         any_of(conn, alarm.c.run_id, sorted(run_ids)), alarm.c.kind == str(AlarmKind.STILL_RUNNING)
     )
@@ -67,7 +67,7 @@ def list_started_jobs(
     Args:
         conn: Connection.
         after_id: Only jobs with a greater id.
-        limit: How many jobs are looked at.
+        limit: How many jobs are read.
         group_id: Only jobs of this group.
         ids: Only these jobs.
 

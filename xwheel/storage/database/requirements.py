@@ -68,7 +68,7 @@ def check_server(db: Database) -> None:
     """Make sure that the server is one that xwheel can work with, with what the session really has.
 
     Raises:
-        DatabaseRefusedError: It is not; the message names what mends it.
+        DatabaseRefusedError: It is not; the message says what to change.
     """
     with db.read() as conn:
         match db.backend:
@@ -127,7 +127,7 @@ def judge_mariadb(facts: Mapping[str, str], connections: int) -> str | None:
         ),
         (
             isolation != "READ-COMMITTED",
-            f"the session has {isolation} though READ COMMITTED was asked for: mend what overrides it",
+            f"the session has {isolation} though READ COMMITTED was asked for: correct what overrides it",
         ),
         (
             logs and facts.get("binlog_format") == "STATEMENT",
@@ -135,7 +135,7 @@ def judge_mariadb(facts: Mapping[str, str], connections: int) -> str | None:
         ),
         (
             charsets != {"utf8mb4"},
-            f"the session speaks {', '.join(sorted(charsets))} and not utf8mb4: mend what overrides it",
+            f"the session speaks {', '.join(sorted(charsets))} and not utf8mb4: correct what overrides it",
         ),
         (
             packet < LEAST_PACKET,
@@ -147,7 +147,7 @@ def judge_mariadb(facts: Mapping[str, str], connections: int) -> str | None:
 
 
 def is_mariadb(version: str) -> bool:
-    """Tell MariaDB from MySQL."""
+    """Return whether a version string is MariaDB's and not MySQL's."""
     return "mariadb" in version.lower()
 
 
@@ -171,7 +171,7 @@ def judge_postgresql(facts: Mapping[str, Any], connections: int) -> str | None:
         ),
         (
             facts["isolation"] != "read committed",
-            f"the session has {facts['isolation']} though READ COMMITTED was asked for: mend what overrides it",
+            f"the session has {facts['isolation']} though READ COMMITTED was asked for: correct what overrides it",
         ),
         (
             facts["encoding"] != "UTF8",
@@ -325,7 +325,7 @@ def check_may_upgrade(db: Database) -> None:
             lacking = [(right, schema) for right, statement in steps if not _may(conn, statement)]
             conn.commit()
     if ("DROP", schema) in lacking:
-        logger.warning("the table %s in %s is left over from this look: drop it by hand", name, schema)
+        logger.warning("the table %s in %s is left over from this check: drop it by hand", name, schema)
     if lacking:
         raise _lacks(db, user, lacking, f"GRANT ALL PRIVILEGES ON `{schema}`.* TO {_account(user)}")
 

@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError, ProgrammingError
 from xwheel.errors import ConfigError, DatabaseRefusedError, DatabaseUnreachableError, XwheelError
 from xwheel.storage.database import address
 from xwheel.storage.database.engine import Database
-from xwheel.storage.database.errors import SENTENCES, Fault, explain
+from xwheel.storage.database.errors import explain
 from xwheel.storage.database.startup import LAST_PAUSE_S, reach
 
 SECRET = "opensesame"
@@ -180,10 +180,6 @@ def test_missing_packages_and_unknown_options_are_told() -> None:
     odd = Database("mysql+pymysql://ada@h/x?colour=red")
     with pytest.raises(ConfigError, match="no option 'colour'"):
         reach(odd)
-
-
-def test_every_kind_has_its_sentence() -> None:
-    assert set(SENTENCES) == set(Fault)
 
 
 @pytest.mark.parametrize(
