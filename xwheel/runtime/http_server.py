@@ -1,4 +1,9 @@
-"""Serve a WSGI application under waitress, in a thread of its own, within the limits that callers are granted."""
+"""Serve a WSGI application under waitress, in a thread of its own, to callers that may be slow, many or hostile.
+
+:class:`Server` accepts, counts and cuts connections within the limits of :mod:`~xwheel.runtime.http_limits`;
+:class:`Connection` reads a request at a time, takes a large body only from a known caller, and keeps no thread waiting
+for a peer.
+"""
 
 from __future__ import annotations
 
@@ -45,9 +50,8 @@ WANT: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 Admits = Callable[[dict[str, Any]], bool]
 """Whether an application knows the caller, from the WSGI environment without the body."""
 
-
 STRANGER_BYTES: Final = 32 * 1024
-"""Bodies up to this size are read before the application sees them, whoever sends them; a hundred outcomes fit in."""
+"""Bodies up to this size are read before the application sees them, from any caller; a hundred outcomes fit in."""
 
 OVERHEAD: Final = 2
 """A chunked body may take so many times the limit on the wire."""
@@ -77,9 +81,9 @@ class IncomingRequest(HTTPRequestParser):
 class Connection(HTTPChannel):
     """A channel of waitress whose peer cannot keep more than the channel itself.
 
-    Waitress takes all requests that came in one piece, and answers them one after the other whether somebody reads or
-    not: a thread then waits in ``write_soon`` until the peer goes away. Here the next request is looked at once the
-    last answer has left, so at most one answer waits, and the server closes the connection if it waits too long.
+    Waitress takes all requests that came in one piece, and answers them one after the other whether they are read or
+    not: a thread then waits in ``write_soon`` until the peer goes away. Here the next request is read once the last
+    answer has left, so at most one answer waits, and the server closes the connection if it waits too long.
 
     Thread-safety: everything runs on the server's thread, but ``service``, ``write_soon`` and :meth:`ask`, which run
     on a worker.
@@ -109,7 +113,7 @@ class Connection(HTTPChannel):
         self._must_drain = False
         super().__init__(server, sock, addr, adj, **further)
 
-    def standing(self) -> ConnectionState:
+    def state(self) -> ConnectionState:
         """Return what it is at; for the server's thread."""
         stage, since_s = ConnectionStage.IDLE if self._was_served else ConnectionStage.NEW, self._progress_s
         if self._drains_s is not None:
@@ -146,7 +150,7 @@ class Connection(HTTPChannel):
         )
 
     def received(self, data: bytes) -> bool:
-        """Take what came; see the class about when it is looked at."""
+        """Take what came; see the class about when it is read."""
         if self._drains_s is not None:
             return False
         with self.requests_lock:
@@ -189,7 +193,7 @@ class Connection(HTTPChannel):
                 self._judge(request)  # an announced length is judged once
 
     def _judge(self, request: IncomingRequest) -> None:
-        """Decide about a body that is not whole yet: go on, ask who sends it, or leave it."""
+        """Decide about a body that is not whole yet: go on, ask for its sender, or leave it."""
         if self._body_s is None:
             self._body_s = time.monotonic()
             if request.content_length <= self.server.small_bytes and not (
@@ -209,15 +213,15 @@ class Connection(HTTPChannel):
             self.send_continue()
 
     def ask(self) -> None:
-        """Ask the application whether it knows the caller, who announced a large body; on a worker's thread."""
+        """Ask the application whether it knows the caller that announced a large body; on a worker's thread."""
         known = False
         try:
             if self.request is not None and self.server.admits is not None:
                 environ = self.task_class(self, self.request).get_environment()  # type: ignore[arg-type]
                 known = self.server.admits(environ)
         except Exception:
-            # the application meets the same failure when it answers, and has words for it
-            logger.exception("cannot find out who sends a large body")
+            # the application fails alike when it answers, and reports it
+            logger.exception("cannot find out which caller sends a large body")
         self._answered = known
         self._is_asked = False
         self.server.pull_trigger()
@@ -246,7 +250,7 @@ class Connection(HTTPChannel):
         self.server.add_task(self)
 
     def handle_write(self) -> None:
-        """Send on; after a refusal the peer gets time to read it, as closing at once would take it from him."""
+        """Send on; after a refusal the peer gets time to read it, as closing at once would discard it."""
         if not (self._must_drain and self.close_when_flushed) or self.will_close:
             super().handle_write()
             return
@@ -274,7 +278,7 @@ class Connection(HTTPChannel):
         return sent
 
     def is_read(self, now_s: float) -> bool:
-        """Return whether part of an answer waits for a peer who took some of it just now."""
+        """Return whether part of an answer waits for a peer that took some of it just now."""
         return bool(self.total_outbufs_len) and now_s - self._progress_s < FRESH_S
 
     def close_now(self) -> None:
@@ -361,7 +365,7 @@ class Listener:
             server.close()
             return
         deadline = time.monotonic() + timeout_s
-        # who reads nothing is not waited for
+        # a peer that reads nothing is not waited for
         while (now_s := time.monotonic()) < deadline and any(
             channel.is_read(now_s) for channel in list(server.active_channels.values())
         ):
@@ -423,7 +427,7 @@ class Server(TcpWSGIServer):
                 sockets=[bound],
                 ident="xwheel",
                 max_request_header_size=MAX_HEAD_BYTES,
-                # connections judge bodies themselves, as they know who sends them
+                # connections judge bodies themselves, by their sender
                 max_request_body_size=1 << 62,
                 asyncore_use_poll=True,  # select stops at 1024 descriptors
                 clear_untrusted_proxy_headers=True,
@@ -440,7 +444,7 @@ class Server(TcpWSGIServer):
         return self.accepting and now_s >= self._pause_until_s
 
     def handle_accept(self) -> None:
-        """Accept those who wait."""
+        """Accept the connections that wait."""
         for _ in range(ACCEPTS):
             try:
                 accepted = self.accept()
@@ -482,27 +486,27 @@ class Server(TcpWSGIServer):
         return True
 
     def _make_room(self, channels: Sequence[Connection], now_s: float) -> bool:
-        place = gives_way([channel.standing() for channel in channels], now_s)
+        place = gives_way([channel.state() for channel in channels], now_s)
         if place is None:
             return False
-        standing = channels[place].standing()
-        if standing.stage is not ConnectionStage.IDLE:  # to close an idle connection is ordinary
-            self.cuts.note(Cut.MADE_ROOM, standing.peer, now_s)
+        state = channels[place].state()
+        if state.stage is not ConnectionStage.IDLE:  # to close an idle connection is ordinary
+            self.cuts.note(Cut.MADE_ROOM, state.peer, now_s)
         channels[place].close_now()
         return True
 
     def _cut_late(self, now_s: float) -> None:
         for channel in list(self.active_channels.values()):
-            standing = channel.standing()
-            if is_late(standing, self._limits, now_s):
-                reason = LATE.get(standing.stage)
+            state = channel.state()
+            if is_late(state, self._limits, now_s):
+                reason = LATE.get(state.stage)
                 if reason is not None:
-                    self.cuts.note(reason, standing.peer, now_s)
+                    self.cuts.note(reason, state.peer, now_s)
                 # waitress only marks it, and closes what is marked once its peer reads: these do not
                 channel.close_now()
 
     def left(self, channel: Connection) -> None:
-        """Count a connection out; may be said twice."""
+        """Count a connection out; may be called twice."""
         fileno = channel._fileno
         if fileno is not None and self.active_channels.get(fileno) is channel:
             self._peers[channel.peer] -= 1
@@ -519,7 +523,7 @@ class Server(TcpWSGIServer):
         return self.admits is not None and not request.is_known
 
     def ask(self, channel: Connection) -> None:
-        """Let a worker ask the application who the caller is."""
+        """Let a worker ask the application whether it knows the caller."""
         self.task_dispatcher.add_task(_Question(channel))  # type: ignore[arg-type]
 
     def log_cuts(self, now_s: float, *, ends: bool = False) -> None:

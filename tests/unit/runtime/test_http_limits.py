@@ -95,12 +95,12 @@ def test_nobody_makes_room_where_nobody_is() -> None:
         max_size=20,
     )
 )
-def test_somebody_makes_room_unless_all_are_served(standings: list[ConnectionState]) -> None:
-    place = gives_way(standings, NOW)
+def test_somebody_makes_room_unless_all_are_served(states: list[ConnectionState]) -> None:
+    place = gives_way(states, NOW)
     if place is None:
-        assert {standing.stage for standing in standings} <= {ConnectionStage.SERVED}
+        assert {state.stage for state in states} <= {ConnectionStage.SERVED}
     else:
-        assert standings[place].stage is not ConnectionStage.SERVED
+        assert states[place].stage is not ConnectionStage.SERVED
 
 
 @pytest.mark.parametrize(
