@@ -38,7 +38,10 @@ class Fault(Enum):
     DATABASE = "the database {name} does not exist at {place}: {create}"
     RIGHT = "the database at {place} does not allow this ({said}): {grant}"
     READ_ONLY = "the database at {place} is read-only, as a replica is ({said}): name the primary, or make it writable"
-    STATEMENT_LOG = "the database at {place} logs statements, which READ COMMITTED forbids: set binlog_format to MIXED or ROW"
+    STATEMENT_LOG = (
+        "the database at {place} logs statements, which READ COMMITTED forbids: "
+        "set binlog_format to MIXED or ROW"
+    )
     FULL = "the disk of the database at {place} is full ({said}): make room"
     ENGINE = "the database at {place} has no InnoDB ({said}): enable it"
     COLLATION = "the database at {place} lacks the collation of our tables ({said}): a newer server is needed"
