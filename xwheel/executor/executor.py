@@ -85,14 +85,14 @@ class Executor:
     @property
     def is_registered(self) -> bool:
         """Whether a scheduler confirmed a beat since the start."""
-        return self._running.beats.registered.is_set()
+        return self._running.registration.registered.is_set()
 
     def start(self) -> None:
         """Open the journal, listen and register.
 
         Raises:
-            ConfigError: The address cannot be bound, a file of TLS cannot be used, or a glue type is allowed that
-                nobody registered.
+            ConfigError: The address cannot be bound, a file of TLS cannot be used, or an allowed glue
+                type is not installed.
             LockError: Another process uses the data directory.
             JournalError: The journal cannot be opened.
         """
@@ -237,6 +237,8 @@ def _check(settings: ExecutorSection) -> str:
     if not settings.admin_addresses:
         raise ConfigError("executor.admin_addresses is missing: at least one scheduler base URL")
     if not settings.listen and not settings.address:
-        raise ConfigError("executor.address is missing: without a listener of its own nobody else knows it")
+        raise ConfigError(
+            "executor.address is missing: an executor without a listener of its own must be told it"
+        )
     token = settings.access_token
     return check_secret("executor.access_token", token.get_secret_value() if token else "")

@@ -206,7 +206,7 @@ class StateAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What the journal knows about one run; ``outcome`` only when finished.
 
     Attributes:
-        running_ms: For how long the handler has been running, by the executor's clock; 0 if it is not or nobody says.
+        running_ms: For how long the handler has been running, by the executor's clock; 0 if it is not.
     """
 
     run_id: int

@@ -60,9 +60,9 @@ def test_handlers_that_cannot_work_are_refused(name: str, function: Any, options
 def test_the_registry_takes_functions_modules_and_lists() -> None:
     module = types.ModuleType("somewhere")
     module.__dict__.update(plain=plain, other=3, same=plain)
-    for source in (plain, module, [plain, 3], {"a": plain}, HandlerRegistry([plain])):
+    for source in (plain, module, [plain, 3], {"a": plain}):
         registry = HandlerRegistry([source])
-        assert [handler.name for handler in registry] == ["plain"]
+        assert list(registry._handlers) == ["plain"]
         assert registry.get("plain") is plain
 
 

@@ -134,7 +134,7 @@ class Endpoints:
         return SUCCESS
 
     def _idle_beat(self, body: bytes) -> Response:
-        if self._workers.lanes.has(decode_idle_beat(body)):
+        if self._workers.queues.has(decode_idle_beat(body)):
             raise ExecutorError(contract.TEXT_BUSY)
         return SUCCESS
 

@@ -1,4 +1,4 @@
-"""Delivers outcomes: takes them from the journal in batches, keeps trying, and forgets none before it is confirmed."""
+"""Delivers outcomes from the journal in batches, and tries again until a scheduler confirms each."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class _Parked:
     wait_ms: int = 0
 
 
-class Courier:
+class OutcomeDelivery:
     """The loop that delivers outcomes; :meth:`step` belongs to one thread.
 
-    Transport errors never cost an outcome. One that a scheduler refuses is set aside: for a minute and then longer if
-    the scheduler took others beside it, otherwise for seconds, since then the scheduler itself may be in trouble.
-    Outcomes that were never refused go first, so that however many refused ones hold up nobody. Only an xwheel
-    scheduler's refusal of a single outcome ends the attempts.
+    An outcome survives every transport error. One that a scheduler refuses is set aside: for a minute and then longer
+    if the scheduler took others beside it, otherwise for seconds, since then the scheduler itself may be in trouble.
+    Outcomes that were never refused go first, so that refused ones delay no other. Only an xwheel scheduler's refusal
+    of a single outcome ends the attempts.
     """
 
     def __init__(self, client: AdminClient, journal: Journal, clock: Clock) -> None:
@@ -67,14 +67,14 @@ class Courier:
             delivered = self._deliver(items)
         except WireError as error:
             if not isinstance(error, CallRefusedError):
-                self._parked.clear()  # whoever answers next may be another one
+                self._parked.clear()  # the next answer may be another scheduler's
             return self._back_off(error, len(items))
         if delivered:
             self._note_success(delivered)
         return 0
 
     def is_empty(self) -> bool:
-        """Tell whether every outcome is delivered."""
+        """Return whether every outcome is delivered."""
         return not self._journal.pending(1)
 
     def _note_success(self, delivered: Sequence[CallbackItem]) -> None:

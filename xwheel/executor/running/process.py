@@ -177,11 +177,11 @@ def _wait(execution: Execution, child: subprocess.Popen[bytes], report: int) -> 
     with execution.lock:
         execution.force = push
         ending = execution.ending
-    if ending is not None:  # the kill came before there was somebody to signal
+    if ending is not None:  # the kill came before there was a process to signal
         push(0)
     if child.stdout is not None:
         copy_output(child.stdout.fileno(), report, log)
-    # the zombie keeps its number, so the group cannot be somebody else's while we signal it
+    # the zombie keeps its number, so the group cannot be another one while we signal it
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     with execution.lock:
         execution.force = None
@@ -240,7 +240,7 @@ def _environment(trace_parent: str, passed: Sequence[str] | None) -> dict[str, s
     """Return what a child gets of our environment.
 
     The application's own handlers get all but xwheel's settings, for which they have no use. Programs get what is
-    named: a script is of whoever may edit jobs, and the application's environment is full of secrets.
+    named: everyone who may edit jobs may write a script, and the application's environment is full of secrets.
     """
     if passed is None:
         kept = {

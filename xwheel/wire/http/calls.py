@@ -78,7 +78,7 @@ def post(
         token: Value of the token header.
         app_name: Value of the app name header.
         timeout_s: Limit for all of it, from the name's look-up to the last byte of the answer, in seconds.
-        tls: Whom https trusts, and what it shows.
+        tls: The certificates that https trusts and shows.
         guard: Which addresses may be called; None for all.
 
     Raises:

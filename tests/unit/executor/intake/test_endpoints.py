@@ -14,7 +14,7 @@ from xwheel.clock import SystemClock
 from xwheel.executor import job
 from xwheel.executor.handlers import HandlerRegistry
 from xwheel.executor.intake.endpoints import Endpoints
-from xwheel.executor.intake.queues import Limits
+from xwheel.executor.intake.queues import QueueLimits
 from xwheel.executor.journal.journal import Journal
 from xwheel.executor.logs.run_log import RunLogs
 from xwheel.executor.running.worker import Workers
@@ -44,7 +44,7 @@ class Place:
             journal=self.journal,
             logs=self.logs,
             clock=clock,
-            limits=Limits(places=4, lane=10, waiting=100, grace_ms=20),
+            limits=QueueLimits(places=4, per_job=10, waiting=100, grace_ms=20),
             may_start=lambda _request: "",
             on_outcome=self.ran.release,
         )
