@@ -8,7 +8,13 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Protocol
+from typing import Final, Protocol
+
+STEP_MS: Final = 500
+"""A difference above this is a step."""
+
+CONFIRMATIONS: Final = 3
+"""Samples in a row that must agree before a step is believed."""
 
 
 class Clock(Protocol):
@@ -63,17 +69,10 @@ class SystemClock:
 
 
 class OffsetFilter:
-    """Follows the database's clock: small drifts at once, steps only when seen three times in a row.
+    """Follows the database's clock: small drifts at once, steps only when seen three times in a row."""
 
-    Args:
-        step_ms: A difference above this is a step (design: 500 ms).
-        confirmations: Samples in a row that must agree before a step is believed.
-    """
-
-    def __init__(self, clock: SystemClock, *, step_ms: int = 500, confirmations: int = 3) -> None:
+    def __init__(self, clock: SystemClock) -> None:
         self._clock = clock
-        self._step_ms = step_ms
-        self._confirmations = confirmations
         self._suspicions: list[int] = []
 
     @property
@@ -99,15 +98,15 @@ class OffsetFilter:
         """
         middle_ms = (sent_ms + received_ms) // 2
         drift_ms = self._clock.drift_ms(shared_ms, middle_ms)
-        if abs(drift_ms) <= self._step_ms:
+        if abs(drift_ms) <= STEP_MS:
             self._suspicions.clear()
             # within the round trip the sample is no better than what we have
             if abs(drift_ms) > max(5, received_ms - sent_ms):
                 self._clock.set_offset(shared_ms, middle_ms)
             return None
-        agrees = not self._suspicions or abs(drift_ms - self._suspicions[-1]) <= self._step_ms
+        agrees = not self._suspicions or abs(drift_ms - self._suspicions[-1]) <= STEP_MS
         self._suspicions = [*self._suspicions, drift_ms] if agrees else [drift_ms]
-        if len(self._suspicions) < self._confirmations:
+        if len(self._suspicions) < CONFIRMATIONS:
             return None
         self._suspicions.clear()
         return self._clock.set_offset(shared_ms, middle_ms)

@@ -38,10 +38,7 @@ class LeaseRow(NamedTuple):
 
 
 def take_all_leases(conn: Connection, owner: str) -> dict[int, int]:
-    """Take every partition, each under a new epoch; only for a database with one scheduler.
-
-    Returns:
-        Partition to epoch.
+    """Take every partition, each under a new epoch, and return these; only for a database with one scheduler.
 
     Raises:
         LockError: A lease row is missing.
@@ -68,11 +65,9 @@ def list_nodes(conn: Connection) -> list[NodeRow]:
 
 
 def forget_nodes(conn: Connection, seen: Mapping[str, int]) -> int:
-    """Delete the rows of nodes that have not renewed since they were seen; return how many.
+    """Delete the rows of nodes whose renewal counter is the one that was seen; return how many.
 
-    Args:
-        conn: A connection inside a writing transaction.
-        seen: Renewal counter by node; rows that are locked are left for the next time.
+    Rows that are locked are left for the next time.
     """
     query = select(node.c.id, node.c.renewal).where(node.c.id.in_(sorted(seen))).order_by(node.c.id)
     locked = conn.execute(query.with_hint(node, *BY_KEY).with_for_update(skip_locked=True))
@@ -129,14 +124,7 @@ def give_leases(
 ) -> dict[int, str]:
     """Give partitions to other nodes, each under a new epoch; rows that are locked stay.
 
-    Args:
-        conn: A connection inside a writing transaction.
-        owner: The node that gives them.
-        moves: Partition to taker.
-        epochs: Partition to epoch, as the giver holds them.
-
-    Returns:
-        Partition to taker, for those that changed hands.
+    ``moves`` is partition to taker, and so is what comes back; ``epochs`` are those under which ``owner`` holds them.
     """
     locked = [
         row for row in _lock_free(conn, moves) if (row.owner, row.epoch) == (owner, epochs[row.partition])
