@@ -32,7 +32,7 @@ OVERLAP_MS: Final = 10_000
 """What changed so long ago is read again: a transaction may commit later than its time says."""
 
 READ_ALL_MS: Final = 60_000
-PAGE: Final = 500
+MOST_RULES: Final = 10_000
 Rules = tuple[AlarmRule, ...]
 
 
@@ -135,22 +135,12 @@ class RuleIndex:
         with self._reading:
             with self._db.read() as conn:
                 version = alarm_rules.rules_version(conn)
-            if version != self._version:
-                self._index(self._read_rules())
-                self._version = version
+                if version != self._version:
+                    self._index(alarm_rules.list_rules(conn, RuleFilter(), limit=MOST_RULES))
+                    self._version = version
             if self._levels:
                 self._read_open(now_ms)
             self._read_ms = now_ms
-
-    def _read_rules(self) -> list[AlarmRule]:
-        found: list[AlarmRule] = []
-        while True:
-            with self._db.read() as conn:
-                after_id = found[-1].id if found else 0
-                page = alarm_rules.list_rules(conn, RuleFilter(), after_id=after_id, limit=PAGE)
-            found += page
-            if len(page) < PAGE:
-                return found
 
     def _index(self, rules: Sequence[AlarmRule]) -> None:
         levels: dict[AlarmKind, _Levels] = {}
