@@ -156,13 +156,13 @@ def seal(database: ConfiguredDatabase) -> None:
 
 def _checked(name: str) -> str:
     from xwheel.api.http.body import read_fields
-    from xwheel.api.v1.secrets import SecretPath
+    from xwheel.api.schema.messages import NamePath
 
-    return read_fields(SecretPath, {"name": name}).name
+    return read_fields(NamePath, {"name": name}).name
 
 
 def _new_value() -> str:
-    from xwheel.api.v1.tokens import SECRET_BYTES
+    from xwheel.api.schema.access import SECRET_BYTES
 
     return secrets.token_urlsafe(SECRET_BYTES)
 
@@ -187,14 +187,8 @@ def _print_new(database: ConfiguredDatabase, made: StoredSecret, value: str, key
 def _row(item: StoredSecret) -> dict[str, Any]:
     from xwheel.runtime.sealing import is_plain
 
-    return {
-        "name": item.name,
-        "group_id": item.group_id,
-        "app_name": item.app_name,
-        "created_ms": item.created_ms,
-        "expires_ms": item.expires_ms,
-        "encrypted": not is_plain(item.sealed),
-    }
+    names = ("name", "group_id", "app_name", "created_ms", "expires_ms")
+    return {**{name: getattr(item, name) for name in names}, "encrypted": not is_plain(item.sealed)}
 
 
 def _scope(item: StoredSecret) -> str:

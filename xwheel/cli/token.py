@@ -34,7 +34,7 @@ def create(
 ) -> None:
     """Make a token and print its secret, which is kept nowhere else; it counts within a second."""
     from xwheel.api.http.body import read_fields
-    from xwheel.api.v1.tokens import SECRET_BYTES, TokenCreate
+    from xwheel.api.schema.access import SECRET_BYTES, TokenCreate
     from xwheel.storage import executors, tokens
     from xwheel.storage.database.engine import Connection
 
@@ -81,12 +81,7 @@ def delete(database: ConfiguredDatabase, name: Name) -> None:
 
 
 def _row(token: KnownToken) -> dict[str, Any]:
-    return {
-        "name": token.name,
-        "group_id": token.group_id,
-        "app_name": token.app_name,
-        "created_ms": token.created_ms,
-    }
+    return {name: getattr(token, name) for name in ("name", "group_id", "app_name", "created_ms")}
 
 
 def _scope(token: KnownToken) -> str:

@@ -13,7 +13,9 @@ import msgspec
 
 from xwheel.alarms.rules import AlarmManager
 from xwheel.api.http.auth import Policy
+from xwheel.api.http.body import read_fields
 from xwheel.api.http.headers import KEY_HEADER
+from xwheel.api.schema.messages import NamePath
 from xwheel.api.schema.views import RunView
 from xwheel.api.v1.health import HealthReport
 from xwheel.clock import Clock
@@ -144,6 +146,11 @@ def reply_page(
 def by_name(found: Iterable[N], after: str | None) -> list[N]:
     """Return those whose name comes after another one, sorted; databases sort letters in orders of their own."""
     return sorted((item for item in found if item.name > (after or "")), key=lambda item: item.name)
+
+
+def named(name: str) -> str:
+    """Return the name in a path; raises InputError if no object can be called so."""
+    return read_fields(NamePath, {"name": name}).name
 
 
 def plan_run(

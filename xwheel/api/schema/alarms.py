@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from xwheel.api.schema.derived import changes_to, fields_of
+from xwheel.api.schema.derived import changes_to, fields_of, page_of
 from xwheel.api.schema.fields import VISIBLE, After, Id, PageSize, PluginName, Revision, Timezone, Title
 from xwheel.api.schema.messages import Input
 from xwheel.model.alarms import AlarmAttempt, AlarmRow, AlarmRule, AlarmWhen
@@ -155,22 +155,6 @@ class AttemptView(Struct, frozen=True, kw_only=True):
     """One try to tell an alarm through one channel, and what the other side answered."""
 
 
-class AlarmRulePage(Struct, frozen=True, kw_only=True):
-    """A page of rules; ``next`` is the ``after`` of the following one, null on the last."""
-
-    items: list[AlarmRuleView]
-    next: int | None = None
-
-
-class AlarmPage(Struct, frozen=True, kw_only=True):
-    """A page of alarms, newest first; ``next`` is the ``after`` of the following one, null on the last."""
-
-    items: list[AlarmView]
-    next: int | None = None
-
-
-class AttemptPage(Struct, frozen=True, kw_only=True):
-    """A page of attempts, newest first; ``next`` is the ``after`` of the following one, null on the last."""
-
-    items: list[AttemptView]
-    next: int | None = None
+AlarmRulePage = page_of("AlarmRulePage", AlarmRuleView, "rules")
+AlarmPage = page_of("AlarmPage", AlarmView, "alarms, newest first")
+AttemptPage = page_of("AttemptPage", AttemptView, "attempts, newest first")

@@ -12,10 +12,7 @@ from xwheel.api.schema.fields import (
     MAX_CHILDREN,
     Address,
     After,
-    AppName,
-    AppPrefix,
     Author,
-    CalendarName,
     CalendarNames,
     Description,
     GlueSource,
@@ -30,6 +27,7 @@ from xwheel.api.schema.fields import (
     PageSize,
     Param,
     Percent,
+    PlainName,
     PluginName,
     PreviewSize,
     Remark,
@@ -72,7 +70,7 @@ class Nothing(Input, frozen=True, kw_only=True):
 class GroupCreate(Input, frozen=True, kw_only=True):
     """A new executor group; an empty title becomes the app name."""
 
-    app_name: AppName
+    app_name: PlainName
     title: Title = ""
     max_running: MaxRunning = 0
 
@@ -209,7 +207,7 @@ class PageQuery(Input, frozen=True, kw_only=True):
 class GroupQuery(Input, frozen=True, kw_only=True):
     """Which groups; ``app_name`` is how their names begin."""
 
-    app_name: AppPrefix | None = None
+    app_name: PlainName | None = None
     after: After = 0
     limit: PageSize = 50
 
@@ -293,11 +291,11 @@ class PreviewQuery(Input, frozen=True, kw_only=True):
 class CalendarQuery(Input, frozen=True, kw_only=True):
     """Which page of the calendars, by name."""
 
-    after: CalendarName | None = None
+    after: PlainName | None = None
     limit: PageSize = 50
 
 
-class CalendarPath(Input, frozen=True, kw_only=True):
-    """A calendar's name in a path."""
+class NamePath(Input, frozen=True, kw_only=True):
+    """The name of a calendar, a token or a secret in a path."""
 
-    name: CalendarName
+    name: PlainName

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from xwheel.api.http.auth import Policy
-from xwheel.api.openapi.operation import operation
+from xwheel.api.openapi.operation import Operation
 from xwheel.api.schema.derived import fields_of
 from xwheel.clock import Clock
 from xwheel.storage.database.engine import Database
@@ -125,7 +125,7 @@ class Healthz:
     def __init__(self, report: Callable[[], HealthReport]) -> None:
         self._report = report
 
-    @operation({200: HealthView, 503: HealthView})
+    @Operation({200: HealthView, 503: HealthView})
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Answer 200, or 503 with the names of the loops that stand still."""
         del req
@@ -152,7 +152,7 @@ class Readyz:
         self._failing: list[str] = []
         self._asked_ms: int | None = None
 
-    @operation({200: HealthView, 503: HealthView})
+    @Operation({200: HealthView, 503: HealthView})
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Answer 200, or 503 with what is missing: ``leases``, ``database`` or ``schema``."""
         del req
@@ -191,7 +191,7 @@ class NodeHealth:
         self._report = report
         self._ready = ready
 
-    @operation({200: NodeHealthView})
+    @Operation({200: NodeHealthView})
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Tell how this node fares; 200 whatever fails."""
         del req

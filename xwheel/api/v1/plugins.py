@@ -9,7 +9,7 @@ import falcon
 import msgspec
 
 from xwheel.api.http.resource import Resource, reply
-from xwheel.api.openapi.operation import operation
+from xwheel.api.openapi.operation import Operation
 
 HANGING_MS: Final = 60_000
 """A listener that takes longer for one call counts as hanging."""
@@ -60,7 +60,7 @@ class PluginsView(msgspec.Struct, frozen=True, kw_only=True):
 class Plugins(Resource):
     """``/plugins``."""
 
-    @operation({200: PluginsView})
+    @Operation({200: PluginsView})
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List the plugins of this node by name."""
         del req

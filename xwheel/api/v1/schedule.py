@@ -13,7 +13,7 @@ import falcon
 from xwheel import cron
 from xwheel.api.http.body import fields_in, rules_of, take_body, take_query
 from xwheel.api.http.resource import Resource, reply
-from xwheel.api.openapi.operation import operation
+from xwheel.api.openapi.operation import Operation
 from xwheel.api.schema.messages import JobCreate, Nothing, PreviewQuery
 from xwheel.api.schema.views import DueView, PauseView, PreviewView, WordsView
 from xwheel.errors import FieldError, ScheduleError, UnknownNameError
@@ -29,7 +29,7 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 class Preview(Resource):
     """``/schedule/preview``."""
 
-    @operation({200: PreviewView}, query=PreviewQuery)
+    @Operation({200: PreviewView}, query=PreviewQuery)
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Return the next due times of a schedule."""
         query = take_query(req, PreviewQuery)
@@ -48,19 +48,19 @@ class Preview(Resource):
 class Pause(Resource):
     """``/schedule/pause``: while it is there, no schedule of any job fires."""
 
-    @operation({200: PauseView})
+    @Operation({200: PauseView})
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Tell since when schedules are paused."""
         del req
         reply(resp, PauseView(paused_since_ms=self._parts.switchboard.paused_since_ms()))
 
-    @operation({200: PauseView}, body=Nothing, is_body_optional=True)
+    @Operation({200: PauseView}, body=Nothing, is_body_optional=True)
     def on_put(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Pause all schedules; nothing changes if they are paused already."""
         take_body(req, Nothing, self._limit, optional=True)
         reply(resp, PauseView(paused_since_ms=self._parts.switchboard.pause()))
 
-    @operation({204: None})
+    @Operation({204: None})
     def on_delete(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Let schedules fire again; nothing changes if they do already."""
         del req

@@ -10,7 +10,7 @@ import msgspec
 
 from xwheel.api.http.body import read_fields
 from xwheel.api.schema.fields import MAX_CHILDREN
-from xwheel.api.schema.messages import CalendarPath, ChildInput, GroupCreate, JobCreate
+from xwheel.api.schema.messages import ChildInput, GroupCreate, JobCreate, NamePath
 from xwheel.cli.manifest.reading import ManifestError, Node
 from xwheel.cli.manifest.state import JOB_FIELDS, LATENESS_FIELDS, GroupState, JobState, Ref, State
 from xwheel.cli.manifest.templates import refuse_ids
@@ -69,7 +69,7 @@ class _Builder:
 
     def _calendar(self, file: str, node: Node) -> None:
         table = _table(file, node, "a calendar", CALENDAR_KEYS)
-        name = _message(file, node, CalendarPath, table, ("name",)).name
+        name = _message(file, node, NamePath, table, ("name",)).name
         definition = table.get("definition")
         place = f"{file}:{node.line}: calendar {name}"
         if definition is None or not isinstance(definition.value, dict):

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.api.conftest import TOKEN, Api
 from tests.unit.api.openapi.test_pages import API, table_of
-from xwheel.api.v1.tokens import NewTokenView, TokenCreate, TokenQuery
+from xwheel.api.schema.access import NewTokenView, TokenCreate, TokenQuery
 from xwheel.errors import ConflictError
 from xwheel.node.node import ensure_management_token
 from xwheel.storage import tokens
