@@ -61,7 +61,7 @@ class Router:
 @pytest.mark.parametrize(
     ("choose", "words"),
     [
-        (lambda context: [], "chose nobody of 1"),
+        (lambda context: [], "chose none of 1"),
         (lambda context: [context.executors[0]] * 2, "chose an executor twice"),
         (lambda context: [context.executors.pop()], "not there|changed the list"),
         (lambda context: [x for x in context.executors if context.beat(x.address)], "its attribute asks is False"),

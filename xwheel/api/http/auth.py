@@ -80,7 +80,7 @@ class Gate:
         self._refusals = Refusals()
 
     def require(self, req: falcon.Request, policy: Policy) -> None:
-        """Let the caller pass, or not; cookies are never looked at.
+        """Let the caller pass, or not; cookies are ignored.
 
         Raises:
             AuthError: The token is missing or wrong, or that of a group.
@@ -158,7 +158,7 @@ class Caller:
 
 
 class UnknownCallerError(WireError):
-    """Nobody knows who makes one of XXL-JOB's calls; it is counted and logged with others."""
+    """The caller of one of XXL-JOB's calls is not known; counted, and logged together with others."""
 
 
 class ExecutorGate:
@@ -180,8 +180,8 @@ class ExecutorGate:
         """Return who calls; count those who may not.
 
         Raises:
-            UnknownCallerError: The token is missing or wrong, or its group is not the one that the call names; which
-                of them, nobody is told.
+            UnknownCallerError: The token is missing or wrong, or its group is not the one that the call names; the
+                answer does not say which.
         """
         now_ms = self._clock.monotonic_ms()
         self._refusals.sum_up(now_ms)

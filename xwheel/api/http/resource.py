@@ -58,8 +58,8 @@ class ApiParts:
     Attributes:
         config: Limits and threads.
         secrets: What executors may show.
-        health: What the node knows of itself; must not wait for anything.
-        listener_health: How each run listener fares.
+        health: The state of the node; must not wait for anything.
+        listener_health: The state of each run listener.
         fetch_log: Reads a run's log from a line on at the executor that has it.
         kill: Ends a run, or begins to.
     """

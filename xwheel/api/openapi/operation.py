@@ -19,7 +19,7 @@ class Operation:
 
     Attributes:
         answers: The message of each good answer by its status; None for an empty one.
-        body: The message that is sent; ``dict`` for a table whose keys others judge, None for no body.
+        body: The message that is sent; ``dict`` for a table whose keys are checked elsewhere, None for no body.
         is_body_optional: An empty body counts as a message without fields.
         query: The message of the query; None if there is none.
         headers: Names of the request's headers that matter, of those in ``openapi.HEADERS``.

@@ -56,7 +56,7 @@ class Documents:
 
 
 class _Public:
-    """What everybody may read: it is the same for every xwheel of this version and tells nothing of this one."""
+    """A page without a token: it is the same for every node of this version."""
 
     policy = Policy.PUBLIC
 

@@ -48,7 +48,7 @@ PassKinds = Annotated[tuple[PassKind, ...], Meta(max_length=len(PassKind))]
 Receiver = Annotated[str, Meta(min_length=1, max_length=255, pattern=VISIBLE, extra={"hint": "printable"})]
 Receivers = Annotated[tuple[Receiver, ...], Meta(max_length=50)]
 Window = Annotated[int, Meta(ge=0, le=_DAY_S)]
-Patience = Annotated[int, Meta(ge=0, le=31 * _DAY_S)]
+LongTime = Annotated[int, Meta(ge=0, le=31 * _DAY_S)]
 TimeOfDay = Annotated[
     str,
     Meta(
@@ -84,8 +84,8 @@ class AlarmRuleCreate(Input, frozen=True, kw_only=True):
     quiet_to: TimeOfDay = ""
     quiet_timezone: Timezone = "UTC"
     quiet_pass: PassKinds = ()
-    not_run_s: Patience = 0
-    still_running_s: Patience = 0
+    not_run_s: LongTime = 0
+    still_running_s: LongTime = 0
     enabled: bool = True
 
 

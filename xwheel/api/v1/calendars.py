@@ -59,7 +59,7 @@ class Calendar(Resource):
         definition = take_table(req, self._limit)
         with self._db.read() as conn:
             is_new = _find(conn, name) is None
-        with _blaming_the_body():
+        with _naming_the_body():
             self._parts.switchboard.save_calendar(name, definition)
         with self._db.read() as conn:
             view = _find(conn, name)
@@ -86,7 +86,7 @@ def _find(conn: Connection, name: str) -> CalendarView | None:
 
 
 @contextmanager
-def _blaming_the_body() -> Iterator[None]:
+def _naming_the_body() -> Iterator[None]:
     """Name the body where the fault is no single entry: an empty table, or a job that could not fire any more."""
     try:
         yield

@@ -1,4 +1,4 @@
-"""``/healthz`` and ``/readyz``: public, and therefore short; ``/health`` tells more, to those who have a token."""
+"""``/healthz`` and ``/readyz``: public, and therefore short; ``/health`` says more, and needs a token."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CACHE_MS: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopHealth:
-    """How one of a node's loops fares.
+    """The state of one of a node's loops.
 
     Attributes:
         name: Its thread's name, without ``xwheel-``.
@@ -65,7 +65,7 @@ class HealthCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthReport:
-    """What a node knows of itself without asking the database.
+    """The state of a node, as far as it is known without the database.
 
     Attributes:
         stale_loops: Names of loops whose last good step is too long ago.
@@ -114,10 +114,10 @@ class NodeHealthView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Healthz:
-    """Whether the process and its loops live; asks no database, so a slow one does not get the node killed.
+    """Whether the process and its loops live; a slow database must not get the node killed, so it is not asked.
 
     Args:
-        report: What the node knows of itself.
+        report: Returns the state of the node.
     """
 
     policy = Policy.PUBLIC
@@ -136,8 +136,8 @@ class Readyz:
     """Whether the node can work: it holds its leases, the database answers, the schema is right.
 
     Args:
-        report: What the node knows of itself.
-        db: The database, asked at most once a second whoever calls.
+        report: Returns the state of the node.
+        db: The database, asked at most once a second.
         clock: Where time comes from.
     """
 
@@ -170,7 +170,7 @@ class Readyz:
                     right = migrate.current_revision(self._db) == self._head
                     self._failing = [] if right else ["schema"]
                 except Exception as error:
-                    if self._failing != ["database"]:  # once an outage, however often somebody asks
+                    if self._failing != ["database"]:  # once an outage, however often this is asked
                         logger.warning("the database does not answer the readiness check: %s", error)
                     self._failing = ["database"]
                 self._asked_ms = now_ms
@@ -178,10 +178,10 @@ class Readyz:
 
 
 class NodeHealth:
-    """``/health``: how this node fares, and what it has counted.
+    """``/health``: the state of this node, and what it has counted.
 
     Args:
-        report: What the node knows of itself.
+        report: Returns the state of the node.
         ready: Asks the database.
     """
 

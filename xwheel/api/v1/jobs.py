@@ -26,7 +26,7 @@ from xwheel.api.schema.messages import (
     RunRequest,
 )
 from xwheel.api.schema.views import BulkItem, BulkView, ChildItem, FamilyView, JobPage, JobView, RunView
-from xwheel.api.v1.schedule import blaming_the_schedule, check_calendars
+from xwheel.api.v1.schedule import check_calendars, naming_schedule_fields
 from xwheel.errors import FieldError, WireError, XwheelError
 from xwheel.model import ChildLink, NewSource
 from xwheel.model import Job as JobRecord
@@ -59,7 +59,7 @@ class Jobs(Resource):
         enabled = values.pop("enabled")
         source = new_source(values.pop("glue_source"), req.context.caller)
         check_calendars(self._parts.calendars, values)
-        with naming("group_id", "group"), blaming_the_schedule():
+        with naming("group_id", "group"), naming_schedule_fields():
             cron.zone(body.timezone)
             job = self._parts.manager.create(values, enabled=enabled, source=source)
         resp.location = f"/api/v1/jobs/{job.id}"
@@ -84,7 +84,7 @@ class Job(Resource):
         revision = wanted_revision(req, changes.pop("revision", None))
         source = new_source(changes.pop("glue_source", None), req.context.caller)
         check_calendars(self._parts.calendars, changes)
-        with blaming_the_schedule():
+        with naming_schedule_fields():
             if "timezone" in changes:
                 cron.zone(changes["timezone"])
             job = self._parts.manager.edit(job_id, changes, revision=revision, source=source)
@@ -106,7 +106,7 @@ class Job(Resource):
     def on_post_start(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
         """Let a job fire; nothing changes if it does already."""
         body = take_body(req, JobRevision, self._limit, optional=True)
-        with blaming_the_schedule():
+        with naming_schedule_fields():
             job = self._parts.manager.start(job_id, revision=wanted_revision(req, body.revision))
         reply_job(resp, job)
 
@@ -139,7 +139,7 @@ class Job(Resource):
         }
         values["name"] = body.name or known.name[: MAX_NAME - len(COPY_SUFFIX)] + COPY_SUFFIX
         values["group_id"] = body.group_id or known.group_id
-        with naming("group_id", "group"), blaming_the_schedule():
+        with naming("group_id", "group"), naming_schedule_fields():
             job = self._parts.manager.create(values, source=source)
         resp.location = f"/api/v1/jobs/{job.id}"
         reply_job(resp, job, 201)
@@ -236,7 +236,7 @@ def _item(result: BulkResult, done: HTTPStatus) -> BulkItem:
 def _as_alone(error: XwheelError) -> XwheelError:
     """Return the error as a call for this job alone would have told it."""
     try:
-        with blaming_the_schedule():
+        with naming_schedule_fields():
             raise error
     except XwheelError as told:
         return told

@@ -109,7 +109,7 @@ class RunLog(Resource):
         reply(resp, view)
 
     def _fetch(self, run: RunRecord, address: str, from_line: int, is_final: bool) -> LogView:
-        # whoever listens there now gets our token, so it must be an executor that is registered now
+        # the process that listens there now gets our token, so it must be an executor that is registered now
         if not self._parts.is_live(run.group_id, address):
             raise ExecutorUnreachableError(
                 address, f"no live executor, so run {run.id} has no log", sent=False

@@ -35,7 +35,7 @@ class Preview(Resource):
         query = take_query(req, PreviewQuery)
         now_ms = self._parts.clock.now_ms()
         check_calendars(self._parts.calendars, fields_in(query))
-        with blaming_the_schedule():
+        with naming_schedule_fields():
             place = cron.zone(query.timezone)
             job = _job_of(query, now_ms)
             after_ms = now_ms if query.from_ms is None else query.from_ms
@@ -84,7 +84,7 @@ def check_calendars(book: CalendarBook, values: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def blaming_the_schedule() -> Iterator[None]:
+def naming_schedule_fields() -> Iterator[None]:
     """Name a field that the client knows when a schedule type names a part of the expression, such as ``hour``.
 
     Raises:

@@ -318,7 +318,7 @@ class _Demonstration:
 
 
 class _Quiet:
-    """Stands in for the live table where nobody watches."""
+    """Stands in for the live table where there is no terminal."""
 
     def __enter__(self) -> _Quiet:
         return self
