@@ -18,7 +18,7 @@ from xwheel.api.schema.messages import JobCreate, Nothing, PreviewQuery
 from xwheel.api.schema.views import DueView, PauseView, PreviewView, WordsView
 from xwheel.errors import FieldError, ScheduleError, UnknownNameError
 from xwheel.model import Job
-from xwheel.model.jobs import draft_job
+from xwheel.model.jobs import check_period, draft_job
 from xwheel.scheduler.manage.pause import CalendarBook
 from xwheel.scheduler.plan.timetable import MAX_SEARCH_MS, Timetable
 
@@ -113,8 +113,7 @@ def _due_times(timetable: Timetable, job: Job, after_ms: int, count: int) -> Seq
         ScheduleError: The schedule cannot work, or its calendars leave nothing at all.
         FieldError: The schedule type is not installed.
     """
-    if job.start_ms is not None and job.end_ms is not None and job.end_ms <= job.start_ms:
-        raise ScheduleError("end_ms", "must be later than start_ms")
+    check_period(job)
     last_ms = max(after_ms, job.start_ms or 0) + MAX_SEARCH_MS
     has_calendars = bool(job.calendar_exclude or job.calendar_require)
     found: list[int] = []

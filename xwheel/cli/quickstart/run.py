@@ -164,7 +164,7 @@ class _Demonstration:
         if not self._watch(client, children, plan):
             self._console.print("interrupted: draining")
             return 0
-        self._settle(client, children, plan)
+        self._settle(client, children)
         db = open_database(build_config({"database": {"url": self._url}}), create=False)
         try:
             report = verify(db, plan, self._executions)
@@ -270,7 +270,7 @@ class _Demonstration:
         shown = list(client.call("GET", "/api/v1/jobs", params={"limit": 30})["items"])
         self._board.update(shown, client.call("GET", "/api/v1/runs", params={"limit": 100})["items"])
 
-    def _settle(self, client: RestClient, children: tuple[Child, ...], plan: Mapping[str, Any]) -> None:
+    def _settle(self, client: RestClient, children: tuple[Child, ...]) -> None:
         """Wait until no run is open."""
         deadline = time.monotonic() + SETTLE_S
         while time.monotonic() < deadline and not self._signals.heard(REFRESH_S):
@@ -291,7 +291,6 @@ class _Demonstration:
                 continue
             if not open_runs and not waiting:
                 return
-        del plan
 
     def _tell(self, report: Report, restarts: Mapping[str, int]) -> None:
         p50, p99 = report.percentile_ms(0.5), report.percentile_ms(0.99)
