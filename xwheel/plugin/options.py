@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
@@ -45,7 +45,12 @@ class PluginOptions(BaseModel):
     Fields are pydantic's, each with a description. A secret is a ``SecretStr``; beside ``password: SecretStr | None``
     a field ``password_file: Path | None = None`` lets operators name a file that holds it, which is read into
     ``password``. A nested table is another subclass of this.
+
+    Attributes:
+        required_secrets: Names of secrets of which one of both fields must be given.
     """
+
+    required_secrets: ClassVar[tuple[str, ...]] = ()
 
     model_config = ConfigDict(
         extra="forbid",
@@ -66,6 +71,9 @@ class PluginOptions(BaseModel):
                 raise _refusal(f"give {name} or {name}{FILE_SUFFIX}, not both")
             # frozen, but nothing has seen it yet
             self.__dict__[name] = SecretStr(_read_secret(name + FILE_SUFFIX, path))
+        for name in self.required_secrets:
+            if self.__dict__[name] is None:
+                raise ValueError(f"{name} or {name}{FILE_SUFFIX} is missing")
         return self
 
 

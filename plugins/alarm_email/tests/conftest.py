@@ -1,4 +1,4 @@
-"""Real mail servers on loopback: an obedient one, whose answers tests choose, and a raw one that misbehaves."""
+"""Real mail servers on loopback: one whose answers tests choose, and a raw one for broken behaviour."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def register(**options: Any) -> list[EmailChannel]:
 
 
 class MailServer:
-    """A server whose answers can be set, and that keeps what it took.
+    """A server whose answers can be set, and that keeps the mails that it took.
 
     Args:
         tls: For TLS from the first byte.
@@ -150,7 +150,7 @@ class MailServer:
 
 
 class RawServer:
-    """Hands each connection to a function on a thread, and forgets it."""
+    """Calls a function with each connection, on a thread."""
 
     def __init__(self, serve: Callable[[socket.socket], None]) -> None:
         self._serve = serve

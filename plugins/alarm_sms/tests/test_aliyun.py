@@ -137,7 +137,7 @@ def test_another_secret_is_refused(web: WebServer) -> None:
 @pytest.mark.parametrize(
     "title", ["a+b c*d~e/f?g=h&i%20", "任务 \U0001f514 é", "$(id) `x` \" ' \\ {what} <b>", "\x00\r\n\x7f"]
 )
-def test_whatever_is_signed_is_what_arrives(web: WebServer, title: str) -> None:
+def test_any_title_arrives_as_it_was_signed(web: WebServer, title: str) -> None:
     web.reply = Provider()
     channel_to(web, params={"what": "{title}"}).send(alarm_of(title=title))
     expected = " ".join(title.translate({0: " ", 127: " "}).split())
@@ -187,7 +187,7 @@ def test_a_template_without_variables_gets_none(web: WebServer) -> None:
         (500, TAKEN, "500 OK: OK", False),
     ],
 )
-def test_a_refusal_is_told_with_the_providers_code(
+def test_a_refusal_is_reported_with_the_providers_code(
     web: WebServer, status: int, answer: Any, words: str, later: bool
 ) -> None:
     web.reply = Provider(answer, status)

@@ -1,4 +1,4 @@
-"""Who gets an alarm, what a failure of some robots means, and servers that misbehave."""
+"""Receivers of an alarm, failures of some robots, and broken servers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_receivers_name_the_robots(provider: WebServer) -> None:
         channel.send(alarm_of())
     with pytest.raises(SendError, match="slack has no robot 'odd'; there are dev, ops; ops: HTTP 200 ok"):
         channel.send(alarm_of(id=8, receivers=("odd", "ops")))
-    with pytest.raises(SendError, match="nobody to mention"):
+    with pytest.raises(SendError, match="is no name to mention"):
         channel.send(alarm_of(id=9, receivers=("ops", "@U1> <!channel")))
     assert b"channel" not in provider.requests[-1].body
 
@@ -48,7 +48,7 @@ def test_without_a_name_the_default_or_the_only_robot_gets_it(provider: WebServe
     assert paths(provider) == ["default", "ops"]
 
 
-def test_a_repetition_spares_those_that_took_it(provider: WebServer) -> None:
+def test_a_repetition_goes_only_to_those_that_failed(provider: WebServer) -> None:
     broken = {"dev"}
 
     def reply(handler: BaseHTTPRequestHandler, seen: WebRequest) -> None:
@@ -65,7 +65,7 @@ def test_a_repetition_spares_those_that_took_it(provider: WebServer) -> None:
     assert paths(provider) == ["dev", "ops", "dev"]
 
 
-def test_one_robot_that_wants_to_wait_makes_all_wait_that_failed(provider: WebServer) -> None:
+def test_a_robot_that_asks_for_a_pause_delays_all_that_failed(provider: WebServer) -> None:
     def reply(handler: BaseHTTPRequestHandler, seen: WebRequest) -> None:
         if "dev" in seen.path:
             web_reply(429, b"slow down", {"Retry-After": "41"})(handler, seen)

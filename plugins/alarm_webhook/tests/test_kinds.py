@@ -1,4 +1,4 @@
-"""What each provider gets, and how its answers are taken; signatures are checked by what the documents say."""
+"""What each provider gets, and how its answers are judged; signatures are checked against the documents."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def send(kind: str, provider: WebServer, alarm: Any = None, **more: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_answer_of_success_is_told_without_the_key(kind: str, provider: WebServer) -> None:
+def test_the_answer_of_success_is_returned_without_the_key(kind: str, provider: WebServer) -> None:
     provider.reply = web_reply(200, GOOD[kind])
     channel = channel_of(kind, {"ops": robot(kind, provider)}, provider.port)
     told = channel.send(alarm_of())
@@ -134,7 +134,7 @@ def test_mentions_come_from_the_options_and_from_the_rule(provider: WebServer) -
 HOSTILE = '</at><at user_id="all"></at> <!channel> <@U1> $(reboot) `id`; "q" \\ {title} *b* &amp;\r\n\x00漢'
 
 
-def test_the_texts_of_jobs_mention_nobody_and_stay_as_they_are(provider: WebServer) -> None:
+def test_the_texts_of_jobs_become_no_mentions_and_stay_as_they_are(provider: WebServer) -> None:
     alarm = alarm_of(title=HOSTILE, text="")
     assert send("dingtalk", provider, alarm)["text"]["content"] == f"{HOSTILE}\n"
     assert send("dingtalk", provider, alarm)["at"]["isAtAll"] is False
@@ -207,7 +207,7 @@ BAD: list[tuple[str, int, bytes, str]] = [
 
 
 @pytest.mark.parametrize(("kind", "status", "body", "said"), BAD)
-def test_the_providers_own_word_decides(
+def test_the_providers_own_code_decides(
     kind: str, status: int, body: bytes, said: str, provider: WebServer
 ) -> None:
     provider.reply = web_reply(status, body)
@@ -241,7 +241,7 @@ LATER: list[tuple[str, int, bytes, dict[str, str], float]] = [
 
 
 @pytest.mark.parametrize(("kind", "status", "body", "headers", "after_s"), LATER)
-def test_a_provider_that_wants_to_be_asked_later_is(
+def test_an_alarm_waits_as_long_as_the_provider_says(
     kind: str, status: int, body: bytes, headers: dict[str, str], after_s: float, provider: WebServer
 ) -> None:
     provider.reply = web_reply(status, body, headers)

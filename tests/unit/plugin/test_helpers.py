@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xwheel.plugin import Alarm, AlarmKind, AlarmReceipts, AlarmTemplate, alarm_values
+from xwheel.plugin import (
+    Alarm,
+    AlarmKind,
+    AlarmReceipts,
+    AlarmTemplate,
+    SecretMask,
+    alarm_values,
+    checked_receivers,
+)
 from xwheel.plugin.helpers import ALARM_PLACEHOLDERS
 from xwheel.testing import sample_alarm, sample_job, sample_run
 
@@ -139,3 +147,29 @@ def test_receipts_spare_those_who_got_it_until_all_did() -> None:
         receipts.note(alarm_of(id=number), ["a"])
     assert receipts.missing(alarm_of(id=1), ["a"]) == ["a"]
     assert receipts.missing(alarm_of(id=3), ["a"]) == []
+
+
+def test_receivers_are_checked_each_once() -> None:
+    def parse(text: str) -> str:
+        return str(int(text))
+
+    good, bad = checked_receivers(["7", "x", "07", "8"], parse)
+    assert good == ["7", "8"]
+    assert list(bad) == ["'x'"]
+    assert "invalid literal" in bad["'x'"]
+
+
+def test_a_secret_is_hidden_in_every_spelling() -> None:
+    secret = 's3cret/ with+odd "signs'
+    mask = SecretMask([secret, "", "s3cret"])
+    texts = [
+        secret,
+        "s3cret%2F%20with%2Bodd%20%22signs",
+        "s3cret%2F+with%2Bodd+%22signs",
+        json.dumps(secret)[1:-1],
+    ]
+    for text in texts:
+        assert mask.hide(f"a {text} b") == "a *** b"
+    assert mask.hide("a s3cret") == "a ***"
+    assert mask.longest == max(map(len, texts))
+    assert (SecretMask([]).hide("abc"), SecretMask([]).longest) == ("abc", 0)

@@ -20,6 +20,12 @@ class Robot(PluginOptions):
     key_file: Path | None = None
 
 
+class Signed(PluginOptions):
+    required_secrets = ("key",)
+    key: SecretStr | None = None
+    key_file: Path | None = None
+
+
 class Mail(PluginOptions):
     host: str
     port: int = Field(25, ge=1, le=65_535)
@@ -30,6 +36,7 @@ class Mail(PluginOptions):
     password: SecretStr | None = None
     password_file: Path | None = None
     robots: dict[str, Robot] = Field(default_factory=dict)
+    signed: Signed | None = None
 
 
 def read(**options: Any) -> Mail:
@@ -62,6 +69,7 @@ def test_a_good_table_becomes_the_model() -> None:
         ({"host": "h", "zebra": 25}, "mail.zebra is not an option; known: ca_file, host, "),
         ({"host": "h", "robots": {"ops": {}}}, "mail.robots.ops.url is missing"),
         ({"host": "h", "robots": {"ops": {"url": "u", "kye": "x"}}}, "ops.kye is not an option; did you mean key?"),
+        ({"host": "h", "signed": {}}, "plugins.options.mail.signed: key or key_file is missing"),
         ({"host": "h", "robots": [1]}, "mail.robots: must be a table"),
         ({"host": date(2026, 1, 1)}, "plugins.options.mail may hold texts, numbers, "),
     ],
