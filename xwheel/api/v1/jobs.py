@@ -39,6 +39,15 @@ COPY_SUFFIX: Final = " (copy)"
 MAX_NAME: Final = 128
 
 
+_SWITCHES: Final = Operation(
+    {200: JobView},
+    body=JobRevision,
+    is_body_optional=True,
+    headers=(MATCH_HEADER,),
+    problems=("not-found", "conflict"),
+)
+
+
 class Jobs(Resource):
     """``/jobs``."""
 
@@ -96,13 +105,7 @@ class Job(Resource):
         self._parts.manager.delete(job_id, revision=wanted_revision(req, None))
         resp.status = 204
 
-    @Operation(
-        {200: JobView},
-        body=JobRevision,
-        is_body_optional=True,
-        headers=(MATCH_HEADER,),
-        problems=("not-found", "conflict"),
-    )
+    @_SWITCHES
     def on_post_start(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
         """Let a job fire; nothing changes if it does already."""
         body = take_body(req, JobRevision, self._limit, optional=True)
@@ -110,13 +113,7 @@ class Job(Resource):
             job = self._parts.manager.start(job_id, revision=wanted_revision(req, body.revision))
         reply_job(resp, job)
 
-    @Operation(
-        {200: JobView},
-        body=JobRevision,
-        is_body_optional=True,
-        headers=(MATCH_HEADER,),
-        problems=("not-found", "conflict"),
-    )
+    @_SWITCHES
     def on_post_stop(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
         """Stop a job and cancel its planned fires and retries; what was sent goes on."""
         body = take_body(req, JobRevision, self._limit, optional=True)

@@ -43,20 +43,10 @@ STOP_S: Final = 30
 ENDLESS_S: Final = 10 * 365 * 86_400
 PLAN_FILE: Final = "quickstart.json"
 EXECUTIONS_FILE: Final = "executions.jsonl"
-OUR_NAMES: Final = frozenset(
-    {
-        "xwheel.toml",
-        "xwheel.db",
-        "xwheel.db-wal",
-        "xwheel.db-shm",
-        "xwheel.db.lock",
-        "node.log",
-        "executor.log",
-        "executor",
-        PLAN_FILE,
-        EXECUTIONS_FILE,
-    }
-)
+OUR_NAMES: Final = frozenset({
+    "xwheel.toml", "xwheel.db", "xwheel.db-wal", "xwheel.db-shm", "xwheel.db.lock", "node.log", "executor.log",
+    "executor", PLAN_FILE, EXECUTIONS_FILE,
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,7 +223,8 @@ class _Demonstration:
         with (
             Live(console=self._console, auto_refresh=False, transient=False) if is_live else _Quiet() as live
         ):
-            while self._clock.now_ms() <= plan["end_ms"]:
+            # a node that comes back late still gets its calls
+            while self._clock.now_ms() <= plan["end_ms"] + (1000 * READY_S if calls else 0):
                 if self._signals.heard(REFRESH_S):
                     return False
                 for child in children:
