@@ -13,7 +13,7 @@ from msgspec.structs import astuple
 from sqlalchemy import Connection, insert, select
 
 from xwheel.model.alarms import AlarmKind, AlarmRow, AlarmState
-from xwheel.storage.alarms.lists import ALARM_COLUMNS, alarm_of
+from xwheel.storage.alarms.lists import ALARM_COLUMNS, alarm_of, storable
 from xwheel.storage.database.bulk import any_of, update_many
 from xwheel.storage.database.rows import insert_row
 from xwheel.storage.schema.tables import alarm, alarm_episode
@@ -110,8 +110,8 @@ def insert_alarms(conn: Connection, alarms: Sequence[NewAlarm]) -> None:
             {
                 **{name: getattr(item, name) for name in NewAlarm.__struct_fields__},
                 "kind": str(item.kind),
-                "reason": _clean(item.reason, REASON_LENGTH),
-                "message": _clean(item.message, MESSAGE_LENGTH),
+                "reason": storable(item.reason, REASON_LENGTH),
+                "message": storable(item.message, MESSAGE_LENGTH),
                 "state": str(AlarmState.NEW),
                 "last_ms": item.at_ms,
                 "due_ms": item.at_ms,
@@ -236,8 +236,3 @@ def _episode(row: Mapping[Any, Any]) -> Episode:
         shard_index=row["shard_index"],
         touched_ms=row["touched_ms"],
     )
-
-
-def _clean(text: str, length: int) -> str:
-    text = text.replace("\x00", "")
-    return text if len(text) <= length else text[: length - 3] + "..."

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, delete, insert, select
 
 from xwheel.model.alarms import AlarmAttempt, AlarmTarget, AttemptState
-from xwheel.storage.alarms.lists import ATTEMPT_COLUMNS, attempt_of
+from xwheel.storage.alarms.lists import ATTEMPT_COLUMNS, attempt_of, storable
 from xwheel.storage.database.bulk import any_of, update_many
 from xwheel.storage.database.rows import insert_row
 from xwheel.storage.schema.tables import alarm, alarm_attempt, alarm_episode
@@ -63,7 +63,7 @@ def insert_ended(conn: Connection, attempt: NewAttempt, ended: EndedAttempt) -> 
         "state": str(ended.state),
         "started_ms": ended.started_ms,
         "took_ms": ended.took_ms,
-        "answer": _clean(ended.answer),
+        "answer": storable(ended.answer, ANSWER_LENGTH),
     }
     return insert_row(conn, alarm_attempt, values)
 
@@ -104,7 +104,15 @@ def update_attempts(conn: Connection, ended: Sequence[EndedAttempt]) -> int:
     """Write the results of locked attempts."""
     columns = ("state", "started_ms", "took_ms", "answer", "open_channel", "due_ms")
     rows = [
-        (item.id, str(item.state), item.started_ms, item.took_ms, _clean(item.answer), None, None)
+        (
+            item.id,
+            str(item.state),
+            item.started_ms,
+            item.took_ms,
+            storable(item.answer, ANSWER_LENGTH),
+            None,
+            None,
+        )
         for item in ended
     ]
     return update_many(conn, alarm_attempt, columns, rows)
@@ -131,12 +139,6 @@ def delete_episodes(conn: Connection, before_ms: int, limit: int) -> int:
     return conn.execute(delete(alarm_episode).where(any_of(conn, alarm_episode.c.id, sorted(ids)))).rowcount
 
 
-def _clean(text: str) -> str:
-    # a plugin may answer anything, also what no database takes
-    text = text.replace("\x00", "").encode("utf-8", "replace").decode()
-    return text if len(text) <= ANSWER_LENGTH else text[: ANSWER_LENGTH - 3] + "..."
-
-
 def _values(item: NewAttempt) -> dict[str, Any]:
     return {
         "alarm_id": item.alarm_id,
@@ -151,5 +153,5 @@ def _values(item: NewAttempt) -> dict[str, Any]:
         "due_ms": item.due_ms,
         "started_ms": None,
         "took_ms": None,
-        "answer": _clean(item.answer),
+        "answer": storable(item.answer, ANSWER_LENGTH),
     }

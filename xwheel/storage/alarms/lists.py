@@ -88,6 +88,12 @@ def attempt_of(row: Row[Any]) -> AlarmAttempt:
     return AlarmAttempt(**{**values, "state": AttemptState(values["state"])})
 
 
+def storable(text: str, length: int) -> str:
+    """Return a text that every database takes, cut to a length; a plugin may answer anything."""
+    text = text.replace("\x00", "").encode("utf-8", "replace").decode()
+    return text if len(text) <= length else text[: length - 3] + "..."
+
+
 def _page(
     conn: Connection,
     columns: Sequence[Column[Any]],

@@ -253,14 +253,14 @@ def _why_closed(url: URL | None) -> str:
     if url is None or url.get_backend_name() != "sqlite" or not url.database:
         return "check its folder"
     path = Path(url.database).absolute()
-    reasons = (
-        (path.is_dir(), "it is a folder"),
-        (not path.parent.exists(), f"make the folder {path.parent} first"),
-        (not path.parent.is_dir(), f"{path.parent} is no folder"),
-        (
-            not os.access(path.parent, os.W_OK | os.X_OK),
-            f"this user may not write to the folder {path.parent}",
-        ),
-        (path.exists() and not os.access(path, os.R_OK | os.W_OK), "this user may not read and write it"),
+    folder = path.parent
+    reasons = {
+        "it is a folder": path.is_dir(),
+        f"make the folder {folder} first": not folder.exists(),
+        f"{folder} is no folder": not folder.is_dir(),
+        f"this user may not write to the folder {folder}": not os.access(folder, os.W_OK | os.X_OK),
+        "this user may not read and write it": path.exists() and not os.access(path, os.R_OK | os.W_OK),
+    }
+    return next(
+        (one for one, is_so in reasons.items() if is_so), "check the rights and the disk of its folder"
     )
-    return next((reason for is_so, reason in reasons if is_so), "check the rights and the disk of its folder")
