@@ -13,8 +13,8 @@ from xwheel.model import BlockStrategy, RunState
 from xwheel.wire import codec
 from xwheel.wire.codec import batch
 from xwheel.wire.messages import (
+    Answers,
     BatchAnswer,
-    BatchReply,
     CallbackItem,
     ExecutionState,
     KillRequest,
@@ -24,7 +24,6 @@ from xwheel.wire.messages import (
     Response,
     RunKey,
     StateAnswer,
-    StateReply,
     TriggerRequest,
 )
 
@@ -74,16 +73,16 @@ XWHEEL_BEAT = RegistryRequest(
     labels={"zone": "a"},
 )
 LOG = LogData(from_line=5, to_line=6, content="five\nsix\n", is_end=False)
-BATCH_REPLY = BatchReply(
-    instance="f00d",
-    answers=[
+BATCH_REPLY = Answers(
+    "f00d",
+    [
         BatchAnswer(run_id=12, code=200),
         BatchAnswer(run_id=13, code=500, message="job handler [x] not found."),
     ],
 )
-STATE_REPLY = StateReply(
-    instance="f00d",
-    answers=[
+STATE_REPLY = Answers(
+    "f00d",
+    [
         StateAnswer(run_id=12, state=ExecutionState.STARTED, running_ms=1500),
         StateAnswer(run_id=11, state=ExecutionState.FINISHED, outcome=KILLED),
     ],
@@ -224,7 +223,7 @@ def test_batches() -> None:
     assert json.loads(batch.encode_batch("f00d", [XWHEEL_RUN])) == json.loads(golden("run_batch"))
     assert batch.decode_batch(golden("run_batch")) == ("f00d", [XWHEEL_RUN], [])
     reply = json.loads(golden("run_batch.reply"))
-    assert batch.batch_payload(BATCH_REPLY) == reply
+    assert batch.batch_payload("f00d", BATCH_REPLY.answers) == reply
     assert batch.read_batch_reply(reply) == BATCH_REPLY
     reply["runs"][1]["code"] = "what"
     assert [item.run_id for item in batch.read_batch_reply(reply).answers] == [12]
@@ -235,7 +234,7 @@ def test_states() -> None:
     assert json.loads(batch.encode_states("f00d", keys)) == json.loads(golden("run_state"))
     assert batch.decode_states(golden("run_state")) == ("f00d", keys)
     reply = json.loads(golden("run_state.reply"))
-    assert batch.state_payload(STATE_REPLY) == reply
+    assert batch.state_payload("f00d", STATE_REPLY.answers) == reply
     assert batch.read_state_reply(reply) == STATE_REPLY
 
 

@@ -192,7 +192,7 @@ class Executor:
                 return
 
     def _forget_parent(self) -> None:
-        """Let go of what a fork copied: the parent's threads are not here, and its lock must end with the parent."""
+        """Drop what a fork copied: the parent's threads are not here, and its lock must end with the parent."""
         parts, self._parts = self._parts, None
         self._stopping = False
         self._lock = threading.Lock()

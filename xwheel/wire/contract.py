@@ -87,7 +87,7 @@ def error_response(error: BaseException) -> Response:
 
 
 def check_token(given: str | None, *expected: str) -> None:
-    """Let the caller pass if its token is one of ours; takes the same time wherever they differ.
+    """Check that a caller's token is one of ours; takes the same time wherever they differ.
 
     Raises:
         AuthError: The token is missing or wrong.

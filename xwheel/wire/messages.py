@@ -6,11 +6,15 @@ they are empty whenever the peer is not xwheel.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
+from typing import Generic, TypeVar
 
 import msgspec
 
 from xwheel.model import BlockStrategy, RunState
+
+T = TypeVar("T")
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,13 +190,6 @@ class BatchAnswer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.code == 200  # noqa: PLR2004
 
 
-class BatchReply(msgspec.Struct, frozen=True, kw_only=True):
-    """Answers to ``/runBatch`` in any order; a run that is missing has an unknown fate."""
-
-    instance: str
-    answers: list[BatchAnswer]
-
-
 class ExecutionState(StrEnum):
     """Where an xwheel executor's journal has a run."""
 
@@ -215,8 +212,11 @@ class StateAnswer(msgspec.Struct, frozen=True, kw_only=True):
     outcome: CallbackItem | None = None
 
 
-class StateReply(msgspec.Struct, frozen=True, kw_only=True):
-    """Answers to ``/runState``."""
+class Answers(msgspec.Struct, Generic[T], frozen=True):
+    """What an xwheel executor answers to ``/runBatch`` and ``/runState``, in any order.
+
+    A run that is missing has an unknown fate.
+    """
 
     instance: str
-    answers: list[StateAnswer]
+    answers: Sequence[T]

@@ -26,14 +26,7 @@ from xwheel.wire.codec import (
 )
 from xwheel.wire.codec.batch import batch_payload, decode_batch, decode_states, state_payload
 from xwheel.wire.contract import OK, check_token, error_response
-from xwheel.wire.messages import (
-    BatchAnswer,
-    BatchReply,
-    LogData,
-    Response,
-    StateReply,
-    TriggerRequest,
-)
+from xwheel.wire.messages import BatchAnswer, LogData, Response, TriggerRequest
 
 logger = logging.getLogger(__name__)
 
@@ -115,7 +108,7 @@ class Endpoints:
         return True
 
     def _check(self, method: str, path: str, header: Callable[[str], str | None]) -> None:
-        """Let a call in by its head.
+        """Check the head of a call.
 
         Raises:
             WireError: It is no call.
@@ -161,14 +154,12 @@ class Endpoints:
             logger.exception("%d runs, of which some may be taken in", len(requests))
         else:
             answers += [_batch_answer(*pair) for pair in zip(requests, problems, strict=True)]
-        reply = BatchReply(instance=self._journal.instance, answers=answers)
-        return Response(code=OK, data=batch_payload(reply))
+        return Response(code=OK, data=batch_payload(self._journal.instance, answers))
 
     def _run_state(self, body: bytes) -> Response:
         instance, keys = decode_states(body)
         self._check_instance(instance)
-        reply = StateReply(instance=self._journal.instance, answers=self._journal.lookup(keys))
-        return Response(code=OK, data=state_payload(reply))
+        return Response(code=OK, data=state_payload(instance, self._journal.lookup(keys)))
 
     def _kill(self, body: bytes) -> Response:
         request = decode_kill(body)

@@ -107,7 +107,7 @@ class JobQueues:
     def admit(
         self, request: TriggerRequest, handler: Handler | XwheelError
     ) -> Execution | XwheelError | None:
-        """Give a run its place in its job's queue.
+        """Put a run into its job's queue.
 
         Args:
             request: The run.
@@ -145,7 +145,7 @@ class JobQueues:
             return [*reversed(before), *queue.running]
 
     def withdraw(self, execution: Execution) -> None:
-        """Take out a run that did not reach the disk."""
+        """Remove a run that did not reach the disk."""
         with self._lock:
             execution.stage = Stage.ENDED
             self._remove(execution)
@@ -184,7 +184,7 @@ class JobQueues:
             return Next.PUSH if execution.stage is Stage.RUNNING else Next.NOTHING
 
     def abandon(self, execution: Execution) -> bool:
-        """Take the place of a run whose handler will not end; its job still waits for it."""
+        """Free the place of a run whose handler will not end; its job still waits for it."""
         with self._lock:
             if execution.stage is Stage.ENDED or execution.abandoned:
                 return False
@@ -206,7 +206,7 @@ class JobQueues:
             execution.stage = Stage.ENDED
 
     def leave(self, execution: Execution) -> None:
-        """Take a run out and free its place."""
+        """Remove a run and free its place."""
         with self._lock:
             if execution.placed and not execution.abandoned:
                 self._active -= 1

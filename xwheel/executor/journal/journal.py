@@ -90,7 +90,7 @@ Done = Callable[[Sequence[Acceptance], JournalError | None], None]
 class _Operation:
     """Something to write, and what to call then. An acceptance may fail; everything else is tried until it works."""
 
-    write: Callable[[sqlite3.Connection], Sequence[Acceptance]]
+    write: Callable[[sqlite3.Connection], Sequence[Acceptance] | None]
     done: Done | None
     may_fail: bool = False
 
@@ -193,11 +193,7 @@ class Journal:
         self._lock_file.close()
 
     def _put(self, write: Callable[[sqlite3.Connection], None], done: Done | None) -> None:
-        def run(db: sqlite3.Connection) -> Sequence[Acceptance]:
-            write(db)
-            return ()
-
-        self._queue.put(_Operation(run, done))
+        self._queue.put(_Operation(write, done))
 
     def _wait(self, write: Callable[[sqlite3.Connection], None], timeout_s: float = math.inf) -> None:
         written = threading.Event()
@@ -270,7 +266,7 @@ class Journal:
             return []
         self._writer.execute("BEGIN IMMEDIATE")
         try:
-            taken = [operation.write(self._writer) for operation in group]
+            taken = [operation.write(self._writer) or () for operation in group]
             self._writer.execute("COMMIT")
         except BaseException:
             with contextlib.suppress(sqlite3.Error):

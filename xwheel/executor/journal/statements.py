@@ -139,7 +139,7 @@ def acknowledge(db: sqlite3.Connection, items: Sequence[CallbackItem], now_ms: i
 
 
 def revive(db: sqlite3.Connection, key: RunKey) -> None:
-    """Let a finished run's outcome be delivered once more."""
+    """Mark a finished run's outcome for one more delivery."""
     db.execute(
         f"UPDATE run SET pending = 1, acked_ms = NULL WHERE {_KEY} AND state = 3",  # noqa: S608 -- constants only
         (key.run_id, key.job_id, key.created_ms),

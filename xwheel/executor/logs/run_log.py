@@ -208,7 +208,7 @@ class RunLogs:
         self._tasks.put(log.flush)
 
     def note_failure(self, path: Path, error: OSError) -> None:
-        """Let the operator know that lines are lost; on another thread, since this one may be inside that very log."""
+        """Warn that lines are lost; on another thread, since this one may be inside that very log."""
         self._tasks.put(partial(logger.warning, "run log %s: lines are lost: %s", path, error))
 
     def sweep(self, now_ms: int, days: int) -> int:

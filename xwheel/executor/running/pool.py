@@ -75,7 +75,7 @@ class ThreadPool:
         self._tasks.put(task)
 
     def _dismiss(self) -> None:
-        """Let as many threads end as were idle ever since the last time, and begin to count anew; under the lock."""
+        """Dismiss as many threads as were idle since the last time, and count anew; under the lock."""
         self._idle -= self._least_idle
         for _ in range(self._least_idle):
             self._tasks.put(None)

@@ -95,7 +95,7 @@ def _kill(pid: int) -> bool:
 
 
 def _reap(worker: int) -> int | None:
-    """Take leave of all children that ended; return the worker's status if it is among them."""
+    """Reap all children that ended; return the worker's status if it is among them."""
     status: int | None = None
     with contextlib.suppress(ChildProcessError):
         while True:

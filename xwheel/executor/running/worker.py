@@ -85,7 +85,7 @@ class Workers:
     def accept(
         self, runs: Sequence[tuple[TriggerRequest, Handler | XwheelError]]
     ) -> list[XwheelError | None]:
-        """Take runs in; on return those without an error are on disk. All share one write.
+        """Accept runs; when it returns, those without an error are on disk. All share one write.
 
         A run that the journal knows was accepted before, whatever would refuse it now.
 
@@ -184,7 +184,7 @@ class Workers:
             answers[index] = None
 
     def _unless_lost(self, request: TriggerRequest) -> XwheelError | None:
-        """Say yes to a run that was here already, unless the disk did not take it."""
+        """Return None for a run that was here already, or an error if the disk did not take it."""
         if self._journal.lookup([request.key])[0].state is not ExecutionState.UNKNOWN:
             return None
         return JournalError(f"the executor's journal did not take run {request.run_id}")
@@ -290,7 +290,7 @@ class Workers:
         self._start(())
 
     def _finish(self, execution: Execution, outcome: CallbackItem) -> None:
-        """Take a run's outcome and let the next run have its place."""
+        """Report a run's outcome, and start the next run in its place."""
         self._close(execution, outcome)
         self._start((execution.key.job_id,))
 
@@ -309,7 +309,7 @@ class Workers:
 
 
 def _warn_of_abandoned(key: RunKey, reason: str) -> None:
-    """Say that a handler goes on; not on the thread of the timers, since an application's log handlers may hang."""
+    """Warn of a handler that goes on; not on the thread of the timers, since an application's log handlers may hang."""
     logger.warning(
         "run %d of job %d ignores that it was ended (%s); later runs of the job wait for it",
         key.run_id,

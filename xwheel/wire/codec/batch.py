@@ -5,8 +5,8 @@ Runs and outcomes inside them are spelled as in XXL-JOB's own messages; the rest
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
 
 from xwheel.errors import WireError
 from xwheel.model import MAX_ID
@@ -29,18 +29,19 @@ from xwheel.wire.codec.reports import callback_item, read_callback
 from xwheel.wire.codec.runs import read_trigger, trigger_item
 from xwheel.wire.contract import MAX_MESSAGE
 from xwheel.wire.messages import (
+    Answers,
     BadItem,
     BatchAnswer,
-    BatchReply,
     ExecutionState,
     RunKey,
     StateAnswer,
-    StateReply,
     TriggerRequest,
 )
 
 _STATES: Final = {state.value: state for state in ExecutionState}
 _KEY_PARTS: Final = 3
+
+T = TypeVar("T")
 
 
 def encode_batch(instance: str, runs: Sequence[TriggerRequest]) -> bytes:
@@ -62,28 +63,21 @@ def decode_batch(body: bytes) -> tuple[str, list[TriggerRequest], list[BadItem]]
     return to_text("instance", item.get("instance"), MAX_WORD), good, bad
 
 
-def batch_payload(reply: BatchReply) -> dict[str, Any]:
+def batch_payload(instance: str, answers: Sequence[BatchAnswer]) -> dict[str, Any]:
     """Return the reply to ``/runBatch`` for :attr:`Response.data`."""
-    return {
-        "instance": reply.instance,
-        "runs": [
-            {"id": answer.run_id, "code": answer.code, "msg": answer.message} for answer in reply.answers
-        ],
-    }
+    runs = [{"id": answer.run_id, "code": answer.code, "msg": answer.message} for answer in answers]
+    return {"instance": instance, "runs": runs}
 
 
-def read_batch_reply(payload: object) -> BatchReply:
-    """Read the reply to ``/runBatch``; answers that cannot be read are left out, so their fate is unknown.
+def read_batch_reply(payload: object) -> Answers[BatchAnswer]:
+    """Read the reply to ``/runBatch``; raises like :func:`read_state_reply`."""
+    return _read_answers(payload, _read_batch_answer)
 
-    Raises:
-        WireError: The reply as a whole cannot be read.
-    """
+
+def _read_answers(payload: object, read: Callable[[dict[str, Any]], T]) -> Answers[T]:
     item = as_object("data", payload)
-    answers, _ = read_items(as_list("runs", item.get("runs")), _read_batch_answer, "id")
-    return BatchReply(
-        instance=to_text("instance", item.get("instance"), MAX_WORD),
-        answers=answers,
-    )
+    answers, _ = read_items(as_list("runs", item.get("runs")), read, "id")
+    return Answers(to_text("instance", item.get("instance"), MAX_WORD), answers)
 
 
 def _read_batch_answer(item: dict[str, Any]) -> BatchAnswer:
@@ -122,10 +116,10 @@ def _read_key(value: Any) -> RunKey:
     )
 
 
-def state_payload(reply: StateReply) -> dict[str, Any]:
+def state_payload(instance: str, answers: Sequence[StateAnswer]) -> dict[str, Any]:
     """Return the reply to ``/runState`` for :attr:`Response.data`."""
     return {
-        "instance": reply.instance,
+        "instance": instance,
         "runs": [
             {
                 "id": answer.run_id,
@@ -133,23 +127,18 @@ def state_payload(reply: StateReply) -> dict[str, Any]:
                 "running_ms": answer.running_ms,
                 "outcome": callback_item(answer.outcome) if answer.outcome else None,
             }
-            for answer in reply.answers
+            for answer in answers
         ],
     }
 
 
-def read_state_reply(payload: object) -> StateReply:
-    """Read the reply to ``/runState``; answers that cannot be read are left out.
+def read_state_reply(payload: object) -> Answers[StateAnswer]:
+    """Read the reply to ``/runState``; answers that cannot be read are left out, so their fate is unknown.
 
     Raises:
         WireError: The reply as a whole cannot be read.
     """
-    item = as_object("data", payload)
-    answers, _ = read_items(as_list("runs", item.get("runs")), _read_state_answer, "id")
-    return StateReply(
-        instance=to_text("instance", item.get("instance"), MAX_WORD),
-        answers=answers,
-    )
+    return _read_answers(payload, _read_state_answer)
 
 
 def _read_state_answer(item: dict[str, Any]) -> StateAnswer:
