@@ -82,10 +82,6 @@ class _Kind:
     names: tuple[str, ...] = ()
 
     @property
-    def every(self) -> int:
-        return (1 << self.high + 1) - (1 << self.low)
-
-    @property
     def allowed(self) -> str:
         names = f" or {self.names[0]} to {self.names[-1]}" if self.names else ""
         return f"takes {self.low} to {self.high}{names}"

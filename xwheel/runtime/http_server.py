@@ -40,21 +40,113 @@ from xwheel.runtime.http_limits import (
 
 logger = logging.getLogger(__name__)
 
+Admits = Callable[[dict[str, Any]], bool]
+"""Whether an application knows the caller, from the WSGI environment without the body."""
+
 TICK_S: Final = 0.5
 MAX_HEAD_BYTES: Final = 32 * 1024
 ACCEPTS: Final = 16
 """Connections taken before those that are open get their turn."""
 
 WANT: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
-
-Admits = Callable[[dict[str, Any]], bool]
-"""Whether an application knows the caller, from the WSGI environment without the body."""
+"""Errors of an accept for want of sockets."""
 
 STRANGER_BYTES: Final = 32 * 1024
 """Bodies up to this size are read before the application sees them, from any caller; a hundred outcomes fit in."""
 
 OVERHEAD: Final = 2
 """A chunked body may take so many times the limit on the wire."""
+
+
+class Listener:
+    """One listening socket with its worker threads.
+
+    Args:
+        name: Thread name, ``xwheel-`` is put before it.
+        app: The WSGI application.
+        host: Bind address.
+        port: Port; 0 takes a free one.
+        threads: Worker threads.
+        max_body_bytes: Larger bodies are not read: the application sees their length and no content, and must refuse.
+        limits: What callers are granted.
+        admits: Asked before a body of more than 32 KiB is read; callers that it does not know are answered by the
+            application without the body, and must be refused there by what the head says. None takes all bodies.
+        own_threads: Paths that have a thread each, so that they are answered while all workers are busy.
+
+    Raises:
+        ConfigError: The address cannot be bound.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        app: Callable[..., Any],
+        *,
+        host: str,
+        port: int,
+        threads: int,
+        max_body_bytes: int,
+        limits: ConnectionsSection | None = None,
+        admits: Admits | None = None,
+        own_threads: Sequence[str] = (),
+    ) -> None:
+        # bound here: waitress leaks a socket that it cannot bind
+        bound = _bind(host, port)
+        self._server = Server(
+            name,
+            app,
+            bound,
+            threads=threads,
+            max_body_bytes=max_body_bytes,
+            limits=limits or ConnectionsSection(),
+            admits=admits,
+            own_threads=own_threads,
+        )
+        self.host = host
+        self.port = int(bound.getsockname()[1])
+        self._thread = threading.Thread(target=self._server.run, name=f"xwheel-{name}", daemon=True)
+
+    @property
+    def cuts(self) -> CutLog:
+        """What was refused and cut since the start."""
+        return self._server.cuts
+
+    def start(self) -> None:
+        """Begin to answer."""
+        # requests that wait for a thread are what the queue is for, and no warning
+        logging.getLogger("waitress.queue").setLevel(logging.ERROR)
+        self._thread.start()
+
+    def disown(self) -> None:
+        """Close this process's copy of the socket after a fork; the parent goes on listening."""
+        if self._server.socket is not None:
+            self._server.socket.close()
+
+    def stop(self, timeout_s: float = 5) -> None:
+        """Take no more connections, let running requests end and their answers leave, then close all connections."""
+        server = self._server
+        server.accepting = False
+        deadline = time.monotonic() + timeout_s
+        for dispatcher in server.dispatchers:
+            dispatcher.set_thread_count(0)  # all at once, then each is waited for
+        for dispatcher in server.dispatchers:
+            left_s = max(0.0, deadline - time.monotonic())
+            dispatcher.shutdown(cancel_pending=False, timeout=left_s)  # type: ignore[arg-type]
+        if self._thread.ident is None:
+            server.close()
+            return
+        deadline = time.monotonic() + timeout_s
+        # a peer that reads nothing is not waited for
+        while (now_s := time.monotonic()) < deadline and any(
+            channel.is_read(now_s) for channel in list(server.active_channels.values())
+        ):
+            time.sleep(0.005)
+        # on the server's own thread: its loop ends once no socket is left. A worker's last pull may wake it before
+        # ours does, which then finds the trigger closed
+        with contextlib.suppress(OSError):
+            server.trigger.pull_trigger(lambda: wasyncore.close_all(server._map))
+        self._thread.join(timeout_s)
+        server.log_cuts(time.monotonic(), ends=True)
 
 
 class IncomingRequest(HTTPRequestParser):
@@ -285,97 +377,6 @@ class Connection(HTTPChannel):
         """Close, whatever waits; a worker that is writing learns it with its next piece."""
         with contextlib.suppress(OSError):
             self.handle_close()
-
-
-class Listener:
-    """One listening socket with its worker threads.
-
-    Args:
-        name: Thread name, ``xwheel-`` is put before it.
-        app: The WSGI application.
-        host: Bind address.
-        port: Port; 0 takes a free one.
-        threads: Worker threads.
-        max_body_bytes: Larger bodies are not read: the application sees their length and no content, and must refuse.
-        limits: What callers are granted.
-        admits: Asked before a body of more than 32 KiB is read; callers that it does not know are answered by the
-            application without the body, and must be refused there by what the head says. None takes all bodies.
-        own_threads: Paths that have a thread each, so that they are answered while all workers are busy.
-
-    Raises:
-        ConfigError: The address cannot be bound.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        app: Callable[..., Any],
-        *,
-        host: str,
-        port: int,
-        threads: int,
-        max_body_bytes: int,
-        limits: ConnectionsSection | None = None,
-        admits: Admits | None = None,
-        own_threads: Sequence[str] = (),
-    ) -> None:
-        # bound here: waitress leaks a socket that it cannot bind
-        bound = _bind(host, port)
-        self._server = Server(
-            name,
-            app,
-            bound,
-            threads=threads,
-            max_body_bytes=max_body_bytes,
-            limits=limits or ConnectionsSection(),
-            admits=admits,
-            own_threads=own_threads,
-        )
-        self.host = host
-        self.port = int(bound.getsockname()[1])
-        self._thread = threading.Thread(target=self._server.run, name=f"xwheel-{name}", daemon=True)
-
-    @property
-    def cuts(self) -> CutLog:
-        """What was refused and cut since the start."""
-        return self._server.cuts
-
-    def start(self) -> None:
-        """Begin to answer."""
-        # requests that wait for a thread are what the queue is for, and no warning
-        logging.getLogger("waitress.queue").setLevel(logging.ERROR)
-        self._thread.start()
-
-    def disown(self) -> None:
-        """Close this process's copy of the socket after a fork; the parent goes on listening."""
-        if self._server.socket is not None:
-            self._server.socket.close()
-
-    def stop(self, timeout_s: float = 5) -> None:
-        """Take no more connections, let running requests end and their answers leave, then close all connections."""
-        server = self._server
-        server.accepting = False
-        deadline = time.monotonic() + timeout_s
-        for dispatcher in server.dispatchers:
-            dispatcher.set_thread_count(0)  # all at once, then each is waited for
-        for dispatcher in server.dispatchers:
-            left_s = max(0.0, deadline - time.monotonic())
-            dispatcher.shutdown(cancel_pending=False, timeout=left_s)  # type: ignore[arg-type]
-        if self._thread.ident is None:
-            server.close()
-            return
-        deadline = time.monotonic() + timeout_s
-        # a peer that reads nothing is not waited for
-        while (now_s := time.monotonic()) < deadline and any(
-            channel.is_read(now_s) for channel in list(server.active_channels.values())
-        ):
-            time.sleep(0.005)
-        # on the server's own thread: its loop ends once no socket is left. A worker's last pull may wake it before
-        # ours does, which then finds the trigger closed
-        with contextlib.suppress(OSError):
-            server.trigger.pull_trigger(lambda: wasyncore.close_all(server._map))
-        self._thread.join(timeout_s)
-        server.log_cuts(time.monotonic(), ends=True)
 
 
 class Server(TcpWSGIServer):
