@@ -1,4 +1,4 @@
-"""The two WSGI applications of a node; who serves them is :mod:`xwheel.node.loops`'s business."""
+"""The two WSGI applications of a node; they are served by :mod:`xwheel.node.loops`."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def management_app(parts: ApiParts) -> GuardedApp:
 
 
 class UnknownRoute:
-    """Answers below ``/api`` that there is no such route, to those who have a token."""
+    """Answers calls with a token below ``/api`` that no route takes."""
 
     policy = Policy.TOKEN
 

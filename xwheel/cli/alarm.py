@@ -49,7 +49,7 @@ def rules(
         lambda rule: (
             rule["id"],
             rule["name"],
-            _whose(rule),
+            _scope(rule),
             rule["kinds"],
             rule["when"],
             [_target(target) for target in rule["targets"]],
@@ -137,7 +137,7 @@ def send_test(
         raise typer.Exit(1)
 
 
-def _whose(rule: dict[str, Any]) -> str:
+def _scope(rule: dict[str, Any]) -> str:
     if rule["job_id"] is not None:
         return f"job {rule['job_id']}"
     return "all jobs" if rule["group_id"] is None else f"group {rule['group_id']}"

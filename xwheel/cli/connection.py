@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from xwheel.config import Config
     from xwheel.runtime.sealing import KeyRing
-    from xwheel.storage.database.engine import Database
+    from xwheel.storage.database.engine import Connection, Database
     from xwheel.wire.http.rest import RestClient
     from xwheel.wire.http.tls import TlsFiles
 
@@ -232,6 +232,16 @@ class ConfiguredDatabase(Printer):
         from xwheel.node.node import open_database
 
         return closing(open_database(self._config, create=False))
+
+
+def group_id_of(conn: Connection, app_name: str) -> int:
+    """Return the id of the group that ``--group`` names; raises FieldError if there is none."""
+    from xwheel.storage import executors
+
+    found = executors.find_group(conn, app_name)
+    if found is None:
+        raise FieldError("--group", f"there is no executor group {app_name[:64]!r}")
+    return found.id
 
 
 def configure(path: Path | None, database: str | None, **sections: dict[str, Any]) -> Config:

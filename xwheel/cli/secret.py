@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from xwheel.cli.connection import ConfiguredDatabase, connected
+from xwheel.cli.connection import ConfiguredDatabase, connected, group_id_of
 from xwheel.cli.output import print_json, utc_time
 from xwheel.clock import wall_ms
 from xwheel.errors import ConfigError, FieldError
@@ -42,15 +42,13 @@ def create(
     group: Annotated[str, typer.Option(metavar="APP", help="App name of the group whose executors get it.")],
 ) -> None:
     """Make a secret for the executors of a group and print it, this once; it counts within a second."""
-    from xwheel.storage import executor_secrets, executors
+    from xwheel.storage import executor_secrets
 
     wanted, value, keys = _checked(name), _new_value(), database.keys()
 
     def work(conn: Connection) -> StoredSecret:
-        found = executors.find_group(conn, group)
-        if found is None:
-            raise FieldError("--group", f"there is no executor group {group[:64]!r}")
-        return executor_secrets.insert_secret(conn, wanted, value, keys, wall_ms(), group_id=found.id)
+        group_id = group_id_of(conn, group)
+        return executor_secrets.insert_secret(conn, wanted, value, keys, wall_ms(), group_id=group_id)
 
     with database.open() as db:
         made = db.transaction(work)

@@ -72,7 +72,7 @@ class Asked:
         return self.report
 
     def log(self, run: Run, from_line: int) -> LogData:
-        assert self.logs is not None, f"nobody should ask for the log of {run.id}"
+        assert self.logs is not None, f"the log of {run.id} should not be read"
         return self.logs(run, from_line)
 
 

@@ -25,7 +25,7 @@ CSP: Final = (
 
 
 class Documents:
-    """The document, its page and the page's style, made when somebody asks first.
+    """The document, its page and the page's style, made at the first request.
 
     Args:
         routes: All routes of the application, also those that are added later.

@@ -63,7 +63,7 @@ class Calendar(Resource):
             self._parts.switchboard.save_calendar(name, definition)
         with self._db.read() as conn:
             view = _find(conn, name)
-        if view is None:  # deleted by somebody else at once
+        if view is None:  # deleted meanwhile
             raise NotFoundError("calendar", name)
         if is_new:
             resp.location = f"/api/v1/calendars/{name}"

@@ -1,4 +1,4 @@
-"""Executor groups, and who is alive in them."""
+"""Executor groups, and their live executors."""
 
 from __future__ import annotations
 

@@ -99,9 +99,8 @@ class RunLog(Resource):
         query = take_query(req, LogQuery)
         with self._db.read() as conn:
             run = runs.get_run(conn, run_id)
-        is_final = (
-            run.state in FINAL_STATES
-        )  # as of before the log is read: what comes later may be missing in it
+        # as of before the log is read: what comes later may be missing in it
+        is_final = run.state in FINAL_STATES
         if run.address is None:
             view = _view(run, query.from_line, query.from_line, "", is_final)
         else:

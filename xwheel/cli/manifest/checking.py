@@ -12,7 +12,7 @@ from xwheel.api.http.body import fields_in, read_fields
 from xwheel.api.schema.fields import MAX_CHILDREN
 from xwheel.api.schema.messages import ChildInput, GroupCreate, JobCreate, NamePath
 from xwheel.cli.manifest.reading import ManifestError, Node
-from xwheel.cli.manifest.state import JOB_FIELDS, LATENESS_FIELDS, GroupState, JobState, Ref, State
+from xwheel.cli.manifest.state import JOB_FIELDS, LATENESS_FIELDS, GroupState, JobState, Ref, State, values_of
 from xwheel.cli.manifest.templates import refuse_ids
 from xwheel.errors import FieldError
 from xwheel.model.jobs import check_fields, draft_job
@@ -114,11 +114,9 @@ class _Builder:
         place = f"{file}:{node.line}: job {ref}"
         if ref in self._jobs:
             raise ManifestError(place, f"stands twice, first at {self._jobs[ref].place}")
-        plain = msgspec.to_builtins(message)
-        values = {key: list(value) if isinstance(value := plain[key], tuple) else value for key in JOB_FIELDS}
         self._jobs[ref] = JobState(
             ref=ref,
-            values=values,
+            values=values_of(message),
             enabled=message.enabled,
             left_out=frozenset(LATENESS_FIELDS).difference(table),
             children=_children(file, table.get("children"), ref),

@@ -213,7 +213,7 @@ class Applier:
         """Do every step in order.
 
         Raises:
-            ConflictError: Somebody changed a job since the plan was made.
+            ConflictError: A job was changed since the plan was made.
             ManifestError: The node refuses a value.
         """
         self._let_go(steps)

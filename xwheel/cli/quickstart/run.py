@@ -10,6 +10,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -220,9 +221,7 @@ class _Demonstration:
             (demo.name, number) for demo in demo_jobs(self._options.rate) for number in range(demo.calls)
         ]
         is_live = self._console.is_terminal and not self._options.as_json
-        with (
-            Live(console=self._console, auto_refresh=False, transient=False) if is_live else _Quiet() as live
-        ):
+        with Live(console=self._console, auto_refresh=False) if is_live else nullcontext() as live:
             # a node that comes back late still gets its calls
             while self._clock.now_ms() <= plan["end_ms"] + (1000 * READY_S if calls else 0):
                 if self._signals.heard(REFRESH_S):
@@ -240,7 +239,8 @@ class _Demonstration:
                 title = "xwheel quickstart: Ctrl-C drains and ends" + (
                     "" if left_s > ENDLESS_S // 2 else f"; {max(0, left_s)} s left"
                 )
-                live.update(self._board.table(self._clock.now_ms(), title), refresh=True)
+                if live:
+                    live.update(self._board.table(self._clock.now_ms(), title), refresh=True)
         for name, number in calls:
             self._call_by_hand(client, plan, name, number)
         return True
@@ -305,19 +305,6 @@ class _Demonstration:
             self._console.print(f"  {mismatch}", style="red", markup=False)
         verdict = "every fire ran exactly once" if report.ok else f"{len(report.mismatches)} mismatches"
         self._console.print(verdict, style="green" if report.ok else "red")
-
-
-class _Quiet:
-    """Stands in for the live table where there is no terminal."""
-
-    def __enter__(self) -> _Quiet:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
-    def update(self, *_: object, **__: object) -> None:
-        """Show nothing."""
 
 
 def _toml(values: Mapping[str, Mapping[str, Any]]) -> str:

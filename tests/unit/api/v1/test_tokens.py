@@ -140,7 +140,7 @@ def test_there_is_a_bound(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "delete those that are not used" in answer.json["detail"]
 
 
-def test_a_start_makes_a_token_only_if_nobody_could_get_in(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_makes_a_token_only_if_there_is_none(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     ensure_management_token(api.db, 1, said.append)
     assert said == []
