@@ -20,7 +20,6 @@ from xwheel.executor.parts import Parts
 from xwheel.plugin.contracts import GlueType
 from xwheel.plugin.discovery import load_glue_types
 from xwheel.runtime.signals import StopSignals
-from xwheel.wire.http.tls import check_tls
 
 logger = logging.getLogger(__name__)
 
@@ -103,15 +102,7 @@ class Executor:
             if glue_types is None:
                 glue_types = load_glue_types(self._config)
             _check_glue_types(self._settings, glue_types)
-            self._parts = Parts(
-                self._settings,
-                self._config.connections,
-                check_tls(self._config.tls),
-                self._token,
-                self._handlers,
-                glue_types,
-                self._clock,
-            )
+            self._parts = Parts(self._config, self._token, self._handlers, glue_types, self._clock)
         self._parts.start()
 
     def start_when_free(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from xwheel.clock import Clock, SystemClock, wall_ms
-from xwheel.config.sections import ConnectionsSection, ExecutorSection
+from xwheel.config import Config
 from xwheel.executor.address import advertised_address
 from xwheel.executor.handlers import HandlerRegistry
 from xwheel.executor.intake.endpoints import Endpoints
@@ -25,7 +25,7 @@ from xwheel.plugin.contracts import GlueType
 from xwheel.runtime.http_server import Listener
 from xwheel.runtime.loops import Service
 from xwheel.wire import contract
-from xwheel.wire.http.tls import TlsFiles
+from xwheel.wire.http.tls import check_tls
 from xwheel.wire.messages import RegistryRequest
 
 logger = logging.getLogger(__name__)
@@ -41,16 +41,15 @@ class Parts:
 
     def __init__(
         self,
-        settings: ExecutorSection,
-        connections: ConnectionsSection,
-        tls: TlsFiles,
+        config: Config,
         token: str,
         handlers: HandlerRegistry,
         glue_types: Mapping[str, GlueType],
         clock: Clock,
     ) -> None:
-        self._settings = settings
-        self._connections = connections
+        self._settings = settings = config.executor
+        self._connections = config.connections
+        tls = check_tls(config.tls)
         self.journal = Journal(settings.data_dir, clock)
         self._logs = RunLogs(settings.data_dir / "logs", clock)
         client = AdminClient(

@@ -69,16 +69,6 @@ class JobQueues:
         self._active = 0
         self._closing = ""
 
-    @property
-    def running(self) -> int:
-        """How many handlers have a place."""
-        return self._active
-
-    @property
-    def waiting(self) -> int:
-        """How many runs are here without a place."""
-        return len(self._live) - self._active
-
     def has(self, job_id: int) -> bool:
         """Return whether a job has a waiting or a running run."""
         return job_id in self._queues
@@ -213,7 +203,7 @@ class JobQueues:
             self._remove(execution)
 
     def _blocked(self, request: TriggerRequest, handler: Handler, queue: _JobQueue | None) -> str:
-        if self.waiting >= self._limits.waiting:
+        if len(self._live) - self._active >= self._limits.waiting:
             return f"the executor has {self._limits.waiting} waiting runs and takes no more"
         if queue is None:
             return ""

@@ -48,11 +48,6 @@ class ThreadPool:
         self._threads: set[threading.Thread] = set()
         self._numbers = itertools.count(1)
 
-    @property
-    def size(self) -> int:
-        """How many threads there are."""
-        return len(self._threads)
-
     def submit(self, task: Task) -> None:
         """Run a task soon.
 

@@ -21,7 +21,7 @@ KNOWN_HEADERS: Final = 10_000
 class MultiClient:
     """Many calls in flight on one thread, over kept connections.
 
-    Thread-safety: ``submit``, ``wake`` and ``in_flight`` may be used by any thread; ``poll`` and ``close`` belong to
+    Thread-safety: ``submit`` and ``wake`` may be used by any thread; ``poll`` and ``close`` belong to
     one owner thread. Results come only out of ``poll``.
 
     Args:
@@ -67,11 +67,6 @@ class MultiClient:
         self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._on_socket)
         self._multi.setopt(pycurl.M_TIMERFUNCTION, self._on_timer)
         self._multi.setopt(pycurl.M_MAXCONNECTS, 2 * max_in_flight)
-
-    @property
-    def in_flight(self) -> int:
-        """How many calls have no result yet, waiting ones included."""
-        return len(self._active) + len(self._waiting)
 
     def submit(self, call: HttpCall) -> None:
         """Hand in a call; it starts at the next ``poll`` with a free place."""

@@ -53,11 +53,11 @@ def test_runs_of_a_job_start_in_order() -> None:
     first, second = wait(queues, 1), wait(queues, 2)
     assert ids(queues.take([1])) == [1]
     assert queues.take([1]) == []
-    assert (queues.running, queues.waiting, queues.has(1)) == (1, 1, True)
+    assert (queues._active, len(queues._live) - queues._active, queues.has(1)) == (1, 1, True)
     queues.leave(first)
     assert queues.take([1]) == [second]
     queues.leave(second)
-    assert (queues.running, queues.waiting, queues.has(1)) == (0, 0, False)
+    assert (queues._active, len(queues._live) - queues._active, queues.has(1)) == (0, 0, False)
 
 
 def test_a_run_that_is_not_on_disk_holds_back_those_behind_it() -> None:
@@ -151,7 +151,7 @@ def test_reports_happen_once_and_abandoned_places_are_free() -> None:
     queues.end(first)
     queues.leave(first)
     queues.leave(second)
-    assert queues.running == 0
+    assert queues._active == 0
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -188,8 +188,8 @@ def test_any_order_of_events_keeps_the_books(seed: int) -> None:  # noqa: C901 -
             one = placed.pop(chance.randrange(len(placed)))
             queues.end(one)
             queues.leave(one)
-        assert queues.running == len(placed) <= 3
-        assert queues.waiting >= 0
+        assert queues._active == len(placed) <= 3
+        assert len(queues._live) - queues._active >= 0
     for one in [*placed, *admitted]:
         queues.end(one)
         queues.leave(one)

@@ -346,10 +346,13 @@ def test_coroutine_hooks_work_on_the_loop_of_their_handler(house: House) -> None
     assert len({loop for _, loop in loops}) == 1
 
 
-def test_a_destroy_that_blocks_does_not_hold_up_the_end(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_destroy_that_blocks_does_not_hold_up_the_end(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("xwheel.executor.running.lifecycles.DESTROY_S", 0.05)
     release = threading.Event()
     done: list[str] = []
-    lifecycles = Lifecycles(destroy_s=0.05)
+    lifecycles = Lifecycles()
     lifecycles.prepare(handler_of(job("quick", destroy=lambda: done.append("quick"))(lambda: None)))
     lifecycles.prepare(handler_of(job("blocks", destroy=lambda: release.wait(10))(lambda: None)))
     lifecycles.close()
