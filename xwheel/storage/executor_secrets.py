@@ -22,16 +22,9 @@ MAX_SECRETS: Final = 1000
 KEY: Final = "executor_secret_key"
 """The setting with the fingerprint of the key that this cluster's secrets are sealed under."""
 
-_SELECT: Final = select(
-    executor_secret.c.id,
-    executor_secret.c.name,
-    executor_secret.c.group_id,
-    executor_group.c.app_name,
-    executor_secret.c.digest,
-    executor_secret.c.sealed,
-    executor_secret.c.created_ms,
-    executor_secret.c.expires_ms,
-).select_from(executor_secret.outerjoin(executor_group, executor_group.c.id == executor_secret.c.group_id))
+_SELECT: Final = select(executor_secret, executor_group.c.app_name).select_from(
+    executor_secret.outerjoin(executor_group, executor_group.c.id == executor_secret.c.group_id)
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -101,12 +101,6 @@ def replace_token(conn: Connection, name: str, token: str, now_ms: int) -> None:
 
 
 def _select() -> Select[Any]:
-    columns = (
-        api_token.c.name,
-        api_token.c.digest,
-        api_token.c.group_id,
-        executor_group.c.app_name,
-        api_token.c.created_ms,
-    )
+    columns = [api_token.c[name] for name in ("name", "digest", "group_id", "created_ms")]
     with_groups = api_token.outerjoin(executor_group, executor_group.c.id == api_token.c.group_id)
-    return select(*columns).select_from(with_groups).order_by(api_token.c.id)
+    return select(*columns, executor_group.c.app_name).select_from(with_groups).order_by(api_token.c.id)

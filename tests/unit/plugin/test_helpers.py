@@ -61,7 +61,7 @@ def test_a_format_is_plain_text() -> None:
     assert AlarmTemplate("{title:>999999999}").fill({"title": "T"}) == "{title:>999999999}"
 
 
-def test_a_wrong_name_is_told_with_the_nearest_one() -> None:
+def test_a_wrong_name_is_refused_with_the_nearest_one() -> None:
     with pytest.raises(
         ValueError, match=r"\{titlee\} is no placeholder; did you mean \{title\}\? known: id, kind,"
     ):
@@ -118,13 +118,13 @@ def test_values_can_always_be_sent(title: str, reason: str, at_ms: int) -> None:
     AlarmTemplate("".join(f"{{{name}}}" for name in values)).fill(values).encode()
 
 
-def test_values_tell_the_time_in_utc_and_leave_shell_marks_alone() -> None:
+def test_values_have_the_time_in_utc_and_leave_shell_marks_alone() -> None:
     values = alarm_values(alarm_of(title="$(rm -rf /); `id` \ud800", at_ms=1_790_000_000_123))
     assert values["time"] == "2026-09-21 14:13:20 UTC"
     assert values["title"] == "$(rm -rf /); `id` ?"
 
 
-def test_values_tell_of_job_group_and_run() -> None:
+def test_values_hold_job_group_and_run() -> None:
     values = alarm_values(
         sample_alarm(job=sample_job(id=5, name="nightly {run_id}"), run=sample_run(id=77), count=3)
     )
@@ -134,7 +134,7 @@ def test_values_tell_of_job_group_and_run() -> None:
     )
 
 
-def test_receipts_spare_those_who_got_it_until_all_did() -> None:
+def test_receipts_leave_out_receivers_that_got_it_until_all_did() -> None:
     receipts = AlarmReceipts(limit=2)
     first, summary = alarm_of(), alarm_of(count=5)
     assert receipts.missing(first, ["a", "b", "a"]) == ["a", "b"]

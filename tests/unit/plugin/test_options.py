@@ -1,4 +1,4 @@
-"""Options of plugins are checked strictly; a mistake names its key and what is allowed, and tells no secret."""
+"""Options of plugins are checked strictly; a mistake names its key and what is allowed, and shows no secret."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_wrong_option_is_named_with_what_is_allowed(options: dict[str, Any], w
     assert "\n" not in str(caught.value)
 
 
-def test_every_mistake_is_told_at_once() -> None:
+def test_every_mistake_is_named_at_once() -> None:
     with pytest.raises(ConfigError, match="host is missing; .*mail.port: "):
         read(port="x")
 
@@ -115,7 +115,7 @@ def test_a_file_without_a_secret_is_refused(tmp_path: Path, content: bytes | Non
         read(host="h", password_file=str(path))
 
 
-def test_a_secret_is_given_once_and_never_told(tmp_path: Path) -> None:
+def test_a_secret_is_given_once_and_never_shown(tmp_path: Path) -> None:
     path = tmp_path / "secret"
     path.write_text("hush")
     with pytest.raises(ConfigError, match="robots.a: give key or key_file, not both") as caught:

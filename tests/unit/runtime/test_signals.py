@@ -1,4 +1,4 @@
-"""A process that is told to end does so, whenever it is told and however often."""
+"""A process that gets a signal to end does so, at any time and however often."""
 
 from __future__ import annotations
 

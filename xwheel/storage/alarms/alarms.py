@@ -226,13 +226,6 @@ def list_open_episodes(conn: Connection, after_ms: int) -> list[Episode]:
 
 
 def _episode(row: Mapping[Any, Any]) -> Episode:
-    return Episode(
-        key=EpisodeKey(row["job_id"], row["rule_id"], AlarmKind(row["kind"])),
-        id=row["id"],
-        is_open=bool(row["is_open"]),
-        until_ms=row["until_ms"],
-        held_id=row["held_id"],
-        root_id=row["root_id"],
-        shard_index=row["shard_index"],
-        touched_ms=row["touched_ms"],
-    )
+    values = dict(row)
+    key = EpisodeKey(values.pop("job_id"), values.pop("rule_id"), AlarmKind(values.pop("kind")))
+    return Episode(key=key, **values)
