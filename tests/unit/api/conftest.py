@@ -10,7 +10,6 @@ from typing import Any
 
 import falcon.testing
 import pytest
-from sqlalchemy import Engine
 
 from tests.support.job_calls import Tenant
 from tests.support.rows import NOW, make_run
@@ -185,22 +184,6 @@ class Api:
                 for table in metadata.sorted_tables
                 if table.name != "run_id_block"
             }
-
-
-@pytest.fixture
-def db(db: Database, _engines: dict[str, Engine]) -> Database:
-    """On a server, the engine of the tests before: it has the statements of the API in its cache already."""
-    if db.backend != "sqlite":
-        kept = _engines.setdefault(repr(db.engine.url), db.engine)
-        if kept is not db.engine:
-            db.engine.dispose()
-            db.engine = kept
-    return db
-
-
-@pytest.fixture(scope="session")
-def _engines() -> dict[str, Engine]:
-    return {}
 
 
 @pytest.fixture

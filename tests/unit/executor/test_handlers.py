@@ -150,6 +150,7 @@ def test_children_do_not_inherit_settings(monkeypatch: pytest.MonkeyPatch) -> No
     assert (found["OTHER"], found["TRACEPARENT"]) == ("kept", "00-1-2-3")
 
 
+@pytest.mark.processes
 def test_importing_the_sdk_is_light() -> None:
     code = (
         "import sys; from xwheel.executor import job, JobContext; "
@@ -160,6 +161,7 @@ def test_importing_the_sdk_is_light() -> None:
     assert result.stdout.strip() == "[]"
 
 
+@pytest.mark.processes
 def test_a_running_executor_loads_no_scheduler() -> None:
     code = (
         "import sys; from xwheel.executor import Executor; "

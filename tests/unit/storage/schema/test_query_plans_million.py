@@ -54,7 +54,7 @@ def long_answers(db: Database) -> Iterator[None]:
         yield
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.usefixtures("long_answers")
 def test_no_question_reads_more_than_it_is_about(db: Database) -> None:
     million.fill(db)
