@@ -194,8 +194,10 @@ class NodeApi(Printer):
 
     def job_and_group(self, job: str | None, group: str | None) -> dict[str, Any]:
         """Return the ids of a job and of a group, as the API's fields; those that are not None."""
-        found = {} if job is None else {"job_id": self.job(job)["id"]}
-        return found if group is None else {**found, "group_id": self.group(group)["id"]}
+        return given(
+            job_id=None if job is None else self.job(job)["id"],
+            group_id=None if group is None else self.group(group)["id"],
+        )
 
 
 class ConfiguredDatabase(Printer):
@@ -250,11 +252,7 @@ def configure(path: Path | None, database: str | None, **sections: dict[str, Any
 
     warn_of_password(database)
     sections["database"] = {"url": database}
-    given = {
-        section: {name: value for name, value in values.items() if value is not None}
-        for section, values in sections.items()
-    }
-    return load_config(path, given)
+    return load_config(path, {section: given(**values) for section, values in sections.items()})
 
 
 def warn_of_password(database: str | None) -> None:
@@ -297,6 +295,11 @@ def _token(path: Path | None) -> str:
     if not token.isascii() or not token.isprintable() or not token or " " in token:
         raise ConfigError(f"{source}: holds no token: one word of printable ASCII is wanted")
     return token
+
+
+def given(**values: object) -> dict[str, Any]:
+    """Return the values that the command line gives: those that are not None."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def is_id(text: str) -> bool:
