@@ -89,7 +89,7 @@ def lock_holder(folder: Path) -> int:
         parts = line.split()
         if "FLOCK" in parts and parts[5].endswith(f":{number}"):
             return int(parts[4])
-    raise AssertionError("nobody holds the lock")
+    raise AssertionError("no process holds the lock")
 
 
 @job("trace")

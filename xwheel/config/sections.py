@@ -169,7 +169,7 @@ class ExecutorSection(Section):
     port: int = Field(9999, ge=0, le=65535, description="Port of the executor; 0 for a free one.")
     address: str = Field("", description="Advertised base URL; empty means found from host and port.")
     listen: bool = Field(True, description="Listen on a port; false if mounted as a WSGI application.")
-    data_dir: Path = Field(Path("xwheel-executor"), description="Journal, spool and run logs.")
+    data_dir: Path = Field(Path("xwheel-executor"), description="Journal and run logs.")
     threads: int = Field(8, ge=1, le=256, description="Threads that answer the scheduler.")
     workers: int = Field(64, ge=1, le=10_000, description="Handlers that may run at once.")
     queue_limit: int = Field(1000, ge=1, description="Waiting runs per job; more are refused.")

@@ -137,7 +137,7 @@ def test_addresses(configured: str, host: str, address: str) -> None:
     assert advertised_address(configured, host, 9999, ["not a url", "http://127.0.0.1:1"]) == address
 
 
-def test_an_address_nobody_can_call_is_refused() -> None:
+def test_an_address_that_cannot_be_called_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"executor\.address"):
         advertised_address("outside:9999", "127.0.0.1", 9999, [])
 

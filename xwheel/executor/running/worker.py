@@ -241,7 +241,7 @@ class Workers:
             self._async.start(execution, context, self._finish)
             return None
         if kind is HandlerKind.PROCESS:
-            return run_in_process(execution, context, self._clock, self._passed)
+            return run_in_process(execution, context, log, self._clock, self._passed)
         return run_in_thread(execution, context, self._lifecycles, self._clock)
 
     # -- ending ---------------------------------------------------------------------------------------------

@@ -179,7 +179,10 @@ def test_old_outcomes_are_forgotten(tmp_path: Path) -> None:
         assert not journal.purge(clock.now_ms() + 23 * 3_600_000)
         assert journal.is_open(1) is False
         assert not journal.purge(clock.now_ms() + 25 * 3_600_000)
-        assert [journal.is_open(1), journal.is_open(2)] == [None, False]  # nobody has the second one yet
+        assert [journal.is_open(1), journal.is_open(2)] == [
+            None,
+            False,
+        ]  # no scheduler has the second one yet
     finally:
         journal.close()
 
@@ -194,7 +197,7 @@ def test_forgetting_goes_in_steps(journal: Journal, monkeypatch: pytest.MonkeyPa
     assert [journal.is_open(key.run_id) for key in KEYS] == [None] * 5
 
 
-def test_a_callback_that_fails_harms_nobody(journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_callback_that_fails_harms_no_other(journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
     def fail() -> None:
         raise RuntimeError("no")
 

@@ -100,7 +100,7 @@ def test_a_scheduler_that_is_down_is_left_alone_for_longer_and_longer() -> None:
     pauses = []
     for _ in range(9):
         pauses.append(delivery.step(0))
-        assert delivery.step(0) == pauses[-1]  # woken too early: it asks nobody
+        assert delivery.step(0) == pauses[-1]  # woken too early: it calls no scheduler
         clock.at_ms += pauses[-1]
     assert pauses == [200, 400, 800, 1600, 3200, 6400, 10_000, 10_000, 10_000]
     assert len(admin.batches) == 9

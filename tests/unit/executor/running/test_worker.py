@@ -157,7 +157,7 @@ def test_a_repeated_ask_is_not_answered_before_the_first_is_on_disk(
 
 
 def test_a_repeated_ask_wakes_the_delivery(house: House) -> None:
-    """Its outcome is to be delivered once more, and not only when the courier wakes by itself."""
+    """Its outcome is to be delivered once more, and not only when the delivery wakes by itself."""
     assert house.workers.accept([(request(1), NOOP)]) == [None]
     house.outcome(1)
     house.journal.wait_for(lambda: not house.workers.queues.has(1))
