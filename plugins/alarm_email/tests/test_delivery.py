@@ -48,22 +48,22 @@ def test_a_mail_arrives_encrypted_after_a_login(start: Start, ca_file: str, secu
     mail = server.parsed()
     assert mail["From"] == "xwheel <xwheel@example.com>"
     assert mail["To"] == "a@example.com, b@example.com"
-    assert mail["Subject"] == "[xwheel] job 3 (nightly) failed"
+    assert mail["Subject"] == "[xwheel] nightly report failed"
     assert mail["Auto-Submitted"] == "auto-generated"
     assert (mail["X-Xwheel-Alarm"], mail["X-Xwheel-Kind"]) == ("7", "failed")
     assert mail.get_content_type() == "multipart/alternative"
     text, html = mail.iter_parts()
     assert text.get_content_type() == "text/plain"
-    assert "first line\nsecond line\n\nalarm 7, failed, 2026-09-21 14:13:20 UTC" in content_of(text)
+    assert "9999\ndisk is full\n\nalarm 7, failed, 2026-01-01 00:00:01 UTC" in content_of(text)
     assert html.get_content_type() == "text/html"
-    assert "first line\nsecond line</pre>" in content_of(html)
+    assert "9999\ndisk is full</pre>" in content_of(html)
 
 
 def test_a_mail_goes_unencrypted_only_if_the_options_say_so(plain: MailServer) -> None:
     channel = channel_to(plain.port, html="", text="{title}", receivers=["c@example.com"])
     assert channel.send(alarm_of(receivers=())) == "sent to c@example.com: kept as 42"
     assert plain.parsed().get_content_type() == "text/plain"
-    assert content_of(plain.parsed()) == "job 3 (nightly) failed\n"
+    assert content_of(plain.parsed()) == "nightly report failed\n"
 
 
 @pytest.mark.parametrize("login", [{}, {"username": USER, "password": PASSWORD}])

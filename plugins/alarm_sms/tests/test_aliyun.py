@@ -109,14 +109,14 @@ def query_of(seen: WebRequest) -> dict[str, str]:
 
 def test_a_message_is_signed_and_taken(web: WebServer) -> None:
     web.reply = provider = Provider()
-    answer = channel_to(web).send(alarm_of(receivers=["+8613900001111", NUMBER]))
+    answer = channel_to(web).send(alarm_of(receivers=["+8613900001111", NUMBER], job=None))
     assert answer == f"sent to +8613900001111: OK, BizId 9006^0; sent to {NUMBER}: OK, BizId 9006^0"
     first, second = web.requests
     lower = {name.lower(): value for name, value in first.headers.items()}
     assert (first.method, lower["x-acs-action"], lower["x-acs-version"]) == ("POST", "SendSms", "2017-05-25")
     query = query_of(first)
     params = json.loads(query.pop("TemplateParam"))
-    assert params == {"what": "job 3 (nightly) failed", "kind": "failed", "nothing": "-"}
+    assert params == {"what": "nightly report failed", "kind": "failed", "nothing": "-"}
     assert query == {
         "OutId": "7",
         "PhoneNumbers": "13900001111",

@@ -47,7 +47,7 @@ def test_a_message_goes_as_json(web: WebServer) -> None:
     assert seen.headers["X-Alarm"] == "7"
     assert seen.document == {
         "to": [NUMBER],
-        "content": {"text": "xwheel: job 3 (nightly) failed", "urgent": True, "n": 3},
+        "content": {"text": "xwheel: nightly report failed", "urgent": True, "n": 3},
         "ref": "7/4915112345678",
     }
 
