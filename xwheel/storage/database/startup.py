@@ -69,13 +69,7 @@ def open_ready(
 
 
 def upgrade(url: str) -> tuple[str | None, str]:
-    """Bring the schema to the one this version needs.
-
-    Args:
-        url: SQLAlchemy URL.
-
-    Returns:
-        The revision before (None for an empty database) and now.
+    """Bring the schema to the one this version needs; return its revision before (None for no tables) and now.
 
     Raises:
         ConfigError: The URL cannot be used.
