@@ -13,25 +13,43 @@ needs = $(filter-out $1,$(filter $(PLUGINS),$(subst -,_,$(shell grep -o '"xwheel
 HOMES := $(PLUGINS:%=$(VENV)/plugins/%/.ready)
 # most tests wait for processes and servers more than they compute
 JOBS ?= 4
-# on a server, less waits
-SERVER_JOBS ?= 3
-# for each of three plugins at once
-PLUGIN_JOBS ?= 2
+# for each of three suites at once
+SUITE_JOBS ?= 2
 # tools that start other tools must find them
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 export REQUIRE_SERVERS
 
-.PHONY: run test lint types plugins bench fuzz clean
+PYTEST := $(BIN)/python -m pytest -q
+# what is there without the compiled ring
+TWIN := tests/ring tests/unit/scheduler/fire/test_tick.py tests/unit/scheduler/fire/test_stages.py
+# what a wheel must bring along: compiled code, migrations, templates, generated documents
+INSTALLED := tests/ring tests/unit/builtin tests/unit/cli tests/unit/cron tests/unit/plugin tests/unit/storage/schema
+
+.PHONY: run test test-fast gate lint types stubs plugins wheel docs bench clean
 
 run: $(READY)
 	$(BIN)/xwheel quickstart $(ARGS)
 
+# all that a change must pass, but for what 'gate' runs; what waits for servers is run beside what computes
 test: $(READY) lint types
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
-	XWHEEL_NO_EXTENSIONS=1 $(BIN)/python -m pytest -q -n $(JOBS) tests/ring tests/unit/scheduler/fire/test_tick.py tests/unit/scheduler/fire/test_stages.py
-	$(BIN)/python -m tests.support.backends -q -n $(SERVER_JOBS) --dist worksteal tests/unit tests/integration tests/faults
-	$(MAKE) --no-print-directory --jobs 3 --output-sync plugins
+	$(PYTEST) -n $(JOBS) --dist worksteal -m 'not long' $(ARGS)
+	XWHEEL_NO_EXTENSIONS=1 $(PYTEST) -n $(JOBS) -m 'not long' $(TWIN)
+	$(MAKE) --no-print-directory --jobs 3 --output-sync on-postgresql on-mariadb plugins
+
+# while one works: neither servers nor processes
+test-fast: $(READY)
+	$(PYTEST) -n 2 --dist worksteal -m 'not long and not processes' tests/unit tests/ring tests/contract tests/test_layers.py tests/test_public_api.py $(ARGS)
+
+# what takes long: other languages' executors, killed nodes, sieges, a million rows, packages, pages
+gate: $(READY) stubs docs wheel
+	$(PYTEST) -n $(JOBS) --dist loadfile -m long $(ARGS)
+	$(MAKE) --no-print-directory --jobs 2 --output-sync on-postgresql on-mariadb MARK=long
+
+# tests that depend on the database, again on a server
+MARK := not long
+on-%: $(READY)
+	$(BIN)/python -m tests.support.backends $* -q -n $(SUITE_JOBS) --dist worksteal -m '$(MARK)'
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -45,17 +63,31 @@ types: $(READY) $(HOMES)
 		MYPYPATH=$$(echo plugins/* | tr ' ' :) $(BIN)/mypy --python-executable $(VENV)/plugins/$$plugin/bin/python plugins/$$plugin/xwheel_$$plugin || exit 1; \
 	done
 
+# the compiled ring is what its stub says
+stubs: $(READY)
+	$(BIN)/stubtest --mypy-config-file pyproject.toml --allowlist tests/typing/stubtest.txt xwheel._ring
+
+# the sources and the wheel as they would be published; a part of the suite on the wheel, which is installed anew
+wheel: $(READY)
+	rm -rf build/wheel
+	mkdir -p build/wheel
+	XWHEEL_REQUIRE_EXTENSIONS=1 $(BIN)/python -m build --no-isolation --outdir build/wheel/dist > build/wheel/log 2>&1 || { cat build/wheel/log; exit 1; }
+	$(PYTHON) -m venv build/wheel/venv
+	build/wheel/venv/bin/pip install --quiet "$$(echo build/wheel/dist/*.whl)[dev]"
+	cp -r tests pyproject.toml build/wheel
+	cd build/wheel && XWHEEL_REQUIRE_EXTENSIONS=1 venv/bin/python -m pytest -q -n $(SUITE_JOBS) -m 'not long' $(INSTALLED)
+	build/wheel/venv/bin/xwheel quickstart --seconds 3 --data-dir build/wheel/data
+
 # the longest first
 plugins: test-glue_script $(PLUGINS:%=test-%)
 
 test-%: $(VENV)/plugins/%/.ready
-	cd plugins/$* && $(CURDIR)/$(VENV)/plugins/$*/bin/python -m pytest -q -n $(PLUGIN_JOBS) --dist loadfile
+	cd plugins/$* && $(CURDIR)/$(VENV)/plugins/$*/bin/python -m pytest -q -n $(SUITE_JOBS) --dist loadfile
 
 bench: $(READY) $(HOMES)
 	for bench in pipeline claim api http executor peers listener ring cron; do $(BIN)/python -m benchmarks.$$bench $(ARGS) || exit 1; done
 	$(VENV)/plugins/router_extra/bin/python -m benchmarks.route $(ARGS)
 
-.PHONY: docs
 # the pages as a site, in build/docs; any warning fails
 docs: $(READY)
 	$(BIN)/sphinx-build -W -n -q --keep-going -d build/doctrees docs build/docs

@@ -23,7 +23,7 @@ from benchmarks._report import Report
 from xwheel.wire.codec import decode_response, encode_trigger
 from xwheel.wire.codec.batch import encode_batch, read_batch_reply
 from xwheel.wire.http import HttpCall, HttpResult, MultiClient
-from xwheel.wire.messages import BatchRequest, TriggerRequest
+from xwheel.wire.messages import TriggerRequest
 
 TOKEN = "a-token-for-this-benchmark"
 APP_NAME = "bench"
@@ -140,7 +140,7 @@ class Bench:
             HttpCall(
                 key=BATCH,
                 url=f"{self.url}/runBatch",
-                body=encode_batch(BatchRequest(instance=self._instance, runs=runs[start : start + BATCH])),
+                body=encode_batch(self._instance, runs[start : start + BATCH]),
                 timeout_ms=30_000,
             )
             for start in range(0, count, BATCH)

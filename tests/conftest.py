@@ -7,6 +7,7 @@ import signal
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -72,10 +73,10 @@ def _dealt(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
     compute meanwhile, and help when they have nothing left. The other tests stay beside those of their module, with
     which they may share a fixture.
     """
-    long_first = sorted(items, key=lambda item: item.get_closest_marker("slow") is None)
+    long_first = sorted(items, key=lambda item: item.get_closest_marker("long") is None)
     waiting = [item for item in long_first if item.path.parts[len(HERE.parts)] in WAITING]
     computing = [item for item in long_first if item.path.parts[len(HERE.parts)] not in WAITING]
-    long = [item for item in waiting if item.get_closest_marker("slow") is not None]
+    long = [item for item in waiting if item.get_closest_marker("long") is not None]
     rest = waiting[len(long) :]
     lanes = max(1, workers // 2)
     ordered: list[pytest.Item] = []
@@ -147,8 +148,11 @@ def _server(pytestconfig: pytest.Config) -> Iterator[CleanDatabases | None]:
 
 
 @pytest.fixture
-def new_database(tmp_path: Path, _schema_template: Path, _server: CleanDatabases | None) -> Callable[[], str]:
-    """Give URLs of empty databases at this version's schema, on what ``--backend`` names; one more at each call."""
+def new_database(_schema_template: Path, _server: CleanDatabases | None) -> Callable[[], str]:
+    """Give URLs of empty databases at this version's schema, on what ``--backend`` names; one more at each call.
+
+    The first one has the same URL in each test, and so on.
+    """
     given = 0
 
     def give() -> str:
@@ -156,26 +160,55 @@ def new_database(tmp_path: Path, _schema_template: Path, _server: CleanDatabases
         given += 1
         if _server is not None:
             return _server.url(given - 1)
-        path = tmp_path / f"database{given}.db"
-        path.write_bytes(_schema_template.read_bytes())
-        return f"sqlite:///{path}"
+        return _copy_of(_schema_template, f"database{given}.db")
 
     return give
 
 
 @pytest.fixture
-def sqlite_db(tmp_path: Path, _schema_template: Path) -> Iterator[Database]:
+def sqlite_db(_schema_template: Path, _opened: dict[str, Database]) -> Iterator[Database]:
     """An empty SQLite database at this version's schema, for what only SQLite does, whatever ``--backend`` names."""
-    path = tmp_path / "xwheel.db"
-    path.write_bytes(_schema_template.read_bytes())
-    database = Database(f"sqlite:///{path}")
-    yield database
-    database.close()
+    with _open(_copy_of(_schema_template, "xwheel.db"), _opened) as database:
+        yield database
 
 
 @pytest.fixture
-def db(new_database: Callable[[], str]) -> Iterator[Database]:
+def db(new_database: Callable[[], str], _opened: dict[str, Database]) -> Iterator[Database]:
     """An empty database at this version's schema, on what ``--backend`` names."""
-    database = Database(new_database())
+    with _open(new_database(), _opened) as database:
+        yield database
+
+
+@pytest.fixture(scope="session")
+def _opened() -> dict[str, Database]:
+    """The first database that was opened at each URL."""
+    return {}
+
+
+@contextmanager
+def _open(url: str, opened: dict[str, Database]) -> Iterator[Database]:
+    """Open a database with the engine of earlier tests: it has compiled most statements already."""
+    if url not in opened:
+        opened[url] = Database(url)
+        if opened[url].backend == "sqlite":
+            event.listen(opened[url].engine, "connect", _do_not_sync)
+    database = Database(url)
+    # a view of the engine: what a test has it listen to is gone with the test
+    database.engine = opened[url].engine.execution_options()
+    database._deadlines = opened[url]._deadlines
     yield database
     database.close()
+
+
+def _do_not_sync(connection: sqlite3.Connection, _record: object) -> None:
+    """Spare the disk: what tests commit must outlive processes, not the machine."""
+    connection.execute("PRAGMA synchronous = OFF").close()
+
+
+def _copy_of(template: Path, name: str) -> str:
+    """Return the URL of a new copy, at a path that may have been used before."""
+    path = template.with_name(name)
+    for old in path.parent.glob(f"{name}*"):
+        old.unlink()  # what an earlier test left open keeps the old files
+    path.write_bytes(template.read_bytes())
+    return f"sqlite:///{path}"

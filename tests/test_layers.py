@@ -217,6 +217,7 @@ def test_plugins_import_only_public_parts_of_the_core(path: Path) -> None:
     assert {name for name in found if name.split(".")[0] == "xwheel"} <= public
 
 
+@pytest.mark.processes
 def test_the_sdk_loads_no_scheduler() -> None:
     code = (
         "import sys, xwheel.executor; "

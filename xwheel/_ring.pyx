@@ -199,7 +199,7 @@ SLOW = 1
 cdef class PoolSelector:
     """Which trigger pool a job's sends belong in: slow after more than ``count`` slow sends within a window.
 
-    Arguments, errors and the rule are told at :class:`xwheel._ring_py.PoolSelector`.
+    Arguments, errors and the rule are documented at :class:`xwheel._ring_py.PoolSelector`.
 
     Thread-safety:
         None of its own. One thread owns the selector, or one lock guards every call.
@@ -360,7 +360,7 @@ cdef class TimeRing:
         return n
 
     def cancel(self, int64_t run_id):
-        """Forget an id; tell whether it was held."""
+        """Forget an id; return whether it was held."""
         return self.cancel_many((run_id,)) == 1
 
     def cancel_many(self, ids):

@@ -107,7 +107,7 @@ class TimeRing:
         return len(ids)
 
     def cancel(self, run_id: int) -> bool:
-        """Forget an id; tell whether it was held."""
+        """Forget an id; return whether it was held."""
         found = self._dues.pop(run_id, None) is not None
         self._sweep_if_stale()
         return found

@@ -37,7 +37,7 @@ class Calendar:
     """A set of moments in local time.
 
     Attributes:
-        days: Tells whether a whole day belongs to it, one test for each entry that adds days.
+        days: Tests whether a whole day belongs to it, one for each entry that adds days.
         edges: Where stretches of local time begin and end, in turn and in order: a moment with an odd number of edges
             at or before it lies inside one.
         without: Days that do not belong to it whatever the rest says.
@@ -48,7 +48,7 @@ class Calendar:
     without: frozenset[date]
 
     def covers(self, moment: datetime) -> bool:
-        """Tell whether a moment of local time, given without a zone, belongs to the calendar."""
+        """Return whether a moment of local time, given without a zone, belongs to the calendar."""
         day = moment.date()
         if day in self.without:
             return False
@@ -74,11 +74,11 @@ def parse_calendar(definition: Mapping[str, Any]) -> Calendar:
             raise ScheduleError(f"calendar.{str(key)[:40]}", f"is not known; known: {', '.join(KEYS)}")
     tests: list[Days] = []
     if "holidays" in definition:
-        tests.append(_holidays(_text(definition, "holidays")))
+        tests.append(_holidays(_text(definition, "holidays"), "calendar.holidays").__contains__)
     if "workdays" in definition:
-        tests.append(_workdays(_text(definition, "workdays")))
+        tests.append(_holidays(_text(definition, "workdays"), "calendar.workdays").is_working_day)
     if "weekdays" in definition:
-        wanted = _weekdays(_text(definition, "weekdays"))
+        wanted = weekdays_of(_text(definition, "weekdays"), "calendar.weekdays")
         tests.append(lambda day: day.weekday() in wanted)
     if "dates" in definition:
         dates = _dates("dates", _texts(definition, "dates"))
@@ -105,22 +105,8 @@ def weekdays_of(text: str, field: str) -> frozenset[int]:
     return frozenset(found)
 
 
-def _weekdays(text: str) -> frozenset[int]:
-    return weekdays_of(text, "calendar.weekdays")
-
-
-def _holidays(place: str) -> Days:
-    book = _book(place, "calendar.holidays")
-    return lambda day: day in book
-
-
-def _workdays(place: str) -> Days:
-    book = _book(place, "calendar.workdays")
-    return lambda day: bool(book.is_working_day(day))
-
-
 @lru_cache(maxsize=256)
-def _book(place: str, field: str) -> Any:
+def _holidays(place: str, field: str) -> Any:
     """Return a country's holidays; years are worked out by the library when they are first asked for."""
     with extra("calendars", partial(ScheduleError, field)):
         import holidays

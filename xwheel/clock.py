@@ -1,4 +1,4 @@
-"""Time as an argument: the only module that looks at the clock.
+"""Time as an argument: the only module that reads the clock.
 
 All times are integer milliseconds since the epoch, UTC. A node's clock is its monotonic clock plus an offset,
 so a step of the machine's wall clock moves nothing by itself; :meth:`SystemClock.set_offset` moves it on purpose.
@@ -8,7 +8,13 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Protocol
+from typing import Final, Protocol
+
+STEP_MS: Final = 500
+"""A difference above this is a step."""
+
+CONFIRMATIONS: Final = 3
+"""Samples in a row that must agree before a step is believed."""
 
 
 class Clock(Protocol):
@@ -23,7 +29,7 @@ class Clock(Protocol):
         ...
 
     def wait(self, event: threading.Event, timeout_ms: int) -> bool:
-        """Wait until the event is set or the time is over; tell whether it is set."""
+        """Wait until the event is set or the time is over; return whether it is set."""
         ...
 
 
@@ -51,34 +57,27 @@ class SystemClock:
         return event.wait(max(0, timeout_ms) / 1000)
 
     def set_offset(self, shared_ms: int, at_monotonic_ms: int) -> int:
-        """Say what the shared time was at a monotonic instant; return the change in milliseconds."""
+        """Set what the shared time was at a monotonic instant; return the change in milliseconds."""
         offset_ms = shared_ms - at_monotonic_ms
         change_ms = offset_ms - self._offset_ms
         self._offset_ms = offset_ms
         return change_ms
 
     def drift_ms(self, shared_ms: int, at_monotonic_ms: int) -> int:
-        """Tell how far a sample of the shared time is ahead of this clock, in milliseconds."""
+        """Return how far a sample of the shared time is ahead of this clock, in milliseconds."""
         return shared_ms - at_monotonic_ms - self._offset_ms
 
 
 class OffsetFilter:
-    """Follows the database's clock: small drifts at once, steps only when seen three times in a row.
+    """Follows the database's clock: small drifts at once, steps only when seen three times in a row."""
 
-    Args:
-        step_ms: A difference above this is a step (design: 500 ms).
-        confirmations: Samples in a row that must agree before a step is believed.
-    """
-
-    def __init__(self, clock: SystemClock, *, step_ms: int = 500, confirmations: int = 3) -> None:
+    def __init__(self, clock: SystemClock) -> None:
         self._clock = clock
-        self._step_ms = step_ms
-        self._confirmations = confirmations
         self._suspicions: list[int] = []
 
     @property
     def is_suspicious(self) -> bool:
-        """Tell whether the last sample spoke of a step that is not confirmed yet."""
+        """Whether the last sample showed a step that is not confirmed yet."""
         return bool(self._suspicions)
 
     def begin(self, shared_ms: int, sent_ms: int, received_ms: int) -> int:
@@ -99,15 +98,15 @@ class OffsetFilter:
         """
         middle_ms = (sent_ms + received_ms) // 2
         drift_ms = self._clock.drift_ms(shared_ms, middle_ms)
-        if abs(drift_ms) <= self._step_ms:
+        if abs(drift_ms) <= STEP_MS:
             self._suspicions.clear()
-            # within the round trip the sample says nothing better than what we have
+            # within the round trip the sample is no better than what we have
             if abs(drift_ms) > max(5, received_ms - sent_ms):
                 self._clock.set_offset(shared_ms, middle_ms)
             return None
-        agrees = not self._suspicions or abs(drift_ms - self._suspicions[-1]) <= self._step_ms
+        agrees = not self._suspicions or abs(drift_ms - self._suspicions[-1]) <= STEP_MS
         self._suspicions = [*self._suspicions, drift_ms] if agrees else [drift_ms]
-        if len(self._suspicions) < self._confirmations:
+        if len(self._suspicions) < CONFIRMATIONS:
             return None
         self._suspicions.clear()
         return self._clock.set_offset(shared_ms, middle_ms)

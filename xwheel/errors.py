@@ -48,8 +48,8 @@ class UnknownNameError(PluginError, KeyError):
     """No plugin registered this name.
 
     Attributes:
-        kind: What was looked for, such as ``router``.
-        name: The name nobody registered.
+        kind: What was asked for, such as ``router``.
+        name: The name that is not registered.
         known: The names that would have been found, sorted.
     """
 
@@ -132,11 +132,11 @@ class DuplicateError(StorageError):
 
 
 class LockError(StorageError):
-    """Somebody else holds what only one may hold."""
+    """Another process holds what only one may hold."""
 
 
 class SchemaError(StorageError):
-    """The database's schema is not the one this version needs; the message names the command that mends it."""
+    """The database's schema is not the one this version needs; the message names the command that changes it."""
 
 
 class OutageError(StorageError):

@@ -1,7 +1,7 @@
 """The time ring: which run is due now, and which pool its send belongs in.
 
 The compiled :mod:`xwheel._ring` is taken if it was built, else its Python twin; both behave the same. This is the
-one module that looks at the environment when it is imported, since the answer decides what is imported:
+one module that reads the environment when it is imported, since the answer decides what is imported:
 ``XWHEEL_NO_EXTENSIONS=1`` takes the twin, ``XWHEEL_REQUIRE_EXTENSIONS=1`` makes a missing extension an error.
 """
 

@@ -13,12 +13,10 @@ from xwheel.model import BlockStrategy, RunState
 from xwheel.wire import codec
 from xwheel.wire.codec import batch
 from xwheel.wire.messages import (
+    Answers,
     BatchAnswer,
-    BatchReply,
-    BatchRequest,
     CallbackItem,
     ExecutionState,
-    IdleBeatRequest,
     KillRequest,
     LogData,
     LogRequest,
@@ -26,13 +24,10 @@ from xwheel.wire.messages import (
     Response,
     RunKey,
     StateAnswer,
-    StateReply,
-    StateRequest,
     TriggerRequest,
 )
 
 DATA = Path(__file__).parent / "data" / "wire"
-TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 RUN = TriggerRequest(
     job_id=7,
@@ -56,7 +51,6 @@ XWHEEL_RUN = TriggerRequest(
     planned_ms=1790000000000,
     attempt=2,
     instance="f00d",
-    trace_parent=TRACE,
 )
 KILLED = CallbackItem(
     run_id=11,
@@ -76,23 +70,19 @@ XWHEEL_BEAT = RegistryRequest(
     address="http://10.0.0.5:9999/",
     instance="f00d",
     boot="beef",
-    version="0.1.0",
-    capacity=64,
     labels={"zone": "a"},
 )
 LOG = LogData(from_line=5, to_line=6, content="five\nsix\n", is_end=False)
-BATCH_REPLY = BatchReply(
-    instance="f00d",
-    boot="beef",
-    answers=[
+BATCH_REPLY = Answers(
+    "f00d",
+    [
         BatchAnswer(run_id=12, code=200),
         BatchAnswer(run_id=13, code=500, message="job handler [x] not found."),
     ],
 )
-STATE_REPLY = StateReply(
-    instance="f00d",
-    boot="beef",
-    answers=[
+STATE_REPLY = Answers(
+    "f00d",
+    [
         StateAnswer(run_id=12, state=ExecutionState.STARTED, running_ms=1500),
         StateAnswer(run_id=11, state=ExecutionState.FINISHED, outcome=KILLED),
     ],
@@ -184,9 +174,9 @@ def test_blank_or_long_registry_fields_are_named(field: str, value: Any) -> None
 
 def test_kill_and_idle_beat() -> None:
     assert codec.decode_kill(golden("kill")) == KillRequest(job_id=7)
-    assert codec.decode_idle_beat(golden("kill")) == IdleBeatRequest(job_id=7)
-    assert json.loads(codec.encode_idle_beat(IdleBeatRequest(job_id=7))) == {"jobId": 7}
-    one = KillRequest(job_id=7, run_id=12, created_ms=1790000000123)
+    assert codec.decode_idle_beat(golden("kill")) == 7
+    assert json.loads(codec.encode_idle_beat(7)) == {"jobId": 7}
+    one = KillRequest(job_id=7, run_id=12)
     assert codec.decode_kill(golden("kill.xwheel")) == one
     assert json.loads(codec.encode_kill(one)) == json.loads(golden("kill.xwheel"))
     assert json.loads(codec.encode_kill(KillRequest(job_id=7))) == {"jobId": 7}
@@ -230,22 +220,21 @@ def test_replies_are_read(name: str, code: int, message: str, data: object) -> N
 
 
 def test_batches() -> None:
-    request = BatchRequest(instance="f00d", runs=[XWHEEL_RUN])
-    assert json.loads(batch.encode_batch(request)) == json.loads(golden("run_batch"))
+    assert json.loads(batch.encode_batch("f00d", [XWHEEL_RUN])) == json.loads(golden("run_batch"))
     assert batch.decode_batch(golden("run_batch")) == ("f00d", [XWHEEL_RUN], [])
     reply = json.loads(golden("run_batch.reply"))
-    assert batch.batch_payload(BATCH_REPLY) == reply
+    assert batch.batch_payload("f00d", BATCH_REPLY.answers) == reply
     assert batch.read_batch_reply(reply) == BATCH_REPLY
     reply["runs"][1]["code"] = "what"
     assert [item.run_id for item in batch.read_batch_reply(reply).answers] == [12]
 
 
 def test_states() -> None:
-    request = StateRequest(instance="f00d", keys=[RunKey(12, 7, 1790000000123)])
-    assert json.loads(batch.encode_states(request)) == json.loads(golden("run_state"))
-    assert batch.decode_states(golden("run_state")) == request
+    keys = [RunKey(12, 7, 1790000000123)]
+    assert json.loads(batch.encode_states("f00d", keys)) == json.loads(golden("run_state"))
+    assert batch.decode_states(golden("run_state")) == ("f00d", keys)
     reply = json.loads(golden("run_state.reply"))
-    assert batch.state_payload(STATE_REPLY) == reply
+    assert batch.state_payload("f00d", STATE_REPLY.answers) == reply
     assert batch.read_state_reply(reply) == STATE_REPLY
 
 

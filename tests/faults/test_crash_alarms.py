@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.support.alarms import alarms_of, attempts_of, rule, settle, wait_until
+from tests.support.alarms import alarms_of, attempts_of, rule, send, settle, wait_until
 from tests.support.crashes import Snapshot, bury_nodes, die_at
 from tests.support.node import HandNode
 from tests.support.rows import NOW
@@ -38,15 +38,11 @@ class Letterbox:
 
 
 def prepare(db: Database) -> list[Run]:
-    """Let an executor have one run of a job whose failures are told."""
+    """Send one run of a job whose failures raise alarms."""
     node = HandNode(db, ManualClock(NOW), channels=[Letterbox(Path())])
     node.group()
-    node.register("http://127.0.0.1:9001")
     rule(node, "failed", recovery=False, window_s=600)
-    node.scheduler.management.run_now.run(node.job(enabled=False).id)
-    node.adopt()
-    node.tick(20)
-    sent = node.answer()
+    sent = send(node, node.job(enabled=False))
     node.scheduler.core.lease.release()
     return sent
 
@@ -62,7 +58,7 @@ def test_an_alarm_is_told_whatever_dies(new_database: Callable[[], str], tmp_pat
 
 
 def strike_and_check(db: Database, prepared: Snapshot, sent: list[Run], box: Letterbox, number: int) -> bool:
-    """Kill one process at a point and let the next one finish the work; False once nobody was killed."""
+    """Kill one process at a point and let the next one finish the work; False once no process was killed."""
 
     def scenario(child: Database, switch: Callable[[bool], None]) -> None:
         switch(False)
@@ -78,19 +74,19 @@ def strike_and_check(db: Database, prepared: Snapshot, sent: list[Run], box: Let
     if not die_at(db.engine.url.render_as_string(hide_password=False), number, scenario):
         return False
     bury_nodes(db)
-    heir = HandNode(db, ManualClock(NOW + 2000), channels=[box])
+    successor = HandNode(db, ManualClock(NOW + 2000), channels=[box])
     # the executor delivers what the dead node may or may not have written down, and once more
     for _ in range(2):
-        heir.finish(sent, RunState.FAILED)
-    settle(heir)
-    (alarm,) = alarms_of(heir)
-    (attempt,) = attempts_of(heir)
+        successor.finish(sent, RunState.FAILED)
+    settle(successor)
+    (alarm,) = alarms_of(successor)
+    (attempt,) = attempts_of(successor)
     assert (alarm.run_id, alarm.state) == (sent[0].id, AlarmState.TOLD)
     assert (attempt.alarm_id, attempt.state, attempt.answer) == (alarm.id, AttemptState.SENT, "posted")
     assert set(box.letters()) == {alarm.id}
     assert box.letters()[alarm.id] in (1, 2), "told once, and after a crash perhaps once more"
-    heir.scheduler.finishing.alarms.channels.close()
+    successor.scheduler.finishing.alarms.channels.close()
     # a process with other threads must not fork
     wait_until(lambda: not any(thread.name.startswith("xwheel-alarm-") for thread in threading.enumerate()))
-    heir.scheduler.core.lease.release()  # the next child needs the lock on the file
+    successor.scheduler.core.lease.release()  # the next child needs the lock on the file
     return True

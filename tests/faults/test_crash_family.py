@@ -127,7 +127,7 @@ def killed_at(url: str, journal_path: Path, number: int) -> bool:
     return die_at(url, number, scenario)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("first", range(1, WAYS + 1))
 def test_what_follows_survives_every_statement(
     new_database: Callable[[], str], tmp_path: Path, first: int

@@ -33,7 +33,7 @@ def told(result: Result) -> str:
     return f"{during}, {result.problems}, in {result.folder}: {first}"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_each_due_fire_runs_once_whatever_becomes_of_nodes_and_database(
     breakable: CleanDatabases, tmp_path: Path
 ) -> None:
@@ -45,7 +45,7 @@ def test_each_due_fire_runs_once_whatever_becomes_of_nodes_and_database(
     assert result.verdict.executed == result.verdict.due > 1000
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_only_node_on_sqlite_is_killed_and_comes_back(tmp_path: Path) -> None:
     """R18: nothing is skipped when the only node dies and is started again."""
     with databases("sqlite", tmp_path) as fresh:

@@ -206,7 +206,7 @@ def assert_few_lines(caplog: pytest.LogCaptureFixture, site: Site, outages: int)
     assert len(warnings) < outages * (len(site.node.scheduler.services) + 15), warnings
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_connections_that_are_killed_again_and_again(site: Site) -> None:
     site.make_jobs(8)
     stop = threading.Event()
@@ -227,7 +227,7 @@ def test_connections_that_are_killed_again_and_again(site: Site) -> None:
     site.check()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_server_that_restarts_and_one_that_is_away_for_longer_than_the_lease(
     site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -254,7 +254,7 @@ def test_a_server_that_restarts_and_one_that_is_away_for_longer_than_the_lease(
     assert_few_lines(caplog, site, 2)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_server_that_is_read_only_for_a_while(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     site.make_jobs(8)
     wait_until(lambda: len(site.seen) >= 2 * JOBS, PATIENCE_S)

@@ -209,7 +209,7 @@ def test_a_node_that_stops_inside_a_transaction_loses_its_locks_before_its_lease
     db.close()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_node_works_on_once_its_database_speaks_again(server_url: str, tmp_path: Path) -> None:
     with (
         cutting(server_url) as (url, proxy),

@@ -174,7 +174,7 @@ def is_over(db: Database) -> bool:
     return [run.job_id for run in load(db) if run.finished_ms].count(JOINED) == FIRES
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_chain_survives_a_node_that_is_killed(
     tmp_path: Path, new_database: Callable[[], str], seed: int

@@ -1,4 +1,4 @@
-"""``xwheel alarm`` and ``xwheel plugins --url`` against a real node with channels of a stranger's plugin."""
+"""``xwheel alarm`` and ``xwheel plugins --url`` against a real node with channels of a plugin from elsewhere."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_alarms_are_told_listed_and_tested(channels: None, xwheel: Shell) -> Non
     assert row.split() == f"{rule['id']} orders group 1 refused last shout: ops dev yes".split()
     assert parsed(xwheel("alarm", "rules", "--job", "nightly", "--json")) == []
 
-    # nobody is there who could run it
+    # there is no executor to run it
     assert xwheel("job", "run", "nightly", "--wait")[0] == 1
     told = ("alarm", "attempts", "--job", "nightly", "--json")
     (attempt,) = wait_until(lambda: [one for one in parsed(xwheel(*told)) if one["state"] == "sent"], WAIT_S)

@@ -14,8 +14,7 @@ from tests.integration.test_quickstart import child_of, has_lines, start, wait_f
 from xwheel.cli.quickstart.run import EXECUTIONS_FILE
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kills", [0, 1])
+@pytest.mark.parametrize("kills", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_every_fire_runs_exactly_once(new_database: Callable[[], str], tmp_path: Path, kills: int) -> None:
     folder = tmp_path / "data"
     process = start(folder, "--seconds", "6", "--json", "--database", new_database())

@@ -1,4 +1,4 @@
-"""What process handlers start ends with them: daemons that left group and session, whoever or whatever ends the run."""
+"""What process handlers start ends with them: daemons that left group and session, however the run ends."""
 
 from __future__ import annotations
 

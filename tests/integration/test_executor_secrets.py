@@ -1,4 +1,4 @@
-"""The token is shown to nobody: not in logs, not in answers, not in errors, whatever the other side does."""
+"""The token appears nowhere: not in logs, not in answers, not in errors, whatever the other side does."""
 
 from __future__ import annotations
 

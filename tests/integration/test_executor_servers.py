@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import signal
@@ -13,7 +14,7 @@ from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import pytest
 
-from tests.support.admins import FakeAdmin
+from tests.support.admins import FakeAdmin, raw_call, trigger
 from tests.support.executors import ROOT, executor_of, make_executor, wait_until
 from xwheel.errors import ConfigError
 from xwheel.executor import JobContext, job
@@ -88,7 +89,7 @@ def lock_holder(folder: Path) -> int:
         parts = line.split()
         if "FLOCK" in parts and parts[5].endswith(f":{number}"):
             return int(parts[4])
-    raise AssertionError("nobody holds the lock")
+    raise AssertionError("no process holds the lock")
 
 
 @job("trace")
@@ -130,8 +131,7 @@ def test_without_a_listener_the_address_must_be_told(tmp_path: Path) -> None:
 
 def test_trace_context_is_passed_on(tmp_path: Path) -> None:
     with FakeAdmin() as admin, executor_of(admin, tmp_path, [trace]) as executor:
-        extra = {"instance": executor.instance, "trace_parent": TRACE}
-        admin.run(executor.address, "trace", 1, xwheel=extra)
+        raw_call(executor.address, "/run", json.dumps(trigger("trace", 1)).encode(), traceparent=TRACE)
         assert admin.outcome(1)["handleMsg"] == TRACE
 
 

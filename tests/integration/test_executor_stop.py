@@ -139,7 +139,7 @@ class ShiftedClock(SystemClock):
 
 
 def test_silence_of_the_scheduler_stops_new_starts(tmp_path: Path) -> None:
-    """Runs of xwheel schedulers wait for nobody; runs of foreign ones are not bound by our beats."""
+    """Runs of xwheel schedulers are not started then; runs of foreign ones are not bound by our beats."""
     clock = ShiftedClock()
     started = threading.Event()
     release = threading.Event()

@@ -11,6 +11,7 @@ import pytest
 from tests.support.fresh_env import FreshEnvironment
 from xwheel.testing import NodeProcess, wait_until
 
+pytestmark = pytest.mark.long
 DISTRIBUTIONS = {
     "xwheel",
     "annotated-types",  # of pydantic
@@ -76,7 +77,6 @@ def test_what_is_public_can_be_imported_and_loads_nothing_of_a_server(environmen
     }  # fmt: skip
 
 
-@pytest.mark.slow
 def test_an_executor_runs_there_for_a_node_elsewhere(environment: FreshEnvironment, tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(APPLICATION)
     with NodeProcess(tmp_path / "node") as node:

@@ -22,6 +22,7 @@ from xwheel.model import RunState
 from xwheel.storage import runs
 from xwheel.storage.database.engine import Database
 
+pytestmark = pytest.mark.long
 SECONDS = 10
 RATE = 40
 
@@ -82,7 +83,6 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     return Finished(folder, process.returncode, json.loads(output.splitlines()[-1]), errors)
 
 
-@pytest.mark.slow
 def test_no_fire_is_lost_or_doubled_when_the_node_is_killed(killed: Finished) -> None:
     assert killed.summary["restarts"] == {"node": 2, "executor": 0}
     assert killed.summary["mismatches"] == []

@@ -153,7 +153,7 @@ def busy(api: Api) -> Api:
     return api
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("chained", [False, True], ids=["calls", "chains of calls"])
 def test_the_api_keeps_to_its_document(
     busy: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chained: bool

@@ -124,7 +124,7 @@ def site(tmp_path: Path, new_database: Any) -> Iterator[Site]:
     made.node.stop()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_s1_secrets_are_rotated_under_fire_and_no_run_is_refused(site: Site) -> None:
     with ExitStack() as ending:
         running = [site.executor(place, SHARED) for place in (0, 1)]

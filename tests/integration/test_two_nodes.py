@@ -182,7 +182,7 @@ def end(process: subprocess.Popen[bytes], number: signal.Signals) -> Any:
     return process.wait(PATIENCE_S)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_killed_and_a_leaving_node_are_taken_over(cluster: Cluster) -> None:
     cluster.start("a")
     cluster.wait_for(64)
@@ -200,7 +200,7 @@ def test_a_killed_and_a_leaving_node_are_taken_over(cluster: Cluster) -> None:
     cluster.check()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_node_that_was_frozen_for_longer_than_its_lease_sends_nothing_under_it(cluster: Cluster) -> None:
     cluster.start("a")
     cluster.start("b")

@@ -12,7 +12,6 @@ from typing import Final
 from tests.interop.stage import Stage
 from xwheel.wire import contract
 from xwheel.wire.codec.runs import encode_idle_beat
-from xwheel.wire.messages import IdleBeatRequest
 
 Step = Callable[[Stage], Generator[None, None, str]]
 TEXT: Final = "grüße 世界 <&> \"'\\ 🎡"
@@ -29,7 +28,7 @@ def idle_beat(stage: Stage) -> Generator[None, None, str]:
     job_id, other_id = stage.job("hold"), stage.job("hold")
     run_id = stage.hold(job_id, "busy")
     busy, idle = (
-        stage.ask(contract.IDLE_BEAT, encode_idle_beat(IdleBeatRequest(job_id=asked))).code != contract.OK
+        stage.ask(contract.IDLE_BEAT, encode_idle_beat(asked)).code != contract.OK
         for asked in (job_id, other_id)
     )
     yield

@@ -19,7 +19,7 @@ from tests.support.plugin_homes import plugin_home
 PAGE = ROOT / "docs" / "reference" / "compatibility.md"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)  # the first one may fetch and build the applications
 @pytest.mark.parametrize("peer", PEERS, ids=lambda peer: peer.name)
 def test_scenario(peer: Peer, tmp_path: Path, record_property: Callable[[str, object], None]) -> None:

@@ -19,18 +19,22 @@ def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.processes
 def test_the_compiled_ring_is_taken_if_it_is_there():
     assert run(ASK).stdout.split() == ["True", "xwheel._ring"]
 
 
+@pytest.mark.processes
 def test_the_twin_can_be_forced():
     assert run(ASK, XWHEEL_NO_EXTENSIONS="1").stdout.split() == ["False", "xwheel._ring_py"]
 
 
+@pytest.mark.processes
 def test_the_twin_stands_in():
     assert run(HIDE + ASK).stdout.split() == ["False", "xwheel._ring_py"]
 
 
+@pytest.mark.processes
 def test_a_missing_extension_can_be_an_error():
     assert "ModuleNotFoundError" in run(HIDE + ASK, XWHEEL_REQUIRE_EXTENSIONS="1").stderr
 

@@ -105,7 +105,7 @@ def check_private(folder: Path) -> None:
         assert readable_for_others([control, *paths]) == [str(control)]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_s4_nobody_else_reads_what_the_quickstart_wrote(open_folder: Path, umask: int) -> None:
     """Done-when 5: one node, one executor, all their files, while they run and after their end."""
     folder = open_folder / "made" / "here"

@@ -131,7 +131,7 @@ def test_s2_a_stop_does_not_wait_for_those_who_read_nothing() -> None:
 
         def are_stuck() -> bool:
             now_s = time.monotonic()
-            stages = [channel.standing().stage for channel in list(channels.values())]
+            stages = [channel.state().stage for channel in list(channels.values())]
             return stages == [ConnectionStage.WRITING] * 2 and not any(
                 c.is_read(now_s) for c in list(channels.values())
             )

@@ -15,7 +15,7 @@ from xwheel.plugin import Command, GlueRequest, HandlerLookup
 from xwheel.wire import codec
 from xwheel.wire.codec import batch
 from xwheel.wire.contract import TOKEN_HEADER
-from xwheel.wire.messages import BatchRequest, TriggerRequest
+from xwheel.wire.messages import TriggerRequest
 
 SCRIPTS = ("GLUE_SHELL", "GLUE_PYTHON", "GLUE_PYTHON2", "GLUE_NODEJS", "GLUE_PHP", "GLUE_POWERSHELL")
 INSTANCE = "instance-1"
@@ -83,7 +83,7 @@ def test_a_default_executor_refuses_every_script(
     request = request_of(name)
     body = codec.encode_trigger(request)
     if path == "/runBatch":
-        body = batch.encode_batch(BatchRequest(instance=INSTANCE, runs=[request]))
+        body = batch.encode_batch(INSTANCE, [request])
     with caplog.at_level(logging.WARNING):
         answer = endpoints().answer("POST", path, {TOKEN_HEADER: EXECUTOR_TOKEN}.get, lambda: body)
     message = answer.message

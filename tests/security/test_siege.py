@@ -9,7 +9,7 @@ import pytest
 from tests.security.siege import lay
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("source", "per_address"), [("127.0.0.2", 256), ("127.0.0.1", 0)])
 def test_s2_s3_strangers_stop_no_listener(tmp_path: Path, source: str, per_address: int) -> None:
     siege = lay(tmp_path, 4, source=source, per_address=per_address)

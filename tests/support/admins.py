@@ -262,6 +262,7 @@ def raw_call(
     token: str | None = TOKEN,
     app_name: str | None = None,
     method: str = "POST",
+    **headers: str,
 ) -> tuple[int, bytes]:
     """Make one HTTP call; without a body neither a length nor chunks are sent, as Java does for /beat."""
     parts = urlsplit(address)
@@ -272,6 +273,8 @@ def raw_call(
             connection.putheader("XXL-JOB-ACCESS-TOKEN", token)
         if app_name is not None:
             connection.putheader("XXL-JOB-APPNAME", app_name)
+        for header in headers.items():
+            connection.putheader(*header)
         if body is not None:
             connection.putheader("Content-Type", "application/json;charset=UTF-8")
             connection.putheader("Content-Length", str(len(body)))

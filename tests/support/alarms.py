@@ -8,12 +8,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tests.support.node import HandNode
+from xwheel.model import Job, Run, RunState
 from xwheel.model.alarms import AlarmAttempt, AlarmKind, AlarmRow, AlarmRule, AlarmTarget, AlarmWhen
 from xwheel.plugin import Alarm
 from xwheel.storage.alarms import lists
 from xwheel.storage.alarms.lists import AlarmFilter
 
-PATIENCE_S = 60
+LONGEST_S = 60
 
 
 class Recorder:
@@ -46,13 +47,27 @@ class Stuck:
     def send(self, alarm: Alarm) -> str | None:
         del alarm
         self.calls += 1
-        self.gate.wait(PATIENCE_S)
+        self.gate.wait(LONGEST_S)
         return "late"
+
+
+def send(node: HandNode, job: Job) -> list[Run]:
+    """Run a job by hand; its executors take it."""
+    node.register("http://127.0.0.1:9001")  # it beats, however much time has passed
+    node.scheduler.management.run_now.run(job.id)
+    node.adopt()
+    node.tick(20)
+    return node.answer()
+
+
+def run_once(node: HandNode, job: Job, state: RunState = RunState.FAILED) -> None:
+    """Run a job by hand, and let it end in a state."""
+    node.finish(send(node, job), state)
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
     """Wait for another thread."""
-    until = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + LONGEST_S
     while not condition():
         assert time.monotonic() < until, "another thread did not get there"
         time.sleep(0.005)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from xwheel.scheduler.records import Parcel
 from xwheel.wire.codec import encode_response
 from xwheel.wire.codec.batch import batch_payload
 from xwheel.wire.contract import FAIL, OK
 from xwheel.wire.http import HttpCall, HttpClient, HttpResult
 from xwheel.wire.http.curl import failed
-from xwheel.wire.messages import BatchAnswer, BatchReply, Response
+from xwheel.wire.messages import BatchAnswer, Response
 
 
 class Plug:
@@ -119,12 +117,12 @@ def bodies_of(parcel: Parcel, ok: bool, message: str = "") -> bytes:
     return batch_body(parcel, {shard.run.id: ok for shard in parcel.shards}, message)
 
 
-def batch_body(parcel: Parcel, given: dict[int, bool], message: str = "", **reply: Any) -> bytes:
+def batch_body(
+    parcel: Parcel, given: dict[int, bool], message: str = "", instance: str | None = None
+) -> bytes:
     """Return an xwheel executor's answer about some runs."""
     answers = [
         BatchAnswer(run_id=run_id, code=OK if ok else FAIL, message=message) for run_id, ok in given.items()
     ]
-    whole = BatchReply(
-        **{"instance": parcel.executor.instance, "boot": parcel.executor.boot, "answers": answers, **reply}
-    )
-    return encode_response(Response(code=OK, data=batch_payload(whole)))
+    said = parcel.executor.instance if instance is None else instance
+    return encode_response(Response(code=OK, data=batch_payload(said, answers)))

@@ -68,7 +68,7 @@ def _skip_ids(conn: Connection) -> None:
 
 
 def analyze(db: Database) -> None:
-    """Let the database look at its tables."""
+    """Let the database analyze its tables."""
     with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as conn:
         if db.backend == "mysql":
             conn.execute(text("ANALYZE TABLE run, job, hourly_report, job_child, child_arrival")).all()

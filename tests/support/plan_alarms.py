@@ -53,7 +53,7 @@ def fill(db: Database) -> None:
 
 
 def analyze(db: Database) -> None:
-    """Let MariaDB look at these tables; the others were told to look at all of theirs."""
+    """Let MariaDB analyze these tables; the others analyzed all of theirs."""
     if db.backend == "mysql":
         with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as conn:
             conn.execute(text("ANALYZE TABLE alarm_rule, alarm, alarm_episode, alarm_attempt")).all()

@@ -51,7 +51,7 @@ IDENTITIES: Final = [
 
 
 class Case(NamedTuple):
-    """A call; ``why`` tells why it may read more than :data:`ROWS` rows."""
+    """A call; ``why`` says why it may read more than :data:`ROWS` rows."""
 
     name: str
     work: Callable[[Connection], object]

@@ -43,12 +43,12 @@ WORDS: Final = {
 class AlarmDelivery:
     """Does everything about alarms that is not in the transactions of the pipeline; one thread.
 
-    A crash between a send and the row that says so lets the send be repeated, with the same id: an alarm is told at
+    After a crash between a send and the row that says so the send is repeated, with the same id: an alarm is sent at
     least once, and after a crash perhaps once more.
 
     Args:
         db: The database.
-        lease: Our partitions; only their holder tells about their jobs.
+        lease: Our partitions; only their holder sends alarms about their jobs.
         index: The rules.
         channels: The channels.
         settings: How often an alarm is sent, and the pauses after failures.
@@ -171,7 +171,7 @@ class AlarmDelivery:
         self._channels.put(channel, sends)
 
     def _load(self, conn: Connection, attempts: Sequence[AlarmAttempt]) -> list[Send]:
-        """Return attempts with everything that a channel is told."""
+        """Return attempts with everything that a channel gets."""
         if not attempts:
             return []
         rows = alarms.get_alarms(conn, {item.alarm_id for item in attempts})
@@ -219,7 +219,7 @@ def make_alarm(
     names: dict[int, str] | None = None,
     receivers: Sequence[str] = (),
 ) -> Alarm:
-    """Return what a channel is asked to tell.
+    """Return what a channel is asked to send.
 
     Args:
         row: The alarm.
@@ -228,7 +228,7 @@ def make_alarm(
         run: The run that it is about, if it is still there.
         members: For a summary, what else it counts.
         names: Names of the jobs of those, by id.
-        receivers: Who shall get it.
+        receivers: Whose addresses it goes to, in the channel's own words.
     """
     if members:
         title, text = _summary([row, *members], names or {}, row.count)

@@ -1,4 +1,4 @@
-"""Decide which alarms are told now, held back, counted in another one, or dropped. Pure."""
+"""Decide which alarms are sent now, held back, counted in another one, or dropped. Pure."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from xwheel.storage.alarms.attempts import NewAttempt
 WINDOW: Final = "window"
 QUIET: Final = "quiet hours"
 SUMMARY: Final = "summary"
-GONE: Final = "the rule was deleted or disabled"
-SILENT: Final = "the rule names no channel"
-NOTHING_OPEN: Final = "nothing was told that this is the end of"
+MINUTE_MS: Final = 60_000
+NO_RULE: Final = "the rule was deleted or disabled"
+NO_CHANNEL: Final = "the rule names no channel"
+NOTHING_OPEN: Final = "no open alarm that this would end"
 NO_RECOVERY: Final = "the rule asks for no notice of recovery"
 
 
@@ -44,41 +45,35 @@ def group_alarms(
 ) -> Grouped:
     """Decide about alarms that are due, and return what to write.
 
-    The first of a job and kind is told at once and opens the rule's window; those that follow are counted in one
-    that is held until its end. In quiet hours everything is held until their end, and told in one summary of the
-    rule. A recovery ends what was told, and takes along what is held.
+    The first of a job and kind is sent at once and opens the rule's window; those that follow are counted in one
+    that is held until its end. In quiet hours everything is held until their end, and sent in one summary of the
+    rule. A recovery closes open alarms, and includes what is held.
 
     Args:
         due: The alarms, locked, in id order.
         holders: The alarms that count others for these jobs, locked; some may be due themselves.
         rules: All rules by id.
-        episodes: What was told lately about these jobs, locked.
+        episodes: What was sent lately about these jobs, locked.
         now_ms: The shared time.
         channels: Names of the installed channels.
     """
-    work = _Grouping(due, holders, rules, episodes, now_ms)
+    rows = {item.row.id: item.row for item in (*holders, *due)}
+    work = _Grouping(rows, rules, dict(episodes), now_ms)
     for item in due:
         work.take(item)
     return work.finish(channels)
 
 
+@dataclass(slots=True)
 class _Grouping:
-    def __init__(
-        self,
-        due: Sequence[DueAlarm],
-        holders: Iterable[DueAlarm],
-        rules: Mapping[int, AlarmRule],
-        episodes: Mapping[EpisodeKey, Episode],
-        now_ms: int,
-    ) -> None:
-        self._rows = {item.row.id: item.row for item in (*holders, *due)}
-        self._rules = rules
-        self._episodes = dict(episodes)
-        self._now_ms = now_ms
-        self._changed: set[int] = set()
-        self._touched: set[EpisodeKey] = set()
-        self._told: list[int] = []
-        self._after_quiet: dict[int, list[int]] = {}
+    _rows: dict[int, AlarmRow]
+    _rules: Mapping[int, AlarmRule]
+    _episodes: dict[EpisodeKey, Episode]
+    _now_ms: int
+    _changed: set[int] = field(default_factory=set)
+    _touched: set[EpisodeKey] = field(default_factory=set)
+    _told: list[int] = field(default_factory=list)
+    _after_quiet: dict[int, list[int]] = field(default_factory=dict)
 
     def take(self, item: DueAlarm) -> None:
         """Decide about one alarm."""
@@ -87,7 +82,7 @@ class _Grouping:
             return  # told, merged or dropped by now
         rule = self._rules.get(row.rule_id or 0)
         if rule is None or not rule.enabled:
-            self._drop(row, GONE)
+            self._drop(row, NO_RULE)
         elif row.state is AlarmState.HELD:
             self._release(row, rule)
         elif row.kind is AlarmKind.RECOVERED:
@@ -99,7 +94,7 @@ class _Grouping:
         """Return what to write."""
         for ids in self._after_quiet.values():
             if len(ids) > 1:
-                self._sum_up([self._rows[item] for item in ids])
+                self._summarize([self._rows[item] for item in ids])
         attempts = [
             attempt for item in sorted(self._told) for attempt in self._attempts(self._rows[item], channels)
         ]
@@ -112,28 +107,31 @@ class _Grouping:
         )
 
     def _raise(self, item: DueAlarm, row: AlarmRow, rule: AlarmRule) -> None:
+        self._place(row, rule)
+        self._save(self._episode(row), root_id=item.root_id, shard_index=item.shard_index)
+
+    def _place(self, row: AlarmRow, rule: AlarmRule) -> None:
+        """Count an alarm in one that is held, or hold it itself, or send it."""
         episode = self._episode(row)
-        holder = self._rows.get(episode.held_id or 0)
         quiet_ms = quiet_until_ms(rule, row.kind, self._now_ms)
-        if holder is not None and holder.state is AlarmState.HELD:
-            self._merge(row, holder)
+        if (held := self._held(episode)) is not None:
+            self._merge(row, held)
         elif quiet_ms is not None:
             self._hold(row, quiet_ms, QUIET)
         elif episode.until_ms > self._now_ms:
             self._hold(row, episode.until_ms, WINDOW)
         else:
-            self._tell(row, rule)
-        self._save(row, root_id=item.root_id, shard_index=item.shard_index)
+            self._send(row, rule)
 
     def _release(self, row: AlarmRow, rule: AlarmRule) -> None:
-        """Tell what was held back, unless quiet hours began meanwhile."""
+        """Send what was held back, unless quiet hours began meanwhile."""
         quiet_ms = quiet_until_ms(rule, row.kind, self._now_ms)
         if quiet_ms is not None:
             self._hold(row, quiet_ms, QUIET)
             return
         if row.note == QUIET:
             self._after_quiet.setdefault(rule.id, []).append(row.id)
-        self._tell(row, rule)
+        self._send(row, rule)
 
     def _recover(self, row: AlarmRow, rule: AlarmRule) -> None:
         ending = [
@@ -148,59 +146,46 @@ class _Grouping:
             self._drop(row, NOTHING_OPEN)
             return
         for episode in ending:
-            self._put(msgspec.structs.replace(episode, is_open=False, touched_ms=self._now_ms))
+            self._save(episode, is_open=False)
         if not rule.recovery:
             self._drop(row, NO_RECOVERY)
             return
         row = replace(row, reason=", ".join(kinds))
         for episode in ending:
-            holder = self._rows.get(episode.held_id or 0)
-            if holder is not None and holder.state is AlarmState.HELD:
-                row = self._merge(holder, row)
-                self._put(
-                    msgspec.structs.replace(
-                        self._episodes[episode.key], held_id=None, touched_ms=self._now_ms
-                    )
-                )
-        self._set(row)
-        held = self._rows.get(self._episode(row).held_id or 0)
-        quiet_ms = quiet_until_ms(rule, AlarmKind.RECOVERED, self._now_ms)
-        if held is not None and held.state is AlarmState.HELD:
-            self._merge(row, held)
-        elif quiet_ms is not None:
-            self._hold(row, quiet_ms, QUIET)
-        else:
-            self._tell(row, rule)
+            if (held := self._held(episode)) is not None:
+                row = self._merge(held, row)
+                self._save(self._episodes[episode.key], held_id=None)
+        self._place(self._set(row), rule)
 
-    def _tell(self, row: AlarmRow, rule: AlarmRule) -> None:
+    def _send(self, row: AlarmRow, rule: AlarmRule) -> None:
         if not rule.targets:
-            self._drop(row, SILENT)
+            self._drop(row, NO_CHANNEL)
             return
         self._set(replace(row, state=AlarmState.TOLD, due_ms=None, note=""))
         self._told.append(row.id)
         is_open = row.kind is not AlarmKind.RECOVERED
         until_ms = self._now_ms + rule.window_s * 1000 if is_open else 0
-        self._save(row, is_open=is_open, until_ms=until_ms, held_id=None)
+        self._save(self._episode(row), is_open=is_open, until_ms=until_ms, held_id=None)
 
     def _hold(self, row: AlarmRow, until_ms: int, note: str) -> None:
         self._set(replace(row, state=AlarmState.HELD, due_ms=until_ms, note=note))
-        self._save(row, held_id=row.id)
+        self._save(self._episode(row), held_id=row.id)
 
     def _drop(self, row: AlarmRow, note: str) -> None:
         self._set(replace(row, state=AlarmState.DROPPED, due_ms=None, note=note))
-        if self._episode(row).held_id == row.id:
-            self._save(row, held_id=None)
+        if (episode := self._episode(row)).held_id == row.id:
+            self._save(episode, held_id=None)
 
     def _merge(self, row: AlarmRow, notice: AlarmRow, note: str = "") -> AlarmRow:
-        """Count an alarm in another one, which tells the latest of them; return that."""
+        """Count an alarm in another one, which shows the latest of them; return that."""
         self._set(replace(row, state=AlarmState.MERGED, due_ms=None, notice_id=notice.id, note=note))
         count, last_ms = notice.count + row.count, max(notice.last_ms, row.last_ms)
         if row.kind is notice.kind and not note:
             notice = replace(notice, run_id=row.run_id, reason=row.reason, message=row.message)
         return self._set(replace(notice, count=count, last_ms=last_ms))
 
-    def _sum_up(self, rows: Sequence[AlarmRow]) -> None:
-        """Let one notice tell everything that a rule held back in quiet hours."""
+    def _summarize(self, rows: Sequence[AlarmRow]) -> None:
+        """Have one notice count everything that a rule held back in quiet hours."""
         notice = rows[0]
         for row in rows[1:]:
             notice = self._merge(row, notice, SUMMARY)
@@ -225,11 +210,13 @@ class _Grouping:
         key = EpisodeKey(row.job_id or 0, row.rule_id or 0, row.kind)
         return self._episodes.get(key) or Episode(key=key)
 
-    def _save(self, row: AlarmRow, **changes: int | bool | None) -> None:
-        self._put(msgspec.structs.replace(self._episode(row), touched_ms=self._now_ms, **changes))
+    def _held(self, episode: Episode) -> AlarmRow | None:
+        """Return the alarm that is held for an episode and counts further ones."""
+        row = self._rows.get(episode.held_id or 0)
+        return row if row is not None and row.state is AlarmState.HELD else None
 
-    def _put(self, episode: Episode) -> None:
-        self._episodes[episode.key] = episode
+    def _save(self, episode: Episode, **changes: int | bool | None) -> None:
+        self._episodes[episode.key] = msgspec.structs.replace(episode, touched_ms=self._now_ms, **changes)
         self._touched.add(episode.key)
 
     def _set(self, row: AlarmRow) -> AlarmRow:
@@ -243,11 +230,8 @@ def missing_channel(channel: str, channels: Collection[str]) -> str:
     return f"channel {channel} is not installed; installed: {', '.join(sorted(channels)) or 'none'}"
 
 
-MINUTE_MS: Final = 60_000
-
-
 def quiet_until_ms(rule: AlarmRule, kind: AlarmKind, now_ms: int) -> int | None:
-    """Return when a rule's quiet hours end, or None if a kind may be told now."""
+    """Return when a rule's quiet hours end, or None if a kind may be sent now."""
     if not rule.quiet_from or kind in rule.quiet_pass:
         return None
     try:

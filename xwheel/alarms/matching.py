@@ -32,12 +32,12 @@ OVERLAP_MS: Final = 10_000
 """What changed so long ago is read again: a transaction may commit later than its time says."""
 
 READ_ALL_MS: Final = 60_000
-PAGE: Final = 500
+MOST_RULES: Final = 10_000
 Rules = tuple[AlarmRule, ...]
 
 
 class OpenAlarm(NamedTuple):
-    """The fire and the shard that a rule told about last; the job has not been well since.
+    """The fire and the shard of the last alarm of a rule about a job that has not recovered since.
 
     Attributes:
         noted_ms: When this process noted it; 0 if it was read.
@@ -135,38 +135,28 @@ class RuleIndex:
         with self._reading:
             with self._db.read() as conn:
                 version = alarm_rules.rules_version(conn)
-            if version != self._version:
-                self._index(self._read_rules())
-                self._version = version
+                if version != self._version:
+                    self._index(alarm_rules.list_rules(conn, RuleFilter(), limit=MOST_RULES))
+                    self._version = version
             if self._levels:
                 self._read_open(now_ms)
             self._read_ms = now_ms
-
-    def _read_rules(self) -> list[AlarmRule]:
-        found: list[AlarmRule] = []
-        while True:
-            with self._db.read() as conn:
-                after_id = found[-1].id if found else 0
-                page = alarm_rules.list_rules(conn, RuleFilter(), after_id=after_id, limit=PAGE)
-            found += page
-            if len(page) < PAGE:
-                return found
 
     def _index(self, rules: Sequence[AlarmRule]) -> None:
         levels: dict[AlarmKind, _Levels] = {}
         for rule in rules:
             if not rule.enabled:
                 continue
-            # a rule without targets hides those of the levels below, and tells nothing
-            told: Rules = (rule,) if rule.targets else ()
+            # a rule without targets hides those of the levels below, and sends nothing
+            found: Rules = (rule,) if rule.targets else ()
             for kind in rule.kinds:
                 level = levels.setdefault(kind, _Levels())
                 if rule.job_id is not None:
-                    level.jobs[rule.job_id] = level.jobs.get(rule.job_id, ()) + told
+                    level.jobs[rule.job_id] = level.jobs.get(rule.job_id, ()) + found
                 elif rule.group_id is not None:
-                    level.groups[rule.group_id] = level.groups.get(rule.group_id, ()) + told
+                    level.groups[rule.group_id] = level.groups.get(rule.group_id, ()) + found
                 else:
-                    level.others = (level.others or ()) + told
+                    level.others = (level.others or ()) + found
         self.by_id = {rule.id: rule for rule in rules}
         self._levels = levels
 

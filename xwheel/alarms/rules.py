@@ -126,7 +126,7 @@ class AlarmManager:
         return rule
 
     def delete(self, rule_id: int, *, revision: int | None = None) -> None:
-        """Delete a rule; what it told stays readable, what it holds back is dropped with that reason.
+        """Delete a rule; its alarms stay readable, and what it holds back is dropped with that reason.
 
         Raises:
             NotFoundError: The rule does not exist.

@@ -82,7 +82,7 @@ class AlarmWatch:
                 page = watch.list_sent(conn, place, BATCH)
             found = [alarm for row in page for alarm in self._of_run(row)]
             if found:
-                self._write(partial(_not_told, found=found))
+                self._write(partial(_fresh, found=found))
             if len(page) < BATCH:
                 return
             place = (page[-1].check_ms, page[-1].id)
@@ -163,7 +163,9 @@ class AlarmWatch:
         self._committed(self._db.transaction(write))
 
 
-def _not_told(conn: Connection, ours: Collection[int], *, found: Sequence[NewAlarm]) -> list[NewAlarm]:
-    """Return the alarms of runs of our partitions that their rule has not told yet."""
-    told = watch.find_told_runs(conn, {alarm.run_id for alarm in found if alarm.run_id is not None})
-    return [alarm for alarm in found if alarm.partition in ours and (alarm.run_id, alarm.rule_id) not in told]
+def _fresh(conn: Connection, ours: Collection[int], *, found: Sequence[NewAlarm]) -> list[NewAlarm]:
+    """Return the alarms of runs of our partitions that have none of the same rule yet."""
+    known = watch.find_told_runs(conn, {alarm.run_id for alarm in found if alarm.run_id is not None})
+    return [
+        alarm for alarm in found if alarm.partition in ours and (alarm.run_id, alarm.rule_id) not in known
+    ]

@@ -1,4 +1,4 @@
-"""The two WSGI applications of a node; who serves them is :mod:`xwheel.node.loops`'s business."""
+"""The two WSGI applications of a node; they are served by :mod:`xwheel.node.loops`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import falcon.routing
 
 from xwheel.api.http import errors
 from xwheel.api.http.auth import Gate, GuardedApp, Policy, TokenStore
-from xwheel.api.http.resource import ApiParts
+from xwheel.api.http.resource import ApiParts, Resource
 from xwheel.api.openapi.document import Route
 from xwheel.api.openapi.pages import Documents, OpenApiDocument, ReferencePage, ReferenceStyle
 from xwheel.api.v1.alarms import Alarm, AlarmRule, AlarmRules, Alarms, AlarmTests, Attempts
@@ -30,7 +30,48 @@ from xwheel.model import MAX_ID
 from xwheel.scheduler.manage.jobs import BulkAction
 
 PREFIX: Final = "/api/v1"
-_ID: Final = "id"
+
+ROUTES: Final[dict[str, type[Resource]]] = {
+    "/groups": Groups,
+    "/groups/{group_id:id}": Group,
+    "/groups/{group_id:id}/executors": GroupExecutors,
+    "/executors": Executors,
+    "/jobs": Jobs,
+    "/jobs/{job_id:id}": Job,
+    "/jobs/{job_id:id}/start": Job,
+    "/jobs/{job_id:id}/stop": Job,
+    "/jobs/{job_id:id}/copy": Job,
+    "/jobs/{job_id:id}/run": Job,
+    "/jobs/{job_id:id}/children": Children,
+    "/jobs/{job_id:id}/glue": GlueVersions,
+    "/jobs/{job_id:id}/glue/{number:id}": GlueVersion,
+    "/jobs/{job_id:id}/glue/{number:id}/restore": GlueVersion,
+    **{f"/jobs/bulk/{action}": BulkJobs for action in BulkAction},
+    "/runs": Runs,
+    "/runs/{run_id:id}": Run,
+    "/runs/{run_id:id}/kill": Run,
+    "/runs/{run_id:id}/rerun": Run,
+    "/runs/{run_id:id}/log": RunLog,
+    "/reports": Reports,
+    "/overview": Overview,
+    "/schedule/preview": Preview,
+    "/schedule/pause": Pause,
+    "/tokens": Tokens,
+    "/tokens/{name}": Token,
+    "/secrets": Secrets,
+    "/secrets/{name}": Secret,
+    "/secrets/{name}/rotate": Secret,
+    "/calendars": Calendars,
+    "/calendars/{name}": Calendar,
+    "/alarms": Alarms,
+    "/alarms/{alarm_id:id}": Alarm,
+    "/alarms/attempts": Attempts,
+    "/alarms/rules": AlarmRules,
+    "/alarms/rules/{rule_id:id}": AlarmRule,
+    "/alarms/test": AlarmTests,
+    "/plugins": Plugins,
+}
+"""Paths below the prefix; what can be done with an object by POST ends in the suffix of the responder."""
 
 
 class IdConverter(falcon.routing.BaseConverter):
@@ -74,47 +115,15 @@ def management_app(parts: ApiParts) -> GuardedApp:
     app.router_options.converters["id"] = IdConverter
     app.add_error_handler(Exception, errors.on_error)
     app.add_error_handler(falcon.HTTPError, errors.on_http_error)
-    app.add_route("/healthz", Healthz(parts.health))
     ready = Readyz(parts.health, parts.db, parts.clock)
+    app.add_route("/healthz", Healthz(parts.health))
     app.add_route("/readyz", ready)
     app.add_route(f"{PREFIX}/health", NodeHealth(parts.health, ready))
-    app.add_route(f"{PREFIX}/groups", Groups(parts))
-    app.add_route(f"{PREFIX}/groups/{{group_id:{_ID}}}", Group(parts))
-    app.add_route(f"{PREFIX}/groups/{{group_id:{_ID}}}/executors", GroupExecutors(parts))
-    app.add_route(f"{PREFIX}/executors", Executors(parts))
-    app.add_route(f"{PREFIX}/jobs", Jobs(parts))
-    job = Job(parts)
-    app.add_route(f"{PREFIX}/jobs/{{job_id:{_ID}}}", job)
-    for action in ("start", "stop", "copy", "run"):
-        app.add_route(f"{PREFIX}/jobs/{{job_id:{_ID}}}/{action}", job, suffix=action)
-    app.add_route(f"{PREFIX}/jobs/{{job_id:{_ID}}}/children", Children(parts))
-    app.add_route(f"{PREFIX}/jobs/{{job_id:{_ID}}}/glue", GlueVersions(parts))
-    version = GlueVersion(parts)
-    app.add_route(f"{PREFIX}/jobs/{{job_id:{_ID}}}/glue/{{number:{_ID}}}", version)
-    app.add_route(f"{PREFIX}/jobs/{{job_id:{_ID}}}/glue/{{number:{_ID}}}/restore", version, suffix="restore")
-    bulk = BulkJobs(parts)
-    for action in BulkAction:
-        app.add_route(f"{PREFIX}/jobs/bulk/{action}", bulk, suffix=action)
-    app.add_route(f"{PREFIX}/runs", Runs(parts))
-    run = Run(parts)
-    app.add_route(f"{PREFIX}/runs/{{run_id:{_ID}}}", run)
-    for action in ("kill", "rerun"):
-        app.add_route(f"{PREFIX}/runs/{{run_id:{_ID}}}/{action}", run, suffix=action)
-    app.add_route(f"{PREFIX}/runs/{{run_id:{_ID}}}/log", RunLog(parts))
-    app.add_route(f"{PREFIX}/reports", Reports(parts))
-    app.add_route(f"{PREFIX}/overview", Overview(parts))
-    app.add_route(f"{PREFIX}/schedule/preview", Preview(parts))
-    app.add_route(f"{PREFIX}/schedule/pause", Pause(parts))
-    _add_access(app, parts)
-    app.add_route(f"{PREFIX}/calendars", Calendars(parts))
-    app.add_route(f"{PREFIX}/calendars/{{name}}", Calendar(parts))
-    app.add_route(f"{PREFIX}/alarms", Alarms(parts))
-    app.add_route(f"{PREFIX}/alarms/{{alarm_id:{_ID}}}", Alarm(parts))
-    app.add_route(f"{PREFIX}/alarms/attempts", Attempts(parts))
-    app.add_route(f"{PREFIX}/alarms/rules", AlarmRules(parts))
-    app.add_route(f"{PREFIX}/alarms/rules/{{rule_id:{_ID}}}", AlarmRule(parts))
-    app.add_route(f"{PREFIX}/alarms/test", AlarmTests(parts))
-    app.add_route(f"{PREFIX}/plugins", Plugins(parts))
+    resources = {kind: kind(parts) for kind in ROUTES.values()}
+    for path, kind in ROUTES.items():
+        action = path.rpartition("/")[2]
+        suffix = action if hasattr(kind, f"on_post_{action}") else None
+        app.add_route(PREFIX + path, resources[kind], suffix=suffix)
     documents = Documents(lambda: [Route(*route) for route in app.routes])
     app.add_route(f"{PREFIX}/openapi.json", OpenApiDocument(documents))
     app.add_route("/docs", ReferencePage(documents))
@@ -123,17 +132,8 @@ def management_app(parts: ApiParts) -> GuardedApp:
     return app
 
 
-def _add_access(app: GuardedApp, parts: ApiParts) -> None:
-    app.add_route(f"{PREFIX}/tokens", Tokens(parts))
-    app.add_route(f"{PREFIX}/tokens/{{name}}", Token(parts))
-    app.add_route(f"{PREFIX}/secrets", Secrets(parts))
-    secret = Secret(parts)
-    app.add_route(f"{PREFIX}/secrets/{{name}}", secret)
-    app.add_route(f"{PREFIX}/secrets/{{name}}/rotate", secret, suffix="rotate")
-
-
 class UnknownRoute:
-    """Answers below ``/api`` that there is no such route, to those who have a token."""
+    """Answers calls with a token below ``/api`` that no route takes."""
 
     policy = Policy.TOKEN
 

@@ -1,1 +1,1 @@
-"""Plugins that ship with the core. Nobody imports them: they are found through entry points like all others."""
+"""Plugins that ship with the core. They are never imported, but found through entry points like all others."""

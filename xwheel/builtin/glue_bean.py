@@ -15,7 +15,7 @@ class BeanGlue:
     takes_source = False
 
     def build(self, request: GlueRequest, handlers: HandlerLookup) -> Callable[..., object]:
-        """Return the function; raises :class:`~xwheel.errors.HandlerNotFoundError` if nobody registered it."""
+        """Return the function; raises :class:`~xwheel.errors.HandlerNotFoundError` if it is not registered."""
         return handlers.get(request.handler)
 
 

@@ -1,4 +1,4 @@
-"""Routers that need to ask nobody."""
+"""Routers that choose without a call to an executor."""
 
 from __future__ import annotations
 

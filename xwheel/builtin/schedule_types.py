@@ -19,7 +19,7 @@ INTERVAL: Final = re.compile(r"(\d{1,15})(ms|s|m|h|d)?", re.ASCII)
 
 
 class Never:
-    """No schedule: the job runs only when somebody asks."""
+    """No schedule: the job runs only on request."""
 
     name = "NONE"
 

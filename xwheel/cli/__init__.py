@@ -1,4 +1,9 @@
-"""The ``xwheel`` command: ``main`` has the processes, one module for each other command."""
+"""The ``xwheel`` command.
+
+``main`` puts the commands together, has those that are processes, and turns errors into exit statuses. Each other
+command is a module. ``connection`` gives them a node's API or the configured database, ``output`` prints what they
+found. A command imports what it needs when it runs, so that ``--help`` is quick.
+"""
 
 from xwheel.errors import ConfigError
 from xwheel.extras import extra

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from xwheel.cli.connection import LimitOption, NodeApi, SetOption, connected, set_values
+from xwheel.cli.connection import LimitOption, NodeApi, SetOption, connected, given, set_values
 from xwheel.cli.output import local_time, print_json, print_table
 from xwheel.errors import FieldError
 
@@ -49,7 +49,7 @@ def rules(
         lambda rule: (
             rule["id"],
             rule["name"],
-            _whose(rule),
+            _scope(rule),
             rule["kinds"],
             rule["when"],
             [_target(target) for target in rule["targets"]],
@@ -68,9 +68,7 @@ def list_alarms(
     limit: LimitOption = 50,
 ) -> None:
     """List alarms, newest first."""
-    params = _owner(node, job, group)
-    if run is not None:
-        params["run_id"] = run
+    params = _owner(node, job, group) | given(run_id=run)
     node.print_list(
         node.pages("/alarms", params, limit=limit),
         ("ID", "AT", "KIND", "STATE", "JOB", "RUN", "COUNT", "SAID"),
@@ -97,9 +95,7 @@ def attempts(
     limit: LimitOption = 50,
 ) -> None:
     """List attempts to tell alarms with what was answered, newest first."""
-    params = _owner(node, job, group)
-    if alarm is not None:
-        params["alarm_id"] = alarm
+    params = _owner(node, job, group) | given(alarm_id=alarm)
     node.print_list(
         node.pages("/alarms/attempts", params, limit=limit),
         ("ALARM", "CHANNEL", "RECEIVERS", "TRY", "STATE", "STARTED", "TOOK MS", "ANSWER"),
@@ -137,7 +133,7 @@ def send_test(
         raise typer.Exit(1)
 
 
-def _whose(rule: dict[str, Any]) -> str:
+def _scope(rule: dict[str, Any]) -> str:
     if rule["job_id"] is not None:
         return f"job {rule['job_id']}"
     return "all jobs" if rule["group_id"] is None else f"group {rule['group_id']}"
@@ -168,8 +164,8 @@ def create(
     """Create a rule for a job, for a group, or without either for all jobs; without --to it keeps them silent."""
     from xwheel.api.schema.alarms import AlarmRuleCreate
 
-    given = {**TAKEN, "name": "NAME", "kinds": "--kinds"}
-    values = set_values(AlarmRuleCreate, fields or [], given, required={"kinds": kinds})
+    taken = {**TAKEN, "name": "NAME", "kinds": "--kinds"}
+    values = set_values(AlarmRuleCreate, fields or [], taken, required={"kinds": kinds})
     body = {
         **values,
         **_owner(node, job, group),

@@ -105,7 +105,7 @@ def _plan(node: NodeApi, desired: State, prune: bool) -> tuple[list[Step], State
 
 
 def _apply(node: NodeApi, desired: State, actual: State, steps: list[Step], prune: bool) -> list[Step]:
-    """Carry a plan out; if somebody changes the same jobs meanwhile, make one new plan.
+    """Carry a plan out; if the same jobs are changed meanwhile, make one new plan.
 
     Returns:
         What was done.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from xwheel.config import Config
     from xwheel.runtime.sealing import KeyRing
-    from xwheel.storage.database.engine import Database
+    from xwheel.storage.database.engine import Connection, Database
     from xwheel.wire.http.rest import RestClient
     from xwheel.wire.http.tls import TlsFiles
 
@@ -194,8 +194,10 @@ class NodeApi(Printer):
 
     def job_and_group(self, job: str | None, group: str | None) -> dict[str, Any]:
         """Return the ids of a job and of a group, as the API's fields; those that are not None."""
-        found = {} if job is None else {"job_id": self.job(job)["id"]}
-        return found if group is None else {**found, "group_id": self.group(group)["id"]}
+        return given(
+            job_id=None if job is None else self.job(job)["id"],
+            group_id=None if group is None else self.group(group)["id"],
+        )
 
 
 class ConfiguredDatabase(Printer):
@@ -234,17 +236,23 @@ class ConfiguredDatabase(Printer):
         return closing(open_database(self._config, create=False))
 
 
+def group_id_of(conn: Connection, app_name: str) -> int:
+    """Return the id of the group that ``--group`` names; raises FieldError if there is none."""
+    from xwheel.storage import executors
+
+    found = executors.find_group(conn, app_name)
+    if found is None:
+        raise FieldError("--group", f"there is no executor group {app_name[:64]!r}")
+    return found.id
+
+
 def configure(path: Path | None, database: str | None, **sections: dict[str, Any]) -> Config:
     """Return the settings, with what the command line gives on top; warn of a password that stands there."""
     from xwheel.config import load_config
 
     warn_of_password(database)
     sections["database"] = {"url": database}
-    given = {
-        section: {name: value for name, value in values.items() if value is not None}
-        for section, values in sections.items()
-    }
-    return load_config(path, given)
+    return load_config(path, {section: given(**values) for section, values in sections.items()})
 
 
 def warn_of_password(database: str | None) -> None:
@@ -287,6 +295,11 @@ def _token(path: Path | None) -> str:
     if not token.isascii() or not token.isprintable() or not token or " " in token:
         raise ConfigError(f"{source}: holds no token: one word of printable ASCII is wanted")
     return token
+
+
+def given(**values: object) -> dict[str, Any]:
+    """Return the values that the command line gives: those that are not None."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def is_id(text: str) -> bool:

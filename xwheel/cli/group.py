@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from xwheel.cli.connection import LimitOption, NodeApi, connected
+from xwheel.cli.connection import LimitOption, NodeApi, connected, given
 from xwheel.cli.output import local_time, print_fields, print_json, print_table, shown
 
 app = typer.Typer(help="Groups of executors, on a running node.", no_args_is_help=True)
@@ -26,9 +26,8 @@ def list_groups(
     limit: LimitOption = 1000,
 ) -> None:
     """List groups by id."""
-    params = {} if prefix is None else {"app_name": prefix}
     node.print_list(
-        node.pages("/groups", params, limit=limit),
+        node.pages("/groups", given(app_name=prefix), limit=limit),
         ("ID", "APP NAME", "TITLE", "MAX RUNNING"),
         lambda item: (item["id"], item["app_name"], item["title"], item["max_running"]),
     )
@@ -60,7 +59,7 @@ def create(
     max_running: RunningOption = None,
 ) -> None:
     """Create a group."""
-    made = node.call("POST", "/groups", {"app_name": app_name, **_given(title, max_running)})
+    made = node.call("POST", "/groups", given(app_name=app_name, title=title, max_running=max_running))
     node.print_done(made, f"group {made['app_name']} is created as {made['id']}")
 
 
@@ -70,7 +69,8 @@ def edit(
     node: NodeApi, group: GroupArgument, title: TitleOption = None, max_running: RunningOption = None
 ) -> None:
     """Change a group's title or limit."""
-    saved = node.call("PATCH", f"/groups/{node.group(group)['id']}", _given(title, max_running))
+    changes = given(title=title, max_running=max_running)
+    saved = node.call("PATCH", f"/groups/{node.group(group)['id']}", changes)
     node.print_done(saved, f"group {saved['app_name']} is changed")
 
 
@@ -81,11 +81,6 @@ def delete(node: NodeApi, group: GroupArgument) -> None:
     known = node.group(group)
     node.call("DELETE", f"/groups/{known['id']}")
     node.print_done({"deleted": known["id"]}, f"group {known['app_name']} is deleted")
-
-
-def _given(title: str | None, max_running: int | None) -> dict[str, object]:
-    values: dict[str, object] = {"title": title, "max_running": max_running}
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def _labels(labels: dict[str, str]) -> str:

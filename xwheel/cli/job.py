@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from xwheel.cli import apply
-from xwheel.cli.connection import LimitOption, NodeApi, SetOption, connected, set_values
+from xwheel.cli.connection import LimitOption, NodeApi, SetOption, connected, given, set_values
 from xwheel.cli.output import instant_ms, local_time, print_json, print_table, visible
 from xwheel.cli.run import report_run
 from xwheel.errors import FieldError
@@ -32,11 +32,8 @@ def list_jobs(
     limit: LimitOption = 1000,
 ) -> None:
     """List jobs by id."""
-    params: dict[str, Any] = {"name_contains": name, "handler": handler}
-    if enabled is not None:
-        params["enabled"] = "true" if enabled else "false"
-    params = {field: value for field, value in params.items() if value is not None}
-    params |= node.job_and_group(None, group)
+    state = None if enabled is None else str(enabled).lower()
+    params = given(name_contains=name, handler=handler, enabled=state) | node.job_and_group(None, group)
     node.print_list(
         node.pages("/jobs", params, limit=limit),
         ("ID", "GROUP", "NAME", "SCHEDULE", "ENABLED", "NEXT FIRE"),
@@ -69,8 +66,8 @@ def create(
     """Create a job, stopped unless --set enabled=true."""
     from xwheel.api.schema.messages import JobCreate
 
-    given = {"group_id": "--group", "name": "NAME"}
-    values = set_values(JobCreate, fields or [], given, required={"group_id": "1", "name": "x"})
+    taken = {"group_id": "--group", "name": "NAME"}
+    values = set_values(JobCreate, fields or [], taken, required={"group_id": "1", "name": "x"})
     body = {**values, "name": name, "group_id": node.group(group)["id"]}
     node.print_saved("created", node.call("POST", "/jobs", body))
 
@@ -103,9 +100,7 @@ def copy(
     group: Annotated[str | None, typer.Option(metavar="GROUP", help="App name or id of its group.")] = None,
 ) -> None:
     """Make a stopped job with the same definition, without children."""
-    body: dict[str, Any] = {} if name is None else {"name": name}
-    if group is not None:
-        body["group_id"] = node.group(group)["id"]
+    body = given(name=name) | node.job_and_group(None, group)
     made = node.call("POST", f"/jobs/{node.job(job)['id']}/copy", body)
     node.print_saved("created", made)
 
@@ -134,8 +129,7 @@ def run(
     wait: Annotated[bool, typer.Option("--wait", help="Wait for its end, and exit by it.")] = False,
 ) -> None:
     """Plan a run that is due at once, whether the job is started or not."""
-    given = {"param": param, "address": address}
-    body = {field: value for field, value in given.items() if value is not None}
+    body = given(param=param, address=address)
     made = node.call("POST", f"/jobs/{node.job(job)['id']}/run", body)
     report_run(node, made, wait=wait)
 

@@ -107,7 +107,7 @@ def server(
         if signals.be_up():
             return
         node.start()
-        # what exists now stays; of what comes and goes with fires little has cycles, so looking for them seldom pays
+        # what exists now stays; of what comes and goes with fires little has cycles, so searching for them seldom pays
         gc.collect()
         gc.freeze()
         gc.set_threshold(GC_ALLOCATIONS)
@@ -118,8 +118,8 @@ def server(
 def _wait(signals: StopSignals) -> None:
     """Wait for a signal, and give back what is not needed any more now and then.
 
-    The interpreter alone would look for cycles after half an hour of steady work or more, and at those that survived
-    that after days.
+    Left alone, the interpreter would search for cycles only after half an hour of steady work or more, and among older
+    objects only after days.
     """
     while not signals.heard(TIDY_S):
         tidy()
@@ -153,7 +153,7 @@ def executor(
 
 
 class PlainFormatter(logging.Formatter):
-    """Writes log lines in which nothing that others said moves the terminal, or looks like a line of its own."""
+    """Writes log lines in which no text of others can move the terminal or look like a line of its own."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 -- the library's name
         """Return the line, without a traceback."""
@@ -198,10 +198,10 @@ def main() -> None:
     except XwheelError as error:
         _fail(error)
     except Exception as error:
-        told = _database_error(error)
-        if told is None:
+        explained = _database_error(error)
+        if explained is None:
             raise
-        _fail(told)
+        _fail(explained)
 
 
 def _fail(error: XwheelError) -> NoReturn:

@@ -1,4 +1,4 @@
-"""How commands speak: a table for people, aligned text for pipes, one JSON document for machines."""
+"""How commands print: a table for people, aligned text for pipes, one JSON document for machines."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def print_fields(values: Iterable[tuple[str, object]]) -> None:
 
 
 def visible(value: object) -> str:
-    """Return a value as text that cannot move the cursor or colour the terminal, whoever wrote it."""
+    """Return a value as text that cannot move the cursor or colour the terminal."""
     if value is None or value == "":
         return NOTHING
     if isinstance(value, bool):
@@ -112,7 +112,7 @@ def visible(value: object) -> str:
 
 
 def plain(text: str) -> str:
-    """Return a text of several lines in which all is visible that a terminal obeys; tabs and line ends stay.
+    """Return a text of several lines in which all is visible that a terminal would obey; tabs and line ends stay.
 
     A carriage return ends the line, so that nothing is written over.
     """

@@ -81,7 +81,7 @@ def new(
 
 
 def _item(info: PluginInfo) -> dict[str, Any]:
-    """Return a plugin as the API tells it, without health: nothing runs here."""
+    """Return a plugin as the API does, but without health, since nothing runs here."""
     return {
         "name": info.origin.name,
         "distribution": info.origin.distribution,

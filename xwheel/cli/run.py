@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from xwheel.cli.connection import LimitOption, NodeApi, connected
+from xwheel.cli.connection import LimitOption, NodeApi, connected, given
 from xwheel.cli.output import Colours, instant_ms, local_time, print_fields, print_json
 from xwheel.model import FINAL_STATES, RunState
 
@@ -82,7 +82,7 @@ def rerun(
     wait: Annotated[bool, typer.Option("--wait", help="Wait for its end, and exit by it.")] = False,
 ) -> None:
     """Plan a new run of the same job with the same parameter, due at once."""
-    made = node.call("POST", f"/runs/{run}/rerun", {} if param is None else {"param": param})
+    made = node.call("POST", f"/runs/{run}/rerun", given(param=param))
     report_run(node, made, wait=wait)
 
 

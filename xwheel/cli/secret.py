@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from xwheel.cli.connection import ConfiguredDatabase, connected
+from xwheel.cli.connection import ConfiguredDatabase, connected, group_id_of
 from xwheel.cli.output import print_json, utc_time
 from xwheel.clock import wall_ms
 from xwheel.errors import ConfigError, FieldError
@@ -42,15 +42,13 @@ def create(
     group: Annotated[str, typer.Option(metavar="APP", help="App name of the group whose executors get it.")],
 ) -> None:
     """Make a secret for the executors of a group and print it, this once; it counts within a second."""
-    from xwheel.storage import executor_secrets, executors
+    from xwheel.storage import executor_secrets
 
     wanted, value, keys = _checked(name), _new_value(), database.keys()
 
     def work(conn: Connection) -> StoredSecret:
-        found = executors.find_group(conn, group)
-        if found is None:
-            raise FieldError("--group", f"there is no executor group {group[:64]!r}")
-        return executor_secrets.insert_secret(conn, wanted, value, keys, wall_ms(), group_id=found.id)
+        group_id = group_id_of(conn, group)
+        return executor_secrets.insert_secret(conn, wanted, value, keys, wall_ms(), group_id=group_id)
 
     with database.open() as db:
         made = db.transaction(work)
@@ -156,13 +154,13 @@ def seal(database: ConfiguredDatabase) -> None:
 
 def _checked(name: str) -> str:
     from xwheel.api.http.body import read_fields
-    from xwheel.api.v1.secrets import SecretPath
+    from xwheel.api.schema.messages import NamePath
 
-    return read_fields(SecretPath, {"name": name}).name
+    return read_fields(NamePath, {"name": name}).name
 
 
 def _new_value() -> str:
-    from xwheel.api.v1.tokens import SECRET_BYTES
+    from xwheel.api.schema.access import SECRET_BYTES
 
     return secrets.token_urlsafe(SECRET_BYTES)
 
@@ -187,14 +185,8 @@ def _print_new(database: ConfiguredDatabase, made: StoredSecret, value: str, key
 def _row(item: StoredSecret) -> dict[str, Any]:
     from xwheel.runtime.sealing import is_plain
 
-    return {
-        "name": item.name,
-        "group_id": item.group_id,
-        "app_name": item.app_name,
-        "created_ms": item.created_ms,
-        "expires_ms": item.expires_ms,
-        "encrypted": not is_plain(item.sealed),
-    }
+    names = ("name", "group_id", "app_name", "created_ms", "expires_ms")
+    return {**{name: getattr(item, name) for name in names}, "encrypted": not is_plain(item.sealed)}
 
 
 def _scope(item: StoredSecret) -> str:

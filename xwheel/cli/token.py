@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from xwheel.cli.connection import ConfiguredDatabase, connected
+from xwheel.cli.connection import ConfiguredDatabase, connected, group_id_of
 from xwheel.cli.output import print_json, utc_time
 from xwheel.clock import wall_ms
-from xwheel.errors import FieldError
 
 if TYPE_CHECKING:
     from xwheel.storage.tokens import KnownToken
@@ -34,18 +33,15 @@ def create(
 ) -> None:
     """Make a token and print its secret, which is kept nowhere else; it counts within a second."""
     from xwheel.api.http.body import read_fields
-    from xwheel.api.v1.tokens import SECRET_BYTES, TokenCreate
-    from xwheel.storage import executors, tokens
+    from xwheel.api.schema.access import SECRET_BYTES, TokenCreate
+    from xwheel.storage import tokens
     from xwheel.storage.database.engine import Connection
 
     wanted = read_fields(TokenCreate, {"name": name})
     secret = secrets.token_urlsafe(SECRET_BYTES)
 
     def work(conn: Connection) -> KnownToken:
-        found = None if group is None else executors.find_group(conn, group)
-        if group is not None and found is None:
-            raise FieldError("--group", f"there is no executor group {group[:64]!r}")
-        group_id = None if found is None else found.id
+        group_id = None if group is None else group_id_of(conn, group)
         return tokens.insert_token(conn, wanted.name, secret, wall_ms(), group_id=group_id)
 
     with database.open() as db:
@@ -81,12 +77,7 @@ def delete(database: ConfiguredDatabase, name: Name) -> None:
 
 
 def _row(token: KnownToken) -> dict[str, Any]:
-    return {
-        "name": token.name,
-        "group_id": token.group_id,
-        "app_name": token.app_name,
-        "created_ms": token.created_ms,
-    }
+    return {name: getattr(token, name) for name in ("name", "group_id", "app_name", "created_ms")}
 
 
 def _scope(token: KnownToken) -> str:

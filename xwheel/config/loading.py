@@ -41,39 +41,17 @@ from xwheel.runtime.private_files import warn_if_open
 
 ENV_PREFIX: Final = "XWHEEL_"
 SPECIAL_ENV: Final = frozenset(
-    {
-        "XWHEEL_CONFIG",
-        "XWHEEL_NO_EXTENSIONS",
-        "XWHEEL_REQUIRE_EXTENSIONS",
-        "XWHEEL_TOKEN",
-        "XWHEEL_TOKEN_FILE",
-        "XWHEEL_URL",
-    }
+    f"XWHEEL_{name}"
+    for name in ("CONFIG", "NO_EXTENSIONS", "REQUIRE_EXTENSIONS", "TOKEN", "TOKEN_FILE", "URL")
 )
 BAD_SECRETS: Final = frozenset(
     {"default_token", "changeme", "secret", "token", "password", "123456", "admin"}
 )
 # what weak secrets are put together from; a good one may hold some, but must be more than that
 _KNOWN_WORDS: Final = (
-    "qwertyuiop",
-    "asdfghjkl",
-    "changeme",
-    "password",
-    "executor",
-    "letmein",
-    "zxcvbnm",
-    "xxl-job",
-    "xxl_job",
-    "default",
-    "secret",
-    "access",
-    "xxljob",
-    "qwerty",
-    "123456",
-    "xwheel",
-    "token",
-    "admin",
-)
+    "qwertyuiop", "asdfghjkl", "changeme", "password", "executor", "letmein", "zxcvbnm", "xxl-job", "xxl_job",
+    "default", "secret", "access", "xxljob", "qwerty", "123456", "xwheel", "token", "admin",
+)  # fmt: skip
 MIN_SECRET: Final = 16
 MIN_DIFFERENT: Final = 6
 MIN_OWN: Final = 8

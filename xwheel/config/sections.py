@@ -23,7 +23,7 @@ def _variable(name: str) -> str:
 
 
 class DatabaseSection(Section):
-    """Where rows live."""
+    """The database."""
 
     url: str = Field("sqlite:///xwheel.db", description="SQLAlchemy URL of the database.")
     password: SecretStr | None = Field(
@@ -37,14 +37,13 @@ class DatabaseSection(Section):
         15,
         ge=2,
         le=3600,
-        description="A connection whose server has not answered a statement for so long is shut, and the work done "
-        "again.",
+        description="A connection whose server does not answer a statement for so long is shut, and the work repeated.",
     )
     wait_s: int = Field(
         60,
         ge=0,
         le=86_400,
-        description="How long a starting node waits for a database that takes no connection yet.",
+        description="How long a starting node waits for a database that is not there yet.",
     )
 
 
@@ -52,56 +51,49 @@ class ApiSection(Section):
     """Listeners of a scheduler node."""
 
     host: str = Field("127.0.0.1", description="Bind address of the management API.")
-    port: int = Field(8080, ge=0, le=65535, description="Port of the management API; 0 takes a free one.")
+    port: int = Field(8080, ge=0, le=65535, description="Port of the management API; 0 for a free one.")
     threads: int = Field(8, ge=1, le=256, description="Worker threads of the management API.")
     executor_host: str = Field("127.0.0.1", description="Bind address of the executor API (XXL-JOB's wire).")
     executor_port: int = Field(
-        8081, ge=0, le=65535, description="Port of the executor API; 0 takes a free one."
+        8081, ge=0, le=65535, description="Port of the executor API; 0 for a free one."
     )
     executor_threads: int = Field(8, ge=1, le=256, description="Worker threads of the executor API.")
     executor_token: SecretStr | None = Field(
         None,
         description="Token shared with executors. Without it the first start makes one and keeps it in the database.",
     )
-    max_body_bytes: int = Field(
-        5 * 1024 * 1024, ge=1024, description="Larger request bodies are refused with 413."
-    )
+    max_body_bytes: int = Field(5 * 1024 * 1024, ge=1024, description="Larger bodies are refused with 413.")
     job_openapi: bool = Field(
         True,
         description="Answer XXL-JOB's job calls (addJob and so on) on the executor API, to those with a group's token.",
     )
-    job_openapi_timezone: str = Field(
-        "UTC", description="Time zone of jobs that addJob makes; XXL-JOB has one for all jobs."
-    )
+    job_openapi_timezone: str = Field("UTC", description="Time zone of jobs that addJob makes.")
     port_file: Path | None = Field(None, description="Written with both ports as JSON once the node listens.")
 
 
 class ConnectionsSection(Section):
-    """What callers are granted by every listener: those of a node and that of an executor, each counting for itself."""
+    """The limits of callers at each listener, of a node or of an executor."""
 
     max_open: int = Field(
         512,
         ge=8,
         le=100_000,
-        description="Open connections of a listener. One more closes another that trickles or is idle; if all are "
-        "being served, it is refused. The process needs as many file descriptors.",
+        description="Open connections of a listener. One more closes another that is slow or idle; if all are being "
+        "served, it is refused. The process needs as many file descriptors.",
     )
     max_open_per_address: int = Field(
         256,
         ge=0,
         le=100_000,
-        description="Open connections from one address (one /64 network of IPv6); 0 for no limit, where a proxy "
-        "stands in front.",
+        description="Open connections from one address (one /64 network of IPv6); 0 for no limit, as behind a proxy.",
     )
-    head_s: float = Field(
-        10, gt=0, le=3600, description="How long the head of a request may take as a whole."
-    )
-    body_s: float = Field(30, gt=0, le=3600, description="How long its body may take as a whole.")
+    head_s: float = Field(10, gt=0, le=3600, description="How long the head of a request may take.")
+    body_s: float = Field(30, gt=0, le=3600, description="How long the body of a request may take.")
     write_s: float = Field(
-        10, gt=0, le=3600, description="How long an answer may wait for a peer that takes none of it."
+        10, gt=0, le=3600, description="How long an answer may wait while none of it is read."
     )
     idle_s: float = Field(
-        90, gt=0, le=86_400, description="How long a connection is kept open between requests."
+        90, gt=0, le=86_400, description="How long a connection stays open between requests."
     )
 
 
@@ -111,25 +103,24 @@ class ScheduleSection(Section):
     pre_read_ms: int = Field(5000, ge=200, le=600_000, description="How far ahead fires are planned.")
     claim_batch: int = Field(1000, ge=1, le=5000, description="Jobs claimed in one transaction.")
     adopt_interval_ms: int = Field(
-        200, ge=10, le=10_000, description="How often planned rows nobody holds are adopted."
+        200, ge=10, le=10_000, description="How often planned rows that no node holds are adopted."
     )
     reconcile_interval_ms: int = Field(
-        5000, ge=100, le=600_000, description="How often rows of ours that no memory holds are looked for."
+        5000, ge=100, le=600_000, description="How often a node searches for rows of its own that it lost."
     )
     tick_ms: int = Field(20, ge=1, le=1000, description="Length of a ring tick.")
     misfire_threshold_ms: int = Field(
         30_000,
         ge=0,
         le=604_800_000,
-        description="How late a fire may be and still fire as itself, for jobs that name no threshold; "
-        "XXL-JOB has 5000.",
+        description="How late a fire may be and is no misfire, for jobs without a threshold; XXL-JOB has 5000.",
     )
     lease_s: int = Field(10, ge=2, le=600, description="How long a partition lease lasts without renewal.")
     lease_renew_s: float = Field(3, gt=0, le=200, description="How often leases are renewed.")
     lock_dir: Path | None = Field(
         None,
-        description="Folder of the locks by which nodes of one machine see at once that another has ended; must be of "
-        "this user alone, and last for as long as the machine runs. Without it, a folder under `XDG_RUNTIME_DIR` or "
+        description="Folder of the locks by which nodes of one machine see at once that another has ended; must "
+        "belong to this user alone and last while the machine runs. Without it, a folder under `XDG_RUNTIME_DIR` or "
         "the system's temporary one.",
     )
 
@@ -144,29 +135,24 @@ class TriggerSection(Section):
         10, ge=0, description="More slow sends than this within the window move the job to the slow lane."
     )
     slow_window_ms: int = Field(60_000, ge=1000, description="Length of that window.")
-    send_timeout_ms: int = Field(
-        3000, ge=100, le=10_000, description="Time limit of one call to an executor."
-    )
+    send_timeout_ms: int = Field(3000, ge=100, le=10_000, description="Time limit of a call to an executor.")
     batch_bytes: int = Field(
         1024 * 1024,
         ge=4096,
-        description="Runs for one executor travel together up to this size; a larger one travels alone.",
+        description="Runs for one executor are sent together up to this size; a larger one alone.",
     )
     waiting_limit: int = Field(
-        20_000, ge=100, description="Due runs kept in memory while they wait for a place; more stay rows."
+        20_000, ge=100, description="Due runs in memory that wait to be sent; others wait in the database."
     )
     check_after_s: int = Field(600, ge=1, description="Age at which an open run is checked.")
     idle_grace_s: int = Field(
         120,
         ge=1,
         le=86_400,
-        description="How long an outcome may be on its way once a foreign executor has nothing of the job any more.",
+        description="How long an outcome may take once a foreign executor has no run of the job any more.",
     )
     deadline_grace_s: int = Field(
-        30,
-        ge=1,
-        le=86_400,
-        description="How long after a job's time limit its executor has to report the end.",
+        30, ge=1, le=86_400, description="How long after a job's time limit its executor may report the end."
     )
     dead_after_s: int = Field(90, ge=1, description="An executor without a beat for this long is dead.")
 
@@ -176,16 +162,14 @@ class ExecutorSection(Section):
 
     app_name: str = Field("", description="Executor group to register in.")
     admin_addresses: list[str] = Field(
-        default_factory=list, description="Scheduler base URLs, tried in order."
+        default_factory=list, description="Base URLs of nodes, tried in order."
     )
     access_token: SecretStr | None = Field(None, description="Token shared with the scheduler.")
     host: str = Field("127.0.0.1", description="Bind address of the executor.")
-    port: int = Field(9999, ge=0, le=65535, description="Port of the executor; 0 takes a free one.")
+    port: int = Field(9999, ge=0, le=65535, description="Port of the executor; 0 for a free one.")
     address: str = Field("", description="Advertised base URL; empty means found from host and port.")
-    listen: bool = Field(
-        True, description="Listen on a port of its own; false if mounted as a WSGI application."
-    )
-    data_dir: Path = Field(Path("xwheel-executor"), description="Journal, spool and run logs.")
+    listen: bool = Field(True, description="Listen on a port; false if mounted as a WSGI application.")
+    data_dir: Path = Field(Path("xwheel-executor"), description="Journal and run logs.")
     threads: int = Field(8, ge=1, le=256, description="Threads that answer the scheduler.")
     workers: int = Field(64, ge=1, le=10_000, description="Handlers that may run at once.")
     queue_limit: int = Field(1000, ge=1, description="Waiting runs per job; more are refused.")
@@ -197,18 +181,16 @@ class ExecutorSection(Section):
         1.5,
         ge=0,
         le=60,
-        description="Seconds for which an executor that left the registry takes the runs that are on their way to it.",
+        description="Seconds for which an executor that left the registry takes runs that were sent to it before.",
     )
     stop_timeout_s: float = Field(
         30, ge=0, le=86_400, description="Seconds that accepted runs get to finish when the executor stops."
     )
-    labels: dict[str, str] = Field(
-        default_factory=dict, description="Free labels that the scheduler shows and routers may use."
-    )
+    labels: dict[str, str] = Field(default_factory=dict, description="Labels for people and routers.")
     allowed_glue_types: list[str] = Field(
         default_factory=list,
         description="Glue types beside BEAN that this executor runs, such as GLUE_SHELL. Scripts are programs of "
-        "whoever may edit jobs: none runs unless it is named here.",
+        "everyone who may edit jobs: none runs unless it is named here.",
     )
     script_environment: list[Annotated[str, AfterValidator(_variable)]] = Field(
         default_factory=list,
@@ -220,13 +202,13 @@ class ExecutorSection(Section):
     log_retention_days: int = Field(
         30,
         ge=0,
-        description="Run logs that nobody has written to for so many days are deleted; 0 keeps all.",
+        description="Run logs to which nothing was written for so many days are deleted; 0 keeps all.",
     )
     max_body_bytes: int = Field(5 * 1024 * 1024, ge=1024, description="Larger request bodies are refused.")
 
 
 class UpkeepSection(Section):
-    """What one node of the cluster does for all: the hourly report, and deleting what is old."""
+    """What one node does for all: the hourly report, and deleting what is old."""
 
     run_retention_days: int = Field(
         30,
@@ -244,37 +226,28 @@ class UpkeepSection(Section):
     report_interval_s: int = Field(
         60, ge=1, le=3600, description="How often the present hour and the one before are counted."
     )
-    sweep_interval_s: int = Field(
-        3600, ge=1, le=86_400, description="How long after a sweep of old rows the next one begins."
-    )
-    glue_versions: int = Field(
-        30,
-        ge=1,
-        le=1000,
-        description="Versions of a script job's source that are kept; the newest ones stay.",
-    )
+    sweep_interval_s: int = Field(3600, ge=1, le=86_400, description="Pause between two sweeps of old rows.")
+    glue_versions: int = Field(30, ge=1, le=1000, description="Versions of a script's source that are kept.")
     sweep_batch: int = Field(500, ge=1, le=5000, description="Rows deleted in one transaction.")
 
 
 class AlarmSection(Section):
-    """Telling people; the rules themselves are in the database."""
+    """Sending alarms; the rules are in the database."""
 
     queue_size: int = Field(
-        100, ge=1, le=10_000, description="Alarms that may wait in memory for one channel."
+        100, ge=1, le=10_000, description="Alarms that may wait for one channel in memory."
     )
     send_timeout_s: int = Field(30, ge=1, le=600, description="A send that takes longer counts as failed.")
-    attempts: int = Field(
-        5, ge=1, le=20, description="How often an alarm is sent through a channel, at most."
-    )
+    attempts: int = Field(5, ge=1, le=20, description="Attempts to send an alarm through a channel, at most.")
     retry_delay_s: int = Field(
-        10, ge=1, le=3600, description="Pause before the second attempt; doubles with each further one."
+        10, ge=1, le=3600, description="Pause before the second attempt; then doubled."
     )
     retry_max_delay_s: int = Field(600, ge=1, le=86_400, description="No pause is longer.")
     watch_interval_s: int = Field(
         15,
         ge=1,
         le=3600,
-        description="How often jobs that do not run and runs that do not end are looked for.",
+        description="How often jobs that do not run and runs that do not end are searched for.",
     )
 
 
@@ -284,13 +257,13 @@ class SecuritySection(Section):
     key_file: Path | None = Field(
         None,
         description="File with the key that executor secrets are encrypted under, the same on all nodes and for this "
-        "user alone; `xwheel secret key FILE` makes one. Without it they are kept as they are.",
+        "user alone; `xwheel secret key FILE` makes one. Without it they are not encrypted.",
     )
     executor_networks: list[str] = Field(
         default_factory=list,
-        description="Networks that executors may be in beside public and private ones, such as `127.0.0.0/8`: no "
-        "loopback, link-local or other special address else. Loopback is among them while `api.executor_host` is "
-        "loopback. A cloud's metadata service must be named by its one address.",
+        description="Networks that executors may be in beside public and private ones, such as `127.0.0.0/8`: loopback "
+        "(while `api.executor_host` is not), link-local and other special addresses must be named. A cloud's metadata "
+        "service must be named by its one address.",
     )
     shared_addresses: bool = Field(
         False, description="Let an address be registered in several groups at a time."
@@ -360,19 +333,19 @@ class PluginsSection(Section):
             "xwheel-glue-script",
             "xwheel-router-extra",
         ],
-        description="Distributions whose routers and schedule types are called at once, on the scheduler's own "
-        "threads. Those of all others are called on threads of their own, which can be left behind if they hang.",
+        description="Distributions whose routers and schedule types are called on the scheduler's own threads. Those "
+        "of all others are called on threads of their own, which are left behind if they hang.",
     )
     call_timeout_s: float = Field(
         2,
         gt=0,
         le=60,
-        description="How long one question to a schedule type, a router's options or a source's check may take if its "
+        description="How long a call of a schedule type, or a check of a router's options or a source, may take if the "
         "distribution is not trusted.",
     )
     listener_queue: int = Field(
         50_000,
         ge=1000,
         le=1_000_000,
-        description="Changes of runs that may wait for one run listener; beyond that the oldest are dropped.",
+        description="Changes of runs that may wait for one run listener; then the oldest are dropped.",
     )

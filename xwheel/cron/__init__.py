@@ -2,7 +2,7 @@
 
 ``schedule`` is public: it reads an expression and gives its next fires. ``quartz_parse`` turns Quartz's text
 into sets of numbers, ``quartz_search`` finds the next instant in them, ``unix`` has croniter do both; ``zone``
-knows a zone's offsets, ``describe`` says an expression in words.
+has a zone's offsets, ``describe`` says an expression in words.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Say a cron expression in plain words, English or Chinese.
+"""Describe a cron expression in plain words, English or Chinese.
 
 cron-descriptor makes the sentences. It is given a tidy expression, made from what was understood and not from what
 was typed, so that no leniency of Quartz misleads it; and what it cannot say in both languages (days from the
@@ -21,27 +21,14 @@ with extra("cli", lambda why: ConfigError(f"describing a cron expression {why}")
 _LOCALES = {"en": "en_US", "zh": "zh_CN"}
 
 # the library takes these names from the calendar module, which knows them in the system's language only
-_CHINESE = {
-    "Monday": "星期一",
-    "Tuesday": "星期二",
-    "Wednesday": "星期三",
-    "Thursday": "星期四",
-    "Friday": "星期五",
-    "Saturday": "星期六",
-    "Sunday": "星期日",
-    "January": "一月",
-    "February": "二月",
-    "March": "三月",
-    "April": "四月",
-    "May": "五月",
-    "June": "六月",
-    "July": "七月",
-    "August": "八月",
-    "September": "九月",
-    "October": "十月",
-    "November": "十一月",
-    "December": "十二月",
-}
+_ENGLISH = (
+    "Monday Tuesday Wednesday Thursday Friday Saturday Sunday "
+    "January February March April May June July August September October November December"
+)
+_CHINESE = (
+    "星期一 星期二 星期三 星期四 星期五 星期六 星期日 "
+    "一月 二月 三月 四月 五月 六月 七月 八月 九月 十月 十一月 十二月"
+)
 
 
 def describe_quartz(fields: Fields, language: str) -> str:
@@ -93,7 +80,7 @@ def _say(expression: str, language: str, *, sunday: int) -> str:
     except FormatException:
         return {"en": f"As {expression} says", "zh": f"按照 {expression}"}[language]
     if language == "zh":
-        for english, chinese in _CHINESE.items():
+        for english, chinese in zip(_ENGLISH.split(), _CHINESE.split(), strict=True):
             words = words.replace(english, chinese)
     return " ".join(words.split())
 

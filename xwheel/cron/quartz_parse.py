@@ -1,6 +1,6 @@
 """Read Quartz cron expressions as Quartz 2.5 reads them, leniencies included.
 
-The dialect is the one XXL-JOB has had since 3.4.0; ``docs/reference/cron.md`` tells it in full. Quartz reads a list
+The dialect is the one XXL-JOB has had since 3.4.0; ``docs/reference/cron.md`` describes it in full. Quartz reads a list
 item from the left and forgets what follows a complete form, so ``5C`` is 5 and ``1-2-3`` is 1-2. That is kept: an
 expression that runs under XXL-JOB must run here, at the same times. Refused here and taken there are only
 expressions that can never fire or make Quartz fail later: a field without any value, ``8#1``, control characters.
@@ -54,7 +54,7 @@ class DayRule(NamedTuple):
 
     @property
     def jumps(self) -> bool:
-        """Tell whether days move to the nearest weekday."""
+        """Whether days move to the nearest weekday."""
         return bool(self.near_days or self.near_ends)
 
 
@@ -80,10 +80,6 @@ class _Kind:
     high: int
     step: int
     names: tuple[str, ...] = ()
-
-    @property
-    def every(self) -> int:
-        return (1 << self.high + 1) - (1 << self.low)
 
     @property
     def allowed(self) -> str:
@@ -145,7 +141,7 @@ class _Field:
         elif last and self.kind is _WEEKDAY:
             self.bits |= 1 << 7
         elif last and self.kind in (_MONTH, _YEAR):
-            pass  # Quartz takes it, and has nothing to look for
+            pass  # Quartz takes it, and it matches nothing
         elif item[0].isalpha() and self.kind.names:
             self._read_name(item)
         else:
@@ -195,7 +191,7 @@ class _Field:
                 self.kind.refuse(item, "takes a whole number after /")
             self._add(item, _ALL, None, max(1, self._step(step[1:], item)))
         else:
-            self._add(item, _ALL, None, 1)  # what follows a star is not looked at
+            self._add(item, _ALL, None, 1)  # what follows a star is not read
 
     def _read_open(self, item: str) -> None:
         if self.kind not in (_DAY, _WEEKDAY) or len(item) > len("?x"):

@@ -3,34 +3,46 @@
 The search runs on wall time: whole seconds that a clock in the zone shows, as one integer. A time of day is found
 by three small tables, a day by a table with a bit for each day of the year, and only a match is converted back to
 UTC. The last matching day is remembered, so that the next call on the same day touches the three tables only.
+
+There are fourteen kinds of year: leap or not, starting on one of seven weekdays. A rule is worked out once for each
+kind it meets, so that a search over a hundred years costs at most fourteen tables, and a rule that matches in none
+is known to be impossible.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from calendar import isleap
 from functools import lru_cache
+from itertools import accumulate
 from typing import NamedTuple
 
 from xwheel.cron.quartz_parse import FIRST_YEAR, LAST_OF_MONTH, LAST_YEAR, DayRule, Fields
 from xwheel.cron.zone import Period, Zone
 
-#
-# There are fourteen kinds of year: leap or not, starting on one of seven weekdays. A rule is worked out once for each
-# kind it meets, so that a search over a hundred years costs at most fourteen tables, and a rule that matches in none
-# is known to be impossible.
-# """
-
 _DAY = 86_400
 _NEVER = 1 << 62
-HORIZON_YEARS = 100  # Quartz looks this far ahead, though from the year in which it was started
+HORIZON_YEARS = 100  # Quartz searches this far ahead, though from the year in which it was started
+SUNDAY, SATURDAY = 1, 7
+DECEMBER = 12
+MONTH_LENGTH = 31  # the longest
+LENGTHS = ((31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31), (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31))
+# day number (0 is 1970-01-01) of each 1 January from FIRST_YEAR to LAST_YEAR + 1
+FIRST_DAYS = (0, *accumulate(365 + isleap(year) for year in range(FIRST_YEAR, LAST_YEAR + 1)))
 
 
-def _next_table(bits: int, size: int) -> tuple[int, ...]:
-    """Return, for each number up to and including ``size``, the first set bit from there on, or -1."""
-    table = [-1] * (size + 1)
-    for number in range(size - 1, -1, -1):
-        table[number] = number if bits >> number & 1 else table[number + 1]
-    return tuple(table)
+class Month(NamedTuple):
+    """A month's days.
+
+    Attributes:
+        first: Day number of the 1st, or its place in the year.
+        length: 28 to 31.
+        weekday: Weekday of the 1st, 1 for Sunday.
+    """
+
+    first: int
+    length: int
+    weekday: int
 
 
 class Engine:
@@ -164,7 +176,7 @@ class Engine:
         first, end = FIRST_DAYS[year - FIRST_YEAR : year - FIRST_YEAR + 2]
         table = 0
         if self._fields.years >> year - FIRST_YEAR & 1:
-            table = year_table(self._fields.days, is_leap(year), weekday_of(first))
+            table = year_table(self._fields.days, isleap(year), weekday_of(first))
         self._year = first, end, table
         return self._year
 
@@ -213,47 +225,6 @@ class Engine:
         return base - 2 if base == month.length else base + 1
 
 
-def _lowest(bits: int) -> int:
-    return (bits & -bits).bit_length() - 1 if bits else 0
-
-
-def _month(first: int, year: int, number: int) -> Month:
-    return Month(first, LENGTHS[is_leap(year)][number - 1], weekday_of(first))
-
-
-def _month_of(day: int, year: int) -> tuple[int, Month]:
-    """Return the number of a day's month, and the month."""
-    number = 1
-    month = _month(FIRST_DAYS[min(year, LAST_YEAR) - FIRST_YEAR], year, number)
-    while day >= month.first + month.length and number < DECEMBER:
-        number += 1
-        month = _month(month.first + month.length, year, number)
-    return number, month
-
-
-SUNDAY, SATURDAY = 1, 7
-DECEMBER = 12
-MONTH_LENGTH = 31  # the longest
-
-LENGTHS = ((31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31), (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31))
-
-
-def is_leap(year: int) -> bool:
-    """Tell whether February has 29 days."""
-    return year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
-
-
-def _first_days() -> list[int]:
-    days = [0]
-    for year in range(FIRST_YEAR, LAST_YEAR + 1):
-        days.append(days[-1] + 365 + is_leap(year))
-    return days
-
-
-# day number (0 is 1970-01-01) of each 1 January from FIRST_YEAR to LAST_YEAR + 1
-FIRST_DAYS = _first_days()
-
-
 def year_of(day: int) -> int:
     """Return the year of a day number; one out of range gives a year out of range."""
     return FIRST_YEAR + bisect_right(FIRST_DAYS, day) - 1
@@ -262,20 +233,6 @@ def year_of(day: int) -> int:
 def weekday_of(day: int) -> int:
     """Return the weekday of a day number, 1 for Sunday to 7 for Saturday."""
     return (day + 4) % 7 + 1  # 1970-01-01 was a Thursday
-
-
-class Month(NamedTuple):
-    """A month's days.
-
-    Attributes:
-        first: Day number of the 1st, or its place in the year.
-        length: 28 to 31.
-        weekday: Weekday of the 1st, 1 for Sunday.
-    """
-
-    first: int
-    length: int
-    weekday: int
 
 
 def fixed_days(rule: DayRule, month: Month) -> int:
@@ -334,3 +291,29 @@ def year_table(rule: DayRule, leap: bool, weekday: int) -> int:
             table |= fixed_days(rule, month) >> 1 << first
         first += length
     return table
+
+
+def _lowest(bits: int) -> int:
+    return (bits & -bits).bit_length() - 1 if bits else 0
+
+
+def _month(first: int, year: int, number: int) -> Month:
+    return Month(first, LENGTHS[isleap(year)][number - 1], weekday_of(first))
+
+
+def _month_of(day: int, year: int) -> tuple[int, Month]:
+    """Return the number of a day's month, and the month."""
+    number = 1
+    month = _month(FIRST_DAYS[min(year, LAST_YEAR) - FIRST_YEAR], year, number)
+    while day >= month.first + month.length and number < DECEMBER:
+        number += 1
+        month = _month(month.first + month.length, year, number)
+    return number, month
+
+
+def _next_table(bits: int, size: int) -> tuple[int, ...]:
+    """Return, for each number up to and including ``size``, the first set bit from there on, or -1."""
+    table = [-1] * (size + 1)
+    for number in range(size - 1, -1, -1):
+        table[number] = number if bits >> number & 1 else table[number + 1]
+    return tuple(table)

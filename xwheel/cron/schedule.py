@@ -1,7 +1,7 @@
 """Cron expressions: from text to the next fire time.
 
 Two dialects: ``quartz`` is what XXL-JOB's users write, read by our own engine; ``unix`` is the five fields of
-crontab, read by croniter. ``docs/reference/cron.md`` tells both, with their rules for daylight saving.
+crontab, read by croniter. ``docs/reference/cron.md`` describes both, with their rules for daylight saving.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from xwheel.errors import ScheduleError
 
 _DAY = 86_400
-_CHUNK = 388 * _DAY  # periods are looked for, and cut, in chunks of this length
+_CHUNK = 388 * _DAY  # periods are searched for, and cut, in chunks of this length
 _REACH = 27 * 3600  # no zone has ever been further from another than this
 
 

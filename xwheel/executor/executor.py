@@ -20,7 +20,6 @@ from xwheel.executor.parts import Parts
 from xwheel.plugin.contracts import GlueType
 from xwheel.plugin.discovery import load_glue_types
 from xwheel.runtime.signals import StopSignals
-from xwheel.wire.http.tls import check_tls
 
 logger = logging.getLogger(__name__)
 
@@ -85,14 +84,14 @@ class Executor:
     @property
     def is_registered(self) -> bool:
         """Whether a scheduler confirmed a beat since the start."""
-        return self._running.beats.registered.is_set()
+        return self._running.registration.registered.is_set()
 
     def start(self) -> None:
         """Open the journal, listen and register.
 
         Raises:
-            ConfigError: The address cannot be bound, a file of TLS cannot be used, or a glue type is allowed that
-                nobody registered.
+            ConfigError: The address cannot be bound, a file of TLS cannot be used, or an allowed glue
+                type is not installed.
             LockError: Another process uses the data directory.
             JournalError: The journal cannot be opened.
         """
@@ -103,15 +102,7 @@ class Executor:
             if glue_types is None:
                 glue_types = load_glue_types(self._config)
             _check_glue_types(self._settings, glue_types)
-            self._parts = Parts(
-                self._settings,
-                self._config.connections,
-                check_tls(self._config.tls),
-                self._token,
-                self._handlers,
-                glue_types,
-                self._clock,
-            )
+            self._parts = Parts(self._config, self._token, self._handlers, glue_types, self._clock)
         self._parts.start()
 
     def start_when_free(self) -> None:
@@ -192,7 +183,7 @@ class Executor:
                 return
 
     def _forget_parent(self) -> None:
-        """Let go of what a fork copied: the parent's threads are not here, and its lock must end with the parent."""
+        """Drop what a fork copied: the parent's threads are not here, and its lock must end with the parent."""
         parts, self._parts = self._parts, None
         self._stopping = False
         self._lock = threading.Lock()
@@ -237,6 +228,8 @@ def _check(settings: ExecutorSection) -> str:
     if not settings.admin_addresses:
         raise ConfigError("executor.admin_addresses is missing: at least one scheduler base URL")
     if not settings.listen and not settings.address:
-        raise ConfigError("executor.address is missing: without a listener of its own nobody else knows it")
+        raise ConfigError(
+            "executor.address is missing: an executor without a listener of its own must be told it"
+        )
     token = settings.access_token
     return check_secret("executor.access_token", token.get_secret_value() if token else "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import ModuleType
@@ -89,7 +89,7 @@ def describe(
     init: Callable[[], object] | None = None,
     destroy: Callable[[], object] | None = None,
 ) -> Handler:
-    """Look at a function and return it as a handler; raises like :func:`job`."""
+    """Return a function as a handler; raises like :func:`job`."""
     where = f"@job({name!r}) on {getattr(function, '__qualname__', function)}"
     if not name.strip() or name != name.strip() or len(name) > MAX_NAME:
         raise ConfigError(f"{where}: a name of 1 to {MAX_NAME} characters without outer blanks is needed")
@@ -169,36 +169,22 @@ class HandlerRegistry:
             if not found:
                 raise ConfigError(f"{getattr(source, '__name__', source)!r} holds no @job handler")
             for handler in found:
-                self.add(handler)
-
-    def add(self, handler: Handler) -> None:
-        """Take a handler in.
-
-        Raises:
-            ConfigError: Another function has its name.
-        """
-        known = self._handlers.setdefault(handler.name, handler)
-        if known.function is not handler.function:
-            raise ConfigError(
-                f"handler {handler.name!r} is both {_place(known.function)} and {_place(handler.function)}"
-            )
+                known = self._handlers.setdefault(handler.name, handler)
+                if known.function is not handler.function:
+                    raise ConfigError(
+                        f"handler {handler.name!r} is both {_place(known.function)} and {_place(handler.function)}"
+                    )
 
     def get(self, name: str) -> Callable[..., object]:
         """Return the function that jobs call by this name.
 
         Raises:
-            HandlerNotFoundError: Nobody registered the name.
+            HandlerNotFoundError: No handler has the name.
         """
         handler = self._handlers.get(name)
         if handler is None:
             raise HandlerNotFoundError(f"job handler [{name}] not found.")
         return handler.function
-
-    def __iter__(self) -> Iterator[Handler]:
-        return iter(self._handlers.values())
-
-    def __len__(self) -> int:
-        return len(self._handlers)
 
 
 def load_handlers(target: str) -> object:
@@ -226,8 +212,6 @@ def _handlers_in(source: object) -> list[Handler]:
     mark = getattr(source, MARK, None)
     if isinstance(mark, Handler):
         return [mark]
-    if isinstance(source, HandlerRegistry):
-        return list(source._handlers.values())
     values: Iterable[object] = ()
     if isinstance(source, ModuleType | type):
         values = vars(source).values()

@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import logging
-import threading
+import time
 from collections.abc import Mapping
 from typing import Final
 
-from xwheel import __version__
 from xwheel.clock import Clock, SystemClock, wall_ms
-from xwheel.config.sections import ConnectionsSection, ExecutorSection
+from xwheel.config import Config
 from xwheel.executor.address import advertised_address
 from xwheel.executor.handlers import HandlerRegistry
 from xwheel.executor.intake.endpoints import Endpoints
-from xwheel.executor.intake.queues import Limits
+from xwheel.executor.intake.queues import QueueLimits
 from xwheel.executor.intake.server import ExecutorApp
 from xwheel.executor.journal.journal import Journal
 from xwheel.executor.logs.capture import CAPTURE
 from xwheel.executor.logs.run_log import RunLogs
-from xwheel.executor.reporting.admin_client import AdminClient, Beats
-from xwheel.executor.reporting.outcomes import Courier
+from xwheel.executor.reporting.admin_client import AdminClient, Registration
+from xwheel.executor.reporting.outcomes import OutcomeDelivery
 from xwheel.executor.running.execution import STOPPED
 from xwheel.executor.running.worker import Workers
 from xwheel.plugin.contracts import GlueType
 from xwheel.runtime.http_server import Listener
 from xwheel.runtime.loops import Service
 from xwheel.wire import contract
-from xwheel.wire.http.tls import TlsFiles
+from xwheel.wire.http.tls import check_tls
 from xwheel.wire.messages import RegistryRequest
 
 logger = logging.getLogger(__name__)
@@ -42,16 +41,15 @@ class Parts:
 
     def __init__(
         self,
-        settings: ExecutorSection,
-        connections: ConnectionsSection,
-        tls: TlsFiles,
+        config: Config,
         token: str,
         handlers: HandlerRegistry,
         glue_types: Mapping[str, GlueType],
         clock: Clock,
     ) -> None:
-        self._settings = settings
-        self._connections = connections
+        self._settings = settings = config.executor
+        self._connections = config.connections
+        tls = check_tls(config.tls)
         self.journal = Journal(settings.data_dir, clock)
         self._logs = RunLogs(settings.data_dir / "logs", clock)
         client = AdminClient(
@@ -61,23 +59,25 @@ class Parts:
             instance=self.journal.instance,
             tls=tls,
         )
-        self.beats = Beats(client, self._registration, clock, beat_ms=int(settings.beat_s * 1000))
-        self._courier = Courier(client, self.journal, clock)
+        self.registration = Registration(
+            client, self._beat_message, clock, beat_ms=int(settings.beat_s * 1000)
+        )
+        self._outcomes = OutcomeDelivery(client, self.journal, clock)
         self._clock = clock
         self._beating = Service("executor-beat", self._beat, clock)
-        self._delivery = Service("executor-callback", self._courier.step, clock)
+        self._delivery = Service("executor-callback", self._outcomes.step, clock)
         self._housekeeping = Service("executor-housekeeping", self._clean, clock)
         self._workers = Workers(
             journal=self.journal,
             logs=self._logs,
             clock=clock,
-            limits=Limits(
+            limits=QueueLimits(
                 places=settings.workers,
-                lane=settings.queue_limit,
+                per_job=settings.queue_limit,
                 waiting=settings.waiting_limit,
                 grace_ms=int(settings.kill_grace_s * 1000),
             ),
-            may_start=self.beats.may_start,
+            may_start=self.registration.may_start,
             on_outcome=self._delivery.wake,
             passed=settings.script_environment,
         )
@@ -136,18 +136,18 @@ class Parts:
         )
 
     def stop(self, timeout_s: float) -> bool:
-        """End everything in order; tell whether all runs finished and all outcomes were delivered."""
+        """End everything in order; return whether all runs finished and all outcomes were delivered."""
         begin_ms = self._clock.monotonic_ms()
-        if self.beats.leave():
+        if self.registration.leave():
             # other nodes learn of it a second later, and what was sent before is on its way
-            threading.Event().wait(min(self._settings.leave_s, timeout_s))
+            time.sleep(max(0.0, min(self._settings.leave_s, timeout_s)))
             timeout_s -= (self._clock.monotonic_ms() - begin_ms) / 1000
-        self._workers.lanes.close("the executor is stopping and takes no more runs")
-        finished = self._workers.lanes.wait_empty(max(0.0, timeout_s))
+        self._workers.queues.close("the executor is stopping and takes no more runs")
+        finished = self._workers.queues.wait_empty(max(0.0, timeout_s))
         if not finished:
             self._workers.end_all(STOPPED)
             # asked at once, forced after one grace, given up after three
-            self._workers.lanes.wait_empty(4 * self._settings.kill_grace_s + 1)
+            self._workers.queues.wait_empty(4 * self._settings.kill_grace_s + 1)
         delivered = self._flush()
         if self.listener is not None:
             self.listener.stop()
@@ -160,13 +160,12 @@ class Parts:
         return finished and delivered
 
     def _flush(self) -> bool:
-        """Wait until every outcome is delivered; tell whether that came in time."""
+        """Wait until every outcome is delivered; return whether that came in time."""
         self.journal.settle(FLUSH_S)
-        pause = threading.Event()
         for _ in range(int(FLUSH_S / POLL_S)):
-            if self._courier.is_empty():
+            if self._outcomes.is_empty():
                 return True
-            pause.wait(POLL_S)
+            time.sleep(POLL_S)
         logger.warning("some outcomes are not delivered; the journal keeps them for the next start")
         return False
 
@@ -174,7 +173,7 @@ class Parts:
         if isinstance(self._clock, SystemClock):
             # no database tells an executor the time, so it follows the machine's clock, in steps of a beat
             self._clock.set_offset(wall_ms(), self._clock.monotonic_ms())
-        return self.beats.step(now_ms)
+        return self.registration.step(now_ms)
 
     def _clean(self, now_ms: int) -> int:
         if self.journal.purge(now_ms):
@@ -182,14 +181,12 @@ class Parts:
         self._logs.sweep(now_ms, self._settings.log_retention_days)
         return HOUSEKEEPING_MS
 
-    def _registration(self) -> RegistryRequest:
+    def _beat_message(self) -> RegistryRequest:
         return RegistryRequest(
             group="EXECUTOR",
             app_name=self._settings.app_name,
             address=self.address,
             instance=self.journal.instance,
             boot=self.journal.boot,
-            version=__version__,
-            capacity=self._settings.workers,
             labels=self._settings.labels,
         )

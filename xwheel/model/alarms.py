@@ -1,4 +1,4 @@
-"""The words of alarms as types: rules, what happened, and each attempt to tell it.
+"""Alarms: rules, what happened, and each attempt to send it.
 
 All times are epoch milliseconds, UTC. All records are frozen; a change is a new row in the database.
 """
@@ -11,7 +11,7 @@ from typing import Final
 
 
 class AlarmKind(StrEnum):
-    """What an alarm tells."""
+    """What an alarm is about."""
 
     FAILED = "failed"
     LOST = "lost"
@@ -29,7 +29,7 @@ RULE_KINDS: Final = frozenset(AlarmKind) - {AlarmKind.RECOVERED, AlarmKind.TEST}
 
 
 class AlarmWhen(StrEnum):
-    """Which ends of a run that is tried again are told."""
+    """Which ends of a run that is tried again are alarms."""
 
     EACH = "each"
     LAST = "last"
@@ -38,7 +38,7 @@ class AlarmWhen(StrEnum):
 class AlarmState(StrEnum):
     """What became of an alarm.
 
-    ``new`` was not looked at yet, ``held`` waits for the end of a window or of quiet hours, ``merged`` is counted in
+    ``new`` is not grouped yet, ``held`` waits for the end of a window or of quiet hours, ``merged`` is counted in
     the notice that ``notice_id`` names, ``told`` was handed to its channels, ``dropped`` was told nobody and
     ``note`` says why.
     """
@@ -51,7 +51,7 @@ class AlarmState(StrEnum):
 
 
 class AttemptState(StrEnum):
-    """What became of an attempt to tell an alarm."""
+    """What became of an attempt to send an alarm."""
 
     WAITING = "waiting"
     SENT = "sent"
@@ -60,7 +60,7 @@ class AttemptState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlarmTarget:
-    """Whom a rule tells.
+    """Where a rule sends its alarms.
 
     Attributes:
         channel: Name of an alarm channel.
@@ -73,21 +73,21 @@ class AlarmTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlarmRule:
-    """What is told to whom, for one job, for the jobs of a group, or for all jobs.
+    """Which alarms are sent where, for one job, for the jobs of a group, or for all jobs.
 
     Attributes:
         job_id: The one job; None for a rule of a group or of all.
         group_id: The group; None for a rule of one job or of all.
         kinds: What it asks for, sorted.
         when: Each bad end, or only the one after which nothing is tried again.
-        targets: Whom it tells; none of them makes it a rule that keeps silent.
-        window_s: After a notice further events of the same job and kind are counted for so long, and told in one
-            notice at its end; 0 tells each.
-        recovery: Tell when the job succeeds again after an alarm.
-        quiet_from: ``HH:MM``, from when nothing is told; empty for no quiet hours.
+        targets: Where they are sent; a rule without any keeps them silent.
+        window_s: After a notice further events of the same job and kind are counted for so long, and sent in one
+            notice at its end; 0 sends each.
+        recovery: Send a notice when the job succeeds again after an alarm.
+        quiet_from: ``HH:MM``, from when nothing is sent; empty for no quiet hours.
         quiet_to: ``HH:MM``, until when; may be earlier than ``quiet_from``, on the next day.
         quiet_timezone: IANA name of the zone of both.
-        quiet_pass: Kinds that are told in quiet hours nevertheless.
+        quiet_pass: Kinds that are sent in quiet hours nevertheless.
         not_run_s: For ``not_run``: how long no due run may have been taken by an executor; 0 if not asked for.
         still_running_s: For ``still_running``: how long a run may take; 0 if not asked for.
         revision: Rises with each change.
@@ -119,14 +119,14 @@ class AlarmRow:
     """Something that happened and that a rule asks for.
 
     Attributes:
-        id: Stays the same however often it is told.
+        id: Stays the same however often it is sent.
         rule_id: The rule; None in a test.
         job_id: The job; None in a test.
         group_id: Its group at that time; None in a test.
         run_id: The run, or None.
         at_ms: When it happened, or the first of what is counted here.
         last_ms: When the last of what is counted here happened.
-        due_ms: When it is to be looked at; None once it is told, merged or dropped.
+        due_ms: When it is to be grouped; None once it is sent, merged or dropped.
         count: How many events it stands for.
         reason: Short word or message.
         message: What the handler or the scheduler said, shortened.
@@ -154,7 +154,7 @@ class AlarmRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlarmAttempt:
-    """One try to tell an alarm through one channel.
+    """One try to send an alarm through one channel.
 
     Attributes:
         alarm_id: The alarm.

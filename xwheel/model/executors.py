@@ -42,7 +42,7 @@ class RegisteredExecutor:
         instance: Journal identity of an xwheel executor, empty for foreign ones.
         boot: Changes with each start of an xwheel executor, empty for foreign ones.
         seen_ms: Last beat that the database knows.
-        suspect_until_ms: After a failed send: routed to only if nobody else is there, until this time.
+        suspect_until_ms: After a failed send: routed to only if there is no other executor, until this time.
         labels: What an xwheel executor says of itself, for routers; empty for foreign ones.
         secret_id: The executor secret that it registered with, and is called with: an id, ``SHARED_SECRET`` or
             ``NO_SECRET``. None if a node of an older version wrote it: such nodes know only the shared one.

@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
+from xwheel.errors import FieldError, ScheduleError
+
 PARTITIONS: Final = 64
 """Fixed share count; a job lives in partition ``id % 64``."""
 
@@ -51,7 +53,7 @@ class RetryBackoff(StrEnum):
 
 
 class DeliveryPolicy(StrEnum):
-    """What a run may cost when nobody knows whether it ran: a second execution, or none at all."""
+    """What a run may cost when it is unknown whether it ran: a second execution, or none at all."""
 
     AT_LEAST_ONCE = "at_least_once"
     AT_MOST_ONCE = "at_most_once"
@@ -159,6 +161,25 @@ def draft_job(values: Mapping[str, Any], now_ms: int) -> Job:
         "glue_version": 0,
     }
     return msgspec.convert({**values, **rest}, Job)
+
+
+def check_fields(job: Job) -> None:
+    """Refuse a job whose fields contradict one another.
+
+    Raises:
+        FieldError: Names the field.
+    """
+    if job.glue_type == "BEAN" and not job.handler.strip():
+        raise FieldError("handler", "must name a handler")
+    if job.retry_backoff is RetryBackoff.LIST and not job.retry_delays_ms:
+        raise FieldError("retry_delays_ms", "must hold at least one delay for the backoff list")
+    check_period(job)
+
+
+def check_period(job: Job) -> None:
+    """Refuse a job whose schedule ends before it starts; raises ScheduleError."""
+    if job.start_ms is not None and job.end_ms is not None and job.end_ms <= job.start_ms:
+        raise ScheduleError("end_ms", "must be later than start_ms")
 
 
 class NewSource(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ import msgspec
 FAILED_OVER: Final = "failed_over"
 
 UNREACHABLE: Final = "unreachable"
-"""Reason of a run that another attempt at the next executor follows: whom its router had asked was gone by then."""
+"""Reason of a run that is tried again at the next executor: the one that its router chose was gone by then."""
 
 
 class RunState(StrEnum):
@@ -71,11 +71,11 @@ class Run(msgspec.Struct, frozen=True, gc=False):
         chain_id: Root id of the fire that began the chain of parents and children; its own ``root_id`` for most.
         chain_depth: How many parents stand between this run and the beginning of its chain.
         attempt: 1 for the first, rising with each retry.
-        epoch: Epoch of the lease that holds the run while planned; 0 if nobody adopted it yet.
+        epoch: Epoch of the lease that holds the run while planned; 0 if it is not adopted yet.
         due_ms: When it should be sent.
         planned_ms: The due time that the schedule named; differs from ``due_ms`` after a misfire or a retry.
         created_ms: Immutable; travels as ``logDateTime`` and is part of the executor's journal key.
-        address: Who got it; while planned the one executor that may get it, or None for whomever the router chooses.
+        address: The executor that got it; while planned the only one that may get it, or None for the router's choice.
         reason: Short word for how it ended up in its state, such as ``misfire`` or ``no_executor``; empty if plain.
         skip_count: For skip rows: how many due times the row covers; 1001 means "at least 1000".
         secret_id: What its executor had registered with when it was sent, as in :class:`RegisteredExecutor`.

@@ -20,7 +20,14 @@ from xwheel.plugin.contracts import (
     ScheduleType,
     TakesOptions,
 )
-from xwheel.plugin.helpers import ALARM_PLACEHOLDERS, AlarmReceipts, AlarmTemplate, alarm_values
+from xwheel.plugin.helpers import (
+    ALARM_PLACEHOLDERS,
+    AlarmReceipts,
+    AlarmTemplate,
+    SecretMask,
+    alarm_values,
+    checked_receivers,
+)
 from xwheel.plugin.hookspecs import hookimpl
 from xwheel.plugin.options import PluginOptions, read_options
 from xwheel.wire.http.networks import AddressKind, PlainUrl, refused_kind
@@ -54,8 +61,10 @@ __all__ = [
     "ScheduleError",
     "ScheduleSpec",
     "ScheduleType",
+    "SecretMask",
     "TakesOptions",
     "alarm_values",
+    "checked_receivers",
     "hookimpl",
     "read_options",
     "refused_kind",

@@ -18,7 +18,7 @@ from xwheel.model.alarms import AlarmKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleSpec:
-    """What a schedule type may look at.
+    """What a schedule type may go by.
 
     Attributes:
         conf: The job's ``schedule_conf``, as its author wrote it.
@@ -60,13 +60,13 @@ class ScheduleType(Protocol):
 
 
 def no_load(address: str) -> int:
-    """Return 0: nobody counts."""
+    """Return 0: there are no counts."""
     del address
     return 0
 
 
 class RouteContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a router may look at.
+    """What a router may go by.
 
     Attributes:
         job: The job, as it stands now.
@@ -110,7 +110,7 @@ class Router(Protocol):
     asks: bool
 
     def route(self, context: RouteContext) -> Sequence[RegisteredExecutor]:
-        """Return who shall run it: one executor, or several for one shard each. ``executors`` is never empty.
+        """Return the executors that shall run it: one, or several for one shard each. ``executors`` is never empty.
 
         The answer is a list, or another sequence that is no text, of items of ``context.executors``, each at most once;
         anything else, and whatever it raises, refuses the run with ``no_route``. One that asks executors, or whose
@@ -190,7 +190,7 @@ class HandlerLookup(Protocol):
         """Return the handler.
 
         Raises:
-            HandlerNotFoundError: Nobody registered the name.
+            HandlerNotFoundError: The name is not registered.
         """
         ...
 
@@ -259,10 +259,10 @@ class ChecksSource(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
-    """What a channel is asked to tell.
+    """What a channel is asked to send.
 
     Attributes:
-        id: Stays the same when the alarm is sent again, so that a receiver can tell a repetition.
+        id: Stays the same when the alarm is sent again, so that a receiver can recognise a repetition.
         kind: What happened.
         at_ms: When it happened.
         title: One line that names the job and what happened.
@@ -272,7 +272,7 @@ class Alarm:
         group: The job's group; None as well.
         run: The run that it is about; None where there is none, as in a test or if a job did not run.
         count: How many events this stands for: those that the rule's window or its quiet hours held back count here.
-        receivers: Who shall get it, in the channel's own words; empty for the channel's default.
+        receivers: Who gets it, in the channel's own form; empty for the channel's default.
     """
 
     id: int
@@ -289,7 +289,7 @@ class Alarm:
 
 
 class AlarmChannel(Protocol):
-    """Tells people.
+    """Sends alarms to people.
 
     Attributes:
         name: What alarm rules call it in ``channel``.
@@ -311,7 +311,7 @@ class AlarmChannel(Protocol):
 
 
 class RunChange(msgspec.Struct, frozen=True, gc=False):
-    """That a run came into a state; told after it was committed.
+    """That a run came into a state; handed over after it was committed.
 
     Attributes:
         run_id: The run.
@@ -321,7 +321,7 @@ class RunChange(msgspec.Struct, frozen=True, gc=False):
         at_ms: When, in epoch milliseconds.
         reason: Short word for why, such as ``misfire`` or ``no_executor``; empty if plain.
         message: What the handler or the scheduler said at the end, its first 1,000 characters.
-        address: The executor that has or had it; empty if nobody got it.
+        address: The executor that has or had it; empty for none.
     """
 
     run_id: int
@@ -335,10 +335,10 @@ class RunChange(msgspec.Struct, frozen=True, gc=False):
 
 
 class RunListener(Protocol):
-    """Is told how runs fare, beside the pipeline and without a hold on it.
+    """Gets the changes of runs, beside the pipeline and without a hold on it.
 
-    Each node tells its own listeners what it wrote itself. A change is told at most once: what a crash takes from
-    memory, and the oldest of what waits when a listener is too slow, is not told. The scheduler counts what it drops.
+    Each node gives its own listeners what it wrote itself, each change at most once: what a crash takes from memory,
+    and the oldest of what waits when a listener is too slow, is dropped. The scheduler counts what it drops.
     Two changes of one run that follow each other closely may come in the wrong order; a final state is the last word.
 
     Attributes:
@@ -351,6 +351,6 @@ class RunListener(Protocol):
         """Take up to 1,000 changes at once.
 
         Called on a thread of the listener's own, one call at a time. What it raises is logged, and the changes of
-        that call are not told again.
+        that call are not given again.
         """
         ...

@@ -1,4 +1,7 @@
-"""Load plugins, ask each hook once, and give read-only registries."""
+"""Find plugins through entry points, load them, ask each hook once, and give read-only registries.
+
+What is wrong with a plugin names its distribution and entry point.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +30,41 @@ CONTRACTS: Final[Mapping[str, tuple[str, type[Any]]]] = {
 }
 """Hook to the kind of object that it registers, and the contract of that kind."""
 
+ENTRY_POINT_GROUP: Final = "xwheel"
+HOOK_PREFIX: Final = "xwheel_"
+CORE: Final = "xwheel"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginOrigin:
+    """Where a plugin comes from.
+
+    Attributes:
+        name: Its entry point's name, by which settings call it.
+        target: The module, as the entry point names it.
+        distribution: What ``pip`` installed.
+        version: Its version.
+    """
+
+    name: str
+    target: str
+    distribution: str
+    version: str
+
+    @property
+    def is_core(self) -> bool:
+        """Whether it came with xwheel itself."""
+        return self.distribution == CORE
+
+    def __str__(self) -> str:
+        return f"{self.distribution} {self.version} (entry point {self.name} = {self.target})".replace(
+            "  ", " "
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginInfo:
-    """An installed plugin, for those who look.
+    """An installed plugin, for lists of them.
 
     Attributes:
         origin: Its name, distribution and version.
@@ -61,7 +95,7 @@ def load_plugins(config: Config) -> Plugins:
     """Load all plugins that are installed and not disabled.
 
     Raises:
-        PluginError: One cannot be loaded, has a hook nobody specified or a name twice, or registers what is not of
+        PluginError: One cannot be loaded, has an unknown hook or a name twice, or registers what is not of
             the kind. The message names the distribution and the entry point.
         ConfigError: An option is not acceptable, or belongs to no plugin.
     """
@@ -105,86 +139,6 @@ def load_glue_types(config: Config) -> Registry[GlueType]:
     """
     manager, origins = load_all(config)
     return _collect(manager, "xwheel_register_glue_types", config, origins, {})
-
-
-def _collect(
-    manager: pluggy.PluginManager,
-    hook: str,
-    config: Config,
-    origins: dict[str, PluginOrigin],
-    read: dict[str, PluginOptions],
-) -> Registry[Any]:
-    """Ask each implementation by itself, so that a failure or a duplicate can be told by its owner.
-
-    What options they read is added to ``read``.
-    """
-    kind, contract = CONTRACTS[hook]
-    objects: dict[str, Any] = {}
-    owners: dict[str, str] = {}
-    trusted: set[str] = set()
-    caller: pluggy.HookCaller = getattr(manager.hook, hook)
-    for implementation in caller.get_hookimpls():
-        origin = origin_of(manager, implementation.plugin, origins)
-        call = cast(Callable[..., Iterable[Any]], implementation.function)
-        arguments = {"config": config}
-        try:
-            with noting_options() as noted:
-                given = list(call(*(arguments[name] for name in implementation.argnames)))
-        except ConfigError as error:
-            raise ConfigError(f"{error}; asked for by {origin}") from error
-        except Exception as error:
-            reason = " ".join(str(error).split())
-            raise PluginError(f"{origin} fails in {hook}: {type(error).__name__}: {reason}") from error
-        if set(noted) - {origin.name}:
-            raise PluginError(
-                f"{origin} reads plugins.options.{min(set(noted) - {origin.name})}: its own table is "
-                f"plugins.options.{origin.name}"
-            )
-        read |= noted
-        for item in given:
-            try:
-                check_object(kind, contract, item)
-            except PluginError as error:
-                raise PluginError(f"{origin}, {hook}: {error}") from None
-            name = item.name
-            if name in objects:
-                raise DuplicateNameError(f"{kind} {name!r} is registered by {owners[name]} and by {origin}")
-            objects[name], owners[name] = item, str(origin)
-            if origin.distribution in config.plugins.trusted:
-                trusted.add(name)
-    return Registry(kind, objects, owners, trusted)
-
-
-ENTRY_POINT_GROUP: Final = "xwheel"
-HOOK_PREFIX: Final = "xwheel_"
-CORE: Final = "xwheel"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PluginOrigin:
-    """Where a plugin comes from.
-
-    Attributes:
-        name: Its entry point's name, by which settings call it.
-        target: The module, as the entry point names it.
-        distribution: What ``pip`` installed.
-        version: Its version.
-    """
-
-    name: str
-    target: str
-    distribution: str
-    version: str
-
-    @property
-    def is_core(self) -> bool:
-        """Whether it came with xwheel itself."""
-        return self.distribution == CORE
-
-    def __str__(self) -> str:
-        return f"{self.distribution} {self.version} (entry point {self.name} = {self.target})".replace(
-            "  ", " "
-        )
 
 
 def find_origins(config: Config) -> dict[str, tuple[PluginOrigin, EntryPoint]]:
@@ -244,6 +198,54 @@ def origin_of(
 ) -> PluginOrigin:
     """Return where a loaded plugin comes from."""
     return origins[manager.get_name(plugin) or ""]
+
+
+def _collect(
+    manager: pluggy.PluginManager,
+    hook: str,
+    config: Config,
+    origins: dict[str, PluginOrigin],
+    read: dict[str, PluginOptions],
+) -> Registry[Any]:
+    """Ask each implementation by itself, so that a failure or a duplicate names its owner.
+
+    What options they read is added to ``read``.
+    """
+    kind, contract = CONTRACTS[hook]
+    objects: dict[str, Any] = {}
+    owners: dict[str, str] = {}
+    trusted: set[str] = set()
+    caller: pluggy.HookCaller = getattr(manager.hook, hook)
+    for implementation in caller.get_hookimpls():
+        origin = origin_of(manager, implementation.plugin, origins)
+        call = cast(Callable[..., Iterable[Any]], implementation.function)
+        arguments = {"config": config}
+        try:
+            with noting_options() as noted:
+                given = list(call(*(arguments[name] for name in implementation.argnames)))
+        except ConfigError as error:
+            raise ConfigError(f"{error}; asked for by {origin}") from error
+        except Exception as error:
+            reason = " ".join(str(error).split())
+            raise PluginError(f"{origin} fails in {hook}: {type(error).__name__}: {reason}") from error
+        if set(noted) - {origin.name}:
+            raise PluginError(
+                f"{origin} reads plugins.options.{min(set(noted) - {origin.name})}: its own table is "
+                f"plugins.options.{origin.name}"
+            )
+        read |= noted
+        for item in given:
+            try:
+                check_object(kind, contract, item)
+            except PluginError as error:
+                raise PluginError(f"{origin}, {hook}: {error}") from None
+            name = item.name
+            if name in objects:
+                raise DuplicateNameError(f"{kind} {name!r} is registered by {owners[name]} and by {origin}")
+            objects[name], owners[name] = item, str(origin)
+            if origin.distribution in config.plugins.trusted:
+                trusted.add(name)
+    return Registry(kind, objects, owners, trusted)
 
 
 def _register(manager: pluggy.PluginManager, origin: PluginOrigin, entry: EntryPoint) -> None:

@@ -1,14 +1,16 @@
-"""What alarm channels have in common: templates of fixed placeholders, and a memory of who got which alarm."""
+"""What plugins have in common: alarm templates, receivers, and secrets that must not be shown."""
 
 from __future__ import annotations
 
 import difflib
+import json
 import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
+from urllib.parse import quote, quote_plus
 
 from xwheel.plugin.contracts import Alarm
 
@@ -36,7 +38,7 @@ class AlarmTemplate:
     """A text with placeholders; ``{title}`` stands for the value of that name.
 
     That is the whole language: no attributes, no indices, no formats, no conditions. Braces around anything else are
-    plain text, so that a template may be JSON. Values are put in once and not looked through again. Immutable.
+    plain text, so that a template may be JSON. Values are put in once and not searched again. Immutable.
 
     Args:
         text: The template.
@@ -99,8 +101,27 @@ def alarm_values(alarm: Alarm) -> dict[str, str]:
     return {name: value.encode("utf-8", "replace").decode("utf-8") for name, value in values.items()}
 
 
+def checked_receivers(
+    receivers: Iterable[str], parse: Callable[[str], str]
+) -> tuple[list[str], dict[str, str]]:
+    """Return the receivers that can be used, each once, and for every other one the reason.
+
+    Args:
+        receivers: As an alarm rule has them.
+        parse: Returns a receiver in its one spelling, or raises ``ValueError``, whose message is the reason.
+    """
+    good: dict[str, None] = {}
+    bad: dict[str, str] = {}
+    for receiver in receivers:
+        try:
+            good[parse(receiver)] = None
+        except ValueError as error:
+            bad[repr(receiver[:100])] = str(error)
+    return list(good), bad
+
+
 class AlarmReceipts:
-    """Remembers who got an alarm while others did not, so that they are spared when it is sent again.
+    """Remembers which receivers got an alarm while others did not, so that it is not sent to them again.
 
     *Thread-safety:* all methods may be called from any thread.
 
@@ -128,7 +149,7 @@ class AlarmReceipts:
                 self._got.popitem(last=False)
 
     def forget(self, alarm: Alarm) -> None:
-        """Forget it, since everybody got it."""
+        """Forget it, since all receivers got it."""
         with self._lock:
             self._got.pop(_key(alarm), None)
 
@@ -136,3 +157,37 @@ class AlarmReceipts:
 def _key(alarm: Alarm) -> tuple[object, ...]:
     # a summary may go under the id of the alarm that began it
     return (alarm.id, alarm.kind, alarm.at_ms, alarm.count, alarm.title)
+
+
+class SecretMask:
+    """Takes secrets out of texts, such as answers that repeat them; also in the spellings of URLs, forms and JSON.
+
+    Immutable.
+
+    Args:
+        secrets: As they are; empty ones do not count.
+    """
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        spellings = {
+            spelling
+            for text in secrets
+            if text
+            for spelling in (text, quote(text, safe=""), quote_plus(text), _in_json(text))
+        }
+        self._spellings = sorted(spellings, key=len, reverse=True)
+
+    @property
+    def longest(self) -> int:
+        """Characters of the longest spelling; so many at the end of a text that was cut may be a part of a secret."""
+        return len(self._spellings[0]) if self._spellings else 0
+
+    def hide(self, text: str) -> str:
+        """Return the text with ``***`` in place of secrets."""
+        for spelling in self._spellings:
+            text = text.replace(spelling, "***")
+        return text
+
+
+def _in_json(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)[1:-1]

@@ -36,4 +36,4 @@ def xwheel_register_alarms(config: Config) -> Iterable[AlarmChannel]:  # type: i
 
 @hookspec
 def xwheel_register_run_listeners(config: Config) -> Iterable[RunListener]:  # type: ignore[empty-body]
-    """Return run listeners; each is told the changes of runs on a thread of its own."""
+    """Return run listeners; each gets the changes of runs on a thread of its own."""

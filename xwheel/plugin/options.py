@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
@@ -45,7 +45,12 @@ class PluginOptions(BaseModel):
     Fields are pydantic's, each with a description. A secret is a ``SecretStr``; beside ``password: SecretStr | None``
     a field ``password_file: Path | None = None`` lets operators name a file that holds it, which is read into
     ``password``. A nested table is another subclass of this.
+
+    Attributes:
+        required_secrets: Names of secrets of which one of both fields must be given.
     """
+
+    required_secrets: ClassVar[tuple[str, ...]] = ()
 
     model_config = ConfigDict(
         extra="forbid",
@@ -64,8 +69,11 @@ class PluginOptions(BaseModel):
                 continue
             if self.__dict__[name] is not None:
                 raise _refusal(f"give {name} or {name}{FILE_SUFFIX}, not both")
-            # nobody has seen the object yet
+            # frozen, but nothing has seen it yet
             self.__dict__[name] = SecretStr(_read_secret(name + FILE_SUFFIX, path))
+        for name in self.required_secrets:
+            if self.__dict__[name] is None:
+                raise ValueError(f"{name} or {name}{FILE_SUFFIX} is missing")
         return self
 
 
@@ -117,7 +125,7 @@ def noting_options() -> Iterator[dict[str, PluginOptions]]:
 
 
 def shown_options(options: PluginOptions | None, given: Mapping[str, Any]) -> dict[str, object]:
-    """Return options for people to look at: as the plugin understood them, else their names alone; never a secret.
+    """Return options as they are shown: as the plugin understood them, else their names alone; never a secret.
 
     Args:
         options: What the plugin read with :func:`read_options`, None if it did not.

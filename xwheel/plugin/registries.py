@@ -36,7 +36,7 @@ class Registry(Mapping[str, T], Generic[T]):
         """Return the object.
 
         Raises:
-            UnknownNameError: Nobody registered the name (a ``KeyError``, so ``get`` works).
+            UnknownNameError: The name is not registered (a ``KeyError``, so ``get`` works).
         """
         try:
             return self._objects[name]

@@ -1,8 +1,10 @@
-"""What the objects of plugins return and raise, checked at every call: type, range and membership.
+"""What the objects of plugins must be, return and raise: type, range and membership.
 
-Whoever calls a schedule type, a router, an alarm channel, a glue type or a run listener does it through here, so that
-one that lies, raises ``SystemExit`` or returns what runs code of its own fails its own job, run or send, by name. One
-that may hang is called on a thread of :mod:`xwheel.runtime.plugin_threads` besides.
+Their form is checked when they are registered, and not when a run needs it.
+
+Every call of a schedule type, a router, an alarm channel, a glue type or a run listener goes through here, so that
+one that returns something else, raises ``SystemExit`` or returns what runs code of its own fails its own job, run or
+send, by name. One that may hang is called on a thread of :mod:`xwheel.runtime.plugin_threads` besides.
 """
 
 from __future__ import annotations
@@ -30,6 +32,48 @@ TEXT_LENGTH: Final = 500
 SHOWN_LENGTH: Final = 60
 SHOWN_BITS: Final = 128
 LONGEST_WAIT_S: Final = 1e9
+MAX_NAME: Final = 64
+"""Characters of a name; of a schedule type's :data:`MAX_SCHEDULE_NAME`. They fit the columns that hold them."""
+
+MAX_SCHEDULE_NAME: Final = 32
+_NAME: Final = re.compile(r"[^\s\x00-\x1f\x7f\x85\ufeff]+")
+OPTIONAL: Final[dict[str, type[Any]]] = {"router": TakesOptions, "glue type": ChecksSource}
+"""Kind to what its objects may do besides; one that has such a method must have it in the right form."""
+
+_TYPES: Final[dict[str, type]] = {"str": str, "bool": bool}
+
+
+def check_object(kind: str, contract: type[Any], item: object) -> None:
+    """Refuse an object that cannot be what it is registered as.
+
+    Args:
+        kind: What it shall be, such as ``router``.
+        contract: The protocol of that kind.
+        item: The object.
+
+    Raises:
+        PluginError: An attribute or a method is missing or of another form; the message names it.
+    """
+    for attribute, annotation in inspect.get_annotations(contract).items():
+        wanted = _TYPES[annotation]
+        found = getattr(item, attribute, None)
+        if not isinstance(found, wanted):
+            words = "missing" if not hasattr(item, attribute) else f"{type(found).__name__}"
+            raise PluginError(
+                f"{_named(item)} is no {kind}: {attribute} must be {wanted.__name__}, not {words}"
+            )
+    name = getattr(item, "name", "")
+    limit = MAX_SCHEDULE_NAME if kind == "schedule type" else MAX_NAME
+    if len(name) > limit or not _NAME.fullmatch(name):
+        raise PluginError(
+            f"{_named(item)}: a {kind}'s name has 1 to {limit} characters and no blanks, not {name[:MAX_NAME]!r}"
+        )
+    for method, pattern in _methods(contract):
+        _check_method(kind, method, pattern, item)
+    if kind in OPTIONAL:
+        for method, pattern in _methods(OPTIONAL[kind]):
+            if hasattr(item, method):
+                _check_method(kind, method, pattern, item)
 
 
 def words_of(said: object, kind: str = "") -> str:
@@ -54,7 +98,7 @@ def guarded(
     """Return what a call to a plugin returns.
 
     Args:
-        what: Who is called, for the message, such as ``schedule type CRON``.
+        what: The plugin, for the message, such as ``schedule type CRON``.
         call: Calls it.
         allowed: What it may raise by its contract.
 
@@ -154,50 +198,6 @@ def _shown(value: object) -> str:
     return f"an object of {type(value).__qualname__}"[:SHOWN_LENGTH]
 
 
-MAX_NAME: Final = 64
-"""Characters of a name; of a schedule type's :data:`MAX_SCHEDULE_NAME`. They fit the columns that hold them."""
-
-MAX_SCHEDULE_NAME: Final = 32
-_NAME: Final = re.compile(r"[^\s\x00-\x1f\x7f\x85\ufeff]+")
-OPTIONAL: Final[dict[str, type[Any]]] = {"router": TakesOptions, "glue type": ChecksSource}
-"""Kind to what its objects may do besides; one that has such a method must have it in the right form."""
-
-_TYPES: Final[dict[str, type]] = {"str": str, "bool": bool}
-
-
-def check_object(kind: str, contract: type[Any], item: object) -> None:
-    """Refuse an object that cannot be what it is registered as.
-
-    Args:
-        kind: What it shall be, such as ``router``.
-        contract: The protocol of that kind.
-        item: The object.
-
-    Raises:
-        PluginError: An attribute or a method is missing or of another form; the message names it.
-    """
-    for attribute, annotation in inspect.get_annotations(contract).items():
-        wanted = _TYPES[annotation]
-        found = getattr(item, attribute, None)
-        if not isinstance(found, wanted):
-            words = "missing" if not hasattr(item, attribute) else f"{type(found).__name__}"
-            raise PluginError(
-                f"{_named(item)} is no {kind}: {attribute} must be {wanted.__name__}, not {words}"
-            )
-    name = getattr(item, "name", "")
-    limit = MAX_SCHEDULE_NAME if kind == "schedule type" else MAX_NAME
-    if len(name) > limit or not _NAME.fullmatch(name):
-        raise PluginError(
-            f"{_named(item)}: a {kind}'s name has 1 to {limit} characters and no blanks, not {name[:MAX_NAME]!r}"
-        )
-    for method, pattern in _methods(contract):
-        _check_method(kind, method, pattern, item)
-    if kind in OPTIONAL:
-        for method, pattern in _methods(OPTIONAL[kind]):
-            if hasattr(item, method):
-                _check_method(kind, method, pattern, item)
-
-
 def _methods(contract: type[Any]) -> Iterator[tuple[str, Callable[..., object]]]:
     for name, value in vars(contract).items():
         if inspect.isfunction(value) and not name.startswith("_"):
@@ -215,7 +215,7 @@ def _check_method(kind: str, name: str, pattern: Callable[..., object], item: ob
     try:
         signature = inspect.signature(method)
     except ValueError:
-        return  # compiled code may not tell
+        return  # compiled code may have none
     try:
         signature.bind(*expected)
     except TypeError as error:

@@ -1,4 +1,4 @@
-"""What every process of xwheel is made of, and what knows nothing of jobs.
+"""What every process of xwheel is made of; nothing here knows jobs.
 
 ``loops`` repeats ``step(now_ms)`` under supervision, ``http_server`` serves WSGI applications within
 ``http_limits``, ``plugin_threads`` calls foreign code with a deadline, ``signals`` ends a process in order,

@@ -1,6 +1,6 @@
-"""What a listener grants its callers: which connection is late, which one makes room for a new one, and the log of it.
+"""What a listener grants its callers: time and connections, and how long they wait after calls that were refused.
 
-All of it is decided from the time and from what is known of the connections; nothing here touches a socket.
+All of it is decided from the time and from what happened before; nothing here touches a socket or knows a right token.
 """
 
 from __future__ import annotations
@@ -17,19 +17,32 @@ from typing import Final, NamedTuple
 
 from xwheel.config.sections import ConnectionsSection
 
-#
-# All of it is decided from the time and from what was refused before; nothing here knows a token that is right.
-# """
+logger = logging.getLogger(__name__)
 
 FRESH_S: Final = 1.0
-"""A connection that got somewhere within this time is taken for an honest one when room is needed."""
-
+"""A connection that made progress within this time counts as just under way when room is needed."""
 DRAIN_S: Final = 10.0
-"""How long a peer may go on sending a body that nobody wants, until it has read why."""
-
+"""How long a peer may go on sending a body that was refused, until it has read why."""
 WINDOW_S: Final = 30.0
 MOST_PEERS: Final = 1000
 OTHERS: Final = "others"
+UNDER_WAY: Final = 5
+"""Rank of a connection that makes progress: it gives way last."""
+
+FREE: Final = 20
+"""Refused calls of one address, or with one token, before it has to wait."""
+FIRST_PAUSE_MS: Final = 1000
+LAST_PAUSE_MS: Final = 60_000
+FORGET_MS: Final = 600_000
+"""After so long without a refused call, an address or token begins anew."""
+WINDOW_MS: Final = 30_000
+MOST_KNOWN: Final = 1000
+"""Addresses, and as many tokens, that are remembered; the one that called longest ago is forgotten first."""
+MOST_ROUTES: Final = 4
+"""Routes of one address that a window counts apart."""
+NAMED: Final = 3
+OTHER_ADDRESSES: Final = "other addresses"
+OTHER_ROUTES: Final = "other routes"
 
 
 class ConnectionStage(Enum):
@@ -55,6 +68,17 @@ class ConnectionStage(Enum):
 
     DRAINING = auto()
     """Refused with an answer; what still comes is thrown away."""
+
+
+_RANKS: Final = {
+    ConnectionStage.DRAINING: 0,
+    ConnectionStage.NEW: 1,
+    ConnectionStage.HEAD: 1,
+    ConnectionStage.WRITING: 2,
+    ConnectionStage.IDLE: 3,
+    ConnectionStage.BODY: 4,
+}
+"""In which order connections give way."""
 
 
 class ConnectionState(NamedTuple):
@@ -84,9 +108,9 @@ def peer_of(host: str) -> str:
     return str(ip_network((address, 64), strict=False))
 
 
-def is_late(standing: ConnectionState, limits: ConnectionsSection, now_s: float) -> bool:
+def is_late(state: ConnectionState, limits: ConnectionsSection, now_s: float) -> bool:
     """Return whether a connection has had all the time that it gets."""
-    if standing.stage is ConnectionStage.SERVED:
+    if state.stage is ConnectionStage.SERVED:
         return False  # ours to end: the peer waits for us
     grants = {
         ConnectionStage.NEW: limits.head_s,
@@ -96,43 +120,32 @@ def is_late(standing: ConnectionState, limits: ConnectionsSection, now_s: float)
         ConnectionStage.IDLE: limits.idle_s,
         ConnectionStage.DRAINING: DRAIN_S,
     }
-    return now_s - standing.since_s >= grants[standing.stage]
+    return now_s - state.since_s >= grants[state.stage]
 
 
-def gives_way(standings: Sequence[ConnectionState], now_s: float) -> int | None:
+def gives_way(states: Sequence[ConnectionState], now_s: float) -> int | None:
     """Return the place of the connection that is closed to make room, or None if all are being served.
 
     Those go first that are refused already, then trickling requests, readers that do not read, idle connections, slow
     bodies, and at last what is only just under way. Among equals the peer with the most connections gives one, and of
     its connections the oldest.
     """
-    counts = Counter(standing.peer for standing in standings)
+    counts = Counter(state.peer for state in states)
     best: tuple[int, int, float] | None = None
     found = None
-    for place, standing in enumerate(standings):
-        if standing.stage is ConnectionStage.SERVED:
+    for place, state in enumerate(states):
+        if state.stage is ConnectionStage.SERVED:
             continue
-        key = (_rank(standing, now_s), -counts[standing.peer], standing.since_s)
+        key = (_rank(state, now_s), -counts[state.peer], state.since_s)
         if best is None or key < best:
             best, found = key, place
     return found
 
 
-_RANKS: Final = {
-    ConnectionStage.DRAINING: 0,
-    ConnectionStage.NEW: 1,
-    ConnectionStage.HEAD: 1,
-    ConnectionStage.WRITING: 2,
-    ConnectionStage.IDLE: 3,
-    ConnectionStage.BODY: 4,
-}
-_UNDER_WAY: Final = 5
-
-
-def _rank(standing: ConnectionState, now_s: float) -> int:
-    rank = _RANKS[standing.stage]
-    keeps = standing.stage in {ConnectionStage.DRAINING, ConnectionStage.IDLE}
-    return rank if keeps or now_s - standing.since_s >= FRESH_S else _UNDER_WAY
+def _rank(state: ConnectionState, now_s: float) -> int:
+    rank = _RANKS[state.stage]
+    keeps = state.stage in {ConnectionStage.DRAINING, ConnectionStage.IDLE}
+    return rank if keeps or now_s - state.since_s >= FRESH_S else UNDER_WAY
 
 
 class Cut(Enum):
@@ -151,7 +164,7 @@ LATE: Final = {
     ConnectionStage.BODY: Cut.BODY,
     ConnectionStage.WRITING: Cut.WRITING,
 }
-"""What being late is called; an idle connection that ends is no news."""
+"""The reason when a connection is late; an idle one that ends needs none."""
 
 
 class CutLog:
@@ -178,7 +191,7 @@ class CutLog:
         if self._since_s is None:
             self._since_s = now_s
         self._reasons[reason] += 1
-        # who comes from very many addresses must not fill the memory
+        # calls from very many addresses must not fill the memory
         self._peers[peer if peer in self._peers or len(self._peers) < MOST_PEERS else OTHERS] += 1
 
     def line(self, now_s: float, *, ends: bool = False) -> str | None:
@@ -197,26 +210,56 @@ class CutLog:
         return text
 
 
-logger = logging.getLogger(__name__)
+class Refusals:
+    """Counts the calls that one listener refuses.
 
-FREE: Final = 20
-"""Refused calls of one address, or with one token, before it has to wait."""
+    A caller with a right token is never asked to wait, as others may share its address behind a proxy.
 
-FIRST_PAUSE_MS: Final = 1000
-LAST_PAUSE_MS: Final = 60_000
-FORGET_MS: Final = 600_000
-"""After so long without a refused call, an address or token begins anew."""
+    Thread-safety: every method may be called by any thread.
+    """
 
-WINDOW_MS: Final = 30_000
-MOST_KNOWN: Final = 1000
-"""Addresses, and as many tokens, that are remembered; the one that called longest ago is forgotten first."""
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._records: tuple[OrderedDict[str, _CallerRecord], ...] = (OrderedDict(), OrderedDict())
+        self._window = _Window()
 
-MOST_ROUTES: Final = 4
-"""Routes of one address that a window tells apart."""
+    def note(self, host: str, token: str, route: str, now_ms: int) -> int:
+        """Count a refused call.
 
-NAMED: Final = 3
-OTHER_ADDRESSES: Final = "other addresses"
-OTHER_ROUTES: Final = "other routes"
+        Args:
+            host: Address of the caller.
+            token: What it showed, or nothing.
+            route: What it wanted, for the log.
+            now_ms: Monotonic time, in milliseconds.
+
+        Returns:
+            How long the caller has to wait before it may ask again, in milliseconds; 0 for not at all.
+        """
+        peer = peer_of(host)
+        shown = hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest() if token else ""
+        with self._lock:
+            waits = [
+                _recall(known, key).note(now_ms)
+                for known, key in zip(self._records, (peer, shown), strict=True)
+                if key
+            ]
+            lines = [self._window.end(now_ms), self._window.note(peer, route, now_ms)]
+        _log(lines)
+        return max(waits, default=0)
+
+    def sum_up(self, now_ms: int) -> None:
+        """Log what was refused in a window that is over."""
+        since_ms = self._window.since_ms
+        if since_ms is None or now_ms - since_ms < WINDOW_MS:
+            return
+        with self._lock:
+            line = self._window.end(now_ms)
+        _log([line])
+
+
+def route_of(method: str, path: str) -> str:
+    """Return what a call wants, short and on one line."""
+    return f"{method} {path[:80]!r}"
 
 
 @dataclass(slots=True)
@@ -296,58 +339,6 @@ class _Window:
             f"refused {self.total} calls with a token missing or wrong in {lasted_ms // 1000} s: {named}"
             + (f", others {rest} times" if rest else "")
         )
-
-
-class Refusals:
-    """Counts the calls that one listener refuses.
-
-    Who knows a right token is never asked to wait: others share his address behind a proxy.
-
-    Thread-safety: every method may be called by any thread.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._records: tuple[OrderedDict[str, _CallerRecord], ...] = (OrderedDict(), OrderedDict())
-        self._window = _Window()
-
-    def note(self, host: str, token: str, route: str, now_ms: int) -> int:
-        """Count a refused call.
-
-        Args:
-            host: Address of the caller.
-            token: What it showed, or nothing.
-            route: What it wanted, for the log.
-            now_ms: Monotonic time, in milliseconds.
-
-        Returns:
-            How long the caller has to wait before it may ask again, in milliseconds; 0 for not at all.
-        """
-        peer = peer_of(host)
-        shown = hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest() if token else ""
-        with self._lock:
-            waits = [
-                _recall(known, key).note(now_ms)
-                for known, key in zip(self._records, (peer, shown), strict=True)
-                if key
-            ]
-            lines = [self._window.end(now_ms), self._window.note(peer, route, now_ms)]
-        _log(lines)
-        return max(waits, default=0)
-
-    def sum_up(self, now_ms: int) -> None:
-        """Log what was refused in a window that is over."""
-        since_ms = self._window.since_ms
-        if since_ms is None or now_ms - since_ms < WINDOW_MS:
-            return
-        with self._lock:
-            line = self._window.end(now_ms)
-        _log([line])
-
-
-def route_of(method: str, path: str) -> str:
-    """Return what a call wants, short and on one line."""
-    return f"{method} {path[:80]!r}"
 
 
 def _recall(known: OrderedDict[str, _CallerRecord], key: str) -> _CallerRecord:

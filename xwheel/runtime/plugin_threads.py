@@ -111,7 +111,7 @@ class PluginThreads:
         thread: str,
         on_return: Callable[[PluginCall[T]], None],
     ) -> PluginCall[T] | None:
-        """Start a call that somebody else ends or leaves; return None if too many calls of this plugin hang.
+        """Start a call without waiting for it; return None if too many calls of this plugin hang.
 
         Args:
             name: Whose code it calls.
@@ -160,7 +160,7 @@ class PluginThreads:
     ) -> None:
         try:
             call.result = work(call)
-        except BaseException as error:  # whoever waits raises it
+        except BaseException as error:  # raised where the call is waited for
             call.error = error
         with self._lock:
             call.done.set()

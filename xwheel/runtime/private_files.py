@@ -24,7 +24,7 @@ def make_folder(path: Path, *, ours: Collection[str] | None = None) -> None:
     Args:
         path: The folder. One that is there already and was open to others is closed to them.
         ours: Names of all that we keep there, for a folder that an operator named: if there is anything else in it,
-            it is left as it is and a warning tells how to close it.
+            it is left as it is and a warning says how to close it.
 
     Raises:
         OSError: It cannot be made.
@@ -92,7 +92,7 @@ def prepare_sqlite(path: str) -> None:
 
 
 def tighten(path: str | Path) -> None:
-    """Close a file or folder of ours to others; nothing happens if it is not there or somebody else's."""
+    """Close a file or folder of ours to others; nothing happens if it is not there or belongs to another user."""
     try:
         found = Path(path).stat()
         if found.st_mode & OTHERS and found.st_uid == os.geteuid() and not found.st_mode & stat.S_ISVTX:

@@ -16,7 +16,7 @@ ENDING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class StopSignals:
-    """Hears that this process shall end; a context manager, which belongs to the main thread.
+    """Receives the signals to end this process; a context manager, which belongs to the main thread.
 
     Before :meth:`be_up` the process ends at once and with status 0: it is still looking for what it needs, such as a
     database, and has nothing to bring to an end. Afterwards a signal only ends :meth:`wait`.
@@ -25,7 +25,7 @@ class StopSignals:
         number: The signal that ended :meth:`wait` or :meth:`heard`, or 0.
 
     Args:
-        for_good: The process ends after the block: once told to, it stays deaf to further signals.
+        for_good: The process ends after the block: once it is to end, it ignores further signals.
     """
 
     def __init__(self, *, for_good: bool = False) -> None:
@@ -33,7 +33,7 @@ class StopSignals:
         self._heard: SimpleQueue[int] = SimpleQueue()
         self._is_up = False
         self._for_good = for_good
-        self._was_told = False
+        self._is_to_end = False
         self.number = 0
 
     def __enter__(self) -> StopSignals:
@@ -46,13 +46,13 @@ class StopSignals:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._for_good and self._was_told:
+        if self._for_good and self._is_to_end:
             return
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
     def be_up(self) -> bool:
-        """Let signals wait from now on; tell whether one came before, and was overheard."""
+        """Let signals wait from now on; return whether one came already."""
         self._is_up = True
         return not self._heard.empty()
 
@@ -61,11 +61,11 @@ class StopSignals:
         self._note(self._heard.get())
 
     def heard(self, timeout_s: float) -> bool:
-        """Wait for a signal so long at most; tell whether one has come by now, whoever waited for it."""
+        """Wait for a signal so long at most; return whether one has come by now."""
         if self.number == 0:
             with suppress(Empty):
                 self._note(self._heard.get(timeout=timeout_s))
-        return self._was_told
+        return self._is_to_end
 
     def _note(self, number: int) -> None:
         self.number = number
@@ -73,6 +73,6 @@ class StopSignals:
 
     def _hear(self, number: int, _frame: FrameType | None) -> None:
         self._heard.put(number)
-        self._was_told = True
+        self._is_to_end = True
         if not self._is_up:
             raise SystemExit(0)

@@ -35,7 +35,7 @@ class ListenerHealth:
 
     Attributes:
         queued: Changes that wait for it.
-        told: Changes it was told since the start.
+        delivered: Changes that it took since the start.
         dropped: Changes that its queue could not hold since the start.
         failures: Calls that raised since the start.
         last_error: What the last of them raised, or empty.
@@ -44,7 +44,7 @@ class ListenerHealth:
 
     name: str
     queued: int
-    told: int
+    delivered: int
     dropped: int
     failures: int
     last_error: str
@@ -79,7 +79,7 @@ class RunFeed:
             queue.close()
             if queue.is_busy():
                 logger.warning(
-                    "run listener %s did not finish in %d ms: %d changes are not told",
+                    "run listener %s did not finish in %d ms: %d changes are not delivered",
                     queue.name,
                     DRAIN_MS,
                     queue.health().queued,
@@ -106,7 +106,7 @@ class ListenerQueue:
         self._clock = clock
         self._log = FailureLog(f"listen-{name}", clock)
         self._lock = threading.Lock()
-        self._told = 0
+        self._delivered = 0
         self._dropped = 0
         self._failures = 0
         self._last_error = ""
@@ -132,7 +132,7 @@ class ListenerQueue:
             self._warn(len(lost), lost[-1])
 
     def is_busy(self) -> bool:
-        """Return whether something waits or is being told."""
+        """Return whether something waits or is being handed over."""
         return self._worker.queued() > 0 or self._worker.busy_ms() is not None
 
     def close(self) -> None:
@@ -144,7 +144,7 @@ class ListenerQueue:
         return ListenerHealth(
             name=self.name,
             queued=self._worker.queued(),
-            told=self._told,
+            delivered=self._delivered,
             dropped=self._dropped,
             failures=self._failures,
             last_error=self._last_error,
@@ -161,10 +161,10 @@ class ListenerQueue:
             return False
         return True
 
-    def _ended(self, changes: Sequence[RunChange], is_told: bool) -> None:
+    def _ended(self, changes: Sequence[RunChange], ok: bool) -> None:
         """Count a batch; rest after a failure."""
-        if is_told:
-            self._told += len(changes)
+        if ok:
+            self._delivered += len(changes)
             self._pause_ms = FIRST_PAUSE_MS
             self._log.worked()
         else:

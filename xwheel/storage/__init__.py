@@ -1,7 +1,10 @@
-"""Rows: tables, one module of functions per table, and the only place that knows SQL."""
+"""What is kept in a database, and the only place that has SQL.
 
-from xwheel.errors import ConfigError
-from xwheel.extras import extra
+``database`` opens it and runs transactions, ``schema`` defines the tables and brings them up to date. The other modules
+are functions that read and write the rows of one table or of a few: ``jobs``, ``runs`` with ``open_runs`` and
+``run_list``, ``executors``, ``leases``, ``scripts``, ``settings``, ``tokens``, ``executor_secrets``, ``reports`` and
+``alarms``. ``run_ids`` gives ids to new runs, ``retention`` deletes what is old.
 
-with extra("server", lambda why: ConfigError(f"a scheduler node {why}")):
-    import sqlalchemy  # noqa: F401 -- before any module asks for it
+Each takes a connection, so that its caller decides what one transaction does, and takes and returns the records of
+:mod:`xwheel.model` or named tuples of its own. Times are epoch milliseconds.
+"""

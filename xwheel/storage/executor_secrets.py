@@ -22,16 +22,9 @@ MAX_SECRETS: Final = 1000
 KEY: Final = "executor_secret_key"
 """The setting with the fingerprint of the key that this cluster's secrets are sealed under."""
 
-_SELECT: Final = select(
-    executor_secret.c.id,
-    executor_secret.c.name,
-    executor_secret.c.group_id,
-    executor_group.c.app_name,
-    executor_secret.c.digest,
-    executor_secret.c.sealed,
-    executor_secret.c.created_ms,
-    executor_secret.c.expires_ms,
-).select_from(executor_secret.outerjoin(executor_group, executor_group.c.id == executor_secret.c.group_id))
+_SELECT: Final = select(executor_secret, executor_group.c.app_name).select_from(
+    executor_secret.outerjoin(executor_group, executor_group.c.id == executor_secret.c.group_id)
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,15 +57,7 @@ class StoredSecret:
 def insert_secret(
     conn: Connection, name: str, secret: str, keys: KeyRing, now_ms: int, *, group_id: int
 ) -> StoredSecret:
-    """Store a secret for the executors of a group.
-
-    Args:
-        conn: Connection.
-        name: What people call it.
-        secret: The secret itself.
-        keys: What it is sealed under.
-        now_ms: The shared time.
-        group_id: Whose executors will hold it.
+    """Store a secret for the executors of a group, sealed under the first of the keys.
 
     Raises:
         ConflictError: The name is taken, the secret is in use, or there are as many as there may be.
@@ -137,16 +122,9 @@ def rotate_secret(
     *,
     keep_ms: int | None,
 ) -> StoredSecret:
-    """Store the next secret of a group, and let the one before end; return the next one.
+    """Store the next secret of the group whose secret has this name, and let that one end; return the next one.
 
-    Args:
-        conn: Connection.
-        name: The one before.
-        new_name: What people will call the next one.
-        secret: The next secret itself.
-        keys: What it is sealed under.
-        now_ms: The shared time.
-        keep_ms: For how long the one before stays good, unless it ends sooner anyway; None for as long as it does now.
+    The one before stays good for ``keep_ms`` unless it ends sooner anyway; with None, for as long as it does now.
 
     Raises:
         NotFoundError: There is none of this name.
@@ -161,7 +139,7 @@ def rotate_secret(
 
 
 def delete_secret(conn: Connection, name: str) -> None:
-    """Forget a secret at once.
+    """Delete a secret at once.
 
     Raises:
         NotFoundError: There is none of this name.

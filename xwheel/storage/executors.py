@@ -25,16 +25,8 @@ from xwheel.storage.schema.tables import (
 )
 
 REGISTERED: Final = (
-    "group_id",
-    "address",
-    "registered_as",
-    "kind",
-    "generation",
-    "instance",
-    "boot",
-    "seen_ms",
-    "secret_id",
-)
+    "group_id", "address", "registered_as", "kind", "generation", "instance", "boot", "seen_ms", "secret_id",
+)  # fmt: skip
 """Columns of an executor's row that hold what it registered with, beside its labels."""
 
 

@@ -1,6 +1,6 @@
 """Jobs: definition rows, the cursor of their next fire, and which job runs after which.
 
-Pages of jobs are for people who look for some of them; each reads a bounded number of rows.
+A page of jobs reads a bounded number of rows.
 """
 
 from __future__ import annotations
@@ -233,17 +233,8 @@ def find_due_jobs(
 ) -> tuple[list[int], bool]:
     """Return ids of jobs due until ``horizon_ms``, oldest first within each partition, without locking.
 
-    Each partition is its own index range with its own limit: a million overdue jobs cost no sort.
-
-    Args:
-        conn: Connection.
-        partitions: Where they are.
-        horizon_ms: The last due time that counts.
-        limit: How many, in all; each partition gets the same share.
-        after_ms: Only those due later than this; None for all.
-
-    Returns:
-        The ids, and whether some partition may have more.
+    Each partition is its own index range with its own share of the limit: a million overdue jobs cost no sort. With
+    them comes whether some partition may have more. ``after_ms`` leaves out what was due until then.
     """
     if not partitions:
         return [], False
@@ -268,15 +259,9 @@ def update_fires(conn: Connection, updates: Sequence[JobCursor]) -> int:
 
 
 def update_seen_fires(conn: Connection, updates: Sequence[JobCursor], seen: Mapping[int, Job]) -> bool:
-    """Write the cursors of claimed jobs if all of them are still as they were read.
+    """Write the cursors of claimed jobs if all of them are still as they were ``seen``; return whether they are.
 
-    Args:
-        conn: A connection inside a writing transaction.
-        updates: Where their schedules stand now.
-        seen: The jobs as they were read, by id.
-
-    Returns:
-        Whether they are. If not, some may be written: roll back.
+    If not, some may be written: roll back.
     """
     if conn.dialect.name == "sqlite":  # a writer is alone, so the update itself may compare
         rows = [

@@ -1,4 +1,4 @@
-"""Nodes and partition leases: who may act for which jobs, and the epoch that tells old holders from new ones.
+"""Nodes and partition leases: which node may act for which jobs, and the epoch that rises with each new holder.
 
 A lease row names its holder; how long the holder may act is in the holder's node row, so that a renewal is one row
 and never waits for the transactions that hold the lease rows.
@@ -7,7 +7,7 @@ and never waits for the transactions that hold the lease rows.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
@@ -16,8 +16,8 @@ from xwheel.model import PARTITIONS
 from xwheel.storage.database.bulk import ById, fetch_rows
 from xwheel.storage.schema.tables import node, partition_lease
 
-# else MariaDB walks all 64 rows, and waits at those that others hold
-BY_KEY = ("FORCE INDEX (PRIMARY)", "mysql")
+# else MariaDB walks all 64 rows, and waits for those that others have locked
+BY_KEY: Final = ("FORCE INDEX (PRIMARY)", "mysql")
 
 
 class NodeRow(NamedTuple):
@@ -30,7 +30,7 @@ class NodeRow(NamedTuple):
 
 
 class LeaseRow(NamedTuple):
-    """Who holds a partition, None for nobody, and how often it changed hands."""
+    """Which node holds a partition, or None, and how often that changed."""
 
     partition: int
     owner: str | None
@@ -38,10 +38,7 @@ class LeaseRow(NamedTuple):
 
 
 def take_all_leases(conn: Connection, owner: str) -> dict[int, int]:
-    """Take every partition, each under a new epoch; only for a database with one scheduler.
-
-    Returns:
-        Partition to epoch.
+    """Take every partition, each under a new epoch, and return these; only for a database with one scheduler.
 
     Raises:
         LockError: A lease row is missing.
@@ -68,11 +65,9 @@ def list_nodes(conn: Connection) -> list[NodeRow]:
 
 
 def forget_nodes(conn: Connection, seen: Mapping[str, int]) -> int:
-    """Delete the rows of nodes that have not renewed since they were seen; return how many.
+    """Delete the rows of nodes whose renewal counter is the one that was seen; return how many.
 
-    Args:
-        conn: A connection inside a writing transaction.
-        seen: Renewal counter by node; rows that somebody holds are left for the next time.
+    Rows that are locked are left for the next time.
     """
     query = select(node.c.id, node.c.renewal).where(node.c.id.in_(sorted(seen))).order_by(node.c.id)
     locked = conn.execute(query.with_hint(node, *BY_KEY).with_for_update(skip_locked=True))
@@ -102,13 +97,13 @@ def take_leases(
 ) -> dict[int, int]:
     """Take partitions whose holder is still the one that was seen, each under a new epoch.
 
-    Rows that somebody has locked are left for the next time: nobody waits here. A holder that renewed after it was
-    found dead keeps its partitions; one that renews later finds out when it reads its leases.
+    Rows that are locked are left for the next time, without a wait. A holder that renewed after it was found dead
+    keeps its partitions; one that renews later finds out when it reads its leases.
 
     Args:
         conn: A connection inside a writing transaction.
-        owner: Who takes.
-        wanted: Partition to the holder that was seen, None for nobody.
+        owner: The node that takes them.
+        wanted: Partition to the holder that was seen, or None.
         dead: Renewal counter that was seen, for each holder but ``owner`` itself.
 
     Returns:
@@ -127,16 +122,9 @@ def take_leases(
 def give_leases(
     conn: Connection, owner: str, moves: Mapping[int, str], epochs: Mapping[int, int]
 ) -> dict[int, str]:
-    """Give partitions to other nodes, each under a new epoch; rows that somebody has locked stay.
+    """Give partitions to other nodes, each under a new epoch; rows that are locked stay.
 
-    Args:
-        conn: A connection inside a writing transaction.
-        owner: Who gives.
-        moves: Partition to taker.
-        epochs: Partition to epoch, as the giver holds them.
-
-    Returns:
-        Partition to taker, for those that changed hands.
+    ``moves`` is partition to taker, and so is what comes back; ``epochs`` are those under which ``owner`` holds them.
     """
     locked = [
         row for row in _lock_free(conn, moves) if (row.owner, row.epoch) == (owner, epochs[row.partition])
@@ -148,7 +136,7 @@ def give_leases(
 
 
 def _lock_free(conn: Connection, wanted: Iterable[int]) -> list[LeaseRow]:
-    """Lock lease rows that nobody has locked, in order."""
+    """Lock lease rows that are not locked, in order."""
     query = select(partition_lease.c.partition, partition_lease.c.owner, partition_lease.c.epoch)
     query = query.where(partition_lease.c.partition.in_(sorted(wanted))).with_hint(partition_lease, *BY_KEY)
     query = query.order_by(partition_lease.c.partition).with_for_update(skip_locked=True)
@@ -176,8 +164,8 @@ _LOCK_LEASES = ById(
 def lock_leases(conn: Connection, owner: str, parts: Collection[int]) -> dict[int, int]:
     """Hold lease rows of a node until the transaction ends; return partition to epoch.
 
-    Shared, since all stages of a node do so at once; only who takes or gives a lease steps aside for them. Rows of
-    other partitions are not locked, so that who hands one of those over meets no lock of ours.
+    Shared, since all stages of a node do so at once; a change of the holder passes over them. Rows of other partitions
+    are not locked, so that those can change hands meanwhile.
     """
     if not parts:
         return {}
@@ -186,7 +174,7 @@ def lock_leases(conn: Connection, owner: str, parts: Collection[int]) -> dict[in
 
 
 def lock_all_leases(conn: Connection) -> None:
-    """Lock every lease row until the transaction ends, whoever owns it: no claim or fence commits meanwhile."""
+    """Lock every lease row until the transaction ends, whichever node holds it: no claim or fence commits meanwhile."""
     query = select(partition_lease.c.partition).order_by(partition_lease.c.partition).with_for_update()
     conn.execute(query).all()
 
@@ -195,13 +183,13 @@ def check_lease_rows(conn: Connection) -> None:
     """Refuse a database whose lease table is not whole.
 
     Raises:
-        LockError: A row is missing, so nobody could know who holds that partition.
+        LockError: A row is missing, so that partition could have no holder.
     """
     _check_count(conn.execute(select(func.count()).select_from(partition_lease)).scalar_one())
 
 
 def release_leases(conn: Connection, owner: str) -> None:
-    """Let nobody hold what a node holds."""
+    """Take all partitions from a node, and give them to none."""
     conn.execute(update(partition_lease).where(partition_lease.c.owner == owner).values(owner=None))
 
 

@@ -112,14 +112,10 @@ _DUE: Final = (
 def list_due(
     conn: Connection, partitions: Collection[int], now_ms: int, unanswered_ms: int, limit: int
 ) -> list[OpenRun]:
-    """Return open runs that are due for a question, longest due first.
+    """Return at most ``limit`` open runs of these partitions that are due for a question, longest due first.
 
-    Args:
-        conn: Connection.
-        partitions: Only rows of these.
-        now_ms: Running rows and rows to kill are due from this time on.
-        unanswered_ms: Other dispatching rows only if they were due before this: their send is asked again first.
-        limit: How many at most.
+    Dispatching rows that are not to be killed count only if they were due until ``unanswered_ms``: their send is
+    repeated first.
     """
     values = {
         "partitions": sorted(partitions),
@@ -279,14 +275,9 @@ def request_kills(conn: Connection, run_ids: Sequence[int], now_ms: int) -> int:
 def find_last_missed(
     conn: Connection, job_ids: Collection[int], now_ms: int, *, after_ms: int, threshold_ms: int
 ) -> dict[int, int]:
-    """Return the planned time of the last fire that a job missed and that has a run, by job.
+    """Return the planned time of the last fire after ``after_ms`` that a job missed and that has a run, by job.
 
-    Args:
-        conn: Connection.
-        job_ids: Of these jobs.
-        now_ms: The shared time.
-        after_ms: Only fires planned later than this.
-        threshold_ms: The misfire threshold of jobs that have none of their own.
+    ``threshold_ms`` is the misfire threshold of jobs that have none of their own.
     """
     threshold = func.coalesce(job.c.misfire_threshold_ms, threshold_ms)
     is_missed = or_(run.c.due_ms + threshold < now_ms, run.c.reason == "misfire")

@@ -93,15 +93,8 @@ def count_part(
 ) -> list[JobHour]:
     """Count the runs that were due in a part of an hour, job by job in id order, for a range of jobs.
 
-    Reads every run of that part, by due time, and sorts them in memory; see :func:`find_part_end`.
-
-    Args:
-        conn: Connection.
-        from_ms: Where the part begins.
-        to_ms: Where it ends; what is due then is not counted.
-        after_job: No job up to this one.
-        last_job: No job after this one.
-        limit: How many jobs at most.
+    Neither ``to_ms`` nor ``after_job`` is included. Reads every run of that part, by due time, and sorts them in
+    memory; see :func:`find_part_end`.
     """
     # the sum hides the column from the planner, which would otherwise walk all runs of these jobs
     job_id = run.c.job_id + literal_column("0")
@@ -188,16 +181,10 @@ def list_report(
     by: Literal["hour", "day"] = "hour",
     limit: int = MOST_BUCKETS,
 ) -> list[Bucket]:
-    """Return the counts of each hour or day that has any, earliest first.
+    """Return the counts of each hour or day that has any, earliest first, and never more than 1000.
 
-    Args:
-        conn: Connection.
-        from_ms: First hour; an hour that began before is not counted.
-        to_ms: No hour that begins at this instant or later.
-        group_id: Only jobs that were in this group when they ran.
-        job_id: Only this job.
-        by: Width of the buckets.
-        limit: How many buckets at most, never more than 1000.
+    An hour counts if it began at ``from_ms`` or later and before ``to_ms``. A job counts for the group that it was in
+    when it ran.
     """
     hour = hourly_report.c.hour_ms
     # a literal, since a parameter in two places is two parameters, and PostgreSQL would see two expressions

@@ -39,15 +39,7 @@ class OldRun(NamedTuple):
 def find_old_runs(
     conn: Connection, before_ms: int, after: tuple[int, int], limit: int, job_id: int | None = None
 ) -> list[OldRun]:
-    """Return runs that were due before an instant, of all jobs or of one, in the order of ``(due_ms, id)``.
-
-    Args:
-        conn: Connection.
-        before_ms: Only runs due before.
-        after: Continue after this place.
-        limit: How many at most.
-        job_id: Only runs of this job.
-    """
+    """Return runs that were due before an instant, of all jobs or of one, by ``(due_ms, id)`` from behind a place."""
     # the first bound is what every database turns into an index range
     query = select(run.c.due_ms, run.c.id, run.c.job_id, run.c.root_id).where(
         run.c.due_ms >= after[0], run.c.due_ms < before_ms, tuple_(run.c.due_ms, run.c.id) > tuple_(*after)
@@ -82,14 +74,10 @@ def find_jobs_with_old_runs(conn: Connection, job_ids: Collection[int], now_ms: 
 
 
 def delete_closed(conn: Connection, found: Sequence[OldRun], before: Mapping[int, int]) -> int:
-    """Delete runs whose whole root is final and old; return how many.
+    """Delete those of a few hundred runs whose whole root is final and old; return how many.
 
-    The roots' rows are locked and read again: an outcome that corrects a lost run meanwhile wins.
-
-    Args:
-        conn: A connection inside a writing transaction.
-        found: At most a few hundred runs.
-        before: For each job, the instant before which all runs of a root must have been due and finished.
+    All runs of a root must have been due and finished ``before`` the instant of their job. The roots' rows are locked
+    and read again: an outcome that corrects a lost run meanwhile wins.
     """
     roots = sorted({item.root_id for item in found})
     if not roots:
@@ -144,10 +132,7 @@ def find_empty_tombstones(conn: Connection, ids: Iterable[int]) -> list[int]:
 
 
 def delete_tombstones(conn: Connection, ids: Iterable[int]) -> int:
-    """Delete those of the jobs that are deleted and have no run, with their sources, links and rules.
-
-    Their reports stay as long as reports do.
-    """
+    """Delete those of the jobs that are deleted and have no run, with all but their reports."""
     gone = list(conn.execute(_empty_tombstones(ids).with_for_update()).scalars())
     if gone:
         jobs.delete_links(conn, gone)

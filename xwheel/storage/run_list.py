@@ -1,11 +1,11 @@
 """Pages of runs, latest due time first: each is answered from an index and reads a bounded number of rows.
 
-What no index answers is looked for in at most :data:`LOOK` rows a page; the page then tells where to go on.
+What no index answers is searched for in at most :data:`LOOK` rows a page; the page then says where to go on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 
 from xwheel.model import PARTITIONS, Run, RunState
-from xwheel.storage.runs import RUN_COLUMNS, run_of
+from xwheel.storage.runs import get_runs
 from xwheel.storage.schema.tables import IS_SENT, RARE, run
 
 LOOK: Final = 5000
@@ -75,28 +75,18 @@ class FoundRuns(NamedTuple):
 
 
 class _RangePage(NamedTuple):
-    """Keys of one index range, latest first, and up to where it was looked at; None if to its end."""
+    """Keys of one index range, latest first, and up to where it was read; None if to its end."""
 
     keys: list[Key]
     horizon: Key | None
 
 
 def page_runs(
-    conn: Connection,
-    wanted: RunFilter,
-    *,
-    before: Key | None = None,
-    limit: int = 50,
-    look: int = LOOK,
+    conn: Connection, wanted: RunFilter, *, before: Key | None = None, limit: int = 50, look: int = LOOK
 ) -> FoundRuns:
-    """Return a page of runs.
+    """Return a page of at most ``limit`` runs, from where the page before ended.
 
-    Args:
-        conn: Connection.
-        wanted: Which runs.
-        before: Where the page begins, as the page before told it.
-        limit: How many at most.
-        look: How many rows may be looked at for what no index answers.
+    At most ``look`` rows are read for what no index answers.
     """
     walks = [walk(conn, before, limit, look) for walk in _plan(conn, wanted, look)]
     horizon = max((walk.horizon for walk in walks if walk.horizon is not None), default=None)
@@ -104,7 +94,8 @@ def page_runs(
     if horizon is not None:
         keys = [key for key in keys if key >= horizon]
     following = keys[limit - 1] if len(keys) > limit else horizon
-    return FoundRuns(_load(conn, keys[:limit]), following)
+    known = get_runs(conn, [key.id for key in keys[:limit]])
+    return FoundRuns([known[key.id] for key in keys[:limit] if key.id in known], following)
 
 
 _Walker = Callable[[Connection, Key | None, int, int], _RangePage]
@@ -136,7 +127,8 @@ def _walker(
 ) -> _Walker:
     def walk(conn: Connection, before: Key | None, limit: int, look: int) -> _RangePage:
         rest = _rest(wanted, indexed)
-        inner = select(run.c.id, run.c.due_ms, *rest.columns).where(*_range(conn, wanted, before))
+        columns = (run.c[name] for name in rest)
+        inner = select(run.c.id, run.c.due_ms, *columns).where(*_range(conn, wanted, before))
         if lead is not None and conn.dialect.name == "postgresql":
             # sorted by what is one value: else, if it is that of many runs, all runs are walked by their time instead
             value = getattr(wanted, lead.name)
@@ -144,11 +136,13 @@ def _walker(
         elif indexed is not None:
             inner = inner.where(indexed)
         inner = inner.order_by(run.c.due_ms.desc(), run.c.id.desc())
-        if not rest.columns:
+        if not rest:
             keys = _keys(conn, inner.limit(limit + 1))
             return _RangePage(keys, keys[-1] if len(keys) > limit else None)
         seen = inner.limit(look).subquery("seen")
-        query = select(seen.c.id, seen.c.due_ms).where(*(seen.c[name].in_(some) for name, some in rest.tests))
+        query = select(seen.c.id, seen.c.due_ms).where(
+            *(seen.c[name].in_(some) for name, some in rest.items())
+        )
         keys = _keys(conn, query.order_by(seen.c.due_ms.desc(), seen.c.id.desc()).limit(limit + 1))
         if len(keys) > limit:
             return _RangePage(keys, keys[-1])
@@ -158,28 +152,14 @@ def _walker(
     return walk
 
 
-class _Rest(NamedTuple):
-    """What the index range does not answer: columns, and which values they may have."""
-
-    columns: list[Any]
-    tests: list[tuple[str, list[Any]]]
-
-
-def _rest(wanted: RunFilter, indexed: ColumnElement[bool] | None) -> _Rest:
-    single = {
-        "job_id": wanted.job_id,
-        "group_id": wanted.group_id,
-        "root_id": wanted.root_id,
-        "chain_id": wanted.chain_id,
-        "origin": wanted.origin,
-        "address": wanted.address,
-    }
-    tests = [(name, [value]) for name, value in single.items() if value is not None]
+def _rest(wanted: RunFilter, indexed: ColumnElement[bool] | None) -> dict[str, list[Any]]:
+    """Return what the index range does not answer: columns, and which values they may have."""
+    names = ("job_id", "group_id", "root_id", "chain_id", "origin", "address")
+    tests = {name: [value] for name in names if (value := getattr(wanted, name)) is not None}
     if wanted.states:
-        tests.append(("state", [str(state) for state in sorted(wanted.states)]))
+        tests["state"] = [str(state) for state in sorted(wanted.states)]
     served = "" if indexed is None else str(indexed)
-    tests = [(name, values) for name, values in tests if f"run.{name} = " not in served]
-    return _Rest([run.c[name] for name, _ in tests], tests)
+    return {name: values for name, values in tests.items() if f"run.{name} = " not in served}
 
 
 def _hidden(column: ColumnElement[Any]) -> ColumnElement[Any]:
@@ -224,7 +204,9 @@ def _picker(wanted: RunFilter, ids: Select[Any]) -> _Walker:
         # expressions keep planners from looking for these few rows in the index of all runs of a group or a time
         due_ms = run.c.due_ms + 0
         query = select(run.c.id, run.c.due_ms).where(run.c.id.in_(ids), *_range(conn, wanted, before, due_ms))
-        query = query.where(*(_hidden(run.c[name]).in_(values) for name, values in _rest(wanted, None).tests))
+        query = query.where(
+            *(_hidden(run.c[name]).in_(values) for name, values in _rest(wanted, None).items())
+        )
         query = query.order_by(due_ms.desc(), run.c.id.desc())
         keys = _keys(conn, query.limit(limit + 1))
         return _RangePage(keys, keys[-1] if len(keys) > limit else None)
@@ -234,11 +216,3 @@ def _picker(wanted: RunFilter, ids: Select[Any]) -> _Walker:
 
 def _keys(conn: Connection, query: Select[Any]) -> list[Key]:
     return [Key(row.due_ms, row.id) for row in conn.execute(query)]
-
-
-def _load(conn: Connection, keys: Sequence[Key]) -> list[Run]:
-    if not keys:
-        return []
-    rows = conn.execute(select(*RUN_COLUMNS).where(run.c.id.in_([key.id for key in keys])))
-    found = {row.id: run_of(row) for row in rows}
-    return [found[key.id] for key in keys if key.id in found]

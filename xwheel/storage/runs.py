@@ -121,7 +121,7 @@ class DueRun(NamedTuple):
 
 
 class FencedRow(NamedTuple):
-    """What the fence writes for one run: who gets it, and of how many shards it is one."""
+    """What the fence writes for one run: its executor, and of how many shards it is one."""
 
     id: int
     address: str
@@ -251,15 +251,10 @@ def find_unadopted(
 def find_left(
     conn: Connection, epochs: Mapping[int, int], limit: int
 ) -> tuple[list[tuple[int, int]], set[int]]:
-    """Return planned rows that former holders of partitions adopted, the earliest due first.
+    """Return planned rows that former holders of partitions adopted, as ``(id, due_ms)``, the earliest due first.
 
-    Args:
-        conn: Connection.
-        epochs: Partition to the epoch under which it is held now.
-        limit: How many at most, about evenly from all partitions.
-
-    Returns:
-        ``(id, due_ms)`` of each row, and the partitions that may have more.
+    ``epochs`` is partition to the epoch under which it is held now. At most ``limit`` rows come, about evenly from all
+    partitions, and with them the partitions that may have more.
     """
     found: dict[int, int] = {}
     unfinished = set(epochs)
@@ -301,20 +296,11 @@ def update_epochs(conn: Connection, rows: Sequence[tuple[int, int]]) -> int:
 
 
 def find_overdue(
-    conn: Connection,
-    epochs: Mapping[int, int],
-    before_ms: int,
-    limit: int,
-    after: QueuedRun | None = None,
+    conn: Connection, epochs: Mapping[int, int], before_ms: int, limit: int, after: QueuedRun | None = None
 ) -> list[QueuedRun]:
-    """Return adopted rows of these partitions that should have been sent before; memory may have lost them.
+    """Return adopted rows of these partitions that were due until ``before_ms``; memory may have lost them.
 
-    Args:
-        conn: Connection.
-        epochs: The partitions; rows of an older epoch are among the result.
-        before_ms: Only rows due until then.
-        limit: How many at most.
-        after: Continue after this row.
+    Rows of an older epoch are among them. A page begins behind the row ``after``.
     """
     place = (run.c.open_partition, run.c.epoch, run.c.due_ms, run.c.id)
     query = select(*_QUEUED).where(
@@ -355,7 +341,7 @@ def lock_planned(conn: Connection, ids: Sequence[int]) -> dict[int, tuple[int, i
 
 
 def update_fenced(conn: Connection, rows: Sequence[FencedRow], *, now_ms: int, check_ms: int) -> int:
-    """Write who gets which locked run; the rows leave the queue and are dispatching from now on."""
+    """Write which executors get these locked runs; the rows leave the queue and are dispatching from now on."""
     columns = (*FencedRow._fields[1:], "state", "open_partition", "dispatched_ms", "check_ms")
     values = [(*row, RunState.DISPATCHING, None, now_ms, check_ms) for row in rows]
     return update_many(conn, run, columns, values)
@@ -365,14 +351,7 @@ def update_accepted(conn: Connection, accepted: Mapping[int, Sequence[int]], now
     """Note that executors took runs; an outcome that was reported before stays.
 
     A run that was to be killed before it was accepted is due for a check at once: the check sends the kill.
-
-    Args:
-        conn: A connection inside a writing transaction.
-        accepted: Run ids by the time of their next check.
-        now_ms: When the answers came.
-
-    Returns:
-        Those that were still waiting for an answer.
+    ``accepted`` holds run ids by the time of their next check. Those that were still waiting for an answer come back.
     """
     ids = sorted(run_id for part in accepted.values() for run_id in part)
     # all at once and in id order, or else outcomes are met the other way round

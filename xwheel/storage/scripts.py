@@ -26,15 +26,9 @@ _WITHOUT_SOURCE = tuple(column for column in _ALL if column.name != "source")
 def insert_version(
     conn: Connection, job_id: int, glue_type: str, new: NewSource, now_ms: int, *, keep: int
 ) -> GlueVersion:
-    """Save a source as the newest version of a job whose row is locked, and drop the oldest ones.
+    """Save a source as the newest version of a job whose row is locked, and drop all but the newest ``keep``.
 
-    Args:
-        conn: Connection.
-        job_id: The job.
-        glue_type: What the source is written for.
-        new: The source.
-        now_ms: The present; the version's time is later than that of every other one.
-        keep: How many versions stay.
+    Its time is later than that of every other version.
     """
     key = glue_version.c
     last = conn.execute(
@@ -47,7 +41,7 @@ def insert_version(
         source=new.source,
         author=new.author,
         remark=new.remark,
-        # executors tell versions by their time
+        # executors know versions by their time
         created_ms=max(now_ms, (last[1] or 0) + 1),
     )
     conn.execute(insert(glue_version).values({name: getattr(made, name) for name in made.__struct_fields__}))
@@ -69,14 +63,7 @@ def get_version(conn: Connection, job_id: int, number: int) -> GlueVersion:
 
 
 def list_versions(conn: Connection, job_id: int, *, before: int, limit: int) -> list[GlueVersion]:
-    """Return versions of a job, newest first, without their sources.
-
-    Args:
-        conn: Connection.
-        job_id: The job.
-        before: Only versions below this number; 0 for all.
-        limit: How many at most.
-    """
+    """Return versions of a job below a number, 0 for all, newest first, without their sources."""
     query = select(*_WITHOUT_SOURCE).where(glue_version.c.job_id == job_id)
     if before:
         query = query.where(glue_version.c.number < min(before, LAST_NUMBER))

@@ -45,14 +45,7 @@ def digest_token(token: str) -> bytes:
 def insert_token(
     conn: Connection, name: str, token: str, now_ms: int, *, group_id: int | None = None
 ) -> KnownToken:
-    """Remember a token by its digest.
-
-    Args:
-        conn: Connection.
-        name: What people call it.
-        token: The secret; only its digest is kept.
-        now_ms: The shared time.
-        group_id: The group whose jobs it opens; None for the management API.
+    """Store the digest of a token for the jobs of a group, or for the management API.
 
     Raises:
         ConflictError: The name is taken, or there are as many tokens as there may be.
@@ -84,7 +77,7 @@ def has_unrestricted(conn: Connection) -> bool:
 
 
 def delete_token(conn: Connection, name: str) -> None:
-    """Forget a token.
+    """Delete a token.
 
     Raises:
         NotFoundError: There is none of this name.
@@ -102,18 +95,12 @@ def delete_token(conn: Connection, name: str) -> None:
 
 
 def replace_token(conn: Connection, name: str, token: str, now_ms: int) -> None:
-    """Remember a token for the management API; one of the same name is forgotten."""
+    """Store a token for the management API in place of one of the same name."""
     conn.execute(delete(api_token).where(api_token.c.name == name))
     insert_token(conn, name, token, now_ms)
 
 
 def _select() -> Select[Any]:
-    columns = (
-        api_token.c.name,
-        api_token.c.digest,
-        api_token.c.group_id,
-        executor_group.c.app_name,
-        api_token.c.created_ms,
-    )
+    columns = [api_token.c[name] for name in ("name", "digest", "group_id", "created_ms")]
     with_groups = api_token.outerjoin(executor_group, executor_group.c.id == api_token.c.group_id)
-    return select(*columns).select_from(with_groups).order_by(api_token.c.id)
+    return select(*columns, executor_group.c.app_name).select_from(with_groups).order_by(api_token.c.id)

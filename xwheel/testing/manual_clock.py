@@ -6,7 +6,7 @@ import threading
 
 
 class ManualClock:
-    """A clock that moves only when told.
+    """A clock that moves only when a test moves it.
 
     Args:
         now_ms: The shared time to begin with.

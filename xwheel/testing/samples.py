@@ -153,13 +153,13 @@ def sample_route_context(
     idle_beat: Callable[[str], bool] | None = None,
     **more: Any,
 ) -> RouteContext:
-    """Return what a router may look at; an address that nobody answers for is alive and idle.
+    """Return what a router may look at; an address without an answer is alive and idle.
 
     Args:
-        executors: Whom it may choose.
+        executors: Those it may choose.
         job: For which job; :func:`sample_job` if None.
         beat: Answers for addresses.
-        idle_beat: Answers for addresses, too.
+        idle_beat: The same, for idle beats.
         more: Further fields of :class:`~xwheel.plugin.RouteContext`.
     """
     return RouteContext(

@@ -80,7 +80,7 @@ def check_router(
     def check(executors: Sequence[RegisteredExecutor]) -> None:
         before = list(executors)
         chosen = router.route(context_of(executors))
-        _demand(bool(chosen), f"router {router.name} chose nobody of {len(executors)}")
+        _demand(bool(chosen), f"router {router.name} chose none of {len(executors)}")
         addresses = [item.address for item in chosen]
         _demand(len(set(addresses)) == len(addresses), f"router {router.name} chose an executor twice")
         _demand(all(item in before for item in chosen), f"router {router.name} chose one that is not there")
@@ -108,7 +108,7 @@ def check_alarm_channel(channel: AlarmChannel, *, receivers: Sequence[str] = ())
 
     Args:
         channel: The channel, set up to reach a test's server.
-        receivers: Whom the alarms shall be for; empty for the channel's default.
+        receivers: Who gets the alarms; empty for the channel's default.
     """
     _check_form("alarm channel", AlarmChannel, channel)
     for alarm in sample_alarms(receivers):

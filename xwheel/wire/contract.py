@@ -7,14 +7,7 @@ import re
 from typing import Final
 from urllib.parse import urlsplit
 
-from xwheel.errors import (
-    AuthError,
-    ExecutorError,
-    FieldError,
-    JobTimeoutError,
-    WireError,
-    XwheelError,
-)
+from xwheel.errors import AuthError, JobTimeoutError, WireError, XwheelError
 from xwheel.wire.messages import Response
 
 TOKEN_HEADER: Final = "XXL-JOB-ACCESS-TOKEN"  # noqa: S105 -- the header's name
@@ -75,9 +68,6 @@ _ERRORS: Final[tuple[tuple[type[Exception], int, str], ...]] = (
     # first match wins; an empty text means the error's own sentence
     (AuthError, FAIL, TEXT_TOKEN),
     (JobTimeoutError, TIMEOUT, ""),
-    (WireError, FAIL, ""),
-    (FieldError, FAIL, ""),
-    (ExecutorError, FAIL, ""),
     (XwheelError, FAIL, ""),
     (Exception, FAIL, "internal error; the log of this process has it"),
 )
@@ -97,7 +87,7 @@ def error_response(error: BaseException) -> Response:
 
 
 def check_token(given: str | None, *expected: str) -> None:
-    """Let the caller pass if its token is one of ours; takes the same time wherever they differ.
+    """Check that a caller's token is one of ours; takes the same time wherever they differ.
 
     Raises:
         AuthError: The token is missing or wrong.

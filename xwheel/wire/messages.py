@@ -6,11 +6,15 @@ they are empty whenever the peer is not xwheel.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
+from typing import Generic, TypeVar
 
 import msgspec
 
 from xwheel.model import BlockStrategy, RunState
+
+T = TypeVar("T")
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +48,7 @@ class TriggerRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         planned_ms: The due time the schedule named, 0 if the peer does not say.
         attempt: 1 for the first try.
         instance: Executor instance the run is meant for; empty when the peer is not xwheel.
-        trace_parent: W3C ``traceparent`` to pass on, or empty.
+        trace_parent: The call's W3C ``traceparent``, or empty; a header and no part of the message.
     """
 
     job_id: int
@@ -64,6 +68,11 @@ class TriggerRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     attempt: int = 1
     instance: str = ""
     trace_parent: str = ""
+
+    @property
+    def key(self) -> RunKey:
+        """What makes the run unique on an executor."""
+        return RunKey(self.run_id, self.job_id, self.created_ms)
 
 
 class CallbackItem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -90,6 +99,11 @@ class CallbackItem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     finished_ms: int = 0
     instance: str = ""
 
+    @property
+    def key(self) -> RunKey:
+        """What makes the run unique on an executor."""
+        return RunKey(self.run_id, self.job_id, self.created_ms)
+
 
 class BadItem(msgspec.Struct, frozen=True, kw_only=True):
     """One item of a list that could not be read; the others stand.
@@ -113,7 +127,6 @@ class RegistryRequest(msgspec.Struct, frozen=True, kw_only=True):
         address: Base URL exactly as the executor spelled it.
         instance: Identity of the executor's journal.
         boot: Changes with every start of the executor.
-        capacity: How many handlers may run at once, 0 if unknown.
     """
 
     group: str
@@ -122,15 +135,7 @@ class RegistryRequest(msgspec.Struct, frozen=True, kw_only=True):
     # xwheel
     instance: str = ""
     boot: str = ""
-    version: str = ""
-    capacity: int = 0
     labels: dict[str, str] = {}
-
-
-class IdleBeatRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Ask whether a job has neither a running nor a waiting run."""
-
-    job_id: int
 
 
 class KillRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,7 +144,6 @@ class KillRequest(msgspec.Struct, frozen=True, kw_only=True):
     job_id: int
     # xwheel
     run_id: int = 0
-    created_ms: int = 0
 
 
 class LogRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,13 +177,6 @@ class RunKey(msgspec.Struct, frozen=True):
     created_ms: int
 
 
-class BatchRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Many runs for one xwheel executor (``/runBatch``)."""
-
-    instance: str
-    runs: list[TriggerRequest]
-
-
 class BatchAnswer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The answer to one run of a batch: 200 means accepted and on disk."""
 
@@ -193,14 +190,6 @@ class BatchAnswer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.code == 200  # noqa: PLR2004
 
 
-class BatchReply(msgspec.Struct, frozen=True, kw_only=True):
-    """Answers in any order; a run that is missing has an unknown fate."""
-
-    instance: str
-    boot: str
-    answers: list[BatchAnswer]
-
-
 class ExecutionState(StrEnum):
     """Where an xwheel executor's journal has a run."""
 
@@ -210,18 +199,11 @@ class ExecutionState(StrEnum):
     FINISHED = "finished"
 
 
-class StateRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Ask an xwheel executor about runs (``/runState``)."""
-
-    instance: str
-    keys: list[RunKey]
-
-
 class StateAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What the journal knows about one run; ``outcome`` only when finished.
 
     Attributes:
-        running_ms: For how long the handler has been running, by the executor's clock; 0 if it is not or nobody says.
+        running_ms: For how long the handler has been running, by the executor's clock; 0 if it is not.
     """
 
     run_id: int
@@ -230,9 +212,11 @@ class StateAnswer(msgspec.Struct, frozen=True, kw_only=True):
     outcome: CallbackItem | None = None
 
 
-class StateReply(msgspec.Struct, frozen=True, kw_only=True):
-    """Answers to :class:`StateRequest`."""
+class Answers(msgspec.Struct, Generic[T], frozen=True):
+    """What an xwheel executor answers to ``/runBatch`` and ``/runState``, in any order.
+
+    A run that is missing has an unknown fate.
+    """
 
     instance: str
-    boot: str
-    answers: list[StateAnswer]
+    answers: Sequence[T]

@@ -1,4 +1,4 @@
-"""Real mail servers on loopback: an obedient one, whose answers tests choose, and a raw one that misbehaves."""
+"""Real mail servers on loopback: one whose answers tests choose, and a raw one for broken behaviour."""
 
 from __future__ import annotations
 
@@ -32,17 +32,7 @@ settings.register_profile("xwheel", deadline=None, suppress_health_check=[Health
 settings.load_profile("xwheel")
 
 
-alarm_of = partial(
-    sample_alarm,
-    at_ms=1_790_000_000_123,
-    title="job 3 (nightly) failed",
-    text="first line\nsecond line",
-    reason="exit",
-    job=None,
-    group=None,
-    run=None,
-    receivers=("ops@example.com",),
-)
+alarm_of = partial(sample_alarm, receivers=("ops@example.com",))
 
 
 def register(**options: Any) -> list[EmailChannel]:
@@ -51,7 +41,7 @@ def register(**options: Any) -> list[EmailChannel]:
 
 
 class MailServer:
-    """A server whose answers can be set, and that keeps what it took.
+    """A server whose answers can be set, and that keeps the mails that it took.
 
     Args:
         tls: For TLS from the first byte.
@@ -150,7 +140,7 @@ class MailServer:
 
 
 class RawServer:
-    """Hands each connection to a function on a thread, and forgets it."""
+    """Calls a function with each connection, on a thread."""
 
     def __init__(self, serve: Callable[[socket.socket], None]) -> None:
         self._serve = serve

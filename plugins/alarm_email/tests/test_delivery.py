@@ -48,22 +48,22 @@ def test_a_mail_arrives_encrypted_after_a_login(start: Start, ca_file: str, secu
     mail = server.parsed()
     assert mail["From"] == "xwheel <xwheel@example.com>"
     assert mail["To"] == "a@example.com, b@example.com"
-    assert mail["Subject"] == "[xwheel] job 3 (nightly) failed"
+    assert mail["Subject"] == "[xwheel] nightly report failed"
     assert mail["Auto-Submitted"] == "auto-generated"
     assert (mail["X-Xwheel-Alarm"], mail["X-Xwheel-Kind"]) == ("7", "failed")
     assert mail.get_content_type() == "multipart/alternative"
     text, html = mail.iter_parts()
     assert text.get_content_type() == "text/plain"
-    assert "first line\nsecond line\n\nalarm 7, failed, 2026-09-21 14:13:20 UTC" in content_of(text)
+    assert "9999\ndisk is full\n\nalarm 7, failed, 2026-01-01 00:00:01 UTC" in content_of(text)
     assert html.get_content_type() == "text/html"
-    assert "first line\nsecond line</pre>" in content_of(html)
+    assert "9999\ndisk is full</pre>" in content_of(html)
 
 
-def test_a_mail_goes_in_the_clear_only_if_told(plain: MailServer) -> None:
+def test_a_mail_goes_unencrypted_only_if_the_options_say_so(plain: MailServer) -> None:
     channel = channel_to(plain.port, html="", text="{title}", receivers=["c@example.com"])
     assert channel.send(alarm_of(receivers=())) == "sent to c@example.com: kept as 42"
     assert plain.parsed().get_content_type() == "text/plain"
-    assert content_of(plain.parsed()) == "job 3 (nightly) failed\n"
+    assert content_of(plain.parsed()) == "nightly report failed\n"
 
 
 @pytest.mark.parametrize("login", [{}, {"username": USER, "password": PASSWORD}])
@@ -96,7 +96,7 @@ def test_a_certificate_for_another_name_is_not_trusted(start: Start, ca_file: st
 
 
 @pytest.mark.parametrize("said", ["535 5.7.8 no", f"535 {PASSWORD} is wrong", "454 4.7.0 not now"])
-def test_a_refused_login_is_told_without_the_password(start: Start, ca_file: str, said: str) -> None:
+def test_a_refused_login_is_reported_without_the_password(start: Start, ca_file: str, said: str) -> None:
     server = start("tls", login=True)
     server.login_reply = said
     channel = channel_to(server.port, "tls", ca_file=ca_file, username=USER, password=PASSWORD)
@@ -107,7 +107,7 @@ def test_a_refused_login_is_told_without_the_password(start: Start, ca_file: str
     assert server.mails == []
 
 
-def test_one_refused_receiver_loses_nobody_else_and_is_tried_alone(plain: MailServer) -> None:
+def test_one_refused_receiver_is_tried_again_without_the_others(plain: MailServer) -> None:
     plain.receiver_replies = {"gone@example.com": "550 5.1.1 no such user"}
     channel = channel_to(plain.port)
     alarm = alarm_of(receivers=["a@example.com", "gone@example.com", "b@example.com"])
@@ -137,7 +137,7 @@ def test_a_summary_is_not_taken_for_a_repetition(plain: MailServer) -> None:
     assert plain.parsed(0)["Message-ID"] != plain.parsed(1)["Message-ID"]
 
 
-def test_a_test_is_sent_to_everybody_each_time(plain: MailServer) -> None:
+def test_a_test_is_sent_to_all_receivers_each_time(plain: MailServer) -> None:
     plain.receiver_replies = {"gone@example.com": "550 no"}
     channel = channel_to(plain.port)
     for _ in range(2):
@@ -146,7 +146,7 @@ def test_a_test_is_sent_to_everybody_each_time(plain: MailServer) -> None:
     assert len(plain.mails) == 2
 
 
-def test_what_is_no_address_is_told_and_loses_nobody_else(plain: MailServer) -> None:
+def test_what_is_no_address_is_named_and_the_others_get_the_mail(plain: MailServer) -> None:
     alarm = alarm_of(
         receivers=["a@example.com", "b@example.com>\r\nRCPT TO:<c@example.com", "nobody", "é@example.com"]
     )
@@ -157,8 +157,8 @@ def test_what_is_no_address_is_told_and_loses_nobody_else(plain: MailServer) -> 
     assert [receivers for receivers, _ in plain.mails] == [["a@example.com"]]
 
 
-def test_nobody_to_send_to_is_an_error(plain: MailServer) -> None:
-    with pytest.raises(EmailError, match="nobody to send to.*plugins.options.alarm_email.receivers"):
+def test_an_alarm_without_receivers_is_an_error(plain: MailServer) -> None:
+    with pytest.raises(EmailError, match="no receivers: .*plugins.options.alarm_email.receivers"):
         channel_to(plain.port).send(alarm_of(receivers=()))
     with pytest.raises(EmailError, match="101 receivers are more than 100"):
         channel_to(plain.port).send(alarm_of(receivers=[f"a{n}@example.com" for n in range(101)]))
@@ -202,7 +202,7 @@ def read_line(connection: socket.socket) -> bytes:
 
 
 @pytest.mark.parametrize("security", ["tls", "starttls", "plain"])
-def test_a_server_that_says_nothing_is_left(raw: Raw, security: str) -> None:
+def test_a_server_that_says_nothing_meets_the_time_limit(raw: Raw, security: str) -> None:
     def listen(connection: socket.socket) -> None:
         while connection.recv(1000):
             pass
@@ -213,7 +213,7 @@ def test_a_server_that_says_nothing_is_left(raw: Raw, security: str) -> None:
     gc.collect()  # a connection left open would be an error here
 
 
-def test_a_server_that_drips_is_left_too(raw: Raw) -> None:
+def test_a_server_that_sends_byte_by_byte_meets_the_time_limit(raw: Raw) -> None:
     over = threading.Event()
 
     def drip(connection: socket.socket) -> None:
@@ -268,12 +268,12 @@ def test_a_server_that_closes_instead_of_an_answer_has_not_taken_the_mail(raw: R
         channel_to(server.port).send(alarm_of())
 
 
-def test_a_rude_farewell_spoils_nothing(raw: Raw) -> None:
+def test_an_error_at_quit_changes_nothing(raw: Raw) -> None:
     server = raw(talk(after_data=b"250 kept\r\n", after_quit=b""))
     assert channel_to(server.port).send(alarm_of()) == "sent to ops@example.com: kept"
 
 
-def test_a_look_up_that_hangs_holds_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_look_up_that_hangs_ends_with_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     over = threading.Event()
 
     def hang(*args: object, **options: object) -> list[object]:

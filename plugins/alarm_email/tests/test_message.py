@@ -1,4 +1,4 @@
-"""What a mail looks like, whatever stands in an alarm."""
+"""What a mail looks like, for any text in an alarm."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_name_adds_no_header(mark: str) -> None:
 
 
 @given(st.text(max_size=300), st.text(max_size=2000))
-def test_any_alarm_makes_one_sound_mail(title: str, body: str) -> None:
+def test_any_alarm_makes_one_valid_mail(title: str, body: str) -> None:
     mail = write(title=title, text=body)
     assert len(mail["Subject"]) <= MAX_SUBJECT
     text, page = parts_of(mail)
@@ -170,7 +170,7 @@ def test_what_is_no_address(text: str) -> None:
 
 
 @given(st.text(max_size=60))
-def test_whatever_passes_is_harmless_on_a_command_line(text: str) -> None:
+def test_an_accepted_address_is_harmless_on_a_command_line(text: str) -> None:
     try:
         found = parse_address(text)
     except ValueError:

@@ -11,6 +11,8 @@ from xwheel.plugin import (
     AlarmKind,
     AlarmReceipts,
     AlarmRetryLater,
+    SecretMask,
+    checked_receivers,
     hookimpl,
     read_options,
 )
@@ -32,7 +34,7 @@ TEMPORARY: Final = range(400, 500)
 
 
 class EmailError(Exception):
-    """A mail did not reach everybody; the message says whom and why."""
+    """A mail did not reach all receivers; the message says which ones and why."""
 
 
 class EmailChannel:
@@ -47,20 +49,23 @@ class EmailChannel:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._receipts = AlarmReceipts()
+        password = "" if options.password is None else options.password.get_secret_value()
+        login = f"\0{options.username}\0{password}" if password else ""
+        self._mask = SecretMask([password, _base64(password), _base64(login)])
 
     def send(self, alarm: Alarm) -> str:
         """Send one mail to all receivers that have not got it yet, and return the server's answer.
 
         Raises:
             AlarmRetryLater: The server refused something for now.
-            EmailError: Not everybody got it.
+            EmailError: Not all receivers got it.
         """
         wanted = alarm.receivers or self._options.receivers
         if not wanted:
             raise EmailError(
-                f"nobody to send to: neither the rule nor plugins.options.{PLUGIN}.receivers names one"
+                f"no receivers: neither the rule nor plugins.options.{PLUGIN}.receivers names one"
             )
-        good, bad = _sort(wanted)
+        good, bad = checked_receivers(wanted, parse_address)
         missing = self._receipts.missing(alarm, good)
         if len(missing) > MAX_RECEIVERS:
             raise EmailError(
@@ -93,7 +98,7 @@ class EmailChannel:
     def _conclude(
         self, alarm: Alarm, receivers: Sequence[str], bad: Mapping[str, str], delivery: Delivery | None
     ) -> str:
-        """Return the answer if everybody has the mail now, otherwise say who has not."""
+        """Return the answer if all receivers have the mail now, else raise an error that names the others."""
         refused = delivery.refused if delivery is not None else {}
         failed = dict(bad)
         for receiver, reply in refused.items():
@@ -101,7 +106,7 @@ class EmailChannel:
         sent = [receiver for receiver in receivers if receiver not in refused]
         if not failed:
             self._receipts.forget(alarm)
-            answer = self._words(delivery.answer) if delivery is not None else "everybody has it already"
+            answer = self._words(delivery.answer) if delivery is not None else "all receivers have it already"
             return f"sent to {', '.join(sent)}: {answer}" if sent else answer
         if alarm.kind is not AlarmKind.TEST:
             self._receipts.note(alarm, sent)
@@ -113,14 +118,8 @@ class EmailChannel:
         raise EmailError(_cut("; ".join(parts), MAX_ERROR))
 
     def _words(self, text: str) -> str:
-        """Return what a server said, in one short line and without our password, which it may repeat."""
-        password = self._options.password
-        if password is not None:
-            plain = password.get_secret_value()
-            login = f"\0{self._options.username}\0{plain}"
-            for secret in (plain, _base64(plain), _base64(login)):
-                text = text.replace(secret, "***")
-        return _cut(" ".join(text.split()), MAX_WORDS)
+        """Return what a server said, in one short line and without our password."""
+        return _cut(" ".join(self._mask.hide(text).split()), MAX_WORDS)
 
 
 def _cut(text: str, limit: int) -> str:
@@ -129,18 +128,6 @@ def _cut(text: str, limit: int) -> str:
 
 def _base64(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
-
-
-def _sort(receivers: Iterable[str]) -> tuple[list[str], dict[str, str]]:
-    """Return the addresses, each once, and what is none with the reason."""
-    good: dict[str, None] = {}
-    bad: dict[str, str] = {}
-    for receiver in receivers:
-        try:
-            good[parse_address(receiver)] = None
-        except ValueError as error:
-            bad[repr(receiver[:100])] = str(error)
-    return list(good), bad
 
 
 @hookimpl

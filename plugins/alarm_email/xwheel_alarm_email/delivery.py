@@ -1,4 +1,4 @@
-"""Hand a mail to the server, within a bounded time."""
+"""Send a mail through the server, within a time limit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aiosmtplib import SMTP, SMTPException, SMTPRecipientsRefused
 
 from xwheel_alarm_email.options import Options
 
-FAREWELL_S: Final = 1.0
+QUIT_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,12 +44,12 @@ class Delivery:
 
 
 def deliver(options: Options, receivers: Sequence[str], message: bytes) -> Delivery:
-    """Send a mail to all receivers in one go.
+    """Send a mail to all receivers at once and return what the server answered.
 
     Raises:
         TimeoutError: It took too long.
         SMTPException: The server refused the mail or the login, or went away.
-        OSError: There is no connection, or its TLS is not to be trusted.
+        OSError: There is no connection, or its certificate is not trusted.
     """
     # not asyncio.run(): that waits at its end for a look-up of the name that hangs
     loop = _Loop()
@@ -61,7 +61,7 @@ def deliver(options: Options, receivers: Sequence[str], message: bytes) -> Deliv
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """Closes its connections at once: TLS would wait half a minute for the farewell of a server that hangs."""
+    """Closes its connections at once: TLS would wait half a minute for the last message of a server that hangs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class _Loop(asyncio.SelectorEventLoop):
                 # Python before 3.11.4 fails at this for a TLS connection that was closed twice
                 with contextlib.suppress(AttributeError):
                     transport.abort()
-        for _ in range(3):  # until the ends of the connections were told
+        for _ in range(3):  # until the protocols have seen the end of their connections
             await asyncio.sleep(0)
 
 
@@ -101,9 +101,9 @@ async def _deliver(options: Options, receivers: Sequence[str], message: bytes) -
         async with asyncio.timeout(options.timeout_s):
             await client.connect()
             refused, answer = await client.sendmail(options.sender, receivers, message)
-        # the mail is theirs now, whatever becomes of the farewell
+        # the server has the mail now, so a QUIT that fails changes nothing
         with contextlib.suppress(SMTPException, OSError, TimeoutError):
-            await client.quit(timeout=FAREWELL_S)
+            await client.quit(timeout=QUIT_S)
         replies = {
             receiver: Reply(code=reply.code, text=reply.message) for receiver, reply in refused.items()
         }

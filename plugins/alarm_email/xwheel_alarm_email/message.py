@@ -1,4 +1,4 @@
-"""Make the mail of an alarm. Everything in an alarm may be written by users, so no character of it is trusted."""
+"""The mail of an alarm. Users may have written any text in an alarm, so no character of it is trusted."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class MessageWriter:
         """Return the mail as it goes over the wire.
 
         Args:
-            alarm: What to tell.
+            alarm: What the mail is about.
             receivers: Checked addresses.
         """
         values = {name: _cut(value, MAX_VALUE) for name, value in alarm_values(alarm).items()}

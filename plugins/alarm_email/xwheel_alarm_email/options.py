@@ -101,7 +101,7 @@ class Options(PluginOptions):
                 "security 'plain' would show the password to the network: take 'tls' or 'starttls'"
             )
         if self.ca_file is not None and self.security == "plain":
-            raise ValueError("ca_file says nothing with security 'plain': take 'tls' or 'starttls'")
+            raise ValueError("ca_file has no use with security 'plain': take 'tls' or 'starttls'")
         return self
 
     @property

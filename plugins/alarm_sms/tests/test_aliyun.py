@@ -109,14 +109,14 @@ def query_of(seen: WebRequest) -> dict[str, str]:
 
 def test_a_message_is_signed_and_taken(web: WebServer) -> None:
     web.reply = provider = Provider()
-    answer = channel_to(web).send(alarm_of(receivers=["+8613900001111", NUMBER]))
+    answer = channel_to(web).send(alarm_of(receivers=["+8613900001111", NUMBER], job=None))
     assert answer == f"sent to +8613900001111: OK, BizId 9006^0; sent to {NUMBER}: OK, BizId 9006^0"
     first, second = web.requests
     lower = {name.lower(): value for name, value in first.headers.items()}
     assert (first.method, lower["x-acs-action"], lower["x-acs-version"]) == ("POST", "SendSms", "2017-05-25")
     query = query_of(first)
     params = json.loads(query.pop("TemplateParam"))
-    assert params == {"what": "job 3 (nightly) failed", "kind": "failed", "nothing": "-"}
+    assert params == {"what": "nightly report failed", "kind": "failed", "nothing": "-"}
     assert query == {
         "OutId": "7",
         "PhoneNumbers": "13900001111",
@@ -137,7 +137,7 @@ def test_another_secret_is_refused(web: WebServer) -> None:
 @pytest.mark.parametrize(
     "title", ["a+b c*d~e/f?g=h&i%20", "任务 \U0001f514 é", "$(id) `x` \" ' \\ {what} <b>", "\x00\r\n\x7f"]
 )
-def test_whatever_is_signed_is_what_arrives(web: WebServer, title: str) -> None:
+def test_any_title_arrives_as_it_was_signed(web: WebServer, title: str) -> None:
     web.reply = Provider()
     channel_to(web, params={"what": "{title}"}).send(alarm_of(title=title))
     expected = " ".join(title.translate({0: " ", 127: " "}).split())
@@ -187,7 +187,7 @@ def test_a_template_without_variables_gets_none(web: WebServer) -> None:
         (500, TAKEN, "500 OK: OK", False),
     ],
 )
-def test_a_refusal_is_told_with_the_providers_code(
+def test_a_refusal_is_reported_with_the_providers_code(
     web: WebServer, status: int, answer: Any, words: str, later: bool
 ) -> None:
     web.reply = Provider(answer, status)

@@ -47,7 +47,7 @@ def test_a_message_goes_as_json(web: WebServer) -> None:
     assert seen.headers["X-Alarm"] == "7"
     assert seen.document == {
         "to": [NUMBER],
-        "content": {"text": "xwheel: job 3 (nightly) failed", "urgent": True, "n": 3},
+        "content": {"text": "xwheel: nightly report failed", "urgent": True, "n": 3},
         "ref": "7/4915112345678",
     }
 
@@ -198,7 +198,7 @@ def test_a_number_on_which_the_gateway_hangs_leaves_time_for_the_others() -> Non
     assert slow.given == [3, 3, 4, 7]
 
 
-def test_a_gateway_that_hangs_is_left(web: WebServer) -> None:
+def test_a_gateway_that_hangs_meets_the_time_limit(web: WebServer) -> None:
     web.reply = web.hang
     with pytest.raises(SmsError, match=r"^not sent to \+4915112345678: "):
         channel_to(web, timeout_s=1).send(alarm_of())
@@ -259,7 +259,7 @@ def test_a_large_answer_is_cut(web: WebServer) -> None:
     assert len(channel_to(web).send(alarm_of())) < 1000
 
 
-def test_one_failed_number_loses_nobody_else_and_is_tried_alone(web: WebServer) -> None:
+def test_one_failed_number_is_tried_again_without_the_others(web: WebServer) -> None:
     refused = {OTHER}
 
     def reply(handler: Any, seen: WebRequest) -> None:
@@ -277,7 +277,7 @@ def test_one_failed_number_loses_nobody_else_and_is_tried_alone(web: WebServer) 
     assert [seen.document["to"] for seen in web.requests] == [OTHER, NUMBER, OTHER]
 
 
-def test_a_test_is_sent_to_everybody_each_time(web: WebServer) -> None:
+def test_a_test_is_sent_to_all_receivers_each_time(web: WebServer) -> None:
     channel = channel_to(web)
     for _ in range(2):
         with pytest.raises(SmsError):
@@ -314,8 +314,8 @@ def test_a_message_that_was_not_taken_does_not_count(web: WebServer) -> None:
     assert channel.send(alarm_of()).startswith("held back")
 
 
-def test_nobody_to_send_to_is_an_error(web: WebServer) -> None:
-    with pytest.raises(SmsError, match="nobody to send to.*plugins.options.alarm_sms.receivers"):
+def test_an_alarm_without_receivers_is_an_error(web: WebServer) -> None:
+    with pytest.raises(SmsError, match="no receivers: .*plugins.options.alarm_sms.receivers"):
         channel_to(web).send(alarm_of(receivers=()))
     with pytest.raises(SmsError, match="51 receivers are more than 50"):
         channel_to(web).send(alarm_of(receivers=[f"+49151{n:07}" for n in range(51)]))

@@ -144,7 +144,7 @@ def test_what_is_no_number(text: str) -> None:
 
 
 @given(st.text(alphabet=st.sampled_from("+0123456789 -().\n,;&=x１")))
-def test_whatever_passes_is_a_plus_and_digits(text: str) -> None:
+def test_an_accepted_number_is_a_plus_and_digits(text: str) -> None:
     try:
         found = parse_number(text)
     except ValueError:

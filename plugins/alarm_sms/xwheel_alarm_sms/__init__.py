@@ -16,6 +16,7 @@ from xwheel.plugin import (
     AlarmTemplate,
     ConfigError,
     alarm_values,
+    checked_receivers,
     hookimpl,
     read_options,
 )
@@ -48,7 +49,7 @@ class Outcome:
         sent: The number, and what the provider said.
         held: Those that had enough messages.
         failed: The number, and why.
-        retry_s: When to ask again, if somebody said so.
+        retry_s: When to ask again, in seconds, if the provider said so.
     """
 
     sent: dict[str, str] = field(default_factory=dict)
@@ -86,18 +87,16 @@ class SmsChannel:
         self._provider = _provider(options)
 
     def send(self, alarm: Alarm) -> str:
-        """Send to all numbers that have not got it yet, and return what was said, and who was spared.
+        """Send to all numbers that did not get it yet, and return what the provider said, and which were held back.
 
         Raises:
             AlarmRetryLater: The provider wants to be asked later.
-            SmsError: Not everybody got it.
+            SmsError: Not all receivers got it.
         """
         wanted = alarm.receivers or self._options.receivers
         if not wanted:
-            raise SmsError(
-                f"nobody to send to: neither the rule nor plugins.options.{PLUGIN}.receivers names one"
-            )
-        good, bad = _sort(wanted)
+            raise SmsError(f"no receivers: neither the rule nor plugins.options.{PLUGIN}.receivers names one")
+        good, bad = checked_receivers(wanted, parse_number)
         missing = self._receipts.missing(alarm, good)
         if len(missing) > MAX_RECEIVERS:
             raise SmsError(f"{len(missing)} receivers are more than {MAX_RECEIVERS}")
@@ -153,7 +152,7 @@ class SmsChannel:
         words = short(words, limit=MAX_ANSWER)
         if not outcome.failed:
             self._receipts.forget(alarm)
-            return words or "everybody has it already"
+            return words or "all receivers have it already"
         if alarm.kind is not AlarmKind.TEST:
             self._receipts.note(alarm, outcome.sent)
         if outcome.retry_s is not None:
@@ -164,7 +163,7 @@ class SmsChannel:
 def _provider(options: Options) -> Provider:
     if options.aliyun is not None:
         return Aliyun(options.aliyun)
-    assert options.gateway is not None  # noqa: S101 -- one of both, says the check
+    assert options.gateway is not None  # noqa: S101 -- the options have one of both
     return Gateway(options.gateway)
 
 
@@ -175,18 +174,6 @@ def _printable(text: str) -> str:
 
 def _cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - len(CUT)] + CUT
-
-
-def _sort(receivers: Iterable[str]) -> tuple[list[str], dict[str, str]]:
-    """Return the numbers, each once, and what is none with the reason."""
-    good: dict[str, None] = {}
-    bad: dict[str, str] = {}
-    for receiver in receivers:
-        try:
-            good[parse_number(receiver)] = None
-        except ValueError as error:
-            bad[repr(receiver[:50])] = str(error)
-    return list(good), bad
 
 
 @hookimpl

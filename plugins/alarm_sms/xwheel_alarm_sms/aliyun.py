@@ -14,11 +14,11 @@ from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-from xwheel.plugin import AlarmTemplate
+from xwheel.plugin import AlarmTemplate, SecretMask
 from xwheel_egress import Answer
 
 from xwheel_alarm_sms.options import EXTRA, AliyunOptions
-from xwheel_alarm_sms.provider import RETRY_S, Call, SmsError, as_json, retry_after, short
+from xwheel_alarm_sms.provider import RETRY_S, Call, SmsError, retry_after, short
 
 ACTION: Final = "SendSms"
 VERSION: Final = "2017-05-25"
@@ -42,8 +42,9 @@ class Aliyun:
         self, options: AliyunOptions, now: Callable[[], datetime] = lambda: datetime.now(UTC)
     ) -> None:
         self._options = options
-        assert options.access_key_secret is not None  # noqa: S101 -- so say the options
+        assert options.access_key_secret is not None  # noqa: S101 -- a required secret
         self._secret = options.access_key_secret.get_secret_value()
+        self._mask = SecretMask([self._secret])
         self._params = {name: AlarmTemplate(text, EXTRA) for name, text in options.params.items()}
         self._now = now
 
@@ -52,7 +53,7 @@ class Aliyun:
         known = {**values, "number": number, "digits": number.removeprefix("+"), "secret": ""}
         query = {
             "OutId": values.get("id", ""),
-            "PhoneNumbers": _as_known_there(number),
+            "PhoneNumbers": _as_aliyun_writes(number),
             "SignName": self._options.sign_name,
             "TemplateCode": self._options.template_code,
         }
@@ -88,19 +89,21 @@ class Aliyun:
         return headers
 
     def judge(self, answer: Answer) -> str:
-        """Return the number of the message there if it was taken."""
-        document = as_json(answer)
+        """Return Aliyun's id of the message if it was taken."""
+        document = answer.document
         fields = document if isinstance(document, dict) else {}
         code, said = fields.get("Code"), fields.get("Message")
         if answer.status == OK_STATUS and code == "OK":
-            return short(f"OK, BizId {fields.get('BizId')}", self._secret)
+            return short(self._mask.hide(f"OK, BizId {fields.get('BizId')}"))
         if not isinstance(code, str):
-            words = short(f"{answer.status} {answer.text}", self._secret)
+            words = short(self._mask.hide(f"{answer.status} {answer.text}"))
             raise SmsError(f"Aliyun answered {words}", retry_after(answer))
         retry_s = retry_after(answer)
         if retry_s is None and code.startswith(THROTTLED):
             retry_s = RETRY_S
-        raise SmsError(f"Aliyun answered {answer.status} {short(f'{code}: {said}', self._secret)}", retry_s)
+        raise SmsError(
+            f"Aliyun answered {answer.status} {short(self._mask.hide(f'{code}: {said}'))}", retry_s
+        )
 
 
 def _encode(text: str) -> str:
@@ -108,7 +111,7 @@ def _encode(text: str) -> str:
     return quote(text, safe="")
 
 
-def _as_known_there(number: str) -> str:
+def _as_aliyun_writes(number: str) -> str:
     """Return a number as SendSms wants it: mainland ones without, all others with their country's code, no plus."""
     return number.removeprefix(MAINLAND) if number.startswith(MAINLAND) else number.removeprefix("+")
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import quote, quote_plus, urlencode
 
-from xwheel.plugin import AlarmTemplate
+from xwheel.plugin import AlarmTemplate, SecretMask
 from xwheel_egress import Answer
 
 from xwheel_alarm_sms.options import EXTRA, GatewayOptions
-from xwheel_alarm_sms.provider import Call, SmsError, as_json, retry_after, short
+from xwheel_alarm_sms.provider import Call, SmsError, retry_after, short
 
 SUCCESS: Final = range(200, 300)
 _ABSENT: Final = object()
@@ -29,6 +29,7 @@ class Gateway:
     def __init__(self, options: GatewayOptions) -> None:
         self._options = options
         self._secret = options.secret.get_secret_value() if options.secret is not None else ""
+        self._mask = SecretMask([self._secret])
         self._url = AlarmTemplate(options.url.get_secret_value(), EXTRA)
         self._query = {name: _text(value.get_secret_value()) for name, value in options.query.items()}
         self._headers = {name: _text(value.get_secret_value()) for name, value in options.headers.items()}
@@ -57,14 +58,14 @@ class Gateway:
         return "application/x-www-form-urlencoded", form.encode()
 
     def judge(self, answer: Answer) -> str:
-        """Return the gateway's words if it took the message."""
+        """Return the gateway's answer in short if it took the message."""
         options = self._options
-        words = short(f"{answer.status} {answer.text}", self._secret)
+        words = short(self._mask.hide(f"{answer.status} {answer.text}"))
         statuses = options.success_status or SUCCESS
         if answer.status not in statuses:
             raise SmsError(f"the gateway answered {words}", retry_after(answer))
         if options.success_field:
-            found = _look_up(as_json(answer), options.success_field)
+            found = _value_at(answer.document, options.success_field)
             said = found if isinstance(found, str) else json.dumps(found) if found is not _ABSENT else None
             if said is None or said not in options.success_values:
                 wanted = " or ".join(options.success_values)
@@ -89,7 +90,7 @@ def _tree(value: Any) -> Filler:
     return lambda _: value
 
 
-def _look_up(document: Any, path: str) -> Any:
+def _value_at(document: Any, path: str) -> Any:
     """Return what a path such as ``data.0.status`` leads to, or a mark if it leads nowhere."""
     for part in path.split("."):
         if isinstance(document, dict) and part in document:

@@ -15,7 +15,7 @@ PLUGIN: Final = "alarm_sms"
 EXTRA: Final = ("message", "number", "digits", "secret")
 MAX_RECEIVERS: Final = 50
 MAX_BODY_DEPTH: Final = 5
-# what a header may hold beside plain text: an alarm's words could not be told from headers there
+# what a header may hold beside plain text; an alarm's words could end it and begin another one
 _IN_HEADERS: Final = {"id", "number", "digits", "secret"}
 _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
@@ -96,6 +96,8 @@ class GatewayOptions(PluginOptions):
 class AliyunOptions(PluginOptions):
     """An account and a template of Aliyun's (Alibaba Cloud's) SMS service."""
 
+    required_secrets = ("access_key_secret",)
+
     access_key_id: str = Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9._-]+$")
     """The account's key."""
     access_key_secret: SecretStr | None = None
@@ -123,15 +125,9 @@ class AliyunOptions(PluginOptions):
                 raise ValueError("{secret} has no place in a message")
         return value
 
-    @model_validator(mode="after")
-    def _check_secret(self) -> Self:
-        if self.access_key_secret is None:
-            raise ValueError("access_key_secret or access_key_secret_file is missing")
-        return self
-
 
 class Options(PluginOptions):
-    """Who sends, to whom, and how much."""
+    """The provider, the receivers and the limits."""
 
     gateway: GatewayOptions | None = None
     """A gateway with a plain HTTP interface."""

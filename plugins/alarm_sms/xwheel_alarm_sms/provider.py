@@ -1,12 +1,10 @@
-"""What the channel wants of a provider of text messages, and what providers share."""
+"""The contract of providers of text messages, and what they share."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
-from urllib.parse import quote, quote_plus
+from typing import Final, Protocol
 
 from xwheel_egress import Answer
 
@@ -18,7 +16,7 @@ MAX_RETRY_S: Final = 3600.0
 
 
 class SmsError(Exception):
-    """A message did not reach everybody; the message says whom and why.
+    """A message did not reach all receivers; the error's message says which ones and why.
 
     Args:
         message: What went wrong; holds no secret.
@@ -61,21 +59,10 @@ class Provider(Protocol):
         ...
 
 
-def short(text: str, *secrets: str, limit: int = MAX_WORDS) -> str:
-    """Return what a gateway said, in one short line and without our secrets, which it may repeat."""
-    for secret in filter(None, secrets):
-        for form in (secret, quote(secret, safe=""), quote_plus(secret)):
-            text = text.replace(form, "***")
+def short(text: str, limit: int = MAX_WORDS) -> str:
+    """Return a text in one short line."""
     text = " ".join(text.split())
     return text if len(text) <= limit else f"{text[:limit]}..."
-
-
-def as_json(answer: Answer) -> Any:
-    """Return the body as JSON, or None if it is none."""
-    try:
-        return json.loads(answer.body)
-    except (ValueError, RecursionError):
-        return None
 
 
 def retry_after(answer: Answer) -> float | None:

@@ -1,4 +1,4 @@
-"""Hold back messages to a number that got enough of them."""
+"""Hold back messages to a number that had its messages of a window."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Throttle:
         self._sent: OrderedDict[str, deque[float]] = OrderedDict()
 
     def is_full(self, number: str) -> bool:
-        """Tell whether a number has had its messages."""
+        """Return whether a number had all its messages of this window."""
         now = self._monotonic()
         with self._lock:
             times = self._sent.get(number, ())

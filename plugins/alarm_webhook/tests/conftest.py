@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import settings
 from xwheel import Config
-from xwheel.testing import WebServer, sample_alarm
+from xwheel.testing import WebServer
 
 from xwheel_alarm_webhook import WebhookChannel, xwheel_register_alarms
 
@@ -18,17 +17,6 @@ settings.register_profile("xwheel", deadline=None)
 settings.load_profile("xwheel")
 
 KEY = "k3y-of-the-robot"
-
-alarm_of = partial(
-    sample_alarm,
-    at_ms=1_790_000_000_123,
-    title="job clean up failed",
-    text="run 12 failed:\nno room",
-    reason="failed",
-    job=None,
-    group=None,
-    run=None,
-)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Who gets an alarm, what a failure of some robots means, and servers that misbehave."""
+"""Receivers of an alarm, failures of some robots, and broken servers."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
-from conftest import KEY, alarm_of, channel_of, config_of
+from conftest import KEY, channel_of, config_of
 from hypothesis import given
 from hypothesis import strategies as st
 from xwheel.plugin import AlarmRetryLater, ConfigError
-from xwheel.testing import WebRequest, WebServer, load_plugin, web_reply
+from xwheel.testing import WebRequest, WebServer, load_plugin, sample_alarm, web_reply
 
 from xwheel_alarm_webhook import xwheel_register_alarms
 from xwheel_alarm_webhook.cutting import cut_bytes, cut_utf16
@@ -31,24 +31,26 @@ def paths(provider: WebServer) -> list[str]:
 def test_receivers_name_the_robots(provider: WebServer) -> None:
     robots = slack("ops", "dev", port=provider.port)
     channel = channel_of("slack", robots, provider.port)
-    assert channel.send(alarm_of(receivers=("dev", "ops", "dev"))) == "dev: HTTP 200 ok; ops: HTTP 200 ok"
+    assert channel.send(sample_alarm(receivers=("dev", "ops", "dev"))) == "dev: HTTP 200 ok; ops: HTTP 200 ok"
     assert paths(provider) == ["dev", "ops"]
     with pytest.raises(SendError, match="slack has several robots: name one of them as receiver: dev, ops"):
-        channel.send(alarm_of())
+        channel.send(sample_alarm())
     with pytest.raises(SendError, match="slack has no robot 'odd'; there are dev, ops; ops: HTTP 200 ok"):
-        channel.send(alarm_of(id=8, receivers=("odd", "ops")))
-    with pytest.raises(SendError, match="nobody to mention"):
-        channel.send(alarm_of(id=9, receivers=("ops", "@U1> <!channel")))
+        channel.send(sample_alarm(id=8, receivers=("odd", "ops")))
+    with pytest.raises(SendError, match="is no name to mention"):
+        channel.send(sample_alarm(id=9, receivers=("ops", "@U1> <!channel")))
     assert b"channel" not in provider.requests[-1].body
 
 
 def test_without_a_name_the_default_or_the_only_robot_gets_it(provider: WebServer) -> None:
-    channel_of("slack", slack("ops", "default", port=provider.port), provider.port).send(alarm_of())
-    channel_of("slack", slack("ops", port=provider.port), provider.port).send(alarm_of(receivers=("@U1",)))
+    channel_of("slack", slack("ops", "default", port=provider.port), provider.port).send(sample_alarm())
+    channel_of("slack", slack("ops", port=provider.port), provider.port).send(
+        sample_alarm(receivers=("@U1",))
+    )
     assert paths(provider) == ["default", "ops"]
 
 
-def test_a_repetition_spares_those_that_took_it(provider: WebServer) -> None:
+def test_a_repetition_goes_only_to_those_that_failed(provider: WebServer) -> None:
     broken = {"dev"}
 
     def reply(handler: BaseHTTPRequestHandler, seen: WebRequest) -> None:
@@ -57,7 +59,7 @@ def test_a_repetition_spares_those_that_took_it(provider: WebServer) -> None:
 
     provider.reply = reply
     channel = channel_of("slack", slack("dev", "ops", port=provider.port), provider.port)
-    alarm = alarm_of(receivers=("dev", "ops"))
+    alarm = sample_alarm(receivers=("dev", "ops"))
     with pytest.raises(SendError, match=r"^dev: HTTP 500 down; ops: HTTP 200 ok$"):
         channel.send(alarm)
     broken.clear()
@@ -65,7 +67,7 @@ def test_a_repetition_spares_those_that_took_it(provider: WebServer) -> None:
     assert paths(provider) == ["dev", "ops", "dev"]
 
 
-def test_one_robot_that_wants_to_wait_makes_all_wait_that_failed(provider: WebServer) -> None:
+def test_a_robot_that_asks_for_a_pause_delays_all_that_failed(provider: WebServer) -> None:
     def reply(handler: BaseHTTPRequestHandler, seen: WebRequest) -> None:
         if "dev" in seen.path:
             web_reply(429, b"slow down", {"Retry-After": "41"})(handler, seen)
@@ -75,7 +77,7 @@ def test_one_robot_that_wants_to_wait_makes_all_wait_that_failed(provider: WebSe
     provider.reply = reply
     channel = channel_of("slack", slack("dev", "ops", port=provider.port), provider.port)
     with pytest.raises(AlarmRetryLater, match="dev: HTTP 429 slow down; ops: HTTP 500 down") as told:
-        channel.send(alarm_of(receivers=("dev", "ops")))
+        channel.send(sample_alarm(receivers=("dev", "ops")))
     assert told.value.after_s == 41
 
 
@@ -88,7 +90,7 @@ def test_a_robot_that_hangs_takes_its_share_of_the_time_and_no_more() -> None:
         with pytest.raises(
             SendError, match=r"^dev: http://127\.0\.0\.1:\d+: no complete answer .*; ops: HTTP 200 ok$"
         ):
-            channel.send(alarm_of(receivers=("dev", "ops")))
+            channel.send(sample_alarm(receivers=("dev", "ops")))
         assert time.monotonic() - begun < LONG_S
         assert len(good.requests) == 1
 
@@ -109,7 +111,7 @@ def test_a_server_that_closes_or_never_ends_is_a_failure_without_the_key(provide
     for reply in (close, endless):
         provider.reply = reply
         with pytest.raises(SendError) as told:
-            channel.send(alarm_of())
+            channel.send(sample_alarm())
         assert KEY not in str(told.value)
         assert len(str(told.value)) < 400
 
@@ -118,7 +120,9 @@ def test_a_redirect_is_not_followed(provider: WebServer) -> None:
     with WebServer() as inner:
         provider.reply = web_reply(302, b"", {"Location": f"http://127.0.0.1:{inner.port}/admin"})
         with pytest.raises(SendError, match="HTTP 302"):
-            channel_of("slack", slack("ops", port=provider.port), provider.port, inner.port).send(alarm_of())
+            channel_of("slack", slack("ops", port=provider.port), provider.port, inner.port).send(
+                sample_alarm()
+            )
         assert not inner.requests
 
 
@@ -131,7 +135,7 @@ def test_a_name_that_leads_inside_is_refused_when_it_is_called() -> None:
         )
         (channel,) = xwheel_register_alarms(config)
         with pytest.raises(SendError, match=r"egress\.allow_networks") as told:
-            channel.send(alarm_of())
+            channel.send(sample_alarm())
         assert KEY not in str(told.value)
         assert not inner.requests
 
@@ -191,7 +195,7 @@ def test_a_wrong_option_stops_the_start_and_is_named(options: dict[str, Any], sa
 
 def test_keys_may_stand_in_files(provider: WebServer, tmp_path: Any) -> None:
     (tmp_path / "url").write_text(f"{provider.url}/{KEY}\n")
-    channel_of("slack", {"ops": {"url_file": str(tmp_path / "url")}}, provider.port).send(alarm_of())
+    channel_of("slack", {"ops": {"url_file": str(tmp_path / "url")}}, provider.port).send(sample_alarm())
     assert provider.requests[0].path == f"/{KEY}"
 
 

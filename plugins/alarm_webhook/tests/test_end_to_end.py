@@ -1,4 +1,4 @@
-"""A real node that tells a refused run to a signed robot, over TLS, and comes back when the robot says so."""
+"""A real node that reports a refused run to a signed robot, over TLS, and tries again when the robot says so."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from xwheel.testing import NodeProcess, WebRequest, WebServer, wait_until, web_r
 SECRET = "SEC0123456789abcdef"
 
 
-def test_a_node_tells_a_refused_run_to_a_signed_robot(tmp_path: Path) -> None:
+def test_a_node_reports_a_refused_run_to_a_signed_robot(tmp_path: Path) -> None:
     ca = trustme.CA()
     ca.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -44,11 +44,11 @@ def test_a_node_tells_a_refused_run_to_a_signed_robot(tmp_path: Path) -> None:
             job_id = node.call("POST", "jobs", job)["id"]
             node.call("POST", f"jobs/{job_id}/run", {})
 
-            def told() -> Any:
+            def answered() -> Any:
                 found = node.call("GET", f"alarms/attempts?job_id={job_id}")["items"]
                 return len(found) > 1 and all(one["answer"] for one in found) and found
 
-            attempts = wait_until(told)
+            attempts = wait_until(answered)
             output = node.output.read_text()
     second, first = attempts[:2]
     assert (first["number"], second["number"]) == (1, 2)

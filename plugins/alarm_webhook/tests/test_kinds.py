@@ -1,4 +1,4 @@
-"""What each provider gets, and how its answers are taken; signatures are checked by what the documents say."""
+"""What each provider gets, and how its answers are judged; signatures are checked against the documents."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from conftest import KEY, alarm_of, channel_of
+from conftest import KEY, channel_of
 from xwheel.plugin import AlarmRetryLater
-from xwheel.testing import WebServer, check_alarm_channel, web_reply
+from xwheel.testing import WebServer, check_alarm_channel, sample_alarm, web_reply
 
 from xwheel_alarm_webhook.robots import SendError
 
 SECRET = "SEC0123456789abcdef"
 LONG_S = 600
-MESSAGE = "job clean up failed\nrun 12 failed:\nno room"
+MESSAGE = f"{sample_alarm().title}\n{sample_alarm().text}"
 GOOD: dict[str, bytes] = {
     "dingtalk": b'{"errcode":0,"errmsg":"ok"}',
     "wecom": b'{"errcode":0,"errmsg":"ok"}',
@@ -48,15 +48,15 @@ def robot(kind: str, provider: WebServer, **more: Any) -> dict[str, Any]:
 def send(kind: str, provider: WebServer, alarm: Any = None, **more: Any) -> Any:
     """Send an alarm, and return the JSON that arrived."""
     provider.reply = web_reply(200, GOOD[kind])
-    channel_of(kind, {"ops": robot(kind, provider, **more)}, provider.port).send(alarm or alarm_of())
+    channel_of(kind, {"ops": robot(kind, provider, **more)}, provider.port).send(alarm or sample_alarm())
     return json.loads(provider.requests[-1].body)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_answer_of_success_is_told_without_the_key(kind: str, provider: WebServer) -> None:
+def test_the_answer_of_success_is_returned_without_the_key(kind: str, provider: WebServer) -> None:
     provider.reply = web_reply(200, GOOD[kind])
     channel = channel_of(kind, {"ops": robot(kind, provider)}, provider.port)
-    told = channel.send(alarm_of())
+    told = channel.send(sample_alarm())
     assert told.startswith("ops: HTTP 200")
     assert KEY not in told
     (seen,) = provider.requests
@@ -118,24 +118,27 @@ def test_the_other_kinds_get_what_their_documents_say(provider: WebServer) -> No
 
 
 def test_mentions_come_from_the_options_and_from_the_rule(provider: WebServer) -> None:
-    alarm = alarm_of(receivers=("@13800001111", "@li.lei", "@all", "ops"))
+    alarm = sample_alarm(receivers=("@13800001111", "@li.lei", "@all", "ops"))
     body = send("dingtalk", provider, alarm, mention=["han"])
     assert body["at"] == {"atMobiles": ["13800001111"], "atUserIds": ["han", "li.lei"], "isAtAll": True}
     assert body["text"]["content"] == MESSAGE + " @han @13800001111 @li.lei"
     text = send("wecom", provider, alarm, mention=["han"])["text"]
     assert text["mentioned_list"] == ["han", "li.lei", "@all"]
     assert text["mentioned_mobile_list"] == ["13800001111"]
-    body = send("feishu", provider, alarm_of(receivers=("@ou_1", "@all")))
+    body = send("feishu", provider, sample_alarm(receivers=("@ou_1", "@all")))
     assert body["content"]["text"] == f'{MESSAGE} <at user_id="ou_1"></at> <at user_id="all"></at>'
-    assert send("slack", provider, alarm_of(receivers=("@U1", "@here")))["text"] == f"{MESSAGE} <@U1> <!here>"
-    assert send("telegram", provider, alarm_of(receivers=("@lilei",)))["text"] == f"{MESSAGE} @lilei"
+    assert (
+        send("slack", provider, sample_alarm(receivers=("@U1", "@here")))["text"]
+        == f"{MESSAGE} <@U1> <!here>"
+    )
+    assert send("telegram", provider, sample_alarm(receivers=("@lilei",)))["text"] == f"{MESSAGE} @lilei"
 
 
 HOSTILE = '</at><at user_id="all"></at> <!channel> <@U1> $(reboot) `id`; "q" \\ {title} *b* &amp;\r\n\x00漢'
 
 
-def test_the_texts_of_jobs_mention_nobody_and_stay_as_they_are(provider: WebServer) -> None:
-    alarm = alarm_of(title=HOSTILE, text="")
+def test_the_texts_of_jobs_become_no_mentions_and_stay_as_they_are(provider: WebServer) -> None:
+    alarm = sample_alarm(title=HOSTILE, text="")
     assert send("dingtalk", provider, alarm)["text"]["content"] == f"{HOSTILE}\n"
     assert send("dingtalk", provider, alarm)["at"]["isAtAll"] is False
     assert send("wecom", provider, alarm)["text"]["content"] == f"{HOSTILE}\n"
@@ -152,7 +155,7 @@ def test_the_texts_of_jobs_mention_nobody_and_stay_as_they_are(provider: WebServ
 @pytest.mark.parametrize("unit", ["a", "漢", "😀", '"', "\x01", "\\", "<", "é"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_long_texts_are_cut_to_what_the_provider_takes(kind: str, unit: str, provider: WebServer) -> None:
-    alarm = alarm_of(text=unit * 60_000)
+    alarm = sample_alarm(text=unit * 60_000)
     more = {} if kind == "webhook" else {"mention": ["13800001111"]}
     body = send(kind, provider, alarm, **more)
     raw = provider.requests[-1].body
@@ -207,12 +210,12 @@ BAD: list[tuple[str, int, bytes, str]] = [
 
 
 @pytest.mark.parametrize(("kind", "status", "body", "said"), BAD)
-def test_the_providers_own_word_decides(
+def test_the_providers_own_code_decides(
     kind: str, status: int, body: bytes, said: str, provider: WebServer
 ) -> None:
     provider.reply = web_reply(status, body)
     with pytest.raises(SendError) as told:
-        channel_of(kind, {"ops": robot(kind, provider)}, provider.port).send(alarm_of())
+        channel_of(kind, {"ops": robot(kind, provider)}, provider.port).send(sample_alarm())
     assert said in str(told.value)
     assert len(str(told.value)) < 400
 
@@ -241,12 +244,12 @@ LATER: list[tuple[str, int, bytes, dict[str, str], float]] = [
 
 
 @pytest.mark.parametrize(("kind", "status", "body", "headers", "after_s"), LATER)
-def test_a_provider_that_wants_to_be_asked_later_is(
+def test_an_alarm_waits_as_long_as_the_provider_says(
     kind: str, status: int, body: bytes, headers: dict[str, str], after_s: float, provider: WebServer
 ) -> None:
     provider.reply = web_reply(status, body, headers)
     with pytest.raises(AlarmRetryLater) as told:
-        channel_of(kind, {"ops": robot(kind, provider)}, provider.port).send(alarm_of())
+        channel_of(kind, {"ops": robot(kind, provider)}, provider.port).send(sample_alarm())
     assert told.value.after_s == after_s
 
 
@@ -261,7 +264,7 @@ def test_a_key_that_the_other_side_repeats_is_not_kept(kind: str, provider: WebS
     provider.reply = web_reply(400, echo)
     channel = channel_of(kind, {"ops": robot(kind, provider, **more)}, provider.port)
     with pytest.raises(SendError) as told:
-        channel.send(alarm_of())
+        channel.send(sample_alarm())
     assert KEY not in str(told.value)
     assert "no such robot ***" in str(told.value)
     assert SECRET not in str(told.value) or kind in {"wecom", "slack", "telegram"}
@@ -273,15 +276,15 @@ def test_a_webhook_is_what_its_options_say(provider: WebServer) -> None:
     assert body == {
         "id": 7,
         "kind": "failed",
-        "time": "2026-09-21 14:13:20 UTC",
-        "title": "job clean up failed",
-        "text": "run 12 failed:\nno room",
-        "reason": "failed",
+        "time": "2026-01-01 00:00:01 UTC",
+        "title": "nightly report failed",
+        "text": sample_alarm().text,
+        "reason": "disk is full",
         "count": 1,
-        "job": "",
-        "job_id": "",
-        "group": "",
-        "run_id": "",
+        "job": "nightly report",
+        "job_id": "1",
+        "group": "shop",
+        "run_id": "100",
     }
     form = {
         "url": provider.url,
@@ -292,15 +295,15 @@ def test_a_webhook_is_what_its_options_say(provider: WebServer) -> None:
         "expect": "thanks",
     }
     channel = channel_of("webhook", {"ops": form}, provider.port)
-    channel.send(alarm_of(title="a&b=c +%"))
+    channel.send(sample_alarm(title="a&b=c +%"))
     seen = provider.requests[-1]
     assert seen.method == "PUT"
     assert seen.headers["X-Key"] == KEY
     assert parse_qs(seen.body.decode()) == {
         "a": ["a&b=c +%"],
-        "b": ["run 12 failed:\nno room"],
+        "b": [sample_alarm().text],
         "c": ["1"],
     }
     provider.reply = web_reply(200, b"no")
     with pytest.raises(SendError, match="HTTP 200 no: the answer does not hold what expect names"):
-        channel.send(alarm_of())
+        channel.send(sample_alarm())

@@ -1,4 +1,4 @@
-"""A kind of robots as an alarm channel: who of them gets an alarm, and what became of it."""
+"""A kind of robots as an alarm channel: which of them get an alarm, and what became of it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ DEFAULT = "default"
 class WebhookChannel:
     """Sends alarms to the robots of one kind.
 
-    A rule's receivers are names of robots, and ``@who`` for somebody to be mentioned by them. Without a name the robot
-    ``default`` gets it, or the only one that there is. Where some robots fail, the alarm counts as failed and is sent
-    again; those that took it are spared then.
+    A rule's receivers are names of robots, and ``@NAME`` for people to be mentioned by them. Without a name the robot
+    ``default`` gets it, or the only one that there is. Where some robots fail, the alarm counts as failed; the
+    next attempt goes to those only.
 
     Args:
         name: The kind; what rules call the channel.
@@ -65,10 +65,10 @@ class WebhookChannel:
         return told
 
     def _choose(self, receivers: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
-        """Return the names of robots, who is mentioned, and what is wrong with the receivers."""
+        """Return the names of robots and of mentioned people, and what is wrong with the receivers."""
         people = [one[1:] for one in receivers if one.startswith("@")]
         mention = [one for one in people if re.match(MENTION, one)]
-        strange = [f"@{one[:64]!r} is nobody to mention" for one in people if one not in mention]
+        strange = [f"@{one[:64]!r} is no name to mention" for one in people if one not in mention]
         wanted = [one for one in receivers if not one.startswith("@")]
         if not wanted:
             if DEFAULT in self._robots or len(self._robots) == 1:

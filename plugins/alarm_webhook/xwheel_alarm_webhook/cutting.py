@@ -1,4 +1,4 @@
-"""Cut text to what a provider takes, between characters; pure."""
+"""Cut text to what a provider takes, between characters."""
 
 from __future__ import annotations
 

@@ -32,18 +32,14 @@ Name = Annotated[str, StringConstraints(pattern=NAME)]
 Mention = Annotated[str, StringConstraints(pattern=robots.MENTION)]
 
 
-def _check_template(text: str) -> str:
-    AlarmTemplate(text)
-    return text
-
-
 class _Options(PluginOptions):
     """What the robots of all kinds have."""
 
     @field_validator("text", "body", check_fields=False)
     @classmethod
     def _placeholders(cls, text: str) -> str:
-        return _check_template(text)
+        AlarmTemplate(text)
+        return text
 
     def robot(self) -> Robot:
         """Return the robot."""
@@ -57,15 +53,10 @@ class _ChatOptions(_Options):
 
 
 class _UrlOptions(_ChatOptions):
+    required_secrets = ("url",)
     url: SecretStr | None = Field(None, description="Address of the webhook, as the provider shows it.")
     url_file: Path | None = Field(None, description="File that holds the address.")
     mention: tuple[Mention, ...] = Field((), max_length=50, description="Who is mentioned by every alarm.")
-
-    @model_validator(mode="after")
-    def _has_url(self) -> Self:
-        if self.url is None:
-            raise ValueError("url or url_file is missing")
-        return self
 
     @property
     def address(self) -> str:
@@ -113,6 +104,8 @@ class SlackOptions(_UrlOptions):
 class TelegramOptions(_ChatOptions):
     """A bot of Telegram in one chat; mentions are user names."""
 
+    required_secrets = ("token",)
+
     token: SecretStr | None = Field(None, description="Token of the bot.")
     token_file: Path | None = Field(None, description="File that holds the token.")
     chat: str = Field(description="Number of the chat, or `@` and the channel's name.")
@@ -122,10 +115,8 @@ class TelegramOptions(_ChatOptions):
     mention: tuple[Mention, ...] = Field((), max_length=50, description="Who is mentioned by every alarm.")
 
     @model_validator(mode="after")
-    def _has_token(self) -> Self:
-        if self.token is None:
-            raise ValueError("token or token_file is missing")
-        if not re.fullmatch(r"[0-9A-Za-z:_-]{1,200}", self.token.get_secret_value()):
+    def _check_together(self) -> Self:
+        if not re.fullmatch(r"[0-9A-Za-z:_-]{1,200}", _text(self.token)):
             raise ValueError("token must be one of Telegram's, such as 123456:ABC-DEF")
         if not _CHAT.fullmatch(self.chat):
             raise ValueError("chat must be a number, or @ and the channel's name")
@@ -138,6 +129,8 @@ class TelegramOptions(_ChatOptions):
 
 class WebhookOptions(_Options):
     """Any other webhook."""
+
+    required_secrets = ("url",)
 
     url: SecretStr | None = Field(None, description="Address of the webhook.")
     url_file: Path | None = Field(None, description="File that holds the address.")
@@ -153,12 +146,6 @@ class WebhookOptions(_Options):
         8000, ge=10, le=100_000, description="Bytes of `{text}` that are sent; more is cut."
     )
     expect: str = Field("", description="What a good answer's body holds; empty for anything.")
-
-    @model_validator(mode="after")
-    def _has_url(self) -> Self:
-        if self.url is None:
-            raise ValueError("url or url_file is missing")
-        return self
 
     @model_validator(mode="after")
     def _is_json(self) -> Self:
@@ -205,13 +192,7 @@ class Options(PluginOptions):
 
     def robots(self) -> dict[str, dict[str, Robot]]:
         """Return the robots by kind and name."""
-        return {
-            kind: {name: one.robot() for name, one in tables.items()}
-            for kind, tables in self._tables().items()
-        }
-
-    def _tables(self) -> Mapping[str, Mapping[str, _Options]]:
-        return {
+        tables: dict[str, Mapping[str, _Options]] = {
             "dingtalk": self.dingtalk,
             "wecom": self.wecom,
             "feishu": self.feishu,
@@ -219,6 +200,7 @@ class Options(PluginOptions):
             "telegram": self.telegram,
             "webhook": self.webhook,
         }
+        return {kind: {name: one.robot() for name, one in table.items()} for kind, table in tables.items()}
 
 
 def read_options(config: Config, client: EgressClient) -> Options:

@@ -1,4 +1,4 @@
-"""What each provider wants to be sent, and how its answer is read; pure, but for the clock of a signature.
+"""What each provider takes, and how its answer is read; no I/O.
 
 Written from the providers' public documents. Text goes as plain text, so that no name of a job is taken for markup.
 """
@@ -16,13 +16,15 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote_plus
 
-from xwheel.plugin import Alarm, AlarmRetryLater, AlarmTemplate, alarm_values
+from xwheel.plugin import Alarm, AlarmRetryLater, AlarmTemplate, SecretMask, alarm_values
 from xwheel_egress import Answer, EgressClient
 
 from xwheel_alarm_webhook.cutting import cut_bytes, cut_utf16, fit
 
 JSON: Final = {"Content-Type": "application/json; charset=utf-8"}
 MAX_SAID: Final = 200
+MIN_SECRET: Final = 8
+"""Characters; shorter parts of a URL are words."""
 RETRY_S: Final = 30.0
 """How long to wait if a provider says "too many" and not how long."""
 
@@ -32,21 +34,14 @@ UNAVAILABLE: Final = 503
 
 DINGTALK_BODY: Final = 20_000
 DINGTALK_TEXT: Final = 15_000
-DINGTALK_TOO_MANY: Final = frozenset({130101, 410100})
-DINGTALK_PAUSE_S: Final = 600.0
-"""A robot that was too fast is muted for ten minutes."""
 
 WECOM_TEXT: Final = 2048
-WECOM_TOO_MANY: Final = 45009
-WECOM_PAUSE_S: Final = 60.0
 
 FEISHU_BODY: Final = 20_000
 FEISHU_TEXT: Final = 15_000
-FEISHU_TOO_MANY: Final = frozenset({11232, 99991400})
-FEISHU_PAUSE_S: Final = 60.0
 
 SLACK_TEXT: Final = 4000
-SLACK_EVERYBODY: Final = frozenset({"here", "channel", "everyone"})
+SLACK_GROUPS: Final = frozenset({"here", "channel", "everyone"})
 TELEGRAM_TEXT: Final = 4096
 
 MENTION: Final = r"^[A-Za-z0-9_.+-]{1,64}$"
@@ -59,7 +54,7 @@ class SendError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outgoing:
-    """A request, and who it is for."""
+    """A request."""
 
     url: str = field(repr=False)
     body: bytes | None = field(repr=False)
@@ -73,8 +68,8 @@ class Robot:
     Args:
         url: Where to; holds secrets.
         text: The message's template.
-        mention: Who every alarm mentions.
-        secrets: What must be taken out of whatever the other side says.
+        mention: Names that every alarm mentions.
+        secrets: What must be taken out of answers.
     """
 
     def __init__(self, url: str, text: str, mention: Sequence[str], *secrets: str) -> None:
@@ -84,8 +79,7 @@ class Robot:
         # a key in the query or the end of the path, as all providers have it
         parts = re.split(r"[/?&=]", url.partition("://")[2])[1:]
         parts += [part for secret in secrets for part in (secret, *re.split(r"[\s:]", secret))]
-        hidden = {part for part in parts if len(part) >= 8}  # noqa: PLR2004 -- words are shorter
-        self._secrets = sorted(hidden, key=len, reverse=True)
+        self._mask = SecretMask(part for part in parts if len(part) >= MIN_SECRET)
 
     def check(self, client: EgressClient) -> None:
         """Raise :class:`~xwheel_egress.EgressRefusedError` if no alarm could be sent; without I/O."""
@@ -120,9 +114,7 @@ class Robot:
     def said(self, answer: Answer, words: object = None) -> str:
         """Return what the other side said in one short line without our secrets."""
         text = answer.text if words is None else str(words)
-        text = " ".join(text.split())
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
+        text = self._mask.hide(" ".join(text.split()))
         return f"HTTP {answer.status} {cut_bytes(text, MAX_SAID)}".strip()
 
     def read(self, answer: Answer) -> dict[str, Any]:
@@ -131,10 +123,7 @@ class Robot:
             after_s = answer.retry_after_s
             if answer.status == TOO_MANY or after_s is not None:
                 raise AlarmRetryLater(self.said(answer), RETRY_S if after_s is None else after_s)
-        try:
-            found = None if answer.truncated else json.loads(answer.body)
-        except (ValueError, RecursionError):
-            found = None
+        found = answer.document
         if not isinstance(found, dict):
             raise SendError(f"{self.said(answer)}: not the answer of this kind of robot")
         return found
@@ -148,12 +137,46 @@ def _sign(key: str, text: str) -> str:
     return base64.b64encode(hmac.new(key.encode(), text.encode(), hashlib.sha256).digest()).decode()
 
 
-class DingTalk(Robot):
-    """A custom robot of DingTalk."""
+class _CodeRobot(Robot):
+    """A robot whose provider answers with a number, 0 for success.
 
-    def __init__(self, url: str, text: str, mention: Sequence[str], secret: str) -> None:
+    Args:
+        url: As in :class:`Robot`.
+        text: As there.
+        mention: As there.
+        secret: Key for the signature; empty for none.
+    """
+
+    code_names: Sequence[str] = ("errcode",)
+    text_names: Sequence[str] = ("errmsg",)
+    too_many: frozenset[int]
+    pause_s: float
+
+    def __init__(self, url: str, text: str, mention: Sequence[str], secret: str = "") -> None:
         super().__init__(url, text, mention, secret)
         self._secret = secret
+
+    def judge(self, answer: Answer) -> str:
+        """Judge by the number."""
+        found = self.read(answer)
+        code, words = (_first(found, names) for names in (self.code_names, self.text_names))
+        said = self.said(answer, f"{self.code_names[0]} {code}: {words}")
+        if isinstance(code, int) and code in self.too_many:
+            raise AlarmRetryLater(said, self.pause_s)
+        if answer.status != OK or code != 0 or isinstance(code, bool):
+            raise SendError(said)
+        return said
+
+
+def _first(found: Mapping[str, Any], names: Sequence[str]) -> Any:
+    return next((found[name] for name in names if name in found), None)
+
+
+class DingTalk(_CodeRobot):
+    """A custom robot of DingTalk; one that was too fast is muted for ten minutes."""
+
+    too_many = frozenset({130101, 410100})
+    pause_s = 600.0
 
     def make(self, alarm: Alarm, mention: Sequence[str]) -> Outgoing:
         """Return the request, signed if there is a key."""
@@ -176,20 +199,12 @@ class DingTalk(Robot):
             url += f"{'&' if '?' in url else '?'}timestamp={now_ms}&sign={quote_plus(sign)}"
         return Outgoing(url=url, body=fit(cut_bytes(self.fill(alarm), DINGTALK_TEXT), body, DINGTALK_BODY))
 
-    def judge(self, answer: Answer) -> str:
-        """Judge by ``errcode``."""
-        found = self.read(answer)
-        code = found.get("errcode")
-        said = self.said(answer, f"errcode {code}: {found.get('errmsg')}")
-        if code in DINGTALK_TOO_MANY:
-            raise AlarmRetryLater(said, DINGTALK_PAUSE_S)
-        if answer.status != OK or code != 0 or isinstance(code, bool):
-            raise SendError(said)
-        return said
 
-
-class WeCom(Robot):
+class WeCom(_CodeRobot):
     """A group robot of WeCom."""
+
+    too_many = frozenset({45009})
+    pause_s = 60.0
 
     def make(self, alarm: Alarm, mention: Sequence[str]) -> Outgoing:
         """Return the request."""
@@ -202,28 +217,18 @@ class WeCom(Robot):
         }
         return Outgoing(url=self._url, body=_encode({"msgtype": "text", "text": text}))
 
-    def judge(self, answer: Answer) -> str:
-        """Judge by ``errcode``."""
-        found = self.read(answer)
-        code = found.get("errcode")
-        said = self.said(answer, f"errcode {code}: {found.get('errmsg')}")
-        if code == WECOM_TOO_MANY:
-            raise AlarmRetryLater(said, WECOM_PAUSE_S)
-        if answer.status != OK or code != 0 or isinstance(code, bool):
-            raise SendError(said)
-        return said
 
+class Feishu(_CodeRobot):
+    """A custom robot of Feishu or Lark; its older answers have the second names."""
 
-class Feishu(Robot):
-    """A custom robot of Feishu or Lark."""
-
-    def __init__(self, url: str, text: str, mention: Sequence[str], secret: str) -> None:
-        super().__init__(url, text, mention, secret)
-        self._secret = secret
+    code_names = ("code", "StatusCode")
+    text_names = ("msg", "StatusMessage")
+    too_many = frozenset({11232, 99991400})
+    pause_s = 60.0
 
     def make(self, alarm: Alarm, mention: Sequence[str]) -> Outgoing:
         """Return the request, signed if there is a key."""
-        # a text of a job must not mention everybody
+        # the words of a job must not mention all people
         text = cut_bytes(re.sub(r"<(?=/?at\b)", "< ", self.fill(alarm), flags=re.IGNORECASE), FEISHU_TEXT)
         tail = "".join(f' <at user_id="{one}"></at>' for one in mention)
         signed: dict[str, str] = {}
@@ -237,24 +242,13 @@ class Feishu(Robot):
 
         return Outgoing(url=self._url, body=fit(text, body, FEISHU_BODY))
 
-    def judge(self, answer: Answer) -> str:
-        """Judge by ``code``, or by ``StatusCode``, as older answers have it."""
-        found = self.read(answer)
-        code = found.get("code", found.get("StatusCode"))
-        said = self.said(answer, f"code {code}: {found.get('msg', found.get('StatusMessage'))}")
-        if code in FEISHU_TOO_MANY:
-            raise AlarmRetryLater(said, FEISHU_PAUSE_S)
-        if answer.status != OK or code != 0 or isinstance(code, bool):
-            raise SendError(said)
-        return said
-
 
 class Slack(Robot):
     """An incoming webhook of Slack."""
 
     def make(self, alarm: Alarm, mention: Sequence[str]) -> Outgoing:
         """Return the request."""
-        tail = "".join(f" <!{one}>" if one in SLACK_EVERYBODY else f" <@{one}>" for one in mention)
+        tail = "".join(f" <!{one}>" if one in SLACK_GROUPS else f" <@{one}>" for one in mention)
         text = cut_bytes(self.fill(alarm), SLACK_TEXT)
         text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
         return Outgoing(url=self._url, body=_encode({"text": text + tail}))
@@ -322,11 +316,11 @@ class Webhook(Robot):
         self._expect = expect
 
     def check(self, client: EgressClient) -> None:
-        """Look at the headers, too."""
+        """Check the headers, too."""
         client.call(self._method, self._url, headers=self._headers)
 
     def make(self, alarm: Alarm, mention: Sequence[str]) -> Outgoing:
-        """Return the request; there is nobody to mention."""
+        """Return the request; mentions do not apply."""
         del mention
         values = alarm_values(alarm)
         values["text"] = cut_bytes(values["text"], self._max_text)

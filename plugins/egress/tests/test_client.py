@@ -81,7 +81,7 @@ def test_the_name_is_asked_once_and_the_checked_address_is_called() -> None:
 
 
 def test_addresses_that_are_not_allowed_get_no_connection() -> None:
-    """Whatever a name says: loopback in all its forms, private, metadata."""
+    """Whatever a name resolves to: loopback in all its forms, private, metadata."""
     with WebServer(web_reply()) as web:
         policy = EgressPolicy(ports=(range(1, 65536),))
         for address in (
@@ -104,7 +104,7 @@ def test_addresses_that_are_not_allowed_get_no_connection() -> None:
 
 
 def test_curl_gets_no_socket_for_an_address_that_was_not_checked() -> None:
-    """The second line: even if curl came to ask DNS itself."""
+    """A second check, for the case that curl resolves the name itself."""
     with WebServer(web_reply()) as web:
         client = EgressClient(policy_of(web))
         call = client.call("GET", web.url)
@@ -205,7 +205,7 @@ def test_a_resolver_that_hangs_ends_with_the_time_limit() -> None:
     free.set()
 
 
-def test_a_name_that_is_not_there_is_told() -> None:
+def test_a_name_that_does_not_exist_is_an_error() -> None:
     def resolve(host: str, port: int) -> Sequence[str]:
         raise OSError(-2, "Name or service not known")
 

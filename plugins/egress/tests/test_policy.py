@@ -134,7 +134,7 @@ def test_a_setting_that_cannot_be_used_is_named(section: dict[str, Any], said: s
         ),
     ],
 )
-def test_the_refusal_names_the_way_out(url: str, said: str) -> None:
+def test_the_refusal_names_the_setting(url: str, said: str) -> None:
     with pytest.raises(EgressRefusedError) as told:
         DEFAULT.target(url)
     assert str(told.value) == f"{url.split('/', maxsplit=1)[0]}//{url.split('/')[2]}: {said}"

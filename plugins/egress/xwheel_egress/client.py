@@ -1,8 +1,7 @@
-"""The client that keeps to the policy: one curl handle a call, opened for one checked address.
+"""The client that keeps to the policy: one curl handle for each call, to a checked address.
 
 curl is told every address beforehand, so it asks no DNS, and its sockets are opened here, where the address is compared
-once more with those that were checked. Its time limit covers connecting, TLS, headers and body, however slowly a peer
-drips them.
+once more with those that were checked. Its time limit covers connecting, TLS, headers and body.
 """
 
 from __future__ import annotations
@@ -170,7 +169,7 @@ class EgressCall:
             following = self._client.policy.target(urljoin(target.url, location))
         except EgressRefusedError as error:
             raise EgressRefusedError(f"{target.origin} redirects: {error}") from None
-        except ValueError:  # urljoin's, whose words may hold the URL
+        except ValueError:  # urljoin's, whose message may hold the URL
             raise EgressRefusedError(f"{target.origin} redirects to something that is no URL") from None
         if target.scheme == "https" and following.scheme != "https":
             raise EgressRefusedError(f"{target.origin} redirects from https to {following.origin}")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
-from typing import Final
+from typing import Any, Final
 
 from xwheel import XwheelError
 
@@ -67,6 +68,14 @@ class Answer:
     def text(self) -> str:
         """The body as UTF-8; what is none becomes a replacement character."""
         return self.body.decode("utf-8", "replace")
+
+    @property
+    def document(self) -> Any:
+        """The body, read as JSON; None if it is not JSON, or was cut."""
+        try:
+            return None if self.truncated else json.loads(self.body)
+        except (ValueError, RecursionError):
+            return None
 
     @property
     def retry_after_s(self) -> float | None:

@@ -107,10 +107,10 @@ def test_the_time_limits_end_a_call(site: Site) -> None:
 
 def test_many_calls_wait_side_by_side(site: Site) -> None:
     """More than the event loop has helper threads."""
-    everybody = threading.Barrier(24)
+    all_of_them = threading.Barrier(24)
 
     def reply(handler: BaseHTTPRequestHandler, seen: WebRequest) -> None:
-        everybody.wait(LONG_S)
+        all_of_them.wait(LONG_S)
         web_reply(200, b"together")(handler, seen)
 
     site.web.reply = reply
@@ -170,7 +170,7 @@ def test_secrets_go_to_their_origin_and_into_no_log(make_site: Callable[..., Sit
     assert "s3cret" not in message + site.log(2)
 
 
-def test_a_secret_that_is_cut_in_two_is_not_told(make_site: Callable[..., Site]) -> None:
+def test_a_secret_that_is_cut_in_two_is_not_logged(make_site: Callable[..., Site]) -> None:
     other = make_site()
     options = {**secrets_of(other.web.url), "read_kb": 1, "log_kb": 64}
     site = make_site(options, {"allow_ports": ["1-65535"]})
@@ -233,7 +233,7 @@ def test_addresses_inside_are_refused_before_the_run_is_accepted(make_site: Call
     assert not site.web.requests
 
 
-def test_parameters_cannot_climb_or_split(site: Site) -> None:
+def test_parameters_cannot_leave_their_folder_or_add_a_header(site: Site) -> None:
     code, message = site.run({"url": f"{site.web.url}/a/${{param}}/b"}, param="..")
     assert code == 500
     assert "url: ${param} must not be '..' in a URL" in message

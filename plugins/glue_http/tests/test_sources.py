@@ -54,7 +54,10 @@ BAD: list[tuple[str, str]] = [
     ('{"url": "${param}://a.example/"}', "url: scheme, host and port must hold no placeholder"),
     ('{"url": "https://a.example:${param}"}', "url: scheme, host and port must hold no placeholder"),
     ('{"url": "${param}"}', "url: scheme, host and port must hold no placeholder"),
-    ('{"url": "https://a.example/${nobody}"}', "url: ${nobody} is no name of a template; known: ${job_id}, "),
+    (
+        '{"url": "https://a.example/${unknown}"}',
+        "url: ${unknown} is no name of a template; known: ${job_id}, ",
+    ),
     ('{"url": "https://a.example/${param.__class__}"}', "is no name of a template"),
     ('{"url": "https://a.example/", "headers": {"A": "$"}}', "headers.A: ${} is no name of a template"),
     (
@@ -79,7 +82,7 @@ def test_what_is_no_description_of_a_call_is_refused(source: str, said: str) -> 
         assert "\n" not in str(told.value)
 
 
-def test_a_scheduler_lets_pass_what_only_an_executor_can_know() -> None:
+def test_a_scheduler_accepts_what_only_an_executor_can_check() -> None:
     glue = glue_of()
     glue.check_source(json.dumps({"url": "http://10.0.0.1/", "headers": {"A": "${secret.theirs}"}}))
     for document, said in (
@@ -131,7 +134,7 @@ def test_a_wrong_option_stops_the_start_and_is_named(options: dict[str, Any], sa
 
 
 class Canary(str):
-    """A value that tells if a template reaches into it."""
+    """A value that fails if a template reads an attribute of it."""
 
     def __getattribute__(self, name: str) -> Any:
         if name == "canary":

@@ -1,4 +1,4 @@
-"""The source of a job: a JSON document that describes one HTTP call; pure."""
+"""The source of a job: a JSON document that describes one HTTP call; no I/O."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Document(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
 
 
 class Call:
-    """A document that was found good, with its templates made.
+    """A checked document, with its templates.
 
     Args:
         document: What the source says.
@@ -92,7 +92,7 @@ class Call:
         self._json = _map(document.json, lambda text: template("json", text))
         self.secrets = frozenset(found - NAMES)
         try:
-            # with something in place of each placeholder; where it may go is for the executor to say
+            # with a value for each placeholder; whether it may be called is for the executor to decide
             PlainUrl.parse(self.url(dict.fromkeys(found, "1")))
         except ValueError as error:
             raise DocumentError(f"url: {error}") from None
@@ -123,7 +123,7 @@ class Call:
         return None if self._body is None else self._body.fill(values).encode("utf-8", "replace")
 
     def takes(self, status: int) -> bool:
-        """Tell whether a status is success."""
+        """Return whether a status is success."""
         return any(status in statuses for statuses in self.statuses)
 
 

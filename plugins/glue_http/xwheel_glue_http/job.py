@@ -1,17 +1,15 @@
-"""One HTTP job: makes its call, writes what came back into the run's log, and judges it."""
+"""One HTTP job: makes its call, writes the answer into the run's log, and judges it."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import threading
 import time
 from collections.abc import Mapping
 from typing import Final
-from urllib.parse import quote
 
-from xwheel.plugin import ExecutorError, RunContext
+from xwheel.plugin import ExecutorError, RunContext, SecretMask
 from xwheel_egress import Answer, EgressCall, EgressClient, EgressError
 
 from xwheel_glue_http.document import SECRET, Call, DocumentError
@@ -53,13 +51,7 @@ class HttpJob:
                     f"${{{name}}} may not go to {origin}: "
                     f"plugins.options.glue_http.secrets.{name.removeprefix(SECRET)}.origins does not name it"
                 )
-        # as it is, in a URL, in JSON
-        spellings = {
-            form
-            for text in self._secrets.values()
-            for form in (text, quote(text, safe=""), json.dumps(text, ensure_ascii=False)[1:-1])
-        }
-        self._spellings = sorted(spellings, key=len, reverse=True)
+        self._mask = SecretMask(self._secrets.values())
 
     async def run(self, context: RunContext) -> str:
         """Make the call; a kill or a timeout of the run aborts it at once.
@@ -81,10 +73,10 @@ class HttpJob:
         try:
             values.update(self._secrets)
             call = self._prepare(values)
-            context.log(f"{self._call.method} {self._hide(self._call.url(values))}")
+            context.log(f"{self._call.method} {self._mask.hide(self._call.url(values))}")
             answer = await _run(call)
         except (EgressError, TemplateError) as error:
-            raise ExecutorError(self._hide(str(error))) from None
+            raise ExecutorError(self._mask.hide(str(error))) from None
         took_ms = int((time.monotonic() - begun) * 1000)
         context.log(self._describe(answer, took_ms))
         return self._judge(answer)
@@ -104,7 +96,7 @@ class HttpJob:
     def _describe(self, answer: Answer, took_ms: int) -> str:
         lines = [f"HTTP {answer.status} from {answer.origin} in {took_ms} ms"]
         for name, value in answer.headers.items():
-            lines.append(f"{name}: {HIDDEN if name in _HIDDEN_HEADERS else self._hide(value)}")
+            lines.append(f"{name}: {HIDDEN if name in _HIDDEN_HEADERS else self._mask.hide(value)}")
         most = self._options.log_kb * KB
         body = self._text(answer).encode("utf-8")
         if most and body:
@@ -131,15 +123,8 @@ class HttpJob:
 
     def _text(self, answer: Answer) -> str:
         """Return the body without our secrets, and without the end that may hold a part of one."""
-        text = self._hide(answer.text)
-        longest = len(self._spellings[0]) if self._spellings else 0
-        return text[: len(text) - longest] if answer.truncated and longest else text
-
-    def _hide(self, text: str) -> str:
-        """Take our secrets out of what the other side repeats."""
-        for secret in self._spellings:
-            text = text.replace(secret, HIDDEN)
-        return text
+        text = self._mask.hide(answer.text)
+        return text[: max(0, len(text) - self._mask.longest)] if answer.truncated else text
 
 
 async def _run(call: EgressCall) -> Answer:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 PLUGIN: Final = "glue_http"
 MIN_SECRET: Final = 8
-"""It is taken out of whatever is logged, and a shorter one could be told by what is missing there."""
+"""It is taken out of all that is logged, and a shorter one could be guessed by what is missing there."""
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
@@ -23,6 +23,7 @@ Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 class SecretOptions(PluginOptions):
     """A secret that sources name as `${secret.NAME}`, and where it may go."""
 
+    required_secrets = ("value",)
     value: SecretStr | None = Field(None, description="The secret.")
     value_file: Path | None = Field(None, description="File that holds the secret.")
     origins: tuple[str, ...] = Field(
@@ -33,10 +34,8 @@ class SecretOptions(PluginOptions):
     )
 
     @model_validator(mode="after")
-    def _has_value(self) -> Self:
-        if self.value is None:
-            raise ValueError("value or value_file is missing")
-        if len(self.value.get_secret_value()) < MIN_SECRET:
+    def _is_long_enough(self) -> Self:
+        if len(self.text) < MIN_SECRET:
             raise ValueError(f"a secret has at least {MIN_SECRET} characters")
         return self
 

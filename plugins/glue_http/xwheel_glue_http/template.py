@@ -13,14 +13,14 @@ _WAYS: Final = ("json", "url")
 
 
 class TemplateError(Exception):
-    """A template names what is not there, or a value does not fit its place."""
+    """A template has an unknown name, or a value does not fit its place."""
 
 
 class Template:
     """A text whose ``${name}`` are filled in.
 
     ``${name:json}`` is the value as it stands between the quotes of a JSON string, ``${name:url}`` as it stands in a
-    part of a URL, ``$$`` a dollar. What is filled in is not looked at again. :attr:`names` are those in it.
+    part of a URL, ``$$`` a dollar. Values are not searched for names again. :attr:`names` are those in it.
 
     Args:
         where: What the text is, for messages.
@@ -58,7 +58,7 @@ class Template:
         """Return the text with the values.
 
         Raises:
-            TemplateError: A value would be a step up or none in a URL's path.
+            TemplateError: A value would be ``.`` or ``..`` in a URL's path.
         """
 
         def one(match: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""Python scripts with pinned requirements: environments of their own, made once, and made well or not at all."""
+"""Python scripts with pinned requirements: environments of their own, made once, and complete or not at all."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def test_two_blocks_are_refused() -> None:
         read_requirements(f"{block}\n{block}")
 
 
-def test_a_python_that_is_too_old_is_said(site: ExecutorSite) -> None:
+def test_a_python_that_is_too_old_is_named(site: ExecutorSite) -> None:
     source = '# /// script\n# requires-python = ">=4"\n# ///\nprint(1)\n'
     code, message = site.run(source, glue_type="GLUE_PYTHON")
     assert (code, message.startswith("requires-python: the script wants >=4, ")) == (500, True)

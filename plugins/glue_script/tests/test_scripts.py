@@ -1,4 +1,4 @@
-"""Scripts: files, arguments, exit codes, who may run them, and how they end."""
+"""Scripts: files, arguments, exit codes, allowed types, accounts, and how they end."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_an_interpreter_gets_parameter_shard_and_total(site: ExecutorSite, name:
 
 @pytest.mark.parametrize("name", ALL)
 def test_each_type_has_its_file_and_command(make_site: MakeSite, tmp_path: Path, name: str) -> None:
-    """A program that tells its arguments stands in for the interpreters: python2 and pwsh are in no Debian."""
+    """A program that prints its arguments takes the place of the interpreters: Debian has no python2 and no pwsh."""
     stand_in = tmp_path / "stand-in"
     stand_in.write_text('#!/bin/sh\nprintf "<%s>" "$@"\ncat "$1"\n')
     stand_in.chmod(0o755)
@@ -216,7 +216,7 @@ def more_groups() -> Iterator[None]:
 
 @pytest.mark.usefixtures("more_groups")
 def test_another_account_has_no_right_of_the_executors(make_site: MakeSite, open_folder: Path) -> None:
-    """Only root may take another account; for anybody else the very wish is refused."""
+    """Only root may take another account; for other accounts the run is refused."""
     site = make_site({"run_as": "nobody", "directory": str(open_folder)})
     code, message = site.run(
         "grep -E '^(Uid|Gid|Groups):' /proc/self/status; cat \"$0\" > /dev/null; sleep 0"

@@ -32,7 +32,7 @@ MAX_LINE: Final = 8192
 def python_for(wanted: Wanted, folder: Path, options: Options) -> str:
     """Return the interpreter of an environment that has what a script wants; build it if it is not there.
 
-    A lock on it is left to the script, so that nobody deletes the environment while the script runs.
+    The script keeps a lock on it, so that no other run deletes the environment meanwhile.
 
     Raises:
         ExecutorError: It cannot be built; the last lines of pip are in the message, all of them in the run's log.
@@ -104,7 +104,7 @@ def _build(home: Path, base: str, requirements: Sequence[str], pip_args: Sequenc
         options = ["--disable-pip-version-check", "--no-input", "--no-color", "--progress-bar", "off"]
         _run([*pip, "install", *options, *pip_args, *requirements], "requirements cannot be installed")
         for path in (home / "bin").glob("[Aa]ctivate*"):
-            path.unlink()  # for shells of people; venv makes them readable for all
+            path.unlink()  # for interactive shells; venv makes them readable for all
         (home / READY).touch()
     except BaseException:
         _remove(home)
@@ -112,7 +112,7 @@ def _build(home: Path, base: str, requirements: Sequence[str], pip_args: Sequenc
 
 
 def _run(command: Sequence[str], failure: str) -> None:
-    """Run a program with its output in the log; its last lines are the message if it fails."""
+    """Run a program with its output in the log; if it fails, raise an error with its last lines."""
     last: deque[str] = deque(maxlen=LAST_LINES)
     with subprocess.Popen(  # noqa: S603 -- a vector, and requirements were parsed
         command,
@@ -143,7 +143,7 @@ def _lines(readline: object) -> Iterator[str]:
 
 
 def _evict(folder: Path, keep: int) -> None:
-    """Delete the environments that were not used for longest and that nobody uses now."""
+    """Delete the environments that were not used for longest, but for those in use."""
     homes = [Path(entry.path) for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
     homes.sort(key=_used)
     for home in homes[: max(0, len(homes) - keep)]:
@@ -163,5 +163,5 @@ def _used(home: Path) -> float:
 
 
 def _remove(home: Path) -> None:
-    (home / READY).unlink(missing_ok=True)  # first, so that nobody takes half of it for the whole
+    (home / READY).unlink(missing_ok=True)  # first, so that no other run uses a half-deleted one
     shutil.rmtree(home, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What a Python script says of itself: the ``script`` block of PEP 723."""
+"""The ``script`` block of PEP 723, which says what a Python script needs."""
 
 from __future__ import annotations
 

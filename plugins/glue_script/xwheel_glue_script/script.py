@@ -22,7 +22,7 @@ from xwheel_glue_script.requirements import read_requirements
 SCRIPTS: Final = "gluesource"
 ENVIRONMENTS: Final = "glueenv"
 UNUSED_S: Final = 86_400
-"""Scripts that nobody ran for so long are deleted when another one is written."""
+"""Scripts that did not run for so long are deleted when another one is written."""
 
 MAX_ARGUMENT: Final = 128 * 1024 - 1
 """Bytes of one argument that Linux takes."""
@@ -45,7 +45,7 @@ def prepare(context: RunContext, data: Mapping[str, Any]) -> list[str]:
     """
     before = os.umask(
         0o077
-    )  # of all that is made here, nothing is for others; the script gets the executor's
+    )  # nothing that is made here is for other accounts; the script itself gets the executor's umask
     try:
         return _prepare(context, data, Options.model_validate(data["options"]))
     finally:
@@ -78,7 +78,7 @@ def _prepare(context: RunContext, data: Mapping[str, Any], options: Options) -> 
     else:
         program = python_for(wanted, home / ENVIRONMENTS, options)
     if kind.suffix == ".py":
-        os.environ["PYTHONUNBUFFERED"] = "1"  # otherwise the log stands still until the end
+        os.environ["PYTHONUNBUFFERED"] = "1"  # otherwise the log stays empty until the end
         os.environ["PYTHONIOENCODING"] = "utf-8:backslashreplace"
     _limit(options.limits.model_dump(exclude_none=True))
     return [program, str(path), parameter, str(context.shard_index), str(context.shard_total)]
@@ -132,7 +132,7 @@ def _make_folder(folder: Path, account: pwd.struct_passwd | None, *, own: bool) 
 
 
 def _let_pass(home: Path) -> None:
-    """Let the scripts' account through our folder, which is private; it lists nothing there."""
+    """Let the scripts' account pass through our private folder, without a right to list it."""
     mode = stat.S_IMODE(home.stat().st_mode)
     if not mode & stat.S_IXOTH:
         home.chmod(mode | stat.S_IXGRP | stat.S_IXOTH)

@@ -1,4 +1,4 @@
-"""A busy machine is slow now and then: no test has a time limit of its own."""
+"""Settings of the tests: examples may be slow on a busy machine."""
 
 from __future__ import annotations
 

@@ -85,13 +85,15 @@ def test_weights_are_kept_and_evenly_mixed() -> None:
     assert Counter(choose(router, executors) for _ in range(700)) == {0: 500, 1: 100, 2: 100}
 
 
-def test_a_weight_of_zero_gets_nothing_unless_nobody_has_more() -> None:
+def test_a_weight_of_zero_gets_nothing_unless_all_are_zero() -> None:
     router = Weighted()
     assert {choose(router, labelled({"weight": "0"}, {"weight": "3"})) for _ in range(50)} == {1}
     assert {choose(router, labelled({"weight": "0"}, {"weight": "0"}), 2) for _ in range(50)} == {0, 1}
 
 
-def test_a_weight_that_is_no_number_counts_as_one_and_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_weight_that_is_no_number_counts_as_one_and_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.WARNING)
     router = Weighted()
     for text in ("much", "-1", "1001", "99999999999999999999", "²", ""):
@@ -101,7 +103,7 @@ def test_a_weight_that_is_no_number_counts_as_one_and_is_told_once(caplog: pytes
     assert "weight 'much', which counts as 1" in caplog.text
 
 
-def test_sticky_stays_whoever_comes_and_moves_when_it_must() -> None:
+def test_sticky_stays_when_others_come_and_moves_when_it_must() -> None:
     router = Sticky()
     many = sample_executors(20)
     few = many[:3]
@@ -190,7 +192,7 @@ def test_labels_with_a_router_that_asks_need_the_other_name() -> None:
         ("gpu=", "cannot read"),
     ],
 )
-def test_bad_options_are_refused_with_the_way_out(options: str, words: str) -> None:
+def test_bad_options_are_refused_with_a_hint(options: str, words: str) -> None:
     router, _ = labels_router()
     with pytest.raises(RouteError, match=words):
         router.check(options)

@@ -1,4 +1,4 @@
-"""A node, two executors and a dead address: who gets a run."""
+"""A node, two executors and a dead address: which one gets a run."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, holds: Holds) -> Iterator[tup
                 executor.stop()
 
 
-def test_failover_passes_the_dead_one_by(site: tuple[Node, list[str]]) -> None:
+def test_failover_skips_the_dead_one(site: tuple[Node, list[str]]) -> None:
     node, addresses = site
     node.register_dead()
     run = node.run(node.job("FAILOVER"))

@@ -1,4 +1,4 @@
-"""CONSISTENT_HASH against an implementation of its own, written from the algorithm's description alone."""
+"""CONSISTENT_HASH against a second implementation, written from the algorithm's description alone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def hash_of(text: str) -> int:
 
 
 def expected(job_id: int, addresses: Sequence[str]) -> str:
-    """Look through all places one by one: the lowest that is not below the job's, else the lowest of all."""
+    """Return the owner of the lowest place that is not below the job's, else of the lowest of all."""
     ring = {
         hash_of("SHARD-" + address + "-NODE-" + str(i)): address for address in addresses for i in range(100)
     }
@@ -83,7 +83,7 @@ def test_removing_an_address_moves_only_its_jobs() -> None:
     assert 20 < len(moved) < 300
 
 
-def test_a_suspect_counts_as_gone_and_nobody_else_moves() -> None:
+def test_a_suspect_counts_as_gone_and_no_other_job_moves() -> None:
     router = ConsistentHash()
     addresses = [f"http://10.0.0.{n}:9999/" for n in range(10)]
     whole = executors_at(addresses)

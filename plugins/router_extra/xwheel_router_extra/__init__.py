@@ -1,4 +1,4 @@
-"""Routers beside the built-in ones; each is told of in ``README.md``."""
+"""Routers beside the built-in ones; ``README.md`` describes each."""
 
 from __future__ import annotations
 

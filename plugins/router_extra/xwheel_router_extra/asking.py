@@ -14,7 +14,7 @@ class Failover:
     asks = True
 
     def route(self, context: RouteContext) -> Sequence[RegisteredExecutor]:
-        """Return the first that lives."""
+        """Return the first that answers."""
         for executor in context.executors:
             if context.beat(executor.address):
                 return [executor]

@@ -1,4 +1,4 @@
-"""Routers that count what each job sent where; a job's counts are right, since one node holds the job's partition."""
+"""Routers that count the runs of each job on each executor; complete, since one node holds the job's partition."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ class LeastRecentlyUsed:
         self._used: JobMemory[dict[str, None]] = JobMemory(dict)
 
     def route(self, context: RouteContext) -> Sequence[RegisteredExecutor]:
-        """Return the eldest."""
+        """Return the one that was not used for longest."""
         live = {item.address: item for item in context.executors}
         with self._lock:
             before = self._used.take(context.job.id)
             order = {address: None for address in live if address not in before}
             order |= {address: None for address in before if address in live}
             trusted = {item.address for item in context.trusted}
-            eldest = next(address for address in order if address in trusted)
-            del order[eldest]
-            order[eldest] = None
+            oldest = next(address for address in order if address in trusted)
+            del order[oldest]
+            order[oldest] = None
             self._used.note(context.job.id, order)
-        return [live[eldest]]
+        return [live[oldest]]

@@ -26,7 +26,7 @@ class Plan(NamedTuple):
 
 
 class Labels:
-    """Chooses among the executors whose labels meet a selector, by another router that the job names behind a bar.
+    """Chooses among the executors whose labels meet a selector, by another router that the job names after a bar.
 
     ``route_options`` are such as ``gpu=yes,zone in (a,b),!spot | LEAST_LOADED``; ROUND chooses where none is named. A
     run that no executor fits is refused. LABELS_ASKING is the same for routers that ask executors.
@@ -46,7 +46,7 @@ class Labels:
         )
 
     def check(self, options: str) -> None:
-        """Refuse a selector that cannot be read, and a router that cannot choose then."""
+        """Refuse a selector that cannot be read, and a router that cannot be used with it."""
         self._parse(options)
 
     def route(self, context: RouteContext) -> Sequence[RegisteredExecutor]:
@@ -79,15 +79,15 @@ class Labels:
                 f"{self.name} needs a selector of labels, such as gpu=yes,zone in (a,b) | {DEFAULT}"
             )
         if bar and (not then or any(sign.isspace() or sign == BAR for sign in then)):
-            raise RouteError(f"behind {BAR} stands the name of one router, such as {DEFAULT}")
+            raise RouteError(f"after {BAR} comes the name of one router, such as {DEFAULT}")
         if then.startswith("LABELS"):
-            raise RouteError("behind the selector stands another router, not one for labels again")
+            raise RouteError("after the selector comes another router, not one for labels again")
         if then in {"FAILOVER", "BUSYOVER"} and not self.asks:
             raise RouteError(f"{then} asks executors: use it with LABELS_ASKING")
         return Plan(parse_selector(selector), then or DEFAULT)
 
     def _fit(self, context: RouteContext, options: str, plan: Plan) -> Sequence[RegisteredExecutor]:
-        """Return who fits, in the same order; worked out once for each list that the scheduler hands in."""
+        """Return the executors that fit, in the same order; computed once for each list that the scheduler passes."""
         executors = context.executors
         key = (id(executors), options)
         # the list is kept beside, so no other one can have its id

@@ -1,4 +1,4 @@
-"""Routers that go by how much an executor has to do, or how much it can bear."""
+"""Routers that choose by the load of executors, or by their capacity."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Weighted:
         self._warned: set[tuple[str, str]] = set()
 
     def route(self, context: RouteContext) -> Sequence[RegisteredExecutor]:
-        """Return whose turn it is: all gain their weight, and the foremost pays what all gained."""
+        """Return the executor whose turn it is: all gain their weight, and the first one pays what all gained."""
         trusted = context.trusted
         weights = [self._weight(item) for item in trusted]
         total = sum(weights)

@@ -1,4 +1,4 @@
-"""What routers remember of jobs, within bounds."""
+"""What routers remember of jobs, bounded in size."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Requirement:
     wanted: bool
 
     def holds(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether labels meet it; a label that is missing has no value."""
+        """Return whether labels meet it; a label that is missing has no value."""
         value = labels.get(self.key)
         if value is None:
             return not self.wanted

@@ -1,4 +1,4 @@
-"""STICKY: a job stays where it ran last."""
+"""STICKY: a job stays on the executor where it ran last."""
 
 from __future__ import annotations
 

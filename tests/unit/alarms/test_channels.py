@@ -29,6 +29,18 @@ def a_node(db: Database, *channels: AlarmChannel, **alarm: int) -> HandNode:
     return node
 
 
+def a_node_that_hangs(
+    db: Database, *others: AlarmChannel, count: int = 1, **alarm: int
+) -> tuple[HandNode, Stuck]:
+    """Return a node with some alarms for a channel that hangs in the first of them."""
+    stuck = Stuck()
+    node = a_node(db, stuck, *others, **alarm)
+    strike(node, rule(node, "failed", channels=["stuck"]).id, count)
+    step(node)
+    wait_until(lambda: stuck.calls == 1)
+    return node, stuck
+
+
 def strike(node: HandNode, rule_id: int, count: int = 1) -> None:
     """Let something happen that a rule asks for, each time in another job."""
     with node.db.write() as conn:
@@ -59,7 +71,7 @@ def answers(node: HandNode, channel: str) -> list[tuple[int, str, str]]:
     ]
 
 
-def test_one_hangs_for_ever_one_raises_and_the_third_gets_all_in_time(db: Database) -> None:
+def test_a_channel_that_hangs_and_one_that_raises_delay_no_third(db: Database) -> None:
     def broken(_: Alarm) -> Exception:
         return ValueError("no such number")
 
@@ -101,16 +113,12 @@ def test_one_hangs_for_ever_one_raises_and_the_third_gets_all_in_time(db: Databa
 def test_a_channel_that_comes_back_is_used_again(
     sqlite_db: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stuck = Stuck()
-    node = a_node(sqlite_db, stuck, attempts=3, retry_delay_s=5)
-    strike(node, rule(node, "failed", channels=["stuck"]).id)
-    step(node)
-    wait_until(lambda: stuck.calls == 1)
+    node, stuck = a_node_that_hangs(sqlite_db, attempts=3, retry_delay_s=5)
     step(node, 30 * SECOND)
     with caplog.at_level(logging.WARNING):
         stuck.gate.set()
-        wait_until(lambda: not node.scheduler.finishing.alarms.manager.health()[0].hanging)
-    assert "came back late from alarm 1" in caplog.text
+        wait_until(lambda: "came back late from alarm 1: late" in caplog.text)
+    assert not node.scheduler.finishing.alarms.manager.health()[0].hanging
     step(node, 5 * SECOND)
     settle(node)
     assert answers(node, "stuck") == [(1, "failed", "no answer in 30000 ms"), (2, "sent", "late")]
@@ -140,7 +148,7 @@ def test_failed_attempts_are_repeated_with_growing_pauses_and_the_same_id(db: Da
     assert (health.failures, health.is_healthy, health.last_answer) == (4, False, "OSError: away")
 
 
-def test_who_asks_to_be_asked_later_is_asked_later(sqlite_db: Database) -> None:
+def test_a_channel_that_asks_for_a_later_try_gets_it(sqlite_db: Database) -> None:
     pager = Recorder(fail=lambda _: AlarmRetryLater("slow down", 90) if len(pager.told) == 1 else None)
     node = a_node(sqlite_db, pager, retry_delay_s=1)
     strike(node, rule(node, "failed").id)
@@ -157,32 +165,24 @@ def test_a_rule_whose_channel_is_not_installed_says_what_is(sqlite_db: Database)
     node = a_node(sqlite_db, Recorder(), Recorder("sms"))
     made = rule(node, "failed", channels=["pager", "sms"])
     node.crash()
-    heir = HandNode(node.db, node.clock, channels=[Recorder()])
-    strike(heir, made.id)
-    settle(heir)
-    assert answers(heir, "sms") == [(1, "failed", "channel sms is not installed; installed: pager")]
-    assert answers(heir, "pager") == [(1, "sent", "took 1")]
+    successor = HandNode(node.db, node.clock, channels=[Recorder()])
+    strike(successor, made.id)
+    settle(successor)
+    assert answers(successor, "sms") == [(1, "failed", "channel sms is not installed; installed: pager")]
+    assert answers(successor, "pager") == [(1, "sent", "took 1")]
 
 
 def test_what_waits_for_an_uninstalled_channel_is_ended(db: Database) -> None:
-    stuck = Stuck()
-    node = a_node(db, stuck, Recorder())
-    strike(node, rule(node, "failed", channels=["stuck"]).id)
-    step(node)
-    wait_until(lambda: stuck.calls == 1)
+    node, stuck = a_node_that_hangs(db, Recorder())
     node.crash()
-    heir = HandNode(node.db, node.clock, channels=[Recorder()])
-    settle(heir)
-    assert answers(heir, "stuck") == [(1, "failed", "channel stuck is not installed; installed: pager")]
+    successor = HandNode(node.db, node.clock, channels=[Recorder()])
+    settle(successor)
+    assert answers(successor, "stuck") == [(1, "failed", "channel stuck is not installed; installed: pager")]
     stuck.gate.set()
 
 
 def test_a_full_queue_leaves_the_rest_in_its_rows(sqlite_db: Database) -> None:
-    stuck = Stuck()
-    node = a_node(sqlite_db, stuck, queue_size=2)
-    strike(node, rule(node, "failed", channels=["stuck"]).id, 10)
-    step(node)
-    wait_until(lambda: stuck.calls == 1)
+    node, stuck = a_node_that_hangs(sqlite_db, count=10, queue_size=2)
     step(node)
     health = node.scheduler.finishing.alarms.manager.health()[0]
     assert health.queued <= 2
@@ -194,11 +194,7 @@ def test_a_full_queue_leaves_the_rest_in_its_rows(sqlite_db: Database) -> None:
 
 
 def test_what_waits_in_memory_is_left_to_the_next_holder_of_the_lease(sqlite_db: Database) -> None:
-    stuck = Stuck()
-    node = a_node(sqlite_db, stuck)
-    strike(node, rule(node, "failed", channels=["stuck"]).id, 5)
-    step(node)
-    wait_until(lambda: stuck.calls == 1)
+    node, stuck = a_node_that_hangs(sqlite_db, count=5)
     node.scheduler.core.lease.halt()
     stuck.gate.set()
     wait_until(lambda: len(node.scheduler.finishing.alarms.channels.ended()) == 5)

@@ -4,65 +4,36 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.alarms import Recorder, alarms_of, attempts_of, rule, settle
+from tests.support.alarms import Recorder, alarms_of, attempts_of, rule, run_once, send, settle
 from tests.support.node import HandNode
-from tests.support.rows import NOW
-from xwheel.model import Job, MisfirePolicy, RunState
+from xwheel.model import MisfirePolicy, RunState
 from xwheel.model.alarms import AlarmState, AlarmWhen, AttemptState
 from xwheel.scheduler.records import Fate
 from xwheel.storage import jobs
-from xwheel.storage.database.engine import Database
-from xwheel.testing import ManualClock
-
-
-def fail_once(node: HandNode, job: Job, state: RunState = RunState.FAILED) -> None:
-    """Run a job by hand, and let it end so."""
-    node.scheduler.management.run_now.run(job.id)
-    node.adopt()
-    node.tick(20)
-    node.finish(node.answer(), state)
-
-
-@pytest.fixture
-def pager() -> Recorder:
-    return Recorder()
-
-
-@pytest.fixture
-def node(db: Database, pager: Recorder) -> HandNode:
-    made = HandNode(db, ManualClock(NOW), channels=[pager, Recorder("sms")])
-    made.group()
-    made.register("http://127.0.0.1:9001")
-    return made
 
 
 def test_a_failure_is_told_with_its_run_and_job(node: HandNode, pager: Recorder) -> None:
     rule(node, "failed", recovery=False)
     job = node.job(enabled=False, name="nightly")
-    fail_once(node, job)
+    run_once(node, job)
     settle(node)
     (alarm,) = pager.told
     (row,) = alarms_of(node)
     assert (alarm.kind, alarm.id, alarm.count, alarm.receivers) == ("failed", row.id, 1, ("me",))
-    assert alarm.job is not None
     assert alarm.job.id == job.id
     assert alarm.group is not None
-    assert alarm.run is not None
     assert alarm.run.state is RunState.FAILED
     assert alarm.title == f"Job {job.id} (nightly) failed"
     (attempt,) = attempts_of(node)
     assert (attempt.state, attempt.answer, attempt.number) == (AttemptState.SENT, f"took {row.id}", 1)
 
 
-def test_success_and_what_a_person_ends_are_told_nobody(node: HandNode, pager: Recorder) -> None:
+def test_success_and_what_a_person_ends_raise_no_alarm(node: HandNode, pager: Recorder) -> None:
     rule(node, "failed", "lost", "refused", "skipped")
     job = node.job(enabled=False)
-    fail_once(node, job, RunState.SUCCEEDED)
-    run = node.scheduler.management.run_now.run(job.id)
-    node.adopt()
-    node.tick(20)
-    sent = node.answer()
-    node.scheduler.management.killer.kill(run.id)
+    run_once(node, job, RunState.SUCCEEDED)
+    sent = send(node, job)
+    node.scheduler.management.killer.kill(sent[0].id)
     node.finish(sent, RunState.KILLED)
     settle(node)
     assert alarms_of(node) == []
@@ -79,7 +50,7 @@ def test_success_and_what_a_person_ends_are_told_nobody(node: HandNode, pager: R
 )
 def test_each_bad_end_has_its_kind(node: HandNode, pager: Recorder, state: RunState, kind: str) -> None:
     rule(node, "failed", "lost")
-    fail_once(node, node.job(enabled=False, recover_lost=False), state)
+    run_once(node, node.job(enabled=False, recover_lost=False), state)
     settle(node)
     assert pager.kinds() == [kind]
     assert kind == "lost" or pager.told[0].reason == state
@@ -107,7 +78,7 @@ def test_an_executor_that_refuses_is_told(node: HandNode, pager: Recorder) -> No
     assert pager.kinds() == ["refused"]
 
 
-def test_skipped_fires_are_told_with_their_number(node: HandNode, pager: Recorder) -> None:
+def test_skipped_fires_are_told_with_tsuccessor_number(node: HandNode, pager: Recorder) -> None:
     rule(node, "skipped")
     job = node.job(schedule_conf="1", misfire_policy=MisfirePolicy.SKIP, misfire_threshold_ms=5000)
     node.clock.advance(60_000)
@@ -115,7 +86,6 @@ def test_skipped_fires_are_told_with_their_number(node: HandNode, pager: Recorde
     node.plan()
     settle(node)
     (alarm,) = pager.told
-    assert alarm.run is not None
     assert alarm.run.job_id == job.id
     assert (alarm.kind, alarm.count, alarm.reason) == ("skipped", alarm.run.skip_count, "misfire")
     assert alarm.count > 40
@@ -137,7 +107,7 @@ def test_a_schedule_that_fails_is_told(node: HandNode, pager: Recorder) -> None:
 def test_only_the_last_retry_is_told_if_the_rule_says_so(node: HandNode, pager: Recorder) -> None:
     rule(node, "failed", when=AlarmWhen.LAST)
     job = node.job(enabled=False, max_retries=2, retry_delay_ms=1000)
-    fail_once(node, job)
+    run_once(node, job)
     settle(node)
     assert pager.told == []
     for _ in range(2):
@@ -148,14 +118,13 @@ def test_only_the_last_retry_is_told_if_the_rule_says_so(node: HandNode, pager: 
         node.finish(node.answer(), RunState.FAILED)
     settle(node)
     (alarm,) = pager.told
-    assert alarm.run is not None
     assert alarm.run.attempt == 3
 
 
 def test_each_attempt_is_told_if_the_rule_says_so(node: HandNode, pager: Recorder) -> None:
     rule(node, "failed", when=AlarmWhen.EACH)
     job = node.job(enabled=False, max_retries=1, retry_delay_ms=0)
-    fail_once(node, job)
+    run_once(node, job)
     node.adopt()
     node.tick(20)
     node.finish(node.answer(), RunState.FAILED)
@@ -166,7 +135,7 @@ def test_each_attempt_is_told_if_the_rule_says_so(node: HandNode, pager: Recorde
 def test_the_nearest_rule_of_a_kind_wins(node: HandNode, pager: Recorder) -> None:
     group = node.group("other")
     node.register("http://127.0.0.1:9002", app_name="other")
-    mine, ours, theirs = (
+    mine, ours, tsuccessors = (
         node.job(enabled=False),
         node.job(enabled=False),
         node.job(enabled=False, group_id=group),
@@ -175,58 +144,55 @@ def test_the_nearest_rule_of_a_kind_wins(node: HandNode, pager: Recorder) -> Non
     rule(node, "failed", name="group", group_id=ours.group_id)
     rule(node, "lost", name="job, another kind", job_id=mine.id)
     rule(node, "failed", name="silent", job_id=mine.id, targets=())
-    for job in (mine, ours, theirs):
-        fail_once(node, job)
+    for job in (mine, ours, tsuccessors):
+        run_once(node, job)
     settle(node)
     assert [alarm.job.id for alarm in pager.told if alarm.job is not None] == [ours.id]
-    assert {(row.job_id, row.rule_id) for row in alarms_of(node)} == {(ours.id, 2), (theirs.id, 1)}
+    assert {(row.job_id, row.rule_id) for row in alarms_of(node)} == {(ours.id, 2), (tsuccessors.id, 1)}
 
 
 def test_a_success_after_an_alarm_is_told_once(node: HandNode, pager: Recorder) -> None:
     rule(node, "failed")
     job = node.job(enabled=False)
-    fail_once(node, job, RunState.SUCCEEDED)
-    fail_once(node, job)
+    run_once(node, job, RunState.SUCCEEDED)
+    run_once(node, job)
     for _ in range(2):
-        fail_once(node, job, RunState.SUCCEEDED)
+        run_once(node, job, RunState.SUCCEEDED)
     settle(node)
     assert pager.kinds() == ["failed", "recovered"]
     assert pager.told[1].reason == "failed"
-    fail_once(node, job, RunState.SUCCEEDED)
+    run_once(node, job, RunState.SUCCEEDED)
     settle(node)
     assert len(alarms_of(node)) == 2 or alarms_of(node)[-1].state is AlarmState.DROPPED
 
 
-def test_a_new_node_knows_who_is_not_well(node: HandNode, pager: Recorder) -> None:
+def test_a_new_node_knows_the_open_alarms(node: HandNode, pager: Recorder) -> None:
     rule(node, "failed")
     job = node.job(enabled=False)
-    fail_once(node, job)
+    run_once(node, job)
     settle(node)
     node.crash()
-    heir = HandNode(node.db, node.clock, channels=[pager])
-    fail_once(heir, job, RunState.SUCCEEDED)
-    settle(heir)
+    successor = HandNode(node.db, node.clock, channels=[pager])
+    run_once(successor, job, RunState.SUCCEEDED)
+    settle(successor)
     assert pager.kinds() == ["failed", "recovered"]
 
 
-def test_another_shard_of_the_same_fire_makes_nothing_well(node: HandNode, pager: Recorder) -> None:
+def test_another_shard_of_the_same_fire_recovers_nothing(node: HandNode, pager: Recorder) -> None:
     rule(node, "failed")
     node.register("http://127.0.0.1:9002")
     job = node.job(enabled=False, route_strategy="SHARDING_BROADCAST")
-    node.scheduler.management.run_now.run(job.id)
-    node.adopt()
-    node.tick(20)
-    first, second = node.answer()
+    first, second = send(node, job)
     node.finish([first], RunState.FAILED)
     node.finish([second])
     settle(node)
     assert pager.kinds() == ["failed"]
-    fail_once(node, job, RunState.SUCCEEDED)
+    run_once(node, job, RunState.SUCCEEDED)
     settle(node)
     assert pager.kinds() == ["failed", "recovered"]
 
 
-def test_where_nobody_asks_nothing_is_written_or_read(node: HandNode) -> None:
+def test_without_a_rule_for_it_nothing_is_written(node: HandNode) -> None:
     rule(node, "failed", job_id=node.job(enabled=False).id)
-    fail_once(node, node.job(enabled=False))
+    run_once(node, node.job(enabled=False))
     assert alarms_of(node) == []

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from tests.support.rows import NOW
 from xwheel.alarms import grouping
 from xwheel.alarms.grouping import Grouped, group_alarms, quiet_until_ms
+from xwheel.alarms.rules import DEFAULTS
 from xwheel.model.alarms import AlarmKind, AlarmRow, AlarmRule, AlarmState, AlarmTarget, AlarmWhen
 from xwheel.storage.alarms.alarms import DueAlarm, Episode, EpisodeKey
 from xwheel.storage.alarms.attempts import NewAttempt
@@ -23,32 +25,20 @@ WINDOW_S = 300
 
 
 def make_rule(**values: Any) -> AlarmRule:
-    rule = AlarmRule(
-        id=1,
-        name="",
-        job_id=None,
-        group_id=None,
-        kinds=(AlarmKind.FAILED,),
-        when=AlarmWhen.EACH,
-        targets=(AlarmTarget(channel="pager"),),
-        window_s=WINDOW_S,
-        recovery=True,
-        quiet_from="",
-        quiet_to="",
-        quiet_timezone="UTC",
-        quiet_pass=(),
-        not_run_s=0,
-        still_running_s=0,
-        enabled=True,
-        revision=1,
-        created_ms=NOW,
-        updated_ms=NOW,
-    )
-    return dataclasses.replace(rule, **values)
+    given: dict[str, Any] = {
+        **DEFAULTS,
+        "id": 1,
+        "kinds": (AlarmKind.FAILED,),
+        "when": AlarmWhen.EACH,
+        "targets": (AlarmTarget(channel="pager"),),
+        "window_s": WINDOW_S,
+        **values,
+    }
+    return AlarmRule(**given, revision=1, created_ms=NOW, updated_ms=NOW)
 
 
 class World:
-    """The rows, and time; what a loop would read and write goes through here."""
+    """The rows, and time; stands for the loop and its database."""
 
     def __init__(self, *rules: AlarmRule, channels: tuple[str, ...] = ("pager",)) -> None:
         self.rules = {rule.id: rule for rule in rules}
@@ -101,7 +91,7 @@ class World:
             known = self.episodes.get(episode.key)
             assert episode.id == (known.id if known else 0)
             fresh = 1000 + len(self.episodes) + number
-            self.episodes[episode.key] = episode if episode.id else _with_id(episode, fresh)
+            self.episodes[episode.key] = episode if episode.id else msgspec.structs.replace(episode, id=fresh)
         self.attempts += found.attempts
         return found
 
@@ -109,10 +99,6 @@ class World:
         """Kind and count of what was told, in the order of telling."""
         rows = [self.rows[attempt.alarm_id] for attempt in self.attempts]
         return [(str(row.kind), row.count) for row in rows]
-
-
-def _with_id(episode: Episode, new: int) -> Episode:
-    return Episode(**{**{name: getattr(episode, name) for name in Episode.__struct_fields__}, "id": new})
 
 
 def test_the_first_is_told_at_once_and_the_rest_in_one_notice() -> None:
@@ -219,7 +205,7 @@ def test_a_rule_without_recovery_closes_in_silence_and_still_tells_what_it_held(
     assert world.rows[3].note == grouping.NO_RECOVERY
 
 
-def test_n23_an_episode_ends_although_nobody_asked_for_the_notice() -> None:
+def test_n23_an_episode_ends_although_its_rule_wants_no_notice() -> None:
     """N23: one left open would make each later success a recovery, and the first one told once a rule asks."""
     world = World(make_rule(recovery=False))
     world.strike()
@@ -249,12 +235,12 @@ def test_a_recovery_of_one_kind_leaves_the_others() -> None:
 @pytest.mark.parametrize(
     ("rules", "note"),
     [
-        ((), grouping.GONE),
-        ((make_rule(enabled=False),), grouping.GONE),
-        ((make_rule(targets=()),), grouping.SILENT),
+        ((), grouping.NO_RULE),
+        ((make_rule(enabled=False),), grouping.NO_RULE),
+        ((make_rule(targets=()),), grouping.NO_CHANNEL),
     ],
 )
-def test_what_no_rule_wants_any_more_is_dropped_with_the_reason(
+def test_what_no_rule_asks_for_any_more_is_dropped_with_the_reason(
     rules: tuple[AlarmRule, ...], note: str
 ) -> None:
     world = World(*rules)
@@ -270,7 +256,7 @@ def test_what_was_held_for_a_deleted_rule_is_dropped() -> None:
     world.decide()
     world.rules.clear()
     world.decide(WINDOW_S)
-    assert (world.rows[2].state, world.rows[2].note) == (AlarmState.DROPPED, grouping.GONE)
+    assert (world.rows[2].state, world.rows[2].note) == (AlarmState.DROPPED, grouping.NO_RULE)
 
 
 QUIET = make_rule(quiet_from="22:00", quiet_to="07:00", quiet_timezone="UTC", window_s=0)

@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from tests.support.alarms import Recorder, alarms_of, attempts_of, rule, settle
+from tests.support.alarms import Recorder, alarms_of, attempts_of, rule, run_once, settle
 from tests.support.node import HandNode
 from tests.support.rows import NOW
 from xwheel.alarms import rules as alarm_rules
 from xwheel.alarms.matching import RuleIndex
 from xwheel.alarms.rules import AlarmManager
 from xwheel.errors import ConflictError, FieldError, NotFoundError, RevisionError
-from xwheel.model import RunState
 from xwheel.model.alarms import AlarmKind, AlarmTarget, AlarmWhen
 from xwheel.scheduler.upkeep.retention import RetentionLoop
 from xwheel.storage import executors, jobs
@@ -26,29 +25,14 @@ DAY_MS = 86_400_000
 
 
 @pytest.fixture
-def node(db: Database) -> HandNode:
-    made = HandNode(db, ManualClock(NOW), channels=[Recorder()])
-    made.group()
-    made.register("http://127.0.0.1:9001")
-    return made
-
-
-@pytest.fixture
 def rules(node: HandNode) -> AlarmManager:
     return node.scheduler.finishing.alarms.manager
 
 
 @pytest.fixture
 def sqlite_rules(sqlite_db: Database) -> AlarmManager:
-    """For what asks no database anything of its own."""
+    """For tests that need no server."""
     return HandNode(sqlite_db, ManualClock(NOW), channels=[Recorder()]).scheduler.finishing.alarms.manager
-
-
-def fail(node: HandNode, job_id: int) -> None:
-    node.scheduler.management.run_now.run(job_id)
-    node.adopt()
-    node.tick(20)
-    node.finish(node.answer(), RunState.FAILED)
 
 
 def test_a_rule_is_kept_as_it_was_given(node: HandNode, rules: AlarmManager) -> None:
@@ -122,7 +106,7 @@ def test_jobs_and_groups_must_be_there(rules: AlarmManager) -> None:
         rules.get(99)
 
 
-def test_there_is_an_end_to_rules(sqlite_rules: AlarmManager, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_rules_is_limited(sqlite_rules: AlarmManager, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alarm_rules, "MAX_RULES", 2)
     for _ in range(2):
         sqlite_rules.create({"kinds": (AlarmKind.FAILED,)})
@@ -130,7 +114,7 @@ def test_there_is_an_end_to_rules(sqlite_rules: AlarmManager, monkeypatch: pytes
         sqlite_rules.create({"kinds": (AlarmKind.FAILED,)})
 
 
-def test_two_who_change_a_rule_do_not_overwrite_each_other(rules: AlarmManager) -> None:
+def test_two_editors_of_a_rule_do_not_overwrite_each_other(rules: AlarmManager) -> None:
     made = rules.create({"kinds": (AlarmKind.FAILED,)})
     changed = rules.update(made.id, {"window_s": 5}, revision=1)
     assert (changed.revision, changed.window_s) == (2, 5)
@@ -146,10 +130,10 @@ def test_two_who_change_a_rule_do_not_overwrite_each_other(rules: AlarmManager) 
 def test_a_rule_whose_channel_went_can_be_disabled(node: HandNode) -> None:
     made = rule(node, "failed")
     node.crash()
-    heir = HandNode(node.db, node.clock).scheduler.finishing.alarms.manager
-    assert not heir.update(made.id, {"enabled": False}).enabled
+    successor = HandNode(node.db, node.clock).scheduler.finishing.alarms.manager
+    assert not successor.update(made.id, {"enabled": False}).enabled
     with pytest.raises(FieldError, match="installed: none"):
-        heir.create({"kinds": (AlarmKind.FAILED,), "targets": made.targets})
+        successor.create({"kinds": (AlarmKind.FAILED,), "targets": made.targets})
 
 
 def test_another_process_sees_a_change_in_a_second(node: HandNode, rules: AlarmManager) -> None:
@@ -170,9 +154,9 @@ def test_another_process_sees_a_change_in_a_second(node: HandNode, rules: AlarmM
 
 def test_rules_of_a_group_are_its_own_and_those_of_its_jobs(node: HandNode, rules: AlarmManager) -> None:
     group = node.group("other")
-    mine, theirs = node.job(enabled=False), node.job(enabled=False, group_id=group)
+    mine, tsuccessors = node.job(enabled=False), node.job(enabled=False, group_id=group)
     rule(node, "failed")
-    wanted = [rule(node, "failed", group_id=group), rule(node, "failed", job_id=theirs.id)]
+    wanted = [rule(node, "failed", group_id=group), rule(node, "failed", job_id=tsuccessors.id)]
     rule(node, "failed", job_id=mine.id)
     assert rules.list_rules(RuleFilter(group_id=group)) == wanted
     assert rules.list_rules(RuleFilter(), after_id=1, limit=2) == wanted
@@ -180,9 +164,9 @@ def test_rules_of_a_group_are_its_own_and_those_of_its_jobs(node: HandNode, rule
 
 def test_alarms_and_attempts_are_read_in_pages(node: HandNode, rules: AlarmManager) -> None:
     rule(node, "failed")
-    ours, theirs = node.job(enabled=False), node.job(enabled=False)
-    for job in (ours, theirs) * 3:
-        fail(node, job.id)
+    ours, tsuccessors = node.job(enabled=False), node.job(enabled=False)
+    for job in (ours, tsuccessors) * 3:
+        run_once(node, job)
     settle(node)
     every = alarms_of(node)
     assert rules.list_alarms(AlarmFilter(), limit=4) == every[:-5:-1]
@@ -200,13 +184,12 @@ def test_alarms_and_attempts_are_read_in_pages(node: HandNode, rules: AlarmManag
 def test_old_alarms_go_and_open_ones_stay(node: HandNode) -> None:
     rule(node, "failed", window_s=86_400)
     job = node.job(enabled=False)
-    fail(node, job.id)
+    run_once(node, job)
     settle(node)
     node.clock.advance(40 * DAY_MS)
     node.scheduler.core.lease.step(node.clock.now_ms())
-    node.register("http://127.0.0.1:9001")
     for _ in range(2):
-        fail(node, job.id)
+        run_once(node, job)
     settle(node)
     assert len(alarms_of(node)) == 3
     _sweep(node)
@@ -214,7 +197,7 @@ def test_old_alarms_go_and_open_ones_stay(node: HandNode) -> None:
     assert {item.alarm_id for item in attempts_of(node)} == {alarms_of(node)[0].id}
 
 
-def test_rules_go_with_their_job_and_their_group(node: HandNode, rules: AlarmManager) -> None:
+def test_rules_go_with_tsuccessor_job_and_tsuccessor_group(node: HandNode, rules: AlarmManager) -> None:
     group = node.group("other")
     job = node.job(enabled=False)
     kept = rule(node, "failed")

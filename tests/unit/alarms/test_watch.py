@@ -7,37 +7,12 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import event
 
-from tests.support.alarms import Recorder, alarms_of, rule, settle
+from tests.support.alarms import Recorder, alarms_of, rule, send, settle
 from tests.support.node import HandNode
-from tests.support.rows import NOW
 from xwheel.alarms import watch
-from xwheel.model import Job, Run, RunState
-from xwheel.storage.database.engine import Database
-from xwheel.testing import ManualClock
+from xwheel.model import RunState
 
 SECOND = 1000
-
-
-@pytest.fixture
-def pager() -> Recorder:
-    return Recorder()
-
-
-@pytest.fixture
-def node(db: Database, pager: Recorder) -> HandNode:
-    made = HandNode(db, ManualClock(NOW), channels=[pager])
-    made.group()
-    made.register("http://127.0.0.1:9001")
-    return made
-
-
-def send(node: HandNode, job: Job) -> list[Run]:
-    """Run a job by hand; the executor takes it and does not end it."""
-    node.register("http://127.0.0.1:9001")  # beats again
-    node.scheduler.management.run_now.run(job.id)
-    node.adopt()
-    node.tick(20)
-    return node.answer()
 
 
 def watch_on(node: HandNode, by_s: int) -> None:
@@ -70,8 +45,8 @@ def test_a_new_node_does_not_tell_again_what_still_runs(node: HandNode, pager: R
     send(node, node.job(enabled=False))
     watch_on(node, 70)
     node.crash()
-    heir = HandNode(node.db, node.clock, channels=[pager])
-    watch_on(heir, 70)
+    successor = HandNode(node.db, node.clock, channels=[pager])
+    watch_on(successor, 70)
     assert pager.kinds() == ["still_running"]
 
 
@@ -109,18 +84,18 @@ def test_stopped_jobs_and_those_with_a_nearer_rule_are_left_alone(node: HandNode
     rule(node, "not_run", not_run_s=100)
     never = {"schedule_type": "CRON", "schedule_conf": "0 0 0 1 1 ?"}
     node.job(enabled=False)
-    patient = node.job(**never)
-    rule(node, "not_run", not_run_s=1000, job_id=patient.id)
+    slow = node.job(**never)
+    rule(node, "not_run", not_run_s=1000, job_id=slow.id)
     mine = node.job(**never)
     for _ in range(5):
         watch_on(node, 100)
     assert [alarm.job.id for alarm in pager.told if alarm.job] == [mine.id]
     for _ in range(6):
         watch_on(node, 100)
-    assert [alarm.job.id for alarm in pager.told if alarm.job] == [mine.id, patient.id]
+    assert [alarm.job.id for alarm in pager.told if alarm.job] == [mine.id, slow.id]
 
 
-def test_while_schedules_are_paused_nobody_is_missed(node: HandNode, pager: Recorder) -> None:
+def test_while_schedules_are_paused_no_job_is_missed(node: HandNode, pager: Recorder) -> None:
     rule(node, "not_run", not_run_s=100)
     node.job(schedule_type="CRON", schedule_conf="0 0 0 1 1 ?")
     node.scheduler.management.schedules.pause()

@@ -10,7 +10,6 @@ from typing import Any
 
 import falcon.testing
 import pytest
-from sqlalchemy import Engine
 
 from tests.support.job_calls import Tenant
 from tests.support.lines import Line
@@ -55,7 +54,7 @@ class Asked:
         return self.report
 
     def log(self, run: Run, from_line: int) -> LogData:
-        assert self.logs is not None, f"nobody should ask for the log of {run.id}"
+        assert self.logs is not None, f"the log of {run.id} should not be read"
         return self.logs(run, from_line)
 
 
@@ -168,22 +167,6 @@ class Api:
                 for table in metadata.sorted_tables
                 if table.name != "run_id_block"
             }
-
-
-@pytest.fixture
-def db(db: Database, _engines: dict[str, Engine]) -> Database:
-    """On a server, the engine of the tests before: it has the statements of the API in its cache already."""
-    if db.backend != "sqlite":
-        kept = _engines.setdefault(repr(db.engine.url), db.engine)
-        if kept is not db.engine:
-            db.engine.dispose()
-            db.engine = kept
-    return db
-
-
-@pytest.fixture(scope="session")
-def _engines() -> dict[str, Engine]:
-    return {}
 
 
 @pytest.fixture

@@ -61,13 +61,15 @@ class Router:
 @pytest.mark.parametrize(
     ("choose", "words"),
     [
-        (lambda context: [], "chose nobody of 1"),
+        (lambda context: [], "chose none of 1"),
         (lambda context: [context.executors[0]] * 2, "chose an executor twice"),
         (lambda context: [context.executors.pop()], "not there|changed the list"),
         (lambda context: [x for x in context.executors if context.beat(x.address)], "its attribute asks is False"),
     ],
 )  # fmt: skip
-def test_a_router_that_breaks_the_contract_is_told_how(choose: Callable[[Any], Any], words: str) -> None:
+def test_a_router_that_breaks_the_contract_is_refused_with_the_reason(
+    choose: Callable[[Any], Any], words: str
+) -> None:
     with pytest.raises(AssertionError, match=words):
         check_router(Router(choose))
 
@@ -80,7 +82,7 @@ class Options(Router):
             raise RouteError("bad: write something else")
 
 
-def test_a_router_that_takes_wrong_options_is_told_so() -> None:
+def test_a_router_that_takes_wrong_options_is_refused() -> None:
     router = Options(lambda context: context.executors[:1])
     check_router(router, bad_options=["bad"])
     with pytest.raises(AssertionError, match="took the options 'worse'"):
@@ -112,7 +114,7 @@ def test_a_channel_may_ask_for_a_pause() -> None:
         (lambda alarm: str(alarm.title.encode("ascii")), UnicodeEncodeError, "ordinal"),
     ],
 )
-def test_a_channel_that_breaks_the_contract_is_told_how(
+def test_a_channel_that_breaks_the_contract_is_refused_with_the_reason(
     send: Callable[[Any], Any], error: type[Exception], words: str
 ) -> None:
     with pytest.raises(error, match=words):
@@ -144,7 +146,7 @@ class Reading(Glue):
             raise ExecutorError("bad")
 
 
-def test_a_glue_type_that_lets_a_bad_source_be_saved_is_told_so() -> None:
+def test_a_glue_type_that_lets_a_bad_source_be_saved_is_refused() -> None:
     def build(request: Any) -> Any:
         if request.source != "x":
             raise ExecutorError("bad")
@@ -169,7 +171,9 @@ def test_a_glue_type_may_build_a_command() -> None:
         (lambda request: prepare, "took the source 'bad'"),
     ],
 )
-def test_a_glue_type_that_breaks_the_contract_is_told_how(build: Callable[..., Any], words: str) -> None:
+def test_a_glue_type_that_breaks_the_contract_is_refused_with_the_reason(
+    build: Callable[..., Any], words: str
+) -> None:
     with pytest.raises(AssertionError, match=words):
         check_glue_type(Glue(build), source="x", bad_sources=["bad"])
 
@@ -194,7 +198,7 @@ class Schedule:
         (lambda spec, after_ms: None, "took 'worse'"),
     ],
 )
-def test_a_schedule_type_that_breaks_the_contract_is_told_how(
+def test_a_schedule_type_that_breaks_the_contract_is_refused_with_the_reason(
     next_ms: Callable[[Any, int], Any], words: str
 ) -> None:
     with pytest.raises(AssertionError, match=words):
@@ -214,7 +218,7 @@ class Listener:
         self.told.append(len(changes))
 
 
-def test_a_listener_is_told_one_change_and_a_thousand() -> None:
+def test_a_listener_gets_one_change_and_a_thousand() -> None:
     listener = Listener()
     check_run_listener(listener)
     assert listener.told == [1, 1000]

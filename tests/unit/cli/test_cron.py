@@ -133,6 +133,7 @@ def test_what_cannot_be_understood_is_one_line_that_names_the_field(
     assert len(err) < 300
 
 
+@pytest.mark.processes
 def test_the_installed_command_has_the_group() -> None:
     words = [sys.executable, "-m", "xwheel", "cron", "next", "0 0 0 * * ? 2098", "--from", "2030-01-01"]
     done = subprocess.run([*words, "-n", "1"], capture_output=True, text=True, timeout=60, check=True)

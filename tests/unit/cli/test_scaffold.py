@@ -16,6 +16,7 @@ from xwheel.errors import FieldError
 RUFF = Path(sys.executable).with_name("ruff")
 
 
+@pytest.mark.processes
 def test_every_project_is_tidy_whatever_it_is_called(tmp_path: Path) -> None:
     for number, kind in enumerate(Kind):
         for name in (f"my_{kind}", f"{'abcde'[number]}", f"{kind}_" + "y" * (MAX_NAME - len(kind) - 1)):

@@ -196,7 +196,7 @@ def test_a_wrong_option_stops_the_start_and_its_plugin_is_named(
     load_glue_types(build_config({"plugins": {"options": {"acme": options}}}))
 
 
-def test_who_looks_sees_what_is_installed_and_no_secret(install: Install) -> None:
+def test_the_list_of_plugins_shows_what_is_installed_and_no_secret(install: Install) -> None:
     install(STRICT)
     install(ROUTER.format(name="NEAREST"), "bcme")
     install("raise RuntimeError('loaded')", "ccme")
@@ -243,7 +243,7 @@ def test_settings_for_a_plugin_that_is_not_there_stop_the_start(
         load_plugins(build_config({"plugins": settings}))
 
 
-def test_an_unknown_name_tells_the_known_ones() -> None:
+def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
     plugins = load_plugins(build_config({}))
     with pytest.raises(UnknownNameError, match="no glue type is called 'GLUE_COBOL'; known: BEAN"):
         plugins.glue_types["GLUE_COBOL"]

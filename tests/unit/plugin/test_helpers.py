@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xwheel.plugin import Alarm, AlarmKind, AlarmReceipts, AlarmTemplate, alarm_values
+from xwheel.plugin import (
+    Alarm,
+    AlarmKind,
+    AlarmReceipts,
+    AlarmTemplate,
+    SecretMask,
+    alarm_values,
+    checked_receivers,
+)
 from xwheel.plugin.helpers import ALARM_PLACEHOLDERS
 from xwheel.testing import sample_alarm, sample_job, sample_run
 
@@ -53,7 +61,7 @@ def test_a_format_is_plain_text() -> None:
     assert AlarmTemplate("{title:>999999999}").fill({"title": "T"}) == "{title:>999999999}"
 
 
-def test_a_wrong_name_is_told_with_the_nearest_one() -> None:
+def test_a_wrong_name_is_refused_with_the_nearest_one() -> None:
     with pytest.raises(
         ValueError, match=r"\{titlee\} is no placeholder; did you mean \{title\}\? known: id, kind,"
     ):
@@ -110,13 +118,13 @@ def test_values_can_always_be_sent(title: str, reason: str, at_ms: int) -> None:
     AlarmTemplate("".join(f"{{{name}}}" for name in values)).fill(values).encode()
 
 
-def test_values_tell_the_time_in_utc_and_leave_shell_marks_alone() -> None:
+def test_values_have_the_time_in_utc_and_leave_shell_marks_alone() -> None:
     values = alarm_values(alarm_of(title="$(rm -rf /); `id` \ud800", at_ms=1_790_000_000_123))
     assert values["time"] == "2026-09-21 14:13:20 UTC"
     assert values["title"] == "$(rm -rf /); `id` ?"
 
 
-def test_values_tell_of_job_group_and_run() -> None:
+def test_values_hold_job_group_and_run() -> None:
     values = alarm_values(
         sample_alarm(job=sample_job(id=5, name="nightly {run_id}"), run=sample_run(id=77), count=3)
     )
@@ -126,7 +134,7 @@ def test_values_tell_of_job_group_and_run() -> None:
     )
 
 
-def test_receipts_spare_those_who_got_it_until_all_did() -> None:
+def test_receipts_leave_out_receivers_that_got_it_until_all_did() -> None:
     receipts = AlarmReceipts(limit=2)
     first, summary = alarm_of(), alarm_of(count=5)
     assert receipts.missing(first, ["a", "b", "a"]) == ["a", "b"]
@@ -139,3 +147,29 @@ def test_receipts_spare_those_who_got_it_until_all_did() -> None:
         receipts.note(alarm_of(id=number), ["a"])
     assert receipts.missing(alarm_of(id=1), ["a"]) == ["a"]
     assert receipts.missing(alarm_of(id=3), ["a"]) == []
+
+
+def test_receivers_are_checked_each_once() -> None:
+    def parse(text: str) -> str:
+        return str(int(text))
+
+    good, bad = checked_receivers(["7", "x", "07", "8"], parse)
+    assert good == ["7", "8"]
+    assert list(bad) == ["'x'"]
+    assert "invalid literal" in bad["'x'"]
+
+
+def test_a_secret_is_hidden_in_every_spelling() -> None:
+    secret = 's3cret/ with+odd "signs'
+    mask = SecretMask([secret, "", "s3cret"])
+    texts = [
+        secret,
+        "s3cret%2F%20with%2Bodd%20%22signs",
+        "s3cret%2F+with%2Bodd+%22signs",
+        json.dumps(secret)[1:-1],
+    ]
+    for text in texts:
+        assert mask.hide(f"a {text} b") == "a *** b"
+    assert mask.hide("a s3cret") == "a ***"
+    assert mask.longest == max(map(len, texts))
+    assert (SecretMask([]).hide("abc"), SecretMask([]).longest) == ("abc", 0)

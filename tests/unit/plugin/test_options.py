@@ -1,4 +1,4 @@
-"""Options of plugins are checked strictly; a mistake names its key and what is allowed, and tells no secret."""
+"""Options of plugins are checked strictly; a mistake names its key and what is allowed, and shows no secret."""
 
 from __future__ import annotations
 
@@ -20,6 +20,12 @@ class Robot(PluginOptions):
     key_file: Path | None = None
 
 
+class Signed(PluginOptions):
+    required_secrets = ("key",)
+    key: SecretStr | None = None
+    key_file: Path | None = None
+
+
 class Mail(PluginOptions):
     host: str
     port: int = Field(25, ge=1, le=65_535)
@@ -30,6 +36,7 @@ class Mail(PluginOptions):
     password: SecretStr | None = None
     password_file: Path | None = None
     robots: dict[str, Robot] = Field(default_factory=dict)
+    signed: Signed | None = None
 
 
 def read(**options: Any) -> Mail:
@@ -62,6 +69,7 @@ def test_a_good_table_becomes_the_model() -> None:
         ({"host": "h", "zebra": 25}, "mail.zebra is not an option; known: ca_file, host, "),
         ({"host": "h", "robots": {"ops": {}}}, "mail.robots.ops.url is missing"),
         ({"host": "h", "robots": {"ops": {"url": "u", "kye": "x"}}}, "ops.kye is not an option; did you mean key?"),
+        ({"host": "h", "signed": {}}, "plugins.options.mail.signed: key or key_file is missing"),
         ({"host": "h", "robots": [1]}, "mail.robots: must be a table"),
         ({"host": date(2026, 1, 1)}, "plugins.options.mail may hold texts, numbers, "),
     ],
@@ -73,7 +81,7 @@ def test_a_wrong_option_is_named_with_what_is_allowed(options: dict[str, Any], w
     assert "\n" not in str(caught.value)
 
 
-def test_every_mistake_is_told_at_once() -> None:
+def test_every_mistake_is_named_at_once() -> None:
     with pytest.raises(ConfigError, match="host is missing; .*mail.port: "):
         read(port="x")
 
@@ -107,7 +115,7 @@ def test_a_file_without_a_secret_is_refused(tmp_path: Path, content: bytes | Non
         read(host="h", password_file=str(path))
 
 
-def test_a_secret_is_given_once_and_never_told(tmp_path: Path) -> None:
+def test_a_secret_is_given_once_and_never_shown(tmp_path: Path) -> None:
     path = tmp_path / "secret"
     path.write_text("hush")
     with pytest.raises(ConfigError, match="robots.a: give key or key_file, not both") as caught:

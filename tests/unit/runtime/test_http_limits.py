@@ -39,7 +39,7 @@ def test_s3_every_stage_has_its_time_and_no_more(stage: ConnectionStage, granted
     assert is_late(ConnectionState("a", stage, NOW), LIMITS, NOW + granted_s)
 
 
-def test_who_waits_for_us_is_never_late() -> None:
+def test_a_peer_that_waits_for_an_answer_is_never_late() -> None:
     assert not is_late(ConnectionState("a", ConnectionStage.SERVED, 0), LIMITS, 1e9)
 
 
@@ -58,13 +58,13 @@ ORDER = [
 ]
 
 
-def test_s3_those_who_stall_make_room_before_those_who_work() -> None:
+def test_s3_stalled_connections_make_room_before_working_ones() -> None:
     left = ORDER[::-1]
     gone = []
     while (place := gives_way(left, NOW)) is not None:
         gone.append(left.pop(place))
     assert gone == ORDER[:-1]
-    assert left == [ORDER[-1]]  # nobody is cut off while we work for him
+    assert left == [ORDER[-1]]  # none is cut off while it is served
 
 
 def test_s3_the_peer_with_the_most_connections_gives_one_and_of_those_the_oldest() -> None:
@@ -80,7 +80,7 @@ def test_s3_the_peer_with_the_most_connections_gives_one_and_of_those_the_oldest
     assert found == 2
 
 
-def test_nobody_makes_room_where_nobody_is() -> None:
+def test_without_connections_none_makes_room() -> None:
     assert gives_way([], NOW) is None
 
 
@@ -95,12 +95,12 @@ def test_nobody_makes_room_where_nobody_is() -> None:
         max_size=20,
     )
 )
-def test_somebody_makes_room_unless_all_are_served(standings: list[ConnectionState]) -> None:
-    place = gives_way(standings, NOW)
+def test_one_makes_room_unless_all_are_served(states: list[ConnectionState]) -> None:
+    place = gives_way(states, NOW)
     if place is None:
-        assert {standing.stage for standing in standings} <= {ConnectionStage.SERVED}
+        assert {state.stage for state in states} <= {ConnectionStage.SERVED}
     else:
-        assert standings[place].stage is not ConnectionStage.SERVED
+        assert states[place].stage is not ConnectionStage.SERVED
 
 
 @pytest.mark.parametrize(

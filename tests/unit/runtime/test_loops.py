@@ -88,7 +88,7 @@ def test_health_follows_the_last_good_step() -> None:
     assert not service.is_healthy()
 
 
-def test_loops_that_stand_still_are_told_once_and_so_is_their_end(caplog: pytest.LogCaptureFixture) -> None:
+def test_loops_that_stand_still_are_logged_once_and_so_is_their_end(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     clock, gate, stepped = ManualClock(), threading.Event(), threading.Semaphore(0)
 
@@ -122,18 +122,18 @@ def test_loops_that_stand_still_are_told_once_and_so_is_their_end(caplog: pytest
 
 
 def test_a_bell_ends_the_wait() -> None:
-    bell, stepped = threading.Event(), threading.Semaphore(0)
+    wakeup, stepped = threading.Event(), threading.Semaphore(0)
     clock = SystemClock()
 
     def step(now_ms: int) -> int:
         stepped.release()
         return 60_000
 
-    service = Service("test", step, clock, wakeup=bell)
+    service = Service("test", step, clock, wakeup=wakeup)
     service.start()
     for _ in range(3):
         assert stepped.acquire(timeout=60)
-        bell.set()
+        wakeup.set()
     assert service.stop()
 
 

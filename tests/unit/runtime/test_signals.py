@@ -1,4 +1,4 @@
-"""A process that is told to end does so, whenever it is told and however often."""
+"""A process that gets a signal to end does so, at any time and however often."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ with StopSignals() as signals:
 """
 
 
+@pytest.mark.processes
 def test_signals_may_interrupt_each_other() -> None:
     """With a lock in the handler, one of so many would sooner or later wait for the one that it interrupted."""
     process = subprocess.Popen([sys.executable, "-c", HEARS], stdout=subprocess.PIPE)
@@ -84,6 +85,7 @@ def test_r14_a_signal_that_is_heard_of_is_named_once(caplog: pytest.LogCaptureFi
     assert caplog.messages == ["SIGHUP: draining, then ending"]
 
 
+@pytest.mark.processes
 def test_a_process_that_ends_stays_deaf() -> None:
     code = (
         "import os, signal; from xwheel.runtime.signals import StopSignals\n"
@@ -122,6 +124,7 @@ with StopSignals(for_good=True) as signals:
 @pytest.mark.parametrize(
     ("mode", "told"), [("plain", [signal.SIGHUP]), ("nohup", [signal.SIGHUP, signal.SIGTERM])]
 )
+@pytest.mark.processes
 def test_r14_a_hang_up_drains_unless_it_is_ignored(mode: str, told: list[signal.Signals]) -> None:
     """R14: it ended the process at once; under ``nohup`` it goes on to mean nothing."""
     process = subprocess.Popen([sys.executable, "-c", DRAINS, mode], stdout=subprocess.PIPE, text=True)

@@ -177,7 +177,7 @@ def test_a_queue_that_is_full_drops_the_oldest_and_says_so_once_a_minute(
     listener.release.set()
     wait_until(lambda: not queue.is_busy())
     assert [item.run_id for item in listener.told] == [-1, *range(31, 41)]
-    wait_until(lambda: queue.health().told == 11)
+    wait_until(lambda: queue.health().delivered == 11)
     assert (queue.health().queued, queue.health().busy_ms) == (0, 0)
 
 
@@ -191,11 +191,11 @@ def test_a_listener_that_raises_gets_the_next_batch(caplog: pytest.LogCaptureFix
     listener = Raising()
     queue = ListenerQueue("raising", listener, ManualClock(NOW), 10 * BATCH)
     queue.put([change(number) for number in range(BATCH + 5)])
-    wait_until(lambda: queue.health().told == 5)
+    wait_until(lambda: queue.health().delivered == 5)
     assert "run listener raising raised SystemExit: no" in caplog.text
     assert len(listener.told) == BATCH + 5
     health = queue.health()
-    assert (health.told, health.failures, health.last_error) == (5, 1, "SystemExit: no")
+    assert (health.delivered, health.failures, health.last_error) == (5, 1, "SystemExit: no")
     assert not queue.is_busy()
 
 
@@ -242,9 +242,9 @@ def test_listeners_that_hang_or_raise_delay_nothing(
             wait_until(lambda run=run: good.states(run) == ["planned", "refused"])  # type: ignore[misc]
             wait_until(lambda: bool(hanging.told))
         wait_until(lambda: len(raising.told) == len(good.told) == 4)
-        wait_until(lambda: {item.name: item.told for item in node.listeners.health()}["collector"] == 4)
+        wait_until(lambda: {item.name: item.delivered for item in node.listeners.health()}["collector"] == 4)
         health = {item.name: item for item in node.listeners.health()}
-        assert (health["hanging"].told, health["collector"].failures) == (0, 0)
+        assert (health["hanging"].delivered, health["collector"].failures) == (0, 0)
         wait_until(lambda: node.listeners.health()[-1].last_error == "RuntimeError: no")
         assert not any(service.name.startswith("listen") for service in node.services)
     finally:

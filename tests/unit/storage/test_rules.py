@@ -189,7 +189,7 @@ def test_statements_of_a_batch_do_not_grow_with_its_rows(db: Database) -> None:
         assert counts[0] == counts[1] <= 5, stage.__name__
 
 
-def test_the_database_tells_the_time_in_utc_whatever_its_zone(db: Database) -> None:
+def test_the_database_gives_the_time_in_utc_whatever_its_zone(db: Database) -> None:
     with db.read() as conn:
         before_ms = time.time() * 1000
         told_ms = clock.database_now_ms(conn)

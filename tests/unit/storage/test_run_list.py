@@ -1,4 +1,4 @@
-"""Pages of runs and jobs: nothing is left out or told twice, and no page reads a whole table."""
+"""Pages of runs and jobs: nothing is left out or given twice, and no page reads a whole table."""
 
 from __future__ import annotations
 

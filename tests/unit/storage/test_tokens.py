@@ -18,7 +18,7 @@ def names(db: Database) -> list[str]:
 
 
 def at_once(db: Database, *victims: str) -> list[str]:
-    """Delete tokens from as many processes at once; return what each of them was told."""
+    """Delete tokens from as many processes at once; return what each of them got."""
     barrier = threading.Barrier(len(victims))
     told: list[str] = []
 

@@ -26,7 +26,7 @@ def test_any_of_several_tokens_passes() -> None:
     contract.check_token(TOKEN, "the-token-before-rotation", TOKEN)
 
 
-def test_without_a_token_of_our_own_nobody_passes() -> None:
+def test_without_a_token_of_our_own_no_call_passes() -> None:
     with pytest.raises(AuthError):
         contract.check_token("", "")
 

@@ -1,5 +1,5 @@
-"""Around every call.
+"""What happens around every call, in this order.
 
-``auth`` says who calls, ``rate`` how often they may, ``body`` reads what they send, ``errors`` words
-failures, ``resource`` has what resources share.
+``auth`` checks the token, ``rate`` how often a caller may call, ``body`` and ``headers`` read what was sent,
+``resource`` has what resources share and writes the answer, ``errors`` turns an exception into a problem document.
 """

@@ -66,7 +66,20 @@ class TokenStore:
             return self._tokens
 
 
-class Gate:
+class _CountingGate:
+    """Counts the calls that it refuses."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._refusals = Refusals()
+
+    def _wait_ms(self, req: falcon.Request, header: str) -> int:
+        """Count a refused call, and return how long the caller must wait after too many of them; else 0."""
+        shown, route = req.get_header(header) or "", route_of(req.method, req.path)
+        return self._refusals.note(req.remote_addr, shown, route, self._clock.monotonic_ms())
+
+
+class Gate(_CountingGate):
     """Middleware that lets a request through to its resource only as the resource's policy says.
 
     Args:
@@ -75,27 +88,23 @@ class Gate:
     """
 
     def __init__(self, known: TokenStore, clock: Clock) -> None:
+        super().__init__(clock)
         self._known = known
-        self._clock = clock
-        self._refusals = Refusals()
 
     def require(self, req: falcon.Request, policy: Policy) -> None:
-        """Let the caller pass, or not; cookies are never looked at.
+        """Let the caller pass, or not; cookies are ignored.
 
         Raises:
             AuthError: The token is missing or wrong, or that of a group.
             ThrottledError: The same, too often.
         """
-        now_ms = self._clock.monotonic_ms()
-        self._refusals.sum_up(now_ms)
+        self._refusals.sum_up(self._clock.monotonic_ms())
         if policy is Policy.PUBLIC:
             return
         try:
             self.identify(req)
         except AuthError as error:
-            token = req.get_header("Authorization") or ""
-            wait_ms = self._refusals.note(req.remote_addr, token, route_of(req.method, req.path), now_ms)
-            if wait_ms:
+            if wait_ms := self._wait_ms(req, "Authorization"):
                 raise ThrottledError(str(error), wait_ms) from None
             raise
 
@@ -158,11 +167,11 @@ class Caller:
 
 
 class UnknownCallerError(WireError):
-    """Nobody knows who makes one of XXL-JOB's calls; it is counted and logged with others."""
+    """The caller of one of XXL-JOB's calls is not known; counted, and logged together with others."""
 
 
-class ExecutorGate:
-    """Lets executors in, and those who have a group's token and name that group.
+class ExecutorGate(_CountingGate):
+    """Lets executors in, and callers with a group's token that name that group.
 
     Args:
         secrets: What executors have.
@@ -171,26 +180,22 @@ class ExecutorGate:
     """
 
     def __init__(self, secrets: ExecutorSecrets, known: TokenStore, clock: Clock) -> None:
+        super().__init__(clock)
         self._secrets = secrets
         self._known = known
-        self._clock = clock
-        self._refusals = Refusals()
 
     def require(self, req: falcon.Request) -> Caller:
-        """Return who calls; count those who may not.
+        """Return who calls; count calls that are refused.
 
         Raises:
-            UnknownCallerError: The token is missing or wrong, or its group is not the one that the call names; which
-                of them, nobody is told.
+            UnknownCallerError: The token is missing or wrong, or its group is not the one that the call names; the
+                answer does not say which.
         """
-        now_ms = self._clock.monotonic_ms()
-        self._refusals.sum_up(now_ms)
+        self._refusals.sum_up(self._clock.monotonic_ms())
         try:
             return self.identify(req)
         except UnknownCallerError as error:
-            token = req.get_header(contract.TOKEN_HEADER) or ""
-            wait_ms = self._refusals.note(req.remote_addr, token, route_of(req.method, req.path), now_ms)
-            if wait_ms:
+            if wait_ms := self._wait_ms(req, contract.TOKEN_HEADER):
                 raise UnknownCallerError(str(ThrottledError(str(error), wait_ms))) from None
             raise
 

@@ -72,7 +72,7 @@ def take_body(req: falcon.Request, kind: type[S], limit: int, *, optional: bool 
     """Return the request's body as a message.
 
     Args:
-        req: The request; its content type is not looked at.
+        req: The request; its content type is ignored.
         kind: The message.
         limit: Bytes that are allowed.
         optional: An empty body stands for ``{}``.
@@ -107,7 +107,7 @@ def fields_in(message: msgspec.Struct) -> dict[str, Any]:
 
 
 def take_table(req: falcon.Request, limit: int) -> dict[str, Any]:
-    """Return the request's body as a table whose keys others judge.
+    """Return the request's body as a table whose keys are checked elsewhere.
 
     Raises:
         BodyTooLargeError: The body is too large.

@@ -115,7 +115,7 @@ RETRY_AFTER_S: Final = "1"
 
 
 def problem_of(error: Exception) -> Problem | None:
-    """Return the problem of an error that the table knows; None for one that nobody expected."""
+    """Return the problem of an error that the table knows; None for an unexpected one."""
     for kind, status, slug, title in TABLE:
         if isinstance(error, kind):
             # sent: the question may have arrived, the answer did not
@@ -152,7 +152,7 @@ def seconds(wait_ms: int) -> int:
 
 
 def new_incident(req: falcon.Request, error: BaseException) -> str:
-    """Log an error that nobody expected, and return the number under which it was logged."""
+    """Log an unexpected error, and return the number under which it was logged."""
     incident = secrets.token_hex(8)
     logger.error("incident %s: %s %r failed", incident, req.method, req.path, exc_info=error)
     return incident

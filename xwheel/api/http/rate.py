@@ -13,7 +13,7 @@ MAX_CALLERS: Final = 2000
 
 
 class RateLimiter:
-    """A bucket of permits for each caller: full at first, filled up evenly; nobody waits for one.
+    """A bucket of permits for each caller: full at first, filled up evenly; a caller without one is refused at once.
 
     Thread-safety: any thread may ask.
 
@@ -31,7 +31,7 @@ class RateLimiter:
         self._buckets: OrderedDict[str, tuple[int, int]] = OrderedDict()
 
     def allow(self, caller: str) -> bool:
-        """Take a permit; tell whether there was one."""
+        """Take a permit; return whether there was one."""
         with self._lock:
             now_ms = self._clock.monotonic_ms()
             left, since_ms = self._buckets.pop(caller, (self._full, now_ms))

@@ -6,14 +6,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from operator import attrgetter
+from typing import Any, TypeVar
 
 import falcon
 import msgspec
 
 from xwheel.alarms.rules import AlarmManager
 from xwheel.api.http.auth import Policy
+from xwheel.api.http.body import read_fields
 from xwheel.api.http.headers import KEY_HEADER
+from xwheel.api.schema.messages import NamePath
 from xwheel.api.schema.views import RunView
 from xwheel.api.v1.health import HealthReport
 from xwheel.clock import Clock
@@ -36,17 +39,7 @@ from xwheel.wire.messages import LogData
 
 S = TypeVar("S", bound=msgspec.Struct)
 
-
-class Named(Protocol):
-    """Something with a name."""
-
-    @property
-    def name(self) -> str:
-        """The name."""
-        ...
-
-
-N = TypeVar("N", bound=Named)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +49,8 @@ class ApiParts:
     Attributes:
         config: Limits and threads.
         secrets: What executors may show.
-        health: What the node knows of itself; must not wait for anything.
-        listener_health: How each run listener fares.
+        health: The state of the node; must not wait for anything.
+        listener_health: The state of each run listener.
         fetch_log: Reads a run's log from a line on at the executor that has it.
         kill: Ends a run, or begins to.
     """
@@ -126,24 +119,24 @@ def reply_page(
     *,
     key: str = "id",
 ) -> None:
-    """Make a page of a list the response.
+    """Make a page of at most ``limit`` items the response.
 
-    Args:
-        resp: The response.
-        page: The page, of ``items`` and ``next``.
-        view: What clients see of an item.
-        found: The records from the beginning of the page on; more than ``limit`` if the list goes on.
-        limit: How many items a page has.
-        key: The field of a record from which the next page goes on.
+    What was found begins with the page; it is more than that if the list goes on, after the ``key`` of the last item.
     """
     make = partial(view_of, view) if isinstance(view, type) else view
     items = [make(item) for item in found[:limit]]
     reply(resp, page(items=items, next=getattr(found[limit - 1], key) if len(found) > limit else None))
 
 
-def by_name(found: Iterable[N], after: str | None) -> list[N]:
+def by_name(found: Iterable[T], after: str | None) -> list[T]:
     """Return those whose name comes after another one, sorted; databases sort letters in orders of their own."""
-    return sorted((item for item in found if item.name > (after or "")), key=lambda item: item.name)
+    name = attrgetter("name")
+    return sorted((item for item in found if name(item) > (after or "")), key=name)
+
+
+def named(name: str) -> str:
+    """Return the name in a path; raises InputError if no object can be called so."""
+    return read_fields(NamePath, {"name": name}).name
 
 
 def plan_run(

@@ -1,5 +1,5 @@
 """The management API described.
 
-Each ``operation`` says what it takes and gives, ``document`` collects them with ``words``, ``pages`` serves
-the document and a page for people.
+Each responder carries an ``operation``: what it takes and answers. ``document`` collects them, adds what no type says
+from ``words``, and returns the OpenAPI document as plain values; ``pages`` serves it, and a page for people.
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -13,55 +13,33 @@ F = TypeVar("F", bound=Callable[..., None])
 ATTRIBUTE: Final = "operation"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Operation:
-    """What the OpenAPI document says of a method of a route.
+    """What the OpenAPI document says of a method of a route; stands as a decorator on its responder.
 
     Attributes:
         answers: The message of each good answer by its status; None for an empty one.
-        body: The message that is sent; ``dict`` for a table whose keys others judge, None for no body.
+        body: The message that is sent; ``dict`` for a table whose keys are checked elsewhere, None for no body.
         is_body_optional: An empty body counts as a message without fields.
-        query: The message of the query, None if it is not looked at.
+        query: The message of the query; None if there is none.
         headers: Names of the request's headers that matter, of those in ``openapi.HEADERS``.
         problems: Kinds of failure beside those that every route shares.
         media: Content type of good answers.
     """
 
     answers: Mapping[int, type[msgspec.Struct] | None]
+    _: KW_ONLY
     body: type[Any] | None = None
     is_body_optional: bool = False
     query: type[msgspec.Struct] | None = None
     headers: Sequence[str] = ()
-    problems: Sequence[str] = field(default=())
+    problems: Sequence[str] = ()
     media: str = "application/json"
 
-
-def operation(
-    answers: Mapping[int, type[msgspec.Struct] | None],
-    *,
-    body: type[Any] | None = None,
-    is_body_optional: bool = False,
-    query: type[msgspec.Struct] | None = None,
-    headers: Sequence[str] = (),
-    problems: Sequence[str] = (),
-    media: str = "application/json",
-) -> Callable[[F], F]:
-    """Note on a responder what it takes and answers; see :class:`Operation`."""
-    noted = Operation(
-        answers=answers,
-        body=body,
-        is_body_optional=is_body_optional,
-        query=query,
-        headers=headers,
-        problems=problems,
-        media=media,
-    )
-
-    def note(responder: F) -> F:
-        setattr(responder, ATTRIBUTE, noted)
+    def __call__(self, responder: F) -> F:
+        """Note this on a responder."""
+        setattr(responder, ATTRIBUTE, self)
         return responder
-
-    return note
 
 
 def find_operation(responder: object) -> Operation | None:

@@ -15,7 +15,7 @@ import msgspec
 
 from xwheel.api.http.auth import Policy
 from xwheel.api.openapi.document import Json, Route, build_document
-from xwheel.api.openapi.operation import operation
+from xwheel.api.openapi.operation import Operation
 
 HTML: Final = "text/html; charset=utf-8"
 CSS: Final = "text/css; charset=utf-8"
@@ -25,7 +25,7 @@ CSP: Final = (
 
 
 class Documents:
-    """The document, its page and the page's style, made when somebody asks first.
+    """The document, its page and the page's style, made at the first request.
 
     Args:
         routes: All routes of the application, also those that are added later.
@@ -56,7 +56,7 @@ class Documents:
 
 
 class _Public:
-    """What everybody may read: it is the same for every xwheel of this version and tells nothing of this one."""
+    """A page without a token: it is the same for every node of this version."""
 
     policy = Policy.PUBLIC
 
@@ -67,7 +67,7 @@ class _Public:
 class OpenApiDocument(_Public):
     """``/api/v1/openapi.json``."""
 
-    @operation({200: None})
+    @Operation({200: None})
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Return this document."""
         del req
@@ -77,7 +77,7 @@ class OpenApiDocument(_Public):
 class ReferencePage(_Public):
     """``/docs``."""
 
-    @operation({200: None}, media=HTML)
+    @Operation({200: None}, media=HTML)
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Show this document as a page."""
         del req
@@ -90,7 +90,7 @@ class ReferencePage(_Public):
 class ReferenceStyle(_Public):
     """``/docs/reference.css``."""
 
-    @operation({200: None}, media=CSS)
+    @Operation({200: None}, media=CSS)
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Return the style sheet of the page."""
         del req

@@ -7,8 +7,8 @@ from typing import Annotated, Final
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from xwheel.api.schema.derived import changes_to, fields_of
-from xwheel.api.schema.fields import VISIBLE, After, Id, PageSize, PluginName, Revision, Timezone, Title
+from xwheel.api.schema import fields
+from xwheel.api.schema.derived import changes_to, fields_of, page_of
 from xwheel.api.schema.messages import Input
 from xwheel.model.alarms import AlarmAttempt, AlarmRow, AlarmRule, AlarmWhen
 
@@ -45,10 +45,12 @@ class PassKind(StrEnum):
 
 Kinds = Annotated[tuple[RuleKind, ...], Meta(min_length=1, max_length=len(RuleKind))]
 PassKinds = Annotated[tuple[PassKind, ...], Meta(max_length=len(PassKind))]
-Receiver = Annotated[str, Meta(min_length=1, max_length=255, pattern=VISIBLE, extra={"hint": "printable"})]
+Receiver = Annotated[
+    str, Meta(min_length=1, max_length=255, pattern=fields.VISIBLE, extra={"hint": "printable"})
+]
 Receivers = Annotated[tuple[Receiver, ...], Meta(max_length=50)]
 Window = Annotated[int, Meta(ge=0, le=_DAY_S)]
-Patience = Annotated[int, Meta(ge=0, le=31 * _DAY_S)]
+LongTime = Annotated[int, Meta(ge=0, le=31 * _DAY_S)]
 TimeOfDay = Annotated[
     str,
     Meta(
@@ -62,7 +64,7 @@ TimeOfDay = Annotated[
 class AlarmTargetInput(Input, frozen=True, kw_only=True):
     """Whom a rule tells: a channel, and receivers in its own words; without any the channel's default."""
 
-    channel: PluginName
+    channel: fields.PluginName
     receivers: Receivers = ()
 
 
@@ -73,19 +75,19 @@ class AlarmRuleCreate(Input, frozen=True, kw_only=True):
     """A new rule for one job, for the jobs of a group, or without either for all jobs."""
 
     kinds: Kinds
-    name: Title = ""
-    job_id: Id | None = None
-    group_id: Id | None = None
+    name: fields.Title = ""
+    job_id: fields.Id | None = None
+    group_id: fields.Id | None = None
     when: AlarmWhen = AlarmWhen.LAST
     targets: Targets = ()
     window_s: Window = 300
     recovery: bool = True
     quiet_from: TimeOfDay = ""
     quiet_to: TimeOfDay = ""
-    quiet_timezone: Timezone = "UTC"
+    quiet_timezone: fields.Timezone = "UTC"
     quiet_pass: PassKinds = ()
-    not_run_s: Patience = 0
-    still_running_s: Patience = 0
+    not_run_s: LongTime = 0
+    still_running_s: LongTime = 0
     enabled: bool = True
 
 
@@ -93,44 +95,44 @@ class AlarmRuleCreate(Input, frozen=True, kw_only=True):
 class AlarmRuleChange(Input, frozen=True, kw_only=True):
     """New values for a rule; what is missing stays, and with ``revision`` only that revision is changed."""
 
-    revision: Revision | UnsetType = UNSET
+    revision: fields.Revision | UnsetType = UNSET
 
 
 class AlarmTest(Input, frozen=True, kw_only=True):
     """Through which channel a test is sent, and to whom; without receivers to the channel's default."""
 
-    channel: PluginName
+    channel: fields.PluginName
     receivers: Receivers = ()
 
 
 class AlarmRuleQuery(Input, frozen=True, kw_only=True):
     """Which rules: those of one job, or of a group and of its jobs."""
 
-    job_id: Id | None = None
-    group_id: Id | None = None
-    after: After = 0
-    limit: PageSize = 50
+    job_id: fields.Id | None = None
+    group_id: fields.Id | None = None
+    after: fields.After = 0
+    limit: fields.PageSize = 50
 
 
 class AlarmQuery(Input, frozen=True, kw_only=True):
     """Which alarms, newest first; ``notice_id`` wants those that a notice counts."""
 
-    job_id: Id | None = None
-    group_id: Id | None = None
-    run_id: Id | None = None
-    notice_id: Id | None = None
-    after: Id | None = None
-    limit: PageSize = 50
+    job_id: fields.Id | None = None
+    group_id: fields.Id | None = None
+    run_id: fields.Id | None = None
+    notice_id: fields.Id | None = None
+    after: fields.Id | None = None
+    limit: fields.PageSize = 50
 
 
 class AttemptQuery(Input, frozen=True, kw_only=True):
     """Which attempts to tell an alarm, newest first."""
 
-    alarm_id: Id | None = None
-    job_id: Id | None = None
-    group_id: Id | None = None
-    after: Id | None = None
-    limit: PageSize = 50
+    alarm_id: fields.Id | None = None
+    job_id: fields.Id | None = None
+    group_id: fields.Id | None = None
+    after: fields.Id | None = None
+    limit: fields.PageSize = 50
 
 
 class AlarmTargetView(Struct, frozen=True, kw_only=True):
@@ -155,22 +157,6 @@ class AttemptView(Struct, frozen=True, kw_only=True):
     """One try to tell an alarm through one channel, and what the other side answered."""
 
 
-class AlarmRulePage(Struct, frozen=True, kw_only=True):
-    """A page of rules; ``next`` is the ``after`` of the following one, null on the last."""
-
-    items: list[AlarmRuleView]
-    next: int | None = None
-
-
-class AlarmPage(Struct, frozen=True, kw_only=True):
-    """A page of alarms, newest first; ``next`` is the ``after`` of the following one, null on the last."""
-
-    items: list[AlarmView]
-    next: int | None = None
-
-
-class AttemptPage(Struct, frozen=True, kw_only=True):
-    """A page of attempts, newest first; ``next`` is the ``after`` of the following one, null on the last."""
-
-    items: list[AttemptView]
-    next: int | None = None
+AlarmRulePage = page_of("AlarmRulePage", AlarmRuleView, "rules")
+AlarmPage = page_of("AlarmPage", AlarmView, "alarms, newest first")
+AttemptPage = page_of("AttemptPage", AttemptView, "attempts, newest first")

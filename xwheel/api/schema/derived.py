@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from functools import reduce
 from operator import or_
-from types import NoneType
+from types import GenericAlias, NoneType
 from typing import Any, TypeVar, cast, get_args, get_type_hints
 
 import msgspec
@@ -51,6 +51,21 @@ def changes_to(
     return _beginning_with(
         [(name, hint | UnsetType, UNSET) for name, hint in hints.items() if name not in without]
     )
+
+
+def page_of(name: str, item: type[Struct], what: str, *, key: type = int) -> type[Struct]:
+    """Return a page of a list.
+
+    Args:
+        name: What the page is called in the API's description.
+        item: What it has items of.
+        what: The same, in words.
+        key: What the place is in the list at which the next page begins.
+    """
+    text = f"A page of {what}; ``next`` is the ``after`` of the following one, null on the last."
+    items: Any = GenericAlias(list, (item,))
+    fields: list[Any] = [("items", items), ("next", key | None, None)]
+    return msgspec.defstruct(name, fields, namespace={"__doc__": text}, frozen=True, kw_only=True)
 
 
 def _beginning_with(fields: list[Any]) -> Callable[[type[S]], type[S]]:

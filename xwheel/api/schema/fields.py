@@ -36,7 +36,7 @@ _PLUGIN: Final = {"hint": "the name of an installed plugin"}
 
 Id = Annotated[int, Meta(ge=1, le=MAX_ID)]
 Time = Annotated[int, Meta(ge=1, le=MAX_MS)]
-AppName = Annotated[
+PlainName = Annotated[
     str,
     Meta(
         min_length=1,
@@ -68,28 +68,11 @@ GlueSource = Annotated[
 Author = Annotated[str, Meta(min_length=1, max_length=64, pattern=VISIBLE, extra={"hint": "not only blanks"})]
 Remark = Annotated[str, Meta(max_length=255)]
 MaxRunning = Annotated[int, Meta(ge=0, le=100_000)]
+ExpiresIn = Annotated[int, Meta(ge=0, le=YEAR_S)]
 Wait = Annotated[int, Meta(ge=0, le=604_800)]
 Jitter = Annotated[int, Meta(ge=0, le=DAY_MS)]
-CalendarName = Annotated[
-    str,
-    Meta(
-        min_length=1,
-        max_length=64,
-        pattern=_NAME,
-        extra={"hint": "letters, digits, dot, dash and underscore, a letter or digit first"},
-    ),
-]
 CalendarNames = Annotated[
-    tuple[CalendarName, ...], Meta(max_length=16, extra={"max_characters": MAX_NAMES_LENGTH})
-]
-AppPrefix = Annotated[
-    str,
-    Meta(
-        min_length=1,
-        max_length=64,
-        pattern=_NAME,
-        extra={"hint": "letters, digits, dot, dash and underscore, a letter or digit first"},
-    ),
+    tuple[PlainName, ...], Meta(max_length=16, extra={"max_characters": MAX_NAMES_LENGTH})
 ]
 Address = Annotated[
     str, Meta(min_length=1, max_length=255, pattern=_BLANK_FREE, extra={"hint": "without blanks"})

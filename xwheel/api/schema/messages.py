@@ -7,49 +7,8 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from xwheel.api.schema import fields
 from xwheel.api.schema.derived import changes_to
-from xwheel.api.schema.fields import (
-    MAX_CHILDREN,
-    Address,
-    After,
-    AppName,
-    AppPrefix,
-    Author,
-    CalendarName,
-    CalendarNames,
-    Description,
-    GlueSource,
-    Handler,
-    Id,
-    Ids,
-    Jitter,
-    Line,
-    MaxRunning,
-    MisfireThreshold,
-    Name,
-    PageSize,
-    Param,
-    Percent,
-    PluginName,
-    PreviewSize,
-    Remark,
-    ReportSize,
-    Retention,
-    Retries,
-    RetryDelay,
-    RetryDelays,
-    Revision,
-    RouteOptions,
-    RunCursor,
-    RunStates,
-    ScheduleConf,
-    ScheduleName,
-    Time,
-    Timeout,
-    Timezone,
-    Title,
-    Wait,
-)
 from xwheel.model import (
     BlockScope,
     BlockStrategy,
@@ -72,9 +31,9 @@ class Nothing(Input, frozen=True, kw_only=True):
 class GroupCreate(Input, frozen=True, kw_only=True):
     """A new executor group; an empty title becomes the app name."""
 
-    app_name: AppName
-    title: Title = ""
-    max_running: MaxRunning = 0
+    app_name: fields.PlainName
+    title: fields.Title = ""
+    max_running: fields.MaxRunning = 0
 
 
 @changes_to(GroupCreate, without=("app_name",))
@@ -85,40 +44,40 @@ class GroupChange(Input, frozen=True, kw_only=True):
 class JobCreate(Input, frozen=True, kw_only=True):
     """A new job, stopped unless ``enabled``."""
 
-    group_id: Id
-    name: Name
-    description: Description = ""
-    schedule_type: ScheduleName = "NONE"
-    schedule_conf: ScheduleConf = ""
-    timezone: Timezone = "UTC"
-    anchor_ms: Time | None = None
-    start_ms: Time | None = None
-    end_ms: Time | None = None
+    group_id: fields.Id
+    name: fields.Name
+    description: fields.Description = ""
+    schedule_type: fields.ScheduleName = "NONE"
+    schedule_conf: fields.ScheduleConf = ""
+    timezone: fields.Timezone = "UTC"
+    anchor_ms: fields.Time | None = None
+    start_ms: fields.Time | None = None
+    end_ms: fields.Time | None = None
     misfire_policy: MisfirePolicy = MisfirePolicy.FIRE_ONCE
-    misfire_threshold_ms: MisfireThreshold | None = None
-    route_strategy: PluginName = "FIRST"
-    route_options: RouteOptions = ""
+    misfire_threshold_ms: fields.MisfireThreshold | None = None
+    route_strategy: fields.PluginName = "FIRST"
+    route_options: fields.RouteOptions = ""
     block_strategy: BlockStrategy = BlockStrategy.SERIAL_EXECUTION
     block_scope: BlockScope = BlockScope.EXECUTOR
-    glue_type: PluginName = "BEAN"
-    handler: Handler = ""
-    param: Param = ""
-    timeout_s: Timeout = 0
-    max_retries: Retries = 0
+    glue_type: fields.PluginName = "BEAN"
+    handler: fields.Handler = ""
+    param: fields.Param = ""
+    timeout_s: fields.Timeout = 0
+    max_retries: fields.Retries = 0
     retry_backoff: RetryBackoff = RetryBackoff.FIXED
-    retry_delay_ms: RetryDelay = 0
-    retry_delays_ms: RetryDelays = ()
-    retry_max_delay_ms: RetryDelay = 0
-    retry_jitter_pct: Percent = 0
+    retry_delay_ms: fields.RetryDelay = 0
+    retry_delays_ms: fields.RetryDelays = ()
+    retry_max_delay_ms: fields.RetryDelay = 0
+    retry_jitter_pct: fields.Percent = 0
     delivery: DeliveryPolicy = DeliveryPolicy.AT_LEAST_ONCE
     recover_lost: bool = False
     join_mode: JoinMode = JoinMode.ANY
-    retention_days: Retention = 0
-    wait_for_executor_s: Wait = 0
-    jitter_ms: Jitter = 0
-    calendar_exclude: CalendarNames = ()
-    calendar_require: CalendarNames = ()
-    glue_source: GlueSource | None = None
+    retention_days: fields.Retention = 0
+    wait_for_executor_s: fields.Wait = 0
+    jitter_ms: fields.Jitter = 0
+    calendar_exclude: fields.CalendarNames = ()
+    calendar_require: fields.CalendarNames = ()
+    glue_source: fields.GlueSource | None = None
     enabled: bool = False
 
 
@@ -126,129 +85,129 @@ class JobCreate(Input, frozen=True, kw_only=True):
 class JobChange(Input, frozen=True, kw_only=True):
     """New values for a job; what is missing stays, and with ``revision`` only that revision is changed."""
 
-    revision: Revision | UnsetType = UNSET
+    revision: fields.Revision | UnsetType = UNSET
 
 
 class JobCopy(Input, frozen=True, kw_only=True):
     """A copy of a job, stopped; null keeps the group, and the name with ``(copy)`` behind it."""
 
-    group_id: Id | None = None
-    name: Name | None = None
+    group_id: fields.Id | None = None
+    name: fields.Name | None = None
 
 
 class JobRevision(Input, frozen=True, kw_only=True):
     """Only if the job is at this revision; null for whatever is there."""
 
-    revision: Revision | None = None
+    revision: fields.Revision | None = None
 
 
 class GlueSave(Input, frozen=True, kw_only=True):
     """A new version of a job's source; null for the token's name as author, only at ``revision`` unless null."""
 
-    source: GlueSource
-    author: Author | None = None
-    remark: Remark = ""
-    revision: Revision | None = None
+    source: fields.GlueSource
+    author: fields.Author | None = None
+    remark: fields.Remark = ""
+    revision: fields.Revision | None = None
 
 
 class GlueRestore(Input, frozen=True, kw_only=True):
     """An old source as the newest version; null for the token's name as author, only at ``revision`` unless null."""
 
-    author: Author | None = None
-    remark: Remark = ""
-    revision: Revision | None = None
+    author: fields.Author | None = None
+    remark: fields.Remark = ""
+    revision: fields.Revision | None = None
 
 
 class RunRequest(Input, frozen=True, kw_only=True):
     """Run a job once, with its own parameter and on whichever executor its router chooses unless told otherwise."""
 
-    param: Param | None = None
-    address: Address | None = None
+    param: fields.Param | None = None
+    address: fields.Address | None = None
 
 
 class Rerun(Input, frozen=True, kw_only=True):
     """Run it again; without ``param`` with the parameter it had, an empty one counts."""
 
-    param: Param | None = None
+    param: fields.Param | None = None
 
 
 class ChildInput(Input, frozen=True, kw_only=True):
     """A job that runs after another; ``param`` is a template, null for the child's own parameter."""
 
-    child_id: Id
-    param: Param | None = None
+    child_id: fields.Id
+    param: fields.Param | None = None
 
 
 class ChildrenChange(Input, frozen=True, kw_only=True):
     """Every job that runs after this one, in place of those that did; only at ``revision`` unless null."""
 
-    children: Annotated[tuple[ChildInput, ...], Meta(max_length=MAX_CHILDREN)]
-    revision: Revision | None = None
+    children: Annotated[tuple[ChildInput, ...], Meta(max_length=fields.MAX_CHILDREN)]
+    revision: fields.Revision | None = None
 
 
 class Bulk(Input, frozen=True, kw_only=True):
     """Which jobs; one that is named twice is done once."""
 
-    ids: Ids
+    ids: fields.Ids
 
 
 class BulkRun(Input, frozen=True, kw_only=True):
     """Which jobs shall run once, and with what; null for each job's own parameter."""
 
-    ids: Ids
-    param: Param | None = None
+    ids: fields.Ids
+    param: fields.Param | None = None
 
 
 class PageQuery(Input, frozen=True, kw_only=True):
     """Which page of a list ordered by id."""
 
-    after: After = 0
-    limit: PageSize = 50
+    after: fields.After = 0
+    limit: fields.PageSize = 50
 
 
 class GroupQuery(Input, frozen=True, kw_only=True):
     """Which groups; ``app_name`` is how their names begin."""
 
-    app_name: AppPrefix | None = None
-    after: After = 0
-    limit: PageSize = 50
+    app_name: fields.PlainName | None = None
+    after: fields.After = 0
+    limit: fields.PageSize = 50
 
 
 class ExecutorQuery(Input, frozen=True, kw_only=True):
     """Which live executors."""
 
-    group_id: Id | None = None
-    after: After = 0
-    limit: PageSize = 50
+    group_id: fields.Id | None = None
+    after: fields.After = 0
+    limit: fields.PageSize = 50
 
 
 class JobQuery(Input, frozen=True, kw_only=True):
     """Which jobs; ``name`` is the whole name, ``name_contains`` a part of it in any case."""
 
-    group_id: Id | None = None
-    name: Name | None = None
-    name_contains: Name | None = None
-    handler: Handler | None = None
+    group_id: fields.Id | None = None
+    name: fields.Name | None = None
+    name_contains: fields.Name | None = None
+    handler: fields.Handler | None = None
     enabled: bool | None = None
-    schedule_type: ScheduleName | None = None
-    after: After = 0
-    limit: PageSize = 50
+    schedule_type: fields.ScheduleName | None = None
+    after: fields.After = 0
+    limit: fields.PageSize = 50
 
 
 class RunQuery(Input, frozen=True, kw_only=True):
     """Which runs, latest due time first; due at ``from_ms`` or later, and before ``to_ms``."""
 
-    job_id: Id | None = None
-    group_id: Id | None = None
-    state: RunStates = ()
-    from_ms: Time | None = None
-    to_ms: Time | None = None
-    root_id: Id | None = None
-    chain_id: Id | None = None
+    job_id: fields.Id | None = None
+    group_id: fields.Id | None = None
+    state: fields.RunStates = ()
+    from_ms: fields.Time | None = None
+    to_ms: fields.Time | None = None
+    root_id: fields.Id | None = None
+    chain_id: fields.Id | None = None
     origin: Origin | None = None
-    address: Address | None = None
-    after: RunCursor | None = None
-    limit: PageSize = 50
+    address: fields.Address | None = None
+    after: fields.RunCursor | None = None
+    limit: fields.PageSize = 50
 
 
 class ReportBy(StrEnum):
@@ -261,43 +220,43 @@ class ReportBy(StrEnum):
 class ReportQuery(Input, frozen=True, kw_only=True):
     """Which hours or days of UTC, from ``from_ms`` on and before ``to_ms``; the last day or month unless told."""
 
-    from_ms: Time | None = None
-    to_ms: Time | None = None
-    group_id: Id | None = None
-    job_id: Id | None = None
+    from_ms: fields.Time | None = None
+    to_ms: fields.Time | None = None
+    group_id: fields.Id | None = None
+    job_id: fields.Id | None = None
     by: ReportBy = ReportBy.HOUR
-    limit: ReportSize = 1000
+    limit: fields.ReportSize = 1000
 
 
 class LogQuery(Input, frozen=True, kw_only=True):
     """From which line of a log on."""
 
-    from_line: Line = 1
+    from_line: fields.Line = 1
 
 
 class PreviewQuery(Input, frozen=True, kw_only=True):
     """A schedule that may belong to no job, and from when on its due times are wanted; now unless told otherwise."""
 
-    schedule_type: ScheduleName
-    schedule_conf: ScheduleConf = ""
-    timezone: Timezone = "UTC"
-    anchor_ms: Time | None = None
-    start_ms: Time | None = None
-    end_ms: Time | None = None
-    calendar_exclude: CalendarNames = ()
-    calendar_require: CalendarNames = ()
-    from_ms: Time | None = None
-    count: PreviewSize = 5
+    schedule_type: fields.ScheduleName
+    schedule_conf: fields.ScheduleConf = ""
+    timezone: fields.Timezone = "UTC"
+    anchor_ms: fields.Time | None = None
+    start_ms: fields.Time | None = None
+    end_ms: fields.Time | None = None
+    calendar_exclude: fields.CalendarNames = ()
+    calendar_require: fields.CalendarNames = ()
+    from_ms: fields.Time | None = None
+    count: fields.PreviewSize = 5
 
 
 class CalendarQuery(Input, frozen=True, kw_only=True):
     """Which page of the calendars, by name."""
 
-    after: CalendarName | None = None
-    limit: PageSize = 50
+    after: fields.PlainName | None = None
+    limit: fields.PageSize = 50
 
 
-class CalendarPath(Input, frozen=True, kw_only=True):
-    """A calendar's name in a path."""
+class NamePath(Input, frozen=True, kw_only=True):
+    """The name of a calendar, a token or a secret in a path."""
 
-    name: CalendarName
+    name: fields.PlainName

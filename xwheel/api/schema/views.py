@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from xwheel.api.http.errors import Problem
-from xwheel.api.schema.derived import fields_of
+from xwheel.api.schema.derived import fields_of, page_of
 from xwheel.api.schema.messages import JobCreate
 from xwheel.model import ExecutorGroup, GlueVersion, Job, RegisteredExecutor, Run
 from xwheel.storage.reports import Counts
@@ -174,43 +174,9 @@ class OverviewView(Struct, frozen=True, kw_only=True):
     last_day: CountsView
 
 
-class GroupPage(Struct, frozen=True, kw_only=True):
-    """A page of groups; ``next`` is the ``after`` of the following one, null on the last."""
-
-    items: list[GroupView]
-    next: int | None = None
-
-
-class ExecutorPage(Struct, frozen=True, kw_only=True):
-    """A page of executors; ``next`` is the ``after`` of the following one, null on the last."""
-
-    items: list[ExecutorView]
-    next: int | None = None
-
-
-class JobPage(Struct, frozen=True, kw_only=True):
-    """A page of jobs, which may be short or empty; ``next`` is the ``after`` of the following one, null on the last."""
-
-    items: list[JobView]
-    next: int | None = None
-
-
-class GluePage(Struct, frozen=True, kw_only=True):
-    """A page of versions, newest first; ``next`` is the ``after`` of the following one, null on the last."""
-
-    items: list[GlueItem]
-    next: int | None = None
-
-
-class RunPage(Struct, frozen=True, kw_only=True):
-    """A page of runs, which may be short or empty; ``next`` is the ``after`` of the following one, null on the last."""
-
-    items: list[RunView]
-    next: str | None = None
-
-
-class CalendarPage(Struct, frozen=True, kw_only=True):
-    """A page of calendars; ``next`` is the ``after`` of the following one, null on the last."""
-
-    items: list[CalendarItem]
-    next: str | None = None
+GroupPage = page_of("GroupPage", GroupView, "groups")
+ExecutorPage = page_of("ExecutorPage", ExecutorView, "executors")
+JobPage = page_of("JobPage", JobView, "jobs, which may be short or empty")
+GluePage = page_of("GluePage", GlueItem, "versions, newest first")
+RunPage = page_of("RunPage", RunView, "runs, which may be short or empty", key=str)
+CalendarPage = page_of("CalendarPage", CalendarItem, "calendars", key=str)

@@ -13,7 +13,7 @@ from xwheel.api.http.body import fields_in, take_body, take_changes, take_query
 from xwheel.api.http.errors import BusyError, InputError
 from xwheel.api.http.headers import MATCH_HEADER, wanted_revision
 from xwheel.api.http.resource import ApiParts, Resource, naming, reply, reply_page, view_of
-from xwheel.api.openapi.operation import operation
+from xwheel.api.openapi.operation import Operation
 from xwheel.api.schema.alarms import (
     MAX_RECEIVER_CHARACTERS,
     AlarmPage,
@@ -38,7 +38,7 @@ from xwheel.storage.alarms.rules import RuleFilter
 class AlarmRules(Resource):
     """``/alarms/rules``."""
 
-    @operation({200: AlarmRulePage}, query=AlarmRuleQuery)
+    @Operation({200: AlarmRulePage}, query=AlarmRuleQuery)
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List rules by id."""
         query = take_query(req, AlarmRuleQuery)
@@ -49,7 +49,7 @@ class AlarmRules(Resource):
         )
         reply_page(resp, AlarmRulePage, AlarmRuleView, found, query.limit)
 
-    @operation({201: AlarmRuleView}, body=AlarmRuleCreate, problems=("conflict",))
+    @Operation({201: AlarmRuleView}, body=AlarmRuleCreate, problems=("conflict",))
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Create a rule."""
         body = take_body(req, AlarmRuleCreate, self._limit)
@@ -62,13 +62,13 @@ class AlarmRules(Resource):
 class AlarmRule(Resource):
     """``/alarms/rules/{rule_id}``."""
 
-    @operation({200: AlarmRuleView}, problems=("not-found",))
+    @Operation({200: AlarmRuleView}, problems=("not-found",))
     def on_get(self, req: falcon.Request, resp: falcon.Response, rule_id: int) -> None:
         """Return a rule."""
         del req
         _reply_rule(resp, self._parts.alarms.get(rule_id))
 
-    @operation(
+    @Operation(
         {200: AlarmRuleView},
         body=AlarmRuleChange,
         headers=(MATCH_HEADER,),
@@ -82,7 +82,7 @@ class AlarmRule(Resource):
             rule = self._parts.alarms.update(rule_id, changes, revision=revision)
         _reply_rule(resp, rule)
 
-    @operation({204: None}, headers=(MATCH_HEADER,), problems=("not-found", "conflict"))
+    @Operation({204: None}, headers=(MATCH_HEADER,), problems=("not-found", "conflict"))
     def on_delete(self, req: falcon.Request, resp: falcon.Response, rule_id: int) -> None:
         """Delete a rule; what it told stays readable."""
         self._parts.alarms.delete(rule_id, revision=wanted_revision(req, None))
@@ -92,7 +92,7 @@ class AlarmRule(Resource):
 class Alarms(Resource):
     """``/alarms``."""
 
-    @operation({200: AlarmPage}, query=AlarmQuery)
+    @Operation({200: AlarmPage}, query=AlarmQuery)
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List alarms, newest first."""
         query = take_query(req, AlarmQuery)
@@ -106,7 +106,7 @@ class Alarms(Resource):
 class Alarm(Resource):
     """``/alarms/{alarm_id}``."""
 
-    @operation({200: AlarmView}, problems=("not-found",))
+    @Operation({200: AlarmView}, problems=("not-found",))
     def on_get(self, req: falcon.Request, resp: falcon.Response, alarm_id: int) -> None:
         """Return an alarm."""
         del req
@@ -116,7 +116,7 @@ class Alarm(Resource):
 class Attempts(Resource):
     """``/alarms/attempts``."""
 
-    @operation({200: AttemptPage}, query=AttemptQuery)
+    @Operation({200: AttemptPage}, query=AttemptQuery)
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List attempts to tell alarms, newest first, with what the other sides answered."""
         query = take_query(req, AttemptQuery)
@@ -132,7 +132,7 @@ class AlarmTests(Resource):
         super().__init__(parts)
         self._places = threading.BoundedSemaphore(max(1, parts.config.threads // 4))
 
-    @operation({200: AttemptView}, body=AlarmTest, problems=("conflict", "busy"))
+    @Operation({200: AttemptView}, body=AlarmTest, problems=("conflict", "busy"))
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Send a test through a channel now, and return the attempt with the channel's answer.
 

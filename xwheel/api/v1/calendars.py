@@ -8,10 +8,10 @@ from typing import Final
 
 import falcon
 
-from xwheel.api.http.body import BODY, read_fields, take_query, take_table
-from xwheel.api.http.resource import ApiParts, Resource, by_name, reply, reply_page
-from xwheel.api.openapi.operation import operation
-from xwheel.api.schema.messages import CalendarPath, CalendarQuery
+from xwheel.api.http.body import BODY, take_query, take_table
+from xwheel.api.http.resource import ApiParts, Resource, by_name, named, reply, reply_page
+from xwheel.api.openapi.operation import Operation
+from xwheel.api.schema.messages import CalendarQuery
 from xwheel.api.schema.views import CalendarItem, CalendarPage, CalendarView
 from xwheel.errors import FieldError, NotFoundError, ScheduleError
 from xwheel.storage import settings
@@ -24,7 +24,7 @@ MAX_CALENDAR_BYTES: Final = 60_000
 class Calendars(Resource):
     """``/calendars``."""
 
-    @operation({200: CalendarPage}, query=CalendarQuery)
+    @Operation({200: CalendarPage}, query=CalendarQuery)
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List calendars by name, without their definitions."""
         query = take_query(req, CalendarQuery)
@@ -41,44 +41,40 @@ class Calendar(Resource):
         super().__init__(parts)
         self._limit = min(self._limit, MAX_CALENDAR_BYTES)
 
-    @operation({200: CalendarView}, problems=("not-found", "invalid-field"))
+    @Operation({200: CalendarView}, problems=("not-found", "invalid-field"))
     def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Return a calendar."""
         del req
-        name = _name(name)
+        name = named(name)
         with self._db.read() as conn:
             view = _find(conn, name)
         if view is None:
             raise NotFoundError("calendar", name)
         reply(resp, view)
 
-    @operation({200: CalendarView, 201: CalendarView}, body=dict, problems=("not-found",))
+    @Operation({200: CalendarView, 201: CalendarView}, body=dict, problems=("not-found",))
     def on_put(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Write a calendar; the jobs that use it fire by it from now on."""
-        name = _name(name)
+        name = named(name)
         definition = take_table(req, self._limit)
         with self._db.read() as conn:
             is_new = _find(conn, name) is None
-        with _blaming_the_body():
+        with _naming_the_body():
             self._parts.schedules.save_calendar(name, definition)
         with self._db.read() as conn:
             view = _find(conn, name)
-        if view is None:  # deleted by somebody else at once
+        if view is None:  # deleted meanwhile
             raise NotFoundError("calendar", name)
         if is_new:
             resp.location = f"/api/v1/calendars/{name}"
         reply(resp, view, 201 if is_new else 200)
 
-    @operation({204: None}, problems=("not-found", "conflict", "invalid-field"))
+    @Operation({204: None}, problems=("not-found", "conflict", "invalid-field"))
     def on_delete(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Delete a calendar that no job uses."""
         del req
-        self._parts.schedules.delete_calendar(_name(name))
+        self._parts.schedules.delete_calendar(named(name))
         resp.status = 204
-
-
-def _name(name: str) -> str:
-    return read_fields(CalendarPath, {"name": name}).name
 
 
 def _find(conn: Connection, name: str) -> CalendarView | None:
@@ -90,7 +86,7 @@ def _find(conn: Connection, name: str) -> CalendarView | None:
 
 
 @contextmanager
-def _blaming_the_body() -> Iterator[None]:
+def _naming_the_body() -> Iterator[None]:
     """Name the body where the fault is no single entry: an empty table, or a job that could not fire any more."""
     try:
         yield

@@ -1,4 +1,4 @@
-"""Executor groups, and who is alive in them."""
+"""Executor groups, and their live executors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import falcon
 
 from xwheel.api.http.body import take_body, take_changes, take_query
 from xwheel.api.http.resource import ApiParts, Resource, reply, reply_page, view_of
-from xwheel.api.openapi.operation import operation
+from xwheel.api.openapi.operation import Operation
 from xwheel.api.schema.messages import ExecutorQuery, GroupChange, GroupCreate, GroupQuery
 from xwheel.api.schema.views import ExecutorPage, ExecutorView, GroupPage, GroupView
 from xwheel.model import RegisteredExecutor
@@ -18,7 +18,7 @@ from xwheel.storage import executors
 class Groups(Resource):
     """``/groups``."""
 
-    @operation({200: GroupPage}, query=GroupQuery)
+    @Operation({200: GroupPage}, query=GroupQuery)
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List groups by id."""
         query = take_query(req, GroupQuery)
@@ -28,7 +28,7 @@ class Groups(Resource):
             )
         reply_page(resp, GroupPage, GroupView, found, query.limit)
 
-    @operation({201: GroupView}, body=GroupCreate, problems=("conflict",))
+    @Operation({201: GroupView}, body=GroupCreate, problems=("conflict",))
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Create a group."""
         body = take_body(req, GroupCreate, self._limit)
@@ -49,7 +49,7 @@ class Groups(Resource):
 class Group(Resource):
     """``/groups/{group_id}``."""
 
-    @operation({200: GroupView}, problems=("not-found",))
+    @Operation({200: GroupView}, problems=("not-found",))
     def on_get(self, req: falcon.Request, resp: falcon.Response, group_id: int) -> None:
         """Return a group."""
         del req
@@ -57,7 +57,7 @@ class Group(Resource):
             group = executors.get_group(conn, group_id)
         reply(resp, view_of(GroupView, group))
 
-    @operation({200: GroupView}, body=GroupChange, problems=("not-found",))
+    @Operation({200: GroupView}, body=GroupChange, problems=("not-found",))
     def on_patch(self, req: falcon.Request, resp: falcon.Response, group_id: int) -> None:
         """Change a group's title or limit."""
         changes = take_changes(req, GroupChange, self._limit)
@@ -65,7 +65,7 @@ class Group(Resource):
         group = self._db.transaction(lambda conn: executors.update_group(conn, group_id, changes, now_ms))
         reply(resp, view_of(GroupView, group))
 
-    @operation({204: None}, problems=("not-found", "conflict"))
+    @Operation({204: None}, problems=("not-found", "conflict"))
     def on_delete(self, req: falcon.Request, resp: falcon.Response, group_id: int) -> None:
         """Delete a group without jobs."""
         del req
@@ -76,7 +76,7 @@ class Group(Resource):
 class GroupExecutors(Resource):
     """``/groups/{group_id}/executors``."""
 
-    @operation({200: ExecutorPage}, problems=("not-found",))
+    @Operation({200: ExecutorPage}, problems=("not-found",))
     def on_get(self, req: falcon.Request, resp: falcon.Response, group_id: int) -> None:
         """List all live executors of a group, suspects last."""
         del req
@@ -89,7 +89,7 @@ class GroupExecutors(Resource):
 class Executors(Resource):
     """``/executors``."""
 
-    @operation({200: ExecutorPage}, query=ExecutorQuery)
+    @Operation({200: ExecutorPage}, query=ExecutorQuery)
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List the live executors of all groups or of one, by id."""
         query = take_query(req, ExecutorQuery)

@@ -1,4 +1,4 @@
-"""``/healthz`` and ``/readyz``: public, and therefore short; ``/health`` tells more, to those who have a token."""
+"""``/healthz`` and ``/readyz``: public, and therefore short; ``/health`` says more, and needs a token."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from xwheel.api.http.auth import Policy
-from xwheel.api.openapi.operation import operation
+from xwheel.api.openapi.operation import Operation
 from xwheel.api.schema.derived import fields_of
 from xwheel.clock import Clock
 from xwheel.storage.database.engine import Database
@@ -27,7 +27,7 @@ CACHE_MS: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopHealth:
-    """How one of a node's loops fares.
+    """The state of one of a node's loops.
 
     Attributes:
         name: Its thread's name, without ``xwheel-``.
@@ -65,7 +65,7 @@ class HealthCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthReport:
-    """What a node knows of itself without asking the database.
+    """The state of a node, as far as it is known without the database.
 
     Attributes:
         stale_loops: Names of loops whose last good step is too long ago.
@@ -114,10 +114,10 @@ class NodeHealthView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Healthz:
-    """Whether the process and its loops live; asks no database, so a slow one does not get the node killed.
+    """Whether the process and its loops live; a slow database must not get the node killed, so it is not asked.
 
     Args:
-        report: What the node knows of itself.
+        report: Returns the state of the node.
     """
 
     policy = Policy.PUBLIC
@@ -125,7 +125,7 @@ class Healthz:
     def __init__(self, report: Callable[[], HealthReport]) -> None:
         self._report = report
 
-    @operation({200: HealthView, 503: HealthView})
+    @Operation({200: HealthView, 503: HealthView})
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Answer 200, or 503 with the names of the loops that stand still."""
         del req
@@ -136,8 +136,8 @@ class Readyz:
     """Whether the node can work: it holds its leases, the database answers, the schema is right.
 
     Args:
-        report: What the node knows of itself.
-        db: The database, asked at most once a second whoever calls.
+        report: Returns the state of the node.
+        db: The database, asked at most once a second.
         clock: Where time comes from.
     """
 
@@ -152,7 +152,7 @@ class Readyz:
         self._failing: list[str] = []
         self._asked_ms: int | None = None
 
-    @operation({200: HealthView, 503: HealthView})
+    @Operation({200: HealthView, 503: HealthView})
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Answer 200, or 503 with what is missing: ``leases``, ``database`` or ``schema``."""
         del req
@@ -170,7 +170,7 @@ class Readyz:
                     right = migrate.current_revision(self._db) == self._head
                     self._failing = [] if right else ["schema"]
                 except Exception as error:
-                    if self._failing != ["database"]:  # once an outage, however often somebody asks
+                    if self._failing != ["database"]:  # once an outage, however often this is asked
                         logger.warning("the database does not answer the readiness check: %s", error)
                     self._failing = ["database"]
                 self._asked_ms = now_ms
@@ -178,10 +178,10 @@ class Readyz:
 
 
 class NodeHealth:
-    """``/health``: how this node fares, and what it has counted.
+    """``/health``: the state of this node, and what it has counted.
 
     Args:
-        report: What the node knows of itself.
+        report: Returns the state of the node.
         ready: Asks the database.
     """
 
@@ -191,7 +191,7 @@ class NodeHealth:
         self._report = report
         self._ready = ready
 
-    @operation({200: NodeHealthView})
+    @Operation({200: NodeHealthView})
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Tell how this node fares; 200 whatever fails."""
         del req

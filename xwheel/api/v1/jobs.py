@@ -13,7 +13,7 @@ from xwheel.api.http.body import fields_in, take_body, take_changes, take_query
 from xwheel.api.http.errors import problem_of
 from xwheel.api.http.headers import KEY_HEADER, MATCH_HEADER, idempotency_key, wanted_revision
 from xwheel.api.http.resource import Resource, naming, plan_run, reply, view_of
-from xwheel.api.openapi.operation import operation
+from xwheel.api.openapi.operation import Operation
 from xwheel.api.schema.messages import (
     Bulk,
     BulkRun,
@@ -26,7 +26,7 @@ from xwheel.api.schema.messages import (
     RunRequest,
 )
 from xwheel.api.schema.views import BulkItem, BulkView, ChildItem, FamilyView, JobPage, JobView, RunView
-from xwheel.api.v1.schedule import blaming_the_schedule, check_calendars
+from xwheel.api.v1.schedule import check_calendars, naming_schedule_fields
 from xwheel.errors import FieldError, WireError, XwheelError
 from xwheel.model import ChildLink, NewSource
 from xwheel.model import Job as JobRecord
@@ -39,10 +39,19 @@ COPY_SUFFIX: Final = " (copy)"
 MAX_NAME: Final = 128
 
 
+_SWITCHES: Final = Operation(
+    {200: JobView},
+    body=JobRevision,
+    is_body_optional=True,
+    headers=(MATCH_HEADER,),
+    problems=("not-found", "conflict"),
+)
+
+
 class Jobs(Resource):
     """``/jobs``."""
 
-    @operation({200: JobPage}, query=JobQuery)
+    @Operation({200: JobPage}, query=JobQuery)
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List jobs by id."""
         query = take_query(req, JobQuery)
@@ -51,7 +60,7 @@ class Jobs(Resource):
             page = page_jobs(conn, wanted, after_id=query.after, limit=query.limit)
         reply(resp, JobPage(items=[view_of(JobView, job) for job in page.jobs], next=page.next))
 
-    @operation({201: JobView}, body=JobCreate)
+    @Operation({201: JobView}, body=JobCreate)
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Create a job."""
         body = take_body(req, JobCreate, self._limit)
@@ -59,7 +68,7 @@ class Jobs(Resource):
         enabled = values.pop("enabled")
         source = new_source(values.pop("glue_source"), req.context.caller)
         check_calendars(self._parts.calendars, values)
-        with naming("group_id", "group"), blaming_the_schedule():
+        with naming("group_id", "group"), naming_schedule_fields():
             cron.zone(body.timezone)
             job = self._parts.jobs.create(values, enabled=enabled, source=source)
         resp.location = f"/api/v1/jobs/{job.id}"
@@ -69,7 +78,7 @@ class Jobs(Resource):
 class Job(Resource):
     """``/jobs/{job_id}`` and what can be done with a job."""
 
-    @operation({200: JobView}, problems=("not-found",))
+    @Operation({200: JobView}, problems=("not-found",))
     def on_get(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
         """Return a job."""
         del req
@@ -77,52 +86,40 @@ class Job(Resource):
             job = jobs.get_job(conn, job_id)
         reply_job(resp, job)
 
-    @operation({200: JobView}, body=JobChange, headers=(MATCH_HEADER,), problems=("not-found", "conflict"))
+    @Operation({200: JobView}, body=JobChange, headers=(MATCH_HEADER,), problems=("not-found", "conflict"))
     def on_patch(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
         """Change fields of a job."""
         changes = take_changes(req, JobChange, self._limit)
         revision = wanted_revision(req, changes.pop("revision", None))
         source = new_source(changes.pop("glue_source", None), req.context.caller)
         check_calendars(self._parts.calendars, changes)
-        with blaming_the_schedule():
+        with naming_schedule_fields():
             if "timezone" in changes:
                 cron.zone(changes["timezone"])
             job = self._parts.jobs.edit(job_id, changes, revision=revision, source=source)
         reply_job(resp, job)
 
-    @operation({204: None}, headers=(MATCH_HEADER,), problems=("not-found", "conflict"))
+    @Operation({204: None}, headers=(MATCH_HEADER,), problems=("not-found", "conflict"))
     def on_delete(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
         """Delete a job; its runs stay readable."""
         self._parts.jobs.delete(job_id, revision=wanted_revision(req, None))
         resp.status = 204
 
-    @operation(
-        {200: JobView},
-        body=JobRevision,
-        is_body_optional=True,
-        headers=(MATCH_HEADER,),
-        problems=("not-found", "conflict"),
-    )
+    @_SWITCHES
     def on_post_start(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
         """Let a job fire; nothing changes if it does already."""
         body = take_body(req, JobRevision, self._limit, optional=True)
-        with blaming_the_schedule():
+        with naming_schedule_fields():
             job = self._parts.jobs.start(job_id, revision=wanted_revision(req, body.revision))
         reply_job(resp, job)
 
-    @operation(
-        {200: JobView},
-        body=JobRevision,
-        is_body_optional=True,
-        headers=(MATCH_HEADER,),
-        problems=("not-found", "conflict"),
-    )
+    @_SWITCHES
     def on_post_stop(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
         """Stop a job and cancel its planned fires and retries; what was sent goes on."""
         body = take_body(req, JobRevision, self._limit, optional=True)
         reply_job(resp, self._parts.jobs.stop(job_id, revision=wanted_revision(req, body.revision)))
 
-    @operation({201: JobView}, body=JobCopy, is_body_optional=True, problems=("not-found",))
+    @Operation({201: JobView}, body=JobCopy, is_body_optional=True, problems=("not-found",))
     def on_post_copy(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
         """Make a stopped job with the same definition and source; its children and parents are not copied."""
         body = take_body(req, JobCopy, self._limit, optional=True)
@@ -139,12 +136,12 @@ class Job(Resource):
         }
         values["name"] = body.name or known.name[: MAX_NAME - len(COPY_SUFFIX)] + COPY_SUFFIX
         values["group_id"] = body.group_id or known.group_id
-        with naming("group_id", "group"), blaming_the_schedule():
+        with naming("group_id", "group"), naming_schedule_fields():
             job = self._parts.jobs.create(values, source=source)
         resp.location = f"/api/v1/jobs/{job.id}"
         reply_job(resp, job, 201)
 
-    @operation(
+    @Operation(
         {201: RunView},
         body=RunRequest,
         is_body_optional=True,
@@ -198,22 +195,22 @@ DONE = {
 class BulkJobs(Resource):
     """``/jobs/bulk/{start,stop,run,delete}``."""
 
-    @operation({200: BulkView}, body=Bulk)
+    @Operation({200: BulkView}, body=Bulk)
     def on_post_start(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Let many jobs fire."""
         self._apply(resp, BulkAction.START, take_body(req, Bulk, self._limit).ids)
 
-    @operation({200: BulkView}, body=Bulk)
+    @Operation({200: BulkView}, body=Bulk)
     def on_post_stop(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Stop many jobs."""
         self._apply(resp, BulkAction.STOP, take_body(req, Bulk, self._limit).ids)
 
-    @operation({200: BulkView}, body=Bulk)
+    @Operation({200: BulkView}, body=Bulk)
     def on_post_delete(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Delete many jobs."""
         self._apply(resp, BulkAction.DELETE, take_body(req, Bulk, self._limit).ids)
 
-    @operation({200: BulkView}, body=BulkRun)
+    @Operation({200: BulkView}, body=BulkRun)
     def on_post_run(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Plan one run of each of many jobs."""
         body = take_body(req, BulkRun, self._limit)
@@ -236,7 +233,7 @@ def _item(result: BulkResult, done: HTTPStatus) -> BulkItem:
 def _as_alone(error: XwheelError) -> XwheelError:
     """Return the error as a call for this job alone would have told it."""
     try:
-        with blaming_the_schedule():
+        with naming_schedule_fields():
             raise error
     except XwheelError as told:
         return told
@@ -245,13 +242,13 @@ def _as_alone(error: XwheelError) -> XwheelError:
 class Children(Resource):
     """``/jobs/{job_id}/children``."""
 
-    @operation({200: FamilyView}, problems=("not-found",))
+    @Operation({200: FamilyView}, problems=("not-found",))
     def on_get(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
         """Return which jobs run after a job, and after which ones it runs itself."""
         del req
         self._reply(resp, job_id)
 
-    @operation(
+    @Operation(
         {200: FamilyView}, body=ChildrenChange, headers=(MATCH_HEADER,), problems=("not-found", "conflict")
     )
     def on_put(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:

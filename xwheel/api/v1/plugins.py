@@ -1,4 +1,4 @@
-"""Plugins: what is installed, what it registers, with which options, and how it fares on this node."""
+"""Plugins: what is installed, what it registers, with which options, and its state on this node."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Final
 import falcon
 import msgspec
 
-from xwheel.api.http.resource import Resource, reply
-from xwheel.api.openapi.operation import operation
+from xwheel.api.http.resource import Resource, reply, view_of
+from xwheel.api.openapi.operation import Operation
 
 HANGING_MS: Final = 60_000
 """A listener that takes longer for one call counts as hanging."""
@@ -60,16 +60,15 @@ class PluginsView(msgspec.Struct, frozen=True, kw_only=True):
 class Plugins(Resource):
     """``/plugins``."""
 
-    @operation({200: PluginsView})
+    @Operation({200: PluginsView})
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List the plugins of this node by name."""
         del req
         health = self._health()
         items = [
-            PluginView(
-                name=info.origin.name,
-                distribution=info.origin.distribution,
-                version=info.origin.version,
+            view_of(
+                PluginView,
+                info.origin,
                 module=info.origin.target,
                 enabled=info.enabled,
                 registers=[
@@ -85,25 +84,17 @@ class Plugins(Resource):
 
     def _health(self) -> Mapping[tuple[str, str], PluginHealth]:
         found = {
-            ("alarm channel", item.channel): PluginHealth(
-                ok=item.is_healthy,
-                queued=item.queued,
-                failures=item.failures,
-                hanging=item.hanging,
-                dropped=0,
-                last_ms=item.last_ms,
-                last_answer=item.last_answer,
-            )
+            ("alarm channel", item.channel): view_of(PluginHealth, item, ok=item.is_healthy, dropped=0)
             for item in self._parts.alarms.health()
         }
-        for told in self._parts.listener_health():
-            found["run listener", told.name] = PluginHealth(
-                ok=told.busy_ms <= HANGING_MS,
-                queued=told.queued,
-                failures=told.failures,
-                hanging=int(told.busy_ms > HANGING_MS),
-                dropped=told.dropped,
+        for listener in self._parts.listener_health():
+            is_hanging = listener.busy_ms > HANGING_MS
+            found["run listener", listener.name] = view_of(
+                PluginHealth,
+                listener,
+                ok=not is_hanging,
+                hanging=int(is_hanging),
                 last_ms=None,
-                last_answer=told.last_error,
+                last_answer=listener.last_error,
             )
         return found

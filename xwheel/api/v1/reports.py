@@ -8,7 +8,7 @@ import falcon
 
 from xwheel.api.http.body import take_query
 from xwheel.api.http.resource import Resource, reply
-from xwheel.api.openapi.operation import operation
+from xwheel.api.openapi.operation import Operation
 from xwheel.api.schema.messages import ReportBy, ReportQuery
 from xwheel.api.schema.views import BucketView, CountsView, OverviewView, ReportView
 from xwheel.errors import FieldError
@@ -21,7 +21,7 @@ MAX_SPAN_MS: Final = 400 * reports.DAY_MS
 class Reports(Resource):
     """``/reports``."""
 
-    @operation({200: ReportView}, query=ReportQuery)
+    @Operation({200: ReportView}, query=ReportQuery)
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Count runs by what became of them, for each hour or day in which they were due."""
         query = take_query(req, ReportQuery)
@@ -61,7 +61,7 @@ class Reports(Resource):
 class Overview(Resource):
     """``/overview``."""
 
-    @operation({200: OverviewView})
+    @Operation({200: OverviewView})
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Count groups, executors, jobs and open runs, and what became of the runs of the last 24 hours."""
         del req

@@ -13,7 +13,7 @@ from xwheel.api.http.body import take_body, take_query
 from xwheel.api.http.errors import BusyError
 from xwheel.api.http.headers import KEY_HEADER, idempotency_key
 from xwheel.api.http.resource import ApiParts, Resource, plan_run, reply, view_of
-from xwheel.api.openapi.operation import operation
+from xwheel.api.openapi.operation import Operation
 from xwheel.api.schema.messages import LogQuery, Nothing, Rerun, RunQuery
 from xwheel.api.schema.views import LogView, RunPage, RunView
 from xwheel.errors import ExecutorUnreachableError
@@ -26,7 +26,7 @@ from xwheel.storage.run_list import Key, RunFilter, page_runs
 class Runs(Resource):
     """``/runs``."""
 
-    @operation({200: RunPage}, query=RunQuery)
+    @Operation({200: RunPage}, query=RunQuery)
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List runs, latest due time first."""
         query = take_query(req, RunQuery)
@@ -47,7 +47,7 @@ class Runs(Resource):
 class Run(Resource):
     """``/runs/{run_id}`` and what can be done with a run."""
 
-    @operation({200: RunView}, problems=("not-found",))
+    @Operation({200: RunView}, problems=("not-found",))
     def on_get(self, req: falcon.Request, resp: falcon.Response, run_id: int) -> None:
         """Return a run."""
         del req
@@ -55,13 +55,13 @@ class Run(Resource):
             run = runs.get_run(conn, run_id)
         reply(resp, view_of(RunView, run))
 
-    @operation({200: RunView}, body=Nothing, is_body_optional=True, problems=("not-found", "conflict"))
+    @Operation({200: RunView}, body=Nothing, is_body_optional=True, problems=("not-found", "conflict"))
     def on_post_kill(self, req: falcon.Request, resp: falcon.Response, run_id: int) -> None:
         """End a run: a planned one is cancelled, one that was sent is ended by its executor."""
         take_body(req, Nothing, self._limit, optional=True)
         reply(resp, view_of(RunView, self._parts.kill(run_id)))
 
-    @operation(
+    @Operation(
         {201: RunView},
         body=Rerun,
         is_body_optional=True,
@@ -89,7 +89,7 @@ class RunLog(Resource):
         super().__init__(parts)
         self._places = Places(max(1, parts.config.threads // 4))
 
-    @operation(
+    @Operation(
         {200: LogView},
         query=LogQuery,
         problems=("not-found", "busy", "executor-unreachable", "executor-refused"),
@@ -99,9 +99,8 @@ class RunLog(Resource):
         query = take_query(req, LogQuery)
         with self._db.read() as conn:
             run = runs.get_run(conn, run_id)
-        is_final = (
-            run.state in FINAL_STATES
-        )  # as of before the log is read: what comes later may be missing in it
+        # as of before the log is read: what comes later may be missing in it
+        is_final = run.state in FINAL_STATES
         if run.address is None:
             view = _view(run, query.from_line, query.from_line, "", is_final)
         else:
@@ -109,7 +108,7 @@ class RunLog(Resource):
         reply(resp, view)
 
     def _fetch(self, run: RunRecord, address: str, from_line: int, is_final: bool) -> LogView:
-        # whoever listens there now gets our token, so it must be an executor that is registered now
+        # the process that listens there now gets our token, so it must be an executor that is registered now
         if not self._parts.is_live(run.group_id, address):
             raise ExecutorUnreachableError(
                 address, f"no live executor, so run {run.id} has no log", sent=False

@@ -13,12 +13,12 @@ import falcon
 from xwheel import cron
 from xwheel.api.http.body import fields_in, rules_of, take_body, take_query
 from xwheel.api.http.resource import Resource, reply
-from xwheel.api.openapi.operation import operation
+from xwheel.api.openapi.operation import Operation
 from xwheel.api.schema.messages import JobCreate, Nothing, PreviewQuery
 from xwheel.api.schema.views import DueView, PauseView, PreviewView, WordsView
 from xwheel.errors import FieldError, ScheduleError, UnknownNameError
 from xwheel.model import Job
-from xwheel.model.jobs import draft_job
+from xwheel.model.jobs import check_period, draft_job
 from xwheel.scheduler.plan.timetable import MAX_SEARCH_MS, CalendarCache, Timetable
 
 DIALECTS: Final = {"CRON": "quartz", "UNIX_CRON": "unix"}
@@ -28,13 +28,13 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 class Preview(Resource):
     """``/schedule/preview``."""
 
-    @operation({200: PreviewView}, query=PreviewQuery)
+    @Operation({200: PreviewView}, query=PreviewQuery)
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Return the next due times of a schedule."""
         query = take_query(req, PreviewQuery)
         now_ms = self._parts.clock.now_ms()
         check_calendars(self._parts.calendars, fields_in(query))
-        with blaming_the_schedule():
+        with naming_schedule_fields():
             place = cron.zone(query.timezone)
             job = _job_of(query, now_ms)
             after_ms = now_ms if query.from_ms is None else query.from_ms
@@ -47,19 +47,19 @@ class Preview(Resource):
 class Pause(Resource):
     """``/schedule/pause``: while it is there, no schedule of any job fires."""
 
-    @operation({200: PauseView})
+    @Operation({200: PauseView})
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Tell since when schedules are paused."""
         del req
         reply(resp, PauseView(paused_since_ms=self._parts.schedules.paused_since_ms()))
 
-    @operation({200: PauseView}, body=Nothing, is_body_optional=True)
+    @Operation({200: PauseView}, body=Nothing, is_body_optional=True)
     def on_put(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Pause all schedules; nothing changes if they are paused already."""
         take_body(req, Nothing, self._limit, optional=True)
         reply(resp, PauseView(paused_since_ms=self._parts.schedules.pause()))
 
-    @operation({204: None})
+    @Operation({204: None})
     def on_delete(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Let schedules fire again; nothing changes if they do already."""
         del req
@@ -83,7 +83,7 @@ def check_calendars(book: CalendarCache, values: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def blaming_the_schedule() -> Iterator[None]:
+def naming_schedule_fields() -> Iterator[None]:
     """Name a field that the client knows when a schedule type names a part of the expression, such as ``hour``.
 
     Raises:
@@ -112,8 +112,7 @@ def _due_times(timetable: Timetable, job: Job, after_ms: int, count: int) -> Seq
         ScheduleError: The schedule cannot work, or its calendars leave nothing at all.
         FieldError: The schedule type is not installed.
     """
-    if job.start_ms is not None and job.end_ms is not None and job.end_ms <= job.start_ms:
-        raise ScheduleError("end_ms", "must be later than start_ms")
+    check_period(job)
     last_ms = max(after_ms, job.start_ms or 0) + MAX_SEARCH_MS
     has_calendars = bool(job.calendar_exclude or job.calendar_require)
     found: list[int] = []

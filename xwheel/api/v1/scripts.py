@@ -7,7 +7,7 @@ import falcon
 from xwheel.api.http.body import take_body, take_query
 from xwheel.api.http.headers import MATCH_HEADER, wanted_revision
 from xwheel.api.http.resource import Resource, reply, reply_page, view_of
-from xwheel.api.openapi.operation import operation
+from xwheel.api.openapi.operation import Operation
 from xwheel.api.schema.messages import GlueRestore, GlueSave, PageQuery
 from xwheel.api.schema.views import GlueItem, GluePage, GlueView
 from xwheel.model import GlueVersion as Version
@@ -18,7 +18,7 @@ from xwheel.storage import jobs, scripts
 class GlueVersions(Resource):
     """``/jobs/{job_id}/glue``."""
 
-    @operation({200: GluePage}, query=PageQuery, problems=("not-found",))
+    @Operation({200: GluePage}, query=PageQuery, problems=("not-found",))
     def on_get(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
         """List the versions of a job's source, newest first, without the sources."""
         query = take_query(req, PageQuery)
@@ -27,7 +27,7 @@ class GlueVersions(Resource):
             found = scripts.list_versions(conn, job_id, before=query.after, limit=query.limit + 1)
         reply_page(resp, GluePage, GlueItem, found, query.limit, key="number")
 
-    @operation({201: GlueView}, body=GlueSave, headers=(MATCH_HEADER,), problems=("not-found", "conflict"))
+    @Operation({201: GlueView}, body=GlueSave, headers=(MATCH_HEADER,), problems=("not-found", "conflict"))
     def on_post(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
         """Save a new version of a job's source; every run that is sent from now on carries it."""
         body = take_body(req, GlueSave, self._limit)
@@ -39,7 +39,7 @@ class GlueVersions(Resource):
 class GlueVersion(Resource):
     """``/jobs/{job_id}/glue/{number}`` and its return."""
 
-    @operation({200: GlueView}, problems=("not-found",))
+    @Operation({200: GlueView}, problems=("not-found",))
     def on_get(self, req: falcon.Request, resp: falcon.Response, job_id: int, number: int) -> None:
         """Return a version of a job's source."""
         del req
@@ -48,7 +48,7 @@ class GlueVersion(Resource):
             found = scripts.get_version(conn, job_id, number)
         reply(resp, view_of(GlueView, found))
 
-    @operation(
+    @Operation(
         {201: GlueView},
         body=GlueRestore,
         is_body_optional=True,

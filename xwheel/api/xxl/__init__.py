@@ -1,5 +1,5 @@
-"""XXL-JOB's spelling of two APIs.
+"""XXL-JOB's spelling of two APIs, answered in its envelope.
 
-``executor_calls`` takes registrations and outcomes, ``job_calls`` serves a group's token; ``plaintext`` takes
-HTML out of messages.
+``executor_calls`` is the entrance: it takes registrations and outcomes, with HTML taken out of messages by
+``plaintext``, and hands the calls that a group's token may make on its jobs to ``job_calls``.
 """

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 import falcon
@@ -103,11 +104,8 @@ class ExecutorCalls:
             labels=request.labels,
             secret_id=caller.secret_id,
         )
-        app_name = request.app_name.strip()
-        try:
+        with _known_group(request) as app_name:
             self._parts.registry.register(app_name, facts, self._parts.clock.now_ms())
-        except NotFoundError as error:
-            raise _unknown_group(app_name) from error
         return Response(code=contract.OK)
 
     def _remove(self, req: falcon.Request, caller: Caller, body: bytes) -> Response:
@@ -116,11 +114,8 @@ class ExecutorCalls:
         address = contract.normalise_address(request.address)
         if request.group == EXECUTORS:
             _check_words(request, caller)
-            app_name = request.app_name.strip()
-            try:
+            with _known_group(request) as app_name:
                 self._parts.registry.remove(app_name, address, secret_id=caller.secret_id)
-            except NotFoundError as error:
-                raise _unknown_group(app_name) from error
         return Response(code=contract.OK)
 
     def _take_outcomes(self, req: falcon.Request, caller: Caller, body: bytes) -> Response:
@@ -180,6 +175,16 @@ def _check_words(request: RegistryRequest, caller: Caller) -> None:
         raise WireError(f"registryKey: must be text of at most {MAX_APP_NAME} characters")
     if caller.group_id is not None and request.app_name.strip() != caller.app_name:
         raise _unknown_group(request.app_name.strip())
+
+
+@contextmanager
+def _known_group(request: RegistryRequest) -> Iterator[str]:
+    """Give the app name that a registration names; name its field if there is no such group."""
+    app_name = request.app_name.strip()
+    try:
+        yield app_name
+    except NotFoundError as error:
+        raise _unknown_group(app_name) from error
 
 
 def _unknown_group(app_name: str) -> WireError:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
+import msgspec
+
 from xwheel import cron
 from xwheel.api.http.auth import Caller
 from xwheel.api.http.body import fields_in, read_fields, rules_of
@@ -17,7 +19,7 @@ from xwheel.api.http.rate import RateLimiter
 from xwheel.api.http.resource import ApiParts
 from xwheel.api.schema.messages import JobChange, JobCreate, RunRequest
 from xwheel.api.v1.jobs import new_source
-from xwheel.api.v1.schedule import blaming_the_schedule
+from xwheel.api.v1.schedule import naming_schedule_fields
 from xwheel.errors import ConfigError, ConflictError, FieldError, NotFoundError, WireError
 from xwheel.model import Job
 from xwheel.storage import jobs
@@ -112,7 +114,7 @@ class JobCalls:
         given = fields_in(message)
         given.pop("enabled")
         source = new_source(given.pop("glue_source"), wanted.author or caller.name, wanted.remark)
-        with blaming_the_schedule():
+        with naming_schedule_fields():
             job = self._parts.jobs.create(given, source=source)
         _log(caller, contract.ADD_JOB, job.id)
         return Response(code=contract.OK, message=_note(wanted, has_script), data=str(job.id))
@@ -141,7 +143,7 @@ class JobCalls:
         if wanted.route_strategy != job.route_strategy:
             values["route_options"] = ""  # they were for the other one, and XXL-JOB knows none
         changes = fields_in(read_fields(JobChange, values))
-        with blaming_the_schedule():
+        with naming_schedule_fields():
             self._parts.jobs.edit(job_id, changes, revision=job.revision)
 
     def _remove(self, caller: Caller, body: bytes) -> Response:
@@ -161,7 +163,7 @@ class JobCalls:
             raise FieldError(
                 "schedule_type", f"job {job.id} has none ({NO_SCHEDULE}), so it cannot be started"
             )
-        with blaming_the_schedule():
+        with naming_schedule_fields():
             self._parts.jobs.start(job.id)
         _log(caller, contract.START_JOB, job.id)
         return Response(code=contract.OK)
@@ -212,24 +214,14 @@ class JobCalls:
 
 def _values(wanted: JobDefinition) -> dict[str, Any]:
     """Return what is the same for a new job and a changed one."""
-    has_schedule = wanted.schedule_type != NO_SCHEDULE
-    return {
-        "name": wanted.name,
-        "schedule_type": wanted.schedule_type,
-        # upstream forms leave the last expression there
-        "schedule_conf": wanted.schedule_conf if has_schedule else "",
-        "misfire_policy": wanted.misfire_policy.value,
-        "route_strategy": wanted.route_strategy,
-        "block_strategy": wanted.block_strategy,
-        "handler": wanted.handler,
-        "param": wanted.param,
-        "timeout_s": wanted.timeout_s,
-        "max_retries": wanted.max_retries,
-    }
+    common = rules_of(JobChange).keys() - {"glue_type"}  # which a change does not give
+    values = {name: value for name, value in msgspec.to_builtins(wanted).items() if name in common}
+    # upstream forms leave the last expression there
+    return values if wanted.schedule_type != NO_SCHEDULE else {**values, "schedule_conf": ""}
 
 
 def _described(description: str, wanted: JobDefinition) -> str:
-    """Return a description that tells author and alarm addresses, which have no place of their own here.
+    """Return a description with author and alarm addresses, which have no place of their own here.
 
     Raises:
         FieldError: There is no room for them.

@@ -1,4 +1,6 @@
-"""Files that describe groups, jobs and calendars: read, checked, compared with what is there, and written.
+"""Jobs as YAML files, for ``xwheel job apply`` and ``export``.
 
-Pure: nothing here talks to a node. :mod:`xwheel.cli.apply` fetches, shows and applies.
+``reading`` turns YAML into nodes that know their line, ``checking`` makes the wanted ``state`` of them. ``remote``
+reads the same state from a node, ``diff`` compares both and returns steps, ``remote`` carries them out. ``writing``
+turns a state into YAML again. ``templates`` translates the names of jobs in parameters to ids and back.
 """

@@ -8,13 +8,14 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from xwheel.api.http.body import read_fields
+from xwheel.api.http.body import fields_in, read_fields
 from xwheel.api.schema.fields import MAX_CHILDREN
-from xwheel.api.schema.messages import CalendarPath, ChildInput, GroupCreate, JobCreate
+from xwheel.api.schema.messages import ChildInput, GroupCreate, JobCreate, NamePath
 from xwheel.cli.manifest.reading import ManifestError, Node
-from xwheel.cli.manifest.state import JOB_FIELDS, LATENESS_FIELDS, GroupState, JobState, Ref, State
+from xwheel.cli.manifest.state import JOB_FIELDS, LATENESS_FIELDS, GroupState, JobState, Ref, State, values_of
 from xwheel.cli.manifest.templates import refuse_ids
 from xwheel.errors import FieldError
+from xwheel.model.jobs import check_fields, draft_job
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -69,7 +70,7 @@ class _Builder:
 
     def _calendar(self, file: str, node: Node) -> None:
         table = _table(file, node, "a calendar", CALENDAR_KEYS)
-        name = _message(file, node, CalendarPath, table, ("name",)).name
+        name = _message(file, node, NamePath, table, ("name",)).name
         definition = table.get("definition")
         place = f"{file}:{node.line}: calendar {name}"
         if definition is None or not isinstance(definition.value, dict):
@@ -101,7 +102,9 @@ class _Builder:
         given = {key: item.plain() for key, item in table.items() if key != "children"}
         try:
             message = read_fields(JobCreate, {**given, "group_id": SOME_ID})
-            _refuse_what_cannot_work(message)
+            check_fields(
+                draft_job(fields_in(message), 1)
+            )  # as every node will, but before anything is changed
         except FieldError as error:
             raise ManifestError(
                 f"{file}:{_line(node, table, error.field)}: job {app_name}/{name}: {error.field}",
@@ -111,11 +114,9 @@ class _Builder:
         place = f"{file}:{node.line}: job {ref}"
         if ref in self._jobs:
             raise ManifestError(place, f"stands twice, first at {self._jobs[ref].place}")
-        plain = msgspec.to_builtins(message)
-        values = {key: list(value) if isinstance(value := plain[key], tuple) else value for key in JOB_FIELDS}
         self._jobs[ref] = JobState(
             ref=ref,
-            values=values,
+            values=values_of(message),
             enabled=message.enabled,
             left_out=frozenset(LATENESS_FIELDS).difference(table),
             children=_children(file, table.get("children"), ref),
@@ -160,16 +161,6 @@ def parse_ref(text: str, app_name: str) -> Ref:
     """Return the job that a text means: a name of the same group, or ``app_name/name`` if it has a slash."""
     before, slash, after = text.partition("/")
     return Ref(before, after) if slash else Ref(app_name, text)
-
-
-def _refuse_what_cannot_work(message: JobCreate) -> None:
-    """Refuse what every node would, so that nothing is changed before it is found."""
-    if message.glue_type == "BEAN" and not message.handler.strip():
-        raise FieldError("handler", "must name a handler")
-    if message.retry_backoff == "list" and not message.retry_delays_ms:
-        raise FieldError("retry_delays_ms", "must hold at least one delay for the backoff list")
-    if message.start_ms is not None and message.end_ms is not None and message.end_ms <= message.start_ms:
-        raise FieldError("end_ms", "must be later than start_ms")
 
 
 def _refuse_cycles(jobs: Mapping[Ref, JobState]) -> None:

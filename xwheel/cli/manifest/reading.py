@@ -1,4 +1,4 @@
-"""Reads YAML from strangers: text, whole numbers, true, false and null, with the line where each thing stands.
+"""Reads YAML that is not trusted: text, whole numbers, true, false and null, with the line where each thing stands.
 
 Only what every reader of YAML agrees on is taken for more than text, so ``yes``, ``1e3``, ``0x10`` and dates stay
 text. There are no tags and no merge keys; size, depth and what aliases repeat are bounded.

@@ -170,7 +170,7 @@ def check_schedules(node: NodeApi, steps: Sequence[Step]) -> None:
             continue
         if saved & {*values["calendar_exclude"], *values["calendar_require"]}:
             continue
-        with _blaming(step):
+        with _naming_the_place(step):
             found = node.call("GET", "/schedule/preview", params=preview_params(values, 1))
         if want.enabled and not found["items"]:
             raise ManifestError(f"{step.place}: schedule_conf", "would never fire, so it cannot be enabled")
@@ -183,7 +183,7 @@ def _is_scheduled_anew(step: Step) -> bool:
 
 
 @contextmanager
-def _blaming(step: Step) -> Iterator[None]:
+def _naming_the_place(step: Step) -> Iterator[None]:
     """Name the place in the file when the node refuses a value."""
     try:
         yield
@@ -213,12 +213,12 @@ class Applier:
         """Do every step in order.
 
         Raises:
-            ConflictError: Somebody changed a job since the plan was made.
+            ConflictError: A job was changed since the plan was made.
             ManifestError: The node refuses a value.
         """
         self._let_go(steps)
         for step in steps:
-            with _blaming(step):
+            with _naming_the_place(step):
                 if step.action is Action.CHILDREN and not self._is_linked:
                     self._link(steps)
                 self._do(step)

@@ -14,11 +14,14 @@ NOT_FIELDS: Final = frozenset({"group_id", "name", "enabled"})
 JOB_FIELDS: Final = tuple(name for name in JobCreate.__struct_fields__ if name not in NOT_FIELDS)
 """What a job's author sets, apart from its place, its name and whether it is started."""
 
-_DEFAULTS: Final = msgspec.to_builtins(JobCreate(group_id=1, name="x"))
-JOB_DEFAULTS: Final[Mapping[str, Any]] = {
-    name: list(value) if isinstance(value := _DEFAULTS[name], tuple) else value for name in JOB_FIELDS
-}
 
+def values_of(message: JobCreate) -> dict[str, Any]:
+    """Return what a job's author sets, as JSON and YAML have it."""
+    plain = msgspec.to_builtins(message)
+    return {name: list(value) if isinstance(value := plain[name], tuple) else value for name in JOB_FIELDS}
+
+
+JOB_DEFAULTS: Final[Mapping[str, Any]] = values_of(JobCreate(group_id=1, name="x"))
 
 LATENESS_FIELDS: Final = ("misfire_policy", "misfire_threshold_ms")
 """Left out of a file they stay as they are: the default was another one once."""

@@ -39,7 +39,7 @@ def _represent_text(dumper: Any, text: str) -> Any:
 
 
 def _is_block(text: str) -> bool:
-    """Tell whether a block holds the text on every reader: lines of visible text, nothing special at the ends."""
+    """Return whether a block holds the text on every reader: lines of visible text, nothing special at the ends."""
     lines = text.split("\n")
     has_plain_ends = lines[0] != "" and lines[-2:] != ["", ""] and not lines[0].startswith(" ")
     return (

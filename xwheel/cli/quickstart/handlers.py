@@ -64,7 +64,7 @@ def flaky(ctx: JobContext) -> str:
 
 @job("greet")
 def greet(ctx: JobContext) -> str:
-    """Greet whom the parameter names."""
+    """Greet the name in the parameter."""
     count(ctx)
     ctx.log(f"hello, {ctx.param}")
     return f"greeted {ctx.param}"

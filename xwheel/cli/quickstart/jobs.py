@@ -7,7 +7,7 @@ every second of the run past a plain predicate.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ class Demo:
         due: Epoch milliseconds of every due time from the start to the end, both included.
         attempts: Runs that each due time ends in.
         calls: How often it is run by hand.
+        offset_ms: How long after the start its schedule is anchored.
     """
 
     name: str
@@ -32,7 +33,7 @@ class Demo:
     due: Callable[[int, int], list[int]]
     attempts: int = 1
     calls: int = 0
-    extra: dict[str, Any] = field(default_factory=dict)
+    offset_ms: int = 0
 
 
 def fixed(period_ms: int, offset_ms: int = 0) -> Callable[[int, int], list[int]]:
@@ -120,7 +121,7 @@ def definition(demo: Demo, group_id: int, start_ms: int, end_ms: int) -> dict[st
     fields: dict[str, Any] = {
         "group_id": group_id,
         "name": demo.name,
-        "anchor_ms": start_ms + demo.extra.get("offset_ms", 0),
+        "anchor_ms": start_ms + demo.offset_ms,
         "start_ms": start_ms,
         "end_ms": end_ms,
         "misfire_policy": "fire_all",
@@ -138,5 +139,5 @@ def _load(number: int, rate: int) -> Demo:
         name=f"load {number + 1:03}",
         fields={"handler": "heartbeat", "schedule_type": "FIX_RATE", "schedule_conf": "1s"},
         due=fixed(SECOND, offset_ms),
-        extra={"offset_ms": offset_ms},
+        offset_ms=offset_ms,
     )

@@ -64,7 +64,7 @@ class Child:
             )
 
     def revive(self) -> bool:
-        """Start it again if it died; tell whether it had."""
+        """Start it again if it died; return whether it had."""
         if self._process is None or self._process.poll() is None:
             return False
         self.restarts += 1
@@ -94,7 +94,7 @@ class Child:
 
 
 def free_port() -> int:
-    """Return a port of the loopback interface that nobody listens on.
+    """Return a port of the loopback interface that is free.
 
     It lies below those that the kernel gives to outgoing connections, if it can: one of these could take it before a
     child listens there, or while a killed one comes back.

@@ -10,6 +10,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -43,20 +44,10 @@ STOP_S: Final = 30
 ENDLESS_S: Final = 10 * 365 * 86_400
 PLAN_FILE: Final = "quickstart.json"
 EXECUTIONS_FILE: Final = "executions.jsonl"
-OUR_NAMES: Final = frozenset(
-    {
-        "xwheel.toml",
-        "xwheel.db",
-        "xwheel.db-wal",
-        "xwheel.db-shm",
-        "xwheel.db.lock",
-        "node.log",
-        "executor.log",
-        "executor",
-        PLAN_FILE,
-        EXECUTIONS_FILE,
-    }
-)
+OUR_NAMES: Final = frozenset({
+    "xwheel.toml", "xwheel.db", "xwheel.db-wal", "xwheel.db-shm", "xwheel.db.lock", "node.log", "executor.log",
+    "executor", PLAN_FILE, EXECUTIONS_FILE,
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +155,7 @@ class _Demonstration:
         if not self._watch(client, children, plan):
             self._console.print("interrupted: draining")
             return 0
-        self._settle(client, children, plan)
+        self._settle(client, children)
         db = open_database(build_config({"database": {"url": self._url}}), create=False)
         try:
             report = verify(db, plan, self._executions)
@@ -230,10 +221,9 @@ class _Demonstration:
             (demo.name, number) for demo in demo_jobs(self._options.rate) for number in range(demo.calls)
         ]
         is_live = self._console.is_terminal and not self._options.as_json
-        with (
-            Live(console=self._console, auto_refresh=False, transient=False) if is_live else _Quiet() as live
-        ):
-            while self._clock.now_ms() <= plan["end_ms"]:
+        with Live(console=self._console, auto_refresh=False) if is_live else nullcontext() as live:
+            # a node that comes back late still gets its calls
+            while self._clock.now_ms() <= plan["end_ms"] + (1000 * READY_S if calls else 0):
                 if self._signals.heard(REFRESH_S):
                     return False
                 for child in children:
@@ -249,7 +239,8 @@ class _Demonstration:
                 title = "xwheel quickstart: Ctrl-C drains and ends" + (
                     "" if left_s > ENDLESS_S // 2 else f"; {max(0, left_s)} s left"
                 )
-                live.update(self._board.table(self._clock.now_ms(), title), refresh=True)
+                if live:
+                    live.update(self._board.table(self._clock.now_ms(), title), refresh=True)
         for name, number in calls:
             self._call_by_hand(client, plan, name, number)
         return True
@@ -270,7 +261,7 @@ class _Demonstration:
         shown = list(client.call("GET", "/api/v1/jobs", params={"limit": 30})["items"])
         self._board.update(shown, client.call("GET", "/api/v1/runs", params={"limit": 100})["items"])
 
-    def _settle(self, client: RestClient, children: tuple[Child, ...], plan: Mapping[str, Any]) -> None:
+    def _settle(self, client: RestClient, children: tuple[Child, ...]) -> None:
         """Wait until no run is open."""
         deadline = time.monotonic() + SETTLE_S
         while time.monotonic() < deadline and not self._signals.heard(REFRESH_S):
@@ -291,7 +282,6 @@ class _Demonstration:
                 continue
             if not open_runs and not waiting:
                 return
-        del plan
 
     def _tell(self, report: Report, restarts: Mapping[str, int]) -> None:
         p50, p99 = report.percentile_ms(0.5), report.percentile_ms(0.99)
@@ -315,19 +305,6 @@ class _Demonstration:
             self._console.print(f"  {mismatch}", style="red", markup=False)
         verdict = "every fire ran exactly once" if report.ok else f"{len(report.mismatches)} mismatches"
         self._console.print(verdict, style="green" if report.ok else "red")
-
-
-class _Quiet:
-    """Stands in for the live table where nobody watches."""
-
-    def __enter__(self) -> _Quiet:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
-    def update(self, *_: object, **__: object) -> None:
-        """Show nothing."""
 
 
 def _toml(values: Mapping[str, Mapping[str, Any]]) -> str:

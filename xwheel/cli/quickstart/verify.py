@@ -18,7 +18,7 @@ SHOWN: Final = 20
 PAGE: Final = 5000
 
 Key = tuple[int, int, int]
-"""Job, planned time and attempt: what an execution and a row are both told by."""
+"""Job, planned time and attempt, by which an execution is matched with its row."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import keyword
 import re
 import string
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from importlib.resources import files
 from pathlib import Path
@@ -138,9 +138,7 @@ def _texts(kind: Kind, name: str, version: str) -> dict[str, str]:
     }
     words = WORDS[kind]
     values |= {
-        "summary": words.summary,
-        "beside": words.beside,
-        "options_example": words.options_example,
+        **asdict(words),
         "usage": words.usage.format(name=name, registered=name.upper()),
         "dependencies": ", ".join(
             f'"{one}>={values["version"]},<{values["next_version"]}"' for one in ("xwheel", *words.needs)

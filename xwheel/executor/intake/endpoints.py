@@ -26,14 +26,7 @@ from xwheel.wire.codec import (
 )
 from xwheel.wire.codec.batch import batch_payload, decode_batch, decode_states, state_payload
 from xwheel.wire.contract import OK, check_token, error_response
-from xwheel.wire.messages import (
-    BatchAnswer,
-    BatchReply,
-    LogData,
-    Response,
-    StateReply,
-    TriggerRequest,
-)
+from xwheel.wire.messages import BatchAnswer, LogData, Response, TriggerRequest
 
 logger = logging.getLogger(__name__)
 
@@ -115,7 +108,7 @@ class Endpoints:
         return True
 
     def _check(self, method: str, path: str, header: Callable[[str], str | None]) -> None:
-        """Let a call in by its head.
+        """Check the head of a call.
 
         Raises:
             WireError: It is no call.
@@ -134,13 +127,13 @@ class Endpoints:
         return SUCCESS
 
     def _idle_beat(self, body: bytes) -> Response:
-        if self._workers.lanes.has(decode_idle_beat(body).job_id):
+        if self._workers.queues.has(decode_idle_beat(body)):
             raise ExecutorError(contract.TEXT_BUSY)
         return SUCCESS
 
     def _run(self, body: bytes, trace_parent: str = "") -> Response:
         request = decode_trigger(body)
-        if trace_parent and not request.trace_parent:
+        if trace_parent:
             request = msgspec.structs.replace(request, trace_parent=trace_parent[: contract.MAX_URL])
         (problem,) = self._workers.accept([(request, self._prepare(request))])
         return SUCCESS if problem is None else error_response(problem)
@@ -161,18 +154,12 @@ class Endpoints:
             logger.exception("%d runs, of which some may be taken in", len(requests))
         else:
             answers += [_batch_answer(*pair) for pair in zip(requests, problems, strict=True)]
-        reply = BatchReply(instance=self._journal.instance, boot=self._journal.boot, answers=answers)
-        return Response(code=OK, data=batch_payload(reply))
+        return Response(code=OK, data=batch_payload(self._journal.instance, answers))
 
     def _run_state(self, body: bytes) -> Response:
-        request = decode_states(body)
-        self._check_instance(request.instance)
-        reply = StateReply(
-            instance=self._journal.instance,
-            boot=self._journal.boot,
-            answers=self._journal.lookup(request.keys),
-        )
-        return Response(code=OK, data=state_payload(reply))
+        instance, keys = decode_states(body)
+        self._check_instance(instance)
+        return Response(code=OK, data=state_payload(instance, self._journal.lookup(keys)))
 
     def _kill(self, body: bytes) -> Response:
         request = decode_kill(body)

@@ -1,4 +1,4 @@
-"""Who waits, who runs, who is next.
+"""Which runs wait, which run, and which is next.
 
 The bookkeeping of :class:`~xwheel.executor.running.worker.Workers`, without any I/O.
 """
@@ -20,74 +20,64 @@ from xwheel.wire.messages import RunKey, TriggerRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class QueueLimits:
     """How much is taken in.
 
     Attributes:
         places: Handlers that run at once.
-        lane: Waiting runs of one job.
+        per_job: Waiting runs of one job.
         waiting: Waiting runs of all jobs.
         grace_ms: Between asking a handler to end and forcing it.
     """
 
     places: int
-    lane: int
+    per_job: int
     waiting: int
     grace_ms: int
 
 
 class Next(Enum):
-    """What the caller has to do after :meth:`Lanes.doom`."""
+    """What the caller has to do after :meth:`JobQueues.set_ending`."""
 
-    NOTHING = "it ends anyway, or somebody else is responsible"
+    NOTHING = "it ends anyway, or whatever takes it to its next stage ends it"
     REPORT = "it waited and is out now"
     PUSH = "its handler runs and must be ended"
 
 
 @dataclass(slots=True)
-class _Lane:
-    """One job's queue and what runs of it; a lane without either does not exist."""
+class _JobQueue:
+    """What waits and what runs of one job; exists only while there is something."""
 
     waiting: deque[Execution] = field(default_factory=deque)
     running: set[Execution] = field(default_factory=set)
 
 
-class Lanes:
+class JobQueues:
     """One ordered queue per job over a bounded number of places.
 
     Thread-safety: every method may be called by any thread; one lock guards everything, and nothing slow happens
     under it.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: QueueLimits) -> None:
         self._limits = limits
         self._lock = threading.Lock()
         self._emptied = threading.Condition(self._lock)
-        self._lanes: dict[int, _Lane] = {}
+        self._queues: dict[int, _JobQueue] = {}
         self._live: dict[RunKey, Execution] = {}
         self._ready: deque[Execution] = deque()
         self._active = 0
         self._closing = ""
 
-    @property
-    def running(self) -> int:
-        """How many handlers have a place."""
-        return self._active
-
-    @property
-    def waiting(self) -> int:
-        """How many runs are here without a place."""
-        return len(self._live) - self._active
-
     def has(self, job_id: int) -> bool:
-        """Tell whether a job has a waiting or a running run."""
-        return job_id in self._lanes
+        """Return whether a job has a waiting or a running run."""
+        return job_id in self._queues
 
     def of_job(self, job_id: int) -> list[Execution]:
         """Return a job's runs, waiting ones last to first so that ending them starts none of them."""
         with self._lock:
-            lane = self._lanes.get(job_id)
-            return [] if lane is None else [*reversed(lane.waiting), *lane.running]
+            queue = self._queues.get(job_id)
+            return [] if queue is None else [*reversed(queue.waiting), *queue.running]
 
     def all(self) -> list[Execution]:
         """Return every run, latest first."""
@@ -100,14 +90,14 @@ class Lanes:
             self._closing = why
 
     def wait_empty(self, timeout_s: float) -> bool:
-        """Wait until nobody is here; tell whether that came in time."""
+        """Wait until no run is here; return whether that came in time."""
         with self._lock:
             return self._emptied.wait_for(lambda: not self._live, timeout_s)
 
     def admit(
         self, request: TriggerRequest, handler: Handler | XwheelError
     ) -> Execution | XwheelError | None:
-        """Give a run its place in its job's queue.
+        """Put a run into its job's queue.
 
         Args:
             request: The run.
@@ -116,20 +106,20 @@ class Lanes:
         Returns:
             The run; or why it cannot come in; or None if it is here already.
         """
-        key = RunKey(request.run_id, request.job_id, request.created_ms)
+        key = request.key
         with self._lock:
             if key in self._live:
                 return None
             if isinstance(handler, XwheelError):
                 return handler
-            lane = self._lanes.get(request.job_id)
-            problem = self._closing or self._blocked(request, handler, lane)
+            queue = self._queues.get(request.job_id)
+            problem = self._closing or self._blocked(request, handler, queue)
             if problem:
                 return JobBlockedError(problem)
-            if lane is None:
-                lane = self._lanes[request.job_id] = _Lane()
+            if queue is None:
+                queue = self._queues[request.job_id] = _JobQueue()
             execution = Execution(request, handler, key)
-            lane.waiting.append(execution)
+            queue.waiting.append(execution)
             self._live[key] = execution
             return execution
 
@@ -139,13 +129,13 @@ class Lanes:
             execution.stage = Stage.WAITING
             if execution.request.block_strategy is not BlockStrategy.COVER_EARLY:
                 return []
-            lane = self._lanes[execution.key.job_id]
-            before = list(lane.waiting)
+            queue = self._queues[execution.key.job_id]
+            before = list(queue.waiting)
             before = before[: before.index(execution)]
-            return [*reversed(before), *lane.running]
+            return [*reversed(before), *queue.running]
 
     def withdraw(self, execution: Execution) -> None:
-        """Take out a run that did not reach the disk."""
+        """Remove a run that did not reach the disk."""
         with self._lock:
             execution.stage = Stage.ENDED
             self._remove(execution)
@@ -155,7 +145,7 @@ class Lanes:
         taken: list[Execution] = []
         with self._lock:
             for job_id in jobs:
-                self._make_ready(self._lanes.get(job_id))
+                self._make_ready(self._queues.get(job_id))
             while self._ready and self._active < self._limits.places:
                 execution = self._ready.popleft()
                 if execution.stage is not Stage.ENDED:
@@ -166,12 +156,12 @@ class Lanes:
         return taken
 
     def begin(self, execution: Execution) -> Ending | None:
-        """Mark a run as running; return why it must not, if it was doomed meanwhile."""
+        """Mark a run as running; return why it must end instead, or None."""
         with self._lock:
             execution.stage = Stage.RUNNING
             return execution.ending
 
-    def doom(self, execution: Execution, ending: Ending) -> Next:
+    def set_ending(self, execution: Execution, ending: Ending) -> Next:
         """Decide that a run ends; the first reason counts."""
         with self._lock:
             if execution.ending is not None or execution.stage is Stage.ENDED:
@@ -180,11 +170,11 @@ class Lanes:
             if execution.stage is Stage.WAITING:
                 execution.stage = Stage.ENDED
                 return Next.REPORT
-            # earlier and between: whoever takes it to its next stage sees the ending
+            # in other stages what takes it to its next stage sees the ending
             return Next.PUSH if execution.stage is Stage.RUNNING else Next.NOTHING
 
     def abandon(self, execution: Execution) -> bool:
-        """Take the place of a run whose handler will not end; its job still waits for it."""
+        """Free the place of a run whose handler will not end; its job still waits for it."""
         with self._lock:
             if execution.stage is Stage.ENDED or execution.abandoned:
                 return False
@@ -193,7 +183,7 @@ class Lanes:
             return True
 
     def first_report(self, execution: Execution) -> bool:
-        """Tell whether nobody reported this run yet, and remember that somebody does now."""
+        """Return whether this is the first report of a run, and note that there is one."""
         with self._lock:
             if execution.reported:
                 return False
@@ -201,47 +191,47 @@ class Lanes:
             return True
 
     def end(self, execution: Execution) -> None:
-        """Mark a run as ended; nobody may push it any more."""
+        """Mark a run as ended; from now on nothing pushes it."""
         with self._lock:
             execution.stage = Stage.ENDED
 
     def leave(self, execution: Execution) -> None:
-        """Take a run out and free its place."""
+        """Remove a run and free its place."""
         with self._lock:
             if execution.placed and not execution.abandoned:
                 self._active -= 1
             self._remove(execution)
 
-    def _blocked(self, request: TriggerRequest, handler: Handler, lane: _Lane | None) -> str:
-        if self.waiting >= self._limits.waiting:
+    def _blocked(self, request: TriggerRequest, handler: Handler, queue: _JobQueue | None) -> str:
+        if len(self._live) - self._active >= self._limits.waiting:
             return f"the executor has {self._limits.waiting} waiting runs and takes no more"
-        if lane is None:
+        if queue is None:
             return ""
         strategy = request.block_strategy
-        busy = len(lane.waiting) + len(lane.running)
+        busy = len(queue.waiting) + len(queue.running)
         if strategy is BlockStrategy.DISCARD_LATER and busy >= handler.parallel:
             return TEXT_DISCARD
-        if strategy is BlockStrategy.SERIAL_EXECUTION and len(lane.waiting) >= self._limits.lane:
-            stuck = ", a run whose handler ignores its end" if any(e.abandoned for e in lane.running) else ""
-            return f"job {request.job_id} has {self._limits.lane} waiting runs{stuck}, and takes no more"
+        if strategy is BlockStrategy.SERIAL_EXECUTION and len(queue.waiting) >= self._limits.per_job:
+            stuck = ", a run whose handler ignores its end" if any(e.abandoned for e in queue.running) else ""
+            return f"job {request.job_id} has {self._limits.per_job} waiting runs{stuck}, and takes no more"
         return ""
 
-    def _make_ready(self, lane: _Lane | None) -> None:
-        while lane is not None and lane.waiting and lane.waiting[0].stage is not Stage.ADMITTED:
-            if len(lane.running) >= lane.waiting[0].handler.parallel:
+    def _make_ready(self, queue: _JobQueue | None) -> None:
+        while queue is not None and queue.waiting and queue.waiting[0].stage is not Stage.ADMITTED:
+            if len(queue.running) >= queue.waiting[0].handler.parallel:
                 return
-            execution = lane.waiting.popleft()
-            lane.running.add(execution)
+            execution = queue.waiting.popleft()
+            queue.running.add(execution)
             self._ready.append(execution)
 
     def _remove(self, execution: Execution) -> None:
         self._live.pop(execution.key, None)
-        lane = self._lanes.get(execution.key.job_id)
-        if lane is not None:
-            lane.running.discard(execution)
-            if execution in lane.waiting:
-                lane.waiting.remove(execution)
-            if not lane.waiting and not lane.running:
-                del self._lanes[execution.key.job_id]
+        queue = self._queues.get(execution.key.job_id)
+        if queue is not None:
+            queue.running.discard(execution)
+            if execution in queue.waiting:
+                queue.waiting.remove(execution)
+            if not queue.waiting and not queue.running:
+                del self._queues[execution.key.job_id]
         if not self._live:
             self._emptied.notify_all()

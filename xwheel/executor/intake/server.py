@@ -13,34 +13,6 @@ from xwheel.wire.codec import encode_response
 from xwheel.wire.contract import TEXT_TOKEN, TOKEN_HEADER
 
 
-class _Sink:
-    def __init__(self, endpoints: Endpoints, max_body_bytes: int, clock: Clock) -> None:
-        self._endpoints = endpoints
-        self._max_body_bytes = max_body_bytes
-        self._clock = clock
-        self._refusals = Refusals()
-
-    def __call__(self, req: falcon.Request, resp: falcon.Response, **_: Any) -> None:
-        if (req.content_length or 0) > self._max_body_bytes:
-            resp.status = falcon.HTTP_413
-            return
-        answer = self._endpoints.answer(
-            req.method,
-            req.path,
-            req.get_header,
-            # a call without a length has no body: some schedulers send /beat like that
-            req.bounded_stream.read,
-        )
-        now_ms = self._clock.monotonic_ms()
-        if answer.message == TEXT_TOKEN:
-            token = req.get_header(TOKEN_HEADER) or ""
-            self._refusals.note(req.remote_addr, token, route_of(req.method, req.path), now_ms)
-        else:
-            self._refusals.sum_up(now_ms)
-        resp.content_type = falcon.MEDIA_JSON
-        resp.data = encode_response(answer)
-
-
 class ExecutorApp(falcon.App[falcon.Request, falcon.Response]):
     """The executor as a WSGI application, for its own port or inside another web application.
 
@@ -53,9 +25,28 @@ class ExecutorApp(falcon.App[falcon.Request, falcon.Response]):
     def __init__(self, endpoints: Endpoints, *, max_body_bytes: int, clock: Clock) -> None:
         super().__init__()
         self._endpoints = endpoints
-        self.add_sink(_Sink(endpoints, max_body_bytes, clock))
+        self._max_body_bytes = max_body_bytes
+        self._clock = clock
+        self._refusals = Refusals()
+        self.add_sink(self._answer)
 
     def admits(self, environ: dict[str, Any]) -> bool:
         """Return whether the head of a call says that our scheduler calls; before a large body is read."""
         req = falcon.Request(environ)
         return self._endpoints.admits(req.method, req.path, req.get_header)
+
+    def _answer(self, req: falcon.Request, resp: falcon.Response, **_: Any) -> None:
+        if (req.content_length or 0) > self._max_body_bytes:
+            resp.status = falcon.HTTP_413
+            return
+        # a call without a length has no body: some schedulers send /beat like that
+        read = req.bounded_stream.read
+        answer = self._endpoints.answer(req.method, req.path, req.get_header, read)
+        now_ms = self._clock.monotonic_ms()
+        if answer.message == TEXT_TOKEN:
+            token = req.get_header(TOKEN_HEADER) or ""
+            self._refusals.note(req.remote_addr, token, route_of(req.method, req.path), now_ms)
+        else:
+            self._refusals.sum_up(now_ms)
+        resp.content_type = falcon.MEDIA_JSON
+        resp.data = encode_response(answer)

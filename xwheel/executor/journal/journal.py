@@ -70,8 +70,8 @@ KEEP_MS: Final = 24 * 3600 * 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What the journal says to a run that wants in.
+class Acceptance:
+    """How the journal took a run.
 
     Attributes:
         new: Whether it was written just now and must be run.
@@ -82,15 +82,15 @@ class Verdict:
     never_started: bool = False
 
 
-NEW: Final = Verdict(new=True)
-Done = Callable[[Sequence[Verdict], JournalError | None], None]
+NEW: Final = Acceptance(new=True)
+Done = Callable[[Sequence[Acceptance], JournalError | None], None]
 
 
 @dataclass(slots=True)
 class _Operation:
-    """Something to write, and whom to tell. An acceptance may fail; everything else is tried until it works."""
+    """Something to write, and what to call then. An acceptance may fail; everything else is tried until it works."""
 
-    write: Callable[[sqlite3.Connection], Sequence[Verdict]]
+    write: Callable[[sqlite3.Connection], Sequence[Acceptance] | None]
     done: Done | None
     may_fail: bool = False
 
@@ -103,20 +103,19 @@ class Journal:
     Args:
         directory: Where the journal lives; made if missing.
         clock: Where time comes from.
-        max_pages: Limit of the database in pages of 4 KiB, 0 for none.
 
     Raises:
         LockError: Another process uses this directory.
         JournalError: The file cannot be opened.
     """
 
-    def __init__(self, directory: Path, clock: Clock, *, max_pages: int = 0) -> None:
+    def __init__(self, directory: Path, clock: Clock) -> None:
         self._clock = clock
         self._directory = directory
         self._lock_file = _lock(directory)
         try:
-            self._writer = open_database(directory / "journal.db", max_pages)
-            self._reader = open_database(directory / "journal.db", max_pages)
+            self._writer = open_database(directory / "journal.db")
+            self._reader = open_database(directory / "journal.db")
             self.instance, self.recovered = recover(self._writer, clock.now_ms(), secrets.token_hex(8))
         except sqlite3.Error as error:
             self._lock_file.close()
@@ -125,19 +124,14 @@ class Journal:
         self._read_lock = threading.Lock()
         self._queue: queue.SimpleQueue[_Operation | None] = queue.SimpleQueue()
         self._stuck: list[_Operation] = []
-        self._full = ""
+        self._full = ""  # why nothing is accepted at the moment
         self._next_try_ms = 0
         self._keep_reserve()
         self._thread = threading.Thread(target=self._run, name="xwheel-journal", daemon=True)
         self._thread.start()
 
-    @property
-    def trouble(self) -> str:
-        """Why nothing is accepted at the moment, or empty."""
-        return self._full
-
     def accept(self, keys: Sequence[RunKey], done: Done) -> None:
-        """Write runs as accepted; ``done`` gets one verdict for each, or the error that refused them all."""
+        """Write runs as accepted; ``done`` gets how each was taken, or the error that refused them all."""
         now_ms = self._clock.now_ms()
         self._queue.put(_Operation(lambda db: _accept_all(db, keys, now_ms), done, may_fail=True))
 
@@ -164,23 +158,23 @@ class Journal:
         self._wait(lambda _db: None, timeout_s)
 
     def pending(self, limit: int) -> list[CallbackItem]:
-        """Return outcomes that nobody acknowledged, oldest first."""
+        """Return outcomes that no scheduler acknowledged, oldest first."""
         with self._read_lock:
             return pending(self._reader, limit)
 
     def lookup(self, keys: Sequence[RunKey]) -> list[StateAnswer]:
-        """Tell where runs stand."""
+        """Return where runs stand."""
         now_ms = self._clock.now_ms()
         with self._read_lock:
             return [_answer(key, select_row(self._reader, key), now_ms) for key in keys]
 
     def is_open(self, run_id: int) -> bool | None:
-        """Tell whether a run has no outcome yet; None if the run is unknown."""
+        """Return whether a run has no outcome yet; None if the run is unknown."""
         with self._read_lock:
             return is_open(self._reader, run_id)
 
     def purge(self, now_ms: int) -> bool:
-        """Forget some outcomes that were acknowledged longer ago than a day; tell whether there are more."""
+        """Forget some outcomes that were acknowledged more than a day ago; return whether there are more."""
         counts: list[int] = []
         self._wait(lambda db: counts.append(purge(db, now_ms - KEEP_MS, PURGE_BATCH)))
         return counts[-1:] == [PURGE_BATCH]
@@ -199,11 +193,7 @@ class Journal:
         self._lock_file.close()
 
     def _put(self, write: Callable[[sqlite3.Connection], None], done: Done | None) -> None:
-        def run(db: sqlite3.Connection) -> Sequence[Verdict]:
-            write(db)
-            return ()
-
-        self._queue.put(_Operation(run, done))
+        self._queue.put(_Operation(write, done))
 
     def _wait(self, write: Callable[[sqlite3.Connection], None], timeout_s: float = math.inf) -> None:
         written = threading.Event()
@@ -242,12 +232,12 @@ class Journal:
         if self._full and not self._recovers():
             group = self._refuse(group)
         try:
-            verdicts = self._write(group)
+            taken = self._write(group)
         except sqlite3.Error as error:
             self._note_trouble(error)
             group = self._refuse(group)
             try:
-                verdicts = self._write(group)
+                taken = self._write(group)
             except sqlite3.Error:
                 self._stuck += group
                 return
@@ -257,11 +247,11 @@ class Journal:
         except BaseException as error:  # a mistake of ours, or no memory: the writer's thread must outlive it
             self._part(group, error)
             return
-        for operation, found in zip(group, verdicts, strict=True):
-            _tell(operation, found, None)
+        for operation, found in zip(group, taken, strict=True):
+            _call_back(operation, found, None)
 
     def _part(self, group: list[_Operation], error: BaseException) -> None:
-        """Write one by one what broke together; what breaks alone is dropped, and those who wait for it are told."""
+        """Write one by one what broke together; what breaks alone is dropped, and its callback gets the error."""
         if len(group) > 1:
             for operation in group:
                 self._commit([operation])
@@ -269,27 +259,27 @@ class Journal:
         logger.error("a write of the journal broke and is dropped", exc_info=error)
         problem = JournalError(f"the executor's journal cannot write this: {type(error).__name__}: {error}")
         for operation in group:
-            _tell(operation, (), problem)
+            _call_back(operation, (), problem)
 
-    def _write(self, group: list[_Operation]) -> list[Sequence[Verdict]]:
+    def _write(self, group: list[_Operation]) -> list[Sequence[Acceptance]]:
         if not group:
             return []
         self._writer.execute("BEGIN IMMEDIATE")
         try:
-            verdicts = [operation.write(self._writer) for operation in group]
+            taken = [operation.write(self._writer) or () for operation in group]
             self._writer.execute("COMMIT")
         except BaseException:
             with contextlib.suppress(sqlite3.Error):
                 self._writer.execute("ROLLBACK")
             raise
-        return verdicts
+        return taken
 
     def _refuse(self, group: list[_Operation]) -> list[_Operation]:
-        """Tell acceptances that they failed; return what must still be written."""
+        """Fail the acceptances; return what must still be written."""
         error = JournalError(f"the executor's journal cannot take more runs: {self._full}")
         for operation in group:
             if operation.may_fail:
-                _tell(operation, (), error)
+                _call_back(operation, (), error)
         return [operation for operation in group if not operation.may_fail]
 
     def _note_trouble(self, error: sqlite3.Error) -> None:
@@ -316,7 +306,7 @@ class Journal:
         return self._directory / "journal.reserve"
 
     def _keep_reserve(self, room: int = RESERVE_BYTES) -> bool:
-        """Occupy the reserve; tell whether there is so much room."""
+        """Occupy the reserve; return whether there is so much room."""
         try:
             with open(self._reserve_path, "ab", opener=open_file) as file:
                 os.posix_fallocate(file.fileno(), 0, room)
@@ -329,25 +319,25 @@ class Journal:
         return True
 
 
-def _tell(operation: _Operation, verdicts: Sequence[Verdict], error: JournalError | None) -> None:
+def _call_back(operation: _Operation, taken: Sequence[Acceptance], error: JournalError | None) -> None:
     if operation.done is None:
         return
     try:
-        operation.done(verdicts, error)
+        operation.done(taken, error)
     except BaseException:
-        # the writer must outlive whatever its callers do
+        # the writer must outlive its callers' mistakes
         logger.exception("a journal callback failed")
 
 
-def _accept_all(db: sqlite3.Connection, keys: Sequence[RunKey], now_ms: int) -> list[Verdict]:
+def _accept_all(db: sqlite3.Connection, keys: Sequence[RunKey], now_ms: int) -> list[Acceptance]:
     return [NEW if accept(db, key, now_ms) else _known(db, key) for key in keys]
 
 
-def _known(db: sqlite3.Connection, key: RunKey) -> Verdict:
+def _known(db: sqlite3.Connection, key: RunKey) -> Acceptance:
     row = select_row(db, key)
     if row is not None and row.state == FINISHED:
         revive(db, key)  # the scheduler asks again, so it may have lost the outcome
-    return Verdict(new=False, never_started=row is not None and row.item.reason == "not_started")
+    return Acceptance(new=False, never_started=row is not None and row.item.reason == "not_started")
 
 
 def _answer(key: RunKey, row: Row | None, now_ms: int) -> StateAnswer:

@@ -53,14 +53,12 @@ class Row:
     item: CallbackItem
 
 
-def open_database(path: Path, max_pages: int) -> sqlite3.Connection:
+def open_database(path: Path) -> sqlite3.Connection:
     """Open the journal's database and make its tables."""
     prepare_sqlite(str(path))
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10)
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")
-    if max_pages:
-        db.execute(f"PRAGMA max_page_count = {max_pages:d}")
     found = int(db.execute("PRAGMA user_version").fetchone()[0])
     if found > VERSION:
         raise sqlite3.DatabaseError(f"it was written by a newer version (format {found}, known {VERSION})")
@@ -94,7 +92,7 @@ def recover(db: sqlite3.Connection, now_ms: int, new_instance: str) -> tuple[str
 
 
 def accept(db: sqlite3.Connection, key: RunKey, now_ms: int) -> bool:
-    """Write a run as accepted; tell whether it was unknown."""
+    """Write a run as accepted; return whether it was unknown."""
     cursor = db.execute(
         "INSERT OR IGNORE INTO run (run_id, job_id, created_ms, state, accepted_ms) VALUES (?, ?, ?, 1, ?)",
         (key.run_id, key.job_id, key.created_ms, now_ms),
@@ -141,7 +139,7 @@ def acknowledge(db: sqlite3.Connection, items: Sequence[CallbackItem], now_ms: i
 
 
 def revive(db: sqlite3.Connection, key: RunKey) -> None:
-    """Let a finished run's outcome be delivered once more."""
+    """Mark a finished run's outcome for one more delivery."""
     db.execute(
         f"UPDATE run SET pending = 1, acked_ms = NULL WHERE {_KEY} AND state = 3",  # noqa: S608 -- constants only
         (key.run_id, key.job_id, key.created_ms),
@@ -149,7 +147,7 @@ def revive(db: sqlite3.Connection, key: RunKey) -> None:
 
 
 def pending(db: sqlite3.Connection, limit: int) -> list[CallbackItem]:
-    """Return outcomes nobody acknowledged, oldest first."""
+    """Return outcomes that no scheduler acknowledged, oldest first."""
     rows = db.execute(
         f"SELECT {_OUTCOME} FROM run WHERE pending = 1 ORDER BY finished_ms LIMIT ?",  # noqa: S608
         (limit,),
@@ -167,7 +165,7 @@ def select_row(db: sqlite3.Connection, key: RunKey) -> Row | None:
 
 
 def is_open(db: sqlite3.Connection, run_id: int) -> bool | None:
-    """Tell whether the newest run with this id has no outcome yet; None if there is none."""
+    """Return whether the newest run with this id has no outcome yet; None if there is none."""
     row = db.execute(
         "SELECT state FROM run WHERE run_id = ? ORDER BY created_ms DESC LIMIT 1", (run_id,)
     ).fetchone()

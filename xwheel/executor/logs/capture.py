@@ -35,7 +35,7 @@ class _Stream:
 
 
 class _Handler(logging.Handler):
-    """Writes records of a run into its log; shows others on stderr if nobody else would."""
+    """Writes records of a run into its log; shows others on stderr if no other handler would."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,10 +70,10 @@ class Capture:
     """Takes over ``sys.stdout``, ``sys.stderr`` and the root logger while at least one executor runs.
 
     Threads that a handler starts by itself have no current run, so what they print goes where it always went. If
-    nobody configured logging, the root level is INFO while the capture lasts.
+    logging is not configured, the root level is INFO while the capture lasts.
 
     Attributes:
-        forked: Set in forked children: they have copies of the logs' buffers, but nobody who flushes them.
+        forked: Set in forked children: they have copies of the logs' buffers, but no thread that flushes them.
     """
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ class Capture:
             if self._users:
                 return
             for name, stream in self._streams.items():
-                # somebody may have put another stream in front of ours meanwhile; then it stays
+                # another stream may stand in front of ours meanwhile; then it stays
                 if getattr(sys, name) is stream:
                     setattr(sys, name, stream.original)
             root = logging.getLogger()

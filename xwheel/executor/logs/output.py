@@ -11,7 +11,7 @@ from xwheel.executor.logs.run_log import RunLog
 
 CHUNK: Final = 64 * 1024
 LAST_CHUNKS: Final = 64
-"""Chunks that are read after the supervisor's end: a pipe holds less, so more would come from somebody who escaped."""
+"""Chunks read after the supervisor's end: a pipe holds less, so more would come from a process that escaped."""
 
 
 def copy_output(source: int, report: int, log: RunLog) -> None:

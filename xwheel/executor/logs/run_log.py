@@ -199,7 +199,7 @@ class RunLogs:
         seconds, millis = divmod(self._clock.now_ms(), 1000)
         known, text = self._stamp
         if known != seconds:
-            text = datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M:%S")
+            text = second_text(seconds)
             self._stamp = (seconds, text)
         return f"{text}.{millis:03d}"
 
@@ -208,11 +208,11 @@ class RunLogs:
         self._tasks.put(log.flush)
 
     def note_failure(self, path: Path, error: OSError) -> None:
-        """Let the operator know that lines are lost; on another thread, since this one may be inside that very log."""
+        """Warn that lines are lost; on another thread, since this one may be inside that very log."""
         self._tasks.put(partial(logger.warning, "run log %s: lines are lost: %s", path, error))
 
     def sweep(self, now_ms: int, days: int) -> int:
-        """Delete logs of runs created before so many days that nobody has written to for as long.
+        """Delete logs of runs created so many days ago that were not written to for as long.
 
         A run may go on for months: its log stays while it is open.
 
@@ -235,7 +235,7 @@ class RunLogs:
 
     def _sweep_day(self, folder: Path, oldest_ms: int) -> int:
         gone = 0
-        # what vanishes meanwhile, is no folder, or is somebody else's ends no sweep; what is left in a folder keeps it
+        # what vanishes, is no folder, or belongs to another user is passed over; what is left in a folder keeps it
         with contextlib.suppress(OSError):
             for path in folder.iterdir():
                 with contextlib.suppress(OSError):
@@ -304,6 +304,11 @@ class RunLogs:
             self._positions.move_to_end(path)
             while len(self._positions) > REMEMBERED:
                 self._positions.popitem(last=False)
+
+
+def second_text(seconds: int) -> str:
+    """Return a second in the executor's zone, as lines begin."""
+    return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _close_to_others(directory: Path) -> None:

@@ -18,8 +18,8 @@ from xwheel.wire.messages import BadItem, CallbackItem, RegistryRequest, Respons
 
 logger = logging.getLogger(__name__)
 
-OBJECT_FORM: Final = 4
-ARRAY_FORM: Final = 3
+OBJECT_GENERATION: Final = 4
+ARRAY_GENERATION: Final = 3
 STALE_MS: Final = 60_000
 
 
@@ -34,7 +34,7 @@ class AdminClient:
         app_name: The executor's group.
         instance: Says whose outcomes are delivered: an xwheel scheduler takes them from no other instance.
         timeout_s: Time limit of a call in seconds.
-        tls: Whom https trusts, and what it shows.
+        tls: The certificates that https trusts and shows.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class AdminClient:
         self._instance = instance
         self._timeout_s = timeout_s
         self._tls = tls
-        self._forms: dict[str, int] = {}
+        self._generations: dict[str, int] = {}
 
     def register(self, request: RegistryRequest) -> Response:
         """Send a beat; return the answer of the scheduler that took it.
@@ -81,24 +81,24 @@ class AdminClient:
         return answer, read_refusals(answer.data)
 
     def _deliver(self, address: str, items: Sequence[CallbackItem]) -> Response:
-        form = self._forms.get(address, ARRAY_FORM)
-        answer = self._call(address, CALLBACK, self._encode(items, form))
+        def send(generation: int) -> Response:
+            body = encode_callbacks(items, generation=generation, instance=self._instance)
+            return self._call(address, CALLBACK, body)
+
+        known = self._generations.get(address, ARRAY_GENERATION)
+        answer = send(known)
         if answer.ok or not answer.message.startswith(TEXT_G4_OBJECT):
             return answer
         # a fourth-generation scheduler refuses the array, earlier ones refuse the object the same way
-        other = OBJECT_FORM if form == ARRAY_FORM else ARRAY_FORM
-        answer = self._call(address, CALLBACK, self._encode(items, other))
+        other = OBJECT_GENERATION if known == ARRAY_GENERATION else ARRAY_GENERATION
+        answer = send(other)
         if answer.ok:
-            self._forms[address] = other
+            self._generations[address] = other
         return answer
 
-    def _encode(self, items: Sequence[CallbackItem], form: int) -> bytes:
-        return encode_callbacks(items, generation=form, instance=self._instance)
-
     def _call(self, address: str, uri: str, body: bytes) -> Response:
-        url = join_url(address, f"api/{uri}")
         return post(
-            url,
+            join_url(address, f"api/{uri}"),
             body,
             token=self._token,
             app_name=self._app_name,
@@ -126,8 +126,8 @@ class CallRefusedError(WireError):
     """A scheduler answered, and the answer is no."""
 
 
-class Beats:
-    """Registers again and again; knows since when no scheduler confirmed it.
+class Registration:
+    """Keeps the executor registered; knows since when no scheduler has confirmed it.
 
     Args:
         request: Makes the message anew for each beat.
@@ -168,7 +168,7 @@ class Beats:
         return self._beat_ms
 
     def leave(self) -> bool:
-        """Send the farewell and no beat after it; tell whether a scheduler that knew of us took it."""
+        """Send the farewell and no beat after it; return whether a scheduler took it that had us registered."""
         try:
             with self._turn:
                 self._gone = True
@@ -179,7 +179,7 @@ class Beats:
         return self.registered.is_set()
 
     def may_start(self, request: TriggerRequest) -> str:
-        """Say why a run must not start now, or return an empty string.
+        """Return why a run must not start now, or an empty string.
 
         An xwheel scheduler may have given up an executor it has not heard of, and run its work elsewhere. Foreign
         schedulers make no such promise and are not bound by it.

@@ -1,4 +1,4 @@
-"""Delivers outcomes: takes them from the journal in batches, keeps trying, and forgets none before it is confirmed."""
+"""Delivers outcomes from the journal in batches, and tries again until a scheduler confirms each."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class _Parked:
     wait_ms: int = 0
 
 
-class Courier:
+class OutcomeDelivery:
     """The loop that delivers outcomes; :meth:`step` belongs to one thread.
 
-    Transport errors never cost an outcome. One that a scheduler refuses is set aside: for a minute and then longer if
-    the scheduler took others beside it, otherwise for seconds, since then the scheduler itself may be in trouble.
-    Outcomes that were never refused go first, so that however many refused ones hold up nobody. Only an xwheel
-    scheduler's refusal of a single outcome ends the attempts.
+    An outcome survives every transport error. One that a scheduler refuses is set aside: for a minute and then longer
+    if the scheduler took others beside it, otherwise for seconds, since then the scheduler itself may be in trouble.
+    Outcomes that were never refused go first, so that refused ones delay no other. Only an xwheel scheduler's refusal
+    of a single outcome ends the attempts.
     """
 
     def __init__(self, client: AdminClient, journal: Journal, clock: Clock) -> None:
@@ -67,14 +67,14 @@ class Courier:
             delivered = self._deliver(items)
         except WireError as error:
             if not isinstance(error, CallRefusedError):
-                self._parked.clear()  # whoever answers next may be another one
+                self._parked.clear()  # the next answer may be another scheduler's
             return self._back_off(error, len(items))
         if delivered:
             self._note_success(delivered)
         return 0
 
     def is_empty(self) -> bool:
-        """Tell whether every outcome is delivered."""
+        """Return whether every outcome is delivered."""
         return not self._journal.pending(1)
 
     def _note_success(self, delivered: Sequence[CallbackItem]) -> None:
@@ -83,7 +83,7 @@ class Courier:
         self._pause_ms = 0
         self._journal.acknowledge(delivered)
         for item in delivered:
-            self._parked.pop(_key(item), None)
+            self._parked.pop(item.key, None)
 
     def _next(self) -> list[CallbackItem]:
         """Choose a batch: outcomes that were never refused, or else refused ones whose time has come."""
@@ -91,7 +91,7 @@ class Courier:
         fresh: list[CallbackItem] = []
         again: list[CallbackItem] = []
         for item in self._journal.pending(self._batch + len(self._parked)):
-            parked = self._parked.get(_key(item))
+            parked = self._parked.get(item.key)
             if parked is None:
                 fresh.append(item)
             elif parked.until_ms <= now_ms:
@@ -139,7 +139,7 @@ class Courier:
                 if settled:
                     break  # the next step notices it again
                 raise
-        known = all(_key(item) in self._parked for _, item in refused)
+        known = all(item.key in self._parked for _, item in refused)
         for before, item in refused:
             # taken before and after it: a scheduler that recovers or fails in the middle proves nothing
             self._park(item, problem, proven=0 < before < len(settled))
@@ -149,7 +149,7 @@ class Courier:
 
     def _park(self, item: CallbackItem, problem: CallRefusedError, *, proven: bool) -> None:
         """Set an outcome aside; ``proven`` says that the scheduler took others at the same time."""
-        parked = self._parked.setdefault(_key(item), _Parked())
+        parked = self._parked.setdefault(item.key, _Parked())
         low, high = (PARK_MS, LONGEST_PARK_MS) if proven else (FIRST_PAUSE_MS, LONGEST_PAUSE_MS)
         parked.wait_ms = min(high, max(low, 2 * parked.wait_ms))
         parked.until_ms = self._clock.monotonic_ms() + parked.wait_ms
@@ -170,7 +170,3 @@ class Courier:
         self._pause_ms = min(LONGEST_PAUSE_MS, max(FIRST_PAUSE_MS, 2 * self._pause_ms))
         self._not_before_ms = self._clock.monotonic_ms() + self._pause_ms
         return self._pause_ms
-
-
-def _key(item: CallbackItem) -> RunKey:
-    return RunKey(item.run_id, item.job_id, item.created_ms)

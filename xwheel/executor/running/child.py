@@ -24,6 +24,7 @@ from xwheel.clock import SystemClock
 from xwheel.errors import ExecutorError, JobKilledError
 from xwheel.executor.context import CURRENT, JobContext
 from xwheel.executor.handlers import MARK, Handler
+from xwheel.executor.logs.run_log import second_text
 from xwheel.executor.running.execution import describe_error, message_of
 from xwheel.executor.running.process import MAX_REPORT, Order, Report
 from xwheel.executor.running.supervisor import divide
@@ -45,11 +46,8 @@ class _Output:
 
     def line(self, text: str) -> None:
         """Write a line with its time."""
-        from datetime import datetime
-
         seconds, millis = divmod(self._clock.now_ms(), 1000)
-        stamp = datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M:%S")
-        self.raw(f"{stamp}.{millis:03d} {text}\n")
+        self.raw(f"{second_text(seconds)}.{millis:03d} {text}\n")
 
     def raw(self, text: str) -> None:
         """Write text as it is."""

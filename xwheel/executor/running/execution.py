@@ -6,7 +6,7 @@ import asyncio
 import threading
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
@@ -74,49 +74,35 @@ def timed_out(seconds: int) -> Ending:
     )
 
 
+@dataclass(slots=True, eq=False)
 class Execution:
     """A run, its handler, and the means to end it.
 
-    Thread-safety: ``stage``, ``ending`` and the flags belong to the lock of the lanes; ``lock`` guards the moment
+    Thread-safety: ``stage``, ``ending`` and the flags belong to the lock of the queues; ``lock`` guards the moment
     between a handler's end and an exception injected into its thread, or a signal sent to its process.
+
+    Attributes:
+        thread_id: Of the thread into which errors may be raised, or 0.
+        force: Ends its process, each round harder.
+        timer: Number of the timer that limits its time, or -1.
     """
 
-    __slots__ = (
-        "abandoned",
-        "context",
-        "ending",
-        "force",
-        "handler",
-        "key",
-        "lock",
-        "log",
-        "placed",
-        "reported",
-        "request",
-        "stage",
-        "started_ms",
-        "task",
-        "thread_id",
-        "timer",
-    )
-
-    def __init__(self, request: TriggerRequest, handler: Handler, key: RunKey) -> None:
-        self.request = request
-        self.handler = handler
-        self.key = key
-        self.stage = Stage.ADMITTED
-        self.ending: Ending | None = None
-        self.placed = False
-        self.reported = False
-        self.abandoned = False
-        self.started_ms = 0
-        self.context: JobContext | None = None
-        self.log: RunLog | None = None
-        self.lock = threading.Lock()
-        self.thread_id = 0
-        self.task: asyncio.Task[None] | None = None
-        self.force: Callable[[int], None] | None = None
-        self.timer = -1
+    request: TriggerRequest
+    handler: Handler
+    key: RunKey
+    stage: Stage = Stage.ADMITTED
+    ending: Ending | None = None
+    placed: bool = False
+    reported: bool = False
+    abandoned: bool = False
+    started_ms: int = 0
+    context: JobContext | None = None
+    log: RunLog | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    thread_id: int = 0
+    task: asyncio.Task[None] | None = None
+    force: Callable[[int], None] | None = None
+    timer: int = -1
 
     def begin(self, log: RunLog, started_ms: int) -> JobContext:
         """Make the context, just before the handler is called."""

@@ -16,6 +16,7 @@ from xwheel.executor.running.execution import describe_error
 logger = logging.getLogger(__name__)
 
 DESTROY_S: Final = 10.0
+"""What all ``destroy`` together may take."""
 
 
 class Lifecycles:
@@ -23,13 +24,9 @@ class Lifecycles:
 
     Thread-safety: ``prepare`` may be called by any thread, ``prepare_async`` and ``close_async`` by the event loop's;
     one run initialises a handler, its other runs wait for it, and other handlers do not.
-
-    Args:
-        destroy_s: What all ``destroy`` together may take, in seconds.
     """
 
-    def __init__(self, destroy_s: float = DESTROY_S) -> None:
-        self._destroy_s = destroy_s
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._locks: dict[str, threading.Lock] = {}
         self._async_locks: dict[str, asyncio.Lock] = {}
@@ -84,7 +81,7 @@ class Lifecycles:
                 continue
             del self._ready[handler.name]
             try:
-                await asyncio.wait_for(handler.destroy(), self._destroy_s)
+                await asyncio.wait_for(handler.destroy(), DESTROY_S)
             except BaseException:
                 logger.exception("destroy of handler %s failed", handler.name)
 
@@ -96,9 +93,9 @@ class Lifecycles:
             return
         thread = threading.Thread(target=_destroy, args=(due,), name="xwheel-destroy", daemon=True)
         thread.start()
-        thread.join(self._destroy_s)
+        thread.join(DESTROY_S)
         if thread.is_alive():
-            logger.warning("destroy took more than %g s and is left behind", self._destroy_s)
+            logger.warning("destroy took more than %g s and is left behind", DESTROY_S)
 
 
 def _destroy(handlers: list[Handler]) -> None:

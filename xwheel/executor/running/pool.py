@@ -27,9 +27,8 @@ T = TypeVar("T")
 class ThreadPool:
     """Runs tasks on as many threads as there are tasks at once; the caller bounds that number.
 
-    Whoever is free first takes the next task, which costs least, and so all threads have their turns. Those that a
-    burst needed would stay for as long as each has one within its idle time: so as many as were idle all of that time
-    are sent away.
+    The first free thread takes the next task, which costs least; so every thread gets tasks now and then, and threads
+    that a burst needed would stay. Therefore as many as were idle for all of the idle time are dismissed.
 
     Thread-safety: ``submit`` may be called by any thread.
 
@@ -48,11 +47,6 @@ class ThreadPool:
         self._count_until_s = 0.0
         self._threads: set[threading.Thread] = set()
         self._numbers = itertools.count(1)
-
-    @property
-    def size(self) -> int:
-        """How many threads there are."""
-        return len(self._threads)
 
     def submit(self, task: Task) -> None:
         """Run a task soon.
@@ -76,7 +70,7 @@ class ThreadPool:
         self._tasks.put(task)
 
     def _dismiss(self) -> None:
-        """Let as many threads end as were idle ever since the last time, and begin to count anew; under the lock."""
+        """Dismiss as many threads as were idle since the last time, and count anew; under the lock."""
         self._idle -= self._least_idle
         for _ in range(self._least_idle):
             self._tasks.put(None)
@@ -97,7 +91,7 @@ class ThreadPool:
                     return
                 continue
             if task is None:
-                with self._lock:  # whoever started this thread may not have entered it yet
+                with self._lock:  # the thread that started this one may not have added it yet
                     self._threads.discard(threading.current_thread())
                 return
             try:
@@ -111,7 +105,7 @@ class ThreadPool:
     def _may_leave(self) -> bool:
         with self._lock:
             if not self._idle:
-                return False  # somebody counts on this thread and is about to hand it a task
+                return False  # a caller of submit counts on this thread
             self._idle -= 1
             self._threads.discard(threading.current_thread())
             return True
@@ -153,7 +147,7 @@ class DaemonExecutor(ThreadPoolExecutor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Let idle threads end; waits for nobody."""
+        """Let idle threads end, and return at once."""
         del wait, cancel_futures
         self._pool.close()
 

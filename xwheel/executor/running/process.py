@@ -25,6 +25,7 @@ from xwheel.clock import Clock
 from xwheel.config import ENV_PREFIX
 from xwheel.executor.context import JobContext
 from xwheel.executor.logs.output import copy_output
+from xwheel.executor.logs.run_log import RunLog
 from xwheel.executor.running.execution import Execution
 from xwheel.wire.contract import FAIL, OK
 from xwheel.wire.messages import CallbackItem, TriggerRequest
@@ -87,7 +88,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_in_process(
-    execution: Execution, context: JobContext, clock: Clock, passed: Sequence[str] = ()
+    execution: Execution, context: JobContext, log: RunLog, clock: Clock, passed: Sequence[str] = ()
 ) -> CallbackItem:
     """Run a process handler, wait for its end and return its outcome.
 
@@ -96,18 +97,18 @@ def run_in_process(
     Args:
         execution: The run.
         context: What the handler is told.
+        log: Takes what it prints.
         clock: Where time comes from.
         passed: Names of the environment that a program gets beside :data:`PASSED`; ``*`` ends a beginning.
     """
-    assert execution.log is not None  # noqa: S101 -- made together with the context
     read_end, write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         try:
-            child = _spawn(execution, context, write_end, passed)
+            child = _spawn(execution, context, log, write_end, passed)
         finally:
             os.close(write_end)
         with child:
-            status = _wait(execution, child, read_end)
+            status = _wait(execution, child, log, read_end)
         report = _read_report(read_end)
     except (OSError, subprocess.SubprocessError) as error:
         return execution.failed(error, clock.now_ms())
@@ -121,10 +122,8 @@ def run_in_process(
 
 
 def _spawn(
-    execution: Execution, context: JobContext, write_end: int, passed: Sequence[str]
+    execution: Execution, context: JobContext, log: RunLog, write_end: int, passed: Sequence[str]
 ) -> subprocess.Popen[bytes]:
-    log = execution.log
-    assert log is not None  # noqa: S101
     function, command = execution.handler.function, execution.handler.command
     module = function.__module__
     main = getattr(sys.modules["__main__"], "__file__", "") if module == "__main__" else ""
@@ -169,19 +168,17 @@ def _interpreter() -> str:
     return sys.executable
 
 
-def _wait(execution: Execution, child: subprocess.Popen[bytes], report: int) -> int:
+def _wait(execution: Execution, child: subprocess.Popen[bytes], log: RunLog, report: int) -> int:
     """Wait until the supervisor ends, kill what is left of its group, and return its wait status: the handler's."""
-    log = execution.log
-    assert log is not None  # noqa: S101
     push = _pusher(child)
     with execution.lock:
         execution.force = push
         ending = execution.ending
-    if ending is not None:  # the kill came before there was somebody to signal
+    if ending is not None:  # the kill came before there was a process to signal
         push(0)
     if child.stdout is not None:
         copy_output(child.stdout.fileno(), report, log)
-    # the zombie keeps its number, so the group cannot be somebody else's while we signal it
+    # the zombie keeps its number, so the group cannot be another one while we signal it
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     with execution.lock:
         execution.force = None
@@ -240,7 +237,7 @@ def _environment(trace_parent: str, passed: Sequence[str] | None) -> dict[str, s
     """Return what a child gets of our environment.
 
     The application's own handlers get all but xwheel's settings, for which they have no use. Programs get what is
-    named: a script is of whoever may edit jobs, and the application's environment is full of secrets.
+    named: everyone who may edit jobs may write a script, and the application's environment is full of secrets.
     """
     if passed is None:
         kept = {

@@ -12,7 +12,6 @@ from typing import Any, Final, cast
 from xwheel.clock import Clock
 from xwheel.errors import JobKilledError, JobTimeoutError
 from xwheel.executor.context import CURRENT, JobContext
-from xwheel.executor.handlers import HandlerKind
 from xwheel.executor.running.execution import Execution
 from xwheel.executor.running.lifecycles import DESTROY_S, Lifecycles
 from xwheel.executor.running.pool import DaemonExecutor
@@ -157,8 +156,3 @@ def _run_loop(loop: asyncio.AbstractEventLoop, lifecycles: Lifecycles) -> None:
         loop.run_until_complete(loop.shutdown_default_executor())
     finally:
         loop.close()
-
-
-def is_async(execution: Execution) -> bool:
-    """Tell whether the event loop runs it."""
-    return execution.handler.kind is HandlerKind.ASYNC

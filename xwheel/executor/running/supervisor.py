@@ -32,14 +32,14 @@ def divide(control: int) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     # TERM goes to the whole group and is meant for the handler; neither of the two may meet it unprepared
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    bell, ring = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    signal.set_wakeup_fd(ring, warn_on_full_buffer=False)
+    wakeup, signalled = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(signalled, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     worker = os.fork()
     if worker == 0:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for descriptor in (bell, ring, control):
+        for descriptor in (wakeup, signalled, control):
             os.close(descriptor)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         return
@@ -47,22 +47,22 @@ def divide(control: int) -> None:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     try:
-        status = _watch(worker, control, bell)
+        status = _watch(worker, control, wakeup)
     except BaseException:
         os._exit(1)  # the executor kills the group
     _end_like(status)
 
 
-def _watch(worker: int, control: int, bell: int) -> int:
+def _watch(worker: int, control: int, wakeup: int) -> int:
     """Wait for the worker's end, kill what it left, and return its wait status."""
     poll = select.poll()
     poll.register(control, select.POLLIN)
-    poll.register(bell, select.POLLIN)
+    poll.register(wakeup, select.POLLIN)
     status: int | None = None
     while status is None:
         for descriptor, _ in poll.poll():
-            if descriptor == bell:
-                os.read(bell, 4096)
+            if descriptor == wakeup:
+                os.read(wakeup, 4096)
             else:
                 poll.unregister(control)
                 status = _sweep(worker)
@@ -95,7 +95,7 @@ def _kill(pid: int) -> bool:
 
 
 def _reap(worker: int) -> int | None:
-    """Take leave of all children that ended; return the worker's status if it is among them."""
+    """Reap all children that ended; return the worker's status if it is among them."""
     status: int | None = None
     with contextlib.suppress(ChildProcessError):
         while True:

@@ -1,8 +1,8 @@
 """Takes runs in, starts them in order, ends them, and hands their outcomes to the journal.
 
 The way of a run: admitted (it has its place in the queue) → on disk as accepted → waiting → on disk as started →
-running → ended, with its outcome on disk. Each write to disk is a callback from the journal's thread, so nobody
-waits in between and many runs share each write.
+running → ended, with its outcome on disk. Each write to disk is a callback from the journal's thread, so no
+thread waits in between and many runs share each write.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Final
 from xwheel.clock import Clock
 from xwheel.errors import ExecutorError, JournalError, XwheelError
 from xwheel.executor.handlers import Handler, HandlerKind
-from xwheel.executor.intake.queues import Lanes, Limits, Next
-from xwheel.executor.journal.journal import Journal, Verdict
+from xwheel.executor.intake.queues import JobQueues, Next, QueueLimits
+from xwheel.executor.journal.journal import Acceptance, Journal
 from xwheel.executor.logs.run_log import RunLogs
 from xwheel.executor.running.execution import (
     COVERED,
@@ -39,7 +39,7 @@ from xwheel.wire.messages import CallbackItem, ExecutionState, RunKey, TriggerRe
 logger = logging.getLogger(__name__)
 
 JOURNAL_WAIT_S: Final = 30.0
-"""Longer than any scheduler waits for an answer (10 s), so that nobody takes what follows for a refusal."""
+"""Longer than any scheduler waits for an answer (10 s), so that what follows is never taken for a refusal."""
 
 MAX_TIMEOUT_S: Final = 10 * 365 * 86_400
 INJECT_AGAIN_MS: Final = 20
@@ -51,7 +51,7 @@ class Workers:
     """Runs what the scheduler sends.
 
     Thread-safety: every method may be called by any thread. Callbacks come from the journal's thread, the pool, the
-    timers and the event loop; the lock is the one of :class:`Lanes`.
+    timers and the event loop; the lock is the one of :class:`JobQueues`.
 
     Args:
         may_start: Says why a run must not start now, or returns an empty string.
@@ -64,12 +64,12 @@ class Workers:
         journal: Journal,
         logs: RunLogs,
         clock: Clock,
-        limits: Limits,
+        limits: QueueLimits,
         may_start: Callable[[TriggerRequest], str],
         on_outcome: Callable[[], None],
         passed: Sequence[str] = (),
     ) -> None:
-        self.lanes = Lanes(limits)
+        self.queues = JobQueues(limits)
         self._journal = journal
         self._logs = logs
         self._clock = clock
@@ -85,7 +85,7 @@ class Workers:
     def accept(
         self, runs: Sequence[tuple[TriggerRequest, Handler | XwheelError]]
     ) -> list[XwheelError | None]:
-        """Take runs in; on return those without an error are on disk. All share one write.
+        """Accept runs; when it returns, those without an error are on disk. All share one write.
 
         A run that the journal knows was accepted before, whatever would refuse it now.
 
@@ -102,7 +102,7 @@ class Workers:
         fresh: list[tuple[int, Execution]] = []
         repeated: list[int] = []
         for index, (request, handler) in enumerate(runs):
-            found = self.lanes.admit(request, handler)
+            found = self.queues.admit(request, handler)
             if isinstance(found, Execution):
                 fresh.append((index, found))
             elif found is None:
@@ -111,8 +111,8 @@ class Workers:
                 answers[index] = found
         written = threading.Event()
 
-        def done(verdicts: Sequence[Verdict], error: JournalError | None) -> None:
-            problems = self._admitted([execution for _, execution in fresh], verdicts, error)
+        def done(taken: Sequence[Acceptance], error: JournalError | None) -> None:
+            problems = self._admitted([execution for _, execution in fresh], taken, error)
             for (index, _), problem in zip(fresh, problems, strict=True):
                 answers[index] = problem
             written.set()
@@ -130,15 +130,15 @@ class Workers:
         return answers
 
     def kill(self, job_id: int, run_id: int = 0) -> bool:
-        """End all runs of a job, or one of them; tell whether there was something to end."""
-        chosen = [e for e in self.lanes.of_job(job_id) if run_id in (0, e.key.run_id)]
+        """End all runs of a job, or one of them; return whether there was something to end."""
+        chosen = [e for e in self.queues.of_job(job_id) if run_id in (0, e.key.run_id)]
         for execution in chosen:
             self._end(execution, KILLED)
         return bool(chosen)
 
     def end_all(self, ending: Ending) -> None:
         """End what waits as not started, and what runs as told."""
-        for execution in self.lanes.all():
+        for execution in self.queues.all():
             waits = execution.stage < Stage.STARTING
             self._end(execution, NOT_STARTED if waits else ending)
 
@@ -151,29 +151,29 @@ class Workers:
     # -- taking in ------------------------------------------------------------------------------------------
 
     def _admitted(
-        self, executions: Sequence[Execution], verdicts: Sequence[Verdict], error: JournalError | None
+        self, executions: Sequence[Execution], taken: Sequence[Acceptance], error: JournalError | None
     ) -> list[XwheelError | None]:
         """Continue after the journal's answer; runs on its thread."""
         problems: list[XwheelError | None] = []
         for index, execution in enumerate(executions):
-            if error is not None or not verdicts[index].new:
-                self.lanes.withdraw(execution)
-                problems.append(error or _known_problem(verdicts[index], execution.key))
+            if error is not None or not taken[index].new:
+                self.queues.withdraw(execution)
+                problems.append(error or _known_problem(taken[index], execution.key))
                 continue
             problems.append(None)
-            for covered in self.lanes.confirm(execution):
+            for covered in self.queues.confirm(execution):
                 self._end(covered, COVERED)
             if execution.ending is not None:  # killed before it was on disk
                 self._finish(execution, execution.ended(execution.ending, self._clock.now_ms()))
         self._start({execution.key.job_id for execution in executions})
-        if not all(verdict.new for verdict in verdicts):
+        if not all(acceptance.new for acceptance in taken):
             self._on_outcome()  # the journal lets known outcomes be delivered once more
         return problems
 
     def _drop_known(self, answers: list[XwheelError | None], requests: Sequence[TriggerRequest]) -> None:
         """Drop refusals of runs that the journal knows, unless they never started."""
         refused = [index for index, answer in enumerate(answers) if answer is not None]
-        keys = [_key_of(requests[index]) for index in refused]
+        keys = [requests[index].key for index in refused]
         for index, key, found in zip(refused, keys, self._journal.lookup(keys) if keys else (), strict=True):
             if found.state is ExecutionState.UNKNOWN:
                 continue
@@ -184,8 +184,8 @@ class Workers:
             answers[index] = None
 
     def _unless_lost(self, request: TriggerRequest) -> XwheelError | None:
-        """Say yes to a run that was here already, unless the disk did not take it."""
-        if self._journal.lookup([_key_of(request)])[0].state is not ExecutionState.UNKNOWN:
+        """Return None for a run that was here already, or an error if the disk did not take it."""
+        if self._journal.lookup([request.key])[0].state is not ExecutionState.UNKNOWN:
             return None
         return JournalError(f"the executor's journal did not take run {request.run_id}")
 
@@ -194,7 +194,7 @@ class Workers:
     def _start(self, jobs: Iterable[int]) -> None:
         """Start what may start: heads of queues while there are places."""
         starting = []
-        while taken := self.lanes.take(jobs):
+        while taken := self.queues.take(jobs):
             jobs = []
             for execution in taken:
                 why = self._may_start(execution.request)
@@ -229,7 +229,7 @@ class Workers:
         """Call the handler; return its outcome, or None if the event loop will tell it."""
         log = self._logs.open(execution.key.run_id, execution.key.created_ms)
         context = execution.begin(log, self._clock.now_ms())
-        ending = self.lanes.begin(execution)
+        ending = self.queues.begin(execution)
         if ending is not None:
             return execution.ended(ending, self._clock.now_ms())
         if execution.request.timeout_s:
@@ -241,14 +241,14 @@ class Workers:
             self._async.start(execution, context, self._finish)
             return None
         if kind is HandlerKind.PROCESS:
-            return run_in_process(execution, context, self._clock, self._passed)
+            return run_in_process(execution, context, log, self._clock, self._passed)
         return run_in_thread(execution, context, self._lifecycles, self._clock)
 
     # -- ending ---------------------------------------------------------------------------------------------
 
     def _end(self, execution: Execution, ending: Ending) -> None:
         """Make a run end; the first reason counts."""
-        step = self.lanes.doom(execution, ending)
+        step = self.queues.set_ending(execution, ending)
         if step is Next.REPORT:
             self._finish(execution, execution.ended(ending, self._clock.now_ms()))
         elif step is Next.PUSH:
@@ -281,7 +281,7 @@ class Workers:
 
     def _abandon(self, execution: Execution, ending: Ending) -> None:
         """Report a run whose handler will not end. Its job waits for it; its place goes to other jobs."""
-        if not self.lanes.abandon(execution):
+        if not self.queues.abandon(execution):
             return
         with suppress(RuntimeError):  # no thread left; the outcome says it too
             self._pool.submit(partial(_warn_of_abandoned, execution.key, ending.reason))
@@ -290,26 +290,26 @@ class Workers:
         self._start(())
 
     def _finish(self, execution: Execution, outcome: CallbackItem) -> None:
-        """Take a run's outcome and let the next run have its place."""
+        """Report a run's outcome, and start the next run in its place."""
         self._close(execution, outcome)
         self._start((execution.key.job_id,))
 
     def _close(self, execution: Execution, outcome: CallbackItem) -> None:
-        self.lanes.end(execution)
+        self.queues.end(execution)
         if execution.timer >= 0:
             self._timers.drop(execution.timer)
         if execution.log is not None:
             execution.log.close()
         self._report(execution, outcome)
-        self.lanes.leave(execution)
+        self.queues.leave(execution)
 
     def _report(self, execution: Execution, outcome: CallbackItem) -> None:
-        if self.lanes.first_report(execution):
+        if self.queues.first_report(execution):
             self._journal.finish([outcome], self._on_outcome)
 
 
 def _warn_of_abandoned(key: RunKey, reason: str) -> None:
-    """Say that a handler goes on; not on the thread of the timers, since an application's log handlers may hang."""
+    """Warn of a handler that goes on; not on the thread of the timers, since an application's log handlers may hang."""
     logger.warning(
         "run %d of job %d ignores that it was ended (%s); later runs of the job wait for it",
         key.run_id,
@@ -318,13 +318,9 @@ def _warn_of_abandoned(key: RunKey, reason: str) -> None:
     )
 
 
-def _known_problem(verdict: Verdict, key: RunKey) -> ExecutorError | None:
-    if not verdict.never_started:
+def _known_problem(acceptance: Acceptance, key: RunKey) -> ExecutorError | None:
+    if not acceptance.never_started:
         return None
     return ExecutorError(
         f"run {key.run_id} was accepted before a restart and not started; it will not be run"
     )
-
-
-def _key_of(request: TriggerRequest) -> RunKey:
-    return RunKey(request.run_id, request.job_id, request.created_ms)

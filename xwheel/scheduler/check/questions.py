@@ -16,11 +16,9 @@ from xwheel.wire import codec, contract
 from xwheel.wire.codec.batch import encode_states, read_state_reply
 from xwheel.wire.messages import (
     ExecutionState,
-    IdleBeatRequest,
     KillRequest,
     RunKey,
     StateAnswer,
-    StateRequest,
 )
 
 IN_FLIGHT: Final = 64
@@ -197,12 +195,11 @@ def encode_question(question: RunQuestion) -> tuple[str, bytes]:
     first = question.rows[0]
     if question.kind is QuestionKind.STATES:
         keys = [RunKey(row.id, row.job_id, row.created_ms) for row in question.rows]
-        request = StateRequest(instance=question.executor.instance, keys=keys)
-        return contract.RUN_STATE, encode_states(request)
+        return contract.RUN_STATE, encode_states(question.executor.instance, keys)
     if question.kind is QuestionKind.IDLE:
-        return contract.IDLE_BEAT, codec.encode_idle_beat(IdleBeatRequest(job_id=first.job_id))
+        return contract.IDLE_BEAT, codec.encode_idle_beat(first.job_id)
     if question.executor.kind == "xwheel":
-        kill = KillRequest(job_id=first.job_id, run_id=first.id, created_ms=first.created_ms)
+        kill = KillRequest(job_id=first.job_id, run_id=first.id)
     else:
         kill = KillRequest(job_id=first.job_id)
     return contract.KILL, codec.encode_kill(kill)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from xwheel.errors import FieldError, PluginError, RouteError, ScheduleError
-from xwheel.model import Job, RetryBackoff
+from xwheel.errors import FieldError, PluginError, RouteError
+from xwheel.model import Job
+from xwheel.model.jobs import check_fields
 from xwheel.plugin.contracts import TakesOptions
 from xwheel.plugin.discovery import Plugins
 from xwheel.plugin.questions import PluginQuestion, PluginQuestions
@@ -31,12 +32,7 @@ def check_job(job: Job, plugins: Plugins, timetable: Timetable, questions: Plugi
         if name not in registry:
             raise FieldError(field, f"{name!r} is not installed; known: {', '.join(sorted(registry))}")
     _check_route_options(job, plugins, questions)
-    if job.glue_type == "BEAN" and not job.handler.strip():
-        raise FieldError("handler", "must name a handler")
-    if job.retry_backoff is RetryBackoff.LIST and not job.retry_delays_ms:
-        raise FieldError("retry_delays_ms", "must hold at least one delay for the backoff list")
-    if job.start_ms is not None and job.end_ms is not None and job.end_ms <= job.start_ms:
-        raise ScheduleError("end_ms", "must be later than start_ms")
+    check_fields(job)
     timetable.check(job)
 
 

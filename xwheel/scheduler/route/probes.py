@@ -14,7 +14,6 @@ from xwheel.model import RegisteredExecutor
 from xwheel.scheduler.executors.calls import ExecutorCalls
 from xwheel.scheduler.executors.registry import ExecutorRegistry
 from xwheel.wire import codec, contract
-from xwheel.wire.messages import IdleBeatRequest
 
 logger = logging.getLogger(__name__)
 
@@ -160,7 +159,7 @@ class Probes:
         if is_new:
             path, body = contract.BEAT, b"{}"
             if probe.job_id:
-                path, body = contract.IDLE_BEAT, codec.encode_idle_beat(IdleBeatRequest(job_id=probe.job_id))
+                path, body = contract.IDLE_BEAT, codec.encode_idle_beat(probe.job_id)
             self._calls.ask(probe, executor, path, body)
         return known.answer
 

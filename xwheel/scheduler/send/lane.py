@@ -17,7 +17,7 @@ from xwheel.scheduler.send.results import ResultWriter
 from xwheel.wire import codec, contract
 from xwheel.wire.codec.batch import encode_batch, read_batch_reply
 from xwheel.wire.http import HttpCall, HttpClient, HttpResult
-from xwheel.wire.messages import BatchAnswer, BatchRequest, Response, TriggerRequest
+from xwheel.wire.messages import BatchAnswer, Response, TriggerRequest
 
 POLL_MS: Final = 200
 NOW_OR_LATER: Final = 2**62
@@ -190,8 +190,8 @@ def encode_parcel(parcel: Parcel) -> tuple[str, bytes]:
     requests = [trigger_request(shard, parcel.sources.get(shard.job.id)) for shard in parcel.shards]
     executor = parcel.executor
     if executor.kind == "xwheel":
-        batch = BatchRequest(instance=executor.instance, runs=requests)
-        return contract.join_url(executor.address, contract.RUN_BATCH), encode_batch(batch)
+        body = encode_batch(executor.instance, requests)
+        return contract.join_url(executor.address, contract.RUN_BATCH), body
     path = contract.TRIGGER if executor.generation >= NEWEST_GENERATION else contract.RUN
     return contract.join_url(executor.address, path), codec.encode_trigger(requests[0])
 
@@ -221,9 +221,9 @@ def trigger_request(shard: Shard, source: GlueVersion | None = None) -> TriggerR
 def read_answers(parcel: Parcel, result: HttpResult) -> list[Answer]:
     """Return what became of each run of a parcel.
 
-    Only a connection that was never made and an explicit answer mean refused: no executor runs it. Everything else, like a
-    time-out, a broken connection or an answer that cannot be read, is unknown. Of a run that was sent before, the
-    first request may have arrived: only an answer about that very run refuses it.
+    Only a connection that was never made and an explicit answer mean refused: no executor runs it. Everything else is
+    unknown: a time-out, a broken connection, an answer that cannot be read. Of a run that was sent before, the first
+    request may have arrived: only an answer about that very run refuses it.
     """
     again = parcel.again or result.repeated
     refused = Fate.UNKNOWN if again else Fate.REFUSED

@@ -1,4 +1,4 @@
-"""Alarms on their way from what happened to who is told.
+"""Alarms, from what happened to the notice that is sent.
 
 Lock order: partition, job, run, then alarms by id, then episodes by id, then attempts by id.
 """
@@ -13,7 +13,7 @@ from msgspec.structs import astuple
 from sqlalchemy import Connection, insert, select
 
 from xwheel.model.alarms import AlarmKind, AlarmRow, AlarmState
-from xwheel.storage.alarms.lists import ALARM_COLUMNS, alarm_of
+from xwheel.storage.alarms.lists import ALARM_COLUMNS, alarm_of, storable
 from xwheel.storage.database.bulk import any_of, update_many
 from xwheel.storage.database.rows import insert_row
 from xwheel.storage.schema.tables import alarm, alarm_episode
@@ -47,7 +47,7 @@ class NewAlarm(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class DueAlarm(NamedTuple):
-    """An alarm that is to be looked at, with what only the look needs."""
+    """An alarm that is to be grouped, with what only the grouping needs."""
 
     row: AlarmRow
     root_id: int | None
@@ -55,7 +55,7 @@ class DueAlarm(NamedTuple):
 
 
 class EpisodeKey(NamedTuple):
-    """What a rule tells about a job in one notice."""
+    """What a rule sends about a job in one notice."""
 
     job_id: int
     rule_id: int
@@ -63,14 +63,14 @@ class EpisodeKey(NamedTuple):
 
 
 class Episode(Struct, frozen=True):
-    """What was told lately about a job.
+    """What was sent lately about a job.
 
     Attributes:
         id: 0 for one that has no row yet.
-        is_open: A notice was told and the job has not been well since.
-        until_ms: Until when further events are counted and not told.
+        is_open: A notice was sent and the job has not been well since.
+        until_ms: Until when further events are counted and not sent.
         held_id: The alarm that counts them, or None.
-        root_id: The fire that was told last.
+        root_id: The fire that was sent last.
         shard_index: And its shard.
         touched_ms: When it changed last.
     """
@@ -86,7 +86,7 @@ class Episode(Struct, frozen=True):
 
 
 class AlarmChange(Struct, frozen=True, gc=False):
-    """What a look writes into an alarm."""
+    """What the grouping writes into an alarm."""
 
     id: int
     state: AlarmState
@@ -101,7 +101,7 @@ class AlarmChange(Struct, frozen=True, gc=False):
 
 
 def insert_alarms(conn: Connection, alarms: Sequence[NewAlarm]) -> None:
-    """Write what just happened; somebody looks at it at once."""
+    """Write what just happened; it is due to be grouped at once."""
     if not alarms:
         return
     conn.execute(
@@ -110,8 +110,8 @@ def insert_alarms(conn: Connection, alarms: Sequence[NewAlarm]) -> None:
             {
                 **{name: getattr(item, name) for name in NewAlarm.__struct_fields__},
                 "kind": str(item.kind),
-                "reason": _clean(item.reason, REASON_LENGTH),
-                "message": _clean(item.message, MESSAGE_LENGTH),
+                "reason": storable(item.reason, REASON_LENGTH),
+                "message": storable(item.message, MESSAGE_LENGTH),
                 "state": str(AlarmState.NEW),
                 "last_ms": item.at_ms,
                 "due_ms": item.at_ms,
@@ -124,7 +124,7 @@ def insert_alarms(conn: Connection, alarms: Sequence[NewAlarm]) -> None:
 
 
 def insert_test(conn: Connection, now_ms: int) -> int:
-    """Write the alarm of a test, which is told already; return its id."""
+    """Write the alarm of a test, which needs no grouping; return its id."""
     values = {
         "kind": str(AlarmKind.TEST),
         "state": str(AlarmState.TOLD),
@@ -143,7 +143,7 @@ def insert_test(conn: Connection, now_ms: int) -> int:
 def find_due_alarms(
     conn: Connection, partitions: Collection[int], now_ms: int, limit: int
 ) -> list[tuple[int, int]]:
-    """Return ``(alarm, job)`` of what is to be looked at in these partitions, each partition's in order of time."""
+    """Return ``(alarm, job)`` of what is to be grouped in these partitions, each partition's in order of time."""
     place = (alarm.c.partition, alarm.c.due_ms, alarm.c.id)
     query = select(alarm.c.id, alarm.c.job_id).where(
         alarm.c.partition.in_(sorted(partitions)), alarm.c.due_ms <= now_ms
@@ -163,7 +163,7 @@ def lock_alarms(conn: Connection, ids: Collection[int]) -> list[DueAlarm]:
 
 
 def update_alarms(conn: Connection, rows: Sequence[AlarmChange]) -> int:
-    """Write what a look came to, of locked alarms."""
+    """Write what the grouping decided about locked alarms."""
     values = [astuple(item) for item in sorted(rows, key=lambda item: item.id)]
     return update_many(conn, alarm, AlarmChange.__struct_fields__[1:], values)
 
@@ -191,7 +191,7 @@ def find_held(conn: Connection, job_ids: Collection[int]) -> list[int]:
 
 
 def lock_episodes(conn: Connection, job_ids: Collection[int]) -> dict[EpisodeKey, Episode]:
-    """Lock everything told lately about jobs, in id order."""
+    """Lock the episodes of jobs, in id order."""
     query = select(alarm_episode).where(any_of(conn, alarm_episode.c.job_id, sorted(job_ids)))
     rows = conn.execute(query.order_by(alarm_episode.c.id).with_for_update())
     found = (_episode(row._mapping) for row in rows)
@@ -199,7 +199,7 @@ def lock_episodes(conn: Connection, job_ids: Collection[int]) -> dict[EpisodeKey
 
 
 def save_episodes(conn: Connection, episodes: Sequence[Episode]) -> None:
-    """Write what was told lately: new rows, and changes of locked ones."""
+    """Write episodes: new rows, and changes of locked ones."""
     columns = ("is_open", "until_ms", "held_id", "root_id", "shard_index", "touched_ms")
     fresh = [
         {
@@ -226,18 +226,6 @@ def list_open_episodes(conn: Connection, after_ms: int) -> list[Episode]:
 
 
 def _episode(row: Mapping[Any, Any]) -> Episode:
-    return Episode(
-        key=EpisodeKey(row["job_id"], row["rule_id"], AlarmKind(row["kind"])),
-        id=row["id"],
-        is_open=bool(row["is_open"]),
-        until_ms=row["until_ms"],
-        held_id=row["held_id"],
-        root_id=row["root_id"],
-        shard_index=row["shard_index"],
-        touched_ms=row["touched_ms"],
-    )
-
-
-def _clean(text: str, length: int) -> str:
-    text = text.replace("\x00", "")
-    return text if len(text) <= length else text[: length - 3] + "..."
+    values = dict(row)
+    key = EpisodeKey(values.pop("job_id"), values.pop("rule_id"), AlarmKind(values.pop("kind")))
+    return Episode(key=key, **values)

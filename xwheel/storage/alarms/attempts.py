@@ -1,4 +1,4 @@
-"""Attempts to tell alarms: what waits for its turn, and what came of each."""
+"""Attempts to send alarms: those that wait, and the result of each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection, delete, insert, select
 
 from xwheel.model.alarms import AlarmAttempt, AlarmTarget, AttemptState
-from xwheel.storage.alarms.lists import ATTEMPT_COLUMNS, attempt_of
+from xwheel.storage.alarms.lists import ATTEMPT_COLUMNS, attempt_of, storable
 from xwheel.storage.database.bulk import any_of, update_many
 from xwheel.storage.database.rows import insert_row
 from xwheel.storage.schema.tables import alarm, alarm_attempt, alarm_episode
@@ -36,7 +36,7 @@ class NewAttempt(NamedTuple):
 
 
 class EndedAttempt(NamedTuple):
-    """What came of an attempt.
+    """The result of an attempt.
 
     Attributes:
         started_ms: When the channel was called; None if it was not.
@@ -57,13 +57,13 @@ def insert_attempts(conn: Connection, attempts: Sequence[NewAttempt]) -> None:
 
 
 def insert_ended(conn: Connection, attempt: NewAttempt, ended: EndedAttempt) -> int:
-    """Write an attempt together with what came of it; return its id."""
+    """Write an attempt together with its result; return its id."""
     values = {
         **_values(attempt),
         "state": str(ended.state),
         "started_ms": ended.started_ms,
         "took_ms": ended.took_ms,
-        "answer": _clean(ended.answer),
+        "answer": storable(ended.answer, ANSWER_LENGTH),
     }
     return insert_row(conn, alarm_attempt, values)
 
@@ -101,10 +101,18 @@ def lock_attempts(conn: Connection, ids: Collection[int]) -> dict[int, AlarmAtte
 
 
 def update_attempts(conn: Connection, ended: Sequence[EndedAttempt]) -> int:
-    """Write what came of locked attempts."""
+    """Write the results of locked attempts."""
     columns = ("state", "started_ms", "took_ms", "answer", "open_channel", "due_ms")
     rows = [
-        (item.id, str(item.state), item.started_ms, item.took_ms, _clean(item.answer), None, None)
+        (
+            item.id,
+            str(item.state),
+            item.started_ms,
+            item.took_ms,
+            storable(item.answer, ANSWER_LENGTH),
+            None,
+            None,
+        )
         for item in ended
     ]
     return update_many(conn, alarm_attempt, columns, rows)
@@ -113,7 +121,7 @@ def update_attempts(conn: Connection, ended: Sequence[EndedAttempt]) -> int:
 def delete_alarms(conn: Connection, before_ms: int, limit: int) -> int:
     """Delete alarms of before an instant with their attempts, of the oldest ones; return how many alarms went.
 
-    One that is still to be looked at stays. Ids are nearly in the order of time, so that no index is needed.
+    One that is still to be grouped stays. Ids are nearly in the order of time, so that no index is needed.
     """
     query = select(alarm.c.id, alarm.c.last_ms, alarm.c.due_ms).where(alarm.c.id > 0)
     query = query.order_by(alarm.c.id).limit(limit)
@@ -125,16 +133,10 @@ def delete_alarms(conn: Connection, before_ms: int, limit: int) -> int:
 
 
 def delete_episodes(conn: Connection, before_ms: int, limit: int) -> int:
-    """Delete what was told last before an instant, of some jobs; return how many rows went."""
+    """Delete episodes that changed last before an instant; return how many rows went."""
     query = select(alarm_episode.c.id).where(alarm_episode.c.touched_ms < before_ms)
     ids: list[Any] = list(conn.execute(query.order_by(alarm_episode.c.touched_ms).limit(limit)).scalars())
     return conn.execute(delete(alarm_episode).where(any_of(conn, alarm_episode.c.id, sorted(ids)))).rowcount
-
-
-def _clean(text: str) -> str:
-    # a plugin may say anything, also what no database takes
-    text = text.replace("\x00", "").encode("utf-8", "replace").decode()
-    return text if len(text) <= ANSWER_LENGTH else text[: ANSWER_LENGTH - 3] + "..."
 
 
 def _values(item: NewAttempt) -> dict[str, Any]:
@@ -151,5 +153,5 @@ def _values(item: NewAttempt) -> dict[str, Any]:
         "due_ms": item.due_ms,
         "started_ms": None,
         "took_ms": None,
-        "answer": _clean(item.answer),
+        "answer": storable(item.answer, ANSWER_LENGTH),
     }

@@ -1,4 +1,4 @@
-"""Pages of alarms and of attempts to tell them, newest first."""
+"""Pages of alarms and of attempts to send them, newest first."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ ATTEMPT_COLUMNS = [alarm_attempt.c[name] for name in AlarmAttempt.__slots__]
 
 
 class AlarmFilter(NamedTuple):
-    """Which alarms, or attempts to tell them, are wanted; None wants all.
+    """Which alarms, or attempts to send them, are wanted; None wants all.
 
     Attributes:
-        alarm_id: Alarms that are counted in this one; attempts to tell it.
-        run_id: Alarms about this run; attempts are not looked for by run.
+        alarm_id: Alarms that are counted in this one; attempts to send it.
+        run_id: Alarms about this run; no limit for attempts.
     """
 
     job_id: int | None = None
@@ -86,6 +86,12 @@ def attempt_of(row: Row[Any]) -> AlarmAttempt:
     values = dict(row._mapping)
     values["receivers"] = tuple(json.loads(values["receivers"]))
     return AlarmAttempt(**{**values, "state": AttemptState(values["state"])})
+
+
+def storable(text: str, length: int) -> str:
+    """Return a text that every database takes, cut to a length; a plugin may answer anything."""
+    text = text.replace("\x00", "").encode("utf-8", "replace").decode()
+    return text if len(text) <= length else text[: length - 3] + "..."
 
 
 def _page(

@@ -36,12 +36,9 @@ class WatchedJob(NamedTuple):
 
 
 def list_sent(conn: Connection, after: tuple[int, int], limit: int) -> list[WatchedRun]:
-    """Return a page of all runs that are dispatching or running; a check in between may move one.
+    """Return a page of all runs that are dispatching or running, from behind a ``(check_ms, id)``.
 
-    Args:
-        conn: Connection.
-        after: ``(check_ms, id)`` of the last one of the page before.
-        limit: How many at most.
+    A check between two pages may move a run.
     """
     columns = [run.c[name] for name in WatchedRun._fields]
     # the first bound is what every database turns into an index range
@@ -52,7 +49,7 @@ def list_sent(conn: Connection, after: tuple[int, int], limit: int) -> list[Watc
 
 
 def find_told_runs(conn: Connection, run_ids: Collection[int]) -> set[tuple[int, int]]:
-    """Return ``(run, rule)`` of those of the runs of which a rule knows that they still run."""
+    """Return ``(run, rule)`` of those of the runs that have an alarm because they still run."""
     query = select(alarm.c.run_id, alarm.c.rule_id).where(
         any_of(conn, alarm.c.run_id, sorted(run_ids)), alarm.c.kind == str(AlarmKind.STILL_RUNNING)
     )
@@ -62,17 +59,9 @@ def find_told_runs(conn: Connection, run_ids: Collection[int]) -> set[tuple[int,
 def list_started_jobs(
     conn: Connection, after_id: int, limit: int, *, group_id: int | None = None, ids: Collection[int] = ()
 ) -> tuple[list[WatchedJob], int | None]:
-    """Return started jobs by id: all, or those of a group, or some.
+    """Return a page of started jobs by id: of all, of those of a group, or of some.
 
-    Args:
-        conn: Connection.
-        after_id: Only jobs with a greater id.
-        limit: How many jobs are looked at.
-        group_id: Only jobs of this group.
-        ids: Only these jobs.
-
-    Returns:
-        The started ones among them, and where the next page begins; None after the last one.
+    At most ``limit`` jobs are read. With them comes where the next page begins; None after the last one.
     """
     columns = (job.c.id, job.c.group_id, job.c.partition, job.c.updated_ms, job.c.enabled, job.c.deleted_ms)
     query = select(*columns).where(job.c.id > after_id)

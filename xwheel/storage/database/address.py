@@ -1,4 +1,4 @@
-"""The database's URL: what it may say, and what is said of it without its password."""
+"""The database's URL: what it may hold, and how it is shown without its password."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FORMS: Final = (
     "sqlite:///FILE, mysql+pymysql://USER:PASSWORD@HOST/DATABASE or "
     "postgresql+psycopg://USER:PASSWORD@HOST/DATABASE"
 )
-# the driver that each kind of database is tested with, and the module that it is in
+# the driver that each kind of database is tested with, and its module
 DRIVERS: Final = {"sqlite": "pysqlite", "mysql": "pymysql", "postgresql": "psycopg"}
 MODULES: Final = {"sqlite": "sqlite3", "mysql": "pymysql", "postgresql": "psycopg"}
 PORTS: Final = {"mysql": 3306, "postgresql": 5432}
@@ -102,7 +102,7 @@ def _with_driver(url: URL) -> URL:
 
 
 def _check_parts(url: URL) -> None:
-    # what stands behind an unescaped @ of a password would be told as the host or the database
+    # what stands behind an unescaped @ of a password would be shown as the host or the database
     if "@" in (url.host or "") or "@" in (url.database or ""):
         raise ConfigError("database.url: write %40 for each @ in the user or the password, and %2F for /")
     if url.port is not None and not 1 <= url.port <= MAX_PORT:
@@ -125,7 +125,7 @@ def _may_be_host(host: str) -> bool:
 
 
 def driver_options(url: URL) -> dict[str, Any]:
-    """Return what the driver is told beyond the URL, so that a server's settings do not decide how we are read."""
+    """Return the driver's options beyond the URL, so that a server's settings do not decide how it reads us."""
     match url.get_backend_name():
         case "sqlite":
             return {"check_same_thread": False}

@@ -211,7 +211,7 @@ def insert_many(
 
 
 def array_text(values: Sequence[Any]) -> str:
-    """Return the text of a PostgreSQL array; psycopg looks at each value of a list many times.
+    """Return the text of a PostgreSQL array; psycopg inspects each value of a list many times.
 
     Args:
         values: Whole numbers, strings, booleans or None.

@@ -1,7 +1,8 @@
-"""Changes of runs, noted where they are written and told once they are committed.
+"""Changes of runs, noted where they are written and handed to listeners once they are committed.
 
-Whoever writes a state notes it on the connection of its transaction. A transaction that is rolled back or done again
-takes its notes with it; one whose connection broke at COMMIT is not told. Where nobody listens, a note costs a look-up.
+What writes a state notes it on the connection of its transaction. A transaction that is rolled back or done again
+takes its notes with it; one whose connection broke at COMMIT hands nothing over. Without listeners a note costs a
+look-up.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def begin(conn: Connection) -> list[RunChange]:
 
 
 def note(conn: Connection, changes: Iterable[RunChange]) -> None:
-    """Note changes that this transaction writes; a generator is not even begun if nobody listens."""
+    """Note changes that this transaction writes; without listeners a generator is not even begun."""
     noted: list[RunChange] | None = conn.info.get(KEY)
     if noted is not None:
         noted.extend(changes)
@@ -58,5 +59,5 @@ def note_cancelled(conn: Connection, runs: Iterable[RunLike], reason: str, at_ms
 
 
 def note_accepted(conn: Connection, runs: Iterable[RunLike], accepted: Collection[int], at_ms: int) -> None:
-    """Note those of the runs that executors turned out to have."""
+    """Note those of the runs that executors took."""
     note(conn, (change(run, RunState.RUNNING, at_ms) for run in runs if run.id in accepted))

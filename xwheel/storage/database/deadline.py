@@ -1,8 +1,8 @@
-"""How long a database may keep a thread waiting: the connection of an answer that is overdue is shut.
+"""How long a database may keep a thread waiting: a connection whose answer is overdue is shut.
 
 A server that is frozen, or behind a network that acknowledges and delivers nothing, ends no wait of its client. So each
 connection notes when its answer must be there, and one thread for each database shuts those that are overdue: the
-driver's wait ends with an error at once, and its user does the work again on another connection.
+driver's wait ends with an error at once, and the work is done again on another connection.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from sqlalchemy import Engine, event
 from xwheel.storage.database.errors import OVERDUE
 
 STEP_S: Final = 0.1
-"""How often the answers are looked at; one comes too late by that much at most."""
+"""How often the deadlines are checked; a wait may end later by that much."""
 
 
 class ThreadLimits(threading.local):
-    """What each thread may take, in seconds.
+    """How long each thread may wait.
 
     Attributes:
-        statement_s: For one answer.
-        until_s: No answer later than this time of the monotonic clock.
+        statement_s: For one answer, in seconds.
+        until_s: For all of them, as a time of the monotonic clock.
     """
 
     def __init__(self, statement_s: float) -> None:
@@ -42,7 +42,7 @@ class AnswerDeadline:
     """The answer that one connection waits for.
 
     Args:
-        limits: What the waiting thread may take.
+        limits: How long the waiting thread may wait.
         number: A file descriptor of the connection's socket, which belongs to this object.
     """
 
@@ -59,11 +59,11 @@ class AnswerDeadline:
         self.took_s = max(0.0, self.until_s - now_s)
 
     def is_shut(self) -> bool:
-        """Return whether the wait that ends now was ended by us."""
+        """Return whether the wait that ends now was ended by :meth:`shut`."""
         return self.until_s == math.inf
 
     def words(self) -> str:
-        """Return what is to be said then."""
+        """Return the message for that."""
         return f"{OVERDUE} {self.took_s:.1f} s"
 
     def shut(self) -> None:
@@ -88,7 +88,7 @@ class Deadlines:
     The thread lives as long as there is a connection.
 
     Args:
-        statement_s: How long one answer may take, unless its user says otherwise.
+        statement_s: How long one answer may take where no other limit is set.
     """
 
     def __init__(self, statement_s: float) -> None:
@@ -98,7 +98,7 @@ class Deadlines:
         self._is_running = False
 
     def attach(self, engine: Engine, make: Callable[[Any, dict[str, Any], float], Any]) -> None:
-        """Make the engine's connections of a kind that notes its waits.
+        """Let the engine open connections that note their waits.
 
         Args:
             engine: What opens connections.
@@ -146,7 +146,7 @@ class Deadlines:
             if not self._is_running:
                 self._is_running = True
                 threading.Thread(target=self._run, name="xwheel-database", daemon=True).start()
-        # whoever forgets to close it gives it to the garbage collector
+        # a connection that is not closed is finalized by the garbage collector
         connection.forget = weakref.finalize(connection, self._forget, answer)
         connection.forget.atexit = False
         connection.answer = answer

@@ -119,7 +119,7 @@ class Database:
         self.deadlocks = 0
         self.retries = 0
         self.broken = 0
-        # every use has a number, and so has every failure: what began after it says that it is over
+        # every use has a number, and so has every failure: a later use that works shows that the failure is over
         self._uses = count()
         self._last_good = self._last_written = -1
         self._deadlines = Deadlines(statement_s)
@@ -139,7 +139,7 @@ class Database:
             outage.watch(self.engine, statement_s=statement_s, idle_s=idle_s)
 
     def listen(self, sink: Callable[[Sequence[RunChange]], None] | None) -> None:
-        """Hand the changes of runs that a transaction notes to ``sink`` once it is committed; None for nobody.
+        """Hand the changes of runs that a transaction notes to ``sink`` once it is committed; None ends that.
 
         Called by the thread that wrote them, on SQLite before the next one writes: so it must be quick.
         """
@@ -229,7 +229,7 @@ class Database:
 
     @contextmanager
     def _use(self, *, write: bool) -> Iterator[Connection]:
-        """Give a connection, and say in our words what its failure means."""
+        """Give a connection, and turn the driver's errors into ours."""
         phase = Phase.CONNECT
         number = next(self._uses)
         noted: list[RunChange] = []
@@ -297,7 +297,7 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
         "foreign_keys=OFF",
         "temp_store=MEMORY",
         "cache_size=-32768",
-        # the log of writes grows while somebody reads for long, and would stay as large as it ever was
+        # the log of writes grows during a long read, and would stay as large as it ever was
         f"journal_size_limit={LOG_BYTES}",
     ):
         cursor.execute(f"PRAGMA {pragma}")

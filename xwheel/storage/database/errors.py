@@ -8,7 +8,7 @@ import re
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import Enum, auto
+from enum import Enum
 from pathlib import Path
 from typing import Final
 
@@ -20,99 +20,64 @@ from xwheel.storage.database.address import hide, place_of
 from xwheel.storage.schema.tables import MARIADB_COLLATION
 
 OVERDUE: Final = "no answer within"
-"""What is said of a connection that was shut because its server was silent."""
+"""Begins the message about a connection that was shut because its server was silent."""
 
 RIGHTS: Final = "SELECT, INSERT, UPDATE, DELETE"
 
 
 class Fault(Enum):
-    """What went wrong, whatever the driver calls it."""
+    """What went wrong, whatever the driver calls it, and the message about it.
 
-    OPTION = auto()
-    LOGIN = auto()
-    ENTRY = auto()
-    DATABASE = auto()
-    RIGHT = auto()
-    READ_ONLY = auto()
-    STATEMENT_LOG = auto()
-    FULL = auto()
-    ENGINE = auto()
-    COLLATION = auto()
-    CONNECTIONS = auto()
-    NAME = auto()
-    NOBODY = auto()
-    SILENCE = auto()
-    HUNG = auto()
-    AWAY = auto()
-    FILE_CLOSED = auto()
-    FILE_FOREIGN = auto()
-    FILE_READ_ONLY = auto()
-    FILE_DAMAGED = auto()
-    FILE_IO = auto()
-    FILE_LOCKED = auto()
+    A message may hold the place, the host, the name as a statement spells it, what the driver said, what creates the
+    database or grants its rights, and why a file cannot be opened.
+    """
+
+    OPTION = "database.url: {said}: take it out of the query"
+    LOGIN = "the database at {place} does not know this user or password ({said}): correct database.url or the user"
+    ENTRY = "the database at {place} does not let us in: {said}"
+    DATABASE = "the database {name} does not exist at {place}: {create}"
+    RIGHT = "the database at {place} does not allow this ({said}): {grant}"
+    READ_ONLY = "the database at {place} is read-only, as a replica is ({said}): name the primary, or make it writable"
+    STATEMENT_LOG = (
+        "the database at {place} logs statements, which READ COMMITTED forbids: "
+        "set binlog_format to MIXED or ROW"
+    )
+    FULL = "the disk of the database at {place} is full ({said}): make room"
+    ENGINE = "the database at {place} has no InnoDB ({said}): enable it"
+    COLLATION = "the database at {place} lacks the collation of our tables ({said}): a newer server is needed"
+    CONNECTIONS = (
+        "the database at {place} has no connection left ({said}): raise its limit or lower database.pool_size"
+    )
+    NAME = "the name {host} does not resolve: correct database.url or the name service"
+    NO_LISTENER = "nothing listens at {place}: start the database server, or correct database.url"
+    SILENCE = "no answer from {place}: correct database.url, or check the network and firewalls"
+    HUNG = "the database at {place} hangs ({said}): check it, or raise database.statement_timeout_s"
+    AWAY = "the database at {place} is not reachable now: {said}"
+    FILE_CLOSED = "the file {place} cannot be opened: {why}"
+    FILE_FOREIGN = "the file {place} is no SQLite database: name another one"
+    FILE_READ_ONLY = "the file {place} is read-only: this user must be able to write to it and its folder"
+    FILE_DAMAGED = "the file {place} is damaged ({said}): restore a backup"
+    FILE_IO = "the file {place} cannot be read or written ({said}): is the disk full, the folder on a network share?"
+    FILE_LOCKED = "the file {place} is locked by another process ({said}): stop that one, or try again"
+
+    @property
+    def error(self) -> type[XwheelError]:
+        """The error that stands for it."""
+        if self is Fault.OPTION:
+            return ConfigError
+        return DatabaseUnreachableError if self in UNREACHABLE else DatabaseRefusedError
 
 
-# keys: place, host, name (as a statement spells it), said (the driver's words), create, grant, why
-SENTENCES: Final = {
-    Fault.OPTION: (ConfigError, "database.url: {said}: take it out of the query"),
-    Fault.LOGIN: (
-        DatabaseRefusedError,
-        "the database at {place} does not know this user or password ({said}): correct database.url or the user",
-    ),
-    Fault.ENTRY: (DatabaseRefusedError, "the database at {place} does not let us in: {said}"),
-    Fault.DATABASE: (DatabaseRefusedError, "the database {name} does not exist at {place}: {create}"),
-    Fault.RIGHT: (DatabaseRefusedError, "the database at {place} does not allow this ({said}): {grant}"),
-    Fault.READ_ONLY: (
-        DatabaseRefusedError,
-        "the database at {place} is read-only, as a replica is ({said}): name the primary, or make it writable",
-    ),
-    Fault.STATEMENT_LOG: (
-        DatabaseRefusedError,
-        "the database at {place} logs statements, which READ COMMITTED forbids: set binlog_format to MIXED or ROW",
-    ),
-    Fault.FULL: (DatabaseRefusedError, "the disk of the database at {place} is full ({said}): make room"),
-    Fault.ENGINE: (DatabaseRefusedError, "the database at {place} has no InnoDB ({said}): enable it"),
-    Fault.COLLATION: (
-        DatabaseRefusedError,
-        "the database at {place} lacks the collation of our tables ({said}): a newer server is needed",
-    ),
-    Fault.CONNECTIONS: (
-        DatabaseUnreachableError,
-        "the database at {place} has no connection left ({said}): raise its limit or lower database.pool_size",
-    ),
-    Fault.NAME: (
-        DatabaseUnreachableError,
-        "the name {host} does not resolve: correct database.url or the name service",
-    ),
-    Fault.NOBODY: (
-        DatabaseUnreachableError,
-        "nothing listens at {place}: start the database server, or correct database.url",
-    ),
-    Fault.SILENCE: (
-        DatabaseUnreachableError,
-        "no answer from {place}: correct database.url, or look at the network and firewalls",
-    ),
-    Fault.HUNG: (
-        DatabaseUnreachableError,
-        "the database at {place} hangs ({said}): see to it, or raise database.statement_timeout_s",
-    ),
-    Fault.AWAY: (DatabaseUnreachableError, "the database at {place} is not reachable now: {said}"),
-    Fault.FILE_CLOSED: (DatabaseRefusedError, "the file {place} cannot be opened: {why}"),
-    Fault.FILE_FOREIGN: (DatabaseRefusedError, "the file {place} is no SQLite database: name another one"),
-    Fault.FILE_READ_ONLY: (
-        DatabaseRefusedError,
-        "the file {place} is read-only: this user must be able to write to it and its folder",
-    ),
-    Fault.FILE_DAMAGED: (DatabaseRefusedError, "the file {place} is damaged ({said}): restore a backup"),
-    Fault.FILE_IO: (
-        DatabaseRefusedError,
-        "the file {place} cannot be read or written ({said}): is the disk full, the folder on a network share?",
-    ),
-    Fault.FILE_LOCKED: (
-        DatabaseUnreachableError,
-        "the file {place} is locked by another process ({said}): stop that one, or try again",
-    ),
+UNREACHABLE: Final = {
+    Fault.CONNECTIONS,
+    Fault.NAME,
+    Fault.NO_LISTENER,
+    Fault.SILENCE,
+    Fault.HUNG,
+    Fault.AWAY,
+    Fault.FILE_LOCKED,
 }
+"""Faults that may pass by themselves; a person must act for the others."""
 
 MARIADB: Final = {
     **dict.fromkeys((1045, 1251, 1524, 1698, 2059), Fault.LOGIN),
@@ -148,7 +113,7 @@ PHRASES: Final = (
     (r"permission denied", Fault.RIGHT),
     (r"too many clients|connection slots|too many connections", Fault.CONNECTIONS),
     (r"resolve host|translate host name", Fault.NAME),
-    (r"Connection refused|No such file or directory", Fault.NOBODY),
+    (r"Connection refused|No such file or directory", Fault.NO_LISTENER),
     (OVERDUE, Fault.HUNG),
     (r"timeout expired|timed out", Fault.SILENCE),
     # what the first connection to a database writes
@@ -168,12 +133,12 @@ SQLITE: Final = {
 
 
 def explain(error: BaseException, url: URL | None = None, *, connecting: bool = False) -> XwheelError | None:
-    """Return what a driver's error means; None if it is none of those that an operator can mend.
+    """Return what a driver's error means; None if it is none that an operator can do something about.
 
     Args:
         error: What SQLAlchemy or the driver raised.
         url: Where the database is, so that it can be named.
-        connecting: Nothing of ours was asked yet, so that whatever fails is the connection.
+        connecting: No statement was sent yet, so that any failure is one of the connection.
     """
     if isinstance(error, TypeError) and str(error).startswith("Connection.__init__() got an unexpected"):
         return ConfigError(
@@ -231,7 +196,7 @@ def _kind_of_mariadb(origin: BaseException) -> Fault | None:
         case socket.gaierror():
             return Fault.NAME
         case ConnectionRefusedError() | FileNotFoundError():
-            return Fault.NOBODY
+            return Fault.NO_LISTENER
         case TimeoutError():
             return Fault.SILENCE
     if is_clients and (OVERDUE in str(origin) or "timed out" in str(origin)):
@@ -249,7 +214,6 @@ def _words(origin: BaseException) -> str:
 
 
 def _sentence(kind: Fault, said: str, url: URL | None) -> XwheelError:
-    error, form = SENTENCES[kind]
     place = "its address" if url is None else place_of(url)
     facts = {
         "place": place,
@@ -260,8 +224,8 @@ def _sentence(kind: Fault, said: str, url: URL | None) -> XwheelError:
         "grant": _grant(url),
         "why": _why_closed(url),
     }
-    line = form.format(**facts)
-    return error(" ".join(line.split()) if url is None else hide(url, line))
+    line = kind.value.format(**facts)
+    return kind.error(" ".join(line.split()) if url is None else hide(url, line))
 
 
 def _name(url: URL | None) -> str:
@@ -287,22 +251,16 @@ def _grant(url: URL | None) -> str:
 
 def _why_closed(url: URL | None) -> str:
     if url is None or url.get_backend_name() != "sqlite" or not url.database:
-        return "look at its folder"
+        return "check its folder"
     path = Path(url.database).absolute()
-    reasons = (
-        (path.is_dir(), "it is a folder"),
-        (not path.parent.exists(), f"make the folder {path.parent} first"),
-        (not path.parent.is_dir(), f"{path.parent} is no folder"),
-        (
-            not os.access(path.parent, os.W_OK | os.X_OK),
-            f"this user may not write to the folder {path.parent}",
-        ),
-        (path.exists() and not os.access(path, os.R_OK | os.W_OK), "this user may not read and write it"),
-    )
+    folder = path.parent
+    reasons = {
+        "it is a folder": path.is_dir(),
+        f"make the folder {folder} first": not folder.exists(),
+        f"{folder} is no folder": not folder.is_dir(),
+        f"this user may not write to the folder {folder}": not os.access(folder, os.W_OK | os.X_OK),
+        "this user may not read and write it": path.exists() and not os.access(path, os.R_OK | os.W_OK),
+    }
     return next(
-        (reason for is_so, reason in reasons if is_so), "look at the rights and the disk of its folder"
+        (one for one, is_so in reasons.items() if is_so), "check the rights and the disk of its folder"
     )
-
-
-def _may(path: Path, mode: int) -> bool:
-    return os.access(path, mode, effective_ids=os.access in os.supports_effective_ids)

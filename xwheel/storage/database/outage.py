@@ -1,4 +1,4 @@
-"""A connection that breaks or hangs: what is lost, what is not known, and how long it may hold anybody up."""
+"""A connection that breaks or hangs: what is lost, what is unknown, and how long others may wait for it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RETRYABLE_STATES: Final = frozenset({"40001", "40P01", "55P03"})
 RETRYABLE_NUMBERS: Final = frozenset({1205, 1213})
 RETRYABLE_WORDS: Final = ("database is locked", "database table is locked")
 
-# the server says farewell, or is read-only: the next connection may reach a better one
+# the server ends the connection, or is read-only: the next connection may reach another server
 ENDING_NUMBERS: Final = frozenset({1053, 1077, 1080, 1152, 1159, 1161, 1290, 1792, 1836, 1927})
 ENDING_STATES: Final = frozenset({"25006", "25P03", "25P04", "57P01", "57P02", "57P03", "57P05"})
 
@@ -46,7 +46,7 @@ class ConnectionLostError(DatabaseUnreachableError):
 
 
 class CommitUnknownError(DatabaseUnreachableError):
-    """The connection broke at COMMIT: only the rows tell whether it was done."""
+    """The connection broke at COMMIT: only the rows show whether it was done."""
 
 
 class Phase(Enum):
@@ -58,7 +58,7 @@ class Phase(Enum):
 
 
 def is_retryable(error: DBAPIError) -> bool:
-    """Tell whether the transaction failed only because another one was faster."""
+    """Return whether the transaction failed only because another one was faster."""
     origin = error.orig
     if getattr(origin, "sqlstate", None) in RETRYABLE_STATES:
         return True
@@ -91,7 +91,7 @@ def translate(error: DBAPIError | PoolTimeout, phase: Phase, url: URL) -> Xwheel
 
 
 def watch(engine: Engine, *, statement_s: float, idle_s: int) -> None:
-    """Let a server's connections end where they would hold others up, and be replaced once they are no good.
+    """Let a server's connections end where others would wait for them, and be replaced once they are broken.
 
     Args:
         engine: The engine.
@@ -100,7 +100,7 @@ def watch(engine: Engine, *, statement_s: float, idle_s: int) -> None:
     """
     prepare = _prepare_postgresql if engine.dialect.name == "postgresql" else _prepare_mariadb
     lock_s = max(1, min(LOCK_WAIT_S, int(statement_s * LOCK_SHARE)))
-    # what it says of connections that break while they are given back is no news, and long
+    # what it logs of connections that break while they are given back is known already, and long
     logging.getLogger(f"sqlalchemy.pool.impl.{type(engine.pool).__name__}").addFilter(_leave_out)
     event.listen(engine, "handle_error", _note_ending)
     event.listen(engine, "connect", lambda connection, _: prepare(connection, lock_s, idle_s))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, text
@@ -31,26 +31,21 @@ LEAST_SQLITE: Final = (3, 35)
 # full batches of long messages, as JSON with escapes
 LEAST_PACKET: Final = 16 * 1024 * 1024
 
+OVERRIDDEN: Final = "READ COMMITTED was asked for: correct what overrides it"
+MAKE_WRITABLE: Final = "set default_transaction_read_only to off (ALTER SYSTEM, DATABASE, ROLE)"
+PROBE: Final = "xwheel_probe_"
+"""Begins the name of the table that an upgrade makes to test its rights."""
+
+NAMED: Final = 3
+"""Tables that a message names."""
+
 READ_ONLY: Final = (
-    "read_only",
-    "super_read_only",
-    "innodb_read_only",
-    "tx_read_only",
-    "transaction_read_only",
-)
+    "read_only", "super_read_only", "innodb_read_only", "tx_read_only", "transaction_read_only",
+)  # fmt: skip
 _VARIABLES: Final = (
-    *READ_ONLY,
-    "tx_isolation",
-    "transaction_isolation",
-    "log_bin",
-    "sql_log_bin",
-    "binlog_format",
-    "max_connections",
-    "max_user_connections",
-    "max_allowed_packet",
-    "character_set_client",
-    "character_set_connection",
-)
+    *READ_ONLY, "tx_isolation", "transaction_isolation", "log_bin", "sql_log_bin", "binlog_format", "max_connections",
+    "max_user_connections", "max_allowed_packet", "character_set_client", "character_set_connection",
+)  # fmt: skip
 _POSTGRESQL: Final = text(
     "SELECT CAST(current_setting('server_version_num') AS integer) AS version,"
     " current_setting('server_version') AS version_name,"
@@ -62,13 +57,24 @@ _POSTGRESQL: Final = text(
     " (SELECT datconnlimit FROM pg_database WHERE datname = current_database()) AS database_connections,"
     " current_schema() AS schema, current_user AS user_name"
 )
+_TABLE_RIGHTS: Final = text(
+    "SELECT c.relname AS name, r.name AS missing FROM pg_class c,"
+    " unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS r(name)"
+    " WHERE c.relnamespace = CAST(current_schema() AS regnamespace) AND c.relname IN :tables"
+    " AND NOT has_table_privilege(c.oid, r.name)"
+    " UNION ALL SELECT t.relname, 'USAGE' FROM pg_depend d JOIN pg_class t ON t.oid = d.refobjid"
+    " JOIN pg_class c ON c.oid = d.objid"
+    " WHERE t.relnamespace = CAST(current_schema() AS regnamespace) AND t.relname IN :tables"
+    # conditions are asked in any order, and no other kind may be asked
+    " AND CASE WHEN c.relkind = 'S' THEN NOT has_sequence_privilege(c.oid, 'USAGE') ELSE false END"
+).bindparams(bindparam("tables", expanding=True))
 
 
 def check_server(db: Database) -> None:
     """Make sure that the server is one that xwheel can work with, with what the session really has.
 
     Raises:
-        DatabaseRefusedError: It is not; the message names what mends it.
+        DatabaseRefusedError: It is not; the message says what to change.
     """
     with db.read() as conn:
         match db.backend:
@@ -81,147 +87,6 @@ def check_server(db: Database) -> None:
                 problem = judge_mariadb(_ask_mariadb(conn), db.most_connections)
     if problem is not None:
         raise DatabaseRefusedError(f"the database at {place_of(db.engine.url)} cannot be used: {problem}")
-
-
-def _ask_mariadb(conn: Connection) -> dict[str, str]:
-    names = ", ".join(f"'{name}'" for name in _VARIABLES)
-    rows = conn.execute(text(f"SHOW VARIABLES WHERE Variable_name IN ({names})"))
-    facts = {str(name): str(value) for name, value in rows}
-    facts["version"] = str(conn.execute(text("SELECT VERSION()")).scalar_one())
-    if not is_mariadb(facts["version"]):
-        logger.warning(
-            "MySQL %s is not among the servers that xwheel is tested with; MariaDB is", facts["version"]
-        )
-    return facts
-
-
-def judge_sqlite(version: str) -> str | None:
-    """Return what is wrong with this SQLite, None if nothing is."""
-    if _numbers(version) < LEAST_SQLITE:
-        return f"SQLite {version} is too old: {_dotted(LEAST_SQLITE)} or newer is needed"
-    return None
-
-
-def judge_mariadb(facts: Mapping[str, str], connections: int) -> str | None:
-    """Return what is wrong with a MariaDB or MySQL server, None if nothing is.
-
-    Args:
-        facts: Variables of the session; those that the server does not know are missing.
-        connections: How many connections a node opens at most.
-    """
-    version = facts["version"].removeprefix("5.5.5-")
-    name, least = ("MariaDB", LEAST_MARIADB) if is_mariadb(version) else ("MySQL", LEAST_MYSQL)
-    closed = next((one for one in READ_ONLY if facts.get(one, "OFF") not in ("OFF", "0")), None)
-    isolation = facts.get("transaction_isolation") or facts.get("tx_isolation", "unknown")
-    logs = {facts.get(one, "OFF") for one in ("log_bin", "sql_log_bin")} <= {"ON", "1"}
-    packet = int(facts.get("max_allowed_packet", LEAST_PACKET))
-    charsets = {facts.get(one, "utf8mb4") for one in ("character_set_client", "character_set_connection")}
-    found = (
-        (
-            _numbers(version) < least,
-            f"{name} {version} is too old: {_dotted(least)} or newer is needed",
-        ),
-        (
-            closed is not None,
-            f"it is read-only ({closed} is on), as a replica is: name the primary, or turn that off",
-        ),
-        (
-            isolation != "READ-COMMITTED",
-            f"the session has {isolation} though READ COMMITTED was asked for: mend what overrides it",
-        ),
-        (
-            logs and facts.get("binlog_format") == "STATEMENT",
-            "it logs statements, which READ COMMITTED forbids: set binlog_format to MIXED or ROW",
-        ),
-        (
-            charsets != {"utf8mb4"},
-            f"the session speaks {', '.join(sorted(charsets))} and not utf8mb4: mend what overrides it",
-        ),
-        (
-            packet < LEAST_PACKET,
-            f"max_allowed_packet is {packet}: set it to {LEAST_PACKET} (16M) or more",
-        ),
-    )
-    limits = ("max_connections", "max_user_connections")
-    return _first(found) or _too_few({one: int(facts.get(one, 0)) for one in limits}, connections)
-
-
-def is_mariadb(version: str) -> bool:
-    """Tell MariaDB from MySQL."""
-    return "mariadb" in version.lower()
-
-
-def judge_postgresql(facts: Mapping[str, Any], connections: int) -> str | None:
-    """Return what is wrong with a PostgreSQL server, None if nothing is.
-
-    Args:
-        facts: The columns of the question above.
-        connections: How many connections a node opens at most.
-    """
-    user = facts["user_name"]
-    found = (
-        (
-            facts["version"] < LEAST_POSTGRESQL,
-            f"PostgreSQL {facts['version_name']} is too old: {LEAST_POSTGRESQL // 10_000} or newer is needed",
-        ),
-        (facts["in_recovery"], "it is a standby, which is read-only: name the primary, or promote it"),
-        (
-            facts["read_only"] != "off",
-            "its transactions are read-only: set default_transaction_read_only to off (ALTER SYSTEM, DATABASE, ROLE)",
-        ),
-        (
-            facts["isolation"] != "read committed",
-            f"the session has {facts['isolation']} though READ COMMITTED was asked for: mend what overrides it",
-        ),
-        (
-            facts["encoding"] != "UTF8",
-            f"its encoding is {facts['encoding']}: CREATE DATABASE another ENCODING 'UTF8' TEMPLATE template0",
-        ),
-        (
-            facts["schema"] is None,
-            f"user {user} may use no schema of its search_path: GRANT USAGE ON SCHEMA public TO {user}",
-        ),
-    )
-    limits = ("max_connections", "user_connections", "database_connections")
-    return _first(found) or _too_few({one: facts[one] or 0 for one in limits}, connections)
-
-
-def _first(found: Iterable[tuple[bool, str]]) -> str | None:
-    return next((problem for is_so, problem in found if is_so), None)
-
-
-def _too_few(limits: Mapping[str, int], connections: int) -> str | None:
-    # where there is no limit, MariaDB says 0 and PostgreSQL -1
-    return _first(
-        (
-            0 < limit < connections,
-            f"{name} is {limit}, a node opens up to {connections} (twice database.pool_size): raise or lower one",
-        )
-        for name, limit in limits.items()
-    )
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
-
-
-def _dotted(version: tuple[int, ...]) -> str:
-    return ".".join(map(str, version))
-
-
-PROBE: Final = "xwheel_probe_"
-NAMED: Final = 3
-_TABLE_RIGHTS: Final = text(
-    "SELECT c.relname AS name, r.name AS missing FROM pg_class c,"
-    " unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS r(name)"
-    " WHERE c.relnamespace = CAST(current_schema() AS regnamespace) AND c.relname IN :tables"
-    " AND NOT has_table_privilege(c.oid, r.name)"
-    " UNION ALL SELECT t.relname, 'USAGE' FROM pg_depend d JOIN pg_class t ON t.oid = d.refobjid"
-    " JOIN pg_class c ON c.oid = d.objid"
-    " WHERE t.relnamespace = CAST(current_schema() AS regnamespace) AND t.relname IN :tables"
-    # conditions are asked in any order, and no other kind may be asked
-    " AND CASE WHEN c.relkind = 'S' THEN NOT has_sequence_privilege(c.oid, 'USAGE') ELSE false END"
-).bindparams(bindparam("tables", expanding=True))
 
 
 def check_rights(db: Database) -> None:
@@ -239,6 +104,126 @@ def check_rights(db: Database) -> None:
             _check_postgresql(db)
         case _:
             _check_mariadb(db)
+
+
+def check_may_upgrade(db: Database) -> None:
+    """Make sure that our user may change the schema, before an upgrade stops half-way.
+
+    MariaDB commits each change of the schema by itself; there, a small table is made, used and dropped. PostgreSQL and
+    SQLite take back the whole of an upgrade that fails.
+
+    Raises:
+        DatabaseRefusedError: It may not; the message names the GRANT.
+    """
+    if db.backend != "mysql":
+        return
+    name = f"`{PROBE}{secrets.token_hex(6)}`"
+    with db.engine.connect() as conn:
+        user, schema = conn.execute(text("SELECT CURRENT_USER(), DATABASE()")).one()
+        create = (
+            f"CREATE TABLE {name} (id INTEGER PRIMARY KEY) ENGINE = InnoDB "
+            f"CHARACTER SET utf8mb4 COLLATE {server_collation(conn)}"
+        )
+        if not _may(conn, create):
+            lacking = [("CREATE", schema)]
+        else:
+            steps = _schema_statements(name).items()
+            lacking = [(right, schema) for right, statement in steps if not _may(conn, statement)]
+            conn.commit()
+    if ("DROP", schema) in lacking:
+        logger.warning("the table %s in %s is left over from this check: drop it by hand", name, schema)
+    if lacking:
+        raise _lacks(db, user, lacking, f"GRANT ALL PRIVILEGES ON `{schema}`.* TO {_account(user)}")
+
+
+def judge_sqlite(version: str) -> str | None:
+    """Return what is wrong with this SQLite, None if nothing is."""
+    if _numbers(version) < LEAST_SQLITE:
+        return f"SQLite {version} is too old: {_dotted(LEAST_SQLITE)} or newer is needed"
+    return None
+
+
+def judge_mariadb(facts: Mapping[str, str], connections: int) -> str | None:
+    """Return what is wrong with a MariaDB or MySQL server for a node with so many connections, None if nothing is.
+
+    The facts are variables of the session; those that the server does not know are missing.
+    """
+    version = facts["version"].removeprefix("5.5.5-")
+    name, least = ("MariaDB", LEAST_MARIADB) if is_mariadb(version) else ("MySQL", LEAST_MYSQL)
+    closed = next((one for one in READ_ONLY if facts.get(one, "OFF") not in ("OFF", "0")), None)
+    isolation = facts.get("transaction_isolation") or facts.get("tx_isolation", "unknown")
+    is_logging = {facts.get(one, "OFF") for one in ("log_bin", "sql_log_bin")} <= {"ON", "1"}
+    logs_statements = is_logging and facts.get("binlog_format") == "STATEMENT"
+    packet = int(facts.get("max_allowed_packet", LEAST_PACKET))
+    charsets = {facts.get(one, "utf8mb4") for one in ("character_set_client", "character_set_connection")}
+    spoken = ", ".join(sorted(charsets))
+    found = {
+        f"{name} {version} is too old: {_dotted(least)} or newer is needed": _numbers(version) < least,
+        f"it is read-only ({closed} is on), as a replica is: name the primary, or turn that off": closed
+        is not None,
+        f"the session has {isolation} though {OVERRIDDEN}": isolation != "READ-COMMITTED",
+        "it logs statements, which READ COMMITTED forbids: set binlog_format to MIXED or ROW": logs_statements,
+        f"the session speaks {spoken} and not utf8mb4: correct what overrides it": charsets != {"utf8mb4"},
+        f"max_allowed_packet is {packet}: set it to {LEAST_PACKET} (16M) or more": packet < LEAST_PACKET,
+    }
+    limits = ("max_connections", "max_user_connections")
+    return _first(found) or _too_few({one: int(facts.get(one, 0)) for one in limits}, connections)
+
+
+def judge_postgresql(facts: Mapping[str, Any], connections: int) -> str | None:
+    """Return what is wrong with a PostgreSQL server for a node with so many connections, None if nothing is.
+
+    The facts are the columns of :data:`_POSTGRESQL`.
+    """
+    user, isolation, encoding = (facts[name] for name in ("user_name", "isolation", "encoding"))
+    old = f"PostgreSQL {facts['version_name']} is too old: {LEAST_POSTGRESQL // 10_000} or newer is needed"
+    has_no_schema = facts["schema"] is None
+    found = {
+        old: facts["version"] < LEAST_POSTGRESQL,
+        "it is a standby, which is read-only: name the primary, or promote it": facts["in_recovery"],
+        f"its transactions are read-only: {MAKE_WRITABLE}": facts["read_only"] != "off",
+        f"the session has {isolation} though {OVERRIDDEN}": isolation != "read committed",
+        f"its encoding is {encoding}: CREATE DATABASE another ENCODING 'UTF8' TEMPLATE template0": encoding
+        != "UTF8",
+        f"user {user} may use no schema of its search_path: GRANT USAGE ON SCHEMA public TO {user}": has_no_schema,
+    }
+    limits = ("max_connections", "user_connections", "database_connections")
+    return _first(found) or _too_few({one: facts[one] or 0 for one in limits}, connections)
+
+
+def is_mariadb(version: str) -> bool:
+    """Return whether a version string is MariaDB's and not MySQL's."""
+    return "mariadb" in version.lower()
+
+
+def _ask_mariadb(conn: Connection) -> dict[str, str]:
+    names = ", ".join(f"'{name}'" for name in _VARIABLES)
+    rows = conn.execute(text(f"SHOW VARIABLES WHERE Variable_name IN ({names})"))
+    facts = {str(name): str(value) for name, value in rows}
+    facts["version"] = str(conn.execute(text("SELECT VERSION()")).scalar_one())
+    if not is_mariadb(facts["version"]):
+        logger.warning(
+            "MySQL %s is not among the servers that xwheel is tested with; MariaDB is", facts["version"]
+        )
+    return facts
+
+
+def _first(found: Mapping[str, bool]) -> str | None:
+    return next((problem for problem, is_so in found.items() if is_so), None)
+
+
+def _too_few(limits: Mapping[str, int], connections: int) -> str | None:
+    # where there is no limit, MariaDB says 0 and PostgreSQL -1
+    text = "{} is {}, a node opens up to {} (twice database.pool_size): raise or lower one"
+    return _first({text.format(*item, connections): 0 < item[1] < connections for item in limits.items()})
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
 
 
 def _check_postgresql(db: Database) -> None:
@@ -298,36 +283,6 @@ def _check_tables(db: Database, conn: Connection) -> None:
                 f"the table {row.name} at {place_of(db.engine.url)} has the collation {row.collation}: stop all nodes, "
                 f"ALTER TABLE `{row.name}` CONVERT TO CHARACTER SET utf8mb4 COLLATE {wanted}"
             )
-
-
-def check_may_upgrade(db: Database) -> None:
-    """Make sure that our user may change the schema, before an upgrade stops half-way.
-
-    MariaDB commits each change of the schema by itself; there, a small table is made, used and dropped. PostgreSQL and
-    SQLite take back the whole of an upgrade that fails.
-
-    Raises:
-        DatabaseRefusedError: It may not; the message names the GRANT.
-    """
-    if db.backend != "mysql":
-        return
-    name = f"`{PROBE}{secrets.token_hex(6)}`"
-    with db.engine.connect() as conn:
-        user, schema = conn.execute(text("SELECT CURRENT_USER(), DATABASE()")).one()
-        create = (
-            f"CREATE TABLE {name} (id INTEGER PRIMARY KEY) ENGINE = InnoDB "
-            f"CHARACTER SET utf8mb4 COLLATE {server_collation(conn)}"
-        )
-        if not _may(conn, create):
-            lacking = [("CREATE", schema)]
-        else:
-            steps = _schema_statements(name).items()
-            lacking = [(right, schema) for right, statement in steps if not _may(conn, statement)]
-            conn.commit()
-    if ("DROP", schema) in lacking:
-        logger.warning("the table %s in %s is left over from this look: drop it by hand", name, schema)
-    if lacking:
-        raise _lacks(db, user, lacking, f"GRANT ALL PRIVILEGES ON `{schema}`.* TO {_account(user)}")
 
 
 def _schema_statements(name: str) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""Open a database for work, or say in one line why that cannot be."""
+"""Open a database for work, or raise an error that says in one line why that cannot be."""
 
 from __future__ import annotations
 
@@ -69,19 +69,13 @@ def open_ready(
 
 
 def upgrade(url: str) -> tuple[str | None, str]:
-    """Bring the schema to the one this version needs.
-
-    Args:
-        url: SQLAlchemy URL.
-
-    Returns:
-        The revision before (None for an empty database) and now.
+    """Bring the schema to the one this version needs; return its revision before (None for no tables) and now.
 
     Raises:
         ConfigError: The URL cannot be used.
         DatabaseUnreachableError: No connection.
         DatabaseRefusedError: A person must act: login, database, rights or settings of the server.
-        SchemaError: The schema is a newer version's, or the tables are somebody else's.
+        SchemaError: The schema is a newer version's, or the tables are another program's.
     """
     db = Database(url)
     try:
@@ -108,7 +102,7 @@ def reach(
 
     Args:
         db: The database.
-        wait_s: For how long; each try is told in one line of the log.
+        wait_s: For how long; each try is one line of the log.
         pause: Sleeps for so many seconds.
         elapsed_s: Gives seconds that only rise.
 

@@ -16,7 +16,6 @@ T = TypeVar("T")
 SERVER_LOST: Final = 2013
 """What the driver calls a connection that broke while it waited for an answer."""
 
-
 LEAST_CONNECT_S: Final = 0.1
 
 
@@ -24,7 +23,7 @@ class WatchedPyMySQL(Watched, Connection):  # type: ignore[misc]
     """Watched in each of these methods; the driver's others call them."""
 
     def fileno(self) -> int:
-        """Return the number of its socket, which the driver does not tell."""
+        """Return the number of its socket, which the driver keeps private."""
         return int(self._sock.fileno())
 
     def lift_limits(self) -> None:

@@ -1,4 +1,4 @@
-"""Bring a database's schema to this version, or say why a node must not start on it."""
+"""Bring a database's schema to this version, or refuse one that no node can start on."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def upgrade(db: Database, revision: str = "head") -> None:
     """Bring the schema up to a revision, by default the newest; nothing happens if it is there.
 
     Raises:
-        SchemaError: The schema is a newer version's, or the tables are somebody else's.
+        SchemaError: The schema is a newer version's, or the tables are another program's.
     """
     with _alone(db) as conn:
         current = _revision(conn)
@@ -67,7 +67,7 @@ def upgrade(db: Database, revision: str = "head") -> None:
             if conn.dialect.name == "mysql":
                 # there, what was done before stays
                 logger.error(
-                    "the upgrade stopped half-way: run 'xwheel db upgrade' again once its cause is mended"
+                    "the upgrade stopped half-way: run 'xwheel db upgrade' again once its cause is removed"
                 )
             raise
 
@@ -86,7 +86,7 @@ def check_schema(db: Database) -> None:
     """Make sure that the schema is the one this version needs.
 
     Raises:
-        SchemaError: It is older, newer or foreign; the message names what mends it.
+        SchemaError: It is older, newer or foreign; the message says what to do.
     """
     current, head = current_revision(db), head_revision()
     if current == head:
@@ -115,7 +115,7 @@ def _newer(revision: str) -> SchemaError:
 
 
 def _tables(conn: Connection) -> set[str]:
-    # somebody else may be about to upgrade too, and look at what it may do
+    # another process may be about to upgrade too, and test its rights
     return {name for name in inspect(conn).get_table_names() if not name.startswith(PROBE)}
 
 
@@ -127,7 +127,7 @@ def _refuse_foreign_tables(conn: Connection) -> None:
 
 
 def _revision(conn: Connection) -> str | None:
-    # it tells on every look which dialect it is for
+    # it logs the dialect each time
     logging.getLogger("alembic.runtime.migration").setLevel(logging.WARNING)
     return MigrationContext.configure(conn).get_current_revision()
 
@@ -135,7 +135,7 @@ def _revision(conn: Connection) -> str | None:
 def _find_remains(conn: Connection) -> list[str]:
     """Return the tables of a first upgrade that stopped half-way, which MariaDB cannot undo.
 
-    None is returned if anybody wrote to them: no node starts on them, so all they may hold is what the upgrade wrote.
+    None is returned if a row was added: no node starts on them, so all they may hold is what the upgrade wrote.
     """
     tables = _tables(conn)
     ours = tables - {VERSION_TABLE}

@@ -1,7 +1,10 @@
-"""The tables. Plain names, integer milliseconds, and no foreign key to ``job`` or ``run``.
+"""The tables. Plain names, integer milliseconds, and no foreign key.
 
-A foreign key there would share-lock rows that a claim holds exclusively; consistency comes from the lock order
-partition, job, run instead.
+One to ``job`` or ``run`` would share-lock rows that a claim holds exclusively; consistency comes from the lock order
+partition, job, run instead. Rows of alarms that outlive a job, a rule or a run are read without it.
+
+Texts compare by bytes, with trailing blanks counting, on every server and whatever its defaults are: names that differ
+only in case or blanks are different names, and a newer collation of the operating system breaks no index.
 """
 
 from __future__ import annotations
@@ -28,16 +31,14 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.mysql import BINARY, MEDIUMTEXT
 
-#
-# As elsewhere there is no foreign key: rows that outlive a job, a rule or a run are read without it.
-# """
-#
-# Names that differ only in case or blanks are different names, and a newer collation of the operating system breaks no
-# index.
-# """
+MARIADB_COLLATION: Final = "utf8mb4_nopad_bin"
+MYSQL_COLLATION: Final = "utf8mb4_0900_bin"
+
+T = TypeVar("T", bound=String)
 
 metadata = MetaData()
 
+# how runs seldom end
 RARE = text("state NOT IN ('planned', 'dispatching', 'running', 'succeeded')")
 
 # SQLite numbers only rows of an INTEGER PRIMARY KEY by itself
@@ -248,15 +249,15 @@ run = Table(
     Column("skip_count", Integer, nullable=False),
     # what its executor had registered with when it was sent; null as in its table
     Column("secret_id", BigInteger),
-    # a second plan of the same fire is refused here, whoever makes it
+    # a second plan of the same fire is refused here, whichever node makes it
     UniqueConstraint("job_id", "origin", "origin_key", "shard_index", name="uq_run_identity"),
-    # the run queue: null once no longer planned; epoch 0 is "nobody adopted it yet", so the poll reads only news
+    # the run queue: null once no longer planned; epoch 0 is "not adopted yet", so the poll reads only new rows
     Index("ix_run_queue", "open_partition", "epoch", "due_ms"),
     # open rows that are due for a question; also what is open in a job or group with a limit
     Index("ix_run_check", "check_ms", "group_id", "job_id"),
     Index("ix_run_job", "job_id", "due_ms"),
     Index("ix_run_group", "group_id", "due_ms"),
-    # how runs seldom end; the common states are found quickly without it
+    # the common states are found quickly without it
     Index("ix_run_rare", "state", "due_ms", sqlite_where=RARE, postgresql_where=RARE),
     Index("ix_run_due", "due_ms"),
     # the runs of one fire: shards and retries
@@ -326,9 +327,6 @@ hourly_report = Table(
     Index("ix_hourly_report_job", "job_id", "hour_ms"),
 )
 
-
-__all__ = ["alarm", "alarm_attempt", "alarm_episode", "alarm_rule", "metadata"]
-
 alarm_rule = Table(
     "alarm_rule",
     metadata,
@@ -379,7 +377,7 @@ alarm = Table(
     Column("message", Text, nullable=False),
     Column("notice_id", BigInteger),
     Column("note", String(255), nullable=False),
-    # what is to be looked at; null once told, merged or dropped
+    # when it is to be grouped and sent; null once it was sent, merged or dropped
     Index("ix_alarm_due", "partition", "due_ms"),
     Index("ix_alarm_job", "job_id", "id"),
     Index("ix_alarm_group", "group_id", "id"),
@@ -388,7 +386,7 @@ alarm = Table(
     sqlite_autoincrement=True,
 )
 
-# what a rule has told about a job lately: its window, what waits for the end of it, and whether the job is well again
+# what was sent lately by a rule for a job: its window, what waits for the end of it, and whether the job is well again
 alarm_episode = Table(
     "alarm_episode",
     metadata,
@@ -434,31 +432,25 @@ alarm_attempt = Table(
 )
 
 
-MARIADB_COLLATION: Final = "utf8mb4_nopad_bin"
-MYSQL_COLLATION: Final = "utf8mb4_0900_bin"
-
-T = TypeVar("T", bound=String)
-
-
 def server_collation(conn: Connection) -> str:
     """Return the collation of our tables on a MariaDB or MySQL server."""
     return MARIADB_COLLATION if getattr(conn.dialect, "is_mariadb", False) else MYSQL_COLLATION
 
 
-def spell_out(table: Table, conn: Connection, **_: Any) -> None:
+def set_collation(table: Table, conn: Connection, **_: Any) -> None:
     """Spell storage engine and collation out for a table that is about to be made."""
     match conn.dialect.name:
         case "postgresql":
             for column in table.columns:
                 if isinstance(column.type, String):
-                    column.type = spelled_out(conn, column.type)
+                    column.type = collated(conn, column.type)
         case "mysql":
             table.dialect_kwargs.update(
                 mysql_engine="InnoDB", mysql_charset="utf8mb4", mysql_collate=server_collation(conn)
             )
 
 
-def spelled_out(conn: Connection, kind: T) -> T:
+def collated(conn: Connection, kind: T) -> T:
     """Return a type of text for a column that is added to a table that is there; elsewhere the table's rule holds."""
     if conn.dialect.name == "postgresql":
         kind = kind.copy()

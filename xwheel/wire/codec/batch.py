@@ -5,7 +5,8 @@ Runs and outcomes inside them are spelled as in XXL-JOB's own messages; the rest
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
 
 from xwheel.errors import WireError
 from xwheel.model import MAX_ID
@@ -28,30 +29,24 @@ from xwheel.wire.codec.reports import callback_item, read_callback
 from xwheel.wire.codec.runs import read_trigger, trigger_item
 from xwheel.wire.contract import MAX_MESSAGE
 from xwheel.wire.messages import (
+    Answers,
     BadItem,
     BatchAnswer,
-    BatchReply,
-    BatchRequest,
     ExecutionState,
     RunKey,
     StateAnswer,
-    StateReply,
-    StateRequest,
     TriggerRequest,
 )
 
 _STATES: Final = {state.value: state for state in ExecutionState}
 _KEY_PARTS: Final = 3
 
-
-def encode_batch(request: BatchRequest) -> bytes:
-    """Return the body of ``/runBatch``."""
-    return join_batch(request.instance, [encode(trigger_item(run)) for run in request.runs])
+T = TypeVar("T")
 
 
-def join_batch(instance: str, triggers: list[bytes]) -> bytes:
-    """Return the body of ``/runBatch`` from runs that are already encoded, so that their size can be summed."""
-    return b'{"instance":' + encode(instance) + b',"runs":[' + b",".join(triggers) + b"]}"
+def encode_batch(instance: str, runs: Sequence[TriggerRequest]) -> bytes:
+    """Return the body of ``/runBatch``: many runs for one xwheel executor."""
+    return encode({"instance": instance, "runs": [trigger_item(run) for run in runs]})
 
 
 def decode_batch(body: bytes) -> tuple[str, list[TriggerRequest], list[BadItem]]:
@@ -68,30 +63,21 @@ def decode_batch(body: bytes) -> tuple[str, list[TriggerRequest], list[BadItem]]
     return to_text("instance", item.get("instance"), MAX_WORD), good, bad
 
 
-def batch_payload(reply: BatchReply) -> dict[str, Any]:
+def batch_payload(instance: str, answers: Sequence[BatchAnswer]) -> dict[str, Any]:
     """Return the reply to ``/runBatch`` for :attr:`Response.data`."""
-    return {
-        "instance": reply.instance,
-        "boot": reply.boot,
-        "runs": [
-            {"id": answer.run_id, "code": answer.code, "msg": answer.message} for answer in reply.answers
-        ],
-    }
+    runs = [{"id": answer.run_id, "code": answer.code, "msg": answer.message} for answer in answers]
+    return {"instance": instance, "runs": runs}
 
 
-def read_batch_reply(payload: object) -> BatchReply:
-    """Read the reply to ``/runBatch``; answers that cannot be read are left out, so their fate is unknown.
+def read_batch_reply(payload: object) -> Answers[BatchAnswer]:
+    """Read the reply to ``/runBatch``; raises like :func:`read_state_reply`."""
+    return _read_answers(payload, _read_batch_answer)
 
-    Raises:
-        WireError: The reply as a whole cannot be read.
-    """
+
+def _read_answers(payload: object, read: Callable[[dict[str, Any]], T]) -> Answers[T]:
     item = as_object("data", payload)
-    answers, _ = read_items(as_list("runs", item.get("runs")), _read_batch_answer, "id")
-    return BatchReply(
-        instance=to_text("instance", item.get("instance"), MAX_WORD),
-        boot=to_text("boot", item.get("boot"), MAX_WORD),
-        answers=answers,
-    )
+    answers, _ = read_items(as_list("runs", item.get("runs")), read, "id")
+    return Answers(to_text("instance", item.get("instance"), MAX_WORD), answers)
 
 
 def _read_batch_answer(item: dict[str, Any]) -> BatchAnswer:
@@ -102,23 +88,21 @@ def _read_batch_answer(item: dict[str, Any]) -> BatchAnswer:
     )
 
 
-def encode_states(request: StateRequest) -> bytes:
-    """Return the body of ``/runState``."""
-    keys = [(key.run_id, key.job_id, key.created_ms) for key in request.keys]
-    return encode({"instance": request.instance, "keys": keys})
+def encode_states(instance: str, keys: Sequence[RunKey]) -> bytes:
+    """Return the body of ``/runState``, which asks an xwheel executor about runs."""
+    parts = [(key.run_id, key.job_id, key.created_ms) for key in keys]
+    return encode({"instance": instance, "keys": parts})
 
 
-def decode_states(body: bytes) -> StateRequest:
-    """Read ``/runState``.
+def decode_states(body: bytes) -> tuple[str, list[RunKey]]:
+    """Read ``/runState``: the instance that is meant, and the runs.
 
     Raises:
         WireError: Names the field and what is allowed.
     """
     item = parse_object(body)
-    return StateRequest(
-        instance=to_text("instance", item.get("instance"), MAX_WORD),
-        keys=[_read_key(key) for key in as_list("keys", item.get("keys"))],
-    )
+    instance = to_text("instance", item.get("instance"), MAX_WORD)
+    return instance, [_read_key(key) for key in as_list("keys", item.get("keys"))]
 
 
 def _read_key(value: Any) -> RunKey:
@@ -132,11 +116,10 @@ def _read_key(value: Any) -> RunKey:
     )
 
 
-def state_payload(reply: StateReply) -> dict[str, Any]:
+def state_payload(instance: str, answers: Sequence[StateAnswer]) -> dict[str, Any]:
     """Return the reply to ``/runState`` for :attr:`Response.data`."""
     return {
-        "instance": reply.instance,
-        "boot": reply.boot,
+        "instance": instance,
         "runs": [
             {
                 "id": answer.run_id,
@@ -144,24 +127,18 @@ def state_payload(reply: StateReply) -> dict[str, Any]:
                 "running_ms": answer.running_ms,
                 "outcome": callback_item(answer.outcome) if answer.outcome else None,
             }
-            for answer in reply.answers
+            for answer in answers
         ],
     }
 
 
-def read_state_reply(payload: object) -> StateReply:
-    """Read the reply to ``/runState``; answers that cannot be read are left out.
+def read_state_reply(payload: object) -> Answers[StateAnswer]:
+    """Read the reply to ``/runState``; answers that cannot be read are left out, so their fate is unknown.
 
     Raises:
         WireError: The reply as a whole cannot be read.
     """
-    item = as_object("data", payload)
-    answers, _ = read_items(as_list("runs", item.get("runs")), _read_state_answer, "id")
-    return StateReply(
-        instance=to_text("instance", item.get("instance"), MAX_WORD),
-        boot=to_text("boot", item.get("boot"), MAX_WORD),
-        answers=answers,
-    )
+    return _read_answers(payload, _read_state_answer)
 
 
 def _read_state_answer(item: dict[str, Any]) -> StateAnswer:

@@ -10,7 +10,6 @@ from xwheel.model import MAX_ID, OUTCOME_STATES, RunState
 from xwheel.wire.codec.envelope import read_result
 from xwheel.wire.codec.fields import (
     EXTRA,
-    MAX_INT,
     MAX_MS,
     MAX_NAME,
     MAX_WORD,
@@ -49,8 +48,6 @@ def encode_registry(request: RegistryRequest) -> bytes:
             EXTRA: {
                 "instance": request.instance,
                 "boot": request.boot,
-                "version": request.version,
-                "capacity": request.capacity,
                 "labels": request.labels,
             },
         }
@@ -77,8 +74,6 @@ def decode_registry(body: bytes) -> RegistryRequest:
         address=values["registryValue"],
         instance=text_in(extra, "instance", MAX_WORD),
         boot=text_in(extra, "boot", MAX_WORD),
-        version=text_in(extra, "version", MAX_WORD),
-        capacity=int_in(extra, "capacity", MAX_INT),
         labels=_labels(extra.get("labels")),
     )
 

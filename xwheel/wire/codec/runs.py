@@ -24,7 +24,7 @@ from xwheel.wire.codec.fields import (
     to_text,
 )
 from xwheel.wire.contract import TEXTS_NO_LOG
-from xwheel.wire.messages import IdleBeatRequest, KillRequest, LogData, LogRequest, TriggerRequest
+from xwheel.wire.messages import KillRequest, LogData, LogRequest, TriggerRequest
 
 MAX_PARAM: Final = 2 * 1024 * 1024
 MAX_SOURCE: Final = 4 * 1024 * 1024
@@ -61,7 +61,6 @@ def trigger_item(request: TriggerRequest) -> dict[str, Any]:
             "planned_ms": request.planned_ms,
             "attempt": request.attempt,
             "instance": request.instance,
-            "trace_parent": request.trace_parent,
         }
     return item
 
@@ -107,7 +106,6 @@ def read_trigger(item: dict[str, Any]) -> TriggerRequest:
         planned_ms=int_in(extra, "planned_ms", MAX_MS),
         attempt=int_in(extra, "attempt", MAX_INT, default=1),
         instance=text_in(extra, "instance", MAX_WORD),
-        trace_parent=text_in(extra, "trace_parent", MAX_NAME),
     )
 
 
@@ -116,32 +114,29 @@ def _strategy(text: str) -> BlockStrategy:
     return _STRATEGIES.get(text, BlockStrategy.SERIAL_EXECUTION)
 
 
-def encode_idle_beat(request: IdleBeatRequest) -> bytes:
-    """Return the body of ``/idleBeat``."""
-    return encode({"jobId": request.job_id})
+def encode_idle_beat(job_id: int) -> bytes:
+    """Return the body of ``/idleBeat``, which asks whether a job has neither a running nor a waiting run."""
+    return encode({"jobId": job_id})
 
 
-def decode_idle_beat(body: bytes) -> IdleBeatRequest:
-    """Read ``/idleBeat``; raises :class:`WireError` naming the field."""
-    return IdleBeatRequest(job_id=to_id("jobId", parse_object(body).get("jobId")))
+def decode_idle_beat(body: bytes) -> int:
+    """Return the job of ``/idleBeat``; raises :class:`WireError` naming the field."""
+    return to_id("jobId", parse_object(body).get("jobId"))
 
 
 def encode_kill(request: KillRequest) -> bytes:
     """Return the body of ``/kill``."""
     item: dict[str, Any] = {"jobId": request.job_id}
     if request.run_id:
-        item[EXTRA] = {"run_id": request.run_id, "created_ms": request.created_ms}
+        item[EXTRA] = {"run_id": request.run_id}
     return encode(item)
 
 
 def decode_kill(body: bytes) -> KillRequest:
     """Read ``/kill``; raises :class:`WireError` naming the field."""
     item = parse_object(body)
-    extra = extra_of(item)
     return KillRequest(
-        job_id=to_id("jobId", item.get("jobId")),
-        run_id=int_in(extra, "run_id", MAX_ID),
-        created_ms=int_in(extra, "created_ms", MAX_MS),
+        job_id=to_id("jobId", item.get("jobId")), run_id=int_in(extra_of(item), "run_id", MAX_ID)
     )
 
 

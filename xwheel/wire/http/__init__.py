@@ -6,8 +6,8 @@ handles, under the files of ``tls``. ``rest`` is the client of the management AP
 
 from __future__ import annotations
 
-from xwheel.wire.http.calls import Sender, post
+from xwheel.wire.http.calls import post
 from xwheel.wire.http.curl import HttpCall, HttpResult
 from xwheel.wire.http.multi_client import HttpClient, MultiClient
 
-__all__ = ["HttpCall", "HttpClient", "HttpResult", "MultiClient", "Sender", "post"]
+__all__ = ["HttpCall", "HttpClient", "HttpResult", "MultiClient", "post"]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
 from typing import Final
 
 import pycurl
@@ -17,11 +16,8 @@ from xwheel.errors import ExecutorRefusedError, ExecutorUnreachableError
 from xwheel.wire.codec import decode_response
 from xwheel.wire.contract import MAX_ANSWER, OK, headers_for
 from xwheel.wire.http.curl import Guard, HttpCall, HttpResult, Slot, failed, header_lines
-from xwheel.wire.http.multi_client import MultiClient
 from xwheel.wire.http.tls import NO_FILES, TlsFiles
 from xwheel.wire.messages import Response
-
-__all__ = ["HttpCall", "HttpResult", "MultiClient", "Sender", "post"]
 
 KEPT_SLOTS: Final = 16
 SERVER_ERRORS: Final = range(500, 600)
@@ -82,7 +78,7 @@ def post(
         token: Value of the token header.
         app_name: Value of the app name header.
         timeout_s: Limit for all of it, from the name's look-up to the last byte of the answer, in seconds.
-        tls: Whom https trusts, and what it shows.
+        tls: The certificates that https trusts and shows.
         guard: Which addresses may be called; None for all.
 
     Raises:
@@ -116,7 +112,3 @@ def _perform(call: HttpCall, headers: list[str], tls: TlsFiles, guard: Guard | N
     result = slot.take_result(code, text)[1]
     _slots.keep(slot, tls, guard)
     return result
-
-
-Sender = Callable[[str, bytes], Response]
-"""``post`` with everything but address and body bound."""

@@ -150,7 +150,7 @@ class Slot:
 
     Args:
         max_answer: Larger answers end as an error, in bytes.
-        tls: Whom https trusts, and what it shows.
+        tls: The certificates that https trusts and shows.
         guard: Which addresses may be called; None for all.
     """
 

@@ -41,7 +41,7 @@ class HttpClient(Protocol):
 class MultiClient:
     """Many calls in flight on one thread, over kept connections.
 
-    Thread-safety: ``submit``, ``wake`` and ``in_flight`` may be used by any thread; ``poll`` and ``close`` belong to
+    Thread-safety: ``submit`` and ``wake`` may be used by any thread; ``poll`` and ``close`` belong to
     one owner thread. Results come only out of ``poll``.
 
     Args:
@@ -51,7 +51,7 @@ class MultiClient:
         guard: Which addresses may be called; None for all.
         max_answer: Larger answers end as an error, in bytes.
         headers: Further headers of every call.
-        tls: Whom https trusts, and what it shows.
+        tls: The certificates that https trusts and shows.
     """
 
     def __init__(
@@ -81,30 +81,25 @@ class MultiClient:
         self._sleeping = False
         self._closed = False
         self._epoll = select.epoll()
-        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._epoll.register(self._bell, select.EPOLLIN)
+        self._wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._epoll.register(self._wakeup, select.EPOLLIN)
         self._multi = pycurl.CurlMulti()
         self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._on_socket)
         self._multi.setopt(pycurl.M_TIMERFUNCTION, self._on_timer)
         self._multi.setopt(pycurl.M_MAXCONNECTS, 2 * max_in_flight)
 
-    @property
-    def in_flight(self) -> int:
-        """How many calls have no result yet, waiting ones included."""
-        return len(self._active) + len(self._waiting)
-
     def submit(self, call: HttpCall) -> None:
         """Hand in a call; it starts at the next ``poll`` with a free place."""
         until = None if call.wait_ms is None else time.monotonic() + call.wait_ms / 1000
         self._waiting.append((call, until))
-        # set by the owner before its last look at the queue, so one of the two sees the other
+        # set by the owner before it reads the queue for the last time, so one of the two sees the other
         if self._sleeping:
             self.wake()
 
     def wake(self) -> None:
         """End the current or the next wait inside ``poll``."""
         if not self._closed:
-            os.eventfd_write(self._bell, 1)
+            os.eventfd_write(self._wakeup, 1)
 
     def poll(self, timeout_ms: int) -> list[HttpResult]:
         """Move everything on; wait at most this long if there is nothing to move.
@@ -115,8 +110,8 @@ class MultiClient:
         self._start_waiting()
         events = self._wait(0 if self._results else timeout_ms)
         for number, event in events:
-            if number == self._bell:
-                os.eventfd_read(self._bell)
+            if number == self._wakeup:
+                os.eventfd_read(self._wakeup)
                 continue
             mask = (pycurl.CSELECT_IN if event & ~select.EPOLLOUT else 0) | (
                 pycurl.CSELECT_OUT if event & select.EPOLLOUT else 0
@@ -143,7 +138,7 @@ class MultiClient:
         self._active.clear()
         self._multi.close()
         self._epoll.close()
-        os.close(self._bell)
+        os.close(self._wakeup)
 
     def _wait(self, timeout_ms: int) -> list[tuple[int, int]]:
         wait_s = timeout_ms / 1000

@@ -29,7 +29,7 @@ class RestClient:
         base_url: Where the API listens, without a path.
         token: Management token.
         timeout_s: Limit for connecting, and again for each read, in seconds.
-        tls: Whom to trust, and the certificate to show.
+        tls: The certificates that https trusts and shows.
     """
 
     def __init__(self, base_url: str, token: str, *, timeout_s: float = 10, tls: TlsFiles = NO_FILES) -> None:

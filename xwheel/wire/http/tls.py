@@ -1,4 +1,4 @@
-"""The files of TLS between nodes and executors: whom our calls trust, and the certificate that they show."""
+"""The files of TLS between nodes and executors: what our calls trust, and the certificate that they show."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _check_pair(cert_file: Path, key_file: Path) -> None:
 
     def refuse() -> NoReturn:
         raise ConfigError(
-            f"tls.key_file: {key_file} is encrypted, and nobody is there to type its passphrase: store it without one, "
+            f"tls.key_file: {key_file} is encrypted, and there is no one to type its passphrase: store it without one, "
             "readable for this account alone"
         )
 

@@ -23,7 +23,7 @@ SAMPLES: dict[type[messages.Input], dict[str, Any]] = {
     messages.GroupCreate: {"app_name": "demo"},
     messages.JobCreate: {"group_id": 1, "name": "job"},
     messages.PreviewQuery: {"schedule_type": "CRON"},
-    messages.CalendarPath: {"name": "holidays"},
+    messages.NamePath: {"name": "holidays"},
     messages.ChildInput: {"child_id": 1},
     messages.ChildrenChange: {"children": []},
     messages.Bulk: {"ids": [1]},

@@ -179,7 +179,7 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_the_page_shows_every_operation_and_asks_nobody_else(api: Api) -> None:
+def test_the_page_shows_every_operation_and_needs_no_other_server(api: Api) -> None:
     answer = api.management.simulate_get("/docs")
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     assert answer.headers["content-security-policy"] == CSP

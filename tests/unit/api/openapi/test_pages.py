@@ -60,7 +60,7 @@ def table_of(kind: type[messages.Input]) -> list[str]:
         messages.LogQuery,
         messages.PreviewQuery,
         messages.CalendarQuery,
-        messages.CalendarPath,
+        messages.NamePath,
     ],
 )
 def test_every_field_stands_in_the_page_with_its_limit(kind: type[messages.Input]) -> None:

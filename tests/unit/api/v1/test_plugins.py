@@ -44,7 +44,13 @@ def test_plugins_are_listed_with_what_they_register_and_how_it_fares(api: Api) -
     ]
     api.asked.listeners = [
         ListenerHealth(
-            name="audit", queued=2, told=90, dropped=4, failures=1, last_error="KeyError: 'x'", busy_ms=70_000
+            name="audit",
+            queued=2,
+            delivered=90,
+            dropped=4,
+            failures=1,
+            last_error="KeyError: 'x'",
+            busy_ms=70_000,
         )
     ]
     client = falcon.testing.TestClient(management_app(parts))

@@ -150,7 +150,7 @@ def test_an_executor_that_does_not_answer_is_told(api: Api, error: Exception, st
 
 
 def test_an_address_that_is_not_registered_now_is_not_asked(api: Api) -> None:
-    # whoever listens there now would get our token; the stub fails the test if it is asked
+    # the process that listens there now would get our token; the stub fails the test if it is asked
     sent(api)
     api.parts.registry.remove("demo", ADDRESS)
     answer = api.call("GET", "runs/1/log")

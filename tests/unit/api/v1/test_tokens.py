@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.api.conftest import TOKEN, Api
 from tests.unit.api.openapi.test_pages import API, table_of
-from xwheel.api.v1.tokens import NewTokenView, TokenCreate, TokenQuery
+from xwheel.api.schema.access import NewTokenView, TokenCreate, TokenQuery
 from xwheel.errors import ConflictError
 from xwheel.node.node import ensure_management_token
 from xwheel.storage import tokens
@@ -140,7 +140,7 @@ def test_there_is_a_bound(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "delete those that are not used" in answer.json["detail"]
 
 
-def test_a_start_makes_a_token_only_if_nobody_could_get_in(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_makes_a_token_only_if_there_is_none(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     ensure_management_token(api.db, 1, said.append)
     assert said == []

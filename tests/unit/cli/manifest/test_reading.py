@@ -1,4 +1,4 @@
-"""Files from strangers: what is taken, and one line with file and line for what is not."""
+"""Files that are not trusted: what is taken, and one line with file and line for what is not."""
 
 from __future__ import annotations
 

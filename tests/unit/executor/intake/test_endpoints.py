@@ -14,15 +14,15 @@ from xwheel.clock import SystemClock
 from xwheel.executor import job
 from xwheel.executor.handlers import HandlerRegistry
 from xwheel.executor.intake.endpoints import Endpoints
-from xwheel.executor.intake.queues import Limits
+from xwheel.executor.intake.queues import QueueLimits
 from xwheel.executor.journal.journal import Journal
 from xwheel.executor.logs.run_log import RunLogs
 from xwheel.executor.running.worker import Workers
 from xwheel.wire import contract
 from xwheel.wire.codec import encode_trigger
-from xwheel.wire.codec.batch import encode_batch, join_batch, read_batch_reply
+from xwheel.wire.codec.batch import encode_batch, read_batch_reply
 from xwheel.wire.codec.fields import encode
-from xwheel.wire.messages import BatchRequest, Response, TriggerRequest
+from xwheel.wire.messages import Response, TriggerRequest
 
 TOKEN = "a-token-for-tests-only"
 
@@ -44,7 +44,7 @@ class Place:
             journal=self.journal,
             logs=self.logs,
             clock=clock,
-            limits=Limits(places=4, lane=10, waiting=100, grace_ms=20),
+            limits=QueueLimits(places=4, per_job=10, waiting=100, grace_ms=20),
             may_start=lambda _request: "",
             on_outcome=self.ran.release,
         )
@@ -69,7 +69,7 @@ class Place:
         return self.endpoints.answer("POST", path, headers.get, lambda: body)
 
     def batch(self, *runs: TriggerRequest) -> dict[int, int]:
-        return self.send(encode_batch(BatchRequest(instance=self.journal.instance, runs=list(runs))))
+        return self.send(encode_batch(self.journal.instance, runs))
 
     def send(self, body: bytes) -> dict[int, int]:
         reply = self.call(contract.RUN_BATCH, body)
@@ -131,8 +131,9 @@ def test_r10_a_repeated_run_that_cannot_be_read_any_more_is_known(place: Place) 
     """R10: a version that reads more strictly refuses what it never saw, and nothing that ran here."""
     executed(place, 1)
     odd = [{"logId": run_id, "jobId": run_id, "logDateTime": 1, "broadcastIndex": 9} for run_id in (1, 2)]
-    body = join_batch(place.journal.instance, [encode(item) for item in odd])
-    assert place.send(body) == {2: 500}  # what is left out has an unknown fate, and its outcome comes
+    assert place.send(encode({"instance": place.journal.instance, "runs": odd})) == {
+        2: 500
+    }  # what is left out has an unknown fate, and its outcome comes
 
 
 def test_what_fails_while_runs_are_taken_in_leaves_their_fate_open(

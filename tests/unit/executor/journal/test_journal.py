@@ -12,7 +12,7 @@ import pytest
 from xwheel.clock import SystemClock
 from xwheel.errors import JournalError, LockError
 from xwheel.executor.journal import journal as journal_module
-from xwheel.executor.journal.journal import Journal, Verdict
+from xwheel.executor.journal.journal import Acceptance, Journal
 from xwheel.executor.journal.statements import open_database
 from xwheel.model import RunState
 from xwheel.wire.messages import CallbackItem, ExecutionState, RunKey
@@ -31,12 +31,12 @@ def outcome(key: RunKey, message: str = "done") -> CallbackItem:
     )
 
 
-def accept(journal: Journal, keys: Sequence[RunKey]) -> list[Verdict]:
-    found: list[Sequence[Verdict]] = []
+def accept(journal: Journal, keys: Sequence[RunKey]) -> list[Acceptance]:
+    found: list[Sequence[Acceptance]] = []
     errors: list[JournalError | None] = []
     written = threading.Event()
 
-    def done(verdicts: Sequence[Verdict], error: JournalError | None) -> None:
+    def done(verdicts: Sequence[Acceptance], error: JournalError | None) -> None:
         found.append(verdicts)
         errors.append(error)
         written.set()
@@ -124,7 +124,7 @@ def test_recovery_closes_what_was_open(tmp_path: Path) -> None:
             2: (500, RunState.FAILED, "interrupted"),
             3: (200, RunState.SUCCEEDED, ""),
         }
-        assert [verdict.never_started for verdict in accept(second, KEYS[:3])] == [True, False, False]
+        assert [one.never_started for one in accept(second, KEYS[:3])] == [True, False, False]
     finally:
         second.close()
 
@@ -146,7 +146,8 @@ def test_a_directory_that_cannot_be_used(tmp_path: Path) -> None:
 
 
 def test_a_full_journal_refuses_all_that_came_together(tmp_path: Path) -> None:
-    journal = Journal(tmp_path, SystemClock(), max_pages=16)
+    journal = Journal(tmp_path, SystemClock())
+    journal._writer.execute("PRAGMA max_page_count = 16")
     try:
         accepted: list[RunKey] = []
         keys: list[RunKey] = []
@@ -159,7 +160,7 @@ def test_a_full_journal_refuses_all_that_came_together(tmp_path: Path) -> None:
 
         with pytest.raises(JournalError, match="cannot take more runs: database or disk is full"):
             fill()
-        assert journal.trouble
+        assert journal._full
         assert accepted
         assert [answer.state for answer in journal.lookup(keys)] == [ExecutionState.UNKNOWN] * 100
         start(journal, accepted[:1])
@@ -178,7 +179,10 @@ def test_old_outcomes_are_forgotten(tmp_path: Path) -> None:
         assert not journal.purge(clock.now_ms() + 23 * 3_600_000)
         assert journal.is_open(1) is False
         assert not journal.purge(clock.now_ms() + 25 * 3_600_000)
-        assert [journal.is_open(1), journal.is_open(2)] == [None, False]  # nobody has the second one yet
+        assert [journal.is_open(1), journal.is_open(2)] == [
+            None,
+            False,
+        ]  # no scheduler has the second one yet
     finally:
         journal.close()
 
@@ -193,7 +197,7 @@ def test_forgetting_goes_in_steps(journal: Journal, monkeypatch: pytest.MonkeyPa
     assert [journal.is_open(key.run_id) for key in KEYS] == [None] * 5
 
 
-def test_a_callback_that_fails_harms_nobody(journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_callback_that_fails_harms_no_other(journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
     def fail() -> None:
         raise RuntimeError("no")
 
@@ -220,7 +224,7 @@ def test_r17_a_write_that_breaks_refuses_its_runs_and_no_later_ones(
         accept(journal, KEYS[:1])
     assert "a write of the journal broke" in caplog.text
     assert accept(journal, KEYS[:2])[1].new
-    assert not journal.trouble
+    assert not journal._full
 
 
 def test_r17_a_write_that_breaks_spares_those_that_came_with_it(journal: Journal) -> None:
@@ -233,7 +237,7 @@ def test_r17_a_write_that_breaks_spares_those_that_came_with_it(journal: Journal
 
 def test_n20_each_connection_syncs_before_a_commit_is_told(tmp_path: Path) -> None:
     """N20: in WAL mode only ``synchronous = FULL`` (2) or more syncs the log with each commit."""
-    db = open_database(tmp_path / "journal.db", 0)
+    db = open_database(tmp_path / "journal.db")
     try:
         assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert db.execute("PRAGMA synchronous").fetchone()[0] >= 2
@@ -246,7 +250,7 @@ def test_n20_an_acceptance_is_told_after_its_commit(journal: Journal) -> None:
     seen: list[tuple[int, bool]] = []
     told = threading.Event()
 
-    def done(_verdicts: Sequence[Verdict], _error: JournalError | None) -> None:
+    def done(_verdicts: Sequence[Acceptance], _error: JournalError | None) -> None:
         writer = journal._writer
         seen.append((writer.execute("PRAGMA synchronous").fetchone()[0], writer.in_transaction))
         told.set()

@@ -100,7 +100,7 @@ class Foreign(logging.StreamHandler[io.StringIO]):
     """The application's own handler, with the lock that ``logging`` gives it."""
 
     def is_free(self) -> bool:
-        """Return whether somebody who asks gets the lock."""
+        """Return whether the lock can be taken."""
         assert self.lock is not None
         if not self.lock.acquire(blocking=False):
             return False

@@ -1,4 +1,4 @@
-"""Delivery of outcomes and beats, step by step, with a scheduler made of a list."""
+"""Delivery of outcomes and registration, step by step, with a scheduler made of a list."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, cast
 from xwheel.clock import SystemClock
 from xwheel.errors import WireError
 from xwheel.executor.journal.journal import Journal
-from xwheel.executor.reporting.admin_client import AdminClient, Beats, CallRefusedError
-from xwheel.executor.reporting.outcomes import BATCH_CHARACTERS, IDLE_MS, Courier
+from xwheel.executor.reporting.admin_client import AdminClient, CallRefusedError, Registration
+from xwheel.executor.reporting.outcomes import BATCH_CHARACTERS, IDLE_MS, OutcomeDelivery
 from xwheel.wire.messages import BadItem, CallbackItem, RegistryRequest, Response, TriggerRequest
 
 
@@ -60,105 +60,105 @@ class Admin:
         return Response(code=200, xwheel=self.xwheel)
 
 
-def make(count: int, size: int = 10) -> tuple[Courier, Admin, Spool, Clock]:
+def make(count: int, size: int = 10) -> tuple[OutcomeDelivery, Admin, Spool, Clock]:
     admin, spool, clock = Admin(), Spool(count, size), Clock()
-    return Courier(cast(AdminClient, admin), cast(Journal, spool), clock), admin, spool, clock
+    return OutcomeDelivery(cast(AdminClient, admin), cast(Journal, spool), clock), admin, spool, clock
 
 
-def drain(courier: Courier, limit: int = 50) -> int:
+def drain(delivery: OutcomeDelivery, limit: int = 50) -> int:
     for _ in range(limit):
-        wait_ms = courier.step(0)
+        wait_ms = delivery.step(0)
         if wait_ms:
             return wait_ms
     raise AssertionError("it never rests")
 
 
 def test_batches_grow_once_the_scheduler_is_known_to_be_xwheel() -> None:
-    courier, admin, spool, _ = make(1200)
-    assert drain(courier) == IDLE_MS
+    delivery, admin, spool, _ = make(1200)
+    assert drain(delivery) == IDLE_MS
     assert [len(batch) for batch in admin.batches] == [50, 500, 500, 150]
     assert spool.items == []
-    assert courier.is_empty()
+    assert delivery.is_empty()
 
 
 def test_foreign_schedulers_get_small_batches() -> None:
-    courier, admin, _, _ = make(120)
+    delivery, admin, _, _ = make(120)
     admin.xwheel = False
-    drain(courier)
+    drain(delivery)
     assert [len(batch) for batch in admin.batches] == [50, 50, 20]
 
 
 def test_batches_are_bounded_by_size() -> None:
-    courier, admin, _, _ = make(100, size=15_000)
-    drain(courier)
+    delivery, admin, _, _ = make(100, size=15_000)
+    drain(delivery)
     assert max(len(batch) for batch in admin.batches) <= BATCH_CHARACTERS // 15_000
 
 
 def test_a_scheduler_that_is_down_is_left_alone_for_longer_and_longer() -> None:
-    courier, admin, spool, clock = make(3)
+    delivery, admin, spool, clock = make(3)
     admin.down = True
     pauses = []
     for _ in range(9):
-        pauses.append(courier.step(0))
-        assert courier.step(0) == pauses[-1]  # woken too early: it asks nobody
+        pauses.append(delivery.step(0))
+        assert delivery.step(0) == pauses[-1]  # woken too early: it calls no scheduler
         clock.at_ms += pauses[-1]
     assert pauses == [200, 400, 800, 1600, 3200, 6400, 10_000, 10_000, 10_000]
     assert len(admin.batches) == 9
     admin.down = False
-    drain(courier)
+    drain(delivery)
     assert spool.items == []
 
 
 def test_one_poisoned_outcome_waits_alone() -> None:
-    courier, admin, spool, clock = make(5)
+    delivery, admin, spool, clock = make(5)
     admin.poison = {3}
-    wait_ms = drain(courier)
+    wait_ms = drain(delivery)
     assert [item.run_id for item in spool.items] == [3]
     assert 0 < wait_ms <= 60_000
     admin.batches.clear()
-    assert courier.step(0) == wait_ms
+    assert delivery.step(0) == wait_ms
     assert admin.batches == []
     clock.at_ms += 60_000
-    courier.step(0)
+    delivery.step(0)
     assert admin.batches == [[3]]
 
 
 def test_a_scheduler_that_refuses_everything_is_not_flooded() -> None:
-    courier, admin, spool, clock = make(40)
+    delivery, admin, spool, clock = make(40)
     admin.poison = set(range(1, 41))
-    assert courier.step(0) == 200
+    assert delivery.step(0) == 200
     assert [len(batch) for batch in admin.batches] == [40, *[1] * 40]
     while clock.at_ms < Clock.at_ms + 60_000:
-        clock.at_ms += courier.step(0)
+        clock.at_ms += delivery.step(0)
     assert len(spool.items) == 40
     assert len(admin.batches) <= 15 * 41
     admin.poison = set()
     start_ms = clock.at_ms
     while spool.items:
-        clock.at_ms += courier.step(0)
+        clock.at_ms += delivery.step(0)
     assert clock.at_ms - start_ms <= 10_000
 
 
 def test_poisoned_outcomes_do_not_hold_up_later_ones() -> None:
     """However many are refused for ever and however old they are, the rest gets through."""
-    courier, admin, spool, clock = make(300)
+    delivery, admin, spool, clock = make(300)
     admin.xwheel = False
     admin.poison = set(range(1, 211))
     for _ in range(40):
-        clock.at_ms += courier.step(0)
+        clock.at_ms += delivery.step(0)
         if clock.at_ms > Clock.at_ms + 30_000:
             break
     assert {item.run_id for item in spool.items} == admin.poison
     admin.poison = {2}
     for _ in range(200):
-        clock.at_ms += courier.step(0)
+        clock.at_ms += delivery.step(0)
         if len(spool.items) == 1:
             break
     assert [item.run_id for item in spool.items] == [2]
 
 
 def test_what_was_delivered_before_the_scheduler_went_down_is_confirmed() -> None:
-    courier, admin, spool, _ = make(5)
+    delivery, admin, spool, _ = make(5)
     admin.poison = {1}
     real = admin.deliver
 
@@ -167,14 +167,14 @@ def test_what_was_delivered_before_the_scheduler_went_down_is_confirmed() -> Non
         return real(items)
 
     admin.deliver = deliver  # type: ignore[method-assign]
-    courier.step(0)
+    delivery.step(0)
     assert [item.run_id for item in spool.items] == [1, 4, 5]
 
 
 def test_a_refusal_for_good_ends_the_attempts(caplog: Any) -> None:
-    courier, admin, spool, _ = make(3)
+    delivery, admin, spool, _ = make(3)
     admin.refused = [BadItem(index=1, run_id=2, error="run 2 does not exist")]
-    drain(courier)
+    drain(delivery)
     assert spool.items == []
     assert "refuses the outcome of run 2 for good" in caplog.text
 
@@ -182,26 +182,26 @@ def test_a_refusal_for_good_ends_the_attempts(caplog: Any) -> None:
 def test_beats_and_what_silence_forbids() -> None:
     admin, clock = Admin(), Clock()
     request = RegistryRequest(group="EXECUTOR", app_name="a", address="http://h:1/")
-    beats = Beats(cast(AdminClient, admin), lambda: request, clock, beat_ms=30_000)
+    registration = Registration(cast(AdminClient, admin), lambda: request, clock, beat_ms=30_000)
     ours = TriggerRequest(job_id=1, run_id=1, created_ms=1, instance="f00d")
     foreign = TriggerRequest(job_id=1, run_id=1, created_ms=1)
-    assert not beats.registered.is_set()
-    assert beats.step(0) == 30_000
-    assert beats.registered.is_set()
+    assert not registration.registered.is_set()
+    assert registration.step(0) == 30_000
+    assert registration.registered.is_set()
     clock.at_ms += 60_000
-    assert beats.may_start(ours) == ""
+    assert registration.may_start(ours) == ""
     clock.at_ms += 1
-    assert beats.may_start(ours) == "no scheduler confirmed a beat for 60 s"
-    assert beats.may_start(foreign) == ""
+    assert registration.may_start(ours) == "no scheduler confirmed a beat for 60 s"
+    assert registration.may_start(foreign) == ""
     admin.down = True
-    assert beats.step(0) == 5000
-    assert beats.may_start(ours)
+    assert registration.step(0) == 5000
+    assert registration.may_start(ours)
     admin.down, admin.xwheel = False, False
-    beats.step(0)
-    assert beats.may_start(ours)  # a foreign scheduler's answer says nothing about ours
+    registration.step(0)
+    assert registration.may_start(ours)  # a foreign scheduler's answer says nothing about ours
     admin.xwheel = True
-    beats.step(0)
-    assert beats.may_start(ours) == ""
+    registration.step(0)
+    assert registration.may_start(ours) == ""
 
 
 def test_no_beat_arrives_after_the_farewell() -> None:
@@ -220,22 +220,22 @@ def test_no_beat_arrives_after_the_farewell() -> None:
             calls.append("farewell")
 
     request = RegistryRequest(group="EXECUTOR", app_name="a", address="http://h:1/")
-    beats = Beats(cast(AdminClient, SlowAdmin()), lambda: request, Clock(), beat_ms=30_000)
-    beat = threading.Thread(target=beats.step, args=(0,))
+    registration = Registration(cast(AdminClient, SlowAdmin()), lambda: request, Clock(), beat_ms=30_000)
+    beat = threading.Thread(target=registration.step, args=(0,))
     beat.start()
     assert inside.wait(10)
-    leave = threading.Thread(target=beats.leave)
+    leave = threading.Thread(target=registration.leave)
     leave.start()
     leave.join(0.05)
     release.set()
     beat.join(10)
     leave.join(10)
-    beats.step(0)
+    registration.step(0)
     assert calls == ["beat", "farewell"]
 
 
 def test_a_scheduler_that_recovers_in_the_middle_of_a_batch_gets_the_rest_at_once() -> None:
-    courier, admin, spool, clock = make(5)
+    delivery, admin, spool, clock = make(5)
     real = admin.deliver
 
     def deliver(items: Sequence[CallbackItem]) -> tuple[Response, list[BadItem]]:
@@ -245,5 +245,5 @@ def test_a_scheduler_that_recovers_in_the_middle_of_a_batch_gets_the_rest_at_onc
     admin.deliver = deliver  # type: ignore[method-assign]
     start_ms = clock.at_ms
     while spool.items:
-        clock.at_ms += courier.step(0)
+        clock.at_ms += delivery.step(0)
     assert clock.at_ms - start_ms <= 1000

@@ -30,12 +30,12 @@ def test_the_threads_of_a_burst_end_though_work_goes_on() -> None:
     """Steady: each of them had its turn within its idle time, so that an executor had threads for its worst moment."""
     pool = ThreadPool("test", idle_s=0.5)
     _burst(pool, BURST)
-    assert pool.size == BURST
+    assert len(pool._threads) == BURST
     end_s = time.monotonic() + LIMIT_S
-    while pool.size > BURST // 2 and time.monotonic() < end_s:
+    while len(pool._threads) > BURST // 2 and time.monotonic() < end_s:
         _run(pool)
         time.sleep(0.005)
-    assert 1 <= pool.size <= BURST // 2
+    assert 1 <= len(pool._threads) <= BURST // 2
     pool.close()
 
 
@@ -75,13 +75,13 @@ def test_a_pool_that_is_closed_finishes_what_it_was_given() -> None:
     assert begun.wait(LIMIT_S)
     pool.close()
     end_s = time.monotonic() + LIMIT_S
-    while pool.size > 1 and time.monotonic() < end_s:
+    while len(pool._threads) > 1 and time.monotonic() < end_s:
         time.sleep(0.001)
-    assert pool.size == 1
+    assert len(pool._threads) == 1
     may_end.set()
-    while pool.size and time.monotonic() < end_s:
+    while len(pool._threads) and time.monotonic() < end_s:
         time.sleep(0.001)
-    assert pool.size == 0
+    assert len(pool._threads) == 0
 
 
 def test_a_task_that_fails_costs_no_thread() -> None:
@@ -92,5 +92,5 @@ def test_a_task_that_fails_costs_no_thread() -> None:
 
     pool.submit(fail)
     _run(pool)
-    assert pool.size >= 1
+    assert len(pool._threads) >= 1
     pool.close()

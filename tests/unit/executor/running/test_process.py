@@ -45,6 +45,7 @@ def tree(tmp_path: Path) -> Tree:
 @pytest.mark.parametrize(
     ("before", "round_number"), [("", 0), ("trap '' TERM;", process.LAST_ROUND)], ids=["TERM", "KILL"]
 )
+@pytest.mark.processes
 def test_n21_a_kill_ends_the_child_of_the_child(tree: Tree, before: str, round_number: int) -> None:
     """N21: signals go to the group, not to its first process alone."""
     with tree(f'{before} sleep 300 & echo $! > "$0"; wait') as (shell, child):
@@ -53,10 +54,11 @@ def test_n21_a_kill_ends_the_child_of_the_child(tree: Tree, before: str, round_n
         assert shell.wait(60) < 0
 
 
+@pytest.mark.processes
 def test_n21_what_a_dead_supervisor_leaves_is_killed(tree: Tree) -> None:
     """N21: the supervisor would have ended it; the end of the group is what remains if that was killed."""
-    execution: Any = SimpleNamespace(log=object(), lock=threading.Lock(), force=None, ending=None)
+    execution: Any = SimpleNamespace(lock=threading.Lock(), force=None, ending=None)
     with tree('sleep 300 & echo $! > "$0"; kill -KILL $$') as (shell, child):
-        assert process._wait(cast("Execution", execution), shell, 0) == -signal.SIGKILL
+        assert process._wait(cast("Execution", execution), shell, cast("Any", None), 0) == -signal.SIGKILL
         wait_until(lambda: not is_alive(child), 30)
         assert execution.force is None

@@ -15,8 +15,8 @@ import pytest
 from xwheel.clock import SystemClock
 from xwheel.errors import HandlerNotFoundError, JobKilledError, JournalError, XwheelError
 from xwheel.executor.handlers import Handler, job
-from xwheel.executor.intake.queues import Limits
-from xwheel.executor.journal.journal import NEW, Done, Journal, Verdict
+from xwheel.executor.intake.queues import QueueLimits
+from xwheel.executor.journal.journal import NEW, Acceptance, Done, Journal
 from xwheel.executor.logs.run_log import RunLogs
 from xwheel.executor.running.execution import KILLED
 from xwheel.executor.running.runners import Lifecycles
@@ -46,7 +46,7 @@ class HeldJournal:
     def let_go(self, error: JournalError | None = None) -> None:
         held, self.held = self.held, []
         for keys, done in held:
-            verdicts = [Verdict(new=False) if key in self.written else NEW for key in keys]
+            verdicts = [Acceptance(new=False) if key in self.written else NEW for key in keys]
             if error is None:
                 self.written.update(keys)
             done(() if error else verdicts, error)
@@ -89,7 +89,7 @@ class House:
             journal=cast(Journal, self.journal),
             logs=self.logs,
             clock=SystemClock(),
-            limits=Limits(places=4, lane=10, waiting=100, grace_ms=20),
+            limits=QueueLimits(places=4, per_job=10, waiting=100, grace_ms=20),
             may_start=lambda _request: "",
             on_outcome=self._note,
         )
@@ -157,10 +157,10 @@ def test_a_repeated_ask_is_not_answered_before_the_first_is_on_disk(
 
 
 def test_a_repeated_ask_wakes_the_delivery(house: House) -> None:
-    """Its outcome is to be delivered once more, and not only when the courier wakes by itself."""
+    """Its outcome is to be delivered once more, and not only when the delivery wakes by itself."""
     assert house.workers.accept([(request(1), NOOP)]) == [None]
     house.outcome(1)
-    house.journal.wait_for(lambda: not house.workers.lanes.has(1))
+    house.journal.wait_for(lambda: not house.workers.queues.has(1))
     before = house.delivered
     assert house.workers.accept([(request(1), NOOP)]) == [None]
     assert house.delivered == before + 1
@@ -172,7 +172,7 @@ def test_a_repeated_ask_that_would_be_refused_brings_the_outcome_once_more(house
     assert house.workers.accept([(request(1), NOOP)]) == [None]
     house.outcome(1)
     later = TriggerRequest(run_id=2, job_id=1, created_ms=1)
-    house.journal.wait_for(lambda: not house.workers.lanes.has(1))
+    house.journal.wait_for(lambda: not house.workers.queues.has(1))
     assert house.workers.accept([(later, holder)]) == [None]
     again = request(1, block_strategy=BlockStrategy.DISCARD_LATER)
     assert house.workers.accept([(again, NOOP)]) == [None]
@@ -187,7 +187,7 @@ def test_r10_the_journal_is_asked_before_a_run_that_cannot_be_built_is_refused(h
     """R10: after a redeploy without the handler, a run that was executed here is not refused."""
     assert house.workers.accept([(request(1), NOOP)]) == [None]
     house.outcome(1)
-    house.journal.wait_for(lambda: not house.workers.lanes.has(1))
+    house.journal.wait_for(lambda: not house.workers.queues.has(1))
     before = house.delivered
     answers = house.workers.accept([(request(1), NOT_FOUND), (request(2), NOT_FOUND)])
     assert answers == [None, NOT_FOUND]
@@ -199,7 +199,7 @@ def test_r10_a_full_journal_refuses_nothing_that_it_knows(house: House) -> None:
     """R10: whatever would refuse a repeated id, what was accepted before stays accepted."""
     assert house.workers.accept([(request(1), NOOP)]) == [None]
     house.outcome(1)
-    house.journal.wait_for(lambda: not house.workers.lanes.has(1))
+    house.journal.wait_for(lambda: not house.workers.queues.has(1))
     house.journal.hold = True
     thread, told = in_thread(lambda: house.workers.accept([(request(1), NOOP), (request(2), NOOP)]))
     house.journal.wait_for(lambda: len(house.journal.held) == 1)
@@ -263,7 +263,7 @@ def test_a_thread_that_cannot_start_fails_the_run_and_not_the_executor(
     assert "can't start new thread" in outcome.message
     house.workers.accept([(request(2, timeout_s=100), handler)])
     assert house.outcome(2).code == 200
-    assert not house.workers.lanes.has(1)
+    assert not house.workers.queues.has(1)
 
 
 def test_an_init_that_blocks_holds_up_its_own_handler_only(house: House) -> None:
@@ -346,10 +346,13 @@ def test_coroutine_hooks_work_on_the_loop_of_their_handler(house: House) -> None
     assert len({loop for _, loop in loops}) == 1
 
 
-def test_a_destroy_that_blocks_does_not_hold_up_the_end(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_destroy_that_blocks_does_not_hold_up_the_end(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("xwheel.executor.running.lifecycles.DESTROY_S", 0.05)
     release = threading.Event()
     done: list[str] = []
-    lifecycles = Lifecycles(destroy_s=0.05)
+    lifecycles = Lifecycles()
     lifecycles.prepare(handler_of(job("quick", destroy=lambda: done.append("quick"))(lambda: None)))
     lifecycles.prepare(handler_of(job("blocks", destroy=lambda: release.wait(10))(lambda: None)))
     lifecycles.close()
@@ -367,7 +370,7 @@ def test_a_run_killed_while_it_is_written_down_ends_once(house: House) -> None:
     thread.join(10)
     assert told == [[None]]
     assert house.outcome(1).reason == KILLED.reason
-    assert not house.workers.lanes.has(1)
+    assert not house.workers.queues.has(1)
 
 
 def test_r6_kills_and_time_limits_go_on_while_a_log_handler_hangs(house: House) -> None:
@@ -406,7 +409,7 @@ def test_r6_kills_and_time_limits_go_on_while_a_log_handler_hangs(house: House) 
         house.workers.kill(3)
         assert house.outcome(3).reason == KILLED.reason
         assert house.outcome(2).reason == "timed_out"
-        house.journal.wait_for(lambda: not house.workers.lanes.has(2) and not house.workers.lanes.has(3))
+        house.journal.wait_for(lambda: not house.workers.queues.has(2) and not house.workers.queues.has(3))
     finally:
         release.set()
         logger.removeHandler(hangs)

@@ -30,6 +30,7 @@ def test_r18_a_node_lives_for_as_long_as_its_process(tmp_path: Path) -> None:
     assert asker.has_ended(NODE)  # asking takes nothing away
 
 
+@pytest.mark.processes
 def test_r18_a_killed_process_has_ended(tmp_path: Path) -> None:
     code = (
         "import sys, pathlib; from xwheel.scheduler.cluster.node_locks import NodeLocks\n"

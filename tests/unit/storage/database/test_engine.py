@@ -99,10 +99,12 @@ def test_writers_of_two_processes_wait_for_each_other(db: Database) -> None:
         assert len(runs.list_runs(conn)) == 60
 
 
-def test_sqlite_is_durable(sqlite_db: Database) -> None:
-    with sqlite_db.read() as conn:
+def test_sqlite_is_durable(tmp_path: Path) -> None:
+    db = Database(f"sqlite:///{tmp_path / 'xwheel.db'}")
+    with db.read() as conn:
         assert conn.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
         assert conn.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+    db.close()
 
 
 @pytest.mark.parametrize("url", ["sqlite://", "nonsense", "sqlite:///:memory:", "oracle+nothing://x/y"])

@@ -21,7 +21,7 @@ from xwheel.storage.database.engine import LONG_MS, Database
 
 # what it makes of statements is seen where these are asked
 NO_QUESTIONS = ("database.bulk", "database.rows", "database.changes", "schema.")
-# asked by every loop of every node, also while nobody has looked at the tables since they grew
+# asked by every loop of every node, also while the tables have not been analyzed since they grew
 AT_ONCE = (
     "runs.find_unadopted",
     "runs.find_overdue",
@@ -54,7 +54,7 @@ def long_answers(db: Database) -> Iterator[None]:
         yield
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.usefixtures("long_answers")
 def test_no_question_reads_more_than_it_is_about(db: Database) -> None:
     million.fill(db)
@@ -65,7 +65,7 @@ def test_no_question_reads_more_than_it_is_about(db: Database) -> None:
         executor_secrets.insert_secret(conn, "first", "a secret", plan_cases.KEYS, NOW, group_id=1)
         settings.save_calendar(conn, "feasts", {}, NOW)
     every = [*cases(), *plan_alarms.cases()]
-    # right after so many rows came, nobody has looked at the tables
+    # right after so many rows came, the tables are not analyzed
     found = _too_long(db, [case for case in every if case.name.startswith(AT_ONCE)])
     million.analyze(db)
     plan_alarms.analyze(db)

@@ -3,7 +3,7 @@
 from alembic import context
 from sqlalchemy import Table, event
 
-from xwheel.storage.schema.tables import metadata, spell_out
+from xwheel.storage.schema.tables import metadata, set_collation
 
 context.configure(
     connection=context.config.attributes["connection"],
@@ -12,9 +12,9 @@ context.configure(
     render_as_batch=True,
 )
 # tables that migrations make compare text alike on every server, so no migration can forget to say so
-event.listen(Table, "before_create", spell_out)
+event.listen(Table, "before_create", set_collation)
 try:
     with context.begin_transaction():
         context.run_migrations()
 finally:
-    event.remove(Table, "before_create", spell_out)
+    event.remove(Table, "before_create", set_collation)

@@ -5,7 +5,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from xwheel.storage.schema.tables import spelled_out
+from xwheel.storage.schema.tables import collated
 
 revision = "0002"
 down_revision = "0001"
@@ -15,7 +15,7 @@ depends_on = None
 
 def upgrade() -> None:
     """Add the columns that are not there: MariaDB keeps what was done before a failure."""
-    text, words = spelled_out(op.get_bind(), sa.Text()), spelled_out(op.get_bind(), sa.String(length=512))
+    text, words = collated(op.get_bind(), sa.Text()), collated(op.get_bind(), sa.String(length=512))
     _add("executor", sa.Column("labels", text, nullable=True))
     _add("job", sa.Column("route_options", words, nullable=False, server_default=""))
 

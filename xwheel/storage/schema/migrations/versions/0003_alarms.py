@@ -1,4 +1,4 @@
-"""Alarms: rules, what happened, what was told lately, and attempts to tell it."""
+"""Alarms: rules, what happened, what was sent lately, and attempts to send it."""
 
 from collections.abc import Mapping
 from typing import Any
