@@ -55,7 +55,7 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/cython-lint --max-line-length 120 xwheel/_ring.pyx
-	$(BIN)/codespell xwheel plugins tests docs benchmarks README.md changelog.d
+	$(BIN)/codespell xwheel plugins tests docs benchmarks *.md changelog.d
 
 types: $(READY) $(HOMES)
 	$(BIN)/mypy
