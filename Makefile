@@ -55,7 +55,7 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/cython-lint --max-line-length 120 xwheel/_ring.pyx
-	$(BIN)/codespell xwheel plugins tests docs benchmarks README.md changelog.d
+	$(BIN)/codespell xwheel plugins tests docs benchmarks *.md changelog.d
 
 types: $(READY) $(HOMES)
 	$(BIN)/mypy
@@ -74,9 +74,9 @@ wheel: $(READY)
 	XWHEEL_REQUIRE_EXTENSIONS=1 $(BIN)/python -m build --no-isolation --outdir build/wheel/dist > build/wheel/log 2>&1 || { cat build/wheel/log; exit 1; }
 	$(PYTHON) -m venv build/wheel/venv
 	build/wheel/venv/bin/pip install --quiet "$$(echo build/wheel/dist/*.whl)[dev]"
-	cp -r tests pyproject.toml build/wheel
+	cp -r tests docs pyproject.toml build/wheel
 	cd build/wheel && XWHEEL_REQUIRE_EXTENSIONS=1 venv/bin/python -m pytest -q -n $(SUITE_JOBS) -m 'not long' $(INSTALLED)
-	build/wheel/venv/bin/xwheel quickstart --seconds 3 --data-dir build/wheel/data
+	cd build/wheel && venv/bin/xwheel quickstart --seconds 5 --data-dir data
 
 # the longest first
 plugins: test-glue_script $(PLUGINS:%=test-%)
@@ -90,7 +90,7 @@ bench: $(READY) $(HOMES)
 
 # the pages as a site, in build/docs; any warning fails
 docs: $(READY)
-	$(BIN)/sphinx-build -W -n -q --keep-going -d build/doctrees docs build/docs
+	$(BIN)/sphinx-build -E -W -n -q --keep-going -d build/doctrees docs build/docs
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info xwheel/_ring.c xwheel/_ring.cpp xwheel/*.so

@@ -30,13 +30,13 @@ settings.load_profile("xwheel")
 
 @event.listens_for(Engine, "connect")
 def _give_rows_in_no_order(connection: Any, _record: object) -> None:
-    """Let SQLite turn rows round that nobody put in order: servers give them in any."""
+    """Let SQLite reverse rows that no ORDER BY puts in order: servers give them in any."""
     if isinstance(connection, sqlite3.Connection):
         connection.execute("PRAGMA reverse_unordered_selects = ON").close()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # whoever started us under nohup has it ignored, and what we start would inherit that
+    # under nohup it is ignored, and what we start would inherit that
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     # xdist's controller loads no conftest further down, and it is the one that prints
     config.pluginmanager.register(interop_report, "interop-report")

@@ -34,7 +34,7 @@ class Snapshot:
 
 
 def die_at(url: str, number: int, scenario: Callable[[Database, Callable[[bool], None]], None]) -> bool:
-    """Run a scenario in a child process that kills itself at its nth point; tell whether it came that far.
+    """Run a scenario in a child process that kills itself at its nth point; return whether it came that far.
 
     On SQLite every statement and every commit is a point. A server undoes what its client left half done, so there
     the points are the first statement of each transaction and its commit.

@@ -20,7 +20,7 @@ BUFFER = 65_536
 class Cut(Enum):
     """Where the connection breaks.
 
-    BEFORE: the server never sees the COMMIT. AFTER: it does, and nobody hears its answer.
+    BEFORE: the server never sees the COMMIT. AFTER: it does, and its answer is lost.
     """
 
     BEFORE = "before"

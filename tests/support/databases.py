@@ -55,7 +55,7 @@ class CleanDatabases:
             self._known.append(Database(self._base + name, pool_size=1))
         db = self._known[number]
         break_connections(db)
-        mend(db)
+        restore_schema(db)
         empty(db)
         return db.engine.url.render_as_string(hide_password=False)
 
@@ -133,7 +133,7 @@ def _seed(conn: Connection) -> None:
     settings.insert_setting(conn, settings.CHAINS, "")
 
 
-def mend(db: Database) -> None:
+def restore_schema(db: Database) -> None:
     """Bring the schema back to this version's; a test may have taken it down or made it another's."""
     with db.read() as conn:
         found = set(inspect(conn).get_table_names())

@@ -1,4 +1,4 @@
-"""A server that a test changes as it likes: its superuser's statements, and URLs for whoever logs in."""
+"""A server that a test changes as it likes: its superuser's statements, and URLs for its users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ports that nobody else is given while this process lives, outside the range of outgoing connections."""
+"""Ports that no other test gets while this process lives, outside the range of outgoing connections."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _held: list[IO[str]] = []  # the locks of our blocks, until the process ends
 
 
 def free_port() -> int:
-    """Return a loopback port that nobody has and that no other process of these tests will be given.
+    """Return a loopback port that is free and that no other process of these tests gets.
 
     The kernel's own free ports lie in the range of outgoing connections: one of these may be gone by the time a
     server wants it. Blocks below that range are told apart by locked files.

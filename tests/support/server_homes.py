@@ -55,7 +55,7 @@ def _copy(home: Path, user: str, program: str, install: Callable[[Path], None]) 
         if not template.exists():
             with folder(user) as place:
                 install(place)
-                half = template.with_suffix(".half")  # an interrupted copy is nobody's template
+                half = template.with_suffix(".half")  # an interrupted copy is no template
                 shutil.rmtree(half, ignore_errors=True)
                 shutil.copytree(place / "data", half)
                 half.rename(template)

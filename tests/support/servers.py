@@ -34,7 +34,7 @@ from tests.support.small_disk import unshare
 
 PASSWORD = secrets.token_hex(12)
 RUNNING: dict[int, subprocess.Popen[bytes]] = {}
-"""Servers of this process by port; whoever stops one and starts it again puts the new one here."""
+"""Servers of this process by port; a test that starts one again puts the new process here."""
 
 SMALL_DISK = "tests.support.small_disk"
 START_S = 60
@@ -42,7 +42,7 @@ STOP_S = 30
 
 
 def is_installed(backend: str) -> bool:
-    """Tell whether a server's programs are there."""
+    """Return whether a server's programs are there."""
     try:
         find("mariadbd", "/usr/sbin") if backend == "mariadb" else find("initdb", postgresql_place())
     except RuntimeError:

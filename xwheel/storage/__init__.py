@@ -8,3 +8,9 @@ are functions that read and write the rows of one table or of a few: ``jobs``, `
 Each takes a connection, so that its caller decides what one transaction does, and takes and returns the records of
 :mod:`xwheel.model` or named tuples of its own. Times are epoch milliseconds.
 """
+
+from xwheel.errors import ConfigError
+from xwheel.extras import extra
+
+with extra("server", lambda why: ConfigError(f"a scheduler node {why}")):
+    import sqlalchemy  # noqa: F401 -- asked first, so that what is missing is said in one line
