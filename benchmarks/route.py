@@ -11,6 +11,7 @@ import random
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from benchmarks._report import Report
 from xwheel.config import build_config

@@ -13,6 +13,7 @@ from tests.support.node import HandNode
 from tests.support.rows import NOW, make_run
 from xwheel.errors import StorageError
 from xwheel.model import PARTITIONS, Origin, Run, RunState
+from xwheel.scheduler.manage import run_now
 from xwheel.storage import runs
 from xwheel.storage.database import outage
 from xwheel.storage.database.engine import ATTEMPTS, Connection, ConnectionLostError, Database
@@ -198,21 +199,21 @@ def test_a_stop_leaves_what_was_fenced_while_it_waited(db: Database) -> None:
     assert found == [[]]
 
 
-def test_a_run_now_beside_a_delete_sends_nothing(server_url: str) -> None:
+def test_a_run_now_beside_a_delete_sends_nothing(server_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """R12: run_now has read the job, the job is deleted, and only then the run is written."""
     db = Database(server_url)
     node = HandNode(db, ManualClock(NOW))
     node.group()
     node.register("http://127.0.0.1:9001/")
     job = node.job(enabled=False)
-    manager, make = node.scheduler.management.jobs, node.scheduler.management.jobs._new_run
+    manager, make = node.scheduler.management.jobs, run_now.new_run
 
     def delete_first(*given: Any, **facts: Any) -> Run:
         manager.delete(job.id)  # on another connection: this transaction goes on
         return make(*given, **facts)
 
-    manager._new_run = delete_first
-    run = manager.run_now(job.id)
+    monkeypatch.setattr(run_now, "new_run", delete_first)
+    run = node.scheduler.management.run_now.run(job.id)
     node.run_for(1000)
     assert node.sent == []
     with db.read() as conn:

@@ -35,13 +35,13 @@ def test_a_running_node_tells_what_it_must(tmp_path: Path) -> None:
     node = Scheduler(build_config({}), db, installed, "x" * 32)
     node.start()
     try:
-        rules = node.alarms.manager
+        rules = node.finishing.alarms.manager
         targets = tuple(AlarmTarget(channel=item.name) for item in (stuck, bad, good))
         rules.create({"kinds": (AlarmKind.REFUSED,), "targets": targets, "window_s": 0})
         db.transaction(lambda conn: executors.insert_group(conn, app_name="empty", title="", now_ms=1))
-        job = node.manager.create(job_values(group_id=1, schedule_type="NONE", schedule_conf=""))
+        job = node.management.jobs.create(job_values(group_id=1, schedule_type="NONE", schedule_conf=""))
         for _ in range(RUNS):
-            node.manager.run_now(job.id)
+            node.management.run_now.run(job.id)
         wait_until(lambda: len(good.told) == RUNS and len(bad.told) >= RUNS)
         assert {alarm.reason for alarm in good.told} == {"no_executor"}
         assert rules.test_send("good").state is AttemptState.SENT

@@ -74,20 +74,20 @@ def test_a_run_is_told_from_its_plan_to_its_end(node: HandNode, told: Collector)
 
 
 def test_every_way_to_a_state_is_told(node: HandNode, told: Collector) -> None:
-    manager = node.scheduler.management.jobs
+    run_now = node.scheduler.management.run_now.run
     retried = node.job(enabled=False, max_retries=1, name="retried")
     broadcast = node.job(enabled=False, route_strategy="SHARDING_BROADCAST", name="broadcast")
     foreign = node.job(enabled=False, name="foreign")
     killed = node.job(enabled=False, name="killed")
     node.register("http://127.0.0.1:9002")
-    manager.run_now(retried.id)
-    manager.run_now(broadcast.id)
+    run_now(retried.id)
+    run_now(broadcast.id)
     node.run_for(300)
     node.finish([run for run in node.answer() if run.job_id == retried.id], RunState.FAILED)
     node.scheduler.management.jobs.change_many(BulkAction.RUN, [foreign.id])
     node.run_for(300)
     node.answer(Fate.REFUSED, "busy")
-    node.scheduler.management.killer.kill(manager.run_now(killed.id).id)
+    node.scheduler.management.killer.kill(run_now(killed.id).id)
     states = {change.state for change in told.told}
     assert states >= {"planned", "dispatching", "running", "failed", "refused", "cancelled"}
     assert {change.reason for change in told.told} >= {"executor_refused", "killed_by_user"}
@@ -238,14 +238,16 @@ def test_listeners_that_hang_or_raise_delay_nothing(
     node.start()
     try:
         for _ in range(2):  # the second one while the first listener hangs
-            run = node.manager.run_now(job.id)
+            run = node.management.run_now.run(job.id)
             wait_until(lambda run=run: good.states(run) == ["planned", "refused"])  # type: ignore[misc]
             wait_until(lambda: bool(hanging.told))
         wait_until(lambda: len(raising.told) == len(good.told) == 4)
-        wait_until(lambda: {item.name: item.delivered for item in node.listeners.health()}["collector"] == 4)
-        health = {item.name: item for item in node.listeners.health()}
+        wait_until(
+            lambda: {item.name: item.delivered for item in node.core.listeners.health()}["collector"] == 4
+        )
+        health = {item.name: item for item in node.core.listeners.health()}
         assert (health["hanging"].delivered, health["collector"].failures) == (0, 0)
-        wait_until(lambda: node.listeners.health()[-1].last_error == "RuntimeError: no")
+        wait_until(lambda: node.core.listeners.health()[-1].last_error == "RuntimeError: no")
         assert not any(service.name.startswith("listen") for service in node.services)
     finally:
         node.stop()

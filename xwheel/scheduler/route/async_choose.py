@@ -285,7 +285,10 @@ class AsyncChooser:
                     (case, f"job {job_id}: router {group.name} did not choose within {ROUTE_MS // 1000} s")
                 )
         if group.lost >= THREADS:
-            text = f"router {group.name} hangs in {group.lost} calls: jobs that name it are refused until one comes back"
+            text = (
+                f"router {group.name} hangs in {group.lost} calls: jobs that name it are refused until one "
+                "comes back"
+            )
             failed += [
                 (case, f"job {job_id}: {text}") for job_id in group.lines for case in group.lines[job_id]
             ]

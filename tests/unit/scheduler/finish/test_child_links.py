@@ -146,7 +146,7 @@ def test_a_deleted_job_leaves_its_family(node: HandNode) -> None:
 def test_two_changes_at_once_close_no_circle(node: HandNode) -> None:
     """Each of the two is allowed alone; both of them together never are."""
     twin = twin_of(node.db)
-    other = DependencyManager(twin, node.clock, templates.check_template, max_depth=templates.MAX_DEPTH)
+    other = DependencyManager(twin, node.clock)
     for _ in range(10):
         first, second = make_jobs(node, 2)
         start = threading.Barrier(2)

@@ -90,13 +90,13 @@ def test_the_claim_asks_for_what_the_last_ones_allow_and_counts_no_wait_for_its_
         node.clock.advance(spent["before"])
         return transaction(call)
 
-    real, allowed = node.scheduler.planning.claim._planner, []
+    real, allowed = node.scheduler.planning.claim._planner.plan, []
 
     def plan(*args: Any, **options: Any) -> Any:
-        allowed.append((options["max_runs"], options["max_looks"]))
+        allowed.append((options["max_runs"], options["max_questions"]))
         return real(*args, **options)
 
-    monkeypatch.setattr(node.scheduler.planning.claim, "_planner", plan)
+    monkeypatch.setattr(node.scheduler.planning.claim._planner, "plan", plan)
     monkeypatch.setattr(jobs, "find_due_jobs", note)
     monkeypatch.setattr(jobs, "update_seen_fires", work)
     monkeypatch.setattr(node.db, "transaction", wait)

@@ -65,13 +65,13 @@ def test_r13_a_batch_that_runs_out_of_questions_leaves_those_behind_for_later(sq
     make_jobs(node.db, 8, schedule_conf="1", anchor_ms=NOW - 2 * HOUR_MS, next_fire_ms=NOW - HOUR_MS)
     on_time = [node.job(schedule_conf="1", anchor_ms=NOW + 1000).id for _ in range(3)]
     asked: list[int] = []
-    real = node.scheduler.planning.claim._planner
+    real = node.scheduler.planning.claim._planner.plan
 
-    def plan(found: Any, now_ms: int, **options: Any) -> Any:
-        asked.append(options["max_looks"])
-        return real(found, now_ms, **options)
+    def plan(*args: Any, **options: Any) -> Any:
+        asked.append(options["max_questions"])
+        return real(*args, **options)
 
-    node.scheduler.planning.claim._planner = plan
+    node.scheduler.planning.claim._planner.plan = plan  # type: ignore[method-assign]
     assert node.scheduler.planning.claim.step(NOW) == 0
     for job_id in on_time:
         assert len(planned_times(node, job_id)) == 5

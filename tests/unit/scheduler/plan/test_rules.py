@@ -238,12 +238,12 @@ def test_jobs_beyond_the_batch_wait_for_the_next_claim() -> None:
 def test_counting_missed_fires_of_many_jobs_is_spread_over_claims() -> None:
     """Each of them costs a thousand questions to its schedule; a transaction must stay short all the same."""
     jobs = [xxl(1000, id=number, misfire_policy=MisfirePolicy.SKIP) for number in range(1, 100)]
-    result = plan_at(jobs, NOW + 900_000, max_looks=5000)
+    result = plan_at(jobs, NOW + 900_000, max_questions=5000)
 
     assert [row[0] for row in result.job_updates] == [1, 2, 3, 4, 5, 6]
     assert {run.skip_count for run in skips(result.runs)} == {895}
     assert result.unfinished
-    assert not plan_at(jobs[:5], NOW + 900_000, max_looks=5000).unfinished
+    assert not plan_at(jobs[:5], NOW + 900_000, max_questions=5000).unfinished
 
 
 def test_a_dense_job_is_cut_and_continues() -> None:

@@ -10,6 +10,8 @@ import pytest
 from tests.support.node import HandNode
 from tests.support.rows import make_job
 from xwheel.errors import FieldError, RouteError
+from xwheel.plugin.questions import PluginQuestions
+from xwheel.runtime.plugin_threads import PluginThreads
 from xwheel.scheduler.manage.validate import check_job
 
 
@@ -27,10 +29,16 @@ class Picky(Plain):
             raise RouteError("write good")
 
 
+class Routers(dict[str, Any]):
+    trusted = frozenset({"PLAIN", "PICKY"})
+
+
 def check(name: str, options: str) -> None:
     names: dict[str, Any] = {"schedule_types": {"FIX_RATE"}, "glue_types": {"BEAN"}}
-    plugins: Any = SimpleNamespace(**names, routers={"PLAIN": Plain(), "PICKY": Picky()})
-    check_job(make_job(route_strategy=name, route_options=options), plugins, lambda _: None)
+    plugins: Any = SimpleNamespace(**names, routers=Routers(PLAIN=Plain(), PICKY=Picky()))
+    timetable: Any = SimpleNamespace(check=lambda _: None)
+    questions = PluginQuestions(PluginThreads(2))
+    check_job(make_job(route_strategy=name, route_options=options), plugins, timetable, questions)
 
 
 def test_options_that_the_router_takes_are_fine() -> None:

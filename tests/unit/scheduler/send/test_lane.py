@@ -217,7 +217,7 @@ def test_what_cannot_be_sent_in_time_is_left_to_be_asked_about(why: str) -> None
     """Nothing leaves without a lease, nor so late that another node may ask about the run meanwhile."""
     line, delivered = Line(), list[Delivery]()
     may_send = [True]
-    lane = halved(line, delivered, may_send=lambda _: may_send[0])
+    lane = halved(line, delivered, may_send=lambda *_: may_send[0])
     may_send[0] = why == "time"
     line.reply(body=batch_body(line.sent[0], {ONE: True}))
     lane.step(NOW + 2001 if why == "time" else NOW)
@@ -232,7 +232,7 @@ def test_what_was_fenced_under_a_lease_that_ran_out_is_not_sent(again: bool) -> 
     """Frozen between the fence and the send, a node wakes, retakes its partitions, and must not send old runs."""
     line, delivered, asked = Line(), list[Delivery](), list[int]()
 
-    def may_send(fenced_ms: int) -> bool:
+    def may_send(fenced_ms: int, margin_ms: int) -> bool:
         asked.append(fenced_ms)
         return fenced_ms > NOW
 
