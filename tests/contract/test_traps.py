@@ -106,7 +106,7 @@ TRAPS: Final[dict[str, tuple[str, ...]]] = {
     "10.3 late /run reply": (f"{JAVA}::test_a_run_whose_reply_came_too_late_is_not_sent_again",),
     "10.3 callback order": ("unit/scheduler/finish/test_finish.py::test_a_callback_may_beat_the_reply",),
     "10.3 empty token": (
-        f"{WIRE}::test_without_a_token_of_our_own_nobody_passes",
+        f"{WIRE}::test_without_a_token_of_our_own_no_call_passes",
         f"{WIRE}::test_a_wrong_token_is_refused",
     ),
     "10.3 address list": (
