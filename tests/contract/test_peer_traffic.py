@@ -15,6 +15,7 @@ from tests.support.rows import make_executor, make_job, make_run
 from tests.unit.api.conftest import EXECUTOR_TOKEN, Api, api
 from xwheel.model import RegisteredExecutor, Run, RunState
 from xwheel.scheduler.check.questions import QuestionKind, RunQuestion, encode_question, read_reply
+from xwheel.scheduler.executors.calls import read_answer
 from xwheel.scheduler.records import Fate, Parcel, Shard
 from xwheel.scheduler.send.lane import encode_parcel, read_answers
 from xwheel.storage.open_runs import OpenRun
@@ -218,7 +219,7 @@ def test_idle_beats(peer: Recording) -> None:
         asked = question(QuestionKind.IDLE, exchange)
         path, body = encode_question(asked)
         assert (path, body.decode()) == (contract.IDLE_BEAT, exchange["body"])
-        reply = read_reply(asked, result(exchange))
+        reply = read_reply(asked, read_answer(result(exchange)))
         assert (reply.error, reply.reached) == ("", True)
         busy.append(not reply.yes)
         assert reply.yes or IDLE_TEXTS[peer.kind] in codec.decode_response(exchange["reply"].encode()).message
@@ -230,7 +231,7 @@ def test_kills(peer: Recording) -> None:
         asked = question(QuestionKind.KILL, exchange)
         path, body = encode_question(asked)
         assert (path, body.decode()) == (contract.KILL, exchange["body"])
-        assert read_reply(asked, result(exchange)).yes
+        assert read_reply(asked, read_answer(result(exchange))).yes
 
 
 def test_beats(peer: Recording) -> None:

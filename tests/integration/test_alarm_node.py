@@ -12,6 +12,7 @@ from xwheel.alarms.rules import AlarmManager
 from xwheel.config import build_config
 from xwheel.model.alarms import AlarmKind, AlarmTarget, AttemptState
 from xwheel.node.loops import Scheduler
+from xwheel.node.pipeline import Core
 from xwheel.plugin.registries import Registry
 from xwheel.storage import executors
 from xwheel.storage.alarms.lists import AlarmFilter
@@ -32,7 +33,7 @@ def test_a_running_node_tells_what_it_must(tmp_path: Path) -> None:
     installed = dataclasses.replace(plugins(), alarm_channels=channels)
     db = Database(f"sqlite:///{tmp_path / 'node.db'}")
     migrate.upgrade(db)
-    node = Scheduler(build_config({}), db, installed, "x" * 32)
+    node = Scheduler(Core(build_config({}), db, installed, "x" * 32))
     node.start()
     try:
         rules = node.finishing.alarms.manager

@@ -25,6 +25,7 @@ from xwheel.config import build_config
 from xwheel.executor import Executor, JobContext, job
 from xwheel.model import ChildLink, JoinMode, MisfirePolicy, Run
 from xwheel.node.loops import Scheduler
+from xwheel.node.pipeline import Core
 from xwheel.storage import executors as groups
 from xwheel.storage import runs
 from xwheel.storage.database.engine import Database
@@ -112,7 +113,7 @@ def serve(folder: Path, url: str, ports: tuple[int, int]) -> subprocess.Popen[by
 def prepare(db: Database) -> Scheduler:
     """Make the group, and return a scheduler that does not run."""
     migrate.upgrade(db)
-    scheduler = Scheduler(build_config({}), db, plugins(), TOKEN)
+    scheduler = Scheduler(Core(build_config({}), db, plugins(), TOKEN))
     now_ms = scheduler.core.clock.now_ms()
     db.transaction(lambda conn: groups.insert_group(conn, app_name=APP_NAME, title="t", now_ms=now_ms))
     return scheduler

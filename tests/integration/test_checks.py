@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -139,7 +140,7 @@ def test_an_executor_that_restarts_tells_at_once_what_became_of_its_runs(
         process.kill()
         # whatever it reports by itself is thrown away: only the check may tell
         finish = cluster.scheduler.finishing.finisher.finish
-        cluster.scheduler.finishing.check._finish = finish
+        cluster.scheduler.finishing.check._finisher = SimpleNamespace(finish=finish)  # type: ignore[assignment]
         cluster.scheduler.finishing.finisher.finish = lambda outcomes: {  # type: ignore[method-assign]
             outcome.run_id: "dropped" for outcome in outcomes
         }

@@ -26,6 +26,7 @@ from xwheel.config import build_config
 from xwheel.executor import Executor, JobContext, job
 from xwheel.model import MisfirePolicy, Run, RunState
 from xwheel.node.loops import Scheduler
+from xwheel.node.pipeline import Core
 from xwheel.storage import executors, leases, runs
 from xwheel.storage.database.engine import Database
 
@@ -152,7 +153,7 @@ def make_executor(cluster: Cluster, names: list[str]) -> Executor:
 def cluster(shared: CleanDatabases, tmp_path: Path) -> Iterator[Cluster]:
     url = shared.url(0)
     db = Database(url)
-    scheduler = Scheduler(build_config({}), db, plugins(), TOKEN)
+    scheduler = Scheduler(Core(build_config({}), db, plugins(), TOKEN))
     now_ms = scheduler.core.clock.now_ms()
     db.transaction(lambda conn: executors.insert_group(conn, app_name=APP_NAME, title="t", now_ms=now_ms))
     made = Cluster(url, tmp_path, db, scheduler)

@@ -17,7 +17,7 @@ ALLOWED = {
     # limits of our own schema, into words of our own
     ("xwheel/api/openapi/pages.py", "foreign template: words.format"),
     # a table of our own sentences
-    ("xwheel/storage/database/errors.py", "foreign template: form.format"),
+    ("xwheel/storage/database/errors.py", "foreign template: kind.value.format"),
     # the words of `plugins new`, which get a name that was checked
     ("xwheel/cli/scaffold/project.py", "foreign template: words.usage.format"),
 }

@@ -11,6 +11,7 @@ from tests.support.rows import job_values, make_executor
 from xwheel.config import Config, build_config
 from xwheel.model import Job, RegisteredExecutor, Run, RunState
 from xwheel.node.loops import Scheduler
+from xwheel.node.pipeline import Core
 from xwheel.plugin import AlarmChannel
 from xwheel.plugin.discovery import Plugins, load_plugins
 from xwheel.plugin.registries import Registry
@@ -60,7 +61,14 @@ class HandNode:
         self.line = Line()
         self.plugs = {purpose: Plug() for purpose in ("check", "beats")}
         self.scheduler = Scheduler(
-            self.config, db, installed, "x" * 32, clock, transport=lambda purpose, _: self._client(purpose)
+            Core(
+                self.config,
+                db,
+                installed,
+                "x" * 32,
+                clock,
+                transport=lambda purpose, _: self._client(purpose),
+            )
         )
         self.sent: list[Parcel] = self.line.sent
         self.in_lane: set[int] = set()

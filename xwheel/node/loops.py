@@ -7,15 +7,9 @@ import threading
 from collections.abc import Sequence
 from typing import Final
 
-from xwheel.clock import Clock
-from xwheel.config import Config
 from xwheel.errors import XwheelError
-from xwheel.node.pipeline import Pipeline, Transport
-from xwheel.plugin.discovery import Plugins
+from xwheel.node.pipeline import Core, Pipeline
 from xwheel.runtime.loops import Service, StallMonitor
-from xwheel.runtime.sealing import KeyRing
-from xwheel.storage.database.engine import Database
-from xwheel.wire.http.tls import NO_FILES, TlsFiles
 
 logger = logging.getLogger(__name__)
 
@@ -28,23 +22,14 @@ HAND_OVER_PAUSE_MS: Final = 20
 class Scheduler(Pipeline):
     """A node without its HTTP listeners: starts and ends the loops of its subsystems.
 
-    Every loop is a :class:`~xwheel.runtime.loops.Service`; the arguments are those of
-    :class:`~xwheel.node.pipeline.Pipeline`.
+    Every loop is a :class:`~xwheel.runtime.loops.Service`.
+
+    Args:
+        core: What the subsystems share.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        db: Database,
-        plugins: Plugins,
-        executor_token: str,
-        clock: Clock | None = None,
-        *,
-        keys: KeyRing | None = None,
-        tls: TlsFiles = NO_FILES,
-        transport: Transport | None = None,
-    ) -> None:
-        super().__init__(config, db, plugins, executor_token, clock, keys=keys, tls=tls, transport=transport)
+    def __init__(self, core: Core) -> None:
+        super().__init__(core)
         self.stall_monitor = StallMonitor(lambda: self.services, self.core.clock)
         self._watching = Service("watch", self.stall_monitor.step, self.core.clock)
 

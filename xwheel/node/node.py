@@ -17,6 +17,7 @@ from xwheel.config import Config, check_secret
 from xwheel.errors import ConflictError, ExecutorRefusedError, NotFoundError
 from xwheel.model import Run
 from xwheel.node.loops import Scheduler
+from xwheel.node.pipeline import Core
 from xwheel.plugin.discovery import load_plugins
 from xwheel.runtime.http_server import Listener
 from xwheel.runtime.private_files import write_text
@@ -61,7 +62,7 @@ class Node:
         self._db = open_database(config, wait_s=config.database.wait_s)
         executor_secrets.bind_key(self._db, keys)
         token = executor_token(config, self._db, announce)
-        self.scheduler = scheduler = Scheduler(config, self._db, plugins, token, keys=keys, tls=tls)
+        self.scheduler = scheduler = Scheduler(Core(config, self._db, plugins, token, keys=keys, tls=tls))
         warn_of_plain(self._db)
         ensure_management_token(self._db, scheduler.core.clock.now_ms(), announce)
         log_fetcher = LogFetcher(

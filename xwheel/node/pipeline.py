@@ -100,11 +100,11 @@ class Core:
         db: Database,
         plugins: Plugins,
         executor_token: str,
-        clock: Clock | None,
+        clock: Clock | None = None,
         *,
-        keys: KeyRing | None,
-        tls: TlsFiles,
-        transport: Transport | None,
+        keys: KeyRing | None = None,
+        tls: TlsFiles = NO_FILES,
+        transport: Transport | None = None,
     ) -> None:
         check_lease(config.schedule, config.trigger)
         system, trigger = SystemClock(), config.trigger
@@ -426,32 +426,10 @@ class Pipeline:
     Nothing here runs by itself: :class:`~xwheel.node.loops.Scheduler` starts and ends the loops.
 
     Args:
-        config: The settings.
-        db: The database, at this version's schema.
-        plugins: What jobs may name.
-        executor_token: The token that all executors share.
-        clock: Where time comes from; None for the system's.
-        keys: What executor secrets are sealed under; None keeps them plain.
-        tls: The authority that calls to executors trust, and the certificate that they show.
-        transport: Makes the clients of such calls; None for real ones.
-
-    Raises:
-        ConfigError: The lease is too short for a send.
+        core: What they share.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        db: Database,
-        plugins: Plugins,
-        executor_token: str,
-        clock: Clock | None = None,
-        *,
-        keys: KeyRing | None = None,
-        tls: TlsFiles = NO_FILES,
-        transport: Transport | None = None,
-    ) -> None:
-        core = Core(config, db, plugins, executor_token, clock, keys=keys, tls=tls, transport=transport)
+    def __init__(self, core: Core) -> None:
         inbox = Inbox(core.wakeups.tick.set)
         self.core = core
         self.finishing = Finishing(core)

@@ -26,6 +26,7 @@ from xwheel.model import Run, RunState
 from xwheel.model.alarms import AlarmAttempt
 from xwheel.node.loops import Scheduler
 from xwheel.node.node import api_parts
+from xwheel.node.pipeline import Core
 from xwheel.plugin import Alarm, GlueRequest, GlueType, HandlerLookup, Router, ScheduleType
 from xwheel.plugin.discovery import Plugins
 from xwheel.plugin.registries import Registry
@@ -176,7 +177,9 @@ def api(db: Database) -> Api:
     asked = Asked()
     channels = Channels(clock)
     config = build_config({"api": {"max_body_bytes": LIMIT}})
-    scheduler = Scheduler(config, db, shipped_plugins(), EXECUTOR_TOKEN, clock, transport=lambda *_: Line())
+    scheduler = Scheduler(
+        Core(config, db, shipped_plugins(), EXECUTOR_TOKEN, clock, transport=lambda *_: Line())
+    )
     parts = dataclasses.replace(
         api_parts(scheduler, asked.health, asked.log),
         alarms=AlarmManager(db, clock, channels, lambda: None),

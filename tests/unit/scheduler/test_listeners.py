@@ -16,6 +16,7 @@ from xwheel.config import build_config
 from xwheel.errors import NotFoundError
 from xwheel.model import MisfirePolicy, Run, RunState
 from xwheel.node.loops import Scheduler
+from xwheel.node.pipeline import Core
 from xwheel.plugin import RunChange
 from xwheel.plugin.registries import Registry
 from xwheel.scheduler.listeners import BATCH, ListenerQueue, RunFeed
@@ -229,7 +230,7 @@ def test_listeners_that_hang_or_raise_delay_nothing(
     hanging, raising, good = Hanging(), Raising(), Collector()
     listeners = {item.name: item for item in (hanging, raising, good)}
     loaded = replace(plugins(), run_listeners=Registry("run listener", listeners, {}))
-    node = Scheduler(build_config({}), sqlite_db, loaded, "x" * 32)
+    node = Scheduler(Core(build_config({}), sqlite_db, loaded, "x" * 32))
     hand = HandNode.__new__(HandNode)  # only to make rows
     hand.db, hand.clock, hand.scheduler = sqlite_db, ManualClock(NOW), node
     hand.group()

@@ -9,7 +9,7 @@ from xwheel.errors import WireError
 from xwheel.model import RegisteredExecutor
 from xwheel.scheduler.executors.registry import ExecutorRegistry
 from xwheel.wire import codec, contract
-from xwheel.wire.http import HttpCall, HttpClient
+from xwheel.wire.http import HttpCall, HttpClient, HttpResult
 from xwheel.wire.messages import Response
 
 HTTP_OK: Final = 200
@@ -62,18 +62,7 @@ class ExecutorCalls:
 
     def poll(self, timeout_ms: int) -> list[Answered]:
         """Wait for answers at most so long, and return those that came."""
-        answers = []
-        for result in self._client.poll(timeout_ms):
-            response, error = None, result.error
-            if not error:
-                try:
-                    if result.status != HTTP_OK:
-                        raise WireError(f"HTTP status {result.status}")
-                    response = codec.decode_response(result.body)
-                except WireError as problem:
-                    error = str(problem)
-            answers.append(Answered(result.key, response, error, not result.error))
-        return answers
+        return [read_answer(result) for result in self._client.poll(timeout_ms)]
 
     def wake(self) -> None:
         """End a wait inside :meth:`poll`."""
@@ -82,3 +71,15 @@ class ExecutorCalls:
     def close(self) -> None:
         """Close all connections."""
         self._client.close()
+
+
+def read_answer(result: HttpResult) -> Answered:
+    """Read the envelope of an answer; what cannot be read is an error."""
+    if result.error:
+        return Answered(result.key, None, result.error, reached=False)
+    if result.status != HTTP_OK:
+        return Answered(result.key, None, f"HTTP status {result.status}", reached=True)
+    try:
+        return Answered(result.key, codec.decode_response(result.body), "", reached=True)
+    except WireError as error:
+        return Answered(result.key, None, str(error), reached=True)

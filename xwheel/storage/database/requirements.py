@@ -30,6 +30,7 @@ LEAST_POSTGRESQL: Final = 140_000
 LEAST_SQLITE: Final = (3, 35)
 # full batches of long messages, as JSON with escapes
 LEAST_PACKET: Final = 16 * 1024 * 1024
+TOO_FEW: Final = "{} is {}, a node opens up to {} (twice database.pool_size): raise or lower one"
 
 OVERRIDDEN: Final = "READ COMMITTED was asked for: correct what overrides it"
 MAKE_WRITABLE: Final = "set default_transaction_read_only to off (ALTER SYSTEM, DATABASE, ROLE)"
@@ -214,8 +215,7 @@ def _first(found: Mapping[str, bool]) -> str | None:
 
 def _too_few(limits: Mapping[str, int], connections: int) -> str | None:
     # where there is no limit, MariaDB says 0 and PostgreSQL -1
-    text = "{} is {}, a node opens up to {} (twice database.pool_size): raise or lower one"
-    return _first({text.format(*item, connections): 0 < item[1] < connections for item in limits.items()})
+    return _first({TOO_FEW.format(*item, connections): 0 < item[1] < connections for item in limits.items()})
 
 
 def _numbers(version: str) -> tuple[int, ...]:
