@@ -24,7 +24,7 @@ ToOption = Annotated[
     typer.Option(
         "--to",
         metavar="CHANNEL[=RECEIVER,...]",
-        help="Whom to tell; may be repeated. Without receivers the channel's own.",
+        help="Where to send; may be repeated. Without receivers the channel's own.",
     ),
 ]
 TAKEN = {"job_id": "--job", "group_id": "--group", "targets": "--to"}
@@ -119,7 +119,7 @@ def send_test(
     channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="Name of an alarm channel.")],
     receivers: Annotated[
         list[str] | None,
-        typer.Argument(metavar="RECEIVER...", help="Whom to tell; default: the channel's own."),
+        typer.Argument(metavar="RECEIVER...", help="Where to send; default: the channel's own."),
     ] = None,
 ) -> None:
     """Send a test through a channel now; exit with 1 if it was not taken."""
@@ -182,7 +182,7 @@ def edit(
     node: NodeApi,
     rule: RuleArgument,
     to: ToOption = None,
-    silent: Annotated[bool, typer.Option("--silent", help="Tell nobody any more.")] = False,
+    silent: Annotated[bool, typer.Option("--silent", help="Send nothing any more.")] = False,
     job: JobOption = None,
     group: GroupOption = None,
     fields: SetOption = None,

@@ -39,7 +39,7 @@ class AlarmState(StrEnum):
     """What became of an alarm.
 
     ``new`` is not grouped yet, ``held`` waits for the end of a window or of quiet hours, ``merged`` is counted in
-    the notice that ``notice_id`` names, ``told`` was handed to its channels, ``dropped`` was told nobody and
+    the notice that ``notice_id`` names, ``told`` was handed to its channels, ``dropped`` was not told and
     ``note`` says why.
     """
 

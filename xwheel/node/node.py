@@ -115,7 +115,7 @@ class Node:
             )
 
     def stop(self) -> bool:
-        """Drain the pipeline while callbacks are still taken, then stop listening; tell whether all ended in time."""
+        """Drain the pipeline while callbacks are still taken, then stop listening; return whether all ended."""
         drained = self.scheduler.stop()
         for listener in (self.management, self.executors):
             listener.stop()
@@ -189,7 +189,7 @@ class LogFetcher:
         db: The database.
         token: What an address of a group is called with.
         timeout_s: Time limit of a call in seconds.
-        tls: Whom https trusts, and what it shows.
+        tls: The authority that https calls trust, and the certificate that they show.
         guard: Which addresses may be called; None for all.
     """
 

@@ -1,6 +1,6 @@
 """A fire on its way, a folder for each stage, in this order.
 
-``cluster`` says which partitions are ours, ``plan`` writes runs for due jobs and adopts rows that nobody holds,
+``cluster`` says which partitions are ours, ``plan`` writes runs for due jobs and adopts rows that no memory holds,
 ``fire`` takes due runs from the ring as far as the fence, ``route`` chooses executors, ``send`` carries the
 calls, ``check`` asks about runs that stay open, ``finish`` closes runs and plans what follows. Beside the way:
 ``manage`` is what people change, ``upkeep`` deletes and counts, ``listeners`` tells plugins of state changes. A

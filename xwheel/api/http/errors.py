@@ -109,7 +109,7 @@ TABLE: Final[tuple[tuple[type[Exception], int, str, str], ...]] = (
     (StorageError, 503, "storage", "The database cannot do this now"),
     (ExecutorUnreachableError, 502, "executor-unreachable", "The executor cannot be asked"),
     (WireError, 502, "executor-refused", "The executor gave no usable answer"),
-    (PluginError, 422, "invalid-field", "A name nobody registered"),
+    (PluginError, 422, "invalid-field", "A name that no plugin registered"),
 )
 RETRY_AFTER_S: Final = "1"
 

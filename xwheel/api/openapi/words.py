@@ -20,7 +20,7 @@ TAGS: Final = {
     "runs": "What happened and what will.",
     "schedule": "When a schedule would fire, and the pause of all of them.",
     "calendars": "Named days and times that jobs keep out of, or keep to.",
-    "alarms": "What is told to whom when runs go wrong, and what became of it.",
+    "alarms": "What is sent where when runs go wrong, and what became of it.",
     "reports": "What became of runs, hour by hour or day by day.",
     "overview": "Figures for a first look.",
     "tokens": "Who may call.",

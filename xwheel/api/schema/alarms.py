@@ -62,7 +62,7 @@ TimeOfDay = Annotated[
 
 
 class AlarmTargetInput(Input, frozen=True, kw_only=True):
-    """Whom a rule tells: a channel, and receivers in its own words; without any the channel's default."""
+    """Where a rule sends alarms: a channel, and receivers in its own words; without any the channel's default."""
 
     channel: fields.PluginName
     receivers: Receivers = ()
@@ -99,7 +99,7 @@ class AlarmRuleChange(Input, frozen=True, kw_only=True):
 
 
 class AlarmTest(Input, frozen=True, kw_only=True):
-    """Through which channel a test is sent, and to whom; without receivers to the channel's default."""
+    """The channel and the receivers that a test is sent to; without receivers the channel's default."""
 
     channel: fields.PluginName
     receivers: Receivers = ()
@@ -136,7 +136,7 @@ class AttemptQuery(Input, frozen=True, kw_only=True):
 
 
 class AlarmTargetView(Struct, frozen=True, kw_only=True):
-    """Whom a rule tells."""
+    """Where a rule sends alarms."""
 
     channel: str
     receivers: tuple[str, ...]

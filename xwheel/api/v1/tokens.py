@@ -55,7 +55,7 @@ class Token(Resource):
 
     @Operation({204: None}, problems=("not-found", "conflict", "invalid-field"))
     def on_delete(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
-        """Delete a token; within a second nobody gets in with it."""
+        """Delete a token; within a second it opens nothing."""
         del req
         wanted = named(name)
         self._db.transaction(lambda conn: tokens.delete_token(conn, wanted))

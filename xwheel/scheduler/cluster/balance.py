@@ -30,7 +30,7 @@ def decide_moves(
     surplus goes to which node is the same list for all, so that two givers do not fill one taker twice.
 
     Args:
-        owners: Every partition and who holds it; None for nobody.
+        owners: Every partition and its holder; None for a free one.
         live: The nodes that are alive, this one among them.
         me: This node.
         draining: Those of the live nodes that are about to leave: they hand over all they hold and get nothing.

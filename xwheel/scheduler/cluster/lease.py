@@ -71,7 +71,7 @@ class ClusterLease:
 
     Who has too much hands partitions to a named node, a few at a time: they leave :attr:`epochs` first, so that the
     stages of this node lock them no more, and change hands under a new epoch as soon as no transaction holds them.
-    A lease that ran out before it was renewed is lost, even if nobody took it: its partitions get new epochs before
+    A lease that ran out before it was renewed is lost, even if no other took it: its partitions get new epochs before
     this node acts again. What a former holder planned is found by its older epoch and adopted anew.
 
     Thread-safety: :attr:`epochs` is replaced, never changed; :meth:`step` belongs to one thread.

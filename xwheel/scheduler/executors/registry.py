@@ -118,7 +118,7 @@ class ExecutorRegistry:
         Args:
             app_name: Name of the executor's group.
             address: Where it was.
-            secret_id: What the caller proved. Whoever has but the token that all share takes out nothing that proved
+            secret_id: What the caller proved. A caller with just the token that all share takes out nothing that proved
                 a secret of its group.
 
         Raises:

@@ -186,7 +186,7 @@ class TickLoop:
         return left
 
     def drain(self) -> list[int]:
-        """Forget everything and return the ids; the rows stay planned for whoever comes next."""
+        """Forget everything and return the ids; the rows stay planned for the next holder."""
         self._take_inbox()
         ids = list(self._held)
         self._ring.drain()

@@ -139,7 +139,7 @@ class DependencyManager:
 
 
 class _Walk:
-    """What lies below or above a job: how many generations, and from whom each job was first reached."""
+    """What lies below or above a job: how many generations, and from where each job was first reached."""
 
     def __init__(self) -> None:
         self.depth = 0

@@ -128,7 +128,7 @@ class AdoptLoop:
         return 0 if unfinished or len(ids) >= BATCH else self._interval_ms
 
     def reconcile(self, now_ms: int, before_ms: int | None = None) -> None:
-        """Find planned rows of ours that no memory holds, and sends that nobody answered.
+        """Find planned rows of ours that no memory holds, and sends without an answer.
 
         Args:
             now_ms: The shared time.

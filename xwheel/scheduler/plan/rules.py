@@ -272,7 +272,7 @@ def recheck(
     last_missed: Callable[[Collection[int], int], Mapping[int, int]],
     limited: Collection[int] = (),
 ) -> dict[int, str]:
-    """Apply the misfire rule again to planned rows that nobody held for a while, such as after a takeover.
+    """Apply the misfire rule again to planned rows that no node held for a while, such as after a takeover.
 
     Args:
         runs: Planned runs, in any order.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, NamedTuple
 
 from xwheel.clock import Clock
@@ -15,6 +17,7 @@ from xwheel.errors import RouteError, XwheelError
 from xwheel.model import Job, RegisteredExecutor, Run
 from xwheel.plugin import Router
 from xwheel.plugin.validation import error_words
+from xwheel.runtime.plugin_threads import PluginCall, PluginThreads
 from xwheel.scheduler.executors.loads import Loads
 from xwheel.scheduler.route.probes import Probes
 from xwheel.scheduler.route.routers import route
@@ -50,14 +53,14 @@ class _Case:
 
     Attributes:
         began_ms: When its router was called, on the monotonic clock; None while it waits for its turn.
-        given_up: Its router is waited for no more.
+        call: The thread that calls it; None while it waits.
     """
 
     run: Run
     job: Job
     executors: Sequence[RegisteredExecutor]
     began_ms: int | None = None
-    given_up: bool = False
+    call: PluginCall[None] | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -65,10 +68,9 @@ class _RouterThreads:
     """The threads of one router and the runs that wait for them, in a line for each job so that none overtakes.
 
     Attributes:
-        threads: All that were started and have not ended.
+        threads: Those that were started, have not ended and are not left behind.
         idle: Those that wait and were not called since.
         called: Those that were called and have not woken up yet.
-        lost: Those in a call that was given up.
         working: The run of each job that a thread works on.
     """
 
@@ -77,7 +79,6 @@ class _RouterThreads:
     threads: int = 0
     idle: int = 0
     called: int = 0
-    lost: int = 0
     lines: OrderedDict[int, deque[_Case]] = field(default_factory=OrderedDict)
     working: dict[int, _Case] = field(default_factory=dict)
 
@@ -129,7 +130,8 @@ class AsyncChooser:
         self._lock = threading.Lock()
         self._pending: dict[int, _Case] = {}
         self._choices: OrderedDict[int, Choice] = OrderedDict()
-        self._threads_of: dict[str, _RouterThreads] = {}
+        self._threads = PluginThreads(math.inf, most_hanging=THREADS)
+        self._groups: dict[str, _RouterThreads] = {}
         self._stopped = False
 
     def __len__(self) -> int:
@@ -176,7 +178,7 @@ class AsyncChooser:
         with self._lock:
             while self._choices and next(iter(self._choices.values())).until_ms <= now_ms:
                 self._choices.popitem(last=False)
-            for group in self._threads_of.values():
+            for group in self._groups.values():
                 failed += self._give_up(group, oldest_ms)
         for case, error in failed:
             logger.warning("run %d: %s", case.run.id, error)
@@ -187,7 +189,7 @@ class AsyncChooser:
         """Call no router any more; runs that are out stay planned."""
         with self._lock:
             self._stopped = True
-            for group in self._threads_of.values():
+            for group in self._groups.values():
                 group.lines.clear()
                 group.work.notify_all()
             self._pending.clear()
@@ -195,9 +197,9 @@ class AsyncChooser:
     def _take(self, case: _Case) -> None:
         self._pending[case.run.id] = case
         name = case.job.route_strategy
-        group = self._threads_of.get(name)
+        group = self._groups.get(name)
         if group is None:
-            group = self._threads_of[name] = _RouterThreads(name, threading.Condition(self._lock))
+            group = self._groups[name] = _RouterThreads(name, threading.Condition(self._lock))
         group.lines.setdefault(case.job.id, deque()).append(case)
         self._staff(group)
 
@@ -207,24 +209,32 @@ class AsyncChooser:
             group.idle -= 1
             group.called += 1
             group.work.notify()
-        elif group.lost < THREADS and group.threads < THREADS + group.lost:
-            group.threads += 1
+        elif group.threads < THREADS:
             title = f"xwheel-route-{group.name}"
-            threading.Thread(target=self._work, args=(group,), name=title, daemon=True).start()
+            begun = self._threads.start(
+                group.name, partial(self._work, group), title, lambda _: self._staff_again(group)
+            )
+            group.threads += begun is not None
 
-    def _work(self, group: _RouterThreads) -> None:
+    def _staff_again(self, group: _RouterThreads) -> None:
+        """Go on with what waits, now that a call that was left behind came back."""
+        with self._lock:
+            if group.lines and not self._stopped:
+                self._staff(group)
+
+    def _work(self, group: _RouterThreads, call: PluginCall[None]) -> None:
         """Call the router for one run after the other until there is none for a while."""
-        while (case := self._next(group)) is not None:
-            if not self._call(group, case):
+        while (case := self._next(group, call)) is not None:
+            if not self._call(group, case, call):
                 return
 
-    def _next(self, group: _RouterThreads) -> _Case | None:
+    def _next(self, group: _RouterThreads, call: PluginCall[None]) -> _Case | None:
         """Wait for a run whose router is to be called; None ends the thread."""
         with self._lock:
             while not self._stopped:
                 case = group.take()
                 if case is not None:
-                    case.began_ms = self._clock.monotonic_ms()
+                    case.began_ms, case.call = self._clock.monotonic_ms(), call
                     return case
                 group.idle += 1
                 group.work.wait(IDLE_S)
@@ -237,7 +247,7 @@ class AsyncChooser:
             group.threads -= 1
             return None
 
-    def _call(self, group: _RouterThreads, case: _Case) -> bool:
+    def _call(self, group: _RouterThreads, case: _Case, call: PluginCall[None]) -> bool:
         """Call a router for a run; return whether this thread is to go on."""
         addresses: tuple[str, ...] = ()
         error = ""
@@ -259,11 +269,7 @@ class AsyncChooser:
         except BaseException as problem:  # nothing else would ever answer this run
             error = f"job {case.job.id}: router {group.name}: {error_words(problem)}"
         with self._lock:
-            if case.given_up:
-                group.lost -= 1
-                group.threads -= 1
-                if group.lines:
-                    self._staff(group)
+            if call.is_left:
                 return False
             del group.working[case.job.id]
         self._answer(case, addresses, error, has_asked=asked.has_asked)
@@ -278,15 +284,16 @@ class AsyncChooser:
         failed: list[tuple[_Case, str]] = []
         for job_id, case in list(group.working.items()):
             if case.began_ms is not None and case.began_ms < oldest_ms:
-                case.given_up = True
-                group.lost += 1
                 del group.working[job_id]
+                if case.call is not None and self._threads.leave(case.call):
+                    group.threads -= 1
                 failed.append(
                     (case, f"job {job_id}: router {group.name} did not choose within {ROUTE_MS // 1000} s")
                 )
-        if group.lost >= THREADS:
+        hanging = self._threads.hanging()[group.name]
+        if hanging >= THREADS:
             text = (
-                f"router {group.name} hangs in {group.lost} calls: jobs that name it are refused until one "
+                f"router {group.name} hangs in {hanging} calls: jobs that name it are refused until one "
                 "comes back"
             )
             failed += [

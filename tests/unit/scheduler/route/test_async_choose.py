@@ -201,7 +201,7 @@ def test_a_router_that_hangs_fails_its_runs_and_holds_up_no_other(hanging: Hangi
     assert len(node.chooser) == 0
     # as soon as it comes back it is called again
     hanging.go_on.set()
-    wait_for(lambda: node.chooser._threads_of["HANGS"].lost == 0)
+    wait_for(lambda: not node.chooser._threads.hanging()["HANGS"])
     job, (run,) = cases("HANGS", 1, 60)
     assert node.choose(run, job) is None
     node.settle(9)
@@ -230,6 +230,6 @@ def test_stopping_lets_everybody_go_and_takes_nobody(hanging: Hanging) -> None:
     with pytest.raises(RouteError, match="the node stops"):
         answer.result(0)
     hanging.go_on.set()
-    wait_for(lambda: not any(item.threads for item in node.chooser._threads_of.values()))
+    wait_for(lambda: not any(item.threads for item in node.chooser._groups.values()))
     assert node.back == []
     assert node.choose(make_run(7), make_job(route_strategy="ALIVE")) == ()
