@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -192,6 +193,29 @@ def test_modules_stay_readable() -> None:
         if (n := len(path.read_text().splitlines())) > MAX_LINES
     }
     assert not long
+
+
+def test_each_class_has_a_name_of_its_own() -> None:
+    found = Counter(
+        node.name
+        for path in MODULES
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert [name for name, count in found.items() if count > 1] == []
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.glob("scheduler/**/*.py")), ids=lambda path: path.name)
+def test_a_run_can_be_followed_through_the_scheduler(path: Path) -> None:
+    """An editor that meets ``Any`` or a callable of any arguments does not know what comes next."""
+    for node in ast.walk(tree_of(path)):
+        assert not (isinstance(node, ast.Name) and node.id == "Any"), f"{path}:{node.lineno}"
+        if (
+            isinstance(node, ast.Subscript)
+            and isinstance(node.value, ast.Name)
+            and node.value.id == "Callable"
+        ):
+            assert "..." not in ast.unparse(node.slice), f"{path}:{node.lineno}"
 
 
 def test_forbidden_calls_are_nowhere() -> None:

@@ -16,7 +16,7 @@ from tests.support.node import HandNode
 from tests.support.peers import Peer, answer
 from tests.support.rows import NOW, make_run
 from xwheel.executor.intake.endpoints import Endpoints
-from xwheel.executor.intake.server import ExecutorApp
+from xwheel.executor.intake.server import CallsApp
 from xwheel.model import RunState
 from xwheel.node.node import LogFetcher
 from xwheel.scheduler.records import Fate, Parcel
@@ -64,7 +64,7 @@ def test_a_beat_without_body_and_length_has_an_empty_body() -> None:
             return Response(code=contract.OK)
 
     heard = Heard()
-    client = falcon.testing.TestClient(ExecutorApp(heard, max_body_bytes=100, clock=ManualClock()))
+    client = falcon.testing.TestClient(CallsApp(heard, max_body_bytes=100, clock=ManualClock()))
     assert client.simulate_post("/beat").json["code"] == contract.OK
     assert heard.bodies == [b""]
 

@@ -13,16 +13,16 @@ from xwheel.api.http.auth import Gate, GuardedApp, Policy, TokenStore
 from xwheel.api.http.resource import ApiParts, Resource
 from xwheel.api.openapi.document import Route
 from xwheel.api.openapi.pages import Documents, OpenApiDocument, ReferencePage, ReferenceStyle
-from xwheel.api.v1.alarms import Alarm, AlarmRule, AlarmRules, Alarms, AlarmTests, Attempts
-from xwheel.api.v1.calendars import Calendar, Calendars
+from xwheel.api.v1.alarms import AlarmResource, AlarmRuleResource, AlarmRules, Alarms, AlarmTests, Attempts
+from xwheel.api.v1.calendars import CalendarResource, Calendars
 from xwheel.api.v1.groups import Executors, Group, GroupExecutors, Groups
 from xwheel.api.v1.health import Healthz, NodeHealth, Readyz
-from xwheel.api.v1.jobs import BulkJobs, Children, Job, Jobs
-from xwheel.api.v1.plugins import Plugins
-from xwheel.api.v1.reports import Overview, Reports
-from xwheel.api.v1.runs import Run, RunLog, Runs
+from xwheel.api.v1.jobs import BulkJobs, Children, JobResource, Jobs
+from xwheel.api.v1.plugins import PluginsResource
+from xwheel.api.v1.reports import OverviewResource, Reports
+from xwheel.api.v1.runs import RunLogResource, RunResource, Runs
 from xwheel.api.v1.schedule import Pause, Preview
-from xwheel.api.v1.scripts import GlueVersion, GlueVersions
+from xwheel.api.v1.scripts import GlueVersionResource, GlueVersions
 from xwheel.api.v1.secrets import Secret, Secrets
 from xwheel.api.v1.tokens import Token, Tokens
 from xwheel.api.xxl import executor_calls
@@ -37,23 +37,23 @@ ROUTES: Final[dict[str, type[Resource]]] = {
     "/groups/{group_id:id}/executors": GroupExecutors,
     "/executors": Executors,
     "/jobs": Jobs,
-    "/jobs/{job_id:id}": Job,
-    "/jobs/{job_id:id}/start": Job,
-    "/jobs/{job_id:id}/stop": Job,
-    "/jobs/{job_id:id}/copy": Job,
-    "/jobs/{job_id:id}/run": Job,
+    "/jobs/{job_id:id}": JobResource,
+    "/jobs/{job_id:id}/start": JobResource,
+    "/jobs/{job_id:id}/stop": JobResource,
+    "/jobs/{job_id:id}/copy": JobResource,
+    "/jobs/{job_id:id}/run": JobResource,
     "/jobs/{job_id:id}/children": Children,
     "/jobs/{job_id:id}/glue": GlueVersions,
-    "/jobs/{job_id:id}/glue/{number:id}": GlueVersion,
-    "/jobs/{job_id:id}/glue/{number:id}/restore": GlueVersion,
+    "/jobs/{job_id:id}/glue/{number:id}": GlueVersionResource,
+    "/jobs/{job_id:id}/glue/{number:id}/restore": GlueVersionResource,
     **{f"/jobs/bulk/{action}": BulkJobs for action in BulkAction},
     "/runs": Runs,
-    "/runs/{run_id:id}": Run,
-    "/runs/{run_id:id}/kill": Run,
-    "/runs/{run_id:id}/rerun": Run,
-    "/runs/{run_id:id}/log": RunLog,
+    "/runs/{run_id:id}": RunResource,
+    "/runs/{run_id:id}/kill": RunResource,
+    "/runs/{run_id:id}/rerun": RunResource,
+    "/runs/{run_id:id}/log": RunLogResource,
     "/reports": Reports,
-    "/overview": Overview,
+    "/overview": OverviewResource,
     "/schedule/preview": Preview,
     "/schedule/pause": Pause,
     "/tokens": Tokens,
@@ -62,14 +62,14 @@ ROUTES: Final[dict[str, type[Resource]]] = {
     "/secrets/{name}": Secret,
     "/secrets/{name}/rotate": Secret,
     "/calendars": Calendars,
-    "/calendars/{name}": Calendar,
+    "/calendars/{name}": CalendarResource,
     "/alarms": Alarms,
-    "/alarms/{alarm_id:id}": Alarm,
+    "/alarms/{alarm_id:id}": AlarmResource,
     "/alarms/attempts": Attempts,
     "/alarms/rules": AlarmRules,
-    "/alarms/rules/{rule_id:id}": AlarmRule,
+    "/alarms/rules/{rule_id:id}": AlarmRuleResource,
     "/alarms/test": AlarmTests,
-    "/plugins": Plugins,
+    "/plugins": PluginsResource,
 }
 """Paths below the prefix; what can be done with an object by POST ends in the suffix of the responder."""
 

@@ -19,7 +19,7 @@ from xwheel.errors import ConfigError, ConflictError, FieldError, XwheelError
 if TYPE_CHECKING:
     from xwheel.cli.manifest.diff import Step
     from xwheel.cli.manifest.state import State
-    from xwheel.cli.manifest.writing import Sink
+    from xwheel.cli.manifest.writing import TextSink
 
 EXIT_DRIFT: Final = 5
 MAX_SHOWN: Final = 200
@@ -160,7 +160,7 @@ def _shown(value: Any) -> str:
     return visible(text)
 
 
-def _export(node: NodeApi, app_name: str | None, sink: Sink) -> None:
+def _export(node: NodeApi, app_name: str | None, sink: TextSink) -> None:
     from xwheel.cli.manifest import writing
     from xwheel.cli.manifest.remote import RemoteJobs
 
@@ -187,7 +187,7 @@ def _export(node: NodeApi, app_name: str | None, sink: Sink) -> None:
 
 
 @contextmanager
-def _replacing(path: Path) -> Iterator[Sink]:
+def _replacing(path: Path) -> Iterator[TextSink]:
     """Write beside a file and put it in place at the end, so that a failure leaves what was there."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:

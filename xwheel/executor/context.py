@@ -13,7 +13,7 @@ CURRENT: Final[ContextVar[JobContext]] = ContextVar("xwheel_current_job")
 """The run that the present thread or task works for."""
 
 
-class Sink(Protocol):
+class LogSink(Protocol):
     """Where a run's lines go."""
 
     def line(self, text: str) -> None:
@@ -44,7 +44,7 @@ class JobContext:
         trace_parent: W3C ``traceparent`` of the trigger, or empty.
     """
 
-    def __init__(self, request: TriggerRequest, sink: Sink, started_ms: int = 0) -> None:
+    def __init__(self, request: TriggerRequest, sink: LogSink, started_ms: int = 0) -> None:
         self.run_id = request.run_id
         self.job_id = request.job_id
         self.handler = request.handler

@@ -13,7 +13,7 @@ from xwheel.executor.address import advertised_address
 from xwheel.executor.handlers import HandlerRegistry
 from xwheel.executor.intake.endpoints import Endpoints
 from xwheel.executor.intake.queues import QueueLimits
-from xwheel.executor.intake.server import ExecutorApp
+from xwheel.executor.intake.server import CallsApp
 from xwheel.executor.journal.journal import Journal
 from xwheel.executor.logs.capture import CAPTURE
 from xwheel.executor.logs.run_log import RunLogs
@@ -91,7 +91,7 @@ class Parts:
             glue_types=glue_types,
             allowed=settings.allowed_glue_types,
         )
-        self.app = ExecutorApp(endpoints, max_body_bytes=settings.max_body_bytes, clock=clock)
+        self.app = CallsApp(endpoints, max_body_bytes=settings.max_body_bytes, clock=clock)
         try:
             self.listener = self._listen() if settings.listen else None
             port = self.listener.port if self.listener else 0

@@ -29,7 +29,7 @@ from xwheel.scheduler.cluster.contract import Lease
 from xwheel.scheduler.cluster.lease import ClusterLease
 from xwheel.scheduler.cluster.node_locks import NodeLocks, default_lock_dir
 from xwheel.scheduler.cluster.sqlite_lease import SqliteLease
-from xwheel.scheduler.executors.calls import ExecutorCalls
+from xwheel.scheduler.executors.calls import ExecutorClient
 from xwheel.scheduler.executors.loads import Loads
 from xwheel.scheduler.executors.registry import FLUSH_MS, ExecutorRegistry
 from xwheel.scheduler.executors.secrets import ExecutorSecrets
@@ -154,10 +154,10 @@ class Core:
             Service("time", self.clock_sync.step, self.clock, stale_ms=30_000),
         ]
 
-    def calls(self, purpose: str) -> ExecutorCalls:
+    def calls(self, purpose: str) -> ExecutorClient:
         """Return a way to ask executors, with connections of its own."""
         timeout_ms = self.config.trigger.send_timeout_ms
-        return ExecutorCalls(self.transport(purpose, IN_FLIGHT), self.registry, timeout_ms=timeout_ms)
+        return ExecutorClient(self.transport(purpose, IN_FLIGHT), self.registry, timeout_ms=timeout_ms)
 
     def services(self) -> list[Service]:
         """Return the loops, in the order in which they start; they end last, in the opposite order."""

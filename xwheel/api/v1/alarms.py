@@ -59,7 +59,7 @@ class AlarmRules(Resource):
         _reply_rule(resp, rule, 201)
 
 
-class AlarmRule(Resource):
+class AlarmRuleResource(Resource):
     """``/alarms/rules/{rule_id}``."""
 
     @Operation({200: AlarmRuleView}, problems=("not-found",))
@@ -103,7 +103,7 @@ class Alarms(Resource):
         reply_page(resp, AlarmPage, AlarmView, found, query.limit)
 
 
-class Alarm(Resource):
+class AlarmResource(Resource):
     """``/alarms/{alarm_id}``."""
 
     @Operation({200: AlarmView}, problems=("not-found",))

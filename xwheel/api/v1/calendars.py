@@ -34,7 +34,7 @@ class Calendars(Resource):
         reply_page(resp, CalendarPage, CalendarItem, by_name(items, query.after), query.limit, key="name")
 
 
-class Calendar(Resource):
+class CalendarResource(Resource):
     """``/calendars/{name}``."""
 
     def __init__(self, parts: ApiParts) -> None:

@@ -75,7 +75,7 @@ class Jobs(Resource):
         reply_job(resp, job, 201)
 
 
-class Job(Resource):
+class JobResource(Resource):
     """``/jobs/{job_id}`` and what can be done with a job."""
 
     @Operation({200: JobView}, problems=("not-found",))

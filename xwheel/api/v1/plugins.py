@@ -57,7 +57,7 @@ class PluginsView(msgspec.Struct, frozen=True, kw_only=True):
     items: list[PluginView]
 
 
-class Plugins(Resource):
+class PluginsResource(Resource):
     """``/plugins``."""
 
     @Operation({200: PluginsView})

@@ -58,7 +58,7 @@ class Reports(Resource):
         )
 
 
-class Overview(Resource):
+class OverviewResource(Resource):
     """``/overview``."""
 
     @Operation({200: OverviewView})

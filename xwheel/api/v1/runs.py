@@ -44,7 +44,7 @@ class Runs(Resource):
         reply(resp, RunPage(items=[view_of(RunView, run) for run in page.runs], next=following))
 
 
-class Run(Resource):
+class RunResource(Resource):
     """``/runs/{run_id}`` and what can be done with a run."""
 
     @Operation({200: RunView}, problems=("not-found",))
@@ -78,7 +78,7 @@ class Run(Resource):
         plan_run(self._parts, resp, known.job_id, key, param)
 
 
-class RunLog(Resource):
+class RunLogResource(Resource):
     """``/runs/{run_id}/log``: asks the executor that has the log.
 
     At most a quarter of the listener's threads wait for executors at once, so that slow ones cannot starve the rest,

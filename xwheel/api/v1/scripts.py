@@ -36,7 +36,7 @@ class GlueVersions(Resource):
         _reply_made(resp, made)
 
 
-class GlueVersion(Resource):
+class GlueVersionResource(Resource):
     """``/jobs/{job_id}/glue/{number}`` and its return."""
 
     @Operation({200: GlueView}, problems=("not-found",))

@@ -11,7 +11,7 @@ import msgspec
 from xwheel.api.http.body import fields_in, read_fields
 from xwheel.api.schema.fields import MAX_CHILDREN
 from xwheel.api.schema.messages import ChildInput, GroupCreate, JobCreate, NamePath
-from xwheel.cli.manifest.reading import ManifestError, Node
+from xwheel.cli.manifest.reading import ManifestError, YamlNode
 from xwheel.cli.manifest.state import JOB_FIELDS, LATENESS_FIELDS, GroupState, JobState, Ref, State, values_of
 from xwheel.cli.manifest.templates import refuse_ids
 from xwheel.errors import FieldError
@@ -29,7 +29,7 @@ SOME_ID: Final = 1
 """Stands for ids that a file does not know, where a message asks for one."""
 
 
-def build_state(documents: Iterable[tuple[str, Node]]) -> State:
+def build_state(documents: Iterable[tuple[str, YamlNode]]) -> State:
     """Return what the documents of all files describe together.
 
     Args:
@@ -51,7 +51,7 @@ class _Builder:
         self._calendars: dict[str, Mapping[str, Any]] = {}
         self._places: dict[str, str] = {}
 
-    def add(self, file: str, document: Node) -> None:
+    def add(self, file: str, document: YamlNode) -> None:
         table = _table(file, document, "the document", SECTIONS)
         for node in _items(file, table.get("calendars"), "calendars"):
             self._calendar(file, node)
@@ -68,7 +68,7 @@ class _Builder:
             places=self._places,
         )
 
-    def _calendar(self, file: str, node: Node) -> None:
+    def _calendar(self, file: str, node: YamlNode) -> None:
         table = _table(file, node, "a calendar", CALENDAR_KEYS)
         name = _message(file, node, NamePath, table, ("name",)).name
         definition = table.get("definition")
@@ -80,7 +80,7 @@ class _Builder:
         self._calendars[name] = definition.plain()
         self._places[name] = place
 
-    def _group(self, file: str, node: Node) -> None:
+    def _group(self, file: str, node: YamlNode) -> None:
         table = _table(file, node, "a group", GROUP_KEYS)
         message = _message(file, node, GroupCreate, table, ("app_name", "title", "max_running"))
         app_name = message.app_name
@@ -96,7 +96,7 @@ class _Builder:
         for job in _items(file, table.get("jobs"), "jobs"):
             self._job(file, job, app_name)
 
-    def _job(self, file: str, node: Node, app_name: str) -> None:
+    def _job(self, file: str, node: YamlNode, app_name: str) -> None:
         table = _table(file, node, "a job", JOB_KEYS)
         name = _named(table)
         given = {key: item.plain() for key, item in table.items() if key != "children"}
@@ -124,7 +124,7 @@ class _Builder:
         )
 
 
-def _children(file: str, node: Node | None, owner: Ref) -> dict[Ref, str | None]:
+def _children(file: str, node: YamlNode | None, owner: Ref) -> dict[Ref, str | None]:
     found: dict[Ref, str | None] = {}
     items = _items(file, node, f"job {owner}: children")
     if len(items) > MAX_CHILDREN and node is not None:
@@ -186,7 +186,9 @@ def _refuse_cycles(jobs: Mapping[Ref, JobState]) -> None:
                 waiting.extend((child, False) for child in jobs[ref].children)
 
 
-def _message(file: str, node: Node, kind: type[S], table: Mapping[str, Node], keys: Sequence[str]) -> S:
+def _message(
+    file: str, node: YamlNode, kind: type[S], table: Mapping[str, YamlNode], keys: Sequence[str]
+) -> S:
     try:
         return read_fields(kind, {key: table[key].plain() for key in keys if key in table})
     except FieldError as error:
@@ -195,10 +197,10 @@ def _message(file: str, node: Node, kind: type[S], table: Mapping[str, Node], ke
         ) from None
 
 
-def _table(file: str, node: Node, what: str, known: Sequence[str]) -> dict[str, Node]:
+def _table(file: str, node: YamlNode, what: str, known: Sequence[str]) -> dict[str, YamlNode]:
     if not isinstance(node.value, dict):
         raise ManifestError(f"{file}:{node.line}", f"{what} must be a table with {', '.join(known[:4])}")
-    table: dict[str, Node] = node.value
+    table: dict[str, YamlNode] = node.value
     for key, item in table.items():
         if key not in known:
             close = difflib.get_close_matches(key[:MAX_ECHO], known, n=1)
@@ -210,7 +212,7 @@ def _table(file: str, node: Node, what: str, known: Sequence[str]) -> dict[str, 
     return table
 
 
-def _items(file: str, node: Node | None, what: str) -> list[Node]:
+def _items(file: str, node: YamlNode | None, what: str) -> list[YamlNode]:
     if node is None or node.value is None:
         return []
     if not isinstance(node.value, list):
@@ -218,16 +220,16 @@ def _items(file: str, node: Node | None, what: str) -> list[Node]:
     return node.value
 
 
-def _named(table: Mapping[str, Node]) -> str:
+def _named(table: Mapping[str, YamlNode]) -> str:
     name = table["name"].value if "name" in table else None
     return name[:MAX_ECHO] if isinstance(name, str) else "without a name"
 
 
-def _line(node: Node, table: Mapping[str, Node], field: str) -> int:
+def _line(node: YamlNode, table: Mapping[str, YamlNode], field: str) -> int:
     return table[field].line if field in table else node.line
 
 
-def _advised(error: FieldError, table: Mapping[str, Node]) -> str:
+def _advised(error: FieldError, table: Mapping[str, YamlNode]) -> str:
     """Return the reason, with the way out where a bare word is not what it looks like."""
     value = table[error.field].value if error.field in table else ""
     if "text of" in error.reason and (value is None or isinstance(value, int)):

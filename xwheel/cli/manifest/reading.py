@@ -38,7 +38,7 @@ class ManifestError(FieldError):
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class YamlNode:
     """A value and where it stands.
 
     Attributes:
@@ -60,7 +60,7 @@ class Node:
         return self.value
 
 
-def read_documents(name: str, stream: IO[bytes]) -> list[Node]:
+def read_documents(name: str, stream: IO[bytes]) -> list[YamlNode]:
     """Return the documents of a file; empty ones are left out.
 
     Args:
@@ -95,8 +95,8 @@ class _Open:
 
     line: int
     anchor: str | None
-    items: list[Node] | None = None
-    table: dict[str, Node] = field(default_factory=dict)
+    items: list[YamlNode] | None = None
+    table: dict[str, YamlNode] = field(default_factory=dict)
     lines: dict[str, int] = field(default_factory=dict)
     key: str | None = None
     size: int = 1
@@ -108,12 +108,12 @@ class _Composer:
     def __init__(self, name: str) -> None:
         self._name = name
         self._open: list[_Open] = []
-        self._anchors: dict[str, Node] = {}
-        self._documents: list[Node] = []
+        self._anchors: dict[str, YamlNode] = {}
+        self._documents: list[YamlNode] = []
         self._nodes = 0
         self._repeated = 0
 
-    def documents(self, text: str) -> list[Node]:
+    def documents(self, text: str) -> list[YamlNode]:
         for event in yaml.parse(text, Loader=Loader):
             line = event.start_mark.line + 1 if event.start_mark else 1
             if isinstance(event, yaml.ScalarEvent):
@@ -132,7 +132,9 @@ class _Composer:
         if event.tag not in (None, "!", TEXT_TAG):
             raise self._error(line, f"tags such as {event.tag[:MAX_ECHO]!r} are not allowed")
         is_plain = event.implicit[0] and event.tag is None
-        self._take(Node(_value(event.value) if is_plain else event.value, line), event.anchor, event.value)
+        self._take(
+            YamlNode(_value(event.value) if is_plain else event.value, line), event.anchor, event.value
+        )
 
     def _begin(self, event: yaml.SequenceStartEvent | yaml.MappingStartEvent, line: int) -> None:
         if event.tag not in (None, "!"):
@@ -149,7 +151,7 @@ class _Composer:
     def _end(self) -> None:
         done = self._open.pop()
         value = done.items if done.items is not None else done.table
-        self._take(Node(value, done.line, done.size), done.anchor)
+        self._take(YamlNode(value, done.line, done.size), done.anchor)
 
     def _alias(self, event: yaml.AliasEvent, line: int) -> None:
         name = event.anchor or ""
@@ -166,7 +168,7 @@ class _Composer:
     def _wants_key(self) -> bool:
         return bool(self._open) and self._open[-1].items is None and self._open[-1].key is None
 
-    def _take(self, node: Node, anchor: str | None, raw: str | None = None) -> None:
+    def _take(self, node: YamlNode, anchor: str | None, raw: str | None = None) -> None:
         """Put a complete node where it belongs."""
         self._nodes += 1
         if self._nodes > MAX_NODES:

@@ -16,7 +16,7 @@ UNFOLDED: Final = 2**30
 Dumper: Final[Any] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
-class Sink(Protocol):
+class TextSink(Protocol):
     """Where text goes."""
 
     def write(self, text: str, /) -> object:
@@ -52,19 +52,19 @@ def _is_block(text: str) -> bool:
 _Writer.add_representer(str, _represent_text)
 
 
-def write_calendars(sink: Sink, calendars: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+def write_calendars(sink: TextSink, calendars: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
     """Write calendars as a part of a document; nothing if there is none."""
     items = [{"name": name, "definition": dict(definition)} for name, definition in calendars]
     if items:
         _dump(sink, {"calendars": items})
 
 
-def begin_groups(sink: Sink, *, is_empty: bool) -> None:
+def begin_groups(sink: TextSink, *, is_empty: bool) -> None:
     """Begin the list of groups."""
     sink.write("groups: []\n" if is_empty else "groups:\n")
 
 
-def write_group(sink: Sink, group: GroupState, *, has_jobs: bool) -> None:
+def write_group(sink: TextSink, group: GroupState, *, has_jobs: bool) -> None:
     """Write a group, and begin the list of its jobs if it has any."""
     values: dict[str, Any] = {"app_name": group.app_name}
     if group.title != group.app_name:
@@ -76,7 +76,7 @@ def write_group(sink: Sink, group: GroupState, *, has_jobs: bool) -> None:
         sink.write("  jobs:\n")
 
 
-def write_job(sink: Sink, job: JobState) -> None:
+def write_job(sink: TextSink, job: JobState) -> None:
     """Write a job of the group written last."""
     values: dict[str, Any] = {"name": job.ref.name}
     values |= {
@@ -97,7 +97,7 @@ def _child(owner: Ref, ref: Ref, param: str | None) -> dict[str, Any]:
     return found if param is None else {**found, "param": param}
 
 
-def _dump(sink: Sink, value: Any, indent: str = "") -> None:
+def _dump(sink: TextSink, value: Any, indent: str = "") -> None:
     text: str = yaml.dump(
         value, Dumper=_Writer, sort_keys=False, allow_unicode=True, width=UNFOLDED, default_flow_style=False
     )

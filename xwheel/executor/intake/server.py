@@ -13,7 +13,7 @@ from xwheel.wire.codec import encode_response
 from xwheel.wire.contract import TEXT_TOKEN, TOKEN_HEADER
 
 
-class ExecutorApp(falcon.App[falcon.Request, falcon.Response]):
+class CallsApp(falcon.App[falcon.Request, falcon.Response]):
     """The executor as a WSGI application, for its own port or inside another web application.
 
     Args:

@@ -26,7 +26,7 @@ from xwheel.executor.context import CURRENT, JobContext
 from xwheel.executor.handlers import MARK, Handler
 from xwheel.executor.logs.run_log import second_text
 from xwheel.executor.running.execution import describe_error, message_of
-from xwheel.executor.running.process import MAX_REPORT, Order, Report
+from xwheel.executor.running.process import MAX_REPORT, Order, ProcessReport
 from xwheel.executor.running.supervisor import divide
 from xwheel.wire.codec.fields import cut
 from xwheel.wire.contract import FAIL, MAX_MESSAGE, OK
@@ -81,7 +81,7 @@ def main(raw: dict[str, Any]) -> None:
     report = _call(order, context, output) if order.data is None else _become(order, context, output)
     data = msgspec.json.encode(report)
     while len(data) > MAX_REPORT:  # control characters take six bytes each
-        report = Report(code=report.code, message=cut(report.message, len(report.message) // 2))
+        report = ProcessReport(code=report.code, message=cut(report.message, len(report.message) // 2))
         data = msgspec.json.encode(report)
     sys.stdout.flush()
     os.write(order.report, data)
@@ -90,19 +90,19 @@ def main(raw: dict[str, Any]) -> None:
     os._exit(0)
 
 
-def _call(order: Order, context: JobContext, output: _Output) -> Report:
+def _call(order: Order, context: JobContext, output: _Output) -> ProcessReport:
     handler: Handler | None = None
     try:
         handler = _find(order)
         if handler.init is not None:
             handler.init()
         value = handler.function(context) if handler.takes_context else handler.function()
-        report = Report(
+        report = ProcessReport(
             code=OK, message=cut(message_of(context.result if value is None else value), MAX_MESSAGE)
         )
     except BaseException as error:
         output.line("".join(traceback.format_exception(error)).rstrip())
-        report = Report(code=FAIL, message=cut(describe_error(error), MAX_MESSAGE))
+        report = ProcessReport(code=FAIL, message=cut(describe_error(error), MAX_MESSAGE))
     if handler is not None and handler.destroy is not None:
         try:
             handler.destroy()
@@ -111,7 +111,7 @@ def _call(order: Order, context: JobContext, output: _Output) -> Report:
     return report
 
 
-def _become(order: Order, context: JobContext, output: _Output) -> Report:
+def _become(order: Order, context: JobContext, output: _Output) -> ProcessReport:
     """Become the program that a glue type prepares; return only if that fails."""
     try:
         prepare: Any = _load(order)
@@ -123,10 +123,10 @@ def _become(order: Order, context: JobContext, output: _Output) -> Report:
         os.execvp(arguments[0], arguments)  # noqa: S606 -- no shell, as it must be
     except ExecutorError as error:  # said for people; where it was raised tells them nothing
         output.line(describe_error(error))
-        return Report(code=FAIL, message=cut(str(error), MAX_MESSAGE))
+        return ProcessReport(code=FAIL, message=cut(str(error), MAX_MESSAGE))
     except BaseException as error:
         output.line("".join(traceback.format_exception(error)).rstrip())
-        return Report(code=FAIL, message=cut(describe_error(error), MAX_MESSAGE))
+        return ProcessReport(code=FAIL, message=cut(describe_error(error), MAX_MESSAGE))
 
 
 def _load(order: Order) -> object:

@@ -80,7 +80,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     data: dict[str, Any] | None = None
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class ProcessReport(msgspec.Struct, frozen=True, kw_only=True):
     """What the child says at its end."""
 
     code: int
@@ -204,13 +204,13 @@ def _signal_group(group: int, number: int) -> None:
         os.killpg(group, number)
 
 
-def _read_report(read_end: int) -> Report | None:
+def _read_report(read_end: int) -> ProcessReport | None:
     try:
         data = os.read(read_end, MAX_REPORT)
     except BlockingIOError:
         return None
     try:
-        return msgspec.json.decode(data, type=Report)
+        return msgspec.json.decode(data, type=ProcessReport)
     except msgspec.DecodeError:
         return None
 

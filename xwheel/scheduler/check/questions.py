@@ -10,7 +10,7 @@ from typing import Final
 
 from xwheel.errors import WireError
 from xwheel.model import RegisteredExecutor
-from xwheel.scheduler.executors.calls import Answered, ExecutorCalls
+from xwheel.scheduler.executors.calls import Answered, ExecutorClient
 from xwheel.storage.open_runs import OpenRun
 from xwheel.wire import codec, contract
 from xwheel.wire.codec.batch import encode_states, read_state_reply
@@ -92,7 +92,7 @@ class RunQuestions:
         calls: Puts them.
     """
 
-    def __init__(self, calls: ExecutorCalls) -> None:
+    def __init__(self, calls: ExecutorClient) -> None:
         self._calls = calls
         self.open_ids: set[int] = set()
         self._waiting: deque[RunQuestion] = deque()

@@ -32,7 +32,7 @@ class Answered:
     reached: bool
 
 
-class ExecutorCalls:
+class ExecutorClient:
     """Asks executors; :meth:`ask` and :meth:`wake` may be called from any thread, the rest from the client's owner.
 
     Args:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from xwheel.clock import Clock
 from xwheel.errors import FieldError, NotFoundError, PluginError, RevisionError, ScheduleError, XwheelError
 from xwheel.model import PARTITIONS, Job, NewSource, Origin
+from xwheel.model.jobs import draft_job
 from xwheel.plugin.discovery import Plugins
 from xwheel.plugin.questions import PluginQuestions
 from xwheel.scheduler.manage.run_now import RunNow
@@ -101,7 +102,7 @@ class JobManager:
         self._wake = wake
 
     def create(
-        self, values: Mapping[str, Any], *, enabled: bool = False, source: NewSource | None = None
+        self, values: Mapping[str, object], *, enabled: bool = False, source: NewSource | None = None
     ) -> Job:
         """Create a job, stopped unless told otherwise.
 
@@ -115,24 +116,12 @@ class JobManager:
             NotFoundError: The group does not exist.
         """
         now_ms = self._clock.now_ms()
-        row = {
-            **values,
-            "anchor_ms": values.get("anchor_ms") or now_ms,
-            "enabled": False,
-            "next_fire_ms": None,
-            "last_fire_ms": None,
-            "awaits_root": None,
-            "revision": 1,
-            "schedule_error": "",
-            "created_ms": now_ms,
-            "updated_ms": now_ms,
-            "glue_version": 0,
-        }
-        draft = Job(id=0, partition=0, **row)
+        draft = draft_job({**values, "enabled": False}, now_ms)
         self._check(draft)
+        row = {name: value for name, value in asdict(draft).items() if name != "id"}
 
         def work(conn: Connection) -> Job:
-            executors.get_group(conn, values["group_id"])
+            executors.get_group(conn, draft.group_id)
             job = jobs.insert_job(conn, row)
             if source is not None:
                 made = self._scripts.save_locked(conn, job, source, now_ms)
@@ -153,7 +142,7 @@ class JobManager:
     def edit(
         self,
         job_id: int,
-        changes: Mapping[str, Any],
+        changes: Mapping[str, object],
         *,
         revision: int | None = None,
         source: NewSource | None = None,
@@ -178,7 +167,7 @@ class JobManager:
             merged = replace(job, **changes)
             self._check(merged)
             reschedules = any(getattr(job, name) != getattr(merged, name) for name in SCHEDULE_FIELDS)
-            values = {**changes, "revision": job.revision + 1, "updated_ms": now_ms}
+            values: dict[str, object] = {**changes, "revision": job.revision + 1, "updated_ms": now_ms}
             values["glue_version"] = self._scripts.edit_locked(conn, job, merged, source, now_ms)
             is_other_schedule = any(
                 getattr(job, name) != getattr(merged, name) for name in ("schedule_type", "schedule_conf")

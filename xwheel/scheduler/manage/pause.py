@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from xwheel.calendars import parse_calendar
 from xwheel.clock import Clock
@@ -90,7 +90,7 @@ class ScheduleManager:
         self._wake()
         return was_paused
 
-    def save_calendar(self, name: str, definition: Mapping[str, Any]) -> None:
+    def save_calendar(self, name: str, definition: Mapping[str, object]) -> None:
         """Write a calendar and work out anew when the jobs that use it fire.
 
         Raises:
@@ -149,7 +149,7 @@ class ScheduleManager:
                 continue
             runs.cancel_runs(conn, [run.id for run in planned], reason="paused", now_ms=now_ms)
             changes.note_cancelled(conn, planned, "paused", now_ms)
-            values: dict[str, Any] = {"revision": job.revision + 1}
+            values: dict[str, object] = {"revision": job.revision + 1}
             if job.enabled:  # one that was stopped must not fire again once schedules do
                 values |= {"next_fire_ms": min(run.planned_ms for run in planned), "awaits_root": None}
             jobs.update_job(conn, job_id, values)

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from xwheel.clock import Clock
 from xwheel.errors import RouteError
 from xwheel.model import RegisteredExecutor
-from xwheel.scheduler.executors.calls import ExecutorCalls
+from xwheel.scheduler.executors.calls import ExecutorClient
 from xwheel.scheduler.executors.registry import ExecutorRegistry
 from xwheel.wire import codec, contract
 
@@ -60,7 +60,7 @@ class Probes:
         clock: Where time comes from.
     """
 
-    def __init__(self, calls: ExecutorCalls, registry: ExecutorRegistry, clock: Clock) -> None:
+    def __init__(self, calls: ExecutorClient, registry: ExecutorRegistry, clock: Clock) -> None:
         self._calls = calls
         self._registry = registry
         self._clock = clock

@@ -13,7 +13,7 @@ from tests.support.stubs import StubLoads, StubRegistry
 from xwheel.errors import RouteError
 from xwheel.model import Job, RegisteredExecutor, Run
 from xwheel.plugin import RouteContext
-from xwheel.scheduler.executors.calls import ExecutorCalls
+from xwheel.scheduler.executors.calls import ExecutorClient
 from xwheel.scheduler.route import async_choose
 from xwheel.scheduler.route.async_choose import AsyncChooser
 from xwheel.scheduler.route.probes import Probes
@@ -29,7 +29,7 @@ class RoutingNode:
         self.back: list[int] = []
         registry: Any = StubRegistry()
         self.suspects: list[str] = registry.suspects
-        self.probes = Probes(ExecutorCalls(self.wire, registry, timeout_ms=1000), registry, self.clock)
+        self.probes = Probes(ExecutorClient(self.wire, registry, timeout_ms=1000), registry, self.clock)
         loads: Any = StubLoads()
         self.chooser = AsyncChooser(
             {router.name: router for router in routers},
