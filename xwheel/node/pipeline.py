@@ -7,7 +7,7 @@ What goes back is a row, an event of :class:`~xwheel.scheduler.wakeups.Wakeups`,
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from xwheel import ring
@@ -77,7 +77,17 @@ Transport = Callable[[str, int], HttpClient]
 """``transport(purpose, most)`` makes a client for so many calls in flight; the purpose is the name of its loop."""
 
 
-class Core:
+class Subsystem:
+    """Stages that belong together, with their loops."""
+
+    _loops: Sequence[Service]
+
+    def services(self) -> Sequence[Service]:
+        """Return the loops, in the order in which they start; they end in the opposite order."""
+        return self._loops
+
+
+class Core(Subsystem):
     """What the subsystems share: database, time, leases, executors, schedules, scripts.
 
     Args:
@@ -159,16 +169,12 @@ class Core:
         timeout_ms = self.config.trigger.send_timeout_ms
         return ExecutorClient(self.transport(purpose, IN_FLIGHT), self.registry, timeout_ms=timeout_ms)
 
-    def services(self) -> list[Service]:
-        """Return the loops, in the order in which they start; they end last, in the opposite order."""
-        return self._loops
-
     def _on_clock_step(self, _jump_ms: int) -> None:
         self.lease.halt()
         self.wakeups.lease.set()
 
 
-class Finishing:
+class Finishing(Subsystem):
     """The ends of runs: outcomes with what follows them, alarms about them, checks of runs that stay open."""
 
     def __init__(self, core: Core) -> None:
@@ -210,13 +216,10 @@ class Finishing:
         )
         self.checking = Service("check", self.check.step, core.clock, wakeup=wakeups.check)
         self.alarming = Service("alarms", self.alarms.step, core.clock, wakeup=wakeups.alarms)
-
-    def services(self) -> list[Service]:
-        """Return the loops, in the order in which they start."""
-        return [self.checking, self.alarming]
+        self._loops = [self.checking, self.alarming]
 
 
-class Routing:
+class Routing(Subsystem):
     """Who gets a run; what must ask executors for that, or is not trusted, works off the tick thread."""
 
     def __init__(self, core: Core, inbox: Inbox) -> None:
@@ -230,12 +233,8 @@ class Routing:
             Service("loads", core.loads.step, core.clock),
         ]
 
-    def services(self) -> list[Service]:
-        """Return the loops, in the order in which they start."""
-        return self._loops
 
-
-class Sending:
+class Sending(Subsystem):
     """From parcels to rows: lanes, what came back, and sends that ended without an answer."""
 
     def __init__(self, core: Core, routing: Routing, finishing: Finishing) -> None:
@@ -290,10 +289,6 @@ class Sending:
             *(Service(name, lane.step, core.clock) for name, lane in by_name.items()),
         ]
 
-    def services(self) -> list[Service]:
-        """Return the loops, in the order in which they start; they end in the opposite order."""
-        return self._loops
-
     def is_busy(self) -> bool:
         """Return whether requests are in flight or their answers are not written yet."""
         return any(self.pool.in_flight().values()) or self.results.pending() > 0
@@ -303,7 +298,7 @@ class Sending:
         self._probes.doubt(address)
 
 
-class Planning:
+class Planning(Subsystem):
     """From due jobs to parcels: claiming, adopting, the ring, and the tick thread's way to the fence."""
 
     def __init__(
@@ -381,12 +376,8 @@ class Planning:
             Service("claim", self.claim.step, core.clock, wakeup=wakeups.claim, on_failure=failed),
         ]
 
-    def services(self) -> list[Service]:
-        """Return the loops, in the order in which they start; they end in the opposite order."""
-        return self._loops
 
-
-class Management:
+class Management(Subsystem):
     """What people and scripts change, and what deletes and counts in the background."""
 
     def __init__(self, core: Core, finishing: Finishing) -> None:
@@ -414,10 +405,6 @@ class Management:
             Service("report", self.report.step, clock, stale_ms=UPKEEP_STALE_MS),
             Service("sweep", self.retention.step, clock, stale_ms=UPKEEP_STALE_MS),
         ]
-
-    def services(self) -> list[Service]:
-        """Return the loops, in the order in which they start."""
-        return self._loops
 
 
 class Pipeline:

@@ -30,26 +30,6 @@ class DependencyManager:
         self._db = db
         self._clock = clock
 
-    def list_children(self, parent_id: int) -> list[ChildLink]:
-        """Return the links of a job.
-
-        Raises:
-            NotFoundError: The job does not exist.
-        """
-        with self._db.read() as conn:
-            jobs.get_job(conn, parent_id)
-            return jobs.children_of(conn, [parent_id])
-
-    def list_parents(self, child_id: int) -> list[ChildLink]:
-        """Return the links to a job.
-
-        Raises:
-            NotFoundError: The job does not exist.
-        """
-        with self._db.read() as conn:
-            jobs.get_job(conn, child_id)
-            return jobs.parents_of(conn, [child_id])
-
     def set_children(
         self, parent_id: int, links: Sequence[ChildLink], revision: int | None = None
     ) -> list[ChildLink]:

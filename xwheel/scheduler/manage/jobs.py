@@ -70,6 +70,9 @@ class BulkResult(NamedTuple):
 class JobManager:
     """Changes jobs, one or many at a time.
 
+    Where a method takes a ``revision``, it is the one that the caller has seen; None overwrites whatever is there. All
+    that name a job raise a NotFoundError if there is none, and a RevisionError if it is at another revision.
+
     Args:
         db: The database.
         clock: Where time comes from.
@@ -152,7 +155,7 @@ class JobManager:
         Args:
             job_id: The job.
             changes: New values; with another glue type the job has no source until one is saved.
-            revision: The revision that the caller has seen; None to overwrite whatever is there.
+            revision: See the class.
             source: A new source; nothing is saved if it is the current one.
 
         Raises:
@@ -192,13 +195,7 @@ class JobManager:
     def start(self, job_id: int, *, revision: int | None = None) -> Job:
         """Let a job fire; nothing changes if it does already.
 
-        Args:
-            job_id: The job.
-            revision: The revision that the caller has seen; None for whatever is there.
-
         Raises:
-            NotFoundError: The job does not exist.
-            RevisionError: The job is at another revision.
             ScheduleError: It has no schedule or no further fire.
         """
         now_ms = self._clock.now_ms()
@@ -212,16 +209,7 @@ class JobManager:
         return job
 
     def stop(self, job_id: int, *, revision: int | None = None) -> Job:
-        """Stop a job and cancel its planned fires and retries; runs that were sent go on.
-
-        Args:
-            job_id: The job.
-            revision: The revision that the caller has seen; None for whatever is there.
-
-        Raises:
-            NotFoundError: The job does not exist.
-            RevisionError: The job is at another revision.
-        """
+        """Stop a job and cancel its planned fires and retries; runs that were sent go on."""
         now_ms = self._clock.now_ms()
 
         def work(conn: Connection) -> Job:
@@ -231,16 +219,7 @@ class JobManager:
         return self._db.transaction(work)
 
     def delete(self, job_id: int, *, revision: int | None = None) -> None:
-        """Delete a job: what is planned is cancelled, its finished runs stay readable.
-
-        Args:
-            job_id: The job.
-            revision: The revision that the caller has seen; None for whatever is there.
-
-        Raises:
-            NotFoundError: The job does not exist.
-            RevisionError: The job is at another revision.
-        """
+        """Delete a job: what is planned is cancelled, its finished runs stay readable."""
         now_ms = self._clock.now_ms()
         self._db.transaction(lambda conn: self._delete(conn, [self._lock(conn, job_id, revision)], now_ms))
 
