@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from xwheel.errors import XwheelError
-from xwheel.node.pipeline import Core, Pipeline
+from xwheel.node.pipeline import Core, Finishing, Management, Planning, Routing, Sending
 from xwheel.runtime.loops import Service, StallMonitor
+from xwheel.scheduler.fire.tick import Inbox
 
 logger = logging.getLogger(__name__)
 
@@ -19,17 +20,23 @@ HAND_OVER_S: Final = 5
 HAND_OVER_PAUSE_MS: Final = 20
 
 
-class Scheduler(Pipeline):
-    """A node without its HTTP listeners: starts and ends the loops of its subsystems.
+class Scheduler:
+    """A node without its HTTP listeners: its subsystems, and how their loops start and end.
 
-    Every loop is a :class:`~xwheel.runtime.loops.Service`.
+    What each of them owns stands in ``docs/explanation/pipeline.md``.
 
     Args:
-        core: What the subsystems share.
+        core: What they share.
     """
 
     def __init__(self, core: Core) -> None:
-        super().__init__(core)
+        inbox = Inbox(core.wakeups.tick.set)
+        self.core = core
+        self.finishing = Finishing(core)
+        self.routing = Routing(core, inbox)
+        self.sending = Sending(core, self.routing, self.finishing)
+        self.planning = Planning(core, inbox, self.routing, self.sending, self.finishing)
+        self.management = Management(core, self.finishing)
         self.stall_monitor = StallMonitor(lambda: self.services, self.core.clock)
         self._watching = Service("watch", self.stall_monitor.step, self.core.clock)
 

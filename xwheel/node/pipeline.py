@@ -407,25 +407,6 @@ class Management(Subsystem):
         ]
 
 
-class Pipeline:
-    """The subsystems of a node; what each of them owns stands in ``docs/explanation/pipeline.md``.
-
-    Nothing here runs by itself: :class:`~xwheel.node.loops.Scheduler` starts and ends the loops.
-
-    Args:
-        core: What they share.
-    """
-
-    def __init__(self, core: Core) -> None:
-        inbox = Inbox(core.wakeups.tick.set)
-        self.core = core
-        self.finishing = Finishing(core)
-        self.routing = Routing(core, inbox)
-        self.sending = Sending(core, self.routing, self.finishing)
-        self.planning = Planning(core, inbox, self.routing, self.sending, self.finishing)
-        self.management = Management(core, self.finishing)
-
-
 def check_lease(schedule: ScheduleSection, trigger: TriggerSection) -> None:
     """Refuse a lease that ends before a send that begins within it.
 

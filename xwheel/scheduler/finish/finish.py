@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
 from typing import NamedTuple
@@ -217,7 +217,7 @@ class Finisher:
         runs.insert_runs(conn, retries)
         parents = {link.parent_id for link in family.links}
         roots = {run.root_id for run, _ in closing if run.job_id in parents}
-        still_open = _find_open(conn, roots | awaited)
+        still_open = runs.find_open_roots(conn, roots | awaited) if roots or awaited else set()
         drafts = plan_children(conn, roots - still_open, family, owners, now_ms)
         if len(drafts) > CHILDREN and len(outcomes) > 1:
             raise _TooManyError
@@ -323,10 +323,6 @@ def _concerned(endings: Sequence[jobs.FollowUp], family: Family) -> set[int]:
     for link in family.links:
         concerned |= {link.parent_id, link.child_id}
     return concerned
-
-
-def _find_open(conn: Connection, roots: Collection[int]) -> set[int]:
-    return runs.find_open_roots(conn, roots) if roots else set()
 
 
 def _counts(outcome: Outcome, run: Run) -> bool:

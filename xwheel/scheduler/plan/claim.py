@@ -262,7 +262,12 @@ class ClaimLoop:
         plan.unfinished |= len(same) < len(ours)
         if known:
             self._drop_known(conn, plan, now_ms)
-        stops = [_stopped(job) for job in batch.stopped if ids is None or job.id in ids]
+        # one that is not started has no next fire
+        stops = [
+            jobs.JobCursor(job.id, None, job.last_fire_ms, None, False, job.schedule_error)
+            for job in batch.stopped
+            if ids is None or job.id in ids
+        ]
         cursors = [*plan.job_updates, *stops]
         if recheck:
             jobs.update_fires(conn, cursors)
@@ -319,8 +324,3 @@ def _part(plan: Planned, ids: Collection[int] | None) -> Planned:
         [cursor for cursor in plan.job_updates if cursor.id in ids],
         plan.unfinished,
     )
-
-
-def _stopped(job: Job) -> jobs.JobCursor:
-    """Return the cursor of a job that is not started: it has no next fire."""
-    return jobs.JobCursor(job.id, None, job.last_fire_ms, None, False, job.schedule_error)
