@@ -85,12 +85,8 @@ class Scheduler:
         deadline_ms = clock.monotonic_ms() + round(timeout_s * 1000)
         self._hand_over(min(deadline_ms, clock.monotonic_ms() + HAND_OVER_S * 1000))
         self.finishing.check.wake()
-        first = [
-            *self.management.services(),
-            self.finishing.checking,
-            *reversed(self.planning.services()),
-        ]
-        planning = self._end(first, deadline_ms)
+        first = [*self.management.services(), self.finishing.checking]
+        planning = self._end([*first, *reversed(self.planning.services())], deadline_ms)
         self.planning.tick.drain()
         self.routing.async_chooser.stop()
         self.routing.probes.stop()

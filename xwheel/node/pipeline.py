@@ -258,7 +258,6 @@ class Sending(Subsystem):
             gather_ms=core.gather_ms,
         )
         self.body_limits = BodyLimits(trigger.batch_bytes, core.clock)
-        sizes = {"fast": trigger.fast_pool, "slow": trigger.slow_pool}
         by_name = {
             name: Lane(
                 core.transport(name, size),
@@ -268,7 +267,7 @@ class Sending(Subsystem):
                 self.body_limits,
                 timeout_ms=trigger.send_timeout_ms,
             )
-            for name, size in sizes.items()
+            for name, size in (("fast", trigger.fast_pool), ("slow", trigger.slow_pool))
         }
         self.lanes = Lanes({LANES[name]: lane for name, lane in by_name.items()}, core.loads)
         self.resender = Resender(

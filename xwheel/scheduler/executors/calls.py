@@ -23,13 +23,18 @@ class Answered:
         key: What it was asked under.
         response: The envelope; None if there is none that could be read.
         error: Why there is none, or empty.
-        reached: Whether the executor answered at all.
+        status: HTTP status of the answer; 0 if the executor did not answer.
     """
 
     key: object
     response: Response | None
     error: str
-    reached: bool
+    status: int
+
+    @property
+    def reached(self) -> bool:
+        """Whether the executor answered at all."""
+        return self.status != 0
 
 
 class ExecutorClient:
@@ -76,10 +81,10 @@ class ExecutorClient:
 def read_answer(result: HttpResult) -> Answered:
     """Read the envelope of an answer; what cannot be read is an error."""
     if result.error:
-        return Answered(result.key, None, result.error, reached=False)
+        return Answered(result.key, None, result.error, 0)
     if result.status != HTTP_OK:
-        return Answered(result.key, None, f"HTTP status {result.status}", reached=True)
+        return Answered(result.key, None, f"HTTP status {result.status}", result.status)
     try:
-        return Answered(result.key, codec.decode_response(result.body), "", reached=True)
+        return Answered(result.key, codec.decode_response(result.body), "", result.status)
     except WireError as error:
-        return Answered(result.key, None, str(error), reached=True)
+        return Answered(result.key, None, str(error), result.status)

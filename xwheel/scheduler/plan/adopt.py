@@ -97,9 +97,8 @@ class AdoptLoop:
         if not self._lease.may_act():
             return self._interval_ms
         failures = self._wakeups.failures
-        has_failed = (
-            failures != self._failures_settled
-        )  # it may have been committed: what it planned is in no memory
+        # what failed may have been committed: what it planned is in no memory
+        has_failed = failures != self._failures_settled
         if has_failed or now_ms >= self._reconcile_at_ms:
             self.reconcile(now_ms, now_ms + self._pre_read_ms if has_failed else None)
             self._reconcile_at_ms = now_ms + self._reconcile_ms

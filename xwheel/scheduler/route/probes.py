@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from xwheel.clock import Clock
 from xwheel.errors import RouteError
 from xwheel.model import RegisteredExecutor
-from xwheel.scheduler.executors.calls import ExecutorClient
+from xwheel.scheduler.executors.calls import HTTP_OK, ExecutorClient
 from xwheel.scheduler.executors.registry import ExecutorRegistry
 from xwheel.wire import codec, contract
 
@@ -114,7 +114,7 @@ class Probes:
             assert isinstance(probe, Probe)  # noqa: S101 - we put it there
             if not answer.reached:
                 self._registry.suspect(probe.address, now_ms)
-            elif answer.response is None:
+            elif answer.response is None and answer.status == HTTP_OK:
                 logger.warning("%s gave an unreadable answer to a beat: %s", probe.address, answer.error)
             with self._lock:
                 known = self._known.get(probe)

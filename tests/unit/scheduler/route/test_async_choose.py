@@ -18,6 +18,7 @@ from xwheel.scheduler.route import async_choose
 from xwheel.scheduler.route.async_choose import AsyncChooser
 from xwheel.scheduler.route.probes import Probes
 from xwheel.testing import ManualClock
+from xwheel.wire.http import HttpResult
 
 
 class RoutingNode:
@@ -233,3 +234,21 @@ def test_stopping_lets_everybody_go_and_takes_nobody(hanging: Hanging) -> None:
     wait_for(lambda: not any(item.threads for item in node.chooser._groups.values()))
     assert node.back == []
     assert node.choose(make_run(7), make_job(route_strategy="ALIVE")) == ()
+
+
+@pytest.mark.parametrize(("status", "words"), [(503, ""), (200, "gave an unreadable answer")])
+def test_only_an_answer_that_should_have_been_an_envelope_is_logged(
+    status: int, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Old peers and busy proxies answer beats with an HTTP status each second: that is a no, and no news."""
+    node = RoutingNode(FirstAlive())
+    node.wire._answer = lambda call: HttpResult(  # type: ignore[method-assign]
+        key=call.key, status=status, body=b"<html>", error="", sent=True, cost_ms=1
+    )
+    job, (run,) = cases("ALIVE", 1)
+    node.choose(run, job)
+    node.settle(1)
+    with pytest.raises(RouteError, match="chose none"):
+        node.choose(run, job)
+    assert node.suspects == []
+    assert (words in caplog.text) if words else not caplog.records
