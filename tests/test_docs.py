@@ -52,6 +52,35 @@ def config_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def modules_page() -> str:
+    """Return the list of all modules, as it must stand in ``docs/reference/modules.md``."""
+    lines = [
+        "# Modules",
+        "",
+        "Where to find what: each module of `xwheel`, with the first line of its docstring. In `CONTRIBUTING.md` stand",
+        "the folders as a fire passes through them. This page is written by `python -m tests.test_docs`.",
+    ]
+    for init in sorted((ROOT / "xwheel").rglob("__init__.py")):
+        folder = init.parent
+        if folder.name == "versions":
+            continue
+        lines += ["", f"## `{folder.relative_to(ROOT)}`", "", f"{_first_line(init)}", ""]
+        modules = [
+            path for path in sorted(folder.glob("*.py*")) if path != init and path.suffix in (".py", ".pyx")
+        ]
+        lines += ["| module | what is there |", "|---|---|"] if modules else []
+        lines += [f"| `{path.name}` | {_first_line(path)} |" for path in modules]
+    return "\n".join(lines) + "\n"
+
+
+def _first_line(path: Path) -> str:
+    """Return the first sentence of a module's docstring, without the markup of Sphinx."""
+    found = re.match(r'(?:#[^\n]*\n)*"""(.*?)(?:\n\n|""")', path.read_text(), re.DOTALL)
+    assert found, f"{path} has no docstring"
+    text = " ".join(found[1].split())
+    return re.sub(r":\w+:`~?([^`]+)`", r"`\1`", text).replace("``", "`").replace("|", "\\|")
+
+
 def _default(value: Any) -> str:
     if value is None or value is PydanticUndefined or isinstance(value, SecretStr):
         return "none"
@@ -60,6 +89,10 @@ def _default(value: Any) -> str:
 
 def test_every_setting_stands_in_the_reference() -> None:
     assert (DOCS / "reference" / "config.md").read_text() == config_page()
+
+
+def test_every_module_stands_in_the_list_of_modules() -> None:
+    assert (DOCS / "reference" / "modules.md").read_text() == modules_page()
 
 
 def test_every_setting_has_a_description() -> None:
@@ -141,7 +174,10 @@ def has_dotted(name: str) -> bool:
         return True
     for count in range(len(parts), 0, -1):
         place = ROOT.joinpath(*parts[:count])
-        if place.with_suffix(".py").exists() or (place / "__init__.py").exists():
+        if any(
+            path.exists()
+            for path in (place.with_suffix(".py"), place.with_suffix(".pyx"), place / "__init__.py")
+        ):
             found: Any = importlib.import_module(".".join(parts[:count])) if count < len(parts) else None
             return all((found := getattr(found, part, None)) is not None for part in parts[count:])
     return False
@@ -248,3 +284,4 @@ def test_every_folder_stands_in_the_list_for_contributors() -> None:
 
 if __name__ == "__main__":
     (DOCS / "reference" / "config.md").write_text(config_page())
+    (DOCS / "reference" / "modules.md").write_text(modules_page())

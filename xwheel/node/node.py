@@ -12,7 +12,7 @@ from typing import Final
 
 from xwheel.api.app import executor_app, management_app
 from xwheel.api.http.resource import ApiParts
-from xwheel.api.v1.health import HealthCounts, HealthReport, LoopHealth
+from xwheel.api.schema.health import HealthCounts, HealthReport, LoopHealth
 from xwheel.config import Config, check_secret
 from xwheel.errors import ConflictError, ExecutorRefusedError, NotFoundError
 from xwheel.model import Run

@@ -18,7 +18,7 @@ from xwheel.alarms.channels import AlarmChannels, ChannelHealth, Sent
 from xwheel.alarms.rules import AlarmManager
 from xwheel.api.app import executor_app, management_app
 from xwheel.api.http.resource import ApiParts
-from xwheel.api.v1.health import HealthReport
+from xwheel.api.schema.health import HealthReport
 from xwheel.builtin import daily_interval, routers, schedule_types
 from xwheel.builtin.glue_bean import BeanGlue
 from xwheel.config import build_config

@@ -16,9 +16,9 @@ from xwheel.alarms.rules import AlarmManager
 from xwheel.api.http.auth import Policy
 from xwheel.api.http.body import read_fields
 from xwheel.api.http.headers import KEY_HEADER
+from xwheel.api.schema.health import HealthReport
 from xwheel.api.schema.messages import NamePath
 from xwheel.api.schema.views import RunView
-from xwheel.api.v1.health import HealthReport
 from xwheel.clock import Clock
 from xwheel.config.sections import ApiSection
 from xwheel.errors import ConflictError, FieldError, NotFoundError

@@ -2,5 +2,5 @@
 
 ``fields`` has the limits of each field. ``messages`` and ``views`` are made of them and of the records of the domain
 by ``derived``: a field of a job is said in its record, its table and ``JobCreate``, and nowhere else. ``alarms`` and
-``access`` (tokens and executor secrets) have both directions.
+``access`` (tokens and executor secrets) have both directions, ``health`` the state of a node.
 """

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.api.conftest import Api
-from xwheel.api.v1.health import HealthCounts, HealthReport, LoopHealth
+from xwheel.api.schema.health import HealthCounts, HealthReport, LoopHealth
 from xwheel.storage.schema import migrate
 
 

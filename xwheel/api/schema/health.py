@@ -1,0 +1,99 @@
+"""The state of a node, and what clients of the management API get of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from xwheel.api.schema.derived import fields_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopHealth:
+    """The state of one of a node's loops.
+
+    Attributes:
+        name: Its thread's name, without ``xwheel-``.
+        ok: Whether it lives and its last good step is recent.
+        age_ms: Milliseconds since its last good step.
+        failures: Steps that failed since the start.
+    """
+
+    name: str
+    ok: bool
+    age_ms: int
+    failures: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthCounts:
+    """What a node has counted since its start.
+
+    Attributes:
+        deadlocks: Transactions that lost a race: deadlocks, serialization failures, locks that came too late.
+        retries: Transactions that were done again, after a lost race or a broken connection.
+        broken_connections: Connections to the database that broke while they were used.
+        clock_steps: Jumps of the database's clock.
+        connections_refused: Connections that both listeners refused at a limit.
+        connections_cut: Connections that they closed because they trickled or did not read.
+    """
+
+    deadlocks: int = 0
+    retries: int = 0
+    broken_connections: int = 0
+    clock_steps: int = 0
+    connections_refused: int = 0
+    connections_cut: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthReport:
+    """The state of a node, as far as it is known without the database.
+
+    Attributes:
+        stale_loops: Names of loops whose last good step is too long ago.
+        holds_leases: Whether the node holds the leases it should.
+        partitions: How many partitions it holds.
+        loops: All loops.
+        counts: What it has counted.
+    """
+
+    stale_loops: Sequence[str] = ()
+    holds_leases: bool = True
+    partitions: int = 0
+    loops: Sequence[LoopHealth] = ()
+    counts: HealthCounts = HealthCounts()
+
+
+class HealthView(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer: ``ok`` or ``failing``, and then what fails."""
+
+    status: str
+    failing: list[str] | UnsetType = UNSET
+
+
+@fields_of(LoopHealth)
+class LoopHealthView(msgspec.Struct, frozen=True, kw_only=True):
+    """A loop of a node: ``age_ms`` is the time since its last good step, ``failures`` counts since the start."""
+
+
+@fields_of(HealthCounts)
+class HealthCountsView(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node has counted since its start.
+
+    ``deadlocks`` are transactions that lost a race for locks, ``retries`` those that were done again;
+    ``connections_refused`` and ``connections_cut`` are callers' connections to the listeners.
+    """
+
+
+class NodeHealthView(msgspec.Struct, frozen=True, kw_only=True):
+    """How this node fares; ``failing`` is what ``/healthz`` and ``/readyz`` together would name."""
+
+    status: str
+    failing: list[str]
+    partitions: int
+    counts: HealthCountsView
+    loops: list[LoopHealthView]
