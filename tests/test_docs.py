@@ -57,8 +57,8 @@ def modules_page() -> str:
     lines = [
         "# Modules",
         "",
-        "Where to find what: each module of `xwheel`, with the first line of its docstring. In `CONTRIBUTING.md` stand",
-        "the folders as a fire passes through them. This page is written by `python -m tests.test_docs`.",
+        "Where to find what: each module of `xwheel`, the first line of its docstring, and the names others may use.",
+        "`CONTRIBUTING.md` lists the folders as a fire passes through them. Written by `python -m tests.test_docs`.",
     ]
     for init in sorted((ROOT / "xwheel").rglob("__init__.py")):
         folder = init.parent
@@ -68,8 +68,8 @@ def modules_page() -> str:
         modules = [
             path for path in sorted(folder.glob("*.py*")) if path != init and path.suffix in (".py", ".pyx")
         ]
-        lines += ["| module | what is there |", "|---|---|"] if modules else []
-        lines += [f"| `{path.name}` | {_first_line(path)} |" for path in modules]
+        lines += ["| module | what is there | names |", "|---|---|---|"] if modules else []
+        lines += [f"| `{path.name}` | {_first_line(path)} | {_names(path)} |" for path in modules]
     return "\n".join(lines) + "\n"
 
 
@@ -79,6 +79,15 @@ def _first_line(path: Path) -> str:
     assert found, f"{path} has no docstring"
     text = " ".join(found[1].split())
     return re.sub(r":\w+:`~?([^`]+)`", r"`\1`", text).replace("``", "`").replace("|", "\\|")
+
+
+def _names(path: Path) -> str:
+    """Return the classes, functions and constants that a module has for others."""
+    pattern = (
+        r"^(?:class|def|async def|cdef class|cpdef \w+) ([A-Za-z]\w*)|^([A-Z][A-Z0-9_]+)(?:: [^=\n]+)? = "
+    )
+    found = re.findall(pattern, path.read_text(), re.MULTILINE)
+    return ", ".join(dict.fromkeys(f"`{name or constant}`" for name, constant in found))
 
 
 def _default(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Calendars: named sets of days, and of stretches of time, in which jobs must or must not fire.
+"""Calendars: named sets of days, weekdays and stretches of time, in which jobs must or must not fire.
 
 A calendar is written as a table (TOML or JSON)::
 

@@ -1,4 +1,4 @@
-"""Routers that choose without a call to an executor."""
+"""Routers (route strategies) that choose without a call to an executor."""
 
 from __future__ import annotations
 

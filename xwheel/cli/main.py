@@ -1,4 +1,7 @@
-"""The ``xwheel`` command. Commands import what they need when they run, so that ``--help`` is quick."""
+"""The ``xwheel`` command and what starts processes: ``server``, ``executor``, ``quickstart``.
+
+Commands import what they need when they run, so that ``--help`` is quick.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Alarms: rules, what happened, and each attempt to send it.
+"""Alarms: their kinds, rules, what happened, and each attempt to send it.
 
 All times are epoch milliseconds, UTC. All records are frozen; a change is a new row in the database.
 """

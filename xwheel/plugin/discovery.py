@@ -1,4 +1,4 @@
-"""Find plugins through entry points, load them, ask each hook once, and give read-only registries.
+"""Find plugins through entry points, load them, ask each hook once, and say which plugin registered what.
 
 What is wrong with a plugin names its distribution and entry point.
 """

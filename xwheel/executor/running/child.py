@@ -1,7 +1,4 @@
-"""The other side of :mod:`xwheel.executor.running.process`.
-
-Calls one handler in this process and reports how it went.
-"""
+"""The process of a handler, begun by :mod:`xwheel.executor.running.process`: calls it and reports how it went."""
 
 from __future__ import annotations
 

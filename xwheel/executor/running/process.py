@@ -1,4 +1,4 @@
-"""Runs a handler in a process of its own; whatever it started ends with it.
+"""Runs a handler in a process of its own, with chosen environment variables; whatever it started ends with it.
 
 The child gets its work as one JSON line on standard input and divides: one process calls the handler, the other
 one supervises it (:mod:`xwheel.executor.running.supervisor`) and keeps that pipe. A byte in the pipe, or its

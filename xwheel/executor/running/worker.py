@@ -1,4 +1,4 @@
-"""Takes runs in, starts them in order, ends them, and hands their outcomes to the journal.
+"""Starts accepted runs in order, ends them, and hands their outcomes to the journal.
 
 The way of a run: admitted (it has its place in the queue) → on disk as accepted → waiting → on disk as started →
 running → ended, with its outcome on disk. Each write to disk is a callback from the journal's thread, so no

@@ -1,4 +1,4 @@
-"""What a database's error means, in one line that says what helps."""
+"""What a driver's or the system's error about a database means, in one line that says what helps."""
 
 from __future__ import annotations
 
