@@ -1,19 +1,21 @@
 """Nodes come and go, and their database too, while jobs of every schedule type fire with default settings.
 
-What was due is counted apart and compared with run rows and executions; see :mod:`tests.faults.checker`.
-How late a fire may be is judged by hand, by ``python -m tests.faults.checker``: a test machine may be slow.
+What was due is counted apart and compared with run rows and executions; see :mod:`tests.faults.soak.moving`.
+How late a fire may be is judged by hand, by ``python -m tests.faults.soak.moving``: a test machine may be slow.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.faults.checker.cluster import databases
-from tests.faults.checker.movements import Result, run
-from tests.faults.checker.verdict import Finding, Kind
+from tests.faults.soak.cluster import databases
+from tests.faults.soak.movements import Result, run, too_late
 from tests.support.databases import CleanDatabases
+from tests.support.verify_world import T, good_world
+from xwheel.cli.verify.records import Finding, Kind
 
 MOVEMENTS = ("leave", "join", "rolling", "database", "kill", "restart")
 """Each begins with the nodes with which the one before ends."""
@@ -53,3 +55,28 @@ def test_the_only_node_on_sqlite_is_killed_and_comes_back(tmp_path: Path) -> Non
     assert not broken(result), told(result)
     assert not result.problems, told(result)
     assert result.verdict.executed == result.verdict.due > 500
+
+
+def test_a_movement_answers_for_the_fires_that_were_due_since_it_began(tmp_path: Path) -> None:
+    world = good_world()
+    world.remove(11)
+    world.change(12, state="lost")
+    windows = {"join": (T - 1000, T + 900), "kill": (T + 1100, T + 5000)}
+    result = Result(verdict=world.judge(), windows=windows, steps=[], problems=[], late=[], folder=tmp_path)
+    assert not result.ok
+    assert (result.during("join"), result.during("kill")) == ({"missing": 1}, {"lost": 1})
+    assert result.facts()["windows"]["join"]["findings"] == {"missing": 1}
+
+
+@pytest.mark.parametrize(("late_ms", "problems"), [(999, 0), (1000, 1)])
+def test_fires_of_a_movement_may_be_so_late_and_no_later(late_ms: int, problems: int) -> None:
+    world = good_world()
+    world.executions = [replace(item, at_ms=item.planned_ms + late_ms) for item in world.executions]
+    verdict = world.judge()
+    assert len(too_late(verdict, {"join": (T - 1000, T + 5000)})) == problems
+    assert too_late(verdict, {"kill": (T - 1000, T + 5000), "database": (T, T + 5000)}) == []
+
+
+def test_a_movement_without_a_fire_proves_nothing_about_lateness() -> None:
+    world = good_world()
+    assert len(too_late(world.judge(), {"join": (T + 50_000, T + 60_000)})) == 1

@@ -112,19 +112,7 @@ class NodeApi(Printer):
         Raises:
             ConfigError: There is no token, or the URL is none.
         """
-        from xwheel.wire.http.rest import RestClient
-
-        base = self._url or os.environ.get("XWHEEL_URL") or DEFAULT_URL
-        try:
-            parts = urlsplit(base)
-            is_usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-        except ValueError:
-            is_usable = False
-        if not is_usable or parts.query or parts.fragment or parts.username is not None:
-            raise ConfigError(
-                "--url: must be an http:// or https:// address of a node, without query or password"
-            )
-        return RestClient(base, _token(self._token_file), tls=_tls())
+        return node_client(self._url, self._token_file)
 
     def call(
         self,
@@ -263,6 +251,27 @@ def warn_of_password(database: str | None) -> None:
         is_shown = False
     if is_shown:
         typer.echo(SHOWN_WARNING, err=True)
+
+
+def node_client(url: str | None, token_file: Path | None) -> RestClient:
+    """Return a client of the node that options or environment name.
+
+    Raises:
+        ConfigError: There is no token, or the URL is none.
+    """
+    from xwheel.wire.http.rest import RestClient
+
+    base = url or os.environ.get("XWHEEL_URL") or DEFAULT_URL
+    try:
+        parts = urlsplit(base)
+        is_usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_usable = False
+    if not is_usable or parts.query or parts.fragment or parts.username is not None:
+        raise ConfigError(
+            "--url: must be an http:// or https:// address of a node, without query or password"
+        )
+    return RestClient(base, _token(token_file), tls=_tls())
 
 
 def _tls() -> TlsFiles:

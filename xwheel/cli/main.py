@@ -1,4 +1,4 @@
-"""The ``xwheel`` command and what starts processes: ``server``, ``executor``, ``quickstart``.
+"""The ``xwheel`` command and what starts processes: ``server``, ``executor``, ``quickstart``, ``verify``.
 
 Commands import what they need when they run, so that ``--help`` is quick.
 """
@@ -15,7 +15,15 @@ import typer
 
 from xwheel.cli import alarm, cron, group, job, plugins, secret, token
 from xwheel.cli import run as cli_run
-from xwheel.cli.connection import ConfigOption, DatabaseOption, PlainJsonOption, configure, warn_of_password
+from xwheel.cli.connection import (
+    ConfigOption,
+    DatabaseOption,
+    PlainJsonOption,
+    TokenOption,
+    configure,
+    node_client,
+    warn_of_password,
+)
 from xwheel.cli.output import plain, visible
 from xwheel.errors import (
     ConfigError,
@@ -91,6 +99,64 @@ def quickstart(
     warn_of_password(url)
     options = Options(seconds=seconds, as_json=as_json, rate=rate, data_dir=data_dir, database=url)
     raise typer.Exit(run(options))
+
+
+@app.command()
+def verify(
+    urls: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--url",
+            metavar="URL",
+            help="Management API of a node; again for each further one; default: $XWHEEL_URL.",
+        ),
+    ] = None,
+    token_file: TokenOption = None,
+    seconds: Annotated[int, typer.Option(min=5, max=86_400, help="How long jobs fire.")] = 60,
+    rate: Annotated[
+        int, typer.Option(min=20, max=500, help="Fires a second of jobs that nobody changes.")
+    ] = 40,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="What is done to the others; default: at random.")
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option(help="Executors' logs and what they execute; default: a temporary folder.")
+    ] = None,
+    url: Annotated[
+        str | None, typer.Option("--database", help="The cluster's database, to watch its tables meanwhile.")
+    ] = None,
+    settle: Annotated[int, typer.Option(min=1, max=86_400, help="Seconds to wait for the last runs.")] = 180,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the jobs in the cluster.")] = False,
+    as_json: PlainJsonOption = False,
+) -> None:
+    """Let jobs fire on a test cluster while you break it, and say what was lost, ran twice, came late or is stuck.
+
+    Starts three executors here, with the settings that 'xwheel executor' would have, makes jobs in two groups of their
+    own, and changes, stops, kills and runs some of them meanwhile; it also pauses all schedules for a second now and
+    then. The exit status is 0 only if nothing was found.
+    """
+    from xwheel.cli.verify.run import Options
+    from xwheel.cli.verify.run import verify as run
+    from xwheel.cli.verify.site import Site
+
+    _log_from(logging.WARNING)
+    warn_of_password(url)
+    site = (
+        Site(lambda: [node_client(item, token_file) for item in urls])
+        if urls
+        else Site(lambda: [node_client(None, token_file)])
+    )
+    options = Options(
+        seconds=seconds,
+        rate=rate,
+        seed=seed,
+        folder=folder,
+        database=url,
+        settle_s=settle,
+        as_json=as_json,
+        keep=keep,
+    )
+    raise typer.Exit(run(site, options))
 
 
 @app.command()

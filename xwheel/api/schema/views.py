@@ -49,8 +49,8 @@ class GlueView(GlueItem, frozen=True, kw_only=True):
 
 @fields_of(
     Run,
-    "id job_id group_id origin root_id chain_id chain_depth attempt retries_left shard_index shard_total state due_ms",
-    "planned_ms created_ms param reason address dispatched_ms accepted_ms finished_ms result_code message",
+    "id job_id group_id origin origin_key root_id chain_id chain_depth attempt retries_left shard_index shard_total",
+    "state due_ms planned_ms created_ms param reason address dispatched_ms accepted_ms finished_ms result_code message",
     "kill_requested skip_last_ms skip_count",
 )
 class RunView(Struct, frozen=True, kw_only=True):

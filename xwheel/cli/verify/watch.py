@@ -10,7 +10,7 @@ from typing import Final
 
 from sqlalchemy import Connection, select
 
-from tests.faults.checker.verdict import Watched
+from xwheel.cli.verify.records import Span, Watched
 from xwheel.errors import XwheelError
 from xwheel.storage.database.engine import Database
 from xwheel.storage.schema import tables
@@ -19,6 +19,8 @@ logger = logging.getLogger(__name__)
 
 EVERY_S: Final = 0.5
 RECENT_MS: Final = 40_000
+LAST_MS: Final = 3000
+"""Longer than a fixed delay and its run."""
 
 
 class Watcher:
@@ -28,15 +30,15 @@ class Watcher:
         url: The database.
         jobs: Ids of the jobs.
         delays: Ids of those with a fixed delay.
-        start_ms: When they begin to fire.
+        span: From when until when they fire.
     """
 
-    def __init__(self, url: str, jobs: Collection[int], delays: Collection[int], start_ms: int) -> None:
+    def __init__(self, url: str, jobs: Collection[int], delays: Collection[int], span: Span) -> None:
         self.seen = Watched()
         self.looks = 0
         self._db = Database(url, pool_size=1)
         self._jobs, self._delays = list(jobs), list(delays)
-        self._start_ms = start_ms
+        self._span = span
         self._epochs: dict[int, int] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watcher", daemon=True)
@@ -76,8 +78,8 @@ class Watcher:
             if epoch < known:
                 self.seen.fell.append(f"the epoch of partition {number} fell from {known} to {epoch}")
             self._epochs[number] = epoch
-        if now_ms < self._start_ms:
-            return
+        if not self._span[0] <= now_ms < self._span[1] - LAST_MS:
+            return  # before its first fire, and after its last one, a job awaits nothing
         delays = select(job.id, job.next_fire_ms, job.awaits_root).where(job.id.in_(self._delays))
         for number, next_ms, root in conn.execute(delays):
             if (next_ms is None) == (root is None):

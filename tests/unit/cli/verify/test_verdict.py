@@ -1,78 +1,28 @@
-"""The checker's verdict: nothing is found where all is well, and whatever is planted is found."""
+"""The verdict: nothing is found where all is well, and whatever is planted is found."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-
 import pytest
 
-from tests.faults.checker.load import load_jobs
-from tests.faults.checker.movements import Result, too_late
-from tests.faults.checker.verdict import Execution, Job, Kind, Row, Verdict, Watched, judge
-
-T = 1_795_000_000_000
-PLAIN, FAILING, PARENT, CHILD, DELAY, SHARDED = range(1, 7)
-JOBS = {
-    PLAIN: Job(name="plain", due=[T, T + 1000, T + 2000]),
-    FAILING: Job(name="failing", due=[T], failures=1),
-    PARENT: Job(name="parent", due=[T], child=CHILD),
-    CHILD: Job(name="child"),
-    DELAY: Job(name="delay", delay_ms=900, first_ms=T + 900, end_ms=T + 3000),
-    SHARDED: Job(name="sharded", due=[T], shards=2),
-}
-
-
-@dataclass
-class World:
-    """Rows and executions of a run in which all went well, to be spoiled."""
-
-    rows: dict[int, Row] = field(default_factory=dict)
-    executions: list[Execution] = field(default_factory=list)
-    watched: Watched = field(default_factory=Watched)
-
-    def change(self, run_id: int, **values: object) -> None:
-        self.rows[run_id] = replace(self.rows[run_id], **values)  # type: ignore[arg-type]
-
-    def forget(self, run_id: int) -> None:
-        """Take an execution away."""
-        self.executions = [item for item in self.executions if item.run_id != run_id]
-
-    def remove(self, run_id: int) -> None:
-        """Take a row and its execution away."""
-        del self.rows[run_id]
-        self.forget(run_id)
-
-    def add(self, run_id: int, job_id: int, planned_ms: int, **values: object) -> None:
-        """Add a row that was executed 30 ms late."""
-        values = {"root_id": run_id, "origin_key": planned_ms, "finished_ms": planned_ms + 50, **values}
-        row = Row(id=run_id, job_id=job_id, planned_ms=planned_ms, **values)  # type: ignore[arg-type]
-        self.rows[run_id] = row
-        self.executions.append(Execution(run_id, job_id, planned_ms, planned_ms + 30, "executor0"))
-
-    def judge(self) -> Verdict:
-        return judge(JOBS, list(self.rows.values()), self.executions, self.watched)
-
-    def kinds(self) -> list[tuple[Kind, int]]:
-        return [(item.kind, item.invariant) for item in self.judge().findings]
+from tests.support.verify_world import (
+    CHILD,
+    FAILING,
+    JOBS,
+    PARENT,
+    PLAIN,
+    SHARDED,
+    T,
+    World,
+    good_world,
+)
+from xwheel.cli.verify.load import load_jobs
+from xwheel.cli.verify.records import Execution, Job, Kind
+from xwheel.cli.verify.verdict import judge
 
 
 @pytest.fixture
 def world() -> World:
-    made = World()
-    for number in range(3):
-        made.add(10 + number, PLAIN, T + number * 1000)
-    made.add(20, FAILING, T, state="failed", retries_left=2)
-    made.add(21, FAILING, T, origin="retry", origin_key=20, root_id=20, attempt=2, retries_left=1)
-    made.add(30, PARENT, T)
-    made.add(31, CHILD, T + 50, origin="child", origin_key=30)
-    made.add(40, DELAY, T + 900)
-    made.add(41, DELAY, T + 1850)
-    made.add(42, DELAY, T + 2850)  # the outcome was written 50 ms after the end
-    made.add(50, SHARDED, T, shard_total=2)
-    made.add(51, SHARDED, T, shard_total=2, shard_index=1, root_id=50)
-    made.watched.states = {10: ["planned", "running", "succeeded"], 20: ["dispatching", "failed"]}
-    return made
+    return good_world()
 
 
 def test_nothing_is_found_where_all_is_well(world: World) -> None:
@@ -208,7 +158,11 @@ def test_what_is_planned_for_later_is_not_judged_with_its_retries_and_children(w
     world.forget(31)
     world.watched.states[31] = ["planned"]
     world.executions.append(Execution(11, PLAIN, T + 1000, T + 1200, "executor1"))
-    jobs = {PLAIN: Job(name="plain", due=[T]), PARENT: Job(name="parent", child=CHILD), CHILD: JOBS[CHILD]}
+    jobs = {
+        PLAIN: Job(name="plain", due=[T]),
+        PARENT: Job(name="parent", children=[CHILD]),
+        CHILD: JOBS[CHILD],
+    }
     jobs |= {FAILING: Job(name="failing", failures=1), SHARDED: JOBS[SHARDED]}
     for number in (40, 41, 42):
         world.remove(number)
@@ -236,8 +190,8 @@ def test_a_success_that_was_retried(world: World) -> None:
 def test_a_root_without_its_child_and_one_with_two(world: World) -> None:
     world.remove(31)
     assert world.kinds() == [(Kind.CHILD, 7)]
-    world.add(31, CHILD, T + 50, origin="child", origin_key=30)
-    world.add(32, CHILD, T + 60, origin="child", origin_key=30)
+    world.add(31, CHILD, T + 50, origin="child", origin_key=30, chain_id=30)
+    world.add(32, CHILD, T + 60, origin="child", origin_key=30, chain_id=30)
     assert world.kinds() == [(Kind.CHILD, 7)]
 
 
@@ -283,25 +237,3 @@ def test_the_load_has_every_schedule_type_and_as_many_fires_as_asked() -> None:
     counted = sum(len(item.due) for item in jobs) + 30 * sum(bool(item.delay_ms) for item in jobs)
     assert abs(counted - 60 * 30) < 60
     assert not any({"misfire_policy", "misfire_threshold_ms"} & set(item.fields) for item in jobs)
-
-
-def test_a_movement_answers_for_the_fires_that_were_due_since_it_began(world: World, tmp_path: Path) -> None:
-    world.remove(11)
-    world.change(12, state="lost")
-    windows = {"join": (T - 1000, T + 900), "kill": (T + 1100, T + 5000)}
-    result = Result(verdict=world.judge(), windows=windows, steps=[], problems=[], late=[], folder=tmp_path)
-    assert not result.ok
-    assert (result.during("join"), result.during("kill")) == ({"missing": 1}, {"lost": 1})
-    assert result.facts()["windows"]["join"]["findings"] == {"missing": 1}
-
-
-@pytest.mark.parametrize(("late_ms", "problems"), [(999, 0), (1000, 1)])
-def test_fires_of_a_movement_may_be_so_late_and_no_later(world: World, late_ms: int, problems: int) -> None:
-    world.executions = [replace(item, at_ms=item.planned_ms + late_ms) for item in world.executions]
-    verdict = world.judge()
-    assert len(too_late(verdict, {"join": (T - 1000, T + 5000)})) == problems
-    assert too_late(verdict, {"kill": (T - 1000, T + 5000), "database": (T, T + 5000)}) == []
-
-
-def test_a_movement_without_a_fire_proves_nothing_about_lateness(world: World) -> None:
-    assert len(too_late(world.judge(), {"join": (T + 50_000, T + 60_000)})) == 1

@@ -1,4 +1,4 @@
-"""``python -m tests.faults.checker``: run movements by hand, and say what broke."""
+"""``python -m tests.faults.soak.moving``: run movements by hand, and say what broke."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from tests.faults.checker.cluster import databases
-from tests.faults.checker.movements import MOVEMENTS, Result, run
+from tests.faults.soak.cluster import databases
+from tests.faults.soak.movements import MOVEMENTS, Result, run
 from tests.support.databases import BACKENDS
 from xwheel.errors import XwheelError
 
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.faults.checker", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.faults.soak.moving", description=__doc__)
     parser.add_argument(
         "--backend",
         action="append",

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from tests.faults.checker.cluster import PARTITIONS, Cluster
-from tests.faults.checker.load import load_jobs
-from tests.faults.checker.verdict import Verdict, judge
-from tests.faults.checker.watch import Watcher
+from tests.faults.soak.cluster import EXECUTOR_NAMES, PARTITIONS, Cluster, Plan
+from xwheel.cli.verify.actions import now_ms
+from xwheel.cli.verify.check import Check
+from xwheel.cli.verify.records import Verdict, Weather
+from xwheel.cli.verify.watch import Watcher
 
 LEASE_MS: Final = 10_000
 HANDED_MS: Final = 1000
@@ -30,9 +31,6 @@ EDGE_MS: Final = 1000
 SETTLE_S: Final = 60
 HORIZON_S: Final = 80
 """So long a movement may take, all in all."""
-
-MAKING_MS: Final = (30, 100, 400)
-"""So long making one job may take, at the first attempt and after one that was too late."""
 
 HALVES: Final = [PARTITIONS // 2, PARTITIONS // 2]
 ALL: Final = [PARTITIONS]
@@ -73,7 +71,7 @@ class Stage:
 
 def join(stage: Stage) -> None:
     """A healthy second node joins."""
-    stage.cluster.start_node("b")
+    stage.cluster.start("b")
     stage.until(HALVES)
 
 
@@ -87,7 +85,7 @@ def rolling(stage: Stage) -> None:
     """Each of two nodes is told to end and started again, one after the other."""
     for name in ("a", "b"):
         stage.ask_to_end(name)
-        stage.cluster.start_node(name)
+        stage.cluster.start(name)
         stage.until(HALVES)
 
 
@@ -112,7 +110,7 @@ def restart(stage: Stage) -> None:
     """The only node is killed, and started again soon after."""
     stage.cluster.end("a", signal.SIGKILL)
     time.sleep(DOWN_S)
-    stage.cluster.start_node("a")
+    stage.cluster.start("a")
     stage.note("a started")
     stage.cluster.wait("readiness", stage.cluster.are_ready)
     stage.note("ready")
@@ -181,14 +179,8 @@ class Result:
         verdict = self.verdict
         begin = min(since for since, _ in self.windows.values())
         return {
+            **verdict.facts(),
             "ok": self.ok,
-            "due": verdict.due,
-            "rows": verdict.rows,
-            "executions": verdict.executions,
-            "executed": verdict.executed,
-            "findings": dict(verdict.counts),
-            "invariants": verdict.invariants,
-            "lateness_ms": lateness(verdict),
             "windows": {
                 name: {
                     "seconds": (until - since - 2 * EDGE_MS) / 1000,
@@ -231,20 +223,22 @@ def run(
     """
     movements = [MOVEMENTS[name] for name in names]
     horizon_s = max(least_s, HORIZON_S * len(names)) + 1
-    with Cluster(url, folder, is_one_machine=movements[0].is_one_machine) as cluster:
+    plan = Plan(is_one_machine=movements[0].is_one_machine)
+    with (
+        Cluster(url, folder, plan) as cluster,
+        Check(cluster.site, folder, rate=rate, sturdy=False, people=False) as check,
+    ):
         stage = Stage(cluster, away_s)
         for name in movements[0].nodes:
-            cluster.start_node(name)
+            cluster.start(name)
         cluster.wait("readiness", cluster.are_ready)
         if len(movements[0].nodes) > 1:
             stage.until(HALVES)
-        cluster.start_executors()
-        start_ms = make_jobs(cluster, rate, horizon_s)
-        delays = [
-            number for number, job in cluster.calls_for(rate, start_ms, start_ms).items() if job.delay_ms
-        ]
-        with Watcher(url, cluster.ids, delays, start_ms) as watcher:
-            sleep_until(start_ms)
+        for name in EXECUTOR_NAMES:
+            cluster.start(name)
+        cluster.wait("executors", check.are_executors_there)
+        check.begin(horizon_s)
+        with Watcher(url, list(check.ids.values()), check.delays, (check.start_ms, check.end_ms)) as watcher:
             for name, movement in zip(names, movements, strict=True):
                 time.sleep(before_s)
                 began = now_ms()
@@ -252,22 +246,16 @@ def run(
                 movement.act(stage)
                 stage.windows[name] = (began - EDGE_MS, now_ms() + EDGE_MS)
             time.sleep(AFTER_S)
-            sleep_until(start_ms + least_s * 1000)
+            sleep_until(check.start_ms + least_s * 1000)
             cut_ms = now_ms()
-            if cut_ms > start_ms + horizon_s * 1000:
+            if cut_ms > check.end_ms:
                 stage.problems.append("the movements took longer than jobs fired: the machine is too slow")
-                cut_ms = start_ms + horizon_s * 1000
+                cut_ms = check.end_ms
             settle(lambda: cluster.is_open(cut_ms))
-        cluster.stop_jobs()
-        settle(cluster.is_open)
-        verdict = judge(
-            cluster.calls_for(rate, start_ms, cut_ms),
-            cluster.rows(),
-            cluster.executions(),
-            watcher.seen,
-            until_ms=cut_ms,
-            overdue_limit_ms=TAKEN_MS + max(item.idle_ms for item in movements),
-        )
+        check.stop()
+        check.settle(SETTLE_S)
+        overdue_limit_ms = TAKEN_MS + max(item.idle_ms for item in movements)
+        verdict = check.judge(watcher.seen, Weather(overdue_limit_ms=overdue_limit_ms), cut_ms)
         statuses = cluster.end_all()
     ended = [f"{name} ended with status {status}" for name, status in statuses.items() if status]
     return Result(
@@ -278,16 +266,6 @@ def run(
         late=too_late(verdict, stage.windows),
         folder=folder,
     )
-
-
-def make_jobs(cluster: Cluster, rate: int, horizon_s: int) -> int:
-    """Make the jobs; return when they begin to fire."""
-    for each_ms in MAKING_MS:
-        ahead_ms = each_ms * len(load_jobs(rate, 0, horizon_s * 1000))
-        start_ms = (now_ms() + ahead_ms + 2000) // 1000 * 1000
-        if cluster.create(rate, start_ms, start_ms + horizon_s * 1000):
-            return start_ms
-    raise RuntimeError("the jobs were not made before they had to fire: the machine is too slow")
 
 
 def too_late(verdict: Verdict, windows: Mapping[str, tuple[int, int]]) -> list[str]:
@@ -310,8 +288,3 @@ def settle(is_open: Callable[[], bool]) -> None:
 def sleep_until(at_ms: int) -> None:
     """Wait for an instant."""
     time.sleep(max(0, at_ms - now_ms()) / 1000)
-
-
-def now_ms() -> int:
-    """Return the present."""
-    return time.time_ns() // 1_000_000
