@@ -36,6 +36,9 @@ RESET: Final = struct.pack("ii", 1, 0)
 """SO_LINGER that lets a close send RST and throws away what was not sent."""
 
 BACKLOG: Final = 1024
+SELECTABLE: Final = 1024
+"""File numbers below this can be given to select."""
+
 ANSWER_S: Final = 30
 READ, WRITE = select.EPOLLIN, select.EPOLLOUT
 BROKEN: Final = select.EPOLLHUP | select.EPOLLERR
@@ -337,6 +340,8 @@ class Proxy:
         if not self._due:
             return self._poll.poll()
         rest_s = max(0.0, self._due[0][0] - time.monotonic())
+        if self._poll.fileno() >= SELECTABLE:
+            return self._poll.poll(rest_s)
         # epoll counts whole milliseconds, select microseconds
         select.select([self._poll], [], [], rest_s)
         return self._poll.poll(0)
