@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.cutting import Cut, CuttingProxy, cutting
+from tests.faults.injectors.proxy import Cut, Proxy, before
 from tests.support.node import HandNode
 from tests.support.rows import NOW
 from xwheel.errors import DatabaseUnreachableError
@@ -22,9 +22,9 @@ FOREIGN = {"kind": "foreign", "instance": ""}
 
 
 @pytest.fixture
-def cut_off(server_url: str) -> Iterator[tuple[Database, CuttingProxy]]:
+def cut_off(server_url: str) -> Iterator[tuple[Database, Proxy]]:
     """A database behind the proxy."""
-    with cutting(server_url) as (url, proxy):
+    with before(server_url) as (url, proxy):
         db = Database(url)
         yield db, proxy
         db.close()
@@ -38,7 +38,7 @@ def make_node(db: Database, **facts: Any) -> HandNode:
 
 
 @pytest.mark.parametrize("where", Cut)
-def test_a_claim_is_planned_once(cut_off: tuple[Database, CuttingProxy], where: Cut) -> None:
+def test_a_claim_is_planned_once(cut_off: tuple[Database, Proxy], where: Cut) -> None:
     db, proxy = cut_off
     node = make_node(db)
     node.scheduler.core.run_ids.ensure(10_000)
@@ -63,7 +63,7 @@ def test_a_claim_is_planned_once(cut_off: tuple[Database, CuttingProxy], where: 
 @pytest.mark.parametrize("where", Cut)
 @pytest.mark.parametrize("facts", [{}, FOREIGN], ids=["xwheel", "foreign"])
 def test_a_fence_sends_once_what_it_wrote(
-    cut_off: tuple[Database, CuttingProxy],
+    cut_off: tuple[Database, Proxy],
     where: Cut,
     facts: dict[str, Any],
     caplog: pytest.LogCaptureFixture,
@@ -88,7 +88,7 @@ def test_a_fence_sends_once_what_it_wrote(
 
 
 def test_a_fence_that_stays_unknown_is_asked_about_and_never_sent_twice(
-    cut_off: tuple[Database, CuttingProxy], monkeypatch: pytest.MonkeyPatch
+    cut_off: tuple[Database, Proxy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     db, proxy = cut_off
     node = make_node(db)
@@ -116,7 +116,7 @@ def test_a_fence_that_stays_unknown_is_asked_about_and_never_sent_twice(
 
 @pytest.mark.parametrize("where", Cut)
 def test_an_outcome_is_acknowledged_only_once_it_is_there(
-    cut_off: tuple[Database, CuttingProxy], where: Cut
+    cut_off: tuple[Database, Proxy], where: Cut
 ) -> None:
     db, proxy = cut_off
     node = make_node(db)
@@ -134,7 +134,7 @@ def test_an_outcome_is_acknowledged_only_once_it_is_there(
 
 
 @pytest.mark.parametrize("where", Cut)
-def test_answers_are_kept_until_they_are_written(cut_off: tuple[Database, CuttingProxy], where: Cut) -> None:
+def test_answers_are_kept_until_they_are_written(cut_off: tuple[Database, Proxy], where: Cut) -> None:
     db, proxy = cut_off
     node = make_node(db)
     (run,) = [node.scheduler.management.run_now.run(node.job(enabled=False).id)]
@@ -153,7 +153,7 @@ def test_answers_are_kept_until_they_are_written(cut_off: tuple[Database, Cuttin
 
 
 @pytest.mark.parametrize("where", Cut)
-def test_a_renewal_counts_only_once_it_is_known(cut_off: tuple[Database, CuttingProxy], where: Cut) -> None:
+def test_a_renewal_counts_only_once_it_is_known(cut_off: tuple[Database, Proxy], where: Cut) -> None:
     db, proxy = cut_off
     node = make_node(db)
     lease = node.scheduler.core.lease
@@ -206,9 +206,7 @@ def turn(node: HandNode, now_ms: int) -> list[tuple[int, bool]]:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_fires_survive_connections_that_break_anywhere(
-    cut_off: tuple[Database, CuttingProxy], seed: int
-) -> None:
+def test_fires_survive_connections_that_break_anywhere(cut_off: tuple[Database, Proxy], seed: int) -> None:
     db, proxy = cut_off
     node = make_node(db)
     clock = node.clock

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, make_url, select, text, update
 
+from tests.faults.injectors.proxy import Cut, Proxy, before
 from tests.faults.test_server_outage import JOBS, PATIENCE_S, site_on
 from tests.faults.test_server_stop import frozen
 from tests.support import servers
-from tests.support.cutting import Cut, CuttingProxy, cutting
 from tests.support.executors import wait_until
 from tests.support.rows import make_run
 from xwheel.config import build_config
@@ -29,14 +29,14 @@ LIMIT_S = 2
 
 
 @pytest.fixture
-def behind(server_url: str) -> Iterator[tuple[Database, CuttingProxy]]:
+def behind(server_url: str) -> Iterator[tuple[Database, Proxy]]:
     """A database behind a proxy, whose answers may take two seconds."""
-    with cutting(server_url) as (url, proxy):
+    with before(server_url) as (url, proxy):
         db = Database(url, statement_s=LIMIT_S)
         with db.write() as conn:
             runs.insert_runs(conn, [make_run(1)])
         yield db, proxy
-        proxy.speak()
+        proxy.restore()
         db.close()
 
 
@@ -62,19 +62,19 @@ def answer(db: Database) -> object:
         return conn.execute(text("SELECT 1")).scalar()
 
 
-def test_a_read_comes_back_and_new_connections_work(behind: tuple[Database, CuttingProxy]) -> None:
+def test_a_read_comes_back_and_new_connections_work(behind: tuple[Database, Proxy]) -> None:
     db, proxy = behind
     assert answer(db) == 1
-    proxy.mute()
+    proxy.silence()
     error = outcome_of(lambda: answer(db))
     assert isinstance(error, DatabaseUnreachableError)
     assert "no answer" in str(error)
-    proxy.speak()
+    proxy.restore()
     assert outcome_of(lambda: answer(db)) == 1
 
 
 def test_an_outage_is_over_once_work_of_its_kind_was_done_that_began_later(
-    behind: tuple[Database, CuttingProxy],
+    behind: tuple[Database, Proxy],
 ) -> None:
     """R15: what was under way when the connection broke proves nothing, nor does a read that writing works."""
     db, proxy = behind
@@ -93,15 +93,15 @@ def test_an_outage_is_over_once_work_of_its_kind_was_done_that_began_later(
     assert failed.value.is_over()
 
 
-def test_a_statement_says_what_happened_and_is_done_again(behind: tuple[Database, CuttingProxy]) -> None:
+def test_a_statement_says_what_happened_and_is_done_again(behind: tuple[Database, Proxy]) -> None:
     db, proxy = behind
     tries: list[int] = []
 
     def work(conn: Connection) -> object:
         tries.append(1)
         if len(tries) == 1:
-            proxy.mute()
-            threading.Timer(LIMIT_S / 2, proxy.speak).start()
+            proxy.silence()
+            threading.Timer(LIMIT_S / 2, proxy.restore).start()
         conn.execute(update(run).where(run.c.id == 1).values(check_ms=len(tries)))
         return conn.execute(select(run.c.check_ms).where(run.c.id == 1)).scalar()
 
@@ -110,13 +110,13 @@ def test_a_statement_says_what_happened_and_is_done_again(behind: tuple[Database
 
 
 def test_a_statement_that_is_overdue_is_named_with_the_setting(
-    behind: tuple[Database, CuttingProxy],
+    behind: tuple[Database, Proxy],
 ) -> None:
     db, proxy = behind
 
     def work() -> None:
         with db.write() as conn:
-            proxy.mute()
+            proxy.silence()
             conn.execute(text("SELECT 1"))
 
     error = outcome_of(work)
@@ -125,22 +125,22 @@ def test_a_statement_that_is_overdue_is_named_with_the_setting(
     assert "database.statement_timeout_s" in str(error)
 
 
-def test_a_commit_without_an_answer_is_unknown(behind: tuple[Database, CuttingProxy]) -> None:
+def test_a_commit_without_an_answer_is_unknown(behind: tuple[Database, Proxy]) -> None:
     db, proxy = behind
 
     def work() -> None:
         with db.write() as conn:
             conn.execute(update(run).values(check_ms=7))
-            proxy.mute()
+            proxy.silence()
 
     assert isinstance(outcome_of(work), CommitUnknownError)
 
 
-def test_a_deadline_is_for_all_of_it(behind: tuple[Database, CuttingProxy]) -> None:
+def test_a_deadline_is_for_all_of_it(behind: tuple[Database, Proxy]) -> None:
     """A renewal with a deadline fails in time, whatever it waits for: ping, statement, login or a free connection."""
     db, proxy = behind
     answer(db)
-    proxy.mute()
+    proxy.silence()
 
     def renew() -> float:
         began_s = time.monotonic()
@@ -151,7 +151,7 @@ def test_a_deadline_is_for_all_of_it(behind: tuple[Database, CuttingProxy]) -> N
     # a login at PostgreSQL has two seconds at least
     assert outcome_of(renew) < 2 * LIMIT_S  # type: ignore[operator]
     with contextlib.ExitStack() as stack:
-        proxy.speak()
+        proxy.restore()
         for _ in range(db.most_connections):
             stack.enter_context(db.read())
         assert outcome_of(renew) < LIMIT_S  # type: ignore[operator]
@@ -159,7 +159,7 @@ def test_a_deadline_is_for_all_of_it(behind: tuple[Database, CuttingProxy]) -> N
             answer(db)
 
 
-def test_a_statement_that_may_take_long_is_left_alone(behind: tuple[Database, CuttingProxy]) -> None:
+def test_a_statement_that_may_take_long_is_left_alone(behind: tuple[Database, Proxy]) -> None:
     db, _ = behind
     pause = "pg_sleep(3)" if db.backend == "postgresql" else "SLEEP(3)"
 
@@ -212,17 +212,17 @@ def test_a_node_that_stops_inside_a_transaction_loses_its_locks_before_its_lease
 @pytest.mark.long
 def test_a_node_works_on_once_its_database_speaks_again(server_url: str, tmp_path: Path) -> None:
     with (
-        cutting(server_url) as (url, proxy),
+        before(server_url) as (url, proxy),
         site_on(url, server_url, tmp_path, statement_timeout_s=LIMIT_S) as site,
     ):
         site.make_jobs(10)
         wait_until(lambda: len(site.seen) >= 2 * JOBS, PATIENCE_S)
-        proxy.mute()
+        proxy.silence()
         scheduler = site.node.scheduler
         (lease,) = (item for item in scheduler.services if item.name == "lease")
         wait_until(lambda: not scheduler.core.lease.may_act() and lease.failures >= 3, PATIENCE_S)
         # no loop stands still: each comes back, and the others rest until there is a lease
         limit_ms = 5 * 1000 * LIMIT_S
         assert all(item.step_ms() < limit_ms for item in scheduler.services)
-        proxy.speak()
+        proxy.restore()
         site.check()
