@@ -50,13 +50,22 @@ class Cluster:
         folder: Gets logs, pid files and the handlers' files.
         is_one_machine: Nodes find each other's locks, by which a node is known at once to have ended. Else each has
             a runtime folder of its own, as if it ran on another machine.
+        command: The program that nodes and executors are.
     """
 
-    def __init__(self, url: str, folder: Path, *, is_one_machine: bool = False) -> None:
+    def __init__(
+        self,
+        url: str,
+        folder: Path,
+        *,
+        is_one_machine: bool = False,
+        command: Sequence[str] = (sys.executable, "-m", "xwheel"),
+    ) -> None:
         self.folder = folder
         self.db = Database(url)
         self._url = url
         self._is_one_machine = is_one_machine
+        self._command = command
         self._ids: dict[str, int] = {}
         self._token, self._executor_token = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         # of both nodes, whether they run or not: executors must know them beforehand
@@ -117,7 +126,7 @@ class Cluster:
         place.mkdir(exist_ok=True)
         with (self.folder / f"{name}.log").open("ab") as log:
             child = subprocess.Popen(
-                [sys.executable, "-m", "xwheel", *arguments],
+                [*self._command, *arguments],
                 cwd=place,
                 env={**os.environ, "PYTHONPATH": str(ROOT), **settings},
                 stdin=subprocess.DEVNULL,
