@@ -1,0 +1,103 @@
+"""Mutants without any fault: what they replace is reached, and jobs fire as if nothing were missing."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from unittest.mock import patch
+
+from tests.faults.checker.cluster import Cluster, databases
+from tests.faults.mutants import command
+from tests.faults.mutants.names import MUTANTS
+from tests.faults.mutants.patches import REACHED_VARIABLE, mutated
+
+FIRES: Final = 8
+WAIT_S: Final = 30
+JOBS: Final[Sequence[dict[str, Any]]] = (
+    {"name": "plain", "handler": "notes"},
+    {"name": "shards", "handler": "notes", "route_strategy": "SHARDING_BROADCAST"},
+)
+HARDER: Final[Sequence[dict[str, Any]]] = ({"name": "retried", "handler": "fails_first", "max_retries": 1},)
+"""Jobs that need what some mutants break even without a fault."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weather:
+    """How a mutant did.
+
+    Attributes:
+        missed: What it replaces and nothing called.
+        states: The states of the runs of jobs that every mutant can serve.
+    """
+
+    name: str
+    missed: Sequence[str]
+    states: Counter[str]
+
+    @property
+    def ok(self) -> bool:
+        """Whether all that it replaces was reached, and all of these runs succeeded."""
+        return not self.missed and self.states.keys() == {"succeeded"}
+
+    def __str__(self) -> str:
+        states = ", ".join(f"{count} {state}" for state, count in self.states.items()) or "no run"
+        breaks = f"; breaks without a fault: {MUTANTS[self.name].breaks}" if MUTANTS[self.name].breaks else ""
+        reached = f"NOT reached: {', '.join(self.missed)}" if self.missed else "reached"
+        return f"{self.name}: {'ok' if self.ok else 'WRONG'}; {reached}; {states}{breaks}"
+
+
+def check(names: Sequence[str]) -> int:
+    """Run mutants one after the other, and print how each did; return 1 if one did not do as it should."""
+    wrong = 0
+    for name in names:
+        with tempfile.TemporaryDirectory(prefix="xwheel-mutant-") as home:
+            weather = run(name, Path(home))
+        print(weather, flush=True)
+        wrong += not weather.ok
+    return 1 if wrong else 0
+
+
+def run(name: str, folder: Path) -> Weather:
+    """Let jobs fire on one node and two executors that are mutants."""
+    reached = folder / "reached"
+    with (
+        patch.dict("os.environ", {REACHED_VARIABLE: str(reached)}),
+        databases("sqlite", folder) as fresh,
+        Cluster(fresh(), folder / "cluster", command=command(name)) as cluster,
+    ):
+        cluster.start_node("a")
+        cluster.wait("readiness", cluster.are_ready)
+        cluster.start_executors()
+        states = _fire(cluster)
+    with mutated(name) as patches:
+        wanted = patches.calls.keys() - patches.rare
+    found = set(reached.read_text().splitlines()) if reached.exists() else set()
+    return Weather(name=name, missed=sorted(wanted - found), states=states)
+
+
+def _fire(cluster: Cluster) -> Counter[str]:
+    """Let jobs fire for a while; return the states of the runs that every mutant must bring to an end."""
+    (group,) = cluster.call("GET", "/api/v1/groups")["items"]
+    schedule = {"group_id": group["id"], "schedule_type": "FIX_RATE", "schedule_conf": "500ms"}
+    made = [cluster.call("POST", "/api/v1/jobs", {**schedule, **job})["id"] for job in (*JOBS, *HARDER)]
+    cluster.call("POST", "/api/v1/jobs/bulk/start", {"ids": made})
+    plain = made[: len(JOBS)]
+
+    def states() -> Counter[str]:
+        found = [cluster.call("GET", f"/api/v1/runs?job_id={job_id}&limit=200")["items"] for job_id in plain]
+        return Counter(run["state"] for runs in found for run in runs)
+
+    end = time.monotonic() + WAIT_S
+    while states()["succeeded"] < FIRES * len(JOBS) and time.monotonic() < end:
+        time.sleep(0.1)
+    cluster.call("POST", "/api/v1/jobs/bulk/stop", {"ids": made})
+    while {"planned", "dispatching", "running"} & states().keys() and time.monotonic() < end:
+        time.sleep(0.1)
+    ended = states()
+    del ended["cancelled"]  # by the stop
+    return ended
