@@ -15,7 +15,7 @@ from tests.faults.soak.cluster import databases
 from tests.faults.soak.movements import Result, run, too_late
 from tests.support.databases import CleanDatabases
 from tests.support.verify_world import T, good_world
-from xwheel.cli.verify.records import Finding, Kind
+from xwheel.cli.verify.records import Finding, FindingKind
 
 MOVEMENTS = ("leave", "join", "rolling", "database", "kill", "restart")
 """Each begins with the nodes with which the one before ends."""
@@ -25,7 +25,7 @@ LONGER_THAN_A_LEASE_S = 12
 
 def broken(result: Result) -> list[Finding]:
     """Return what no machine excuses, however slow it is."""
-    return [item for item in result.verdict.findings if item.kind is not Kind.OVERDUE]
+    return [item for item in result.verdict.findings if item.kind is not FindingKind.OVERDUE]
 
 
 def told(result: Result) -> str:

@@ -5,18 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from xwheel.cli.verify.records import CALM, Action, Execution, Job, Kind, Row, Verdict, Watched, Weather
+from xwheel.cli.verify.records import (
+    CALM,
+    Executed,
+    ExpectedJob,
+    FindingKind,
+    Observed,
+    RunRow,
+    UserAction,
+    Verdict,
+    Weather,
+)
 from xwheel.cli.verify.verdict import judge
 
 T = 1_795_000_000_000
 PLAIN, FAILING, PARENT, CHILD, DELAY, SHARDED = range(1, 7)
 JOBS = {
-    PLAIN: Job(name="plain", due=[T, T + 1000, T + 2000]),
-    FAILING: Job(name="failing", due=[T], failures=1),
-    PARENT: Job(name="parent", due=[T], children=[CHILD]),
-    CHILD: Job(name="child"),
-    DELAY: Job(name="delay", delay_ms=900, first_ms=T + 900, end_ms=T + 3000),
-    SHARDED: Job(name="sharded", due=[T], shards=2),
+    PLAIN: ExpectedJob(name="plain", due=[T, T + 1000, T + 2000]),
+    FAILING: ExpectedJob(name="failing", due=[T], failures=1),
+    PARENT: ExpectedJob(name="parent", due=[T], children=[CHILD]),
+    CHILD: ExpectedJob(name="child"),
+    DELAY: ExpectedJob(name="delay", delay_ms=900, first_ms=T + 900, end_ms=T + 3000),
+    SHARDED: ExpectedJob(name="sharded", due=[T], shards=2),
 }
 
 
@@ -24,10 +34,10 @@ JOBS = {
 class World:
     """Rows and executions of a run in which all went well, to be spoiled."""
 
-    rows: dict[int, Row] = field(default_factory=dict)
-    executions: list[Execution] = field(default_factory=list)
-    watched: Watched = field(default_factory=Watched)
-    jobs: dict[int, Job] = field(default_factory=lambda: dict(JOBS))
+    rows: dict[int, RunRow] = field(default_factory=dict)
+    executions: list[Executed] = field(default_factory=list)
+    watched: Observed = field(default_factory=Observed)
+    jobs: dict[int, ExpectedJob] = field(default_factory=lambda: dict(JOBS))
 
     def change(self, run_id: int, **values: object) -> None:
         self.rows[run_id] = replace(self.rows[run_id], **values)  # type: ignore[arg-type]
@@ -45,15 +55,17 @@ class World:
         """Add a row that was executed 30 ms late."""
         values = {"root_id": run_id, "chain_id": run_id, "origin_key": planned_ms, **values}
         values = {"finished_ms": planned_ms + 50, "dispatched_ms": planned_ms + 5, **values}
-        row = Row(id=run_id, job_id=job_id, planned_ms=planned_ms, **values)  # type: ignore[arg-type]
+        row = RunRow(id=run_id, job_id=job_id, planned_ms=planned_ms, **values)  # type: ignore[arg-type]
         self.rows[run_id] = row
-        self.executions.append(Execution(run_id, job_id, planned_ms, planned_ms + 30, "executor0"))
+        self.executions.append(Executed(run_id, job_id, planned_ms, planned_ms + 30, "executor0"))
 
-    def judge(self, *, actions: Sequence[Action] = (), weather: Weather = CALM) -> Verdict:
+    def judge(self, *, actions: Sequence[UserAction] = (), weather: Weather = CALM) -> Verdict:
         rows = list(self.rows.values())
         return judge(self.jobs, rows, self.executions, self.watched, actions=actions, weather=weather)
 
-    def kinds(self, *, actions: Sequence[Action] = (), weather: Weather = CALM) -> list[tuple[Kind, int]]:
+    def kinds(
+        self, *, actions: Sequence[UserAction] = (), weather: Weather = CALM
+    ) -> list[tuple[FindingKind, int]]:
         return [(item.kind, item.invariant) for item in self.judge(actions=actions, weather=weather).findings]
 
 

@@ -135,7 +135,7 @@ def verify(
     own, and changes, stops, kills and runs some of them meanwhile; it also pauses all schedules for a second now and
     then. The exit status is 0 only if nothing was found.
     """
-    from xwheel.cli.verify.run import Options
+    from xwheel.cli.verify.run import VerifyOptions
     from xwheel.cli.verify.run import verify as run
     from xwheel.cli.verify.site import Site
 
@@ -146,7 +146,7 @@ def verify(
         if urls
         else Site(lambda: [node_client(None, token_file)])
     )
-    options = Options(
+    options = VerifyOptions(
         seconds=seconds,
         rate=rate,
         seed=seed,

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.faults.soak.cluster import EXECUTOR_NAMES, PARTITIONS, Cluster, Plan
-from xwheel.cli.verify.actions import now_ms
 from xwheel.cli.verify.check import Check
 from xwheel.cli.verify.records import Verdict, Weather
 from xwheel.cli.verify.watch import Watcher
+from xwheel.clock import wall_ms
 
 LEASE_MS: Final = 10_000
 HANDED_MS: Final = 1000
@@ -54,7 +54,7 @@ class Stage:
     problems: list[str] = field(default_factory=list)
 
     def note(self, what: str) -> None:
-        self.steps.append((what, now_ms()))
+        self.steps.append((what, wall_ms()))
 
     def ask_to_end(self, name: str) -> None:
         """Tell a node to end, and wait until it has."""
@@ -241,13 +241,13 @@ def run(
         with Watcher(url, list(check.ids.values()), check.delays, (check.start_ms, check.end_ms)) as watcher:
             for name, movement in zip(names, movements, strict=True):
                 time.sleep(before_s)
-                began = now_ms()
+                began = wall_ms()
                 stage.note(name)
                 movement.act(stage)
-                stage.windows[name] = (began - EDGE_MS, now_ms() + EDGE_MS)
+                stage.windows[name] = (began - EDGE_MS, wall_ms() + EDGE_MS)
             time.sleep(AFTER_S)
             sleep_until(check.start_ms + least_s * 1000)
-            cut_ms = now_ms()
+            cut_ms = wall_ms()
             if cut_ms > check.end_ms:
                 stage.problems.append("the movements took longer than jobs fired: the machine is too slow")
                 cut_ms = check.end_ms
@@ -287,4 +287,4 @@ def settle(is_open: Callable[[], bool]) -> None:
 
 def sleep_until(at_ms: int) -> None:
     """Wait for an instant."""
-    time.sleep(max(0, at_ms - now_ms()) / 1000)
+    time.sleep(max(0, at_ms - wall_ms()) / 1000)

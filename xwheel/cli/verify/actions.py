@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from xwheel.cli.verify.records import Action, Did, Span
+from xwheel.cli.verify.records import Did, Span, UserAction
 from xwheel.cli.verify.site import Site
+from xwheel.clock import wall_ms
 from xwheel.errors import ConflictError, NotFoundError, XwheelError
 
 logger = logging.getLogger(__name__)
@@ -39,7 +40,7 @@ _DICE: Final[Mapping[Did, int]] = {
 
 
 def changed_spans(
-    actions: Sequence[Action], job_id: int, slack_ms: int, *, pauses: bool = False
+    actions: Sequence[UserAction], job_id: int, slack_ms: int, *, pauses: bool = False
 ) -> list[Span]:
     """Return the times in which due times of a job may have no run, since it was stopped or got another schedule.
 
@@ -56,7 +57,7 @@ def changed_spans(
     ]
 
 
-def stopped_spans(actions: Sequence[Action], job_id: int) -> list[Span]:
+def stopped_spans(actions: Sequence[UserAction], job_id: int) -> list[Span]:
     """Return the times in which nothing may be sent by the schedule of a job: it was surely stopped or paused."""
     return [
         (begin.answered_ms + SETTLED_MS, end.asked_ms - SETTLED_MS if end else NEVER)
@@ -65,7 +66,7 @@ def stopped_spans(actions: Sequence[Action], job_id: int) -> list[Span]:
     ]
 
 
-def latest_edit(actions: Sequence[Action], job_id: int, at_ms: int, *, answered: bool = True) -> str:
+def latest_edit(actions: Sequence[UserAction], job_id: int, at_ms: int, *, answered: bool = True) -> str:
     """Return the parameter of the last edit that was answered by a time, or only asked for; empty for none."""
     found = ""
     for item in actions:
@@ -75,9 +76,11 @@ def latest_edit(actions: Sequence[Action], job_id: int, at_ms: int, *, answered:
     return found
 
 
-def _pairs(actions: Sequence[Action], job_id: int, *, pauses: bool) -> list[tuple[Action, Action | None]]:
+def _pairs(
+    actions: Sequence[UserAction], job_id: int, *, pauses: bool
+) -> list[tuple[UserAction, UserAction | None]]:
     """Return each stop of a job with the start that ended it, and each pause with its end."""
-    found: list[tuple[Action, Action | None]] = []
+    found: list[tuple[UserAction, UserAction | None]] = []
     for begins, ends, number in ((Did.STOP, Did.START, job_id), (Did.PAUSE, Did.RESUME, 0)):
         if begins is Did.PAUSE and not pauses:
             continue
@@ -89,7 +92,7 @@ def _pairs(actions: Sequence[Action], job_id: int, *, pauses: bool) -> list[tupl
     return found
 
 
-def _answer(action: Action | None) -> int:
+def _answer(action: UserAction | None) -> int:
     return NEVER if action is None or action.answered_ms is None else action.answered_ms
 
 
@@ -103,7 +106,7 @@ class People:
     """
 
     def __init__(self, site: Site, targets: Mapping[Did, Sequence[int]], seed: int) -> None:
-        self.actions: list[Action] = []
+        self.actions: list[UserAction] = []
         self._site = site
         self._targets = targets
         self._dice = random.Random(seed)  # noqa: S311 - what is done must follow from the seed
@@ -152,11 +155,11 @@ class People:
 
     def _run_by_hand(self, job_id: int) -> None:
         key = f"verify-{self._dice.randrange(2**60):x}"
-        asked_ms = now_ms()
+        asked_ms = wall_ms()
         answer = self._answer(lambda: self._site.run_now(job_id, key))
-        answered_ms, run_id = (now_ms(), int(answer["id"])) if answer else (None, 0)
+        answered_ms, run_id = (wall_ms(), int(answer["id"])) if answer else (None, 0)
         self.actions.append(
-            Action(did=Did.RUN, job_id=job_id, asked_ms=asked_ms, answered_ms=answered_ms, run_id=run_id)
+            UserAction(did=Did.RUN, job_id=job_id, asked_ms=asked_ms, answered_ms=answered_ms, run_id=run_id)
         )
 
     def _kill(self, job_id: int) -> None:
@@ -171,12 +174,12 @@ class People:
         self, did: Did, job_id: int, call: Callable[[], Any], *, run_id: int = 0, param: str = ""
     ) -> None:
         """Ask until there is an answer, and note both times; what began is noted at once, so that none is forgotten."""
-        asked_ms = now_ms()
+        asked_ms = wall_ms()
         place = len(self.actions)
-        self.actions.append(Action(did=did, job_id=job_id, asked_ms=asked_ms, run_id=run_id, param=param))
+        self.actions.append(UserAction(did=did, job_id=job_id, asked_ms=asked_ms, run_id=run_id, param=param))
         if self._answer(call) is not None:
-            self.actions[place] = Action(
-                did=did, job_id=job_id, asked_ms=asked_ms, answered_ms=now_ms(), run_id=run_id, param=param
+            self.actions[place] = UserAction(
+                did=did, job_id=job_id, asked_ms=asked_ms, answered_ms=wall_ms(), run_id=run_id, param=param
             )
 
     def _answer(self, call: Callable[[], Any]) -> Any:
@@ -192,8 +195,3 @@ class People:
                 logger.debug("asked again: %s", error)
                 time.sleep(ASK_AGAIN_S)
         return None
-
-
-def now_ms() -> int:
-    """Return the present by the system's clock, which handlers read too."""
-    return time.time_ns() // 1_000_000

@@ -8,12 +8,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from xwheel.cli.verify.actions import People, now_ms
+from xwheel.cli.verify.actions import People
 from xwheel.cli.verify.handlers_env import FILE_VARIABLE, NAME_VARIABLE
 from xwheel.cli.verify.load import EXECUTORS, GROUP_LIMIT, LoadJob, load_jobs
-from xwheel.cli.verify.records import CALM, Did, Job, Verdict, Watched, Weather
+from xwheel.cli.verify.records import CALM, Did, ExpectedJob, Observed, Verdict, Weather
 from xwheel.cli.verify.site import Site, executions
 from xwheel.cli.verify.verdict import judge
+from xwheel.clock import wall_ms
 from xwheel.errors import XwheelError
 
 APP_NAME: Final = "xwheel-verify"
@@ -81,12 +82,12 @@ class Check:
         self.find_groups()
         for each_ms in MAKING_MS:
             ahead_ms = each_ms * len(load_jobs(self._rate, 0, int(seconds * 1000), people=self._has_people))
-            start_ms = (now_ms() + ahead_ms + 2000) // 1000 * 1000
+            start_ms = (wall_ms() + ahead_ms + 2000) // 1000 * 1000
             if self._make(start_ms, start_ms + int(seconds * 1000)):
                 break
         else:
             raise XwheelError("the jobs were not made before they had to fire: the cluster is too slow")
-        time.sleep(max(0, self.start_ms - now_ms()) / 1000)
+        time.sleep(max(0, self.start_ms - wall_ms()) / 1000)
         if self._has_people:
             targets = {did: [self.ids[job.name] for job in self._load if did in job.actions] for did in Did}
             targets[Did.PAUSE] = [0]
@@ -117,7 +118,7 @@ class Check:
         problems = self._site.bulk("start", [ids[item.name] for item in wanted if item.fires])
         if problems:
             raise XwheelError(f"jobs do not start: {'; '.join(problems[:3])}")
-        if now_ms() >= start_ms:
+        if wall_ms() >= start_ms:
             self._site.bulk("delete", list(ids.values()))
             return False
         self.ids, self._load, self.start_ms, self.end_ms = ids, wanted, start_ms, end_ms
@@ -150,7 +151,7 @@ class Check:
         return False
 
     def judge(
-        self, watched: Watched | None = None, weather: Weather = CALM, until_ms: int | None = None
+        self, watched: Observed | None = None, weather: Weather = CALM, until_ms: int | None = None
     ) -> Verdict:
         """Compare what was due until an instant, the runs and the executions."""
         ids = list(self.ids.values())
@@ -164,7 +165,7 @@ class Check:
             until_ms=2**62 if until_ms is None else until_ms,
         )
 
-    def calls_for(self, until_ms: int | None = None) -> Mapping[int, Job]:
+    def calls_for(self, until_ms: int | None = None) -> Mapping[int, ExpectedJob]:
         """Return what the jobs call for until an instant, by id."""
         end_ms = self.end_ms if until_ms is None else until_ms
         return {

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from xwheel.cli.verify.records import (
-    Action,
     Did,
+    ExpectedJob,
     Finding,
-    Job,
-    Kind,
-    Row,
+    FindingKind,
+    RunRow,
+    UserAction,
     Weather,
     is_delay,
     name_of,
@@ -26,7 +26,9 @@ FAILED_OVER: Final = "failed_over"
 """Reason of a run that goes to the next executor without using up a retry."""
 
 
-def retries(jobs: Mapping[int, Job], rows: Sequence[Row], actions: Sequence[Action]) -> Iterable[Finding]:
+def retries(
+    jobs: Mapping[int, ExpectedJob], rows: Sequence[RunRow], actions: Sequence[UserAction]
+) -> Iterable[Finding]:
     """Find failures without their one retry, lost runs without their recovery run, and further ones of either."""
     retried = Counter(row.origin_key for row in rows if row.origin == "retry")
     recovered = Counter(row.origin_key for row in rows if row.origin == "recovery")
@@ -44,19 +46,19 @@ def retries(jobs: Mapping[int, Job], rows: Sequence[Row], actions: Sequence[Acti
         if count != wanted and not (may_differ and count < wanted):
             what = f"run {row.id} of {name_of(jobs, row.job_id)}"
             text = f"{what}: is {row.state} and has {count} retries, {wanted} expected"
-            yield Finding(Kind.RETRY, 7, text, row.planned_ms)
+            yield Finding(FindingKind.RETRY, 7, text, row.planned_ms)
         recovers = (
             job is not None and job.recover_lost and not row.kill_requested and row.job_id not in stopped
         )
         is_first = shards_recovered[row.root_id, row.shard_index] == recoveries
         if recoveries > 1 or (row.state == "lost" and recovers and is_first and not recoveries):
             text = f"run {row.id} of {name_of(jobs, row.job_id)}: is {row.state} and has {recoveries} recovery runs"
-            yield Finding(Kind.RETRY, 7, text, row.planned_ms)
+            yield Finding(FindingKind.RETRY, 7, text, row.planned_ms)
     for origin_key, count in (retried + recovered).items():
-        yield Finding(Kind.RETRY, 7, f"{count} retries are there of run {origin_key}, which is not")
+        yield Finding(FindingKind.RETRY, 7, f"{count} retries are there of run {origin_key}, which is not")
 
 
-def children(jobs: Mapping[int, Job], rows: Sequence[Row]) -> Iterable[Finding]:
+def children(jobs: Mapping[int, ExpectedJob], rows: Sequence[RunRow]) -> Iterable[Finding]:
     """Find successes without one run of each child, and chains without one run of each join whose parents succeeded."""
     born = Counter((row.job_id, row.origin_key) for row in rows if row.origin == "child")
     succeeded = _succeeded(rows)
@@ -70,23 +72,25 @@ def children(jobs: Mapping[int, Job], rows: Sequence[Row]) -> Iterable[Finding]:
             count = born.pop((child, root_id), 0)
             if count != 1:
                 text = f"run {root_id} of {name_of(jobs, first.job_id)} succeeded and has {count} runs of "
-                yield Finding(Kind.CHILD, 7, f"{text}{name_of(jobs, child)}, 1 expected", first.planned_ms)
+                yield Finding(
+                    FindingKind.CHILD, 7, f"{text}{name_of(jobs, child)}, 1 expected", first.planned_ms
+                )
     for (child, chain_id), parents in sorted(joins.items()):
         wanted, count = int(parents == set(jobs[child].parents)), born.pop((child, chain_id), 0)
         if count != wanted:
             text = f"{name_of(jobs, child)} has {count} runs in chain {chain_id}, {wanted} expected"
-            yield Finding(Kind.CHILD, 7, text)
+            yield Finding(FindingKind.CHILD, 7, text)
     for (child, origin_key), count in born.items():
         text = f"{count} runs of {name_of(jobs, child)} are there of run {origin_key}, which did not succeed"
-        yield Finding(Kind.CHILD, 7, text)
+        yield Finding(FindingKind.CHILD, 7, text)
 
 
-def _succeeded(rows: Iterable[Row]) -> dict[int, Row]:
+def _succeeded(rows: Iterable[RunRow]) -> dict[int, RunRow]:
     """Return the first run of each fire of which every shard succeeded, in one of its attempts, by root id."""
-    roots: dict[int, list[Row]] = defaultdict(list)
+    roots: dict[int, list[RunRow]] = defaultdict(list)
     for row in rows:
         roots[row.root_id or row.id].append(row)
-    found: dict[int, Row] = {}
+    found: dict[int, RunRow] = {}
     for root_id, mine in roots.items():
         good = {row.shard_index for row in mine if row.state == "succeeded"}
         if good >= set(range(max(row.shard_total for row in mine))):
@@ -94,11 +98,11 @@ def _succeeded(rows: Iterable[Row]) -> dict[int, Row]:
     return found
 
 
-def delays(jobs: Mapping[int, Job], rows: Iterable[Row], weather: Weather) -> Iterable[Finding]:
+def delays(jobs: Mapping[int, ExpectedJob], rows: Iterable[RunRow], weather: Weather) -> Iterable[Finding]:
     """Find fires of a fixed delay that do not follow on the end of the one before, until the end of the job."""
     if weather.clock_moved:
         return
-    fires: dict[int, list[Row]] = defaultdict(list)
+    fires: dict[int, list[RunRow]] = defaultdict(list)
     ends: Counter[int] = Counter()
     for row in rows:
         if is_delay(jobs, row):
@@ -113,17 +117,17 @@ def delays(jobs: Mapping[int, Job], rows: Iterable[Row], weather: Weather) -> It
             off_ms = row.planned_ms - wanted
             if not -FIRST_MS <= off_ms <= slack_ms:
                 text = f"run {row.id} of {job.name!r}: is due {off_ms} ms off its predecessor's end and delay"
-                yield Finding(Kind.DELAY, 8, text, row.planned_ms)
+                yield Finding(FindingKind.DELAY, 8, text, row.planned_ms)
             wanted = (ends[row.root_id or row.id] or row.planned_ms) + job.delay_ms
             slack_ms = weather.slack_ms
         if wanted + slack_ms <= job.end_ms:
             text = f"{job.name!r}, due {wanted}: the fixed delay stopped firing"
-            yield Finding(Kind.MISSING, 8, text, wanted)
+            yield Finding(FindingKind.MISSING, 8, text, wanted)
 
 
-def shards(jobs: Mapping[int, Job], rows: Iterable[Row], weather: Weather) -> Iterable[Finding]:
+def shards(jobs: Mapping[int, ExpectedJob], rows: Iterable[RunRow], weather: Weather) -> Iterable[Finding]:
     """Find fires whose shards are not 0 to N - 1, or have unequal totals."""
-    roots: dict[tuple[int, int], list[Row]] = defaultdict(list)
+    roots: dict[tuple[int, int], list[RunRow]] = defaultdict(list)
     for row in rows:
         if row.origin == "schedule" and row.state not in ("skipped", "planned", "refused", "cancelled"):
             roots[row.job_id, row.root_id].append(row)
@@ -139,19 +143,23 @@ def shards(jobs: Mapping[int, Job], rows: Iterable[Row], weather: Weather) -> It
         if not is_number or not is_whole or len(totals) > 1 or len(set(indexes)) < len(indexes):
             what = f"root {root_id} of {name_of(jobs, job_id)}"
             text = f"{what}: has shards {indexes} of {sorted(totals)}, {most} expected"
-            yield Finding(Kind.SHARDS, 10, text, mine[0].planned_ms)
+            yield Finding(FindingKind.SHARDS, 10, text, mine[0].planned_ms)
 
 
-def by_hand(jobs: Mapping[int, Job], rows: Iterable[Row], actions: Sequence[Action]) -> Iterable[Finding]:
+def by_hand(
+    jobs: Mapping[int, ExpectedJob], rows: Iterable[RunRow], actions: Sequence[UserAction]
+) -> Iterable[Finding]:
     """Find runs by hand that were answered and are not there, or are there though none was asked for."""
     asked = [item for item in actions if item.did is Did.RUN]
     known = {item.run_id for item in asked if item.run_id}
     unknown = Counter(item.job_id for item in asked if not item.run_id)
     found = {row.id: row.job_id for row in rows if row.origin == "api" and row.shard_index == 0}
     for run_id in sorted(known - found.keys()):
-        yield Finding(Kind.BY_HAND, 1, f"run {run_id} was asked for by hand and answered, and is not there")
+        yield Finding(
+            FindingKind.BY_HAND, 1, f"run {run_id} was asked for by hand and answered, and is not there"
+        )
     further = Counter(job_id for run_id, job_id in found.items() if run_id not in known)
     for job_id, count in further.items():
         if count > unknown[job_id]:
             text = f"{name_of(jobs, job_id)} has {count} runs by hand more than were asked for"
-            yield Finding(Kind.BY_HAND, 1, text)
+            yield Finding(FindingKind.BY_HAND, 1, text)

@@ -7,30 +7,35 @@ from __future__ import annotations
 
 import os
 import time
+from functools import cache
 
 import msgspec
 
 from xwheel.cli.verify.handlers_env import FILE_VARIABLE, NAME_VARIABLE
-from xwheel.cli.verify.site import BEGIN, END, Line
+from xwheel.cli.verify.site import BEGIN, END, HandlerNote
+from xwheel.clock import wall_ms
 from xwheel.executor import JobContext, job
 
-_handle = os.open(os.environ[FILE_VARIABLE], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+@cache
+def _file() -> int:
+    return os.open(os.environ[FILE_VARIABLE], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
 
 def note(ctx: JobContext, what: str) -> None:
     """Write down that this run is being executed, or has been: one line in one write, which is on disk then."""
-    line = Line(
+    line = HandlerNote(
         what=what,
         run_id=ctx.run_id,
         job_id=ctx.job_id,
         planned_ms=ctx.planned_ms,
-        at_ms=time.time_ns() // 1_000_000,
+        at_ms=wall_ms(),
         executor=os.environ[NAME_VARIABLE],
         param=ctx.param or "",
     )
-    os.write(_handle, msgspec.json.encode(line) + b"\n")
+    os.write(_file(), msgspec.json.encode(line) + b"\n")
     if what == BEGIN:
-        os.fdatasync(_handle)
+        os.fdatasync(_file())
 
 
 @job("verify_notes", parallel=8)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-from xwheel.cli.verify.records import Did, Job
+from xwheel.cli.verify.records import Did, ExpectedJob
 
 SECOND: Final = 1000
 DELAY_MS: Final = 900
@@ -68,9 +68,9 @@ class LoadJob:
     limited_group: bool = False
     actions: tuple[Did, ...] = ()
 
-    def calls_for(self, ids: dict[str, int], start_ms: int, end_ms: int, *, sturdy: bool) -> Job:
+    def calls_for(self, ids: dict[str, int], start_ms: int, end_ms: int, *, sturdy: bool) -> ExpectedJob:
         """Return what the job calls for until an instant."""
-        return Job(
+        return ExpectedJob(
             name=self.name,
             due=[due for due in self.due if due <= end_ms],
             delay_ms=self.delay_ms,

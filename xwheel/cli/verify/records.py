@@ -12,7 +12,7 @@ Span = tuple[int, int]
 """From and to, epoch milliseconds, both included."""
 
 
-class Kind(StrEnum):
+class FindingKind(StrEnum):
     """What went wrong."""
 
     MISSING = "missing"
@@ -52,7 +52,7 @@ class Did(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Action:
+class UserAction:
     """A change that was asked for over the management API.
 
     Attributes:
@@ -72,7 +72,7 @@ class Action:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class ExpectedJob:
     """What a job calls for.
 
     Attributes:
@@ -104,7 +104,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class RunRow:
     """A run as a node shows it, as far as it is judged."""
 
     id: int
@@ -128,7 +128,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Execution:
+class Executed:
     """What a handler wrote: its first act, and its last one if it came that far.
 
     Attributes:
@@ -153,14 +153,14 @@ class Finding:
         due_ms: Due time of the fire, or 0 where there is none to name.
     """
 
-    kind: Kind
+    kind: FindingKind
     invariant: int
     text: str
     due_ms: int = 0
 
 
 @dataclass
-class Watched:
+class Observed:
     """What was seen in the tables while it happened.
 
     Attributes:
@@ -254,11 +254,11 @@ class Verdict:
         }
 
 
-def is_delay(jobs: Mapping[int, Job], row: Row) -> bool:
+def is_delay(jobs: Mapping[int, ExpectedJob], row: RunRow) -> bool:
     """Return whether a row is of a job with a fixed delay."""
     return row.job_id in jobs and jobs[row.job_id].delay_ms > 0
 
 
-def name_of(jobs: Mapping[int, Job], job_id: int) -> str:
+def name_of(jobs: Mapping[int, ExpectedJob], job_id: int) -> str:
     """Return how a job is called in findings."""
     return repr(jobs[job_id].name) if job_id in jobs else f"job {job_id}"

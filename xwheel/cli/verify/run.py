@@ -31,7 +31,7 @@ FINDINGS_FILE: Final = "findings.txt"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class VerifyOptions:
     """What the command line asks for.
 
     Attributes:
@@ -55,7 +55,7 @@ class Options:
     keep: bool = False
 
 
-def verify(site: Site, options: Options) -> int:
+def verify(site: Site, options: VerifyOptions) -> int:
     """Put the load on the cluster; return the exit status: 0 only if nothing was found.
 
     Executors are started here; their settings (schedulers' addresses, token) are those that ``xwheel executor`` would
@@ -75,7 +75,7 @@ def verify(site: Site, options: Options) -> int:
     return 0 if verdict.ok else 1
 
 
-def _conduct(site: Site, options: Options, folder: Path, seed: int, console: Console) -> Verdict | None:
+def _conduct(site: Site, options: VerifyOptions, folder: Path, seed: int, console: Console) -> Verdict | None:
     """Return the verdict, or None if the load was interrupted."""
     with ExitStack() as stack:
         signals = stack.enter_context(StopSignals())
@@ -143,7 +143,7 @@ def _clean(check: Check, console: Console) -> None:
         console.print(f"the jobs are left there: {problems[0]}", style="yellow", markup=False)
 
 
-def _tell(verdict: Verdict, options: Options, folder: Path, console: Console) -> None:
+def _tell(verdict: Verdict, options: VerifyOptions, folder: Path, console: Console) -> None:
     lines = [f"{item.kind} (invariant {item.invariant}): {item.text}" for item in verdict.findings]
     (folder / FINDINGS_FILE).write_text("\n".join([*lines, ""]))
     if options.as_json:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from xwheel.cli.verify.records import Execution, Row
+from xwheel.cli.verify.records import Executed, RunRow
 from xwheel.errors import WireError
 from xwheel.wire.http.rest import RestClient
 
@@ -132,7 +132,7 @@ class Site:
                 return True
         return False
 
-    def rows(self, group_ids: Sequence[int], job_ids: Sequence[int]) -> list[Row]:
+    def rows(self, group_ids: Sequence[int], job_ids: Sequence[int]) -> list[RunRow]:
         """Return all runs of these groups that are of these jobs."""
         wanted = set(job_ids)
         found = (item for number in group_ids for item in self.pages("/runs", {"group_id": number}))
@@ -151,11 +151,11 @@ class Site:
                 return
 
 
-def _row(item: Mapping[str, Any]) -> Row:
-    return Row(**{name: item[name] for name in Row.__dataclass_fields__})
+def _row(item: Mapping[str, Any]) -> RunRow:
+    return RunRow(**{name: item[name] for name in RunRow.__dataclass_fields__})
 
 
-class Line(msgspec.Struct, frozen=True):
+class HandlerNote(msgspec.Struct, frozen=True):
     """What a handler writes: a line when it begins, and another when it ends."""
 
     what: str
@@ -167,15 +167,15 @@ class Line(msgspec.Struct, frozen=True):
     param: str = ""
 
 
-def executions(files: Sequence[Path], job_ids: Sequence[int]) -> list[Execution]:
+def executions(files: Sequence[Path], job_ids: Sequence[int]) -> list[Executed]:
     """Return what handlers of these jobs wrote down; a line that is not whole was never written."""
-    found: list[Execution] = []
+    found: list[Executed] = []
     wanted = set(job_ids)
     for path in files:
         open_ones: dict[int, int] = {}
         for text in path.read_text().splitlines():
             try:
-                line = msgspec.json.decode(text, type=Line)
+                line = msgspec.json.decode(text, type=HandlerNote)
             except msgspec.DecodeError:
                 continue
             if line.job_id not in wanted:
@@ -183,9 +183,7 @@ def executions(files: Sequence[Path], job_ids: Sequence[int]) -> list[Execution]
             if line.what == BEGIN:
                 open_ones[line.run_id] = len(found)
                 found.append(
-                    Execution(
-                        line.run_id, line.job_id, line.planned_ms, line.at_ms, line.executor, line.param
-                    )
+                    Executed(line.run_id, line.job_id, line.planned_ms, line.at_ms, line.executor, line.param)
                 )
             elif line.run_id in open_ones:
                 place = open_ones.pop(line.run_id)

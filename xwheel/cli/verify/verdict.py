@@ -14,15 +14,15 @@ from xwheel.cli.verify.actions import SETTLED_MS, changed_spans, latest_edit, st
 from xwheel.cli.verify.follow_ups import by_hand, children, delays, retries, shards
 from xwheel.cli.verify.records import (
     CALM,
-    Action,
     Did,
-    Execution,
+    Executed,
+    ExpectedJob,
     Finding,
-    Job,
-    Kind,
-    Row,
+    FindingKind,
+    Observed,
+    RunRow,
+    UserAction,
     Verdict,
-    Watched,
     Weather,
     is_delay,
     name_of,
@@ -44,16 +44,16 @@ OF_EXECUTOR: Final = frozenset({NOT_STARTED, "interrupted"})
 """Reasons of failures that an executor reports of runs that were there when it ended."""
 
 MAY_RUN_AGAIN: Final = frozenset({"failed", "timed_out", "lost"})
-KINDS: Final = {"skipped": Kind.SKIPPED, "lost": Kind.LOST, "refused": Kind.REFUSED}
+KINDS: Final = {"skipped": FindingKind.SKIPPED, "lost": FindingKind.LOST, "refused": FindingKind.REFUSED}
 
 
 def judge(
-    jobs: Mapping[int, Job],
-    rows: Sequence[Row],
-    executions: Sequence[Execution],
-    watched: Watched | None = None,
+    jobs: Mapping[int, ExpectedJob],
+    rows: Sequence[RunRow],
+    executions: Sequence[Executed],
+    watched: Observed | None = None,
     *,
-    actions: Sequence[Action] = (),
+    actions: Sequence[UserAction] = (),
     weather: Weather = CALM,
     until_ms: int = 2**62,
 ) -> Verdict:
@@ -69,7 +69,7 @@ def judge(
         until_ms: Only fires planned for this instant or earlier are judged, with their retries and child runs: what
             comes later may be there or not once jobs are stopped.
     """
-    watched = watched or Watched()
+    watched = watched or Observed()
     all_rows, (rows, executions) = rows, _until(until_ms, rows, executions)
     ran = Counter(item.run_id for item in executions)
     fires = _Fires(jobs, rows, actions, weather)
@@ -94,8 +94,8 @@ def judge(
 
 
 def _until(
-    at_ms: int, rows: Sequence[Row], executions: Sequence[Execution]
-) -> tuple[Sequence[Row], Sequence[Execution]]:
+    at_ms: int, rows: Sequence[RunRow], executions: Sequence[Executed]
+) -> tuple[Sequence[RunRow], Sequence[Executed]]:
     """Return what came of fires planned for an instant or earlier, and executions of which there is no row at all."""
     later = {row.root_id for row in rows if row.origin == "schedule" and row.planned_ms > at_ms}
     kept = [row for row in rows if row.root_id not in later and row.chain_id not in later]
@@ -107,17 +107,21 @@ class _Fires:
     """The due fires, and the schedule's row of each."""
 
     def __init__(
-        self, jobs: Mapping[int, Job], rows: Sequence[Row], actions: Sequence[Action], weather: Weather
+        self,
+        jobs: Mapping[int, ExpectedJob],
+        rows: Sequence[RunRow],
+        actions: Sequence[UserAction],
+        weather: Weather,
     ) -> None:
         scheduled = [row for row in rows if row.origin == "schedule"]
         self.due = {(number, due) for number, job in jobs.items() for due in job.due}
         # when a fixed delay fires follows from its runs; whether it does is judged apart
         self.due |= {(row.job_id, row.planned_ms) for row in scheduled if is_delay(jobs, row)}
-        self.found: dict[tuple[int, int], list[Row]] = defaultdict(list)
+        self.found: dict[tuple[int, int], list[RunRow]] = defaultdict(list)
         self.findings: list[Finding] = []
         self._weather = weather
         self._changed = {number: changed_spans(actions, number, weather.slack_ms) for number in jobs}
-        skips: dict[int, list[Row]] = defaultdict(list)
+        skips: dict[int, list[RunRow]] = defaultdict(list)
         killed = _killed(actions)
         for row in scheduled:
             if row.state == "skipped" and row.skip_last_ms is not None:
@@ -128,7 +132,7 @@ class _Fires:
         for key in sorted(self.due | set(self.found)):
             self._judge(jobs, key, skips[key[0]])
 
-    def _judge(self, jobs: Mapping[int, Job], key: tuple[int, int], skips: Sequence[Row]) -> None:
+    def _judge(self, jobs: Mapping[int, ExpectedJob], key: tuple[int, int], skips: Sequence[RunRow]) -> None:
         job_id, due_ms = key
         what = f"{name_of(jobs, job_id)}, due {due_ms}"
         mine = self.found.get(key, [])
@@ -136,28 +140,34 @@ class _Fires:
         was_changed = any(begin <= due_ms <= end for begin, end in self._changed.get(job_id, ()))
         if key not in self.due:
             self._add(
-                Kind.NOT_DUE, 1, due_ms, f"{what}: has run {mine[0].id}, but the schedule calls for none then"
+                FindingKind.NOT_DUE,
+                1,
+                due_ms,
+                f"{what}: has run {mine[0].id}, but the schedule calls for none then",
             )
         elif not mine and not covering and not was_changed:
-            self._add(Kind.MISSING, 1, due_ms, f"{what}: has no row and no skip that covers it")
+            self._add(FindingKind.MISSING, 1, due_ms, f"{what}: has no row and no skip that covers it")
         elif covering and not mine and not self._weather.clock_moved:
             self._add(
-                Kind.SKIPPED, 0, due_ms, f"{what}: skipped by row {covering[0].id}, {covering[0].reason}"
+                FindingKind.SKIPPED,
+                0,
+                due_ms,
+                f"{what}: skipped by row {covering[0].id}, {covering[0].reason}",
             )
         if len(mine) + len(covering) > 1:
             ids = [row.id for row in (*mine, *covering)]
-            self._add(Kind.TWICE_PLANNED, 1, due_ms, f"{what}: has {len(ids)} rows: {ids}")
+            self._add(FindingKind.TWICE_PLANNED, 1, due_ms, f"{what}: has {len(ids)} rows: {ids}")
 
-    def _add(self, kind: Kind, invariant: int, due_ms: int, text: str) -> None:
+    def _add(self, kind: FindingKind, invariant: int, due_ms: int, text: str) -> None:
         self.findings.append(Finding(kind, invariant, text, due_ms))
 
 
 def _ends(
-    jobs: Mapping[int, Job], rows: Iterable[Row], actions: Sequence[Action], weather: Weather
+    jobs: Mapping[int, ExpectedJob], rows: Iterable[RunRow], actions: Sequence[UserAction], weather: Weather
 ) -> Iterable[Finding]:
     """Find shards whose last attempt did not succeed, and attempts that failed for a reason that nothing gives."""
     killed = _killed(actions)
-    chains: dict[tuple[int, int], list[Row]] = defaultdict(list)
+    chains: dict[tuple[int, int], list[RunRow]] = defaultdict(list)
     for row in rows:
         chains[row.root_id or row.id, row.shard_index].append(row)
     changed = {number: changed_spans(actions, number, weather.slack_ms, pauses=True) for number in jobs}
@@ -169,8 +179,8 @@ def _ends(
 
 
 def _end(
-    jobs: Mapping[int, Job],
-    row: Row,
+    jobs: Mapping[int, ExpectedJob],
+    row: RunRow,
     is_last: bool,
     was_killed: bool,
     changed: Sequence[tuple[int, int]],
@@ -180,7 +190,7 @@ def _end(
     failures, once = (job.failures, job.at_most_once) if job else (0, False)
     what = f"run {row.id} of {name_of(jobs, row.job_id)}, due {row.planned_ms}, attempt {row.attempt}"
     if row.state in OPEN:
-        yield Finding(Kind.OPEN, 4, f"{what}: is still {row.state}", row.planned_ms)
+        yield Finding(FindingKind.OPEN, 4, f"{what}: is still {row.state}", row.planned_ms)
         return
     last_ms = row.finished_ms or 0
     was_changed = any(begin <= last_ms <= end for begin, end in changed)
@@ -196,46 +206,50 @@ def _end(
     )
     if not is_fine:
         why = f"{row.reason} {row.message[:80]}".strip()
-        kind = KINDS.get(row.state, Kind.OTHER_END)
+        kind = KINDS.get(row.state, FindingKind.OTHER_END)
         yield Finding(kind, 0, f"{what}: is {row.state}, {why}", row.planned_ms)
 
 
-def _killed(actions: Iterable[Action]) -> set[int]:
+def _killed(actions: Iterable[UserAction]) -> set[int]:
     return {item.run_id for item in actions if item.did is Did.KILL}
 
 
 def _executions(
-    jobs: Mapping[int, Job], rows: Sequence[Row], executions: Iterable[Execution]
+    jobs: Mapping[int, ExpectedJob], rows: Sequence[RunRow], executions: Iterable[Executed]
 ) -> Iterable[Finding]:
     """Find runs that were executed twice, against their state, or not at all."""
-    by_run: dict[int, list[Execution]] = defaultdict(list)
+    by_run: dict[int, list[Executed]] = defaultdict(list)
     for item in executions:
         by_run[item.run_id].append(item)
     known = {row.id: row for row in rows}
     for run_id in sorted(set(known) | set(by_run)):
         row, mine = known.get(run_id), by_run.get(run_id, [])
         if row is None:
-            yield Finding(Kind.EXECUTED_ANYWAY, 1, f"run {run_id}: was executed but has no row")
+            yield Finding(FindingKind.EXECUTED_ANYWAY, 1, f"run {run_id}: was executed but has no row")
             continue
         what = f"run {run_id} of {name_of(jobs, row.job_id)}, due {row.planned_ms}"
         if len(mine) > 1:
             where = ", ".join(f"{item.executor} at {item.at_ms}" for item in mine)
-            yield Finding(Kind.DOUBLE, 2, f"{what}: was executed {len(mine)} times: {where}", row.planned_ms)
+            yield Finding(
+                FindingKind.DOUBLE, 2, f"{what}: was executed {len(mine)} times: {where}", row.planned_ms
+            )
         has_ended = row.state in ("succeeded", "failed") and row.reason != NOT_STARTED
         if not mine and has_ended and not row.kill_requested:
-            yield Finding(Kind.NOT_EXECUTED, 0, f"{what}: is {row.state}, and no handler ran", row.planned_ms)
+            yield Finding(
+                FindingKind.NOT_EXECUTED, 0, f"{what}: is {row.state}, and no handler ran", row.planned_ms
+            )
         if mine and (row.state in NEVER_RAN or row.reason == NOT_STARTED):
             text = f"{what}: was executed and is {row.state}, {row.reason}"
-            yield Finding(Kind.EXECUTED_ANYWAY, 3, text, row.planned_ms)
+            yield Finding(FindingKind.EXECUTED_ANYWAY, 3, text, row.planned_ms)
     yield from _twice(jobs, rows, by_run)
 
 
 def _twice(
-    jobs: Mapping[int, Job], rows: Sequence[Row], by_run: Mapping[int, Collection[Execution]]
+    jobs: Mapping[int, ExpectedJob], rows: Sequence[RunRow], by_run: Mapping[int, Collection[Executed]]
 ) -> Iterable[Finding]:
     """Find fires of which several executed runs did not fail; of an at-most-once job, several executed runs."""
     planned = {row.root_id or row.id: row.planned_ms for row in rows if row.origin == "schedule"}
-    fires: dict[tuple[int, int, int], list[Row]] = defaultdict(list)
+    fires: dict[tuple[int, int, int], list[RunRow]] = defaultdict(list)
     for row in rows:
         root = row.root_id or row.id
         if by_run.get(row.id):
@@ -247,14 +261,14 @@ def _twice(
         ids = [row.id for row in mine if once or row.state not in MAY_RUN_AGAIN]
         if len(ids) > 1:
             text = f"{name_of(jobs, job_id)}, due {due_ms}, shard {shard}: was executed by runs {ids}"
-            yield Finding(Kind.DOUBLE, 2, text, due_ms)
+            yield Finding(FindingKind.DOUBLE, 2, text, due_ms)
 
 
 def _editions(
-    jobs: Mapping[int, Job],
-    rows: Sequence[Row],
-    executions: Iterable[Execution],
-    actions: Sequence[Action],
+    jobs: Mapping[int, ExpectedJob],
+    rows: Sequence[RunRow],
+    executions: Iterable[Executed],
+    actions: Sequence[UserAction],
     weather: Weather,
 ) -> Iterable[Finding]:
     """Find what was sent as it was before an edit that had been answered, or while its job was stopped."""
@@ -269,16 +283,16 @@ def _editions(
         is_off = any(begin < row.dispatched_ms < end for begin, end in spans.get(row.job_id, ()))
         if row.origin == "schedule" and is_off:
             text = f"{what}: was sent at {row.dispatched_ms}, when its job was stopped or paused"
-            yield Finding(Kind.EXECUTED_ANYWAY, 1, text, row.planned_ms)
+            yield Finding(FindingKind.EXECUTED_ANYWAY, 1, text, row.planned_ms)
         wanted = latest_edit(actions, row.job_id, row.dispatched_ms - SETTLED_MS)
         later = latest_edit(actions, row.job_id, row.dispatched_ms + SETTLED_MS, answered=False)
         if wanted and wanted == later and said.get(row.id, wanted) != wanted:
             text = f"{what}: was sent at {row.dispatched_ms} with {said[row.id]!r}, not with {wanted!r}"
-            yield Finding(Kind.OLD_EDITION, 1, text, row.planned_ms)
+            yield Finding(FindingKind.OLD_EDITION, 1, text, row.planned_ms)
 
 
 def _together(
-    jobs: Mapping[int, Job], executions: Iterable[Execution], weather: Weather
+    jobs: Mapping[int, ExpectedJob], executions: Iterable[Executed], weather: Weather
 ) -> Iterable[Finding]:
     """Find runs of jobs that share a limit which were executed at once with too many others."""
     limits = {number: job.limit for number, job in jobs.items() if job.limit and not weather.clock_moved}
@@ -300,24 +314,24 @@ def _together(
                 text = (
                     f"{name}: runs {sorted(inside)} were executed together at {at_ms}, {most[name]} allowed"
                 )
-                yield Finding(Kind.TOGETHER, 0, text, at_ms)
+                yield Finding(FindingKind.TOGETHER, 0, text, at_ms)
 
 
-def _seen(watched: Watched, last: Mapping[int, str], weather: Weather) -> Iterable[Finding]:
+def _seen(watched: Observed, last: Mapping[int, str], weather: Weather) -> Iterable[Finding]:
     for run_id, states in sorted(watched.states.items()):
         path = [*states, last.get(run_id, "gone")]
         for before, after in pairwise(path):
             if before != after and after not in _reachable(before):
-                yield Finding(Kind.TRANSITION, 3, f"run {run_id}: went from {before} to {after}")
+                yield Finding(FindingKind.TRANSITION, 3, f"run {run_id}: went from {before} to {after}")
     for text in watched.fell:
-        yield Finding(Kind.EPOCH, 5, text)
+        yield Finding(FindingKind.EPOCH, 5, text)
     limit_ms = weather.overdue_limit_ms
     for run_id, late_ms in sorted(watched.overdue.items()):
         if limit_ms is not None and late_ms > limit_ms:
             text = f"run {run_id}: was overdue and planned for {late_ms} ms, {limit_ms} ms allowed"
-            yield Finding(Kind.OVERDUE, 4, text)
+            yield Finding(FindingKind.OVERDUE, 4, text)
     for text in watched.delays:
-        yield Finding(Kind.DELAY, 8, text)
+        yield Finding(FindingKind.DELAY, 8, text)
 
 
 def _reachable(state: str) -> set[str]:
@@ -331,7 +345,7 @@ def _reachable(state: str) -> set[str]:
 
 
 def _lateness(
-    found: Mapping[tuple[int, int], Sequence[Row]], executions: Iterable[Execution]
+    found: Mapping[tuple[int, int], Sequence[RunRow]], executions: Iterable[Executed]
 ) -> list[tuple[int, int]]:
     first: dict[int, int] = {}
     for item in executions:

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Collection
 from typing import Final
 
-from sqlalchemy import Connection, select
-
-from xwheel.cli.verify.records import Span, Watched
+from xwheel.cli.verify.records import Observed, Span
+from xwheel.clock import wall_ms
 from xwheel.errors import XwheelError
-from xwheel.storage.database.engine import Database
-from xwheel.storage.schema import tables
+from xwheel.model import RunState
+from xwheel.storage import jobs, leases, runs
+from xwheel.storage.database.engine import Connection, Database
 
 logger = logging.getLogger(__name__)
 
 EVERY_S: Final = 0.5
-RECENT_MS: Final = 40_000
+RECENT: Final = 2500
+"""Runs that are looked at, those due last."""
+
 LAST_MS: Final = 3000
 """Longer than a fixed delay and its run."""
 
@@ -28,16 +29,16 @@ class Watcher:
 
     Args:
         url: The database.
-        jobs: Ids of the jobs.
+        job_ids: The jobs.
         delays: Ids of those with a fixed delay.
         span: From when until when they fire.
     """
 
-    def __init__(self, url: str, jobs: Collection[int], delays: Collection[int], span: Span) -> None:
-        self.seen = Watched()
+    def __init__(self, url: str, job_ids: Collection[int], delays: Collection[int], span: Span) -> None:
+        self.seen = Observed()
         self.looks = 0
         self._db = Database(url, pool_size=1)
-        self._jobs, self._delays = list(jobs), list(delays)
+        self._job_ids, self._delays = frozenset(job_ids), list(delays)
         self._span = span
         self._epochs: dict[int, int] = {}
         self._stop = threading.Event()
@@ -62,26 +63,26 @@ class Watcher:
                 logger.debug("the watcher cannot read: %s", error)
 
     def _look(self, conn: Connection) -> None:
-        run, job, lease = tables.run.c, tables.job.c, tables.partition_lease.c
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = wall_ms()
         # what is older was seen to be final, and the rows at the end say whether it stayed so
-        recent = select(run.id, run.state, run.due_ms).where(run.due_ms > now_ms - RECENT_MS)
-        for run_id, state, due_ms in conn.execute(recent.where(run.job_id.in_(self._jobs))):
-            states = self.seen.states.setdefault(run_id, [])
-            if not states or states[-1] != state:
-                states.append(state)
-            if state == "planned" and due_ms < now_ms:
-                known = self.seen.overdue.get(run_id, 0)
-                self.seen.overdue[run_id] = max(known, now_ms - due_ms)
-        for number, epoch in conn.execute(select(lease.partition, lease.epoch)):
-            known = self._epochs.get(number, 0)
-            if epoch < known:
-                self.seen.fell.append(f"the epoch of partition {number} fell from {known} to {epoch}")
-            self._epochs[number] = epoch
+        for run in runs.list_runs(conn, limit=RECENT):
+            if run.job_id not in self._job_ids:
+                continue
+            states = self.seen.states.setdefault(run.id, [])
+            if not states or states[-1] != run.state:
+                states.append(run.state)
+            if run.state is RunState.PLANNED and run.due_ms < now_ms:
+                known = self.seen.overdue.get(run.id, 0)
+                self.seen.overdue[run.id] = max(known, now_ms - run.due_ms)
+        for lease in leases.list_leases(conn):
+            known = self._epochs.get(lease.partition, 0)
+            if lease.epoch < known:
+                text = f"the epoch of partition {lease.partition} fell from {known} to {lease.epoch}"
+                self.seen.fell.append(text)
+            self._epochs[lease.partition] = lease.epoch
         if not self._span[0] <= now_ms < self._span[1] - LAST_MS:
             return  # before its first fire, and after its last one, a job awaits nothing
-        delays = select(job.id, job.next_fire_ms, job.awaits_root).where(job.id.in_(self._delays))
-        for number, next_ms, root in conn.execute(delays):
-            if (next_ms is None) == (root is None):
-                text = f"job {number} has next fire {next_ms} and awaits root {root} at {now_ms}"
+        for job in jobs.get_jobs(conn, self._delays).values():
+            if (job.next_fire_ms is None) == (job.awaits_root is None):
+                text = f"job {job.id} has next fire {job.next_fire_ms} and awaits root {job.awaits_root} at {now_ms}"
                 self.seen.delays.append(text)

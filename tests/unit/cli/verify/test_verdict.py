@@ -16,7 +16,7 @@ from tests.support.verify_world import (
     good_world,
 )
 from xwheel.cli.verify.load import load_jobs
-from xwheel.cli.verify.records import Execution, Job, Kind
+from xwheel.cli.verify.records import Executed, ExpectedJob, FindingKind
 from xwheel.cli.verify.verdict import judge
 
 
@@ -39,7 +39,7 @@ def test_nothing_due_is_no_success() -> None:
 
 def test_a_due_time_without_a_row_is_missing(world: World) -> None:
     world.remove(11)
-    assert world.kinds() == [(Kind.MISSING, 1)]
+    assert world.kinds() == [(FindingKind.MISSING, 1)]
     assert world.judge().executed == 8
 
 
@@ -48,37 +48,37 @@ def test_a_skip_row_counts_each_due_time_that_it_covers(world: World) -> None:
     world.remove(12)
     world.add(60, PLAIN, T + 1000, state="skipped", skip_last_ms=T + 2000, reason="misfire")
     world.forget(60)
-    assert world.kinds() == [(Kind.SKIPPED, 0)] * 2
+    assert world.kinds() == [(FindingKind.SKIPPED, 0)] * 2
     assert "misfire" in world.judge().findings[0].text
 
 
 def test_a_planned_run_that_was_skipped_later_counts_once(world: World) -> None:
     world.change(11, state="skipped", reason="misfire")
     world.forget(11)
-    assert world.kinds() == [(Kind.SKIPPED, 0)]
+    assert world.kinds() == [(FindingKind.SKIPPED, 0)]
 
 
 def test_a_due_time_with_a_row_and_a_skip_that_covers_it_is_planned_twice(world: World) -> None:
     world.add(60, PLAIN, T + 1000, state="skipped", skip_last_ms=T + 1000)
     world.forget(60)
-    assert world.kinds() == [(Kind.TWICE_PLANNED, 1)]
+    assert world.kinds() == [(FindingKind.TWICE_PLANNED, 1)]
 
 
 def test_a_run_at_a_time_that_no_schedule_calls_for(world: World) -> None:
     world.add(60, PLAIN, T + 1500)
-    assert world.kinds() == [(Kind.NOT_DUE, 1)]
+    assert world.kinds() == [(FindingKind.NOT_DUE, 1)]
 
 
 @pytest.mark.parametrize(
     ("state", "found"),
     [
-        ("lost", Kind.LOST),
-        ("refused", Kind.REFUSED),
-        ("timed_out", Kind.OTHER_END),
-        ("failed", Kind.OTHER_END),
+        ("lost", FindingKind.LOST),
+        ("refused", FindingKind.REFUSED),
+        ("timed_out", FindingKind.OTHER_END),
+        ("failed", FindingKind.OTHER_END),
     ],
 )
-def test_a_run_that_ends_otherwise(world: World, state: str, found: Kind) -> None:
+def test_a_run_that_ends_otherwise(world: World, state: str, found: FindingKind) -> None:
     world.change(11, state=state)
     if state == "refused":
         world.forget(11)
@@ -87,35 +87,35 @@ def test_a_run_that_ends_otherwise(world: World, state: str, found: Kind) -> Non
 
 def test_a_run_that_was_executed_and_is_refused_is_found_for_both(world: World) -> None:
     world.change(11, state="refused", reason="no_executor")
-    assert world.kinds() == [(Kind.REFUSED, 0), (Kind.EXECUTED_ANYWAY, 3)]
+    assert world.kinds() == [(FindingKind.REFUSED, 0), (FindingKind.EXECUTED_ANYWAY, 3)]
 
 
 def test_a_run_that_never_ended(world: World) -> None:
     world.change(12, state="running")
-    assert world.kinds() == [(Kind.OPEN, 4)]
+    assert world.kinds() == [(FindingKind.OPEN, 4)]
 
 
 def test_a_run_that_is_executed_twice(world: World) -> None:
-    world.executions.append(Execution(11, PLAIN, T + 1000, T + 1200, "executor1"))
-    assert world.kinds() == [(Kind.DOUBLE, 2)]
+    world.executions.append(Executed(11, PLAIN, T + 1000, T + 1200, "executor1"))
+    assert world.kinds() == [(FindingKind.DOUBLE, 2)]
     text = world.judge().findings[0].text
     assert "executor0" in text
     assert "executor1" in text
 
 
 def test_a_due_time_that_is_executed_by_two_runs(world: World) -> None:
-    world.add(60, PLAIN, T + 1000, origin="recovery", origin_key=11)
-    assert world.kinds() == [(Kind.DOUBLE, 2)]
+    world.add(60, PLAIN, T + 1000, origin="recovery", origin_key=11, root_id=11)
+    assert world.kinds() == [(FindingKind.DOUBLE, 2)]
 
 
 def test_a_success_without_an_execution(world: World) -> None:
     world.forget(11)
-    assert world.kinds() == [(Kind.NOT_EXECUTED, 0)]
+    assert world.kinds() == [(FindingKind.NOT_EXECUTED, 0)]
 
 
 def test_an_execution_without_a_row(world: World) -> None:
-    world.executions.append(Execution(99, PLAIN, T, T, "executor0"))
-    assert world.kinds() == [(Kind.EXECUTED_ANYWAY, 1)]
+    world.executions.append(Executed(99, PLAIN, T, T, "executor0"))
+    assert world.kinds() == [(FindingKind.EXECUTED_ANYWAY, 1)]
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_an_execution_without_a_row(world: World) -> None:
 def test_a_transition_that_does_not_exist(world: World, states: list[str], last: str) -> None:
     world.watched.states[11] = states
     world.change(11, state=last)
-    assert (Kind.TRANSITION, 3) in world.kinds()
+    assert (FindingKind.TRANSITION, 3) in world.kinds()
 
 
 def test_states_between_two_glances_need_not_be_seen_and_lost_may_be_corrected(world: World) -> None:
@@ -140,14 +140,14 @@ def test_states_between_two_glances_need_not_be_seen_and_lost_may_be_corrected(w
 
 def test_a_row_that_vanishes(world: World) -> None:
     world.watched.states[98] = ["planned"]
-    assert world.kinds() == [(Kind.TRANSITION, 3)]
+    assert world.kinds() == [(FindingKind.TRANSITION, 3)]
 
 
 def test_what_the_watcher_saw_is_found(world: World) -> None:
     world.watched.fell.append("the epoch of partition 1 fell from 3 to 2")
     world.watched.delays.append("job 5 has neither")
     world.watched.overdue = {10: 12_000, 11: 12_001}
-    assert world.kinds() == [(Kind.EPOCH, 5), (Kind.OVERDUE, 4), (Kind.DELAY, 8)]
+    assert world.kinds() == [(FindingKind.EPOCH, 5), (FindingKind.OVERDUE, 4), (FindingKind.DELAY, 8)]
 
 
 def test_what_is_planned_for_later_is_not_judged_with_its_retries_and_children(world: World) -> None:
@@ -157,13 +157,13 @@ def test_what_is_planned_for_later_is_not_judged_with_its_retries_and_children(w
     world.change(31, state="planned")
     world.forget(31)
     world.watched.states[31] = ["planned"]
-    world.executions.append(Execution(11, PLAIN, T + 1000, T + 1200, "executor1"))
+    world.executions.append(Executed(11, PLAIN, T + 1000, T + 1200, "executor1"))
     jobs = {
-        PLAIN: Job(name="plain", due=[T]),
-        PARENT: Job(name="parent", children=[CHILD]),
+        PLAIN: ExpectedJob(name="plain", due=[T]),
+        PARENT: ExpectedJob(name="parent", children=[CHILD]),
         CHILD: JOBS[CHILD],
     }
-    jobs |= {FAILING: Job(name="failing", failures=1), SHARDED: JOBS[SHARDED]}
+    jobs |= {FAILING: ExpectedJob(name="failing", failures=1), SHARDED: JOBS[SHARDED]}
     for number in (40, 41, 42):
         world.remove(number)
     rows = list(world.rows.values())
@@ -174,57 +174,57 @@ def test_what_is_planned_for_later_is_not_judged_with_its_retries_and_children(w
 
 def test_a_failure_without_its_retry(world: World) -> None:
     world.remove(21)
-    assert world.kinds() == [(Kind.RETRY, 7)]
+    assert world.kinds() == [(FindingKind.OTHER_END, 0), (FindingKind.RETRY, 7)]
 
 
 def test_a_retry_of_a_run_that_is_not_there(world: World) -> None:
     world.change(21, origin_key=19)
-    assert world.kinds() == [(Kind.RETRY, 7)] * 2
+    assert world.kinds() == [(FindingKind.RETRY, 7)] * 2
 
 
 def test_a_success_that_was_retried(world: World) -> None:
     world.add(60, PLAIN, T + 1000, origin="retry", origin_key=11, root_id=11, attempt=2)
-    assert world.kinds() == [(Kind.DOUBLE, 2), (Kind.RETRY, 7)]
+    assert world.kinds() == [(FindingKind.DOUBLE, 2), (FindingKind.RETRY, 7)]
 
 
 def test_a_root_without_its_child_and_one_with_two(world: World) -> None:
     world.remove(31)
-    assert world.kinds() == [(Kind.CHILD, 7)]
+    assert world.kinds() == [(FindingKind.CHILD, 7)]
     world.add(31, CHILD, T + 50, origin="child", origin_key=30, chain_id=30)
     world.add(32, CHILD, T + 60, origin="child", origin_key=30, chain_id=30)
-    assert world.kinds() == [(Kind.CHILD, 7)]
+    assert world.kinds() == [(FindingKind.CHILD, 7)]
 
 
 def test_a_child_of_a_root_that_did_not_succeed(world: World) -> None:
     world.add(60, CHILD, T + 70, origin="child", origin_key=10)
-    assert world.kinds() == [(Kind.CHILD, 7)]
+    assert world.kinds() == [(FindingKind.CHILD, 7)]
 
 
 def test_a_fixed_delay_that_stops_firing(world: World) -> None:
     world.remove(42)
     world.remove(41)
-    assert world.kinds() == [(Kind.MISSING, 8)]
+    assert world.kinds() == [(FindingKind.MISSING, 8)]
 
 
 def test_a_fixed_delay_that_fires_first_at_another_time(world: World) -> None:
     world.change(40, planned_ms=T + 2000)
-    assert (Kind.DELAY, 8) in world.kinds()
+    assert (FindingKind.DELAY, 8) in world.kinds()
 
 
 def test_a_fixed_delay_that_fires_before_its_predecessor_ended(world: World) -> None:
     world.change(41, planned_ms=T + 1500)
-    assert (Kind.DELAY, 8) in world.kinds()
+    assert (FindingKind.DELAY, 8) in world.kinds()
 
 
 @pytest.mark.parametrize("values", [{"shard_index": 0}, {"shard_total": 3}])
 def test_shards_that_are_not_all_there(world: World, values: dict[str, int]) -> None:
     world.change(51, **values)
-    assert (Kind.SHARDS, 10) in world.kinds()
+    assert (FindingKind.SHARDS, 10) in world.kinds()
 
 
 def test_a_shard_that_is_not_there(world: World) -> None:
     world.remove(51)
-    assert world.kinds() == [(Kind.SHARDS, 10)]
+    assert world.kinds() == [(FindingKind.SHARDS, 10)]
 
 
 def test_the_load_has_every_schedule_type_and_as_many_fires_as_asked() -> None:
