@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url
 
-from tests.support import servers
+from tests.faults.injectors.database import stopping
 from tests.support.databases import server_database
 from xwheel.storage.database import startup
 
@@ -41,16 +41,15 @@ def test_a_node_waits_for_a_server_that_comes_up_late(backend: str, tmp_path: Pa
     }
     with server_database(backend) as url:
         startup.upgrade(url)
-        port = make_url(url).port
-        assert port is not None
-        servers.stop(servers.RUNNING[port])
+        late = stopping(url)
+        late.begin()
         with log.open("wb") as sink:
             command = [sys.executable, "-m", "xwheel", "server", "--database", url]
             process = subprocess.Popen(command, stdout=sink, stderr=sink, env=environment)
         try:
             until(lambda: "; another try in 1.0 s" in log.read_text(), process, log)
             assert not ports.exists()
-            servers.start_again(port)
+            late.end()
             until(ports.exists, process, log)
             process.send_signal(signal.SIGTERM)
             assert process.wait(WAIT_S) == 0, log.read_text()
@@ -59,7 +58,7 @@ def test_a_node_waits_for_a_server_that_comes_up_late(backend: str, tmp_path: Pa
             process.wait()
     said = log.read_text()
     assert (
-        f"WARNING MainThread xwheel.storage.database.startup: nothing listens at 127.0.0.1:{port}: start"
+        f"WARNING MainThread xwheel.storage.database.startup: nothing listens at 127.0.0.1:{make_url(url).port}: start"
         in said
     )
     assert "Traceback" not in said

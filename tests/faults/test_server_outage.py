@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from sqlalchemy import make_url, text
+from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from tests.support import servers
+from tests.faults.injectors.database import plain_user, refusing_writes, stopping
 from tests.support.admins import APP_NAME, TOKEN
 from tests.support.databases import CleanDatabases
 from tests.support.executors import wait_until
@@ -33,7 +33,6 @@ from xwheel.storage.database.engine import Database
 LEASE_S = 4
 JOBS = 5
 PATIENCE_S = 100  # an executor lets an outcome wait a minute if others were taken meanwhile
-PLAIN = "plain"
 
 
 @dataclass
@@ -42,6 +41,7 @@ class Site:
 
     node: Node
     admin: Database
+    admin_url: str
     seen: list[int] = field(default_factory=list)
     planned: dict[int, list[int]] = field(default_factory=dict)
 
@@ -129,7 +129,7 @@ def site_on(url: str, admin_url: str, folder: Path, **database: int) -> Iterator
         }
     )
     admin = Database(admin_url, pool_size=1)
-    made = Site(Node(config, announce=lambda _: None), admin)
+    made = Site(Node(config, announce=lambda _: None), admin, admin_url)
     made.node.start()
     scheduler = made.node.scheduler
     now_ms = scheduler.core.clock.now_ms()
@@ -143,19 +143,6 @@ def site_on(url: str, admin_url: str, folder: Path, **database: int) -> Iterator
         executor.stop()
         made.node.stop()
         admin.close()
-
-
-def plain_user(url: str) -> str:
-    """Return the URL for a user that may not write where the server is read-only; of MariaDB's the admin may."""
-    real = make_url(url)
-    if real.get_backend_name() == "postgresql":
-        return url
-    db = Database(url, pool_size=1)
-    with db.write() as conn:
-        conn.execute(text(f"CREATE USER IF NOT EXISTS {PLAIN}@'127.0.0.1' IDENTIFIED BY '{real.password}'"))
-        conn.execute(text(f"GRANT ALL ON {real.database}.* TO {PLAIN}@'127.0.0.1'"))
-    db.close()
-    return real.set(username=PLAIN).render_as_string(hide_password=False)
 
 
 def kill_connections(db: Database) -> None:
@@ -172,16 +159,6 @@ def kill_connections(db: Database) -> None:
         for number in conn.execute(text(listing)).scalars().all():
             with contextlib.suppress(DBAPIError):  # it ended by itself
                 conn.execute(text(command.format(number)))
-
-
-def forbid_writes(db: Database, *, yes: bool) -> None:
-    """Make the server read-only, or writable again."""
-    with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as conn:
-        if db.backend == "postgresql":
-            conn.execute(text(f"ALTER SYSTEM SET default_transaction_read_only = {'on' if yes else 'off'}"))
-            conn.execute(text("SELECT pg_reload_conf()"))
-        else:
-            conn.execute(text(f"SET GLOBAL read_only = {int(yes)}"))
 
 
 def is_quiet(site: Site, seconds: float) -> bool:
@@ -231,22 +208,22 @@ def test_connections_that_are_killed_again_and_again(site: Site) -> None:
 def test_a_server_that_restarts_and_one_that_is_away_for_longer_than_the_lease(
     site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
-    port = make_url(site.admin.engine.url).port or 0
+    outage = stopping(site.admin_url)
     lease = site.node.scheduler.core.lease
     site.make_jobs(14)
     wait_until(lambda: len(site.seen) >= 2 * JOBS, PATIENCE_S)
     epochs = dict(lease.epochs)
-    servers.stop(servers.RUNNING[port])
-    servers.start_again(port)
+    outage.begin()
+    outage.end()
     wait_until(lambda: len(site.seen) >= 5 * JOBS, PATIENCE_S)
 
-    servers.stop(servers.RUNNING[port])
+    outage.begin()
     wait_until(lambda: not lease.may_act(), PATIENCE_S)
     assert site.ready() == ["leases", "database"]
     wait_until(lambda: is_quiet(site, 2), PATIENCE_S)  # what was sent before has arrived, and nothing follows
     away = caplog.text.rpartition("fails and is repeated")[2]
     assert "works again" not in away  # R15: not while the database is away
-    servers.start_again(port)
+    outage.end()
     wait_until(lease.may_act, PATIENCE_S)
     site.check()
     assert min(lease.epochs.values()) > max(epochs.values())
@@ -258,12 +235,9 @@ def test_a_server_that_restarts_and_one_that_is_away_for_longer_than_the_lease(
 def test_a_server_that_is_read_only_for_a_while(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     site.make_jobs(8)
     wait_until(lambda: len(site.seen) >= 2 * JOBS, PATIENCE_S)
-    forbid_writes(site.admin, yes=True)
-    try:
+    with refusing_writes(site.admin_url):
         wait_until(lambda: not site.node.scheduler.core.lease.may_act(), PATIENCE_S)
         assert "leases" in site.ready()
-    finally:
-        forbid_writes(site.admin, yes=False)
     site.check()
     assert_few_lines(caplog, site, 1)
     assert any("is read-only" in item.getMessage() for item in caplog.records)

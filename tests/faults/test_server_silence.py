@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, make_url, select, text, update
+from sqlalchemy import Connection, select, text, update
 
+from tests.faults.injectors.database import freezing
 from tests.faults.injectors.proxy import Cut, Proxy, before
 from tests.faults.test_server_outage import JOBS, PATIENCE_S, site_on
-from tests.faults.test_server_stop import frozen
-from tests.support import servers
 from tests.support.executors import wait_until
 from tests.support.rows import make_run
 from xwheel.config import build_config
@@ -174,8 +173,7 @@ def test_a_statement_that_may_take_long_is_left_alone(behind: tuple[Database, Pr
 def test_a_frozen_server_holds_nobody(server_url: str) -> None:
     db = Database(server_url, statement_s=LIMIT_S)
     answer(db)
-    process = servers.RUNNING[make_url(server_url).port or 0]
-    with frozen(process.pid):
+    with freezing(server_url):
         assert isinstance(outcome_of(lambda: answer(db)), DatabaseUnreachableError)
     assert outcome_of(lambda: answer(db)) == 1
     db.close()

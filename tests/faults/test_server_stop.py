@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import make_url
 
-from tests.support import servers
+from tests.faults.injectors.database import freezing, stopping
 from tests.support.databases import CleanDatabases
 from tests.support.executors import ROOT, wait_until
 from tests.support.ports import free_port
@@ -101,15 +100,11 @@ def test_a_node_drains_however_often_it_is_told(
 
 def test_a_node_ends_while_its_database_is_away(breakable: CleanDatabases, tmp_path: Path) -> None:
     url = breakable.url(0)
-    port = make_url(url).port or 0
     with serving(url, tmp_path) as server:
         server.until_it_says("executor API on")
-        servers.stop(servers.RUNNING[port])
-        try:
+        with stopping(url):
             server.until_it_says("loop lease fails")
             assert server.end(signal.SIGTERM) == 1, server.said  # it could not say goodbye
-        finally:
-            servers.start_again(port)
     assert "the leases are not given back, they end by themselves: nothing listens at" in server.said
     assert "stopped, not everything ended in time" in server.said
     assert "Traceback" not in server.said
@@ -128,7 +123,7 @@ def test_a_node_ends_while_its_database_hangs(
     monkeypatch.setattr(
         db, "close", lambda: None
     )  # what hangs still has connections, which a closed pool forgets
-    with frozen(servers.RUNNING[make_url(url).port or 0].pid):
+    with freezing(url):
         assert not node.stop()
     # what hung goes on now, and gives its connections back
     # but for the one that lives as long as connections do
@@ -145,29 +140,4 @@ def test_a_node_ends_while_its_database_hangs(
     Database.close(db)
     assert (
         "the leases are not given back, they end by themselves: the database does not answer" in caplog.text
-    )
-
-
-@contextlib.contextmanager
-def frozen(pid: int) -> Iterator[None]:
-    """Stop a server and its children in their tracks."""
-    stopped: list[int] = []
-    try:
-        # the parent first, and only once it stands still, so that no child comes while the others are stopped
-        freeze(pid, stopped)
-        for child in map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()):
-            freeze(child, stopped)
-        yield
-    finally:
-        for number in stopped:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(number, signal.SIGCONT)
-
-
-def freeze(pid: int, stopped: list[int]) -> None:
-    """Stop a process, which takes effect a moment after the signal is sent if it runs on another core."""
-    os.kill(pid, signal.SIGSTOP)
-    stopped.append(pid)
-    wait_until(
-        lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "TZ", PATIENCE_S
     )
