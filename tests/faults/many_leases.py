@@ -100,8 +100,8 @@ class Node:
         locking: Partitions whose rows its open transaction locks or asks for.
     """
 
-    def __init__(self, world: World, name: str) -> None:
-        self.name = name
+    def __init__(self, world: World, db: Database, name: str) -> None:
+        self.name, self.db = name, db
         self.works = True
         self.hit_ms = 0
         self.locking: frozenset[int] = frozenset()
@@ -110,7 +110,7 @@ class Node:
         self._leaves = False
         self._wake = threading.Event()
         self.lease = ClusterLease(
-            world.db,
+            db,
             name,
             NodeClock(self),
             lease_ms=world.lease_ms,
@@ -197,7 +197,7 @@ class World:
         lag_ms: How late the machine woke a node at most.
     """
 
-    db: Database
+    databases: Sequence[Database]
     rng: random.Random
     lease_ms: int
     renew_ms: int
@@ -234,8 +234,9 @@ class World:
         self._covered = dict.fromkeys(range(PARTITIONS), began_ms)
         self._starts = [began_ms + round(self.rng.uniform(0, 2000)) for _ in range(NODES)]
         next_ms, read_ms = began_ms + self.lease_ms, 0
-        for target in [self._lock_at_times] * STAGES:
-            threading.Thread(target=target, args=(random.Random(self.rng.random()),), daemon=True).start()
+        for _ in range(STAGES):
+            rng = random.Random(self.rng.random())
+            threading.Thread(target=self._lock_at_times, args=(rng,), daemon=True).start()
         with self._watched():
             while (at_ms := now_ms()) < began_ms + seconds * 1000:
                 self._start_some(at_ms)
@@ -282,13 +283,10 @@ class World:
             "commit": ended,
             "rollback": ended,
         }
-        for name, hook in hooks.items():
-            event.listen(self.db.engine, name, hook)
-        try:
-            yield
-        finally:
+        for db in self.databases:
             for name, hook in hooks.items():
-                event.remove(self.db.engine, name, hook)
+                event.listen(db.engine, name, hook)
+        yield
 
     def _start_some(self, at_ms: int) -> None:
         """Start nodes anew for those that are gone, each under a name of its own, as a process has."""
@@ -297,7 +295,11 @@ class World:
         for _ in gone:
             self._starts.append(at_ms + round(self.rng.uniform(0, 1.5 * self.lease_ms)))
         due = [start_ms for start_ms in self._starts if start_ms <= at_ms]
-        fresh = [Node(self, f"{len(self._known) + number:08x}") for number in range(len(due))]
+        taken = {node.db for node in self._nodes if node not in gone}
+        free = [db for db in self.databases[:NODES] if db not in taken]
+        fresh = [
+            Node(self, db, f"{len(self._known) + number:08x}") for number, db in enumerate(free[: len(due)])
+        ]
         if gone or fresh:
             self._starts = [start_ms for start_ms in self._starts if start_ms > at_ms]
             self._known |= {node.name: node for node in fresh}
@@ -329,7 +331,7 @@ class World:
             if not working:
                 continue
             node = rng.choice(working)
-            with contextlib.suppress(XwheelError, SQLAlchemyError), self.db.write() as conn:
+            with contextlib.suppress(XwheelError, SQLAlchemyError), node.db.write() as conn:
                 node.lease.lock(conn)
                 self.stopping.wait(rng.uniform(0, 0.05))
                 while not node.works and node.thread.is_alive() and not self.stopping.wait(SWEEP_S):
@@ -360,8 +362,7 @@ class World:
 
     def _read(self, held: Sequence[tuple[int, Node, int]]) -> None:
         """Compare what the nodes believe with the rows, and note whom faults hit."""
-        with self.db.read() as conn:
-            rows = leases.list_leases(conn)
+        rows = leases_of(self.databases[-1])
         by_part: Mapping[int, leases.LeaseRow] = {row.partition: row for row in rows}
         for part, node, epoch in held:
             row = by_part[part]
@@ -390,13 +391,14 @@ class World:
                 self._told.discard(part)
             elif part not in self._told:
                 self._told.add(part)
-                owner = leases_of(self.db)[part]
+                owner = leases_of(self.databases[-1])[part]
                 self._find(
                     f"partition {part} is without a holder for {at_ms - since_ms} ms; its row says {owner}"
                 )
 
     def _find(self, text: str) -> None:
-        self.findings.append(text)
+        if text not in self.findings:
+            self.findings.append(text)
 
 
 def leases_of(db: Database) -> list[leases.LeaseRow]:
@@ -423,13 +425,17 @@ def _numbers(values: Any) -> Iterator[int]:
 
 def play(url: str, *, seed: int, seconds: float, lease_s: float, renew_s: float, every_s: float) -> World:
     """Let the nodes of one database come and go for so long."""
-    db = Database(url, pool_size=NODES + STAGES + 2, idle_s=max(1, int(lease_s - renew_s)))
-    world = World(db, random.Random(seed), round(lease_s * 1000), round(renew_s * 1000))
+    # one for each, as processes have, and one for what reads the rows: of those that one opened all are replaced when
+    # one breaks
+    idle_s = max(1, int(lease_s - renew_s))
+    databases = [Database(url, pool_size=1, idle_s=idle_s) for _ in range(NODES + 1)]
+    world = World(databases, random.Random(seed), round(lease_s * 1000), round(renew_s * 1000))
     try:
         world.run(seconds, every_s)
     finally:
         world.stopping.set()
-        db.close()
+        for db in databases:
+            db.close()
     return world
 
 
@@ -473,7 +479,8 @@ def _print(world: World, seconds: float, cpu_s: float) -> None:
     print(
         f"  longest without a holder {world.longest_ms} ms of {world.lease_ms + GAP_MS}; nodes woke at most"
         f" {world.lag_ms} ms late; {world.statements / seconds:.0f} statements and {cpu_s / seconds:.2f} CPU seconds a"
-        f" second; {world.db.deadlocks} deadlocks, {world.db.broken} broken connections;"
+        f" second; {sum(db.deadlocks for db in world.databases)} deadlocks,"
+        f" {sum(db.broken for db in world.databases)} broken connections;"
         f" failed steps: {dict(world.errors)}",
         flush=True,
     )
