@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from sqlalchemy import Connection, text
@@ -32,21 +33,56 @@ REPORT_HOURS: Final = 960
 REPORT_JOBS: Final = 100
 FIRST_HOUR: Final = NOW // HOUR_MS * HOUR_MS - REPORT_HOURS * HOUR_MS
 
-_JOB_OF: Final = f"CASE WHEN n % 10 = 0 THEN {BUSY_JOB} ELSE 1 + (n * 7919) % {JOBS} END"
-_STATE: Final = (
-    f"CASE WHEN n > {RUNS - WAITING} THEN 'planned' WHEN n > {RUNS - WAITING - SENT} AND n % 6 = 0 THEN 'dispatching' "
-    f"WHEN n > {RUNS - WAITING - SENT} THEN 'running' WHEN n % 50 = 0 THEN 'failed' WHEN n % 1000 = 1 THEN 'lost' "
-    "WHEN n % 1000 = 2 THEN 'timed_out' WHEN n % 2000 = 3 THEN 'refused' WHEN n % 2000 = 5 THEN 'killed' "
-    "WHEN n % 100 = 7 THEN 'skipped' WHEN n % 500 = 9 THEN 'cancelled' ELSE 'succeeded' END"
-)
-_DUE: Final = f"{NOW + 1000 * APART_MS} - ({RUNS} - n) * {APART_MS}"
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """How much there is, and when that was.
+
+    Attributes:
+        first_fire_ms: The next fire of the first job; None for one with which half of the jobs are overdue.
+        fires_apart_ms: Between the next fires of two jobs.
+    """
+
+    runs: int = RUNS
+    jobs: int = JOBS
+    now_ms: int = NOW
+    first_fire_ms: int | None = None
+    fires_apart_ms: int = 100
+
+    def job_of(self) -> str:
+        """Return the expression of a run's job."""
+        return f"CASE WHEN n % 10 = 0 THEN {BUSY_JOB} ELSE 1 + (n * 7919) % {self.jobs} END"
+
+    def state(self) -> str:
+        """Return the expression of a run's state."""
+        sent, waiting = self.runs - WAITING - SENT, self.runs - WAITING
+        return (
+            f"CASE WHEN n > {waiting} THEN 'planned' WHEN n > {sent} AND n % 6 = 0 THEN 'dispatching' "
+            f"WHEN n > {sent} THEN 'running' WHEN n % 50 = 0 THEN 'failed' WHEN n % 1000 = 1 THEN 'lost' "
+            "WHEN n % 1000 = 2 THEN 'timed_out' WHEN n % 2000 = 3 THEN 'refused' WHEN n % 2000 = 5 THEN 'killed' "
+            "WHEN n % 100 = 7 THEN 'skipped' WHEN n % 500 = 9 THEN 'cancelled' ELSE 'succeeded' END"
+        )
+
+    def due(self) -> str:
+        """Return the expression of when a run was due."""
+        return f"{self.now_ms + 1000 * APART_MS} - ({self.runs} - n) * {APART_MS}"
+
+    def next_fire(self) -> str:
+        """Return the expression of a job's next fire."""
+        first_ms = self.first_fire_ms
+        if first_ms is None:
+            first_ms = self.now_ms - self.jobs // 2 * self.fires_apart_ms
+        return f"{first_ms} + n * {self.fires_apart_ms}"
 
 
-def fill(db: Database) -> None:
+MILLION: Final = History()
+
+
+def fill(db: Database, of: History = MILLION) -> None:
     """Write everything with one statement a table; nothing is analyzed afterwards."""
     with db.write() as conn:
         _fill_small(conn)
-        _copy(conn, "job", JOBS, _job_columns())
+        _copy(conn, "job", of.jobs, _job_columns(of))
         if db.backend == "postgresql":
             _skip_ids(conn)
     indexes = sorted(run.indexes, key=lambda index: str(index.name))
@@ -54,9 +90,8 @@ def fill(db: Database) -> None:
         # to make an index of rows that are there takes a fraction of the time
         for index in indexes:
             index.drop(conn)
-        columns = {**_run_columns(), "job_id": _JOB_OF}
-        inner = {"job_id": columns.pop("job_id"), "state": _STATE, "due_ms": _DUE}
-        _copy(conn, "run", RUNS, {**columns, "job_id": "job_id", "state": "state", "due_ms": "due_ms"}, inner)
+        inner = {"job_id": of.job_of(), "state": of.state(), "due_ms": of.due()}
+        _copy(conn, "run", of.runs, {**_run_columns(of), **{name: name for name in inner}}, inner)
         for index in indexes:
             index.create(conn)
 
@@ -105,7 +140,7 @@ def _numbers(conn: Connection, count: int) -> str:
             return f"(WITH RECURSIVE counted AS ({counted}) SELECT n, CAST(n AS TEXT) AS words FROM counted) AS numbers"
 
 
-def _job_columns() -> dict[str, str]:
+def _job_columns(of: History) -> dict[str, str]:
     texts = {
         "description": "",
         "schedule_type": "CRON",
@@ -136,9 +171,9 @@ def _job_columns() -> dict[str, str]:
         "wait_for_executor_s": 0,
         "jitter_ms": 0,
         "revision": 1,
-        "anchor_ms": NOW,
-        "created_ms": NOW,
-        "updated_ms": NOW,
+        "anchor_ms": of.now_ms,
+        "created_ms": of.now_ms,
+        "updated_ms": of.now_ms,
     }
     made = {
         **{name: f"'{value}'" for name, value in texts.items()},
@@ -150,17 +185,18 @@ def _job_columns() -> dict[str, str]:
         "recover_lost": "(n % 2 = 0)",
         "enabled": "(n % 20 <> 0)",
         "retention_days": "CASE WHEN n % 100 = 0 THEN 60 ELSE 0 END",
-        # half of them are overdue
-        "next_fire_ms": f"CASE WHEN n % 20 = 0 THEN NULL ELSE {NOW} + (n - {JOBS // 2}) * 100 END",
-        "deleted_ms": f"CASE WHEN n % 200 = 0 AND n <> {BUSY_JOB} THEN {NOW} - n ELSE NULL END",
+        "next_fire_ms": f"CASE WHEN n % 20 = 0 THEN NULL ELSE {of.next_fire()} END",
+        "deleted_ms": f"CASE WHEN n % 200 = 0 AND n <> {BUSY_JOB} THEN {of.now_ms} - n ELSE NULL END",
     }
     optional = {column.name for column in job.columns if column.nullable or column.server_default is not None}
     return {name: made[name] for name in job.columns.keys() if name in made or name not in optional}  # noqa: SIM118
 
 
-def _run_columns() -> dict[str, str]:
+def _run_columns(of: History) -> dict[str, str]:
     is_sent = "state IN ('dispatching', 'running')"
-    is_closed = f"n <= {RUNS - WAITING - SENT}"
+    is_closed = f"n <= {of.runs - WAITING - SENT}"
+    # sent a little ago, asked about soon
+    check = f"{of.now_ms} + (n - {of.runs - WAITING - SENT // 2}) * 1000"
     made = {
         "id": "n",
         "group_id": f"job_id % {GROUPS} + 1",
@@ -175,7 +211,7 @@ def _run_columns() -> dict[str, str]:
         "attempt": "1",
         "retries_left": "0",
         "open_partition": "CASE WHEN state = 'planned' THEN job_id % 64 ELSE NULL END",
-        "epoch": f"CASE WHEN n > {RUNS - WAITING // 2} THEN 0 ELSE 1 END",
+        "epoch": f"CASE WHEN n > {of.runs - WAITING // 2} THEN 0 ELSE 1 END",
         "planned_ms": "due_ms",
         "created_ms": "due_ms",
         "reason": "''",
@@ -184,8 +220,7 @@ def _run_columns() -> dict[str, str]:
         "dispatched_ms": "CASE WHEN state = 'planned' THEN NULL ELSE due_ms END",
         "accepted_ms": "CASE WHEN state = 'planned' THEN NULL ELSE due_ms + 5 END",
         "finished_ms": f"CASE WHEN {is_closed} THEN due_ms + 900 ELSE NULL END",
-        # sent a little ago, asked about soon
-        "check_ms": f"CASE WHEN {is_sent} THEN {NOW} + (n - {RUNS - WAITING - SENT // 2}) * 1000 ELSE NULL END",
+        "check_ms": f"CASE WHEN {is_sent} THEN {check} ELSE NULL END",
         "kill_requested": "(1 = 0)",
         "message": "'done'",
         "skip_count": "0",

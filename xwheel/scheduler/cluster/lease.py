@@ -21,7 +21,10 @@ READ_MS: Final = 500
 """How often a node that has its share reads who lives and who holds what."""
 
 SHORT_READ_MS: Final = 200
-"""How often one does that waits for its share."""
+"""How often one does that waits for its share, or sees a free partition that is another's."""
+
+FREE_MS: Final = 600
+"""How long a free partition is left to the node whose share it is, which may be dead and not known to be."""
 
 GIVEN_AT_ONCE: Final = 8
 GIVE_PAUSE_MS: Final = 20
@@ -37,7 +40,7 @@ class _Seen(NamedTuple):
 
     Attributes:
         renewal: The number.
-        since_ms: When it was first read.
+        since_ms: When it had been read for the first time: it was written before.
         moved: The counter was seen to move, so ``since_ms`` is at most one reading late.
     """
 
@@ -114,6 +117,8 @@ class ClusterLease:
         self._kept_until_ms = 0
         self._mine: Mapping[int, int] = {}
         self._stale: dict[int, int] = {}
+        self._free: dict[int, int] = {}
+        self._stood_in_ms = 0
         self._is_lapsed = False
         self._lapsed_ms = 0
         self._seen: dict[str, _Seen] = {}
@@ -213,16 +218,16 @@ class ClusterLease:
         self._renew_at_ms = sent_ms + self._renew_ms
         late_ms = self._clock.monotonic_ms() - self._valid_until_ms
         self._was_draining = is_draining
-        if late_ms >= 0 and self._mine:
-            logger.warning(
-                "node %s could not renew its lease, which ended %d ms ago: it takes %d partitions anew",
-                self.owner,
-                late_ms,
-                len(self._mine),
-            )
+        if late_ms >= 0:
+            if self._mine:
+                logger.warning(
+                    "node %s could not renew its lease, which ended %d ms ago: it takes %d partitions anew",
+                    self.owner,
+                    late_ms,
+                    len(self._mine),
+                )
             self._is_lapsed = True
             self._lapsed_ms = self._clock.now_ms() - late_ms
-            self._stale.update(self._mine)
             self._mine, self._epochs, self._leaving = {}, {}, {}
         if not self._is_lapsed:
             self._valid_until_ms = sent_ms + self._lease_ms
@@ -235,12 +240,19 @@ class ClusterLease:
             shared_ms = self._shared_now(conn)
             nodes = leases.list_nodes(conn)
             rows = leases.list_leases(conn)
-        peers = self._judge([row for row in nodes if row.id != self.owner], shared_ms, read_ms)
+        others = [row for row in nodes if row.id != self.owner]
+        # a counter that is new here may have moved just before its row was read, however long ago we asked
+        seen_ms = self._clock.monotonic_ms()
+        self._seen = {row.id: self._look_at(row, seen_ms) for row in others}
+        peers = self._judge(others, shared_ms, read_ms)
         self._is_last = peers.live == peers.draining
         mine = {row.partition: row.epoch for row in rows if row.owner == self.owner}
-        self._stale = {part: epoch for part, epoch in self._stale.items() if mine.get(part) == epoch}
+        # what it was given meanwhile too, which it does not know yet: another may be about to take that
+        stale = mine if self._is_lapsed else self._stale
+        self._stale = {part: epoch for part, epoch in stale.items() if mine.get(part) == epoch}
         owners = {row.partition: row.owner if row.owner in peers.live else None for row in rows}
         moves = decide_moves(owners, peers.live, self.owner, peers.draining)
+        moves = moves._replace(take=[*moves.take, *self._left_over(owners, moves.take, read_ms)])
         mine |= self._take(rows, moves, peers)
         for part in self._give(moves, mine, peers, read_ms):
             del mine[part]
@@ -248,7 +260,22 @@ class ClusterLease:
         self._forget(nodes, shared_ms, read_ms)
         if self._leaving or self._stale or (self._is_draining and mine and not self._is_last):
             return GIVE_PAUSE_MS
-        return SHORT_READ_MS if moves.is_short else READ_MS
+        return SHORT_READ_MS if moves.is_short or self._free else READ_MS
+
+    def _left_over(
+        self, owners: Mapping[int, str | None], ours: Collection[int], read_ms: int
+    ) -> Sequence[int]:
+        """Return the free partitions that are others' shares and that these have not taken for a while."""
+        if self._is_draining:
+            self._free = {}
+            return ()
+        free = [part for part, owner in owners.items() if owner is None and part not in ours]
+        self._free = {part: self._free.get(part, read_ms) for part in free}
+        over = [part for part, since_ms in self._free.items() if read_ms - since_ms >= FREE_MS]
+        if over:
+            self._stood_in_ms = read_ms
+            self._free |= dict.fromkeys(over, read_ms)  # what is locked is tried again after as long
+        return over
 
     def _judge(self, others: Sequence[NodeRow], shared_ms: int, read_ms: int) -> _Peers:
         """Return who lives.
@@ -257,7 +284,6 @@ class ClusterLease:
         within it lives, whatever the database's clock says, which decides only about nodes never seen to renew. Those
         of this machine that have ended are dead at once.
         """
-        self._seen = {row.id: self._look_at(row, read_ms) for row in others}
         if self._locks is not None:
             unknown = {row.id for row in others} - self._ended
             self._ended |= {name for name in unknown if self._locks.has_ended(name)}
@@ -274,15 +300,16 @@ class ClusterLease:
             if row.draining:
                 peers.draining.add(row.id)
             last_ms = still_ms if seen.moved else self._lease_ms - (row.until_ms - shared_ms)
-            if last_ms < 2 * self._renew_ms:
+            # one that left us its share is given nothing before it renews
+            if last_ms < 2 * self._renew_ms and seen.since_ms >= self._stood_in_ms:
                 peers.prompt.add(row.id)
         return peers
 
-    def _look_at(self, row: NodeRow, read_ms: int) -> _Seen:
+    def _look_at(self, row: NodeRow, seen_ms: int) -> _Seen:
         seen = self._seen.get(row.id)
         if seen is None:
-            return _Seen(row.renewal, read_ms, moved=False)
-        return seen if seen.renewal == row.renewal else _Seen(row.renewal, read_ms, moved=True)
+            return _Seen(row.renewal, seen_ms, moved=False)
+        return seen if seen.renewal == row.renewal else _Seen(row.renewal, seen_ms, moved=True)
 
     def _take(self, rows: Sequence[LeaseRow], moves: Moves, peers: _Peers) -> dict[int, int]:
         """Take our share of what is free, and anew what we held under a lease that ran out."""

@@ -70,16 +70,16 @@ class Cluster:
             self.check()
 
     def check(self) -> None:
-        """No two nodes that may act hold the same partition under a valid epoch."""
+        """No two nodes may act on the same partition, and none under an epoch that is not the row's."""
         rows = {row.partition: row for row in self.rows()}
         held = [
-            (part, name)
+            (part, name, epoch)
             for name, node in self.nodes.items()
             if node.may_act()
             for part, epoch in node.epochs.items()
-            if (rows[part].owner, rows[part].epoch) == (name, epoch)
         ]
-        assert len(held) == len({part for part, _ in held})
+        assert all((rows[part].owner, rows[part].epoch) == (name, epoch) for part, name, epoch in held)
+        assert len(held) == len({part for part, _, _ in held})
 
     def rows(self) -> list[leases.LeaseRow]:
         with self.db.read() as conn:
@@ -177,6 +177,38 @@ def test_a_silent_node_is_taken_over_after_its_term_and_not_before(cluster: Clus
     assert min(quiet.epochs.values()) > 2
 
 
+def test_a_node_frozen_before_it_reads_takes_nothing_from_those_that_renewed_meanwhile(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How long a counter has stood still counts from when it was read, not from when the reading began."""
+    node, other = cluster.pair()
+    kept, read = dict(node.epochs), leases.list_nodes
+
+    def freeze(conn: Connection) -> list[leases.NodeRow]:
+        monkeypatch.undo()
+        cluster.run(LEASE_MS - 500, "b")
+        return read(conn)
+
+    monkeypatch.setattr(leases, "list_nodes", freeze)
+    other.step(cluster.clock.now_ms())
+    cluster.run(RENEW_MS)
+    assert dict(node.epochs) == kept
+
+
+def test_what_falls_to_a_node_that_froze_since_is_taken_by_another(cluster: Cluster) -> None:
+    """A dead node's partitions are shared out; who shall have some of them may be dead too, and nobody knows yet."""
+    for name in "abc":
+        cluster.join(name)
+    cluster.run(4000)
+    assert sorted(cluster.sizes().values()) == [21, 21, 22]
+    while cluster.nodes["a"].may_act(500):
+        cluster.run(STEP_MS, "a")
+    cluster.run(500 + 2000, "a", "b")
+    assert cluster.nodes["b"].may_act()  # its own partitions are nobody else's yet
+    held = cluster.nodes["b"].epochs.keys() | cluster.nodes["c"].epochs.keys()
+    assert held == set(range(PARTITIONS))
+
+
 @pytest.mark.parametrize("skew_ms", [-3_600_000, 3_600_000])
 def test_a_clock_that_jumps_keeps_no_dead_node_alive_and_kills_no_live_one(
     cluster: Cluster, skew_ms: int
@@ -207,8 +239,24 @@ def test_a_lapsed_node_acts_under_new_epochs_only(cluster: Cluster) -> None:
     assert node.may_send(now_ms, 1000)
 
 
+@pytest.mark.parametrize("held", [0, 8])
+def test_a_lapsed_node_takes_anew_what_it_was_given_while_it_stood_still(cluster: Cluster, held: int) -> None:
+    """Another may be about to take that too: it must not be used before one of the two transactions is committed."""
+    giver, node = cluster.join("a"), cluster.join("b")
+    with cluster.db.write() as conn:
+        leases.give_leases(conn, "a", dict.fromkeys(range(held), "b"), giver.epochs)
+    node.step(cluster.clock.now_ms())
+    assert len(node.epochs) == held
+    with cluster.db.write() as conn:
+        leases.give_leases(conn, "a", {20: "b"}, giver.epochs)
+    cluster.clock.advance(LEASE_MS)
+    node.step(cluster.clock.now_ms())
+    assert node.may_act()
+    assert node.epochs[20] == 3
+
+
 def test_a_lapsed_node_finds_what_was_taken_from_it_and_given_back(cluster: Cluster) -> None:
-    """Epochs tell a partition that it must retake from one that somebody handed to it meanwhile."""
+    """It retakes what is its own by the rows when it wakes, and no more."""
     node, other = cluster.pair()
     cluster.run(LEASE_MS + 600, "a")
     assert len(other.epochs) == 64
