@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
 
-from tests.faults.checker.cluster import Cluster, databases
+from tests.faults.soak.cluster import Cluster, databases
 from tests.faults.mutants import command
 from tests.faults.mutants.names import MUTANTS
 from tests.faults.mutants.patches import REACHED_VARIABLE, mutated

@@ -204,6 +204,13 @@ class Cluster:
             (self.folder / f"{name}.pid").unlink(missing_ok=True)
             return status
 
+    def end_if_running(self, name: str, number: signal.Signals = signal.SIGTERM) -> None:
+        """Do the same to a process that may have ended; one that is frozen goes on, so that it can end."""
+        with self._guard:
+            if self.runs(name):
+                self._children[name].send_signal(signal.SIGCONT)
+                self.end(name, number)
+
     def end_all(self) -> dict[str, int]:
         """Let executors, then nodes drain; return their statuses."""
         names = sorted(self._children, key=lambda name: name in self._ports)
@@ -216,6 +223,16 @@ class Cluster:
     def start_database(self) -> None:
         """Start it again on its data."""
         servers.start_again(self.server_port)
+
+    @property
+    def url(self) -> str:
+        """The database, past every proxy."""
+        return self._url
+
+    @property
+    def server_url(self) -> str:
+        """The database for its administrator."""
+        return self._url
 
     @property
     def server_port(self) -> int:

@@ -1,0 +1,234 @@
+"""What breaks, when and for how long: drawn from a seed."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from tests.faults.injectors import database
+from tests.faults.injectors.fault import Fault
+from tests.faults.injectors.proxy import Cut, Proxy, Toward
+from tests.faults.soak.cluster import EXECUTOR_NAMES, Cluster
+
+LEASE_S: Final = 3
+SETTINGS: Final[Mapping[str, str]] = {
+    "XWHEEL_SCHEDULE__LEASE_S": str(LEASE_S),
+    "XWHEEL_SCHEDULE__LEASE_RENEW_S": "0.7",
+    "XWHEEL_TRIGGER__SEND_TIMEOUT_MS": "800",
+    "XWHEEL_TRIGGER__CHECK_AFTER_S": "3",
+    "XWHEEL_TRIGGER__DEAD_AFTER_S": "20",
+    "XWHEEL_TRIGGER__DEADLINE_GRACE_S": "5",
+    "XWHEEL_DATABASE__STATEMENT_TIMEOUT_S": "4",
+    "XWHEEL_EXECUTOR__BEAT_S": "1",
+}
+"""Short times, so that what takes minutes with default settings happens within seconds."""
+
+CROWDED: Final[Mapping[str, str]] = {
+    "XWHEEL_TRIGGER__FAST_POOL": "4",
+    "XWHEEL_TRIGGER__SLOW_POOL": "2",
+    "XWHEEL_TRIGGER__WAITING_LIMIT": "100",
+    "XWHEEL_EXECUTOR__WORKERS": "4",
+    "XWHEEL_EXECUTOR__QUEUE_LIMIT": "5",
+    "XWHEEL_EXECUTOR__WAITING_LIMIT": "40",
+}
+"""Lanes and queues that are full most of the time."""
+
+NODES: Final = ("a", "b", "c")
+FEWEST, MOST = 2, 6
+FIRST_S, LAST_S = 0.5, 2.0
+"""No fault begins earlier than this after the first fire, or later than this before the last one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """A fault of a seed.
+
+    Attributes:
+        name: What it is, and to whom it happens.
+        at_s: When it begins, in seconds after the first fire.
+        for_s: How long it lasts.
+        make: Gives what begins and ends it.
+    """
+
+    name: str
+    at_s: float
+    for_s: float
+    make: Callable[[Cluster], Fault]
+
+
+Draw = Callable[[random.Random, str], tuple[str, tuple[float, float], Callable[[Cluster], Fault]]]
+"""Gives a fault's name, its shortest and longest time, and what makes it."""
+
+
+def draw(seed: int, backend: str, seconds: float) -> tuple[list[Drawn], dict[str, str]]:
+    """Return the faults of a seed in the order of their begin, and the settings of nodes and executors."""
+    dice = random.Random(seed)
+    kinds = [kind for kind, backends in KINDS if backend in backends]
+    found = []
+    for _ in range(dice.randint(FEWEST, MOST)):
+        name, (shortest_s, longest_s), make = dice.choice(kinds)(dice, backend)
+        at_s = dice.uniform(FIRST_S, max(FIRST_S, seconds - LAST_S))
+        found.append(Drawn(name=name, at_s=at_s, for_s=dice.uniform(shortest_s, longest_s), make=make))
+    settings = {**SETTINGS, **(CROWDED if dice.random() < 0.25 else {})}
+    return sorted(found, key=lambda item: item.at_s), settings
+
+
+def _process(dice: random.Random, backend: str) -> str:
+    nodes = NODES[:1] if backend == "sqlite" else NODES[:2]
+    return dice.choice([*nodes, *EXECUTOR_NAMES])
+
+
+def _killed(dice: random.Random, backend: str) -> tuple[str, tuple[float, float], Callable[[Cluster], Fault]]:
+    name = _process(dice, backend)
+    return f"kill {name}", (0.1, 3.0), partial(_ended, name=name, how=signal.SIGKILL)
+
+
+def _stopped(
+    dice: random.Random, backend: str
+) -> tuple[str, tuple[float, float], Callable[[Cluster], Fault]]:
+    name = _process(dice, backend)
+    return f"stop {name}", (0.0, 3.0), partial(_ended, name=name, how=signal.SIGTERM)
+
+
+def _ended(cluster: Cluster, *, name: str, how: signal.Signals) -> Fault:
+    return Fault(f"end {name}", lambda: cluster.end_if_running(name, how), lambda: cluster.start(name))
+
+
+def _frozen(dice: random.Random, backend: str) -> tuple[str, tuple[float, float], Callable[[Cluster], Fault]]:
+    name = _process(dice, backend)
+    longest_s = dice.choice([1.5, 2 * LEASE_S])
+
+    def make(cluster: Cluster) -> Fault:
+        return Fault(
+            f"freeze {name}",
+            lambda: cluster.send(name, signal.SIGSTOP),
+            lambda: cluster.send(name, signal.SIGCONT),
+        )
+
+    return f"freeze {name}", (0.2, longest_s), make
+
+
+def _joined(dice: random.Random, backend: str) -> tuple[str, tuple[float, float], Callable[[Cluster], Fault]]:
+    del backend
+    how = dice.choice([signal.SIGTERM, signal.SIGKILL])
+    name = NODES[-1]
+
+    def make(cluster: Cluster) -> Fault:
+        return Fault("join", lambda: cluster.start(name), lambda: cluster.end_if_running(name, how))
+
+    return f"{name} joins and leaves by {how.name}", (1.0, 6.0), make
+
+
+def _rolled(dice: random.Random, backend: str) -> tuple[str, tuple[float, float], Callable[[Cluster], Fault]]:
+    names = list(NODES[:1] if backend == "sqlite" else NODES[:2])
+    dice.shuffle(names)
+
+    def roll(cluster: Cluster) -> None:
+        for name in names:
+            cluster.end_if_running(name, signal.SIGTERM)
+            cluster.start(name)
+
+    return "rolling restart", (0.0, 0.1), lambda cluster: Fault("roll", lambda: roll(cluster), lambda: None)
+
+
+def _server(dice: random.Random, backend: str) -> tuple[str, tuple[float, float], Callable[[Cluster], Fault]]:
+    del backend
+    kinds = (database.killing, database.stopping, database.freezing, database.refusing_writes)
+    kind = dice.choice(kinds)
+    return f"{kind.__name__} the database", (0.3, 5.0), lambda cluster: kind(cluster.server_url)
+
+
+def _network(
+    dice: random.Random, backend: str
+) -> tuple[str, tuple[float, float], Callable[[Cluster], Fault]]:
+    nodes = NODES[:1] if backend == "sqlite" else NODES[:2]
+    pairs = [("nodes", name) for name in EXECUTOR_NAMES]
+    pairs += [(name, node) for name in EXECUTOR_NAMES for node in nodes]
+    if backend != "sqlite":
+        pairs += 4 * [(node, "database") for node in nodes]
+    who, whom = dice.choice(pairs)
+    toward = dice.choice([*list(Toward), Toward.BOTH])
+    kinds: list[tuple[str, Callable[[Proxy], None]]] = [
+        ("cut", Proxy.cut),
+        ("reset", Proxy.reset),
+        ("silence", partial(Proxy.silence, toward=toward)),
+        ("delay", partial(Proxy.delay, ms=dice.uniform(20, 600), toward=toward)),
+        ("lose answers", partial(_lose, share=dice.uniform(0.02, 0.4), seed=dice.randrange(10**6))),
+    ]
+    word, change = dice.choice(kinds)
+
+    def make(cluster: Cluster) -> Fault:
+        proxy = cluster.proxies.get(f"{who}:{whom}")
+        if proxy is None:  # it is made when its process starts, and this one has not
+            return Fault(word, lambda: None, lambda: None)
+        return Fault(word, lambda: change(proxy), proxy.restore)
+
+    return f"{word} {who} to {whom}", (0.3, 5.0), make
+
+
+def _lose(proxy: Proxy, *, share: float, seed: int) -> None:
+    proxy.cut_at_random(share, seed, (Cut.AFTER, Cut.AFTER, Cut.BEFORE))
+
+
+EVERYWHERE: Final = ("sqlite", "mariadb", "postgresql")
+SERVERS: Final = EVERYWHERE[1:]
+KINDS: Final[Sequence[tuple[Draw, Sequence[str]]]] = (
+    (_killed, EVERYWHERE),
+    (_killed, EVERYWHERE),
+    (_stopped, EVERYWHERE),
+    (_frozen, EVERYWHERE),
+    (_network, EVERYWHERE),
+    (_network, EVERYWHERE),
+    (_network, SERVERS),
+    (_rolled, EVERYWHERE),
+    (_joined, SERVERS),
+    (_server, SERVERS),
+    (_server, SERVERS),
+)
+"""Each kind, and the databases with which it is possible; what stands here twice is drawn twice as often."""
+
+
+class Timeline:
+    """Begins and ends faults when their time comes.
+
+    Attributes:
+        problems: What could not be done.
+        log: What was done, and when in seconds after the first fire.
+    """
+
+    def __init__(self, cluster: Cluster, faults: Sequence[Drawn]) -> None:
+        self.problems: list[str] = []
+        self.log: list[str] = []
+        made = [(item, item.make(cluster)) for item in faults]
+        steps = [(item.at_s, True, item.name, fault) for item, fault in made]
+        steps += [(item.at_s + item.for_s, False, item.name, fault) for item, fault in made]
+        self._steps = sorted(steps, key=lambda step: step[0])
+
+    def play(self, began: float) -> None:
+        """Do everything in its turn; faults that are still under way at the end are ended. Blocks.
+
+        Args:
+            began: The monotonic clock at the first fire.
+        """
+        for at_s, is_begin, name, fault in self._steps:
+            time.sleep(max(0.0, began + at_s - time.monotonic()))
+            word = "begin" if is_begin else "end"
+            try:
+                (fault.begin if is_begin else fault.end)()
+            except Exception as error:
+                self.problems.append(f"{word} {name}: {type(error).__name__}: {error}")
+            self.log.append(f"{time.monotonic() - began:6.2f} s  {word:5} {name}")
+
+    def end(self) -> None:
+        """End what could not be ended in its turn: another fault may have stood in the way."""
+        for _, is_begin, name, fault in self._steps:
+            if is_begin:
+                try:
+                    fault.end()
+                except Exception as error:
+                    self.problems.append(f"end {name} at last: {type(error).__name__}: {error}")
