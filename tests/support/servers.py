@@ -6,6 +6,7 @@ Their zone is not UTC, so that a time that leans on the server's zone is wrong i
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import shutil
 import signal
@@ -36,6 +37,9 @@ PASSWORD = secrets.token_hex(12)
 RUNNING: dict[int, subprocess.Popen[bytes]] = {}
 """Servers of this process by port; a test that starts one again puts the new process here."""
 
+ENVIRONMENTS: dict[int, Mapping[str, str]] = {}
+"""What the servers' environments have beside our own, by port."""
+
 SMALL_DISK = "tests.support.small_disk"
 START_S = 60
 STOP_S = 30
@@ -51,13 +55,20 @@ def is_installed(backend: str) -> bool:
 
 
 @contextlib.contextmanager
-def mariadb(*, options: Sequence[str] = (), durable: bool = False, disk_mb: int = 0) -> Iterator[str]:
+def mariadb(
+    *,
+    options: Sequence[str] = (),
+    durable: bool = False,
+    disk_mb: int = 0,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[str]:
     """Run a MariaDB server; give the server's URL, to which the name of a database belongs.
 
     Args:
         options: Further ones of mariadbd, such as ``--read-only``.
         durable: The disk has what is committed, as in a benchmark; else commits survive only the death of the server.
         disk_mb: Give its data directory a disk of its own, of so many megabytes: :func:`disk` tells where it is seen.
+        environment: Variables of its own, also when it is started again.
     """
     with folder("mysql") as home:
         data, port = mariadb_data(home), free_port()
@@ -86,7 +97,7 @@ def mariadb(*, options: Sequence[str] = (), durable: bool = False, disk_mb: int 
             *as_user("mysql"),
             *options,
         ]
-        with _server(_beside(data, disk_mb, command), home / "log", port):
+        with _server(_beside(data, disk_mb, command), home / "log", port, environment or {}):
             _log_in(port)
             yield f"mysql+pymysql://xwheel:{PASSWORD}@127.0.0.1:{port}/"
 
@@ -98,6 +109,7 @@ def postgresql(
     durable: bool = False,
     standby: bool = False,
     disk_mb: int = 0,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[str]:
     """Run a PostgreSQL server; give the server's URL, to which the name of a database belongs.
 
@@ -106,6 +118,7 @@ def postgresql(
         durable: The disk has what is committed, as in a benchmark; else commits survive only the death of the server.
         standby: It recovers for ever, as a replica whose primary is away.
         disk_mb: Give its data directory a disk of its own, of so many megabytes: :func:`disk` tells where it is seen.
+        environment: Variables of its own, also when it is started again.
     """
     with folder("postgres") as home:
         data, port = postgresql_data(home, PASSWORD), free_port()
@@ -124,7 +137,7 @@ def postgresql(
         }
         words = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         command = [*become("postgres"), find("postgres", postgresql_place()), "-D", str(data), *words]
-        with _server(_beside(data, disk_mb, command), home / "log", port):
+        with _server(_beside(data, disk_mb, command), home / "log", port, environment or {}):
             _log_in_postgresql(port)
             yield f"postgresql+psycopg://xwheel:{PASSWORD}@127.0.0.1:{port}/"
 
@@ -149,16 +162,24 @@ def _beside(data: Path, disk_mb: int, command: list[str]) -> list[str]:
 
 
 @contextlib.contextmanager
-def _server(command: Sequence[str], log: Path, port: int) -> Iterator[None]:
+def _server(command: Sequence[str], log: Path, port: int, environment: Mapping[str, str]) -> Iterator[None]:
     """Run a server until the block ends; it is told to stop by its pid, and killed if it does not."""
     with log.open("wb") as sink:
-        process = subprocess.Popen(command, stdout=sink, stderr=sink, stdin=subprocess.DEVNULL, cwd=ROOT)
+        process = subprocess.Popen(
+            command,
+            stdout=sink,
+            stderr=sink,
+            stdin=subprocess.DEVNULL,
+            cwd=ROOT,
+            env={**os.environ, **environment},
+        )
         try:
-            RUNNING[port] = process
+            RUNNING[port], ENVIRONMENTS[port] = process, environment
             _wait(process, log, port)
             yield
         finally:
             stop(RUNNING.pop(port, process))
+            ENVIRONMENTS.pop(port, None)
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
@@ -180,7 +201,12 @@ def start_again(port: int) -> None:
     """Start a server that was stopped, on the same data directory and port; it takes logins then."""
     old = RUNNING[port]
     process = subprocess.Popen(
-        old.args, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL
+        old.args,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL,
+        cwd=ROOT,
+        env={**os.environ, **ENVIRONMENTS[port]},
     )
     RUNNING[port] = process
     deadline = time.monotonic() + START_S

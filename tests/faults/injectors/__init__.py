@@ -3,4 +3,5 @@
 ``fault`` says what a fault is: it begins and ends, and both may be called again for nothing. ``proxy`` stands between
 any two that talk over TCP: it delays, cuts, resets, goes silent, and loses answers. ``processes`` freezes and kills a
 process with all that it started. ``database`` stops, kills and freezes a server, and makes it read-only.
+``clocks`` gives processes and servers a wall clock that steps.
 """
