@@ -11,18 +11,23 @@ from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
 
-from tests.faults.soak.cluster import Cluster, databases
 from tests.faults.mutants import command
 from tests.faults.mutants.names import MUTANTS
 from tests.faults.mutants.patches import REACHED_VARIABLE, mutated
+from tests.faults.soak.cluster import EXECUTOR_NAMES, Cluster, Plan, databases
+from xwheel.cli.verify.check import APP_NAME
+from xwheel.cli.verify.load import EXECUTORS
+from xwheel.cli.verify.site import Site
 
 FIRES: Final = 8
 WAIT_S: Final = 30
 JOBS: Final[Sequence[dict[str, Any]]] = (
-    {"name": "plain", "handler": "notes"},
-    {"name": "shards", "handler": "notes", "route_strategy": "SHARDING_BROADCAST"},
+    {"name": "plain", "handler": "verify_notes"},
+    {"name": "shards", "handler": "verify_notes", "route_strategy": "SHARDING_BROADCAST"},
 )
-HARDER: Final[Sequence[dict[str, Any]]] = ({"name": "retried", "handler": "fails_first", "max_retries": 1},)
+HARDER: Final[Sequence[dict[str, Any]]] = (
+    {"name": "retried", "handler": "verify_fails_first", "max_retries": 1},
+)
 """Jobs that need what some mutants break even without a fault."""
 
 
@@ -68,34 +73,35 @@ def run(name: str, folder: Path) -> Weather:
     with (
         patch.dict("os.environ", {REACHED_VARIABLE: str(reached)}),
         databases("sqlite", folder) as fresh,
-        Cluster(fresh(), folder / "cluster", command=command(name)) as cluster,
+        Cluster(fresh(), folder / "cluster", Plan(nodes=("a",), command=command(name))) as cluster,
     ):
-        cluster.start_node("a")
+        cluster.start("a")
         cluster.wait("readiness", cluster.are_ready)
-        cluster.start_executors()
-        states = _fire(cluster)
+        group_id = cluster.site.group(APP_NAME)
+        for executor in EXECUTOR_NAMES[:EXECUTORS]:
+            cluster.start(executor)
+        cluster.wait("executors", lambda: len(cluster.site.executors(group_id)) == EXECUTORS)
+        states = _fire(cluster.site, group_id)
     with mutated(name) as patches:
         wanted = patches.calls.keys() - patches.rare
     found = set(reached.read_text().splitlines()) if reached.exists() else set()
     return Weather(name=name, missed=sorted(wanted - found), states=states)
 
 
-def _fire(cluster: Cluster) -> Counter[str]:
+def _fire(site: Site, group_id: int) -> Counter[str]:
     """Let jobs fire for a while; return the states of the runs that every mutant must bring to an end."""
-    (group,) = cluster.call("GET", "/api/v1/groups")["items"]
-    schedule = {"group_id": group["id"], "schedule_type": "FIX_RATE", "schedule_conf": "500ms"}
-    made = [cluster.call("POST", "/api/v1/jobs", {**schedule, **job})["id"] for job in (*JOBS, *HARDER)]
-    cluster.call("POST", "/api/v1/jobs/bulk/start", {"ids": made})
+    schedule = {"group_id": group_id, "schedule_type": "FIX_RATE", "schedule_conf": "500ms"}
+    made = [site.make({**schedule, **job}) for job in (*JOBS, *HARDER)]
     plain = made[: len(JOBS)]
 
     def states() -> Counter[str]:
-        found = [cluster.call("GET", f"/api/v1/runs?job_id={job_id}&limit=200")["items"] for job_id in plain]
-        return Counter(run["state"] for runs in found for run in runs)
+        return Counter(row.state for row in site.rows([group_id], plain))
 
+    site.bulk("start", made)
     end = time.monotonic() + WAIT_S
     while states()["succeeded"] < FIRES * len(JOBS) and time.monotonic() < end:
         time.sleep(0.1)
-    cluster.call("POST", "/api/v1/jobs/bulk/stop", {"ids": made})
+    site.bulk("stop", made)
     while {"planned", "dispatching", "running"} & states().keys() and time.monotonic() < end:
         time.sleep(0.1)
     ended = states()

@@ -13,7 +13,6 @@ from typing import Any, Final
 from tests.faults.soak.cluster import EXECUTOR_NAMES, PARTITIONS, Cluster, Plan
 from xwheel.cli.verify.check import Check
 from xwheel.cli.verify.records import Verdict, Weather
-from xwheel.cli.verify.watch import Watcher
 from xwheel.clock import wall_ms
 
 LEASE_MS: Final = 10_000
@@ -238,7 +237,7 @@ def run(
             cluster.start(name)
         cluster.wait("executors", check.are_executors_there)
         check.begin(horizon_s)
-        with Watcher(url, list(check.ids.values()), check.delays, (check.start_ms, check.end_ms)) as watcher:
+        with check.watcher(url) as watcher:
             for name, movement in zip(names, movements, strict=True):
                 time.sleep(before_s)
                 began = wall_ms()

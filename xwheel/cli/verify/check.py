@@ -14,12 +14,14 @@ from xwheel.cli.verify.load import EXECUTORS, GROUP_LIMIT, LoadJob, load_jobs
 from xwheel.cli.verify.records import CALM, Did, ExpectedJob, Observed, Verdict, Weather
 from xwheel.cli.verify.site import Site, executions
 from xwheel.cli.verify.verdict import judge
+from xwheel.cli.verify.watch import Watcher
 from xwheel.clock import wall_ms
 from xwheel.errors import XwheelError
 
 APP_NAME: Final = "xwheel-verify"
 LIMITED_NAME: Final = "xwheel-verify-limited"
 HANDLERS: Final = "xwheel.cli.verify.handlers"
+DATA_VARIABLE: Final = "XWHEEL_EXECUTOR__DATA_DIR"
 MAKING_MS: Final = (40, 150, 500)
 """So long making one job may take, at the first attempt and after one that was too late."""
 
@@ -32,7 +34,7 @@ def executor_settings(folder: Path) -> dict[str, dict[str, str]]:
     return {
         name: {
             "XWHEEL_EXECUTOR__APP_NAME": app_name,
-            "XWHEEL_EXECUTOR__DATA_DIR": str(folder / f"{name}-data"),
+            DATA_VARIABLE: str(folder / f"{name}-data"),
             FILE_VARIABLE: str(folder / f"{name}.executions"),
             NAME_VARIABLE: name,
         }
@@ -124,10 +126,11 @@ class Check:
         self.ids, self._load, self.start_ms, self.end_ms = ids, wanted, start_ms, end_ms
         return True
 
-    @property
-    def delays(self) -> list[int]:
-        """The ids of the jobs with a fixed delay."""
-        return [self.ids[item.name] for item in self._load if item.delay_ms]
+    def watcher(self, url: str) -> Watcher:
+        """Return what watches the database and the executors' journals meanwhile."""
+        delays = [self.ids[item.name] for item in self._load if item.delay_ms]
+        journals = [Path(settings[DATA_VARIABLE]) for settings in executor_settings(self._folder).values()]
+        return Watcher(url, list(self.ids.values()), delays, (self.start_ms, self.end_ms), journals)
 
     def calm_down(self) -> None:
         """Let people do nothing further; what they stopped is started again."""

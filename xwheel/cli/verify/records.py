@@ -29,13 +29,14 @@ class FindingKind(StrEnum):
     OLD_EDITION = "old edition"
     TOGETHER = "together"
     TRANSITION = "transition"
-    EPOCH = "epoch fell"
+    EPOCH = "epoch"
     OVERDUE = "overdue"
     RETRY = "retry"
     CHILD = "child"
     DELAY = "fixed delay"
     SHARDS = "shards"
     BY_HAND = "by hand"
+    UNWRITTEN = "unwritten"
 
 
 class Did(StrEnum):
@@ -165,13 +166,15 @@ class Observed:
 
     Attributes:
         states: The states of each run, in order, each noted once it changed.
-        fell: Sentences about epochs that fell.
+        epochs: Sentences about epochs that fell, and about runs that were sent under one that was over.
+        unwritten: Sentences about outcomes that were acknowledged and not in the database.
         overdue: Run id to the longest time in ms that it was overdue and yet planned.
         delays: Sentences about fixed delays that had both a next fire and an awaited run, or neither.
     """
 
     states: dict[int, list[str]] = field(default_factory=dict)
-    fell: list[str] = field(default_factory=list)
+    epochs: list[str] = field(default_factory=list)
+    unwritten: list[str] = field(default_factory=list)
     overdue: dict[int, int] = field(default_factory=dict)
     delays: list[str] = field(default_factory=list)
 

@@ -18,7 +18,6 @@ from xwheel.cli.quickstart.processes import Child
 from xwheel.cli.verify.check import HANDLERS, Check, executor_settings
 from xwheel.cli.verify.records import Verdict, Weather
 from xwheel.cli.verify.site import Site
-from xwheel.cli.verify.watch import Watcher
 from xwheel.errors import XwheelError
 from xwheel.runtime.private_files import make_folder
 from xwheel.runtime.signals import StopSignals
@@ -90,11 +89,7 @@ def _conduct(site: Site, options: VerifyOptions, folder: Path, seed: int, consol
             stack.callback(_clean, check, console)
         watcher = None
         if options.database:
-            watcher = stack.enter_context(
-                Watcher(
-                    options.database, list(check.ids.values()), check.delays, (check.start_ms, check.end_ms)
-                )
-            )
+            watcher = stack.enter_context(check.watcher(options.database))
         console.print(f"{len(check.ids)} jobs fire for {options.seconds} s; do to the cluster what you like")
         if signals.heard(options.seconds):
             console.print("interrupted: no verdict")

@@ -323,8 +323,10 @@ def _seen(watched: Observed, last: Mapping[int, str], weather: Weather) -> Itera
         for before, after in pairwise(path):
             if before != after and after not in _reachable(before):
                 yield Finding(FindingKind.TRANSITION, 3, f"run {run_id}: went from {before} to {after}")
-    for text in watched.fell:
+    for text in watched.epochs:
         yield Finding(FindingKind.EPOCH, 5, text)
+    for text in watched.unwritten:
+        yield Finding(FindingKind.UNWRITTEN, 9, text)
     limit_ms = weather.overdue_limit_ms
     for run_id, late_ms in sorted(watched.overdue.items()):
         if limit_ms is not None and late_ms > limit_ms:

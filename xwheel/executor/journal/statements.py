@@ -155,6 +155,13 @@ def pending(db: sqlite3.Connection, limit: int) -> list[CallbackItem]:
     return [_item(row) for row in rows.fetchall()]
 
 
+def list_acknowledged(db: sqlite3.Connection) -> list[int]:
+    """Return the ids of runs whose outcomes a scheduler acknowledged, and which are not forgotten yet."""
+    return [
+        run_id for (run_id,) in db.execute("SELECT run_id FROM run WHERE acked_ms IS NOT NULL").fetchall()
+    ]
+
+
 def select_row(db: sqlite3.Connection, key: RunKey) -> Row | None:
     """Return what is known about a run."""
     row = db.execute(
