@@ -10,14 +10,18 @@ import pytest
 from sqlalchemy import select, text, update
 
 from tests.support.node import HandNode
-from tests.support.rows import NOW, make_run
+from tests.support.rows import NOW, make_executor, make_run
 from xwheel.errors import StorageError
-from xwheel.model import PARTITIONS, Origin, Run, RunState
+from xwheel.model import PARTITIONS, Origin, RegisteredExecutor, Run, RunState
+from xwheel.runtime.sealing import KeyRing
+from xwheel.scheduler.executors.registry import ExecutorRegistry
+from xwheel.scheduler.executors.secrets import ExecutorSecrets
 from xwheel.scheduler.manage import run_now
-from xwheel.storage import runs
+from xwheel.storage import executors, runs
 from xwheel.storage.database import outage
+from xwheel.storage.database.bulk import insert_many
 from xwheel.storage.database.engine import ATTEMPTS, Connection, ConnectionLostError, Database
-from xwheel.storage.schema.tables import run
+from xwheel.storage.schema.tables import executor, run
 from xwheel.testing import ManualClock
 
 
@@ -36,6 +40,40 @@ def touch(conn: Connection, run_id: int) -> None:
 def counts(db: Database) -> list[int | None]:
     with db.read() as conn:
         return list(conn.execute(select(run.c.check_ms).order_by(run.c.id)).scalars())
+
+
+def test_nodes_that_write_beats_at_the_same_time_meet_no_deadlock(server_url: str) -> None:
+    """Each heard the executors in an order of its own."""
+    clock = ManualClock(NOW)
+    databases = [Database(server_url) for _ in range(2)]
+    databases[0].transaction(
+        lambda conn: executors.insert_group(conn, app_name="demo", title="demo", now_ms=NOW)
+    )
+    crowd = [make_executor(f"http://10.0.0.1:{10_000 + number}") for number in range(2000)]
+    rows = [tuple(getattr(item, name) for name in executors.REGISTERED) for item in crowd]
+    databases[0].transaction(lambda conn: insert_many(conn, executor, executors.REGISTERED, rows))
+    barrier = threading.Barrier(len(databases), timeout=60)
+
+    def beat(db: Database, heard: list[RegisteredExecutor]) -> None:
+        registry = ExecutorRegistry(db, ExecutorSecrets(db, clock, "x" * 32, KeyRing()), dead_after_ms=90_000)
+        for turn in range(10):
+            registry.step(NOW)
+            for facts in heard:
+                registry.register("demo", facts, NOW + 1 + turn)
+            barrier.wait()
+            registry.flush(NOW + 1 + turn)
+
+    threads = [
+        threading.Thread(target=beat, args=(db, heard))
+        for db, heard in zip(databases, (crowd, crowd[::-1]), strict=True)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert [db.deadlocks for db in databases] == [0, 0]
+    for db in databases:
+        db.close()
 
 
 def test_a_deadlock_is_tried_again_and_counted(db: Database) -> None:

@@ -39,6 +39,7 @@ class History:
     """How much there is, and when that was.
 
     Attributes:
+        apart_ms: Between the due times of two runs.
         first_fire_ms: The next fire of the first job; None for one with which half of the jobs are overdue.
         fires_apart_ms: Between the next fires of two jobs.
     """
@@ -46,6 +47,7 @@ class History:
     runs: int = RUNS
     jobs: int = JOBS
     now_ms: int = NOW
+    apart_ms: int = APART_MS
     first_fire_ms: int | None = None
     fires_apart_ms: int = 100
 
@@ -65,7 +67,7 @@ class History:
 
     def due(self) -> str:
         """Return the expression of when a run was due."""
-        return f"{self.now_ms + 1000 * APART_MS} - ({self.runs} - n) * {APART_MS}"
+        return f"{self.now_ms + 1000 * self.apart_ms} - ({self.runs} - n) * {self.apart_ms}"
 
     def next_fire(self) -> str:
         """Return the expression of a job's next fire."""

@@ -58,6 +58,7 @@ class ExecutorRegistry:
         self._shared_addresses = shared_addresses
         self._dead_after_ms = dead_after_ms
         self._lock = threading.Lock()
+        self._reader = executors.ExecutorReader()
         self._rows: dict[tuple[int, str], RegisteredExecutor] = {}
         # what was written here since the rows were last asked for; None for what left
         self._recent: dict[tuple[int, str], RegisteredExecutor | None] = {}
@@ -150,11 +151,15 @@ class ExecutorRegistry:
 
     def live(self, group_id: int, now_ms: int) -> list[RegisteredExecutor]:
         """Return the live executors of a group, suspects last, sorted by address within each part."""
-        found = [item for item in self.all(now_ms) if item.group_id == group_id]
+        found = self._live(now_ms, lambda key: key[0] == group_id)
         return sorted(found, key=lambda item: (item.suspect_until_ms > now_ms, item.address))
 
     def all(self, now_ms: int) -> list[RegisteredExecutor]:
         """Return all live executors."""
+        return self._live(now_ms, lambda _: True)
+
+    def _live(self, now_ms: int, is_asked: Callable[[tuple[int, str]], bool]) -> list[RegisteredExecutor]:
+        """Return the live executors whose group and address are asked for."""
         oldest_ms = now_ms - self._dead_after_ms
         with self._lock:
             return [
@@ -165,7 +170,8 @@ class ExecutorRegistry:
                     labels=MappingProxyType(row.labels),  # routers get it, who must not change the row
                 )
                 for key, row in self._rows.items()
-                if (seen_ms := max(row.seen_ms, self._beats.get(key, 0))) >= oldest_ms
+                if is_asked(key)
+                and (seen_ms := max(row.seen_ms, self._beats.get(key, 0))) >= oldest_ms
                 and self._secrets.is_live(row.secret_id)
             ]
 
@@ -242,7 +248,7 @@ class ExecutorRegistry:
         with self._lock:
             self._recent = {}
         with self._db.read() as conn:
-            rows = {(item.group_id, item.address): item for item in executors.list_executors(conn)}
+            rows = {(item.group_id, item.address): item for item in self._reader.read(conn)}
             self._secrets.refresh(conn)  # after the rows: each secret that one of them names is known then
             known = executors.list_groups(conn, limit=100_000)
         names = {group.app_name: group.id for group in known}
@@ -290,9 +296,12 @@ class ExecutorRegistry:
     def flush(self, now_ms: int) -> None:
         """Write all beats in one statement and delete executors that are long dead."""
         with self._lock:
-            beats = [
-                (self._rows[key].id, seen_ms) for key, seen_ms in self._beats.items() if key in self._rows
-            ]
+            # what another node wrote is newer where this one hears an executor no more; by id, as all nodes lock them
+            beats = sorted(
+                (row.id, seen_ms)
+                for key, seen_ms in self._beats.items()
+                if (row := self._rows.get(key)) is not None and seen_ms > row.seen_ms
+            )
         oldest_ms = now_ms - self._dead_after_ms - FLUSH_MS
         if beats:
             self._db.transaction(lambda conn: executors.update_beats(conn, beats))
