@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from tests.support.node import HandNode
 from xwheel.wire.http import HttpCall, HttpResult
 
+STEP_MS = 5000
 Script = Callable[[str, str, dict[str, Any]], "dict[str, Any] | bytes | int | None"]
 
 
@@ -90,9 +91,10 @@ def attach(node: HandNode, script: Script) -> Network:
 
 def check(node: HandNode, by_ms: int = 0) -> None:
     """Let time pass, look at the registry, and check until nothing is left to do."""
-    now_ms = node.clock.advance(by_ms)
+    for part_ms in [*[STEP_MS] * (by_ms // STEP_MS), by_ms % STEP_MS]:
+        now_ms = node.clock.advance(part_ms)
+        node.scheduler.core.registry.step(now_ms)  # as often as a node does, or it would have stood still
     node.keep_lease()
-    node.scheduler.core.registry.step(now_ms)
     for _ in range(300):
         if node.scheduler.finishing.check.step(now_ms):
             return

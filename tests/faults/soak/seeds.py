@@ -14,7 +14,6 @@ from tests.faults.soak.cluster import EXECUTOR_NAMES, Cluster, Plan
 from tests.faults.soak.faults import NODES, Timeline, draw
 from xwheel.cli.verify.check import Check
 from xwheel.cli.verify.records import Verdict, Weather
-from xwheel.cli.verify.watch import Watcher
 
 RATE: Final = 40
 SETTLE_S: Final = 75
@@ -89,8 +88,7 @@ def run_seed(
         check.begin(seconds)
         fired = time.monotonic()
         timeline = Timeline(cluster, faults)
-        ids = list(check.ids.values())
-        with Watcher(cluster.url, ids, check.delays, (check.start_ms, check.end_ms)) as watcher:
+        with check.watcher(cluster.url) as watcher:
             timeline.play(fired)
             time.sleep(max(0.0, fired + seconds - time.monotonic()))
             timeline.end()

@@ -32,7 +32,6 @@ STURDY: Final[dict[str, Any]] = {
     "max_retries": 40,
     "retry_delay_ms": 500,
     "recover_lost": True,
-    "wait_for_executor_s": 300,
     "misfire_policy": "fire_all",
     "misfire_threshold_ms": 600_000,
 }

@@ -20,6 +20,9 @@ logger = logging.getLogger(__name__)
 
 FLUSH_MS = 30_000
 REFRESH_MS = 1000
+GAP_MS = 10_000
+"""A registry that was not refreshed for longer, since the database or the node stood still, heard no beats either."""
+
 SUSPECT_MS = 30_000
 KNOWN_DEPARTURES = 10_000
 KNOWN_NEWS = 10_000
@@ -70,6 +73,7 @@ class ExecutorRegistry:
         self._departures: dict[tuple[int, str], int] = {}
         self._news: deque[Holder] = deque(maxlen=KNOWN_NEWS)
         self._flush_at_ms = 0
+        self._stepped_ms = self._listens_since_ms = 0
 
     def register(self, app_name: str, facts: RegisteredExecutor, now_ms: int) -> None:
         """Take a registration or a beat; only news is written to the database at once.
@@ -88,7 +92,9 @@ class ExecutorRegistry:
         key = (group_id, facts.address)
         with self._lock:
             known = self._rows.get(key)
-            if known is not None and _same(known, facts) and known.seen_ms > now_ms - self._dead_after_ms:
+            # beats of a long outage of the database are in memory only
+            heard_ms = 0 if known is None else max(known.seen_ms, self._beats.get(key, 0))
+            if known is not None and _same(known, facts) and heard_ms > now_ms - self._dead_after_ms:
                 self._beats[key] = now_ms
                 return
         self._check_address(facts.address)
@@ -228,10 +234,11 @@ class ExecutorRegistry:
     def missing_since(self, holder: Holder, now_ms: int) -> int:
         """Return since when an executor that is not live has been missing: its last beat, or its farewell.
 
-        One that this node never knew has been missing since it was first asked for.
+        One that this node never knew has been missing since it was first asked for. Nothing counts of what was before
+        the last gap: while a node cannot take beats, nobody is missing.
         """
         with self._lock:
-            return self._departures.setdefault(_name(holder), now_ms)
+            return max(self._departures.setdefault(_name(holder), now_ms), self._listens_since_ms)
 
     def take_news(self) -> list[Holder]:
         """Return executors that left, died, came back or restarted since the last call."""
@@ -251,6 +258,9 @@ class ExecutorRegistry:
             rows = {(item.group_id, item.address): item for item in self._reader.read(conn)}
             self._secrets.refresh(conn)  # after the rows: each secret that one of them names is known then
             known = executors.list_groups(conn, limit=100_000)
+        if now_ms - self._stepped_ms > GAP_MS:
+            self._listens_since_ms = now_ms
+        self._stepped_ms = now_ms
         names = {group.app_name: group.id for group in known}
         self.limited_groups = frozenset(group.id for group in known if group.max_running > 0)
         with self._lock:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import pytest
 
 from tests.support.node import HandNode
 from tests.support.rows import NOW
-from xwheel.errors import NotFoundError
+from xwheel.errors import DatabaseUnreachableError, NotFoundError
 from xwheel.storage import executors
+from xwheel.storage.open_runs import Holder
 
 
 def test_beats_stay_in_memory_until_they_are_flushed(node: HandNode) -> None:
@@ -33,6 +36,43 @@ def test_an_executor_without_a_beat_dies_and_is_swept(node: HandNode) -> None:
         assert executors.list_executors(conn) == []
     node.register("http://127.0.0.1:9001")
     assert len(registry.live(1, node.clock.now_ms())) == 1
+
+
+def test_executors_that_beat_through_a_long_outage_of_the_database_stay_live(
+    node: HandNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = node.scheduler.core.registry
+    registry.step(node.clock.now_ms())
+    with monkeypatch.context() as patch:
+        patch.setattr(node.db, "transaction", _away)
+        patch.setattr(node.db, "read", _away)
+        for _ in range(20):
+            node.clock.advance(30_000)
+            node.register("http://127.0.0.1:9001")
+            assert len(registry.live(1, node.clock.now_ms())) == 1
+    registry.step(node.clock.now_ms())
+    assert len(registry.live(1, node.clock.now_ms())) == 1
+    assert _seen(node) == NOW + 600_000
+
+
+def test_nobody_is_missing_since_before_a_gap_in_which_no_beat_could_be_taken(node: HandNode) -> None:
+    registry = node.scheduler.core.registry
+    (executor,) = registry.live(1, node.clock.now_ms())
+    holder = Holder(1, executor.address, executor.instance)
+    for _ in range(2):
+        registry.step(node.clock.now_ms())
+        node.clock.advance(1000)
+    node.clock.advance(600_000)
+    registry.step(node.clock.now_ms())
+    assert registry.live(1, node.clock.now_ms()) == []
+    back_ms = node.clock.now_ms()
+    node.clock.advance(1000)
+    registry.step(node.clock.now_ms())
+    assert registry.missing_since(holder, node.clock.now_ms()) == back_ms
+
+
+def _away(*_: object, **__: object) -> NoReturn:
+    raise DatabaseUnreachableError("the database is away")
 
 
 def test_a_leave_takes_effect_at_once(node: HandNode) -> None:
