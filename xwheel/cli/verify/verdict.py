@@ -86,9 +86,10 @@ def judge(
         *by_hand(jobs, rows, actions),
         *_seen(watched, {row.id: row.state for row in all_rows}, weather),
     ]
+    roots = {row.root_id or row.id for row in rows if ran[row.id]}
     asked = [row for row in rows if row.origin == "api" and row.shard_index == 0]
-    executed = sum(any(ran[row.id] for row in found) for found in fires.found.values())
-    executed += sum(ran[row.id] > 0 for row in asked)
+    executed = sum(any((row.root_id or row.id) in roots for row in found) for found in fires.found.values())
+    executed += sum((row.root_id or row.id) in roots for row in asked)
     due = len(fires.due) + len(asked)
     return Verdict(due, len(rows), len(executions), executed, _lateness(fires.found, executions), findings)
 
@@ -233,7 +234,8 @@ def _executions(
             yield Finding(
                 FindingKind.DOUBLE, 2, f"{what}: was executed {len(mine)} times: {where}", row.planned_ms
             )
-        has_ended = row.state in ("succeeded", "failed") and row.reason != NOT_STARTED
+        # one that was interrupted had started for its executor, though its handler may not have come to its first act
+        has_ended = row.state == "succeeded" or (row.state == "failed" and row.reason not in OF_EXECUTOR)
         if not mine and has_ended and not row.kill_requested:
             yield Finding(
                 FindingKind.NOT_EXECUTED, 0, f"{what}: is {row.state}, and no handler ran", row.planned_ms
