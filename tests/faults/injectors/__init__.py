@@ -4,5 +4,5 @@
 any two that talk over TCP: it delays, cuts, resets, goes silent, and loses answers. ``processes`` freezes and kills a
 process with all that it started. ``database`` stops, kills and freezes a server, and makes it read-only.
 ``clocks`` gives processes and servers a wall clock that steps. ``plugins`` gives a node a router, a schedule type, an
-alarm channel and a run listener (``faulty``) that hang, lie and raise.
+alarm channel and a run listener (``faulty``) that hang, lie and raise. ``disks`` gives processes a small disk that is filled.
 """
