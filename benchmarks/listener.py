@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 import signal
-from pathlib import Path
 
 from benchmarks._report import Report
 from benchmarks._site import Site, site
 from benchmarks.pipeline import measure_flat_out
+from tests.support.plugin_homes import lay_plugin
 from xwheel.cli.quickstart.processes import Child
 
 GOAL = 0.95
@@ -33,16 +33,6 @@ class Listener:
 def xwheel_register_run_listeners(config):
     return [Listener()]
 """
-
-
-def lay_plugin(folder: Path, name: str, body: str) -> None:
-    """Write an installed distribution with one listener."""
-    folder.mkdir(exist_ok=True)
-    (folder / f"bench_{name}.py").write_text(MODULE.format(body=body))
-    info = folder / f"bench_{name}-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: bench-{name}\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[xwheel]\nbench_{name} = bench_{name}\n")
 
 
 def start_with(place: Site, kind: str) -> None:
@@ -71,8 +61,8 @@ def main() -> None:
     rates: dict[str, list[float]] = {kind: [] for kind in KINDS}
     used: dict[str, list[float]] = {kind: [] for kind in KINDS}
     with site() as place:
-        lay_plugin(place.folder / "plugins", "sleeping", "time.sleep(1)")
-        lay_plugin(place.folder / "plugins", "counting", "self.told += len(changes)")
+        for name, body in (("sleeping", "time.sleep(1)"), ("counting", "self.told += len(changes)")):
+            lay_plugin(place.folder / "plugins", f"bench_{name}", MODULE.format(body=body))
         measure_flat_out(place, args.fires)  # what comes first pays for an empty file
         for turn in range(args.repeats):
             for kind in KINDS if turn % 2 else reversed(KINDS):

@@ -14,6 +14,7 @@ from tests.integration.test_cli_apply import Shell, xwheel
 from tests.integration.test_cli_commands import parsed
 from tests.support.executors import wait_until
 from tests.support.paths import DOCS
+from tests.support.plugin_homes import lay_plugin
 
 __all__ = ["xwheel"]
 
@@ -41,13 +42,9 @@ def xwheel_register_alarms(config):
 @pytest.fixture
 def channels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Install two channels."""
-    info = tmp_path / "acme_voices-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-voices\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[xwheel]\nacme_voices = acme_voices_module\n")
-    (tmp_path / "acme_voices_module.py").write_text(PLUGIN)
+    lay_plugin(tmp_path, "acme_voices", PLUGIN)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "acme_voices_module", raising=False)
+    monkeypatch.delitem(sys.modules, "acme_voices", raising=False)
 
 
 def test_alarms_are_told_listed_and_tested(channels: None, xwheel: Shell) -> None:

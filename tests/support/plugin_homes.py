@@ -24,6 +24,18 @@ def plugin_home(name: str) -> Path:
     return build_once(CACHE / f"{name}-{digest(files)}", partial(_install, source))
 
 
+def lay_plugin(folder: Path, name: str, source: str, *, version: str = "1.0") -> None:
+    """Write a distribution of one module into a folder, as if it were installed there, with its entry point."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.py").write_text(source)
+    info = folder / f"{name}-{version}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: {version}\n"
+    )
+    (info / "entry_points.txt").write_text(f"[xwheel]\n{name} = {name}\n")
+
+
 def _install(source: Path, folder: Path) -> None:
     # a build writes into its source folder, where it could meet another one
     copy = folder / "source"
