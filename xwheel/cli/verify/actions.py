@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from xwheel.cli.verify.records import Did, Span, UserAction
@@ -28,6 +29,8 @@ SAME_TIMES: Final = ("* * * * * ?", "0/1 * * * * ?")
 
 ASK_AGAIN_S: Final = 0.3
 GIVE_UP_S: Final = 60
+RUNNING_S: Final = 10
+RUNNING: Final = "running"
 _DICE: Final[Mapping[Did, int]] = {
     Did.RUN: 6,
     Did.EDIT: 5,
@@ -103,12 +106,14 @@ class People:
         site: The cluster.
         targets: Which jobs each action may be done to, by id.
         seed: What is done, when and to which job follows from it.
+        long_id: A job that never ends by itself: the last that is done is to run it, and to kill that run.
     """
 
-    def __init__(self, site: Site, targets: Mapping[Did, Sequence[int]], seed: int) -> None:
+    def __init__(self, site: Site, targets: Mapping[Did, Sequence[int]], seed: int, long_id: int = 0) -> None:
         self.actions: list[UserAction] = []
         self._site = site
         self._targets = targets
+        self._long_id = long_id
         self._dice = random.Random(seed)  # noqa: S311 - what is done must follow from the seed
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="verify-people", daemon=True)
@@ -131,6 +136,10 @@ class People:
         while not self._stop.wait(self._dice.uniform(*PAUSE_S)):
             did = self._dice.choices(kinds, weights)[0]
             self._do(did, self._dice.choice(list(self._targets[did])))
+        if self._long_id:
+            self._run_by_hand(self._long_id)
+            self._wait_for_run(self._long_id)
+            self._kill(self._long_id)
 
     def _do(self, did: Did, job_id: int) -> None:
         match did:
@@ -161,6 +170,15 @@ class People:
         self.actions.append(
             UserAction(did=Did.RUN, job_id=job_id, asked_ms=asked_ms, answered_ms=answered_ms, run_id=run_id)
         )
+
+    def _wait_for_run(self, job_id: int) -> None:
+        """Wait for an executor to have a run, but not for long: there may be none."""
+        deadline = time.monotonic() + RUNNING_S
+        while time.monotonic() < deadline:
+            with suppress(XwheelError):
+                if self._site.open_run(job_id, RUNNING):
+                    return
+            time.sleep(ASK_AGAIN_S)
 
     def _kill(self, job_id: int) -> None:
         try:

@@ -10,7 +10,7 @@ from typing import Final
 
 from xwheel.cli.verify.actions import People
 from xwheel.cli.verify.handlers_env import FILE_VARIABLE, NAME_VARIABLE
-from xwheel.cli.verify.load import EXECUTORS, GROUP_LIMIT, LoadJob, load_jobs
+from xwheel.cli.verify.load import EXECUTORS, GROUP_LIMIT, LONG, LoadJob, load_jobs
 from xwheel.cli.verify.records import CALM, Did, ExpectedJob, Observed, Verdict, Weather
 from xwheel.cli.verify.site import Site, executions
 from xwheel.cli.verify.verdict import judge
@@ -93,7 +93,7 @@ class Check:
         if self._has_people:
             targets = {did: [self.ids[job.name] for job in self._load if did in job.actions] for did in Did}
             targets[Did.PAUSE] = [0]
-            self._people = People(self._site, targets, self._seed)
+            self._people = People(self._site, targets, self._seed, self.ids[LONG])
             self._people.__enter__()
 
     def find_groups(self) -> tuple[int, int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from functools import cache
+from typing import Final
 
 import msgspec
 
@@ -15,6 +16,8 @@ from xwheel.cli.verify.handlers_env import FILE_VARIABLE, NAME_VARIABLE
 from xwheel.cli.verify.site import BEGIN, END, HandlerNote
 from xwheel.clock import wall_ms
 from xwheel.executor import JobContext, job
+
+WAIT_S: Final = 0.05
 
 
 @cache
@@ -51,6 +54,17 @@ def holds(ctx: JobContext) -> str:
     """Take as many milliseconds as the parameter says."""
     note(ctx, BEGIN)
     time.sleep(int(ctx.param or "0") / 1000)
+    note(ctx, END)
+    return "ok"
+
+
+@job("verify_waits", parallel=8)
+def waits(ctx: JobContext) -> str:
+    """Wait to be told to end, but no longer than as many milliseconds as the parameter says."""
+    note(ctx, BEGIN)
+    end_s = time.monotonic() + int(ctx.param or "0") / 1000
+    while not ctx.cancelled and time.monotonic() < end_s:
+        time.sleep(WAIT_S)
     note(ctx, END)
     return "ok"
 

@@ -28,6 +28,14 @@ WINDOW_S: Final = (2, 86_398)
 """Of a day, in seconds."""
 
 GROUP_LIMIT: Final = 2
+RARELY_EDITED: Final = 4
+RARELY_S: Final = 6
+"""Longer than fires are planned ahead, so that nobody reads a job again between an edit and the fire after it."""
+
+LONG: Final = "long"
+LONG_MS: Final = "600000"
+"""Longer than anybody waits: a run of this job ends when it is killed."""
+
 STURDY: Final[dict[str, Any]] = {
     "max_retries": 40,
     "retry_delay_ms": 500,
@@ -174,6 +182,11 @@ def _changed(start_ms: int, end_ms: int) -> Iterator[LoadJob]:
 
     yield LoadJob(name="by hand", fields={"schedule_type": "NONE"}, actions=(Did.RUN,))
     yield every("edited", 200, Did.EDIT)
+    for number in range(RARELY_EDITED):
+        offset_ms = number * RARELY_S * SECOND // RARELY_EDITED
+        rarely = _fixed(f"edited rarely {number}", RARELY_S * SECOND, offset_ms, start_ms, end_ms)
+        yield replace(rarely, actions=(Did.EDIT,))
+    yield LoadJob(name=LONG, fields={"schedule_type": "NONE", "handler": "verify_waits", "param": LONG_MS})
     yield every("stopped", 500, Did.STOP)
     yield every("rescheduled", SECOND, Did.RESCHEDULE, schedule_type="CRON", schedule_conf="* * * * * ?")
     yield every("killed", RARE_S * SECOND, Did.KILL, handler="verify_holds", param="1500")

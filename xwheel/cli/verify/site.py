@@ -117,9 +117,9 @@ class Site:
         """End a run."""
         return self.call("POST", f"/runs/{run_id}/kill", {})
 
-    def open_run(self, job_id: int) -> int:
-        """Return a run of a job that has not ended, or 0."""
-        found = self.call("GET", "/runs", params={"job_id": job_id, "state": OPEN, "limit": 1})["items"]
+    def open_run(self, job_id: int, state: str = OPEN) -> int:
+        """Return a run of a job that has not ended, or that is in another of these states, or 0."""
+        found = self.call("GET", "/runs", params={"job_id": job_id, "state": state, "limit": 1})["items"]
         return int(found[0]["id"]) if found else 0
 
     def is_open(self, group_ids: Sequence[int]) -> bool:

@@ -43,6 +43,9 @@ NOT_STARTED: Final = "not_started"
 OF_EXECUTOR: Final = frozenset({NOT_STARTED, "interrupted"})
 """Reasons of failures that an executor reports of runs that were there when it ended."""
 
+FORGOTTEN: Final = "unknown_there"
+"""Reason of a run that was lost because the executor that had accepted it knew nothing of it, though it is the same."""
+
 MAY_RUN_AGAIN: Final = frozenset({"failed", "timed_out", "lost"})
 KINDS: Final = {"skipped": FindingKind.SKIPPED, "lost": FindingKind.LOST, "refused": FindingKind.REFUSED}
 
@@ -196,7 +199,9 @@ def _end(
     last_ms = row.finished_ms or 0
     was_changed = any(begin <= last_ms <= end for begin, end in changed)
     on_purpose = row.state == "failed" and row.attempt <= failures and row.reason not in OF_EXECUTOR
-    by_executor = row.state in ("refused", "lost") or (row.state == "failed" and row.reason in OF_EXECUTOR)
+    by_executor = (row.state in ("refused", "lost") and row.reason != FORGOTTEN) or (
+        row.state == "failed" and row.reason in OF_EXECUTOR
+    )
     is_fine = (
         row.state == "succeeded"
         or (row.state == "skipped" and (row.skip_last_ms is not None or weather.clock_moved))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.support.verify_world import (
@@ -16,7 +18,7 @@ from tests.support.verify_world import (
     good_world,
 )
 from xwheel.cli.verify.load import load_jobs
-from xwheel.cli.verify.records import Executed, ExpectedJob, FindingKind
+from xwheel.cli.verify.records import Executed, ExpectedJob, FindingKind, Weather
 from xwheel.cli.verify.verdict import judge
 
 
@@ -243,3 +245,15 @@ def test_the_load_has_every_schedule_type_and_as_many_fires_as_asked() -> None:
     counted = sum(len(item.due) for item in jobs) + 30 * sum(bool(item.delay_ms) for item in jobs)
     assert abs(counted - 60 * 30) < 60
     assert not any({"misfire_policy", "misfire_threshold_ms"} & set(item.fields) for item in jobs)
+
+
+@pytest.mark.parametrize(
+    ("reason", "found"), [("instance_gone", []), ("unknown_there", [(FindingKind.LOST, 0)])]
+)
+def test_an_executor_that_ended_may_lose_runs_but_not_its_journal(
+    world: World, reason: str, found: list[tuple[FindingKind, int]]
+) -> None:
+    world.jobs[PLAIN] = replace(world.jobs[PLAIN], recover_lost=True)
+    world.change(11, state="lost", reason=reason)
+    world.add(60, PLAIN, T + 1000, origin="recovery", origin_key=11, root_id=11, attempt=2)
+    assert world.kinds(weather=Weather(executors_ended=True)) == found
