@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -130,6 +130,8 @@ def site(
     prepare: Callable[[Database], object] | None = None,
     backend: str = "sqlite",
     is_foreign: bool = False,
+    reroute: Callable[[str], str] = lambda url: url,
+    more_ports: Sequence[int] = (),
 ) -> Iterator[Site]:
     """Start a node, and an executor unless told otherwise; end them afterwards.
 
@@ -138,12 +140,14 @@ def site(
         prepare: Fills the node's database before it starts.
         backend: ``sqlite``, ``mariadb`` or ``postgresql``; a server is started for it.
         is_foreign: The executor knows ``/run`` only.
+        reroute: Gives the URL under which the node reaches the database.
+        more_ports: Where further nodes listen for the executor.
     """
     with (
         tempfile.TemporaryDirectory(prefix="xwheel-bench-") as name,
         database(backend, Path(name)) as url,
     ):
-        made = _lay(Path(name), url, is_foreign=is_foreign)
+        made = _lay(Path(name), url, reroute(url), more_ports, is_foreign=is_foreign)
         if prepare is not None:
             prepare(made.db)
         try:
@@ -162,18 +166,18 @@ def site(
                 raise SystemExit(f"executor and node ended with {statuses}")
 
 
-def _lay(folder: Path, url: str, *, is_foreign: bool) -> Site:
+def _lay(folder: Path, url: str, node_url: str, more_ports: Sequence[int], *, is_foreign: bool) -> Site:
     port, executor_port = free_port(), free_port()
     token, executor_token = secrets.token_hex(16), secrets.token_hex(16)
     db = Database(url)
     db.transaction(lambda conn: tokens.replace_token(conn, GROUP, token, 0))
     (folder / "count").write_bytes(bytes(8))
     config = {
-        "database": {"url": url},
+        "database": {"url": node_url},
         "api": {"port": port, "executor_port": executor_port, "executor_token": executor_token},
         "executor": {
             "app_name": GROUP,
-            "admin_addresses": [f"http://127.0.0.1:{executor_port}"],
+            "admin_addresses": [f"http://127.0.0.1:{number}" for number in (executor_port, *more_ports)],
             "access_token": executor_token,
             "port": 0,
             "data_dir": str(folder / "executor"),

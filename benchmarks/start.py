@@ -29,6 +29,7 @@ DAY_MS = 86_400_000
 HOUR_MS = 3_600_000
 POLL_S = 0.01
 LIMIT_S = 120
+FILL_MS = 1_800_000
 
 
 def fill(db: Database, jobs: int, runs: int) -> None:
@@ -42,9 +43,11 @@ def fill(db: Database, jobs: int, runs: int) -> None:
         first_fire_ms=now_ms + HOUR_MS,
         fires_apart_ms=max(1, DAY_MS // jobs),
     )
-    million.fill(db, history)
+    with db.limited(statement_ms=FILL_MS):
+        million.fill(db, history)
     db.transaction(lambda conn: _skip_run_ids(conn, runs))
-    million.analyze(db)
+    with db.limited(statement_ms=FILL_MS):
+        million.analyze(db)
 
 
 def _skip_run_ids(conn: Connection, runs: int) -> None:

@@ -33,6 +33,9 @@ from xwheel.storage.open_runs import Ahead, Holder, OpenRun
 logger = logging.getLogger(__name__)
 
 BATCH: Final = 1000
+FEW: Final = 3
+"""So many executors are asked for one by one; of thousands that registered hardly any has runs."""
+
 FULL: Final = 500
 FULL_ROWS: Final = 2000
 """Open questions, and rows asked about, above which no more rows are looked for."""
@@ -122,8 +125,8 @@ class CheckLoop:
 
     def _hurry(self, now_ms: int) -> bool:
         """Make runs of executors that left, died or restarted due, one batch; return whether there are more."""
-        self._hurried.extend(self._registry.take_news())
         partitions = list(self._lease.epochs)
+        self._hurried.extend(self._holding(self._registry.take_news(), partitions, now_ms))
         if now_ms >= self._sweep_at_ms:
             # what this node did not see happen, such as while it was down
             self._sweep_at_ms = now_ms + SWEEP_MS
@@ -144,6 +147,20 @@ class CheckLoop:
             self._hurried.popleft()
             self._hurried_id = 0
         return True
+
+    def _holding(self, news: Sequence[Holder], partitions: Sequence[int], now_ms: int) -> Sequence[Holder]:
+        """Return those executors that have open runs; one question for all, if there are more than a few."""
+        if len(news) <= FEW:
+            return news
+        with self._db.read() as conn:
+            holders = open_runs.list_holders(conn, partitions, now_ms)
+        instances = {(holder.group_id, holder.instance) for holder in holders}
+        addresses = {(holder.group_id, holder.address) for holder in holders}
+        return [
+            item
+            for item in news
+            if (item.group_id, item.instance or item.address) in (instances if item.instance else addresses)
+        ]
 
     def _make_due(self, conn: Connection, ids: Sequence[int], now_ms: int) -> None:
         epochs = self._lease.lock(conn)

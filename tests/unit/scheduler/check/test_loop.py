@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from sqlalchemy import event
 
 from tests.support.network import attach, check, states
 from tests.support.node import HandNode
@@ -229,6 +230,27 @@ def test_a_new_boot_makes_its_runs_due_at_once(node: HandNode) -> None:
     beat(node, boot="boot-2")
     check(node, 1000)
     assert (load(node, run_id).state, load(node, run_id).reason) == (RunState.FAILED, "interrupted")
+
+
+def test_executors_without_runs_are_one_question_however_many_of_them_register(node: HandNode) -> None:
+    """After a deployment of thousands, among which one has a run that it was interrupted in."""
+    job, (run_id,) = start(node)
+    interrupted = {
+        "handleCode": 500,
+        "xwheel": {"state": "failed", "reason": "interrupted", "job_id": job.id},
+    }
+    attach(node, states({run_id: {"state": "finished", "outcome": interrupted}}))
+    check(node)
+    node.register(*(f"http://127.0.0.1:{10_000 + number}" for number in range(200)))
+    beat(node, boot="boot-2")
+    asked: list[str] = []
+    event.listen(
+        node.db.engine, "before_cursor_execute", lambda _c, _k, statement, *_: asked.append(statement)
+    )
+    for _ in range(5):
+        check(node, 1000)
+    assert (load(node, run_id).state, load(node, run_id).reason) == (RunState.FAILED, "interrupted")
+    assert len(asked) < 150
 
 
 def test_another_instance_at_the_address_is_not_asked_for_the_runs_of_the_old_one(node: HandNode) -> None:
