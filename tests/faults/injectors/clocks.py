@@ -32,7 +32,7 @@ from tests.support.paths import ROOT
 
 SOURCE: Final = Path(__file__).with_name("wall_clock.c")
 CACHE: Final = ROOT / ".cache" / "clocks"
-VARIABLE: Final = "XWHEEL_TEST_CLOCK"
+VARIABLE: Final = "TEST_WALL_CLOCK"
 LIBRARY: Final = "wall_clock.so"
 NS: Final = 1_000_000
 

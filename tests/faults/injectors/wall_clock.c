@@ -1,4 +1,4 @@
-/* Gives a process another wall clock: LD_PRELOAD it, with the file of the offset in XWHEEL_TEST_CLOCK.
+/* Gives a process another wall clock: LD_PRELOAD it, with the file of the offset in TEST_WALL_CLOCK.
  *
  * The file holds nanoseconds as one native 64-bit integer. It is mapped, so a step is seen by all processes at once,
  * costs nothing to look up, and is safe in signal handlers. Readings of the wall clock get the offset added; deadlines
@@ -154,7 +154,7 @@ WAITS_BY(pthread_rwlock_clockwrlock, pthread_rwlock_t)
 
 __attribute__((constructor)) static void look_up(void)
 {
-    const char *path = getenv("XWHEEL_TEST_CLOCK");
+    const char *path = getenv("TEST_WALL_CLOCK");
     int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     if (file < 0)
         return;

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.faults.mutants.names import MUTANTS
-from tests.faults.soak.cluster import databases
-from tests.faults.soak.seeds import run_seed
+from tests.faults.soak.seeds import DISK_MB, Ground
+from tests.support.small_disk import unshare
 
 BACKENDS: Final = ("sqlite", "mariadb", "postgresql")
 
@@ -65,6 +65,7 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--keep", action="store_true", help="keep the folders of seeds that held, too")
     parser.add_argument("--folder", type=Path, help="for a single database: where everything is kept")
+    parser.add_argument("--disk", type=Path, help="for sqlite: a small disk for the database file")
     options = parser.parse_args(arguments)
     options.backend = options.backend or list(BACKENDS)
     return options
@@ -77,7 +78,12 @@ def _lane(
     words += ["--folder", str(home / backend)]
     words += ["--mutant", options.mutant] if options.mutant else []
     words += [word for word in ("--keep", "--until-caught") if getattr(options, word[2:].replace("-", "_"))]
-    return subprocess.Popen([sys.executable, "-m", "tests.faults.soak", *words])
+    program = [sys.executable, "-m", "tests.faults.soak", *words]
+    if backend == "sqlite":
+        disk = home / "disk"
+        disk.mkdir()
+        program = unshare(str(disk), DISK_MB, [*program, "--disk", str(disk)], as_root=False)
+    return subprocess.Popen(program)
 
 
 def _seeds(options: argparse.Namespace) -> Iterator[int]:
@@ -93,13 +99,11 @@ def _one_backend(options: argparse.Namespace) -> int:
     home = options.folder or Path(tempfile.mkdtemp(prefix="xwheel-soak-"))
     home.mkdir(parents=True, exist_ok=True)
     broken = 0
-    with databases(backend, home) as fresh:
+    with Ground(backend, home, options.disk) as ground:
         for seed in _seeds(options):
             folder = home / str(seed)
             try:
-                result = run_seed(
-                    seed, backend, fresh(), folder, seconds=options.seconds, mutant=options.mutant
-                )
+                result = ground.run(seed, seconds=options.seconds, mutant=options.mutant)
             except RuntimeError as error:
                 print(f"{backend} seed {seed}: BROKE; {error}", flush=True)
                 broken += 1

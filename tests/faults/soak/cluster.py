@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from sqlalchemy import make_url, select
 
+from tests.faults.injectors.disks import SmallDisk
 from tests.faults.injectors.proxy import Proxy
 from tests.support import servers
 from tests.support.databases import BACKENDS, CleanDatabases
@@ -49,6 +50,8 @@ class Plan:
         nodes: Names of all nodes that may ever run: executors must know them beforehand.
         settings: Added to the environment of nodes and executors.
         command: What stands before ``server …`` and ``executor …``.
+        environments: Added to the environment of single processes, by name.
+        disks: What single processes stand beside, by name: a disk for their folder.
         is_proxied: Everybody calls everybody through a proxy.
         is_one_machine: Nodes find each other's locks, by which a node is known at once to have ended. Else each has
             a runtime folder of its own, as if it ran on another machine.
@@ -57,6 +60,8 @@ class Plan:
     nodes: Sequence[str] = ("a", "b")
     settings: Mapping[str, str] = field(default_factory=dict)
     command: Sequence[str] = (sys.executable, "-m", "xwheel")
+    environments: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    disks: Mapping[str, SmallDisk] = field(default_factory=dict)
     is_proxied: bool = False
     is_one_machine: bool = False
 
@@ -67,18 +72,21 @@ class Cluster:
     Thread-safety: processes are started and ended by one thread at a time.
 
     Attributes:
+        url: The database, past every proxy.
         proxies: What stands before a node's API, an executor or the database, by ``who:whom``.
         wanted: Names of the processes that should be running.
 
     Args:
         url: The database, empty and at this version's schema.
         folder: Gets logs, pid files and the handlers' files.
+        seen_url: The same database for this process, where it is another name; nodes may stand beside a disk.
     """
 
-    def __init__(self, url: str, folder: Path, plan: Plan) -> None:
+    def __init__(self, url: str, folder: Path, plan: Plan, *, seen_url: str = "") -> None:
         self.folder = folder
         self.plan = plan
-        self.db = Database(url)
+        self.url = seen_url or url
+        self.db = Database(self.url)
         self.proxies: dict[str, Proxy] = {}
         self.wanted: set[str] = set()
         self._url = url
@@ -167,11 +175,17 @@ class Cluster:
     def _start(self, name: str, arguments: Sequence[str], settings: Mapping[str, str]) -> None:
         place = self.folder / name  # a node's own: what it keeps there is there when it starts again
         place.mkdir(exist_ok=True)
+        words = [*self.plan.command, *arguments]
+        if name in self.plan.disks:
+            words = self.plan.disks[name].command(words, cwd=place)
+        own = self.plan.environments.get(name, {})
+        paths = [str(ROOT), own.get("PYTHONPATH", "")]
+        environment = {**os.environ, **self.plan.settings, **own, **settings}
         with (self.folder / f"{name}.log").open("ab") as log:
             child = subprocess.Popen(
-                [*self.plan.command, *arguments],
+                words,
                 cwd=place,
-                env={**os.environ, "PYTHONPATH": str(ROOT), **self.plan.settings, **settings},
+                env={**environment, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -225,14 +239,9 @@ class Cluster:
         servers.start_again(self.server_port)
 
     @property
-    def url(self) -> str:
-        """The database, past every proxy."""
-        return self._url
-
-    @property
     def server_url(self) -> str:
-        """The database for its administrator."""
-        return self._url
+        """The database for its administrator, past every proxy."""
+        return self.url
 
     @property
     def server_port(self) -> int:
@@ -281,8 +290,14 @@ class Cluster:
 
 
 @contextmanager
-def databases(backend: str, folder: Path) -> Iterator[Callable[[], str]]:
-    """Give a function that gives the URL of an empty database at this version's schema; each call empties it."""
+def databases(
+    backend: str, folder: Path, environment: Mapping[str, str] | None = None
+) -> Iterator[Callable[[], str]]:
+    """Give a function that gives the URL of an empty database at this version's schema; each call empties it.
+
+    Args:
+        environment: Variables of the server's own.
+    """
     if backend == "sqlite":
         made = 0
 
@@ -295,7 +310,7 @@ def databases(backend: str, folder: Path) -> Iterator[Callable[[], str]]:
 
         yield fresh
         return
-    with BACKENDS[backend]() as base:
+    with BACKENDS[backend](environment=environment) as base:
         clean = CleanDatabases(base, backend)
         try:
             yield lambda: clean.url(0)

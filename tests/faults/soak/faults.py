@@ -11,7 +11,9 @@ from functools import partial
 from typing import Final
 
 from tests.faults.injectors import database
+from tests.faults.injectors.clocks import WallClock
 from tests.faults.injectors.fault import Fault
+from tests.faults.injectors.plugins import FAILING, LYING, FaultyPlugins
 from tests.faults.injectors.proxy import Cut, Proxy, Toward
 from tests.faults.soak.cluster import EXECUTOR_NAMES, Cluster
 
@@ -39,6 +41,8 @@ CROWDED: Final[Mapping[str, str]] = {
 """Lanes and queues that are full most of the time."""
 
 NODES: Final = ("a", "b", "c")
+STEP_MS: Final = 600_000
+DATABASE_CLOCK: Final = "clock of the database"
 FEWEST, MOST = 2, 6
 FIRST_S, LAST_S = 0.5, 2.0
 """No fault begins earlier than this after the first fire, or later than this before the last one."""
@@ -58,15 +62,51 @@ class Drawn:
     name: str
     at_s: float
     for_s: float
-    make: Callable[[Cluster], Fault]
+    make: Make
 
 
-Draw = Callable[[random.Random, str], tuple[str, tuple[float, float], Callable[[Cluster], Fault]]]
+Make = Callable[["Cluster", "Scene"], Fault]
+Found = tuple[str, tuple[float, float], Make]
+Draw = Callable[[random.Random, str], Found]
 """Gives a fault's name, its shortest and longest time, and what makes it."""
 
 
-def draw(seed: int, backend: str, seconds: float) -> tuple[list[Drawn], dict[str, str]]:
-    """Return the faults of a seed in the order of their begin, and the settings of nodes and executors."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """What a seed has beside processes, for its faults.
+
+    Attributes:
+        clocks: Wall clocks, by the name of the node, or ``database``.
+        fillings: Give a fault that fills a disk, by the name of who has it.
+        plugins: Those of the nodes.
+    """
+
+    clocks: Mapping[str, WallClock]
+    fillings: Mapping[str, Callable[[], Fault]]
+    plugins: FaultyPlugins
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """What a seed says.
+
+    Attributes:
+        faults: In the order of their begin.
+        settings: For the environment of nodes and executors.
+        offsets: How far the clocks of nodes are ahead of the machine's at their start, in ms.
+        moves_clock: The database's clock steps.
+        has_bursts: Far more is due now and then than can be sent at once.
+    """
+
+    faults: Sequence[Drawn]
+    settings: Mapping[str, str]
+    offsets: Mapping[str, int]
+    moves_clock: bool
+    has_bursts: bool
+
+
+def draw(seed: int, backend: str, seconds: float) -> Script:
+    """Return what a seed says for a kind of database."""
     dice = random.Random(seed)
     kinds = [kind for kind, backends in KINDS if backend in backends]
     found = []
@@ -74,8 +114,16 @@ def draw(seed: int, backend: str, seconds: float) -> tuple[list[Drawn], dict[str
         name, (shortest_s, longest_s), make = dice.choice(kinds)(dice, backend)
         at_s = dice.uniform(FIRST_S, max(FIRST_S, seconds - LAST_S))
         found.append(Drawn(name=name, at_s=at_s, for_s=dice.uniform(shortest_s, longest_s), make=make))
-    settings = {**SETTINGS, **(CROWDED if dice.random() < 0.25 else {})}
-    return sorted(found, key=lambda item: item.at_s), settings
+    return Script(
+        faults=sorted(found, key=lambda item: item.at_s),
+        settings={**SETTINGS, **(CROWDED if dice.random() < 0.25 else {})},
+        # where the database's clock is the node's, its first one is ours
+        offsets={
+            name: 0 if backend == "sqlite" else dice.choice([0, 0, -STEP_MS, STEP_MS]) for name in NODES
+        },
+        moves_clock=any(item.name.startswith(DATABASE_CLOCK) for item in found),
+        has_bursts=dice.random() < 0.25,
+    )
 
 
 def _process(dice: random.Random, backend: str) -> str:
@@ -88,14 +136,13 @@ def _killed(dice: random.Random, backend: str) -> tuple[str, tuple[float, float]
     return f"kill {name}", (0.1, 3.0), partial(_ended, name=name, how=signal.SIGKILL)
 
 
-def _stopped(
-    dice: random.Random, backend: str
-) -> tuple[str, tuple[float, float], Callable[[Cluster], Fault]]:
+def _stopped(dice: random.Random, backend: str) -> Found:
     name = _process(dice, backend)
     return f"stop {name}", (0.0, 3.0), partial(_ended, name=name, how=signal.SIGTERM)
 
 
-def _ended(cluster: Cluster, *, name: str, how: signal.Signals) -> Fault:
+def _ended(cluster: Cluster, scene: Scene, *, name: str, how: signal.Signals) -> Fault:
+    del scene
     return Fault(f"end {name}", lambda: cluster.end_if_running(name, how), lambda: cluster.start(name))
 
 
@@ -103,7 +150,7 @@ def _frozen(dice: random.Random, backend: str) -> tuple[str, tuple[float, float]
     name = _process(dice, backend)
     longest_s = dice.choice([1.5, 2 * LEASE_S])
 
-    def make(cluster: Cluster) -> Fault:
+    def make(cluster: Cluster, _: Scene) -> Fault:
         return Fault(
             f"freeze {name}",
             lambda: cluster.send(name, signal.SIGSTOP),
@@ -118,7 +165,7 @@ def _joined(dice: random.Random, backend: str) -> tuple[str, tuple[float, float]
     how = dice.choice([signal.SIGTERM, signal.SIGKILL])
     name = NODES[-1]
 
-    def make(cluster: Cluster) -> Fault:
+    def make(cluster: Cluster, _: Scene) -> Fault:
         return Fault("join", lambda: cluster.start(name), lambda: cluster.end_if_running(name, how))
 
     return f"{name} joins and leaves by {how.name}", (1.0, 6.0), make
@@ -133,19 +180,21 @@ def _rolled(dice: random.Random, backend: str) -> tuple[str, tuple[float, float]
             cluster.end_if_running(name, signal.SIGTERM)
             cluster.start(name)
 
-    return "rolling restart", (0.0, 0.1), lambda cluster: Fault("roll", lambda: roll(cluster), lambda: None)
+    return (
+        "rolling restart",
+        (0.0, 0.1),
+        lambda cluster, _: Fault("roll", lambda: roll(cluster), lambda: None),
+    )
 
 
 def _server(dice: random.Random, backend: str) -> tuple[str, tuple[float, float], Callable[[Cluster], Fault]]:
     del backend
     kinds = (database.killing, database.stopping, database.freezing, database.refusing_writes)
     kind = dice.choice(kinds)
-    return f"{kind.__name__} the database", (0.3, 5.0), lambda cluster: kind(cluster.server_url)
+    return f"{kind.__name__} the database", (0.3, 5.0), lambda cluster, _: kind(cluster.server_url)
 
 
-def _network(
-    dice: random.Random, backend: str
-) -> tuple[str, tuple[float, float], Callable[[Cluster], Fault]]:
+def _network(dice: random.Random, backend: str) -> Found:
     nodes = NODES[:1] if backend == "sqlite" else NODES[:2]
     pairs = [("nodes", name) for name in EXECUTOR_NAMES]
     pairs += [(name, node) for name in EXECUTOR_NAMES for node in nodes]
@@ -162,13 +211,48 @@ def _network(
     ]
     word, change = dice.choice(kinds)
 
-    def make(cluster: Cluster) -> Fault:
+    def make(cluster: Cluster, _: Scene) -> Fault:
         proxy = cluster.proxies.get(f"{who}:{whom}")
         if proxy is None:  # it is made when its process starts, and this one has not
             return Fault(word, lambda: None, lambda: None)
         return Fault(word, lambda: change(proxy), proxy.restore)
 
     return f"{word} {who} to {whom}", (0.3, 5.0), make
+
+
+def _node_clock(dice: random.Random, backend: str) -> Found:
+    del backend
+    name = dice.choice(NODES[:2])
+    by_ms = dice.choice([-STEP_MS, STEP_MS])
+    return (
+        f"clock of {name} by {by_ms} ms",
+        (0.5, 6.0),
+        lambda _, scene: scene.clocks[name].stepping(by_ms),
+    )
+
+
+def _database_clock(dice: random.Random, backend: str) -> Found:
+    del backend
+    by_ms = dice.choice([-STEP_MS, STEP_MS])
+
+    def make(_: Cluster, scene: Scene) -> Fault:
+        step = scene.clocks["database"].stepping(by_ms)
+        # back again everything that was planned meanwhile would have to wait for ten minutes
+        return step if by_ms < 0 else Fault("clock forward for good", step.begin, lambda: None)
+
+    return f"{DATABASE_CLOCK} by {by_ms} ms", (0.5, 6.0), make
+
+
+def _disk(dice: random.Random, backend: str) -> Found:
+    name = dice.choice(["database", "executor0"] if backend == "sqlite" else ["executor0"])
+    return f"full disk of {name}", (0.3, 4.0), lambda _, scene: scene.fillings[name]()
+
+
+def _plugin(dice: random.Random, backend: str) -> Found:
+    del backend
+    kind = dice.choice(["router", "listener"])
+    how = dice.choice([*FAILING, *LYING[kind]])
+    return f"{kind} plugin: {how}", (0.3, 6.0), lambda _, scene: scene.plugins.going_wrong(kind, how)
 
 
 def _lose(proxy: Proxy, *, share: float, seed: int) -> None:
@@ -189,6 +273,10 @@ KINDS: Final[Sequence[tuple[Draw, Sequence[str]]]] = (
     (_joined, SERVERS),
     (_server, SERVERS),
     (_server, SERVERS),
+    (_database_clock, EVERYWHERE),
+    (_node_clock, SERVERS),
+    (_disk, EVERYWHERE),
+    (_plugin, EVERYWHERE),
 )
 """Each kind, and the databases with which it is possible; what stands here twice is drawn twice as often."""
 
@@ -201,10 +289,10 @@ class Timeline:
         log: What was done, and when in seconds after the first fire.
     """
 
-    def __init__(self, cluster: Cluster, faults: Sequence[Drawn]) -> None:
+    def __init__(self, cluster: Cluster, scene: Scene, faults: Sequence[Drawn]) -> None:
         self.problems: list[str] = []
         self.log: list[str] = []
-        made = [(item, item.make(cluster)) for item in faults]
+        made = [(item, item.make(cluster, scene)) for item in faults]
         steps = [(item.at_s, True, item.name, fault) for item, fault in made]
         steps += [(item.at_s + item.for_s, False, item.name, fault) for item, fault in made]
         self._steps = sorted(steps, key=lambda step: step[0])

@@ -29,6 +29,9 @@ SAME_TIMES: Final = ("* * * * * ?", "0/1 * * * * ?")
 
 ASK_AGAIN_S: Final = 0.3
 GIVE_UP_S: Final = 60
+BURST: Final = 20
+"""Runs of each job in a burst."""
+
 RUNNING_S: Final = 10
 RUNNING: Final = "running"
 _DICE: Final[Mapping[Did, int]] = {
@@ -38,6 +41,7 @@ _DICE: Final[Mapping[Did, int]] = {
     Did.RESCHEDULE: 2,
     Did.KILL: 3,
     Did.PAUSE: 1,
+    Did.BURST: 1,
 }
 """How often each is done, relative to the others."""
 
@@ -161,6 +165,8 @@ class People:
                 self._ask(Did.RESUME, 0, lambda: self._site.pause(is_on=False))
             case Did.KILL:
                 self._kill(job_id)
+            case Did.BURST:
+                self._burst()
 
     def _run_by_hand(self, job_id: int) -> None:
         key = f"verify-{self._dice.randrange(2**60):x}"
@@ -179,6 +185,28 @@ class People:
                 if self._site.open_run(job_id, RUNNING):
                     return
             time.sleep(ASK_AGAIN_S)
+
+    def _burst(self) -> None:
+        """Run all jobs by hand many times at once; whoever asks for many cannot say which calls are the same."""
+        ids = list(self._targets[Did.BURST])
+        for _ in range(BURST):
+            asked_ms = wall_ms()
+            try:
+                found: Mapping[int, int] = self._site.run_many(ids)
+            except XwheelError as error:
+                logger.debug("a burst is not answered: %s", error)
+                found = {}
+            answered_ms = wall_ms() if found else None
+            self.actions += [
+                UserAction(
+                    did=Did.RUN,
+                    job_id=number,
+                    asked_ms=asked_ms,
+                    answered_ms=answered_ms,
+                    run_id=found.get(number, 0),
+                )
+                for number in ids
+            ]
 
     def _kill(self, job_id: int) -> None:
         try:

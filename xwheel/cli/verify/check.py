@@ -26,6 +26,8 @@ MAKING_MS: Final = (40, 150, 500)
 """So long making one job may take, at the first attempt and after one that was too late."""
 
 POLL_S: Final = 0.25
+MOST_AT_ONCE: Final = 100
+"""Jobs of one bulk call."""
 
 
 def executor_settings(folder: Path) -> dict[str, dict[str, str]]:
@@ -51,17 +53,27 @@ class Check:
         rate: Fires a second in sum, of jobs to which nothing is done.
         sturdy: Jobs are to run whatever breaks: with retries, and however late. Else they have default settings.
         people: Jobs with limits too, and those to which something is done meanwhile.
+        bursts: All jobs are run by hand many times at once now and then.
         seed: What is done to them.
     """
 
     def __init__(
-        self, site: Site, folder: Path, *, rate: int, sturdy: bool, people: bool = True, seed: int = 0
+        self,
+        site: Site,
+        folder: Path,
+        *,
+        rate: int,
+        sturdy: bool,
+        people: bool = True,
+        bursts: bool = False,
+        seed: int = 0,
     ) -> None:
         self.start_ms = self.end_ms = 0
         self.ids: dict[str, int] = {}
         self._site = site
         self._folder = folder
         self._rate, self._sturdy, self._has_people, self._seed = rate, sturdy, people, seed
+        self._has_bursts = bursts
         self._groups: tuple[int, int] = (0, 0)
         self._load: list[LoadJob] = []
         self._people: People | None = None
@@ -93,6 +105,15 @@ class Check:
         if self._has_people:
             targets = {did: [self.ids[job.name] for job in self._load if did in job.actions] for did in Did}
             targets[Did.PAUSE] = [0]
+            if self._has_bursts:
+                quick = [
+                    item
+                    for item in self._load
+                    if item.fires and not item.limit and Did.KILL not in item.actions
+                ]
+                targets[Did.BURST] = [self.ids[item.name] for item in quick if not item.delay_ms][
+                    :MOST_AT_ONCE
+                ]
             self._people = People(self._site, targets, self._seed, self.ids[LONG])
             self._people.__enter__()
 
@@ -118,7 +139,7 @@ class Check:
             if item.children:
                 self._site.link(ids[item.name], [ids[name] for name in item.children])
         problems = self._site.bulk("start", [ids[item.name] for item in wanted if item.fires])
-        if problems:
+        if problems and wall_ms() < start_ms:
             raise XwheelError(f"jobs do not start: {'; '.join(problems[:3])}")
         if wall_ms() >= start_ms:
             self._site.bulk("delete", list(ids.values()))

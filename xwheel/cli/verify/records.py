@@ -50,6 +50,7 @@ class Did(StrEnum):
     RESUME = "resume"
     RUN = "run"
     KILL = "kill"
+    BURST = "burst"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

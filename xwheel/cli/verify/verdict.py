@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
-from xwheel.cli.verify.actions import SETTLED_MS, changed_spans, latest_edit, stopped_spans
+from xwheel.cli.verify.actions import NEVER, SETTLED_MS, changed_spans, latest_edit, stopped_spans
 from xwheel.cli.verify.follow_ups import by_hand, children, delays, retries, shards
 from xwheel.cli.verify.records import (
     CALM,
@@ -21,6 +21,7 @@ from xwheel.cli.verify.records import (
     FindingKind,
     Observed,
     RunRow,
+    Span,
     UserAction,
     Verdict,
     Weather,
@@ -124,7 +125,7 @@ class _Fires:
         self.found: dict[tuple[int, int], list[RunRow]] = defaultdict(list)
         self.findings: list[Finding] = []
         self._weather = weather
-        self._changed = {number: changed_spans(actions, number, weather.slack_ms) for number in jobs}
+        self._changed = _changed(jobs, actions, weather)
         skips: dict[int, list[RunRow]] = defaultdict(list)
         killed = _killed(actions)
         for row in scheduled:
@@ -174,7 +175,7 @@ def _ends(
     chains: dict[tuple[int, int], list[RunRow]] = defaultdict(list)
     for row in rows:
         chains[row.root_id or row.id, row.shard_index].append(row)
-    changed = {number: changed_spans(actions, number, weather.slack_ms, pauses=True) for number in jobs}
+    changed = _changed(jobs, actions, weather, pauses=True)
     for _, mine in sorted(chains.items()):
         mine.sort(key=lambda row: (row.attempt, row.id))
         may_end = any(row.kill_requested or row.id in killed for row in mine)
@@ -214,6 +215,16 @@ def _end(
         why = f"{row.reason} {row.message[:80]}".strip()
         kind = KINDS.get(row.state, FindingKind.OTHER_END)
         yield Finding(kind, 0, f"{what}: is {row.state}, {why}", row.planned_ms)
+
+
+def _changed(
+    jobs: Iterable[int], actions: Sequence[UserAction], weather: Weather, *, pauses: bool = False
+) -> dict[int, list[Span]]:
+    """Return the times in which due times of each job may have no run; all of time if nobody knows when that was."""
+    found = {number: changed_spans(actions, number, weather.slack_ms, pauses=pauses) for number in jobs}
+    if weather.clock_moved:
+        return {number: [(-NEVER, NEVER)] if spans else [] for number, spans in found.items()}
+    return found
 
 
 def _killed(actions: Iterable[UserAction]) -> set[int]:
