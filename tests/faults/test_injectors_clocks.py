@@ -114,6 +114,12 @@ def test_every_wait_ends_when_it_should(clock: WallClock, child: Child, offset_m
     assert early == {}
 
 
+def test_xwheel_lives_by_it_too(clock: WallClock, tmp_path: Path) -> None:
+    database = f"sqlite:///{tmp_path}/xwheel.db"
+    command = [sys.executable, "-m", "xwheel", "db", "upgrade", "--database", database]
+    subprocess.run(command, env={**os.environ, **clock.environment}, cwd=ROOT, timeout=PATIENCE_S, check=True)
+
+
 # servers
 
 

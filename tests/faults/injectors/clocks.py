@@ -33,6 +33,8 @@ from tests.support.paths import ROOT
 SOURCE: Final = Path(__file__).with_name("wall_clock.c")
 CACHE: Final = ROOT / ".cache" / "clocks"
 VARIABLE: Final = "TEST_WALL_CLOCK"
+"""Not one of ours: xwheel refuses to start with a variable of its own that names no setting."""
+
 LIBRARY: Final = "wall_clock.so"
 NS: Final = 1_000_000
 
