@@ -97,10 +97,40 @@ def test_a_port_that_was_chosen_is_used() -> None:
             assert proxy.port == port
 
 
-def test_a_server_that_is_away_resets(line: Line) -> None:
+def test_a_server_that_is_away_is_refused_until_it_is_back(line: Line) -> None:
+    port = line.listener.getsockname()[1]
+    client, server = line.connect()
     line.listener.close()
     with pytest.raises(ConnectionResetError):
         line.dial().recv(1)
+    for _ in range(2):
+        with pytest.raises(ConnectionRefusedError):
+            line.dial()
+    exchange(client, server)  # what is open goes on
+    line.proxy.cut()
+    line.proxy.restore()
+    with pytest.raises(ConnectionRefusedError):
+        line.dial()
+    with socket.create_server(("127.0.0.1", port)) as line.listener:
+        wait_until(lambda: is_open(line), PATIENCE_S)
+        line.proxy.cut()
+        with pytest.raises(ConnectionRefusedError):
+            line.dial()
+
+
+def is_open(line: Line) -> bool:
+    """Return whether a new connection passes words both ways."""
+    try:
+        client = line.dial()
+    except ConnectionRefusedError:
+        return False
+    client.sendall(b"ask")
+    line.listener.settimeout(PATIENCE_S)
+    while True:
+        server, _ = line.listener.accept()  # the first one only tried whether it is there
+        with server:
+            if server.recv(3) == b"ask":
+                return True
 
 
 def test_more_than_the_windows_hold_passes_whole(line: Line) -> None:

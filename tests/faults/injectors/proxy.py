@@ -2,7 +2,7 @@
 
 One thread moves the bytes of all connections. What a fault does is set from outside at any time; each call returns
 once it is in force, for open and new connections alike. Until the first one, and after :meth:`Proxy.restore`, bytes
-pass. A server that is away shows as a connection that is reset at once, not as one that is refused.
+pass. While nothing listens at the server the proxy refuses connections, as the server would; the first one is reset.
 """
 
 from __future__ import annotations
@@ -34,6 +34,9 @@ MOST_WAITING: Final = 1 << 22
 
 RESET: Final = struct.pack("ii", 1, 0)
 """SO_LINGER that lets a close send RST and throws away what was not sent."""
+
+PROBE_S: Final = 0.02
+"""How often a server that refuses is tried; also how long a try may take."""
 
 BACKLOG: Final = 1024
 SELECTABLE: Final = 1024
@@ -143,12 +146,13 @@ class Proxy:
         self.cuts = self.accepted = 0
         self._where = (socket.gethostbyname(host), port)
         self._ways = {Toward.SERVER: _Way(), Toward.CLIENT: _Way()}
-        self._is_cut = self._is_resetting = self._is_closed = False
+        self._is_cut = self._is_resetting = self._is_away = self._is_closed = False
         self._next: tuple[Cut, re.Pattern[bytes] | None] | None = None
         self._share, self._dice, self._choice = 0.0, random.Random(0), tuple(Cut)
         self._connections: set[_Connection] = set()
         self._ends: dict[int, _End] = {}
-        self._due: list[tuple[float, int, _End]] = []
+        # with none in place of an end, the server is tried again
+        self._due: list[tuple[float, int, _End | None]] = []
         self._count = 0
         self._buffer = bytearray(BUFFER)
         self._orders: deque[tuple[Callable[[], None], threading.Event]] = deque()
@@ -277,9 +281,7 @@ class Proxy:
         self._is_resetting, self._next, self._share = False, None, 0.0
         if self._is_cut:
             self._is_cut = False
-            # the port stayed ours meanwhile
-            self._listener.listen(BACKLOG)
-            self._poll.register(self._listener, READ)
+            self._listen_again()
         for connection in list(self._connections):
             for end in (connection.client, connection.server):
                 if end is None or connection.is_broken:
@@ -295,6 +297,12 @@ class Proxy:
             self._poll.unregister(self._listener)
             # refuses, but keeps the port bound
             self._listener.shutdown(socket.SHUT_RDWR)
+
+    def _listen_again(self) -> None:
+        if not (self._is_cut or self._is_away):
+            # the port stayed ours meanwhile
+            self._listener.listen(BACKLOG)
+            self._poll.register(self._listener, READ)
 
     # the thread
 
@@ -329,11 +337,13 @@ class Proxy:
         now = time.monotonic()
         while self._due and self._due[0][0] <= now:
             end = heapq.heappop(self._due)[2]
-            if not end.connection.is_broken and not end.is_blocked:
+            if end is None:
+                self._probe()
+            elif not end.connection.is_broken and not end.is_blocked:
                 self._write(end)
         if has_news:
             self._obey()
-            if not self._is_cut:
+            if not (self._is_cut or self._is_away):
                 self._accept()
 
     def _wait(self) -> list[tuple[int, int]]:
@@ -376,8 +386,8 @@ class Proxy:
             server = self._end(socket.socket(), Toward.SERVER, connection)
             connection.server, server.peer, connection.client.peer = server, connection.client, server
             server.is_blocked = True
-            if server.socket.connect_ex(self._where) not in (0, errno.EINPROGRESS):
-                self._break(connection, reset=True)
+            if (error := server.socket.connect_ex(self._where)) not in (0, errno.EINPROGRESS):
+                self._give_up(connection, error)
                 return
             self._watch(server)
         self._watch(connection.client)
@@ -391,9 +401,10 @@ class Proxy:
 
     def _watch(self, end: _End) -> None:
         """Let the poll wait for what the end is needed for, and for nothing else: a closed one is always ready."""
-        mask = (0 if end.has_ended or end.peer.size > MOST_WAITING else READ) | (
-            WRITE if end.is_blocked else 0
-        )
+        connection = end.connection
+        is_there = connection.is_connected or end is connection.client
+        reads = is_there and not end.has_ended and end.peer.size <= MOST_WAITING
+        mask = (READ if reads else 0) | (WRITE if end.is_blocked else 0)
         if mask == end.mask:
             return
         if not mask:
@@ -494,8 +505,7 @@ class Proxy:
         self._watch(end)
         self._watch(end.peer)
         if end.waiting and not end.is_blocked:
-            self._count += 1  # ends have no order
-            heapq.heappush(self._due, (end.waiting[0][0], self._count, end))
+            self._remember(end.waiting[0][0], end)
 
     def _shut(self, end: _End) -> int:
         """Tell an end that its peer says no more; when both know it, the connection is over."""
@@ -509,12 +519,34 @@ class Proxy:
     def _unblock(self, end: _End) -> None:
         connection = end.connection
         if end is connection.server and not connection.is_connected:
-            if end.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-                self._break(connection, reset=True)
+            if error := end.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                self._give_up(connection, error)
                 return
             connection.is_connected = True
         end.is_blocked = False
         self._write(end)
+
+    def _give_up(self, connection: _Connection, error: int) -> None:
+        """End a connection that the server does not take; refuse others if it refuses."""
+        if error == errno.ECONNREFUSED and not self._is_away:
+            self._is_away = True
+            self._stop_listening()
+            self._remember(time.monotonic() + PROBE_S, None)
+        self._break(connection, reset=True)
+
+    def _probe(self) -> None:
+        """Listen again if the server does."""
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.settimeout(PROBE_S)
+            probe.connect(self._where)
+            self._is_away = False
+            self._listen_again()
+        if self._is_away:
+            self._remember(time.monotonic() + PROBE_S, None)
+
+    def _remember(self, at_s: float, end: _End | None) -> None:
+        self._count += 1  # ends have no order
+        heapq.heappush(self._due, (at_s, self._count, end))
 
     def _break_all(self, *, reset: bool = False) -> None:
         for connection in list(self._connections):
