@@ -33,6 +33,11 @@ class Clock(Protocol):
         ...
 
 
+def has_come(at_ms: int, now_ms: int, interval_ms: int) -> bool:
+    """Return whether an instant has come that was set at most so far ahead, or whether the time went back since."""
+    return not 0 < at_ms - now_ms <= interval_ms
+
+
 def wall_ms() -> int:
     """Return the machine's wall clock in epoch milliseconds."""
     return time.time_ns() // 1_000_000

@@ -321,7 +321,8 @@ class Planning(Subsystem):
             job_cache,
         )
         self.tick = TickLoop(
-            ring.TimeRing(core.clock.now_ms(), schedule.tick_ms),
+            lambda at_ms: ring.TimeRing(at_ms, schedule.tick_ms),
+            core.clock.now_ms(),
             inbox,
             self.firing,
             core.deferred,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
+from xwheel.clock import has_come
 from xwheel.errors import NotFoundError, WireError
 from xwheel.model import NO_SECRET, SHARED_SECRET, RegisteredExecutor
 from xwheel.scheduler.executors.secrets import ExecutorSecrets
@@ -249,7 +250,7 @@ class ExecutorRegistry:
 
     def step(self, now_ms: int) -> int:
         """Flush beats when it is time, sweep the dead, and see what other processes wrote."""
-        if now_ms >= self._flush_at_ms:
+        if has_come(self._flush_at_ms, now_ms, FLUSH_MS):
             self.flush(now_ms)
             self._flush_at_ms = now_ms + FLUSH_MS  # not before: a flush that failed is done again at once
         with self._lock:

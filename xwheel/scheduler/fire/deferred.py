@@ -188,10 +188,14 @@ class DeferredRuns:
             for entry in self._others(run)
         )
 
-    def drain(self) -> None:
-        """Forget everything; the rows stay planned for the next holder."""
+    def drain(self) -> list[QueuedRun]:
+        """Forget everything, and return the runs; their rows are planned still."""
+        runs = [entry.run for entry in self._entries.values()]
         for held in (self._entries, self._queues, self._of_job, self._agenda, self._watched):
             held.clear()
+        self._asked, self._beyond = {}, {}
+        self._is_crowded, self._round_at_ms = False, 0.0
+        return runs
 
     def _others(self, run: Run) -> list[_Entry]:
         entries = (self._entries[run_id] for run_id in self._of_job.get(run.job_id, ()))

@@ -7,6 +7,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 
+from xwheel.clock import STEP_MS
 from xwheel.ring import TimeRing
 from xwheel.scheduler.cluster.contract import Lease
 from xwheel.scheduler.fire.batch import Firing
@@ -111,7 +112,8 @@ class TickLoop:
     Thread-safety: ring, held runs and waiting line belong to the tick thread; the two only ask dicts.
 
     Args:
-        ring: The time ring.
+        ring_at: Makes a time ring that begins at an instant.
+        now_ms: The time now; at a start it may be the machine's, ahead of the shared one.
         inbox: Where planned runs come in.
         firing: Routes, places, fences and sends a batch.
         deferred: Where firing puts due runs that may not go yet.
@@ -122,7 +124,8 @@ class TickLoop:
 
     def __init__(
         self,
-        ring: TimeRing,
+        ring_at: Callable[[int], TimeRing],
+        now_ms: int,
         inbox: Inbox,
         firing: Firing,
         deferred: DeferredRuns,
@@ -131,7 +134,9 @@ class TickLoop:
         send_ms: int,
         waiting_limit: int,
     ) -> None:
-        self._ring = ring
+        self._ring_at = ring_at
+        self._ring = ring_at(now_ms)
+        self._latest_ms = now_ms
         self._inbox = inbox
         self._firing = firing
         self._deferred = deferred
@@ -157,6 +162,9 @@ class TickLoop:
 
     def step(self, now_ms: int) -> int:
         """Take what came in, fire what is due; return how long to wait in milliseconds."""
+        if now_ms < self._latest_ms - STEP_MS:
+            self._turn_back(now_ms)
+        self._latest_ms = max(self._latest_ms, now_ms)
         self._take_inbox()
         if not self._lease.may_act(self._send_ms):
             return RETRY_PLACE_MS
@@ -194,6 +202,13 @@ class TickLoop:
         self._waiting = WaitingRuns()
         self._deferred.drain()
         return ids
+
+    def _turn_back(self, now_ms: int) -> None:
+        """Begin again at an earlier time, until whose end the old ring and the lines of deferred runs would rest."""
+        held = [*self._held.values(), *self._deferred.drain()]
+        self._held, self._waiting = {}, WaitingRuns()
+        self._ring, self._latest_ms = self._ring_at(now_ms), now_ms
+        self._inbox.put(held)
 
     def _take_deferred(self, now_ms: int) -> None:
         ripe = self._deferred.take_ripe(now_ms)

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
+from xwheel.clock import has_come
 from xwheel.model import Job, Run, RunState
 from xwheel.scheduler.cluster.contract import Lease
 from xwheel.scheduler.executors.registry import ExecutorRegistry
@@ -99,7 +100,7 @@ class AdoptLoop:
         failures = self._wakeups.failures
         # what failed may have been committed: what it planned is in no memory
         has_failed = failures != self._failures_settled
-        if has_failed or now_ms >= self._reconcile_at_ms:
+        if has_failed or has_come(self._reconcile_at_ms, now_ms, self._reconcile_ms):
             self.reconcile(now_ms, now_ms + self._pre_read_ms if has_failed else None)
             self._reconcile_at_ms = now_ms + self._reconcile_ms
             self._failures_settled = failures

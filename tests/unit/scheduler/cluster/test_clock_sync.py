@@ -116,6 +116,11 @@ def test_a_jump_stops_claims_and_sends_until_leases_are_renewed(db: Database, ju
         assert [shard.run.id for parcel in node.sent for shard in parcel.shards] == [due.id]
         node.plan()
         assert len(node.runs()) > 1
+        return
+    later = node.scheduler.management.run_now.run(node.job(name="by hand again", enabled=False).id)
+    node.adopt()
+    node.tick(1)
+    assert [shard.run.id for parcel in node.sent for shard in parcel.shards] == [later.id]
 
 
 def test_the_offset_is_the_databases_whatever_its_zone(db: Database) -> None:

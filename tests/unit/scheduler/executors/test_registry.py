@@ -24,6 +24,19 @@ def test_beats_stay_in_memory_until_they_are_flushed(node: HandNode) -> None:
     assert _seen(node) == NOW + 20_000
 
 
+def test_beats_are_flushed_though_the_time_went_back(node: HandNode) -> None:
+    registry = node.scheduler.core.registry
+    registry.step(node.clock.now_ms())
+    node.clock.step_wall(-600_000)
+    node.register("http://127.0.0.1:9002")
+    registry.step(node.clock.now_ms())
+    beat_ms = node.clock.advance(20_000)
+    node.register("http://127.0.0.1:9002")
+    registry.step(node.clock.advance(10_000))
+    with node.db.read() as conn:
+        assert beat_ms in {item.seen_ms for item in executors.list_executors(conn)}
+
+
 def test_an_executor_without_a_beat_dies_and_is_swept(node: HandNode) -> None:
     registry = node.scheduler.core.registry
     node.clock.advance(90_000)

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from tests.support.node import HandNode
-from tests.support.rows import NOW
+from tests.support.rows import NOW, make_run
 from tests.support.stubs import StubFiring, StubLease
 from xwheel.ring import TimeRing
 from xwheel.scheduler.fire import tick
 from xwheel.scheduler.fire.deferred import DeferredRuns
 from xwheel.scheduler.fire.tick import Inbox, TickLoop
-from xwheel.scheduler.records import Queued
+from xwheel.scheduler.records import Deferred, Line, Queued
 from xwheel.storage.runs import QueuedRun
 
 
@@ -25,7 +25,10 @@ def tick_loop(
     may_fire: Callable[..., bool] = lambda *_: True,
 ) -> TickLoop:
     parts: Any = (StubFiring(fire), DeferredRuns(lambda: None, limit=100), StubLease(may_fire))
-    return TickLoop(TimeRing(NOW, 20), Inbox(lambda: None), *parts, send_ms=3000, waiting_limit=waiting_limit)
+    inbox = Inbox(lambda: None)
+    return TickLoop(
+        lambda at_ms: TimeRing(at_ms, 20), NOW, inbox, *parts, send_ms=3000, waiting_limit=waiting_limit
+    )
 
 
 def put(loop: TickLoop, runs: Sequence[Queued]) -> None:
@@ -137,3 +140,33 @@ def test_a_crowded_partition_is_claimed_without_waiting(node: HandNode) -> None:
         node.scheduler.management.jobs.start(job_id)
     node.plan()
     assert len(node.runs()) == 30
+
+
+def test_after_a_step_back_each_run_fires_at_its_time() -> None:
+    """What comes in then, and what the ring, a line or the deferred runs had before."""
+    fired: list[int] = []
+    places = 0
+
+    def fire(due: Sequence[Queued], now_ms: int) -> set[int]:
+        if not places:
+            return {run.id for run in due}
+        fired.extend(run.id for run in due)
+        return set()
+
+    loop = tick_loop(fire)
+    far = QueuedRun(9, 1, 1, 1, 1, NOW + 5000)
+    put(loop, [*queued(2), far])
+    loop.step(NOW)
+    loop._deferred.defer([Deferred(make_run(3, due_ms=NOW), Line("job", 1, ""))], NOW)
+    places = 1
+    back_ms = NOW - 600_000
+    loop.step(back_ms)
+    put(loop, [QueuedRun(4, 1, 1, 1, 1, back_ms + 40)])
+    loop.step(back_ms + 40)
+    assert fired == [4]
+    assert all(loop.is_held(number) for number in (1, 2, 3, 9))
+    loop.step(NOW)
+    assert sorted(fired) == [1, 2, 3, 4]
+    loop.step(NOW + 5000)
+    assert fired[-1] == 9
+    assert loop.depth() == (0, 0)

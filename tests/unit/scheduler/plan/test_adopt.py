@@ -66,6 +66,18 @@ def test_a_run_that_memory_lost_is_found_by_reconciling(node: HandNode) -> None:
     assert node.scheduler.planning.adopt.recovered == 1
 
 
+def test_reconciling_goes_on_though_the_time_went_back(node: HandNode) -> None:
+    node.adopt()
+    node.clock.step_wall(-600_000)
+    node.register("http://127.0.0.1:9001/")
+    node.scheduler.management.run_now.run(node.job(enabled=False).id)
+    node.adopt()
+    node.scheduler.planning.tick.drain()
+    node.run_for(7000)
+    assert len(node.sent) == 1
+    assert node.scheduler.planning.adopt.recovered == 1
+
+
 def test_n5_reconciling_takes_up_no_row_of_an_older_epoch(node: HandNode) -> None:
     """N5: such a row was another holder's; it is adopted under our epoch, or falls out at the fence."""
     node.job(schedule_conf="1", end_ms=NOW + 1000)
