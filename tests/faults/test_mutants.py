@@ -25,6 +25,7 @@ from tests.support.paths import ROOT
 from tests.support.rows import NOW
 from xwheel.api.http.auth import Caller
 from xwheel.api.xxl.executor_calls import ExecutorCalls
+from xwheel.cli.verify.records import FindingKind
 from xwheel.clock import SystemClock
 from xwheel.errors import DatabaseUnreachableError
 from xwheel.executor.journal.journal import Acceptance, Journal
@@ -385,6 +386,7 @@ def test_what_must_catch_each_is_written_down() -> None:
     for catch in CAUGHT_BY.values():
         assert catch.faults
         assert catch.findings
+        assert {FindingKind(name) for name in catch.findings}
         assert set(catch.invariants) <= set(range(1, 11))
 
 
