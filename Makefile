@@ -26,7 +26,7 @@ TWIN := tests/ring tests/unit/scheduler/fire/test_tick.py tests/unit/scheduler/f
 # what a wheel must bring along: compiled code, migrations, templates, generated documents
 INSTALLED := tests/ring tests/unit/builtin tests/unit/cli tests/unit/cron tests/unit/plugin tests/unit/storage/schema
 
-.PHONY: run test test-fast gate lint types stubs plugins wheel docs bench clean
+.PHONY: run test test-fast gate lint types stubs plugins wheel docs soak-mutants bench clean
 
 run: $(READY)
 	$(BIN)/xwheel quickstart $(ARGS)
@@ -83,6 +83,10 @@ plugins: test-glue_script $(PLUGINS:%=test-%)
 
 test-%: $(VENV)/plugins/%/.ready
 	cd plugins/$* && $(CURDIR)/$(VENV)/plugins/$*/bin/python -m pytest -q -n $(SUITE_JOBS) --dist loadfile
+
+# xwheel with one guard taken out: the faults and the verdict must catch each such mutant
+soak-mutants: $(READY)
+	$(BIN)/python -m tests.faults.mutants --hunt $(ARGS)
 
 bench: $(READY) $(HOMES)
 	for bench in pipeline claim api http executor peers listener ring cron; do $(BIN)/python -m benchmarks.$$bench $(ARGS) || exit 1; done

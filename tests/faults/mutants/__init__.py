@@ -3,8 +3,8 @@
 ``python -m tests.faults.mutants NAME server …`` and ``… NAME executor …`` replace functions of xwheel in memory and
 then run the ordinary command line. ``names`` says which mutants there are and which process each changes; ``fire``,
 ``plan``, ``sends`` and ``journal`` hold them, one function each, whose docstring says what is missing; ``patches``
-replaces and counts; ``caught`` says which faults must reveal each, and by which finding; ``fair`` runs them without any
-fault: ``python -m tests.faults.mutants --check``.
+replaces and counts. ``fair`` runs them without any fault (``python -m tests.faults.mutants --check``), ``hunt`` among
+random ones (``--hunt``), until the checker finds what ``caught`` says that each is known for.
 """
 
 from __future__ import annotations

@@ -39,8 +39,9 @@ CAUGHT_BY: Final[Mapping[str, Catch]] = {
     ),
     "revision_unchecked": Catch(
         faults=("none",),
-        load="jobs that fire each second, whose parameter is edited while fires of theirs are planned",
-        findings=("stale",),
+        load="edited jobs, some of which fire more seldom than fires are planned ahead: the next claim of the others "
+        "reads them again",
+        findings=("old edition",),
         invariants=(1,),
     ),
     "plan_outside_transaction": Catch(
@@ -81,9 +82,9 @@ CAUGHT_BY: Final[Mapping[str, Catch]] = {
         invariants=(4,),
     ),
     "no_check": Catch(
-        faults=("none", "kill -9 of an executor that never comes back"),
-        load="handlers that run longer than check_after_s; kills of runs at work",
-        findings=("unchecked", "kill ignored", "still open"),
+        faults=("none",),
+        load="a run that would never end, and is killed",
+        findings=("still open",),
         invariants=(4,),
     ),
     "outcome_before_commit": Catch(

@@ -18,8 +18,11 @@ from tests.faults.soak.cluster import EXECUTOR_NAMES, Cluster, Plan, databases
 from xwheel.cli.verify.check import APP_NAME
 from xwheel.cli.verify.load import EXECUTORS
 from xwheel.cli.verify.site import Site
+from xwheel.cli.verify.verdict import OPEN
+from xwheel.clock import wall_ms
 
-FIRES: Final = 8
+FIRES: Final = 10
+EVERY_MS: Final = 500
 WAIT_S: Final = 30
 JOBS: Final[Sequence[dict[str, Any]]] = (
     {"name": "plain", "handler": "verify_notes"},
@@ -90,20 +93,16 @@ def run(name: str, folder: Path) -> Weather:
 
 def _fire(site: Site, group_id: int) -> Counter[str]:
     """Let jobs fire for a while; return the states of the runs that every mutant must bring to an end."""
-    schedule = {"group_id": group_id, "schedule_type": "FIX_RATE", "schedule_conf": "500ms"}
-    made = [site.make({**schedule, **job}) for job in (*JOBS, *HARDER)]
-    plain = made[: len(JOBS)]
-
-    def states() -> Counter[str]:
-        return Counter(row.state for row in site.rows([group_id], plain))
-
+    start_ms = wall_ms()
+    end_ms = start_ms + FIRES * EVERY_MS
+    schedule = {"group_id": group_id, "schedule_type": "FIX_RATE", "schedule_conf": f"{EVERY_MS}ms"}
+    span = {"anchor_ms": start_ms, "start_ms": start_ms, "end_ms": end_ms}
+    made = [site.make({**schedule, **span, **job}) for job in (*JOBS, *HARDER)]
     site.bulk("start", made)
-    end = time.monotonic() + WAIT_S
-    while states()["succeeded"] < FIRES * len(JOBS) and time.monotonic() < end:
+    limit_ms = end_ms + WAIT_S * 1000
+    while True:
+        states = Counter(row.state for row in site.rows([group_id], made[: len(JOBS)]))
+        is_over = wall_ms() > end_ms and states["succeeded"] and not OPEN & states.keys()
+        if is_over or wall_ms() > limit_ms:
+            return states
         time.sleep(0.1)
-    site.bulk("stop", made)
-    while {"planned", "dispatching", "running"} & states().keys() and time.monotonic() < end:
-        time.sleep(0.1)
-    ended = states()
-    del ended["cancelled"]  # by the stop
-    return ended

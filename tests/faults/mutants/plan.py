@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import TypeVar
 
 from sqlalchemy import Connection
 
@@ -16,20 +16,68 @@ from xwheel.storage import runs
 from xwheel.storage.database.engine import Database
 from xwheel.storage.runs import QueuedRun
 
+T = TypeVar("T")
+
 
 def plan_outside_transaction(patches: Patches) -> None:
-    """A claim commits the next fires of its jobs first, and their run rows in a transaction of its own after that.
+    """A claim commits the next fires of its jobs; their run rows follow with its next step, in another transaction.
 
-    What ends the process, its connection or the database between the two commits loses these fires. The other order
-    would lose nothing: the key of the rows would refuse the second plan.
+    What ends the process, or keeps it from the database, between the two loses these fires; what takes a partition away
+    meanwhile leaves rows in it that nobody looks for. The other order would lose nothing: the key of the rows would
+    refuse the second plan. With both transactions in one step, a kill would have to fall into a few milliseconds.
     """
-    local = threading.local()  # runs by hand, retries and children are inserted by other threads, as ever
+    late = _LateRows()
 
-    def insert_runs(
-        original: Callable[[Connection, Sequence[Run]], None],
+    def step(original: Callable[[ClaimLoop, int], int]) -> Callable[[ClaimLoop, int], int]:
+        def step(self: ClaimLoop, now_ms: int) -> int:
+            if rows := late.take():
+                self._db.transaction(lambda conn: runs.insert_runs(conn, rows))
+            return original(self, now_ms)
+
+        return step
+
+    def claim(original: Callable[..., bool]) -> Callable[..., bool]:
+        def _claim(
+            self: ClaimLoop, found: Sequence[Job], epochs: Mapping[int, int], now_ms: int, share: object
+        ) -> bool:
+            with swapped(self, "_db", _WithoutRows(self._db, late)):
+                return original(self, found, epochs, now_ms, share)
+
+        return _claim
+
+    patches.replace(runs, "insert_runs", late.keep_back)
+    patches.replace(ClaimLoop, "step", step)
+    patches.replace(ClaimLoop, "_claim", claim)
+
+
+class _LateRows:
+    """Run rows that a claim did not write yet; what other threads insert, such as retries, is inserted as ever."""
+
+    def __init__(self) -> None:
+        self._local = threading.local()
+        self._rows: list[Run] = []
+
+    def take(self) -> list[Run]:
+        rows, self._rows = self._rows, []
+        return rows
+
+    def hold(self, work: Callable[[Connection], T], conn: Connection, held: list[Run]) -> T:
+        """Do the work of a transaction; what it would insert goes into a list."""
+        held.clear()  # it may be done again
+        self._local.held = held
+        try:
+            return work(conn)
+        finally:
+            self._local.held = None
+
+    def add(self, rows: Sequence[Run]) -> None:
+        self._rows += rows
+
+    def keep_back(
+        self, original: Callable[[Connection, Sequence[Run]], None]
     ) -> Callable[[Connection, Sequence[Run]], None]:
         def insert_runs(conn: Connection, runs: Sequence[Run]) -> None:
-            held: list[Run] | None = getattr(local, "held", None)
+            held: list[Run] | None = getattr(self._local, "held", None)
             if held is None:
                 original(conn, runs)
             else:
@@ -37,39 +85,19 @@ def plan_outside_transaction(patches: Patches) -> None:
 
         return insert_runs
 
-    class InTwo:
-        """A database whose transactions keep run rows back for a second one."""
 
-        def __init__(self, db: Database) -> None:
-            self._db = db
+class _WithoutRows:
+    """A database whose transactions insert no runs."""
 
-        def transaction(self, work: Callable[[Connection], Any]) -> Any:
-            held: list[Run] = []
+    def __init__(self, db: Database, late: _LateRows) -> None:
+        self._db = db
+        self._late = late
 
-            def first(conn: Connection) -> Any:
-                held.clear()
-                local.held = held
-                try:
-                    return work(conn)
-                finally:
-                    local.held = None
-
-            result = self._db.transaction(first)
-            if held:
-                self._db.transaction(lambda conn: runs.insert_runs(conn, held))
-            return result
-
-    def claim(original: Callable[..., bool]) -> Callable[..., bool]:
-        def _claim(
-            self: ClaimLoop, found: Sequence[Job], epochs: Mapping[int, int], now_ms: int, share: object
-        ) -> bool:
-            with swapped(self, "_db", InTwo(self._db)):
-                return original(self, found, epochs, now_ms, share)
-
-        return _claim
-
-    patches.replace(runs, "insert_runs", insert_runs)
-    patches.replace(ClaimLoop, "_claim", claim)
+    def transaction(self, work: Callable[[Connection], T]) -> T:
+        held: list[Run] = []
+        result = self._db.transaction(lambda conn: self._late.hold(work, conn, held))
+        self._late.add(held)
+        return result
 
 
 def no_adopt(patches: Patches) -> None:

@@ -29,8 +29,8 @@ logger = logging.getLogger(__name__)
 def reroute_unknown(patches: Patches) -> None:
     """A run whose send ended without an answer is planned again, under its id, and routed to who is free now.
 
-    The executor that was asked becomes a suspect, so that another one gets the run, while the first may have it. Sends
-    that a process leaves behind when it ends are still asked again at the same instance.
+    The executor that was asked becomes a suspect, so that another one gets the run, while the first may have it. Shards
+    of a broadcast, and sends that a process leaves behind when it ends, are still asked again at the same instance.
     """
 
     def write(
@@ -56,8 +56,9 @@ def reroute_unknown(patches: Patches) -> None:
 def _plan_again(conn: Connection, ids: Sequence[int]) -> None:
     fresh = {"state": RunState.PLANNED, "open_partition": run.c.partition, "epoch": 0}
     nobody = dict.fromkeys(("address", "instance", "dispatched_ms", "check_ms"))
-    unanswered = run.c.state == RunState.DISPATCHING
-    conn.execute(update(run).where(run.c.id.in_(ids), unanswered).values(**fresh, **nobody))
+    # a shard that were planned again would be made into all shards again
+    unanswered = (run.c.id.in_(ids), run.c.state == RunState.DISPATCHING, run.c.shard_total == 1)
+    conn.execute(update(run).where(*unanswered).values(**fresh, **nobody))
 
 
 def no_check(patches: Patches) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from xwheel.cli.verify.records import Did, Span, UserAction
 from xwheel.cli.verify.site import Site
 from xwheel.clock import wall_ms
-from xwheel.errors import ConflictError, NotFoundError, XwheelError
+from xwheel.errors import ConflictError, FieldError, NotFoundError, XwheelError
 
 logger = logging.getLogger(__name__)
 
@@ -234,7 +234,8 @@ class People:
         while time.monotonic() < deadline:
             try:
                 return call() or {}
-            except (ConflictError, NotFoundError) as error:
+            except (ConflictError, FieldError, NotFoundError) as error:
+                # such as a start of a job that has no fire left
                 logger.debug("already done, or in another state: %s", error)
                 return {}
             except XwheelError as error:
