@@ -85,7 +85,7 @@ test-%: $(VENV)/plugins/%/.ready
 	cd plugins/$* && $(CURDIR)/$(VENV)/plugins/$*/bin/python -m pytest -q -n $(SUITE_JOBS) --dist loadfile
 
 bench: $(READY) $(HOMES)
-	for bench in pipeline claim api http executor peers listener ring cron; do $(BIN)/python -m benchmarks.$$bench $(ARGS) || exit 1; done
+	for bench in pipeline claim api http executor peers listener ring cron nodes many_executors start; do $(BIN)/python -m benchmarks.$$bench $(ARGS) || exit 1; done
 	$(VENV)/plugins/router_extra/bin/python -m benchmarks.route $(ARGS)
 
 # the pages as a site, in build/docs; any warning fails
