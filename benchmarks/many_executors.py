@@ -24,7 +24,9 @@ GOAL = 5
 BEAT_S = 30
 CLIENTS = 8
 FIRST_PORT = 10_000
-SETTLE_S = 3
+SETTLE_S = 12
+"""PostgreSQL counts what a connection did when that has been idle for ten seconds."""
+
 COUNTERS = {
     "mysql": (
         "statements",
@@ -112,6 +114,7 @@ def measure_on(report: Report, backend: str, executors: int) -> None:
             f"{backend}, registering, {kind} an executor", [(count(place.db) - before) / executors], ""
         )
         report.figure(f"{backend}, registering", [executors / took_s], "1/s")
+        time.sleep(SETTLE_S)
         busy = [measure(place, crowd, BEAT_S) for _ in range(report.args.repeats)]
     for number, (name, unit) in enumerate(((kind, "1/s"), ("CPU, node", "ms/s"))):
         without, beside = ([one[number] for one in some] for some in (idle, busy))

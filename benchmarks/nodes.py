@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import signal
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from benchmarks._report import Report
 from benchmarks._site import Site, cpu_s, site, until
@@ -91,28 +92,36 @@ def delay(proxy: Proxy, ms: float) -> None:
     proxy.delay(ms, Toward.CLIENT)
 
 
+@dataclass(slots=True)
+class Rounds:
+    """What some nodes did in each round: fires a second, and the CPU microseconds a fire of all nodes."""
+
+    rates: list[float] = field(default_factory=list)
+    used: list[float] = field(default_factory=list)
+
+    def add(self, place: Site, second: Second, fires: int) -> None:
+        """Fire once more."""
+        before_s = cpu_s(second.child.pid)
+        _, final, cpu = measure_flat_out(place, fires)
+        self.rates.append(final)
+        self.used.append(cpu["node"] + 1e6 * (cpu_s(second.child.pid) - before_s) / fires)
+
+
 def measure(report: Report, backend: str, delay_ms: float, fires: int, goal: float | None) -> None:
     """Measure one node and two in turn, and put that into the table."""
-    rates: dict[str, list[float]] = {"one node": [], "two nodes": []}
-    used: dict[str, list[float]] = {name: [] for name in rates}
+    alone, together = Rounds(), Rounds()
     with two_nodes(backend, delay_ms) as (place, second):
         measure_flat_out(place, fires)  # what comes first compiles and connects
         for _ in range(report.args.repeats):
-            for name in rates:
-                if name == "two nodes":
-                    second.join()
-                before_s = cpu_s(second.child.pid)
-                _, final, cpu = measure_flat_out(place, fires)
-                rates[name].append(final)
-                more_us = 1e6 * (cpu_s(second.child.pid) - before_s) / fires
-                used[name].append(cpu["node"] + (more_us if name == "two nodes" else 0))
-                if name == "two nodes":
-                    second.leave()
+            alone.add(place, second, fires)
+            second.join()
+            together.add(place, second, fires)
+            second.leave()
     where = f"{backend}, {delay_ms:g} ms" if delay_ms else f"{backend}, direct"
-    for name, found in rates.items():
-        report.figure(f"{where}, {name}, final", found, "fires/s")
-        report.figure(f"{where}, {name}, CPU per fire, nodes", used[name], "us")
-    slow, fast = ([1 / rate for rate in found] for found in rates.values())
+    for name, some in (("one node", alone), ("two nodes", together)):
+        report.figure(f"{where}, {name}, final", some.rates, "fires/s")
+        report.figure(f"{where}, {name}, CPU per fire, nodes", some.used, "us")
+    slow, fast = ([1 / rate for rate in some.rates] for some in (alone, together))
     report.ratio(f"{where}, two nodes / one", slow, fast, goal=goal)
 
 

@@ -98,22 +98,24 @@ def take_leases(
     """Take partitions whose holder is still the one that was seen, each under a new epoch.
 
     Rows that are locked are left for the next time, without a wait. A holder that renewed after it was found dead
-    keeps its partitions; one that renews later finds out when it reads its leases.
+    keeps its partitions, and so does one that joined after the nodes were read; one that renews later finds out when it
+    reads its leases.
 
     Args:
         conn: A connection inside a writing transaction.
         owner: The node that takes them.
         wanted: Partition to the holder that was seen, or None.
-        dead: Renewal counter that was seen, for each holder but ``owner`` itself.
+        dead: Renewal counter that was seen, for each holder but ``owner`` itself and those that had no row.
 
     Returns:
         Partition to new epoch, for those that were taken.
     """
     locked = [row for row in _lock_free(conn, wanted) if row.owner == wanted[row.partition]]
-    if dead:  # once their leases are locked
-        query = select(node.c.id, node.c.renewal).where(node.c.id.in_(sorted(dead)))
-        revived = {row.id for row in conn.execute(query) if row.renewal != dead[row.id]}
-        locked = [row for row in locked if row.owner not in revived]
+    holders = {row.owner for row in locked if row.owner is not None} - {owner}
+    if holders:  # asked once their leases are locked
+        query = select(node.c.id, node.c.renewal).where(node.c.id.in_(sorted(holders)))
+        live = {row.id for row in conn.execute(query) if row.renewal != dead.get(row.id)}
+        locked = [row for row in locked if row.owner not in live]
     taken = {row.partition: row.epoch + 1 for row in locked}
     _hand_over(conn, taken, owner)
     return taken

@@ -93,7 +93,8 @@ class Deadlines:
 
     def __init__(self, statement_s: float) -> None:
         self._limits = ThreadLimits(statement_s)
-        self._guard = threading.Lock()
+        # the garbage collector forgets connections on any thread, at any moment: on one that holds it, too
+        self._guard = threading.RLock()
         self._answers: set[AnswerDeadline] = set()
         self._is_running = False
 
@@ -167,9 +168,13 @@ class Deadlines:
                     return
                 if seen_s - before_s > 1 + STEP_S:
                     continue  # this process stood still: what came meanwhile has still to be read
-                for answer in self._answers:
-                    if answer.until_s <= seen_s:
-                        answer.shut()
+                self._shut_overdue(seen_s)
+
+    def _shut_overdue(self, now_s: float) -> None:
+        for answer in list(self._answers):
+            # one may be forgotten meanwhile, and its descriptor be another's
+            if answer.until_s <= now_s and answer in self._answers:
+                answer.shut()
 
 
 class Watched:

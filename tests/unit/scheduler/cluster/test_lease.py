@@ -195,6 +195,35 @@ def test_a_node_frozen_before_it_reads_takes_nothing_from_those_that_renewed_mea
     assert dict(node.epochs) == kept
 
 
+def test_a_node_that_joined_between_two_questions_keeps_what_it_holds(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who read the nodes before that one was there takes it for none, and its partitions for free ones."""
+    node = cluster.join("a")
+    read = leases.list_nodes
+
+    def join_after(conn: Connection) -> list[leases.NodeRow]:
+        monkeypatch.undo()
+        rows = read(conn)
+        cluster.join("b")
+        with cluster.db.write() as other:
+            leases.give_leases(other, "a", dict.fromkeys(range(8), "b"), node.epochs)
+        return rows
+
+    cluster.run(1000)
+    monkeypatch.setattr(leases, "list_nodes", join_after)
+    node.step(cluster.clock.now_ms())
+    assert {row.owner for row in cluster.rows()[:8]} == {"b"}
+
+
+def test_a_take_asks_whether_a_holder_that_nobody_saw_is_there(cluster: Cluster) -> None:
+    cluster.join("a")
+    with cluster.db.write() as conn:
+        assert leases.take_leases(conn, "b", {1: "a"}, {}) == {}
+        leases.delete_node(conn, "a")
+        assert leases.take_leases(conn, "b", {1: "a"}, {}) == {1: 2}
+
+
 def test_what_falls_to_a_node_that_froze_since_is_taken_by_another(cluster: Cluster) -> None:
     """A dead node's partitions are shared out; who shall have some of them may be dead too, and nobody knows yet."""
     for name in "abc":
