@@ -26,7 +26,7 @@ TWIN := tests/ring tests/unit/scheduler/fire/test_tick.py tests/unit/scheduler/f
 # what a wheel must bring along: compiled code, migrations, templates, generated documents
 INSTALLED := tests/ring tests/unit/builtin tests/unit/cli tests/unit/cron tests/unit/plugin tests/unit/storage/schema
 
-.PHONY: run test test-fast gate lint types stubs plugins wheel docs soak-mutants bench clean
+.PHONY: run test test-fast gate lint types stubs plugins wheel docs soak soak-mutants bench clean
 
 run: $(READY)
 	$(BIN)/xwheel quickstart $(ARGS)
@@ -41,8 +41,11 @@ test: $(READY) lint types
 test-fast: $(READY)
 	$(PYTEST) -n 2 --dist worksteal -m 'not long and not processes' tests/unit tests/ring tests/contract tests/test_layers.py tests/test_public_api.py $(ARGS)
 
-# what takes long: other languages' executors, killed nodes, sieges, a million rows, packages, pages
-gate: $(READY) stubs docs wheel
+SEEDS ?= 21
+SECONDS ?= 8
+
+# what takes long: other languages' executors, killed nodes, sieges, a million rows, random faults, packages, pages
+gate: $(READY) stubs docs wheel soak
 	$(PYTEST) -n $(JOBS) --dist loadfile -m long $(ARGS)
 	$(MAKE) --no-print-directory --jobs 2 --output-sync on-postgresql on-mariadb MARK=long
 
@@ -83,6 +86,10 @@ plugins: test-glue_script $(PLUGINS:%=test-%)
 
 test-%: $(VENV)/plugins/%/.ready
 	cd plugins/$* && $(CURDIR)/$(VENV)/plugins/$*/bin/python -m pytest -q -n $(SUITE_JOBS) --dist loadfile
+
+# random faults from seeds, while jobs fire: nothing may be lost, run twice or be stuck
+soak: $(READY)
+	$(BIN)/python -m tests.faults.soak --seeds $(SEEDS) --seconds $(SECONDS) $(ARGS)
 
 # xwheel with one guard taken out: the faults and the verdict must catch each such mutant
 soak-mutants: $(READY)

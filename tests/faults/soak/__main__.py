@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import secrets
 import shutil
 import signal
@@ -18,6 +19,7 @@ from typing import Any, Final
 
 from tests.faults.mutants.names import MUTANTS
 from tests.faults.soak.seeds import DISK_MB, Ground
+from tests.support import servers
 from tests.support.small_disk import unshare
 
 BACKENDS: Final = ("sqlite", "mariadb", "postgresql")
@@ -67,8 +69,17 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--folder", type=Path, help="for a single database: where everything is kept")
     parser.add_argument("--disk", type=Path, help="for sqlite: a small disk for the database file")
     options = parser.parse_args(arguments)
-    options.backend = options.backend or list(BACKENDS)
+    options.backend = options.backend or _there()
     return options
+
+
+def _there() -> list[str]:
+    """Return the databases that are installed; where all are required, all of them."""
+    is_required = bool(os.environ.get("REQUIRE_SERVERS"))
+    found = [name for name in BACKENDS if name == "sqlite" or is_required or servers.is_installed(name)]
+    for name in set(BACKENDS) - set(found):
+        print(f"{name} is not installed and left out")
+    return found
 
 
 def _lane(
