@@ -18,7 +18,7 @@ from tests.support.verify_world import (
     good_world,
 )
 from xwheel.cli.verify.load import load_jobs
-from xwheel.cli.verify.records import Executed, ExpectedJob, FindingKind, Weather
+from xwheel.cli.verify.records import Did, Executed, ExpectedJob, FindingKind, UserAction, Weather
 from xwheel.cli.verify.verdict import judge
 
 
@@ -257,3 +257,118 @@ def test_an_executor_that_ended_may_lose_runs_but_not_its_journal(
     world.change(11, state="lost", reason=reason)
     world.add(60, PLAIN, T + 1000, origin="recovery", origin_key=11, root_id=11, attempt=2)
     assert world.kinds(weather=Weather(executors_ended=True)) == found
+
+
+STORM = Weather(executors_ended=True, overdue_limit_ms=None, slack_ms=5000)
+
+
+def action(did: Did, job_id: int, asked_ms: int, answered_ms: int | None, **values: object) -> UserAction:
+    return UserAction(did=did, job_id=job_id, asked_ms=asked_ms, answered_ms=answered_ms, **values)  # type: ignore[arg-type]
+
+
+def test_a_due_time_may_be_missing_while_its_job_is_stopped_and_no_longer(world: World) -> None:
+    world.remove(11)
+    stop = action(Did.STOP, PLAIN, T + 900, T + 950)
+    assert world.kinds(actions=[stop, action(Did.START, PLAIN, T + 1400, T + 1500)]) == []
+    assert world.kinds(actions=[stop, action(Did.START, PLAIN, T + 960, T + 980)]) == [
+        (FindingKind.MISSING, 1)
+    ]
+    assert world.kinds(actions=[action(Did.STOP, FAILING, T + 900, None)]) == [(FindingKind.MISSING, 1)]
+
+
+def test_what_a_stop_cancels_is_planned_again_or_not(world: World) -> None:
+    world.change(12, state="cancelled", reason="stopped", finished_ms=T + 940)
+    world.forget(12)
+    actions = [action(Did.STOP, PLAIN, T + 900, T + 950), action(Did.START, PLAIN, T + 2400, T + 2500)]
+    assert world.kinds(actions=actions) == []
+    world.add(60, PLAIN, T + 2000)
+    assert world.kinds(actions=[actions[0], action(Did.START, PLAIN, T + 1400, T + 1500)]) == []
+    assert (FindingKind.OTHER_END, 0) in world.kinds()
+
+
+def test_nothing_is_sent_between_the_answers_to_a_stop_and_the_start(world: World) -> None:
+    world.change(11, dispatched_ms=T + 3000)
+    stopped = [action(Did.STOP, PLAIN, T + 1500, T + 1600), action(Did.START, PLAIN, T + 4000, T + 4100)]
+    assert world.kinds(actions=stopped) == [(FindingKind.EXECUTED_ANYWAY, 1)]
+    paused = [action(Did.PAUSE, 0, T + 1500, T + 1600), action(Did.RESUME, 0, T + 4000, T + 4100)]
+    assert world.kinds(actions=paused) == [(FindingKind.EXECUTED_ANYWAY, 1)] * 2  # a pause is for all jobs
+    close = [action(Did.STOP, PLAIN, T + 2600, T + 2700), action(Did.START, PLAIN, T + 4000, T + 4100)]
+    assert world.kinds(actions=close) == []  # the clocks of two machines
+
+
+def test_what_is_sent_after_an_edit_has_its_parameter(world: World) -> None:
+    world.change(12, dispatched_ms=T + 2005)
+    edits = [action(Did.EDIT, PLAIN, T + 1000, T + 1100, param="new")]
+    world.executions = [
+        replace(item, param="old" if item.run_id == 12 else "")
+        for item in world.executions
+        if item.job_id == PLAIN
+    ] + [item for item in world.executions if item.job_id != PLAIN]
+    assert world.kinds(actions=edits) == [(FindingKind.OLD_EDITION, 1)]
+    assert world.kinds(actions=[*edits, action(Did.EDIT, PLAIN, T + 1900, None, param="newer")]) == []
+
+
+def test_no_more_runs_at_once_than_a_limit_allows(world: World) -> None:
+    world.jobs[PLAIN] = replace(JOBS[PLAIN], limit=("alone", 1))
+    world.executions = [replace(item, end_ms=item.at_ms + 1000) for item in world.executions]
+    assert world.kinds() == []
+    world.executions = [replace(item, end_ms=item.at_ms + 1001) for item in world.executions]
+    assert world.kinds() == [(FindingKind.TOGETHER, 0)] * 2
+
+
+def test_a_run_by_hand_is_there_once_however_often_it_was_asked_for(world: World) -> None:
+    world.add(60, PLAIN, T + 100, origin="api", origin_key=60)
+    asked = action(Did.RUN, PLAIN, T, T + 50, run_id=60)
+    assert world.kinds(actions=[asked]) == []
+    assert world.judge(actions=[asked]).due == 10
+    assert world.kinds() == [(FindingKind.BY_HAND, 1)]
+    assert world.kinds(actions=[action(Did.RUN, PLAIN, T, None)]) == []
+    assert world.kinds(actions=[asked, replace(asked, run_id=61)]) == [(FindingKind.BY_HAND, 1)]
+
+
+def test_a_killed_run_may_end_so_and_has_no_retry(world: World) -> None:
+    world.change(11, state="killed", kill_requested=True, retries_left=3)
+    assert world.kinds() == []
+    world.add(60, PLAIN, T + 1000, origin="retry", origin_key=11, root_id=11, attempt=2)
+    assert (FindingKind.RETRY, 7) in world.kinds()
+
+
+def test_a_join_runs_once_in_each_chain_in_which_all_parents_succeeded(world: World) -> None:
+    left, right, join = 7, 8, 9
+    world.jobs |= {
+        PARENT: replace(JOBS[PARENT], children=[CHILD, left, right]),
+        left: ExpectedJob(name="left", children=[join]),
+        right: ExpectedJob(name="right", children=[join]),
+        join: ExpectedJob(name="join", parents=[left, right]),
+    }
+    for number, job_id in ((70, left), (71, right)):
+        world.add(number, job_id, T + 60, origin="child", origin_key=30, chain_id=30)
+    assert world.kinds() == [(FindingKind.CHILD, 7)]
+    world.add(72, join, T + 90, origin="child", origin_key=30, chain_id=30)
+    assert world.kinds() == []
+    world.change(71, state="failed")
+    assert (FindingKind.CHILD, 7) in world.kinds()
+
+
+def test_an_interrupted_run_that_was_retried_is_nothing_in_a_storm(world: World) -> None:
+    world.change(11, state="failed", reason="interrupted", retries_left=3)
+    assert world.kinds(weather=STORM) == [(FindingKind.OTHER_END, 0), (FindingKind.RETRY, 7)]
+    world.add(60, PLAIN, T + 1000, origin="retry", origin_key=11, root_id=11, attempt=2, retries_left=2)
+    assert world.kinds(weather=STORM) == []
+    assert world.kinds() == [(FindingKind.OTHER_END, 0)]
+
+
+def test_an_at_most_once_job_runs_a_fire_no_second_time(world: World) -> None:
+    world.jobs[PLAIN] = replace(JOBS[PLAIN], at_most_once=True)
+    world.change(11, state="failed", reason="interrupted")
+    assert world.kinds(weather=STORM) == []
+    world.add(60, PLAIN, T + 1000, origin="recovery", origin_key=11, root_id=11, attempt=2)
+    assert world.kinds(weather=STORM) == [(FindingKind.DOUBLE, 2)]
+
+
+def test_a_lost_run_has_its_recovery_run_if_its_job_says_so(world: World) -> None:
+    world.jobs[PLAIN] = replace(JOBS[PLAIN], recover_lost=True)
+    world.change(11, state="lost", reason="instance_gone")
+    assert (FindingKind.RETRY, 7) in world.kinds(weather=STORM)
+    world.add(60, PLAIN, T + 1000, origin="recovery", origin_key=11, root_id=11, attempt=2)
+    assert world.kinds(weather=STORM) == []
