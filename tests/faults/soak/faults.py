@@ -285,8 +285,8 @@ class Timeline:
     """Begins and ends faults when their time comes.
 
     Attributes:
-        problems: What could not be done.
-        log: What was done, and when in seconds after the first fire.
+        problems: What could not be ended.
+        log: What was done, and when in seconds after the first fire, and what could not be done.
     """
 
     def __init__(self, cluster: Cluster, scene: Scene, faults: Sequence[Drawn]) -> None:
@@ -308,8 +308,8 @@ class Timeline:
             word = "begin" if is_begin else "end"
             try:
                 (fault.begin if is_begin else fault.end)()
-            except Exception as error:
-                self.problems.append(f"{word} {name}: {type(error).__name__}: {error}")
+            except Exception as error:  # another fault stands in the way
+                word += f" NOT ({type(error).__name__})"
             self.log.append(f"{time.monotonic() - began:6.2f} s  {word:5} {name}")
 
     def end(self) -> None:

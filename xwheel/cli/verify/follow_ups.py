@@ -30,7 +30,8 @@ def retries(
     jobs: Mapping[int, ExpectedJob], rows: Sequence[RunRow], actions: Sequence[UserAction]
 ) -> Iterable[Finding]:
     """Find failures without their one retry, lost runs without their recovery run, and further ones of either."""
-    retried = Counter(row.origin_key for row in rows if row.origin == "retry")
+    # what a stop cancels has its own id, negative, in place of what it existed for
+    retried = Counter(row.origin_key for row in rows if row.origin == "retry" and row.origin_key > 0)
     recovered = Counter(row.origin_key for row in rows if row.origin == "recovery")
     shards_recovered = Counter((row.root_id, row.shard_index) for row in rows if row.origin == "recovery")
     stopped = {item.job_id for item in actions if item.did is Did.STOP}

@@ -372,3 +372,10 @@ def test_a_lost_run_has_its_recovery_run_if_its_job_says_so(world: World) -> Non
     assert (FindingKind.RETRY, 7) in world.kinds(weather=STORM)
     world.add(60, PLAIN, T + 1000, origin="recovery", origin_key=11, root_id=11, attempt=2)
     assert world.kinds(weather=STORM) == []
+
+
+def test_a_retry_that_a_stop_cancelled_counts_for_nothing(world: World) -> None:
+    world.change(21, state="cancelled", reason="stopped", origin_key=-21, finished_ms=T + 90)
+    world.forget(21)
+    actions = [action(Did.STOP, FAILING, T + 10, T + 95), action(Did.START, FAILING, T + 400, T + 500)]
+    assert world.kinds(actions=actions) == []
