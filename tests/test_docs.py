@@ -62,8 +62,6 @@ def modules_page() -> str:
     ]
     for init in sorted((ROOT / "xwheel").rglob("__init__.py")):
         folder = init.parent
-        if folder.name == "versions":
-            continue
         lines += ["", f"## `{folder.relative_to(ROOT)}`", "", f"{_first_line(init)}", ""]
         modules = [
             path for path in sorted(folder.glob("*.py*")) if path != init and path.suffix in (".py", ".pyx")

@@ -1,4 +1,4 @@
-"""Reads request bodies and queries.
+"""Reads request bodies and queries, and says in words which limit a field broke.
 
 Bounded, then field by field against the types in :mod:`xwheel.api.schema.messages`.
 
