@@ -27,9 +27,9 @@ class Catch:
 CAUGHT_BY: Final[Mapping[str, Catch]] = {
     "no_fence": Catch(
         faults=("join, leave or rolling restart", "node stopped past its lease, then continued"),
-        load="jobs that fire each second, routed to several executors in turn",
-        findings=("double", "transition", "executed anyway"),
-        invariants=(2, 3, 5),
+        load="jobs that fire each second, routed to several executors in turn; jobs whose schedule is edited",
+        findings=("double", "planned twice", "epoch", "transition", "executed anyway"),
+        invariants=(1, 2, 3, 5),
     ),
     "epoch_unchecked": Catch(
         faults=("join, leave or rolling restart", "node stopped past its lease, then continued"),
@@ -51,8 +51,8 @@ CAUGHT_BY: Final[Mapping[str, Catch]] = {
             "proxy between node and database that cuts or resets",
         ),
         load="so many jobs that claims follow one another closely",
-        findings=("missing",),
-        invariants=(1, 8),
+        findings=("missing", "still open"),
+        invariants=(1, 4, 8),
     ),
     "no_journal": Catch(
         faults=("kill -9 of an executor, which starts again with its journal",),

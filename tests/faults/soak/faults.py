@@ -196,7 +196,7 @@ def _server(dice: random.Random, backend: str) -> tuple[str, tuple[float, float]
 
 def _network(dice: random.Random, backend: str) -> Found:
     nodes = NODES[:1] if backend == "sqlite" else NODES[:2]
-    pairs = [("nodes", name) for name in EXECUTOR_NAMES]
+    pairs = 3 * [("nodes", name) for name in EXECUTOR_NAMES]
     pairs += [(name, node) for name in EXECUTOR_NAMES for node in nodes]
     if backend != "sqlite":
         pairs += 4 * [(node, "database") for node in nodes]
@@ -265,6 +265,7 @@ KINDS: Final[Sequence[tuple[Draw, Sequence[str]]]] = (
     (_killed, EVERYWHERE),
     (_killed, EVERYWHERE),
     (_stopped, EVERYWHERE),
+    (_frozen, EVERYWHERE),
     (_frozen, EVERYWHERE),
     (_network, EVERYWHERE),
     (_network, EVERYWHERE),
