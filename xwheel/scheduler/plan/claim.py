@@ -38,6 +38,8 @@ MOST_RUNS = 5000
 QUESTIONS_PER_RUN = 4
 # others wait for a claim that writes; a quarter of the 200 ms allowed, since a busy machine varies as much
 TARGET_MS: Final = 50
+# to lock leases, to ask for the pause, to lock jobs, to update them, to insert runs, to commit
+ROUND_TRIPS: Final = 6
 FIRST_SHARE: Final = 0.1
 LEAST_SHARE: Final = 0.05
 
@@ -70,8 +72,18 @@ class BatchLimit:
         """How often the next claim may ask for a fire's time."""
         return self.runs * QUESTIONS_PER_RUN
 
-    def note(self, took_ms: int, *, is_full: bool) -> None:
-        """Learn from a claim; one that was not full says nothing about a larger one."""
+    def note(self, took_ms: int, trip_ms: int = 0, *, is_full: bool) -> None:
+        """Learn from a claim; one that was not full says nothing about a larger one.
+
+        What its statements spent on their way, as far as that is no more than a claim shall take, is no reason to claim
+        less: a smaller one has as many of them.
+
+        Args:
+            took_ms: How long it took.
+            trip_ms: How long its smallest statement took.
+            is_full: There was more to claim.
+        """
+        took_ms -= min(TARGET_MS, ROUND_TRIPS * trip_ms)
         factor = min(1.5, max(0.25, TARGET_MS / max(1, took_ms)))
         if factor < 1 or is_full:
             self._share = min(1.0, max(LEAST_SHARE, self._share * factor))
@@ -157,6 +169,7 @@ class ClaimLoop:
         self._on_time = _Share(BatchLimit(batch))
         self._behind = _Share(BatchLimit(batch))
         self._began_ms = 0
+        self._trip_ms = 0
 
     def step(self, now_ms: int) -> int:
         """Claim a batch of the jobs on time and one of those behind; return how long to wait, 0 if there is more."""
@@ -222,7 +235,7 @@ class ClaimLoop:
         self._alarms.committed(self._raised)
         is_full = plan.unfinished
         took_ms = planning_ms + self._clock.monotonic_ms() - self._began_ms
-        share.limit.note(took_ms, is_full=is_full or share.has_more)
+        share.limit.note(took_ms, self._trip_ms, is_full=is_full or share.has_more)
         self._inbox.put([run for run in plan.runs if run.state is RunState.PLANNED and run.epoch])
         return is_full
 
@@ -248,7 +261,10 @@ class ClaimLoop:
         self._began_ms = self._clock.monotonic_ms()  # not before: waiting for our turn is no cost of ours
         self._raised = ()
         epochs = self._lease.lock(conn)
-        if settings.find_setting(conn, settings.PAUSED) is not None:
+        asked_ms = self._clock.monotonic_ms()
+        paused = settings.find_setting(conn, settings.PAUSED)
+        self._trip_ms = self._clock.monotonic_ms() - asked_ms
+        if paused is not None:
             return Planned(), ()  # who pauses locks the leases first, so this answer holds until we commit
         ours = [
             job

@@ -108,3 +108,21 @@ def test_the_claim_asks_for_what_the_last_ones_allow_and_counts_no_wait_for_its_
     # so few are one for each partition, so each of them may have more, and a quick one lets the next be larger
     assert asked == [100, 50, 75]
     assert allowed == [(500, 2000), (250, 1000), (375, 1500)]
+
+
+def test_what_statements_spend_on_their_way_makes_no_claim_smaller() -> None:
+    """A database 5 ms away: a claim of a few jobs would take as many round trips as one of a thousand."""
+    limit = BatchLimit(1000)
+    for _ in range(20):
+        limit.note(TARGET_MS, 5, is_full=True)
+    assert limit.jobs == 1000
+    for _ in range(20):
+        limit.note(2 * TARGET_MS + 30, 5, is_full=True)
+    assert limit.jobs == 50
+
+
+def test_a_claim_takes_no_longer_than_twice_its_time_however_far_the_database_is() -> None:
+    limit = BatchLimit(1000)
+    for _ in range(20):
+        limit.note(3 * TARGET_MS, 1000, is_full=True)
+    assert limit.jobs == 50
