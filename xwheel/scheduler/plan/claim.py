@@ -8,6 +8,7 @@ which is planned anew.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -40,6 +41,9 @@ QUESTIONS_PER_RUN = 4
 TARGET_MS: Final = 50
 # to lock leases, to ask for the pause, to lock jobs, to update them, to insert runs, to commit
 ROUND_TRIPS: Final = 6
+# a database farther away than a continent is: claims get smaller, as if it were slow
+MOST_TRAVEL_MS: Final = 300
+TRIPS: Final = 8
 FIRST_SHARE: Final = 0.1
 LEAST_SHARE: Final = 0.05
 
@@ -56,6 +60,7 @@ class BatchLimit:
     def __init__(self, most: int) -> None:
         self._most = most
         self._share = FIRST_SHARE
+        self._trips: deque[int] = deque(maxlen=TRIPS)
 
     @property
     def jobs(self) -> int:
@@ -75,15 +80,16 @@ class BatchLimit:
     def note(self, took_ms: int, trip_ms: int = 0, *, is_full: bool) -> None:
         """Learn from a claim; one that was not full says nothing about a larger one.
 
-        What its statements spent on their way, as far as that is no more than a claim shall take, is no reason to claim
-        less: a smaller one has as many of them.
+        What its statements spent on their way is no reason to claim less: a smaller claim has as many of them. The
+        quickest of the last few says how far the database is; the others may have waited for something.
 
         Args:
             took_ms: How long it took.
             trip_ms: How long its smallest statement took.
             is_full: There was more to claim.
         """
-        took_ms -= min(TARGET_MS, ROUND_TRIPS * trip_ms)
+        self._trips.append(trip_ms)
+        took_ms -= min(MOST_TRAVEL_MS, ROUND_TRIPS * min(self._trips))
         factor = min(1.5, max(0.25, TARGET_MS / max(1, took_ms)))
         if factor < 1 or is_full:
             self._share = min(1.0, max(LEAST_SHARE, self._share * factor))

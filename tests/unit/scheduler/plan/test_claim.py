@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from tests.support.node import HandNode
-from xwheel.scheduler.plan.claim import TARGET_MS, BatchLimit
+from xwheel.scheduler.plan.claim import (
+    FIRST_SHARE,
+    LEAST_SHARE,
+    MOST_TRAVEL_MS,
+    ROUND_TRIPS,
+    TARGET_MS,
+    BatchLimit,
+)
 from xwheel.storage import jobs
 
 
@@ -110,19 +117,26 @@ def test_the_claim_asks_for_what_the_last_ones_allow_and_counts_no_wait_for_its_
     assert allowed == [(500, 2000), (250, 1000), (375, 1500)]
 
 
+def noted(*took_and_trip: tuple[int, int], times: int = 20) -> int:
+    """Return how many jobs a claim may take after these."""
+    limit = BatchLimit(1000)
+    for _ in range(times):
+        for took_ms, trip_ms in took_and_trip:
+            limit.note(took_ms, trip_ms, is_full=True)
+    return limit.jobs
+
+
 def test_what_statements_spend_on_their_way_makes_no_claim_smaller() -> None:
-    """A database 5 ms away: a claim of a few jobs would take as many round trips as one of a thousand."""
-    limit = BatchLimit(1000)
-    for _ in range(20):
-        limit.note(TARGET_MS, 5, is_full=True)
-    assert limit.jobs == 1000
-    for _ in range(20):
-        limit.note(2 * TARGET_MS + 30, 5, is_full=True)
-    assert limit.jobs == 50
+    """A database 5, 20 or 50 ms away: a claim of a few jobs would take as many round trips as one of a thousand."""
+    for trip_ms in (5, 20, 50):
+        assert noted((TARGET_MS + ROUND_TRIPS * trip_ms, trip_ms)) == 1000 * FIRST_SHARE
+        assert noted((TARGET_MS // 2 + ROUND_TRIPS * trip_ms, trip_ms)) == 1000
+        assert noted((2 * TARGET_MS + ROUND_TRIPS * trip_ms, trip_ms)) == 1000 * LEAST_SHARE
 
 
-def test_a_claim_takes_no_longer_than_twice_its_time_however_far_the_database_is() -> None:
-    limit = BatchLimit(1000)
-    for _ in range(20):
-        limit.note(3 * TARGET_MS, 1000, is_full=True)
-    assert limit.jobs == 50
+def test_a_statement_that_waited_for_something_says_nothing_of_the_distance() -> None:
+    assert noted((2 * TARGET_MS + 10, 1), (2 * TARGET_MS + 10, 40)) == 1000 * LEAST_SHARE
+
+
+def test_a_database_that_is_farther_away_than_any_other_counts_as_slow() -> None:
+    assert noted((MOST_TRAVEL_MS + 2 * TARGET_MS, 1000)) == 1000 * LEAST_SHARE
