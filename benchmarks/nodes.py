@@ -115,6 +115,7 @@ def measure(report: Report, backend: str, delay_ms: float, fires: int, goal: flo
         for _ in range(report.args.repeats):
             alone.add(place, second, fires)
             second.join()
+            measure_flat_out(place, fires // 4)  # the first one is warm too
             together.add(place, second, fires)
             second.leave()
     where = f"{backend}, {delay_ms:g} ms" if delay_ms else f"{backend}, direct"
