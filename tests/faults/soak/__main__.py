@@ -153,12 +153,7 @@ def _summary(facts: Sequence[dict[str, Any]], seeds: int, seconds: float) -> Non
         mine = [item for item in facts if item["backend"] == backend]
         if mine:
             found = sum((Counter(item["findings"]) for item in mine), Counter[str]())
-            kinds = Counter(
-                line.split("begin ", 1)[1].split()[0]
-                for item in mine
-                for line in item["faults"]
-                if "begin" in line
-            )
+            kinds = Counter(kind for item in mine for kind in item["kinds"])
             print(
                 f"{backend}: {sum(item['ok'] for item in mine)} of {len(mine)} seeds held; due "
                 f"{sum(item['due'] for item in mine)}, executed {sum(item['executed'] for item in mine)}; "

@@ -53,12 +53,14 @@ class Drawn:
     """A fault of a seed.
 
     Attributes:
+        kind: One word of ``KINDS``.
         name: What it is, and to whom it happens.
         at_s: When it begins, in seconds after the first fire.
         for_s: How long it lasts.
         make: Gives what begins and ends it.
     """
 
+    kind: str
     name: str
     at_s: float
     for_s: float
@@ -108,12 +110,14 @@ class Script:
 def draw(seed: int, backend: str, seconds: float) -> Script:
     """Return what a seed says for a kind of database."""
     dice = random.Random(seed)
-    kinds = [kind for kind, backends in KINDS if backend in backends]
+    kinds = [(kind, give) for kind, give, backends in KINDS if backend in backends]
     found = []
     for _ in range(dice.randint(FEWEST, MOST)):
-        name, (shortest_s, longest_s), make = dice.choice(kinds)(dice, backend)
+        kind, give = dice.choice(kinds)
+        name, (shortest_s, longest_s), make = give(dice, backend)
         at_s = dice.uniform(FIRST_S, max(FIRST_S, seconds - LAST_S))
-        found.append(Drawn(name=name, at_s=at_s, for_s=dice.uniform(shortest_s, longest_s), make=make))
+        for_s = dice.uniform(shortest_s, longest_s)
+        found.append(Drawn(kind=kind, name=name, at_s=at_s, for_s=for_s, make=make))
     return Script(
         faults=sorted(found, key=lambda item: item.at_s),
         settings={**SETTINGS, **(CROWDED if dice.random() < 0.25 else {})},
@@ -131,7 +135,7 @@ def _process(dice: random.Random, backend: str) -> str:
     return dice.choice([*nodes, *EXECUTOR_NAMES])
 
 
-def _killed(dice: random.Random, backend: str) -> tuple[str, tuple[float, float], Callable[[Cluster], Fault]]:
+def _killed(dice: random.Random, backend: str) -> Found:
     name = _process(dice, backend)
     return f"kill {name}", (0.1, 3.0), partial(_ended, name=name, how=signal.SIGKILL)
 
@@ -146,7 +150,7 @@ def _ended(cluster: Cluster, scene: Scene, *, name: str, how: signal.Signals) ->
     return Fault(f"end {name}", lambda: cluster.end_if_running(name, how), lambda: cluster.start(name))
 
 
-def _frozen(dice: random.Random, backend: str) -> tuple[str, tuple[float, float], Callable[[Cluster], Fault]]:
+def _frozen(dice: random.Random, backend: str) -> Found:
     name = _process(dice, backend)
     longest_s = dice.choice([1.5, 2 * LEASE_S])
 
@@ -160,7 +164,7 @@ def _frozen(dice: random.Random, backend: str) -> tuple[str, tuple[float, float]
     return f"freeze {name}", (0.2, longest_s), make
 
 
-def _joined(dice: random.Random, backend: str) -> tuple[str, tuple[float, float], Callable[[Cluster], Fault]]:
+def _joined(dice: random.Random, backend: str) -> Found:
     del backend
     how = dice.choice([signal.SIGTERM, signal.SIGKILL])
     name = NODES[-1]
@@ -171,7 +175,7 @@ def _joined(dice: random.Random, backend: str) -> tuple[str, tuple[float, float]
     return f"{name} joins and leaves by {how.name}", (1.0, 6.0), make
 
 
-def _rolled(dice: random.Random, backend: str) -> tuple[str, tuple[float, float], Callable[[Cluster], Fault]]:
+def _rolled(dice: random.Random, backend: str) -> Found:
     names = list(NODES[:1] if backend == "sqlite" else NODES[:2])
     dice.shuffle(names)
 
@@ -187,7 +191,7 @@ def _rolled(dice: random.Random, backend: str) -> tuple[str, tuple[float, float]
     )
 
 
-def _server(dice: random.Random, backend: str) -> tuple[str, tuple[float, float], Callable[[Cluster], Fault]]:
+def _server(dice: random.Random, backend: str) -> Found:
     del backend
     kinds = (database.killing, database.stopping, database.freezing, database.refusing_writes)
     kind = dice.choice(kinds)
@@ -261,23 +265,23 @@ def _lose(proxy: Proxy, *, share: float, seed: int) -> None:
 
 EVERYWHERE: Final = ("sqlite", "mariadb", "postgresql")
 SERVERS: Final = EVERYWHERE[1:]
-KINDS: Final[Sequence[tuple[Draw, Sequence[str]]]] = (
-    (_killed, EVERYWHERE),
-    (_killed, EVERYWHERE),
-    (_stopped, EVERYWHERE),
-    (_frozen, EVERYWHERE),
-    (_frozen, EVERYWHERE),
-    (_network, EVERYWHERE),
-    (_network, EVERYWHERE),
-    (_network, SERVERS),
-    (_rolled, EVERYWHERE),
-    (_joined, SERVERS),
-    (_server, SERVERS),
-    (_server, SERVERS),
-    (_database_clock, EVERYWHERE),
-    (_node_clock, SERVERS),
-    (_disk, EVERYWHERE),
-    (_plugin, EVERYWHERE),
+KINDS: Final[Sequence[tuple[str, Draw, Sequence[str]]]] = (
+    ("kill", _killed, EVERYWHERE),
+    ("kill", _killed, EVERYWHERE),
+    ("stop", _stopped, EVERYWHERE),
+    ("freeze", _frozen, EVERYWHERE),
+    ("freeze", _frozen, EVERYWHERE),
+    ("network", _network, EVERYWHERE),
+    ("network", _network, EVERYWHERE),
+    ("network", _network, SERVERS),
+    ("rolling restart", _rolled, EVERYWHERE),
+    ("join", _joined, SERVERS),
+    ("database", _server, SERVERS),
+    ("database", _server, SERVERS),
+    ("database's clock", _database_clock, EVERYWHERE),
+    ("node's clock", _node_clock, SERVERS),
+    ("disk", _disk, EVERYWHERE),
+    ("plugin", _plugin, EVERYWHERE),
 )
 """Each kind, and the databases with which it is possible; what stands here twice is drawn twice as often."""
 

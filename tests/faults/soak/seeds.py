@@ -34,6 +34,7 @@ class SeedResult:
     """What came of a seed.
 
     Attributes:
+        kinds: Of the faults that the seed drew.
         faults: What was done, and when.
         problems: What could not be done, and processes that did not end well.
         settled: Whether every run ended in time.
@@ -43,6 +44,7 @@ class SeedResult:
     seed: int
     backend: str
     verdict: Verdict
+    kinds: Sequence[str]
     faults: Sequence[str]
     problems: Sequence[str]
     settled: bool
@@ -62,6 +64,7 @@ class SeedResult:
             "ok": self.ok,
             "seed": self.seed,
             "backend": self.backend,
+            "kinds": list(self.kinds),
             "faults": list(self.faults),
             "problems": list(self.problems),
             "settled": self.settled,
@@ -123,6 +126,7 @@ class Ground:
             seed=seed,
             backend=self.backend,
             verdict=verdict,
+            kinds=[fault.kind for fault in script.faults],
             faults=timeline.log,
             problems=[*timeline.problems, *ended],
             settled=settled,
