@@ -170,7 +170,8 @@ class Observed:
         epochs: Sentences about epochs that fell, and about runs that were sent under one that was over.
         unwritten: Sentences about outcomes that were acknowledged and not in the database.
         overdue: Run id to the longest time in ms that it was overdue and yet planned.
-        delays: Sentences about fixed delays that had both a next fire and an awaited run, or neither.
+        delays: Sentences about fixed delays that had both a next fire and an awaited run.
+        idle: Sentences about fixed delays that had neither before their last fire, by our clock.
     """
 
     states: dict[int, list[str]] = field(default_factory=dict)
@@ -178,6 +179,7 @@ class Observed:
     unwritten: list[str] = field(default_factory=list)
     overdue: dict[int, int] = field(default_factory=dict)
     delays: list[str] = field(default_factory=list)
+    idle: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

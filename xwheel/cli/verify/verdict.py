@@ -350,7 +350,8 @@ def _seen(watched: Observed, last: Mapping[int, str], weather: Weather) -> Itera
         if limit_ms is not None and late_ms > limit_ms:
             text = f"run {run_id}: was overdue and planned for {late_ms} ms, {limit_ms} ms allowed"
             yield Finding(FindingKind.OVERDUE, 4, text)
-    for text in watched.delays:
+    # by a clock that jumped forward a job's last fire is over earlier
+    for text in [*watched.delays, *([] if weather.clock_moved else watched.idle)]:
         yield Finding(FindingKind.DELAY, 8, text)
 
 

@@ -155,4 +155,4 @@ class Watcher:
         for job in jobs.get_jobs(conn, self._delays).values():
             if (job.next_fire_ms is None) == (job.awaits_root is None):
                 text = f"job {job.id} has next fire {job.next_fire_ms} and awaits root {job.awaits_root} at {now_ms}"
-                self.seen.delays.append(text)
+                (self.seen.idle if job.awaits_root is None else self.seen.delays).append(text)

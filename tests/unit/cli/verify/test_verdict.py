@@ -148,7 +148,7 @@ def test_a_row_that_vanishes(world: World) -> None:
 def test_what_the_watcher_saw_is_found(world: World) -> None:
     world.watched.epochs.append("the epoch of partition 1 fell from 3 to 2")
     world.watched.unwritten.append("run 5 is running, and its outcome was acknowledged")
-    world.watched.delays.append("job 5 has neither")
+    world.watched.delays.append("job 5 has both")
     world.watched.overdue = {10: 12_000, 11: 12_001}
     assert world.kinds() == [
         (FindingKind.EPOCH, 5),
@@ -156,6 +156,14 @@ def test_what_the_watcher_saw_is_found(world: World) -> None:
         (FindingKind.OVERDUE, 4),
         (FindingKind.DELAY, 8),
     ]
+
+
+def test_a_fixed_delay_without_a_next_fire_is_found_unless_the_clock_jumped_over_its_end(
+    world: World,
+) -> None:
+    world.watched.idle.append("job 5 has neither")
+    assert world.kinds() == [(FindingKind.DELAY, 8)]
+    assert world.judge(weather=Weather(clock_moved=True)).ok
 
 
 def test_what_is_planned_for_later_is_not_judged_with_its_retries_and_children(world: World) -> None:
