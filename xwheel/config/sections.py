@@ -165,6 +165,11 @@ class ExecutorSection(Section):
         default_factory=list, description="Base URLs of nodes, tried in order."
     )
     access_token: SecretStr | None = Field(None, description="Token shared with the scheduler.")
+    accept_weak_token: bool = Field(
+        False,
+        description="Take the token of an XXL-JOB admin though it is short or well known, such as `default_token`: "
+        "who guesses it runs handlers here. Nodes of xwheel never have one.",
+    )
     host: str = Field("127.0.0.1", description="Bind address of the executor.")
     port: int = Field(9999, ge=0, le=65535, description="Port of the executor; 0 for a free one.")
     address: str = Field("", description="Advertised base URL; empty means found from host and port.")

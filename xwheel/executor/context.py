@@ -37,7 +37,9 @@ class JobContext:
         param: Parameter of this run.
         shard_index: Which shard this is, from 0.
         shard_total: How many shards there are; 1 if the job is not sharded.
-        planned_ms: When the schedule wanted it, epoch milliseconds; 0 if the scheduler does not say.
+        planned_ms: When the schedule wanted it, epoch milliseconds; from a scheduler that does not say, when it was
+            triggered.
+        knows_planned: Whether the scheduler said so. Only then is ``planned_ms`` the same for all attempts of a fire.
         started_ms: When it began here, epoch milliseconds.
         attempt: 1 for the first try.
         timeout_s: Time limit in seconds, 0 for none.
@@ -51,7 +53,8 @@ class JobContext:
         self.param = request.param
         self.shard_index = request.shard_index
         self.shard_total = request.shard_total
-        self.planned_ms = request.planned_ms
+        self.knows_planned = request.planned_ms > 0
+        self.planned_ms = request.planned_ms or request.created_ms
         self.attempt = request.attempt
         self.timeout_s = request.timeout_s
         self.trace_parent = request.trace_parent

@@ -170,3 +170,11 @@ def test_a_running_executor_loads_no_scheduler() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+def test_p8_a_scheduler_that_names_no_planned_time_leaves_that_of_its_trigger() -> None:
+    sink = Lines()
+    foreign = JobContext(TriggerRequest(job_id=1, run_id=2, created_ms=3), sink)
+    own = JobContext(TriggerRequest(job_id=1, run_id=2, created_ms=3, planned_ms=1), sink)
+    assert (foreign.planned_ms, foreign.knows_planned) == (3, False)
+    assert (own.planned_ms, own.knows_planned) == (1, True)
