@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -54,10 +55,12 @@ def test_the_whole_scenario(generation: int, context_path: str, tmp_path: Path) 
         request = {"logId": 11, time_key: 1_790_000_000_000, "fromLineNum": 1}
         log = admin.payload(admin.call(address, "/log", request))
         lines = log["logContent"].splitlines()
-        assert lines[0].endswith(" param is häß")
-        assert lines[1] == "printed"
-        assert (log["fromLineNum"], log["toLineNum"], log["isEnd"]) == (1, 2, True)
-        beyond = admin.payload(admin.call(address, "/log", {**request, "fromLineNum": 3}))
+        assert lines[0].endswith(" run 11 of job 1, handler echo, shard 1 of 3, parameter 'häß'")
+        assert lines[1].endswith(" param is häß")
+        assert lines[2] == "printed"
+        assert re.search(r" succeeded after \d+\.\d{3} s: häß/1/3$", lines[3])
+        assert (log["fromLineNum"], log["toLineNum"], log["isEnd"]) == (1, 4, True)
+        beyond = admin.payload(admin.call(address, "/log", {**request, "fromLineNum": 5}))
         assert beyond["fromLineNum"] > beyond["toLineNum"]
         assert beyond["logContent"] == ""
 

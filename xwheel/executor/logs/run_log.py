@@ -41,11 +41,17 @@ class RunLog:
     Args:
         name: The file's whole name.
         owner: All logs.
+        begins_ms: When the run starts.
+        opening: Gives the line that stands before all others; called once, when there is something else to write.
     """
 
-    def __init__(self, name: str, owner: RunLogs) -> None:
+    def __init__(
+        self, name: str, owner: RunLogs, begins_ms: int = 0, opening: Callable[[], str] | None = None
+    ) -> None:
         self._name = name
         self._owner = owner
+        self._begins_ms = begins_ms
+        self._opening = opening
         self._lock = threading.Lock()
         self._parts: list[str] = []
         self._waiting = 0
@@ -59,6 +65,11 @@ class RunLog:
     def path(self) -> Path:
         """Where the file is, or would be."""
         return Path(self._name)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing was written, and no process may have."""
+        return not self._size and self._file < 0
 
     def line(self, text: str) -> None:
         """Write a line with its time in front."""
@@ -76,13 +87,18 @@ class RunLog:
     def fileno(self) -> int:
         """Return a descriptor that appends to the file, for a process that writes by itself."""
         with self._lock:
+            if not self._size and (first := self._first()):
+                self._put(first)
             self._flush()
             self._open()
             return self._file
 
-    def close(self) -> None:
-        """Write the rest and close the file; later lines are dropped."""
+    def close(self, text: str = "") -> None:
+        """Write a last line, which finds room in a full log too, and close the file; later lines are dropped."""
         with self._lock:
+            if text and not self._closed:
+                first = "" if self._size else self._first()
+                self._parts.append(f"{chr(10) * self._mid_line}{first}{self._owner.stamp()} {text}\n")
             self._flush()
             self._closed = True
             if self._file >= 0:
@@ -98,17 +114,25 @@ class RunLog:
                 text = f"\n{text}\n" if self._mid_line else f"{text}\n"
             elif not text:
                 return
-            self._mid_line = not text.endswith("\n")
-            self._size += len(text)
-            if self._size > MAX_LOG:
-                text += f"\n… the log reached {MAX_LOG} characters; the rest is dropped\n"
-            first = not self._parts
-            self._parts.append(text)
-            self._waiting += len(text)
-            if self._waiting >= FLUSH_BYTES:
-                self._flush()
-            elif first:
-                self._owner.mark_dirty(self)
+            self._put(text if self._size else self._first() + text)
+
+    def _first(self) -> str:
+        """Return the opening line, once."""
+        opening, self._opening = self._opening, None
+        return f"{self._owner.stamp(self._begins_ms)} {opening()}\n" if opening else ""
+
+    def _put(self, text: str) -> None:
+        self._mid_line = not text.endswith("\n")
+        self._size += len(text)
+        if self._size > MAX_LOG:
+            text += f"\n… the log reached {MAX_LOG} characters; the rest is dropped\n"
+        first = not self._parts
+        self._parts.append(text)
+        self._waiting += len(text)
+        if self._waiting >= FLUSH_BYTES:
+            self._flush()
+        elif first:
+            self._owner.mark_dirty(self)
 
     def _flush(self) -> None:
         if not self._parts:
@@ -167,9 +191,12 @@ class RunLogs:
         _close_to_others(directory)
         self._thread.start()
 
-    def open(self, run_id: int, created_ms: int) -> RunLog:
-        """Return the log of a run that is about to start."""
-        return RunLog(f"{self._folder}{_day(created_ms)}{os.sep}{run_id:d}.log", self)
+    def open(
+        self, run_id: int, created_ms: int, begins_ms: int = 0, opening: Callable[[], str] | None = None
+    ) -> RunLog:
+        """Return the log of a run that is about to start; see :class:`RunLog`."""
+        name = f"{self._folder}{_day(created_ms)}{os.sep}{run_id:d}.log"
+        return RunLog(name, self, begins_ms, opening)
 
     def read(self, run_id: int, created_ms: int, from_line: int, *, live: bool) -> LogData | None:
         """Read from a line on, at most about a megabyte.
@@ -194,9 +221,9 @@ class RunLogs:
             is_end=reached_end and not live,
         )
 
-    def stamp(self) -> str:
-        """Return the present time in the executor's zone, as lines begin."""
-        seconds, millis = divmod(self._clock.now_ms(), 1000)
+    def stamp(self, at_ms: int | None = None) -> str:
+        """Return a time in the executor's zone, as lines begin; None takes the present."""
+        seconds, millis = divmod(self._clock.now_ms() if at_ms is None else at_ms, 1000)
         known, text = self._stamp
         if known != seconds:
             text = second_text(seconds)

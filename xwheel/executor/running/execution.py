@@ -23,6 +23,8 @@ from xwheel.wire.contract import FAIL, MAX_MESSAGE, OK, TEXT_COVER, TEXT_KILLED,
 from xwheel.wire.messages import CallbackItem, RunKey, TriggerRequest
 
 MAX_REPR: Final = 1000
+MAX_SHOWN: Final = 1000
+"""Characters of a parameter or a result in the log."""
 
 
 class Stage(IntEnum):
@@ -154,6 +156,12 @@ class Execution:
             return self.ended(self.ending, now_ms)
         return self._outcome(code, RunState.SUCCEEDED if code == OK else RunState.FAILED, "", message, now_ms)
 
+    def close_log(self, outcome: CallbackItem) -> None:
+        """Write how it ended, and close the log; a run that succeeded in silence has none."""
+        if self.log is not None:
+            is_told = outcome.state is not RunState.SUCCEEDED or not self.log.is_silent
+            self.log.close(closing_line(outcome) if is_told else "")
+
     def _outcome(self, code: int, state: RunState, reason: str, message: str, now_ms: int) -> CallbackItem:
         return CallbackItem(
             run_id=self.key.run_id,
@@ -166,6 +174,23 @@ class Execution:
             started_ms=self.started_ms,
             finished_ms=now_ms,
         )
+
+
+def opening_line(request: TriggerRequest) -> str:
+    """Return the first line of a run's log."""
+    what = f"handler {request.handler}" if request.handler else request.glue_type
+    words = [f"run {request.run_id} of job {request.job_id}, {what}"]
+    words += [f"attempt {request.attempt}"] if request.attempt > 1 else []
+    words += [f"shard {request.shard_index} of {request.shard_total}"] if request.shard_total > 1 else []
+    words += [f"limit {request.timeout_s} s"] if request.timeout_s else []
+    words += [f"parameter {cut(request.param, MAX_SHOWN)!r}"] if request.param else []
+    return ", ".join(words)
+
+
+def closing_line(outcome: CallbackItem) -> str:
+    """Return the last line of a run's log."""
+    took = f"{outcome.state} after {(outcome.finished_ms - outcome.started_ms) / 1000:.3f} s"
+    return f"{took}: {cut(outcome.message, MAX_SHOWN)}" if outcome.message else took
 
 
 def describe_error(error: BaseException) -> str:

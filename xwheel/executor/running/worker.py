@@ -27,7 +27,9 @@ from xwheel.executor.running.execution import (
     Ending,
     Execution,
     Stage,
+    closing_line,
     describe_error,
+    opening_line,
     timed_out,
 )
 from xwheel.executor.running.lifecycles import Lifecycles
@@ -227,8 +229,10 @@ class Workers:
 
     def _run(self, execution: Execution) -> CallbackItem | None:
         """Call the handler; return its outcome, or None if the event loop will tell it."""
-        log = self._logs.open(execution.key.run_id, execution.key.created_ms)
-        context = execution.begin(log, self._clock.now_ms())
+        now_ms = self._clock.now_ms()
+        opening = partial(opening_line, execution.request)
+        log = self._logs.open(execution.key.run_id, execution.key.created_ms, now_ms, opening)
+        context = execution.begin(log, now_ms)
         ending = self.queues.begin(execution)
         if ending is not None:
             return execution.ended(ending, self._clock.now_ms())
@@ -286,7 +290,10 @@ class Workers:
         with suppress(RuntimeError):  # no thread left; the outcome says it too
             self._pool.submit(partial(_warn_of_abandoned, execution.key, ending.reason))
         note = "; the handler ignores it and still runs"
-        self._report(execution, execution.ended(ending, self._clock.now_ms(), note))
+        outcome = execution.ended(ending, self._clock.now_ms(), note)
+        if execution.log is not None:
+            execution.log.line(closing_line(outcome))
+        self._report(execution, outcome)
         self._start(())
 
     def _finish(self, execution: Execution, outcome: CallbackItem) -> None:
@@ -298,8 +305,7 @@ class Workers:
         self.queues.end(execution)
         if execution.timer >= 0:
             self._timers.drop(execution.timer)
-        if execution.log is not None:
-            execution.log.close()
+        execution.close_log(outcome)
         self._report(execution, outcome)
         self.queues.leave(execution)
 
