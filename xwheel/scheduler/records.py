@@ -127,6 +127,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             database, this does not.
         instance: Which executor instance says so; empty if it does not say.
         reporter: Who reports it; None for what this node found out itself.
+        epoch: For what was decided before a send: it counts only while the run is planned under this epoch, since
+            another node may have sent it meanwhile. 0 for anything else.
     """
 
     run_id: int
@@ -137,6 +139,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     created_ms: int = 0
     instance: str = ""
     reporter: Reporter | None = None
+    epoch: int = 0
 
 
 class Fate(StrEnum):
@@ -228,6 +231,12 @@ class Batch:
     closed: list[Outcome] = field(default_factory=list)
     kills: list[int] = field(default_factory=list)
 
-    def close(self, run_id: int, state: RunState, reason: str, message: str) -> None:
+    def close(self, run: Run, state: RunState, reason: str, message: str) -> None:
         """Note that a run will never go."""
-        self.closed.append(Outcome(run_id=run_id, state=state, reason=reason, message=message))
+        outcome = Outcome(run_id=run.id, state=state, reason=reason, message=message, epoch=run.epoch)
+        self.closed.append(outcome)
+
+    def cover(self, run_id: int, by: Run) -> None:
+        """Note that a run will never go, since a newer one takes its place; only what is planned is cancelled."""
+        text = f"run {by.id} takes its place"
+        self.closed.append(Outcome(run_id=run_id, state=RunState.CANCELLED, reason="covered", message=text))

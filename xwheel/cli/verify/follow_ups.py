@@ -30,11 +30,12 @@ def retries(
     jobs: Mapping[int, ExpectedJob], rows: Sequence[RunRow], actions: Sequence[UserAction]
 ) -> Iterable[Finding]:
     """Find failures without their one retry, lost runs without their recovery run, and further ones of either."""
-    # what a stop cancels has its own id, negative, in place of what it existed for
-    retried = Counter(row.origin_key for row in rows if row.origin == "retry" and row.origin_key > 0)
-    recovered = Counter(row.origin_key for row in rows if row.origin == "recovery")
-    shards_recovered = Counter((row.root_id, row.shard_index) for row in rows if row.origin == "recovery")
-    stopped = {item.job_id for item in actions if item.did is Did.STOP}
+    # what a stop or a new schedule cancels has its own id, negative, in place of what it existed for
+    there = [row for row in rows if row.origin_key > 0]
+    retried = Counter(row.origin_key for row in there if row.origin == "retry")
+    recovered = Counter(row.origin_key for row in there if row.origin == "recovery")
+    shards_recovered = Counter((row.root_id, row.shard_index) for row in there if row.origin == "recovery")
+    stopped = {item.job_id for item in actions if item.did in (Did.STOP, Did.RESCHEDULE)}
     for row in rows:
         job = jobs.get(row.job_id)
         count, recoveries = retried.pop(row.id, 0), recovered.pop(row.id, 0)
@@ -42,7 +43,7 @@ def retries(
             not row.kill_requested
             and (row.reason == FAILED_OVER or (row.state in RETRYABLE and row.retries_left > 0))
         )
-        # a retry of a scheduled fire ends with its job's schedule, and what was lost first has its recovery run
+        # a planned retry ends with its job's schedule, and what was lost first has its recovery run
         may_differ = row.job_id in stopped or shards_recovered[row.root_id, row.shard_index] > 0
         if count != wanted and not (may_differ and count < wanted):
             what = f"run {row.id} of {name_of(jobs, row.job_id)}"

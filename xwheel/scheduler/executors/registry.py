@@ -22,7 +22,11 @@ logger = logging.getLogger(__name__)
 FLUSH_MS = 30_000
 REFRESH_MS = 1000
 GAP_MS = 10_000
-"""A registry that was not refreshed for longer, since the database or the node stood still, heard no beats either."""
+"""A registry that was not refreshed for longer, since the database or the node stood still or the clock jumped forward,
+heard no beats either."""
+
+RETURN_MS = 40_000
+"""So long after a gap executors need to beat again, and nodes to write it: they count as live if they did before it."""
 
 SUSPECT_MS = 30_000
 KNOWN_DEPARTURES = 10_000
@@ -61,6 +65,8 @@ class ExecutorRegistry:
         self._check_address = check_address
         self._shared_addresses = shared_addresses
         self._dead_after_ms = dead_after_ms
+        # other nodes know only what is written; at least twice before it is too old for them
+        self._flush_ms = min(FLUSH_MS, dead_after_ms // 3)
         self._lock = threading.Lock()
         self._reader = executors.ExecutorReader()
         self._rows: dict[tuple[int, str], RegisteredExecutor] = {}
@@ -74,7 +80,7 @@ class ExecutorRegistry:
         self._departures: dict[tuple[int, str], int] = {}
         self._news: deque[Holder] = deque(maxlen=KNOWN_NEWS)
         self._flush_at_ms = 0
-        self._stepped_ms = self._listens_since_ms = 0
+        self._stepped_ms = self._listens_since_ms = self._gap_began_ms = 0
 
     def register(self, app_name: str, facts: RegisteredExecutor, now_ms: int) -> None:
         """Take a registration or a beat; only news is written to the database at once.
@@ -167,7 +173,7 @@ class ExecutorRegistry:
 
     def _live(self, now_ms: int, is_asked: Callable[[tuple[int, str]], bool]) -> list[RegisteredExecutor]:
         """Return the live executors whose group and address are asked for."""
-        oldest_ms = now_ms - self._dead_after_ms
+        oldest_ms = self._heard_until(now_ms) - self._dead_after_ms
         with self._lock:
             return [
                 replace(
@@ -181,6 +187,14 @@ class ExecutorRegistry:
                 and (seen_ms := max(row.seen_ms, self._beats.get(key, 0))) >= oldest_ms
                 and self._secrets.is_live(row.secret_id)
             ]
+
+    def _heard_until(self, now_ms: int) -> int:
+        """Return until when beats could be taken: now, or before the last gap while executors come back from it."""
+        if self._stepped_ms and now_ms - self._stepped_ms > GAP_MS:
+            return self._stepped_ms
+        if self._gap_began_ms and now_ms - self._listens_since_ms < RETURN_MS:
+            return self._gap_began_ms
+        return now_ms
 
     def token(self, executor: RegisteredExecutor) -> str:
         """Return what an executor is called with: the secret last proven at its address, or nothing."""
@@ -239,7 +253,8 @@ class ExecutorRegistry:
         the last gap: while a node cannot take beats, nobody is missing.
         """
         with self._lock:
-            return max(self._departures.setdefault(_name(holder), now_ms), self._listens_since_ms)
+            since_ms = max(self._departures.setdefault(_name(holder), now_ms), self._listens_since_ms)
+        return now_ms if now_ms - self._stepped_ms > GAP_MS else since_ms
 
     def take_news(self) -> list[Holder]:
         """Return executors that left, died, came back or restarted since the last call."""
@@ -250,9 +265,11 @@ class ExecutorRegistry:
 
     def step(self, now_ms: int) -> int:
         """Flush beats when it is time, sweep the dead, and see what other processes wrote."""
-        if has_come(self._flush_at_ms, now_ms, FLUSH_MS):
+        if has_come(self._flush_at_ms, now_ms, self._flush_ms):
             self.flush(now_ms)
-            self._flush_at_ms = now_ms + FLUSH_MS  # not before: a flush that failed is done again at once
+            self._flush_at_ms = (
+                now_ms + self._flush_ms
+            )  # not before: a flush that failed is done again at once
         with self._lock:
             self._recent = {}
         with self._db.read() as conn:
@@ -260,7 +277,7 @@ class ExecutorRegistry:
             self._secrets.refresh(conn)  # after the rows: each secret that one of them names is known then
             known = executors.list_groups(conn, limit=100_000)
         if now_ms - self._stepped_ms > GAP_MS:
-            self._listens_since_ms = now_ms
+            self._gap_began_ms, self._listens_since_ms = self._stepped_ms, now_ms
         self._stepped_ms = now_ms
         names = {group.app_name: group.id for group in known}
         self.limited_groups = frozenset(group.id for group in known if group.max_running > 0)
@@ -313,7 +330,7 @@ class ExecutorRegistry:
                 for key, seen_ms in self._beats.items()
                 if (row := self._rows.get(key)) is not None and seen_ms > row.seen_ms
             )
-        oldest_ms = now_ms - self._dead_after_ms - FLUSH_MS
+        oldest_ms = self._heard_until(now_ms) - self._dead_after_ms - FLUSH_MS
         if beats:
             self._db.transaction(lambda conn: executors.update_beats(conn, beats))
         with self._lock:

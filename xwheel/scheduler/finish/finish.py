@@ -332,7 +332,8 @@ def _counts(outcome: Outcome, run: Run) -> bool:
     sent under it; and about a run that an xwheel executor took, only with the time that this executor was told, from
     its instance. Those of older versions do not say which instance they are.
     """
-    if outcome.created_ms not in (0, run.created_ms):
+    is_unsent = (run.state, run.epoch) == (RunState.PLANNED, outcome.epoch)
+    if outcome.created_ms not in (0, run.created_ms) or (outcome.epoch and not is_unsent):
         return False
     reporter = outcome.reporter
     if reporter is None:

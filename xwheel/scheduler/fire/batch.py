@@ -128,7 +128,7 @@ class Firing:
         }
         for item in batch.routed:
             if why := refusals.get(item.job.id):
-                batch.close(item.run.id, RunState.REFUSED, *why)
+                batch.close(item.run, RunState.REFUSED, *why)
         batch.routed = [item for item in batch.routed if item.job.id not in refusals]
         return found
 
@@ -172,16 +172,21 @@ class Firing:
         """
         known = self._job_cache.jobs  # another thread may replace it meanwhile
         due: dict[int, tuple[Run, Job]] = {}
-        unread: list[int] = []
+        unread: dict[int, int] = {}
         for item in queued:
             job = known.get(item.job_id)
             if job is not None and isinstance(item, Run):
                 due[item.id] = (item, job)
             else:
-                unread.append(item.id)
+                unread[item.id] = item.epoch
         if unread:
             with self._db.read() as conn:
-                found = runs.load_due(conn, unread)
+                # what another node adopted since is no longer ours to decide about
+                found = [
+                    item
+                    for item in runs.load_due(conn, list(unread))
+                    if item.run.epoch == unread[item.run.id]
+                ]
                 owners = self._load_jobs(conn, found)
             due.update((item.run.id, (item.run, owners[item.run.job_id])) for item in found)
         return [due[item.id] for item in queued if item.id in due]
@@ -219,7 +224,7 @@ class Firing:
             try:
                 chosen = able if run.address is not None else self._chooser.choose(run, job, able, now_ms)
             except (RouteError, PluginError) as error:
-                batch.close(run.id, RunState.REFUSED, "no_route", str(error))
+                batch.close(run, RunState.REFUSED, "no_route", str(error))
                 continue
             if chosen:
                 batch.routed.append(Routed(run=run, job=job, executors=_one_shard(run, chosen)))
@@ -240,12 +245,12 @@ class Firing:
                 continue
             until_ms = run.due_ms + job.wait_for_executor_s * 1000
             if now_ms >= until_ms:
-                batch.close(run.id, RunState.REFUSED, "no_executor", _absence(run, job, now_ms))
+                batch.close(run, RunState.REFUSED, "no_executor", _absence(run, job, now_ms))
             elif run.origin is Origin.SCHEDULE and (
                 job.id in waiting or self._deferred.older(run, "executor")
             ):
                 message = f"an earlier run of job {job.id} waits for an executor already"
-                batch.close(run.id, RunState.SKIPPED, "waiting_for_executor", message)
+                batch.close(run, RunState.SKIPPED, "waiting_for_executor", message)
             else:
                 waiting.add(job.id)
                 line = Line("executor", job.group_id, run.address or "")

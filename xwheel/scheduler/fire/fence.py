@@ -90,7 +90,7 @@ class Fence:
                 continue  # no longer planned, or no longer ours
             if revision == runs.DELETED:
                 text = f"job {item.job.id} was deleted while this run was written"
-                result.close(item.run.id, RunState.CANCELLED, "deleted", text)
+                result.close(item.run, RunState.CANCELLED, "deleted", text)
             elif revision != item.job.revision:
                 result.changed.add(item.run.id)
             else:

@@ -142,7 +142,7 @@ class _Draft:
             is_behind = self._deferred.is_behind(Line("job", job.id), run)
         elif job.block_strategy == BlockStrategy.DISCARD_LATER:
             self._batch.close(
-                run.id, RunState.SKIPPED, "blocked", f"run {_first(roots)} of job {job.id} is open"
+                run, RunState.SKIPPED, "blocked", f"run {_first(roots)} of job {job.id} is open"
             )
             return True
         else:
@@ -154,14 +154,12 @@ class _Draft:
     def _covers(self, run: Run, newest: Run, roots: Mapping[int, Sequence[SentRun]]) -> bool:
         """Let only the newest run of a job live: what runs is killed, what waits is cancelled."""
         if newest.root_id != run.root_id or self._deferred.has_newer(run):
-            self._batch.close(
-                run.id, RunState.CANCELLED, "covered", f"a newer run of job {run.job_id} is due"
-            )
+            self._batch.close(run, RunState.CANCELLED, "covered", f"a newer run of job {run.job_id} is due")
             return True
         for older in self._deferred.older(run):
             if older not in self._covered:
                 self._covered.add(older)
-                self._batch.close(older, RunState.CANCELLED, "covered", f"run {run.id} takes its place")
+                self._batch.cover(older, run)
         if roots:
             self._batch.kills += [
                 item.id for part in roots.values() for item in part if not item.kill_requested
@@ -176,7 +174,7 @@ class _Draft:
             return True
         if need > limit:
             self._batch.close(
-                run.id,
+                run,
                 RunState.REFUSED,
                 "over_limit",
                 f"job {item.job.id}: {need} shards never fit group {group}, whose max_running is {limit}: "

@@ -218,6 +218,8 @@ class TickLoop:
 
     def _take_inbox(self) -> None:
         while batch := self._inbox.take():
+            # one that came under a later epoch stays where it is, but is decided about under that
+            self._held.update((run.id, run) for run in batch if run.id in self._held)
             fresh = [run for run in batch if not self.is_held(run.id)]
             self._held.update((run.id, run) for run in fresh)
             self._ring.push_many([run.id for run in fresh], [run.due_ms for run in fresh])

@@ -20,6 +20,7 @@ from xwheel.scheduler.send.lane import Lanes
 from xwheel.storage import jobs, open_runs, runs
 from xwheel.storage.database import changes
 from xwheel.storage.database.engine import Connection, Database
+from xwheel.storage.open_runs import Holder
 
 logger = logging.getLogger(__name__)
 
@@ -86,7 +87,7 @@ class Resender:
             executor = self._registry.find_instance(run.group_id, run.instance, now_ms)
             if executor is not None:
                 by_executor.setdefault(executor.address, (executor, []))[1].append(run)
-            elif now_ms - (run.dispatched_ms or now_ms) > self._gone_ms:
+            elif now_ms - max(run.dispatched_ms or now_ms, self._missing_since(run, now_ms)) > self._gone_ms:
                 text = f"executor instance {run.instance} at {run.address} is gone and never answered"
                 lost.append(Outcome(run_id=run.id, state=RunState.LOST, reason="instance_gone", message=text))
             else:
@@ -97,6 +98,9 @@ class Resender:
             self._db.transaction(lambda conn: self._put_off(conn, missing))
         for executor, group in by_executor.values():
             self._ask_again(executor, group, now_ms)
+
+    def _missing_since(self, run: Run, now_ms: int) -> int:
+        return self._registry.missing_since(Holder(run.group_id, run.address or "", run.instance), now_ms)
 
     def _accept(self, conn: Connection, waiting: Sequence[Run], foreign: Sequence[int], now_ms: int) -> None:
         accepted = runs.update_accepted(conn, {now_ms + self._check_after_ms: foreign}, now_ms)

@@ -17,6 +17,7 @@ from tests.support.verify_world import (
     World,
     good_world,
 )
+from xwheel.cli.verify.follow_ups import retries
 from xwheel.cli.verify.load import load_jobs
 from xwheel.cli.verify.records import Did, Executed, ExpectedJob, FindingKind, UserAction, Weather
 from xwheel.cli.verify.verdict import judge
@@ -387,3 +388,18 @@ def test_a_retry_that_a_stop_cancelled_counts_for_nothing(world: World) -> None:
     world.forget(21)
     actions = [action(Did.STOP, FAILING, T + 10, T + 95), action(Did.START, FAILING, T + 400, T + 500)]
     assert world.kinds(actions=actions) == []
+
+
+@pytest.mark.parametrize("did", [Did.STOP, Did.RESCHEDULE])
+def test_a_retry_or_recovery_run_that_a_stop_or_a_new_schedule_cancelled_counts_for_nothing(
+    world: World, did: Did
+) -> None:
+    world.change(21, state="cancelled", reason="edited", origin_key=-21, finished_ms=T + 90)
+    world.forget(21)
+    world.change(11, state="lost", reason="instance_gone")
+    gone = {"state": "cancelled", "reason": "edited", "origin_key": -60, "root_id": 11, "attempt": 2}
+    world.add(60, PLAIN, T + 1000, origin="recovery", **gone)
+    rows = list(world.rows.values())
+    asked = [action(did, job_id, T + 10, T + 95) for job_id in (FAILING, PLAIN)]
+    assert list(retries(world.jobs, rows, asked)) == []
+    assert [item.kind for item in retries(world.jobs, rows, [])] == [FindingKind.RETRY]

@@ -9,8 +9,11 @@ import pytest
 from tests.support.node import HandNode
 from tests.support.rows import NOW
 from xwheel.errors import DatabaseUnreachableError, NotFoundError
+from xwheel.scheduler.executors.registry import RETURN_MS
 from xwheel.storage import executors
+from xwheel.storage.database.engine import Database
 from xwheel.storage.open_runs import Holder
+from xwheel.testing import ManualClock
 
 
 def test_beats_stay_in_memory_until_they_are_flushed(node: HandNode) -> None:
@@ -39,12 +42,13 @@ def test_beats_are_flushed_though_the_time_went_back(node: HandNode) -> None:
 
 def test_an_executor_without_a_beat_dies_and_is_swept(node: HandNode) -> None:
     registry = node.scheduler.core.registry
-    node.clock.advance(90_000)
+    for _ in range(90):
+        registry.step(node.clock.advance(1000))
     assert len(registry.live(1, node.clock.now_ms())) == 1
     node.clock.advance(1)
     assert registry.live(1, node.clock.now_ms()) == []
-    node.clock.advance(40_000)
-    registry.step(node.clock.now_ms())
+    for _ in range(40):
+        registry.step(node.clock.advance(1000))
     with node.db.read() as conn:
         assert executors.list_executors(conn) == []
     node.register("http://127.0.0.1:9001")
@@ -76,12 +80,52 @@ def test_nobody_is_missing_since_before_a_gap_in_which_no_beat_could_be_taken(no
         registry.step(node.clock.now_ms())
         node.clock.advance(1000)
     node.clock.advance(600_000)
+    assert registry.missing_since(holder, node.clock.now_ms()) == node.clock.now_ms()
+    registry.step(node.clock.now_ms())
+    back_ms = node.clock.now_ms()
+    for _ in range(RETURN_MS // 1000):
+        node.clock.advance(1000)
+        registry.step(node.clock.now_ms())
+    assert registry.live(1, node.clock.now_ms()) == []
+    assert registry.missing_since(holder, node.clock.now_ms()) >= back_ms
+
+
+@pytest.mark.parametrize("has_stepped", [False, True])
+def test_who_lived_before_a_gap_counts_as_live_until_it_had_time_to_beat_again(
+    node: HandNode, has_stepped: bool
+) -> None:
+    """A shared clock that jumps ten minutes ahead, or a node that stood still, makes nobody dead."""
+    registry = node.scheduler.core.registry
+    for _ in range(3):
+        registry.step(node.clock.advance(1000))
+    registry.take_news()
+    node.clock.advance(600_000)
+    for _ in range(RETURN_MS // 1000 - 1):
+        if has_stepped:
+            registry.step(node.clock.now_ms())
+        assert [item.address for item in registry.live(1, node.clock.now_ms())] == ["http://127.0.0.1:9001"]
+        node.clock.advance(1000)
+    assert registry.take_news() == []
+
+
+def test_who_was_dead_before_a_gap_is_dead_after_it(node: HandNode) -> None:
+    registry = node.scheduler.core.registry
+    for _ in range(100):
+        node.clock.advance(1000)
+        registry.step(node.clock.now_ms())
+    node.clock.advance(600_000)
     registry.step(node.clock.now_ms())
     assert registry.live(1, node.clock.now_ms()) == []
-    back_ms = node.clock.now_ms()
-    node.clock.advance(1000)
-    registry.step(node.clock.now_ms())
-    assert registry.missing_since(holder, node.clock.now_ms()) == back_ms
+
+
+def test_beats_are_written_before_they_are_too_old_for_other_nodes(db: Database) -> None:
+    node = HandNode(db, ManualClock(NOW), trigger={"dead_after_s": 20})
+    node.group()
+    for _ in range(60):
+        node.register("http://127.0.0.1:9001")
+        node.scheduler.core.registry.step(node.clock.now_ms())
+        assert node.clock.now_ms() - _seen(node) <= 10_000
+        node.clock.advance(1000)
 
 
 def _away(*_: object, **__: object) -> NoReturn:
