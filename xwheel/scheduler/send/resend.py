@@ -100,7 +100,9 @@ class Resender:
             self._ask_again(executor, group, now_ms)
 
     def _missing_since(self, run: Run, now_ms: int) -> int:
-        return self._registry.missing_since(Holder(run.group_id, run.address or "", run.instance), now_ms)
+        return self._registry.missing_since(
+            Holder(run.group_id, run.address or "", run.instance or ""), now_ms
+        )
 
     def _accept(self, conn: Connection, waiting: Sequence[Run], foreign: Sequence[int], now_ms: int) -> None:
         accepted = runs.update_accepted(conn, {now_ms + self._check_after_ms: foreign}, now_ms)
