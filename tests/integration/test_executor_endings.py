@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import subprocess
 import sys
 import threading
@@ -115,6 +116,25 @@ def end(admin: FakeAdmin, executor: Executor, handler: str, how: str, param: str
         time.sleep(0.2)  # into the middle of it
         assert admin.call(executor.address, "/kill", {"jobId": 1})["code"] == 200
     return admin.outcome(1)
+
+
+@pytest.mark.parametrize(
+    ("how", "last"),
+    [
+        ("kill", "killed after [0-9.]+ s: scheduling center kill job."),
+        ("timeout", "timed_out after [0-9.]+ s: the run passed its time limit of 1 s"),
+    ],
+)
+def test_p7_the_log_of_a_run_that_was_ended_says_what_ran_and_how_it_ended(
+    admin: FakeAdmin, executor: Executor, how: str, last: str
+) -> None:
+    end(admin, executor, "polite", how, "two\nlines")
+    body = {"logId": 1, "logDateTim": 1_790_000_000_000, "fromLineNum": 1}
+    lines = admin.call(executor.address, "/log", body)["data"]["logContent"].splitlines()
+    limit = ", limit 1 s" if how == "timeout" else ""
+    assert len(lines) == 2
+    assert lines[0].endswith(f" run 1 of job 1, handler polite{limit}, parameter 'two\\nlines'")
+    assert re.search(f" {last}$", lines[1])
 
 
 def started(admin: FakeAdmin, executor: Executor) -> bool:
