@@ -17,8 +17,9 @@ from typing import TypeVar
 
 from benchmarks.handlers import COUNT_FILE
 from tests.support.databases import server_database
-from xwheel.cli.quickstart.processes import Child, free_port
+from xwheel.cli.quickstart.processes import Child
 from xwheel.errors import XwheelError
+from xwheel.runtime.ports import free_port
 from xwheel.storage import tokens
 from xwheel.storage.database.engine import Database
 from xwheel.storage.schema import migrate

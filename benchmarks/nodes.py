@@ -18,9 +18,10 @@ from benchmarks._site import Site, cpu_s, site, until
 from benchmarks.pipeline import measure_flat_out
 from tests.faults.injectors.proxy import Proxy, Toward, before
 from tests.support.databases import BACKENDS
-from xwheel.cli.quickstart.processes import Child, free_port
+from xwheel.cli.quickstart.processes import Child
 from xwheel.errors import XwheelError
 from xwheel.model import PARTITIONS
+from xwheel.runtime.ports import free_port
 from xwheel.storage import leases
 from xwheel.wire.http.rest import RestClient
 

@@ -26,7 +26,8 @@ LAYERS = {
     5: {"alarms"},
     6: {"api"},
     7: {"node"},
-    8: {"__init__", "__main__", "cli", "testing"},
+    # embedded puts node and executor into one process, and is part of no command
+    8: {"__init__", "__main__", "cli", "embedded", "testing"},
 }
 LAYER_OF = {room: layer for layer, rooms in LAYERS.items() for room in rooms}
 

@@ -34,6 +34,8 @@ class Executor:
         handlers: Functions with ``@job``, and modules or lists that hold some.
         glue_types: Glue types by name; None takes those of the installed plugins.
         clock: Where time comes from.
+        is_guest: The process is an application's: what handlers print goes to its own streams as well as to the run's
+            log, and its logging stays as it configures it.
         settings: Single settings of the section ``executor``; they win over ``config``.
 
     Raises:
@@ -47,6 +49,7 @@ class Executor:
         handlers: Iterable[object] = (),
         glue_types: Mapping[str, GlueType] | None = None,
         clock: Clock | None = None,
+        is_guest: bool = False,
         **settings: Any,
     ) -> None:
         config = config or Config()
@@ -59,6 +62,7 @@ class Executor:
         self._handlers = HandlerRegistry(handlers)
         self._glue_types = glue_types
         self._clock = clock or SystemClock()
+        self._is_guest = is_guest
         self._parts: Parts | None = None
         self._stopping = False
         self._lock = threading.Lock()
@@ -102,7 +106,14 @@ class Executor:
             if glue_types is None:
                 glue_types = load_glue_types(self._config)
             _check_glue_types(self._settings, glue_types)
-            self._parts = Parts(self._config, self._token, self._handlers, glue_types, self._clock)
+            self._parts = Parts(
+                self._config,
+                self._token,
+                self._handlers,
+                glue_types,
+                self._clock,
+                is_guest=self._is_guest,
+            )
         self._parts.start()
 
     def start_when_free(self) -> None:

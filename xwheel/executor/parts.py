@@ -46,7 +46,10 @@ class Parts:
         handlers: HandlerRegistry,
         glue_types: Mapping[str, GlueType],
         clock: Clock,
+        *,
+        is_guest: bool = False,
     ) -> None:
+        self._is_guest = is_guest
         self._settings = settings = config.executor
         self._connections = config.connections
         tls = check_tls(config.tls)
@@ -125,7 +128,7 @@ class Parts:
         closed = {reason: count for reason, count in self.journal.recovered.items() if count}
         if closed:
             logger.warning("the last executor here left runs open; reported as failed: %s", closed)
-        CAPTURE.install()
+        CAPTURE.install(is_guest=self._is_guest)
         self._delivery.start()
         self._housekeeping.start()
         if self.listener is not None:

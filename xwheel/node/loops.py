@@ -145,7 +145,11 @@ class Scheduler:
 
         # in a thread: a database that hangs must not hold up the end
         thread = threading.Thread(target=leave, name="xwheel-leave", daemon=True)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError:  # from Python 3.12 on, an interpreter that ends starts no threads
+            leave()
+            return done.is_set()
         thread.join(LEAVE_S)
         if thread.is_alive():
             logger.warning(

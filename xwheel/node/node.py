@@ -22,6 +22,7 @@ from xwheel.plugin.discovery import load_plugins
 from xwheel.runtime.http_server import Listener
 from xwheel.runtime.private_files import write_text
 from xwheel.runtime.sealing import is_plain, read_keys
+from xwheel.scheduler.cluster.sqlite_lease import SqliteLease
 from xwheel.storage import executor_secrets, settings, tokens
 from xwheel.storage import executors as groups
 from xwheel.storage.database.address import with_password
@@ -98,15 +99,22 @@ class Node:
         )
         self._listeners = (self.executors, self.management)
 
-    def start(self) -> None:
+    def start(self, *, first: Callable[[], None] | None = None) -> None:
         """Take the leases, start the loops, listen.
+
+        Args:
+            first: Called before the first run is sent, while executors can register: to start one in this process.
 
         Raises:
             LockError: Another scheduler has the database.
         """
+        if first is not None:
+            self.executors.start()
+            first()
         self.scheduler.start()
         for listener in self._listeners:
-            listener.start()
+            if first is None or listener is not self.executors:
+                listener.start()
         logger.info("management API on %s:%d", self.management.host, self.management.port)
         logger.info("executor API on %s:%d", self.executors.host, self.executors.port)
         if self._config.api.port_file is not None:
@@ -114,14 +122,41 @@ class Node:
                 self._config.api.port_file, api=self.management.port, executor_api=self.executors.port
             )
 
-    def stop(self) -> bool:
-        """Drain the pipeline while callbacks are still taken, then stop listening; return whether all ended."""
+    def stop(self, *, last: Callable[[], bool] | None = None) -> bool:
+        """Drain the pipeline while callbacks are still taken, then stop listening; return whether all ended.
+
+        Args:
+            last: Called when nothing more is sent, while callbacks are taken: to end an executor in this process.
+                Returns whether it ended well.
+        """
         drained = self.scheduler.stop()
-        for listener in (self.management, self.executors):
-            listener.stop()
-        self._db.close()
+        if last is not None:
+            drained = last() and drained
+        self.close()
         logger.info("stopped, %s", "drained" if drained else "not everything ended in time")
         return drained
+
+    def close(self) -> None:
+        """Stop listening and leave the database; enough for a node that could not start."""
+        for listener in (self.management, self.executors):
+            listener.stop()
+        self._let_go()
+        self._db.close()
+
+    def disown(self) -> None:
+        """In a forked child: close the copies that would keep ports and lock taken after the parent's end.
+
+        Connections of the database stay as they are, and must be kept: to close them here could harm the parent's.
+        """
+        for listener in self._listeners:
+            listener.disown()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Close the locked file of SQLite's lease, if it is open still."""
+        lease = self.scheduler.core.lease
+        if isinstance(lease, SqliteLease):
+            lease.disown()
 
     def health(self) -> HealthReport:
         """Return what the node knows of itself."""

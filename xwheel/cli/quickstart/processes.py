@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import logging
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -19,8 +16,6 @@ from xwheel.runtime.private_files import open_file
 
 logger = logging.getLogger(__name__)
 
-FIRST_PORT: Final = 10_000
-LAST_PORT: Final = 32_000  # Linux hands out 32,768 and above
 PARENT_DEATH_SIGNAL: Final = 1  # PR_SET_PDEATHSIG of prctl(2)
 _prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 
@@ -91,22 +86,6 @@ class Child:
             if self._log.exists()
             else ""
         )
-
-
-def free_port() -> int:
-    """Return a port of the loopback interface that is free.
-
-    It lies below those that the kernel gives to outgoing connections, if it can: one of these could take it before a
-    child listens there, or while a killed one comes back.
-    """
-    for port in random.sample(range(FIRST_PORT, LAST_PORT), 100):
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(("127.0.0.1", port))
-            return port
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _die_with_parent() -> None:

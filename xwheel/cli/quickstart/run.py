@@ -20,13 +20,14 @@ from rich.live import Live
 
 from xwheel.cli.quickstart.handlers import EXECUTIONS_VARIABLE
 from xwheel.cli.quickstart.jobs import APP_NAME, definition, demo_jobs
-from xwheel.cli.quickstart.processes import Child, free_port
+from xwheel.cli.quickstart.processes import Child
 from xwheel.cli.quickstart.verify import SHOWN, Report, verify
 from xwheel.cli.quickstart.view import Board
 from xwheel.clock import SystemClock
 from xwheel.config import build_config
 from xwheel.errors import XwheelError
 from xwheel.node.node import open_database
+from xwheel.runtime.ports import free_port
 from xwheel.runtime.private_files import make_folder, write_text
 from xwheel.runtime.signals import StopSignals
 from xwheel.storage import tokens

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import sys
 import threading
+from collections.abc import Callable
 from typing import Final, TextIO
 
 from xwheel.errors import JobKilledError, JobTimeoutError
@@ -13,10 +14,16 @@ from xwheel.executor.context import CURRENT
 
 
 class _Stream:
-    """Stands in for ``sys.stdout``: inside a run it writes to the run's log, elsewhere to the original."""
+    """Stands in for ``sys.stdout``: inside a run it writes to the run's log, elsewhere to the original.
 
-    def __init__(self, original: TextIO) -> None:
+    Args:
+        original: Where it wrote before.
+        both: Inside a run it writes to the original as well.
+    """
+
+    def __init__(self, original: TextIO, both: bool) -> None:
         self.original = original
+        self._both = both
 
     def write(self, text: str) -> int:
         """Write text; return its length."""
@@ -24,6 +31,8 @@ class _Stream:
         if context is None or CAPTURE.forked:
             return self.original.write(text)
         context.sink.raw(text)
+        if self._both:
+            self.original.write(text)
         return len(text)
 
     def flush(self) -> None:
@@ -66,6 +75,28 @@ class _Handler(logging.Handler):
             self.handleError(record)
 
 
+class _RecordFactory:
+    """Makes the log records of a process, as before, and writes those of a run into its log."""
+
+    def __init__(self, original: Callable[..., logging.LogRecord], handler: _Handler) -> None:
+        self._original = original
+        self._handler = handler
+        self._has_ended = False
+
+    def __call__(self, *arguments: object, **further: object) -> logging.LogRecord:
+        """Return a record."""
+        record = self._original(*arguments, **further)
+        if not self._has_ended:
+            self._handler.emit(record)
+        return record
+
+    def end(self) -> None:
+        """Write no more, and let the original stand alone unless another factory was put around this one."""
+        self._has_ended = True
+        if logging.getLogRecordFactory() is self:
+            logging.setLogRecordFactory(self._original)
+
+
 class Capture:
     """Takes over ``sys.stdout``, ``sys.stderr`` and the root logger while at least one executor runs.
 
@@ -83,16 +114,26 @@ class Capture:
         self._streams: dict[str, _Stream] = {}
         self._handler = _Handler()
         self._level: int | None = None
+        self._factory: _RecordFactory | None = None
 
-    def install(self) -> None:
-        """Begin, unless another executor of this process began already."""
+    def install(self, *, is_guest: bool = False) -> None:
+        """Begin, unless another executor of this process began already.
+
+        Args:
+            is_guest: The process is an application's: its own streams get everything too, and neither handlers nor
+                levels of its logging are touched, so that it may configure logging later.
+        """
         with self._lock:
             self._users += 1
             if self._users > 1:
                 return
             for name in ("stdout", "stderr"):
-                stream = self._streams[name] = _Stream(getattr(sys, name))
+                stream = self._streams[name] = _Stream(getattr(sys, name), is_guest)
                 setattr(sys, name, stream)
+            if is_guest:
+                self._factory = _RecordFactory(logging.getLogRecordFactory(), self._handler)
+                logging.setLogRecordFactory(self._factory)
+                return
             root = logging.getLogger()
             self._handler.alone = not root.handlers
             if self._handler.alone and root.level == logging.WARNING:
@@ -110,6 +151,10 @@ class Capture:
                 # another stream may stand in front of ours meanwhile; then it stays
                 if getattr(sys, name) is stream:
                     setattr(sys, name, stream.original)
+            if self._factory is not None:
+                self._factory.end()
+                self._factory = None
+                return
             root = logging.getLogger()
             with contextlib.suppress(ValueError):
                 root.removeHandler(self._handler)

@@ -2,48 +2,18 @@
 
 from __future__ import annotations
 
-import fcntl
 import logging
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from xwheel.clock import Clock
 from xwheel.errors import LockError
 from xwheel.model import PARTITIONS
-from xwheel.runtime.private_files import open_file
+from xwheel.runtime.file_lock import FileLock
 from xwheel.storage import leases
 from xwheel.storage.database.engine import Connection, Database
 
 logger = logging.getLogger(__name__)
-
-
-class FileLock:
-    """An exclusive lock of the operating system that dies with its process."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._handle: int | None = None
-
-    def acquire(self) -> None:
-        """Take the lock.
-
-        Raises:
-            LockError: Another process has it.
-        """
-        handle = open_file(self._path, os.O_RDWR | os.O_CREAT)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(handle)
-            raise LockError(f"another process holds {self._path}: one scheduler per SQLite file") from error
-        self._handle = handle
-
-    def release(self) -> None:
-        """Give the lock back; nothing happens if it is not held."""
-        if self._handle is not None:
-            os.close(self._handle)
-            self._handle = None
 
 
 class SqliteLease:
@@ -67,7 +37,7 @@ class SqliteLease:
         self._valid_until_ms = 0
         self._halts = 0
         self._halts_renewed = 0
-        self._file = FileLock(Path(f"{db.path}.lock"))
+        self._file = FileLock(Path(f"{db.path}.lock"), "one scheduler per SQLite file")
 
     @property
     def epochs(self) -> Mapping[int, int]:
@@ -133,6 +103,11 @@ class SqliteLease:
             self._db.transaction(self._leave)
         finally:
             self._file.release()
+
+    def disown(self) -> None:
+        """Let go in a forked child, and act no more there; the parent keeps the file and the leases."""
+        self._valid_until_ms = 0
+        self._file.release()
 
     def _take(self, conn: Connection, until_ms: int) -> dict[int, int]:
         leases.renew_node(conn, self.owner, until_ms - self._lease_ms, until_ms)

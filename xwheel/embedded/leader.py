@@ -1,0 +1,131 @@
+"""What the leading process has: the node, the executor beside it, and the order in which they begin and end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, cast
+
+from xwheel.clock import SystemClock
+from xwheel.embedded.declarations import Declaration
+from xwheel.embedded.folder import Folder
+from xwheel.embedded.jobs import DeclaredJobs
+from xwheel.errors import XwheelError
+from xwheel.executor import Executor
+from xwheel.executor.context import JobContext
+from xwheel.executor.handlers import MARK, Handler, HandlerKind
+from xwheel.node.node import Node, open_database
+from xwheel.storage import tokens
+
+logger = logging.getLogger(__name__)
+
+REGISTER_S: Final = 10
+POLL_S: Final = 0.005
+
+
+class Leader:
+    """Node and executor of the process that has the folder's lock; complete and running once constructed.
+
+    Args:
+        folder: Where everything is kept.
+        declarations: The jobs of the code.
+        settings: Single settings by section.
+        loop: Where coroutine handlers run; None for a loop of the executor's own.
+
+    Raises:
+        LockError: A node of its own has the database.
+        XwheelError: It cannot start; nothing is left behind.
+    """
+
+    def __init__(
+        self,
+        folder: Folder,
+        declarations: Sequence[Declaration],
+        settings: Mapping[str, Mapping[str, Any]],
+        loop: asyncio.AbstractEventLoop | None,
+    ) -> None:
+        state = folder.read_state()
+        config = folder.config(settings, state)
+        db = open_database(config)
+        try:
+            # before the node is made, which would make one that is shown to no one
+            token, now_ms = folder.management_token(), SystemClock().now_ms()
+            db.transaction(lambda conn: tokens.replace_token(conn, "embedded", token, now_ms))
+        finally:
+            db.close()
+        self.node = Node(config, announce=logger.debug)
+        try:
+            self.state = DeclaredJobs(self.node).apply(declarations, state)
+            self._executor = Executor(
+                config,
+                handlers=[_on_loop(one, loop) for one in declarations],
+                is_guest=True,
+                admin_addresses=[f"http://{self.node.executors.host}:{self.node.executors.port}"],
+            )
+            self.node.start(first=self._start_executor)
+        except BaseException:
+            self._abandon()
+            raise
+        self.state = replace(
+            self.state,
+            pid=os.getpid(),
+            api_port=self.node.management.port,
+            executor_api_port=self.node.executors.port,
+            executor_port=self._executor.port,
+        )
+        folder.write_state(self.state)
+
+    def stop(self) -> bool:
+        """Send no more, let what runs end, deliver its outcomes, and leave; return whether all ended well."""
+        return self.node.stop(last=self._executor.stop)
+
+    def disown(self) -> None:
+        """Let go in a forked child; the object must be kept there until the end."""
+        self.node.disown()
+
+    def _start_executor(self) -> None:
+        self._executor.start()
+        end_s = time.monotonic() + REGISTER_S
+        while not self._executor.is_registered:
+            if time.monotonic() > end_s:
+                raise XwheelError(f"the executor did not register within {REGISTER_S} s: see the log")
+            time.sleep(POLL_S)
+
+    def _abandon(self) -> None:
+        """Close what a failed start has opened."""
+        executor: Executor | None = getattr(self, "_executor", None)
+        if executor is not None:
+            executor.stop(0)
+        self.node.close()
+
+
+def _on_loop(declaration: Declaration, loop: asyncio.AbstractEventLoop | None) -> Callable[..., object]:
+    """Return the declared function, or for a coroutine function one that has it run on a loop of the application."""
+    handler = declaration.handler
+    if loop is None or handler.kind is not HandlerKind.ASYNC:
+        return declaration.function
+    function = cast(Callable[..., Coroutine[Any, Any, object]], declaration.function)
+
+    async def run(context: JobContext) -> object:
+        made = function(context) if handler.takes_context else function()
+        # the task there copies the present context, and a cancellation here reaches it
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(made, loop))
+
+    setattr(
+        run,
+        MARK,
+        Handler(
+            name=handler.name,
+            function=run,
+            kind=HandlerKind.ASYNC,
+            takes_context=True,
+            parallel=handler.parallel,
+            init=handler.init,
+            destroy=handler.destroy,
+        ),
+    )
+    return run

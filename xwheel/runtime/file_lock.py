@@ -1,0 +1,47 @@
+"""An exclusive lock of the operating system on a file, which ends with its process."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from xwheel.errors import LockError
+from xwheel.runtime.private_files import open_file
+
+
+class FileLock:
+    """An exclusive lock that is free again as soon as its process is gone, however it ended.
+
+    Args:
+        path: The file; made if it is not there.
+        what: What the lock means, for the message.
+    """
+
+    def __init__(self, path: Path, what: str) -> None:
+        self._path = path
+        self._what = what
+        self._handle: int | None = None
+
+    def acquire(self) -> None:
+        """Take the lock.
+
+        Raises:
+            LockError: Another process has it.
+        """
+        handle = open_file(self._path, os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(handle)
+            raise LockError(f"another process holds {self._path}: {self._what}") from error
+        self._handle = handle
+
+    def release(self) -> None:
+        """Give the lock back; nothing happens if it is not held.
+
+        In a forked child it only closes the child's copy: the parent keeps the lock.
+        """
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
