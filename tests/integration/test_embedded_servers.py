@@ -20,9 +20,10 @@ from tests.support.ports import free_port
 
 APPS = "tests.support.embedded_apps"
 GUNICORN = (sys.executable, "-m", "gunicorn", "--workers", "4", "--bind", "127.0.0.1:{port}")
+PRELOADED = "tests/support/embedded_apps/django_gunicorn.py"
 SERVERS = {
     "flask": (*GUNICORN, f"{APPS}.flask_app:app"),
-    "django": (*GUNICORN, "--config", "tests/support/embedded_apps/django_gunicorn.py", f"{APPS}.django_app:application"),
+    "django": (*GUNICORN, "--config", PRELOADED, f"{APPS}.django_app:application"),
     "fastapi": (*GUNICORN, "--worker-class", "uvicorn_worker.UvicornWorker", f"{APPS}.fastapi_app:app"),
 }  # fmt: skip
 UVICORN = (sys.executable, "-m", "uvicorn", "--port", "{port}", f"{APPS}.fastapi_app:app")

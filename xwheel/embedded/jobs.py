@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from msgspec.structs import asdict
@@ -12,7 +13,7 @@ from xwheel.api.http.body import fields_in
 from xwheel.api.schema.messages import JobCreate
 from xwheel.embedded.declarations import NO_SCHEDULE, Declaration
 from xwheel.embedded.folder import APP_NAME, LeaderState
-from xwheel.errors import ConfigError, NotFoundError, XwheelError
+from xwheel.errors import ConfigError, NotFoundError, ScheduleError, XwheelError
 from xwheel.model import Job
 from xwheel.node.node import Node
 from xwheel.storage import executors
@@ -68,15 +69,7 @@ class DeclaredJobs:
         retired = [name for name in known if name in before and name not in names]
         for name in retired:
             self._retire(known[name], is_new=name in state.declared)
-        return LeaderState(
-            pid=state.pid,
-            api_port=state.api_port,
-            executor_api_port=state.executor_api_port,
-            executor_port=state.executor_port,
-            group_id=group_id,
-            declared=tuple(names),
-            retired=tuple(retired),
-        )
+        return replace(state, group_id=group_id, declared=tuple(names), retired=tuple(retired))
 
     def _apply_one(self, wanted: Declaration, job: Job | None, group_id: int, was_retired: bool) -> None:
         has_schedule = wanted.fields["schedule_type"] != NO_SCHEDULE
@@ -84,12 +77,20 @@ class DeclaredJobs:
             said = {"wait_for_executor_s": WAIT_FOR_EXECUTOR_S, **wanted.fields}
             values = fields_in(JobCreate(group_id=group_id, name=wanted.name, **said))
             del values["enabled"], values["glue_source"]
-            self._manager.create(values, enabled=has_schedule)
+            try:
+                self._manager.create(values, enabled=has_schedule)
+            except ScheduleError:
+                if wanted.fields["schedule_type"] != "ONCE":
+                    raise
+                job = self._manager.create(values)  # what is wrong with the time itself is refused here, too
+                logger.warning("job %s: its time is over, so it does not fire", job.name)
             return
         had = asdict(job)
         changes = {name: value for name, value in wanted.fields.items() if had[name] != value}
+        if job.enabled and not has_schedule:
+            self._manager.stop(job.id)
         if changes:
-            job = self._manager.edit(job.id, changes)
+            self._manager.edit(job.id, changes)
         # what a person stopped stays stopped
         if has_schedule and (was_retired or had["schedule_type"] == NO_SCHEDULE):
             self._manager.start(job.id)
