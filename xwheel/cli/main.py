@@ -80,6 +80,20 @@ app.add_typer(plugins.app, name="plugins")
 
 
 @app.command()
+def new(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="The folder: new, or empty.")],
+) -> None:
+    """Write a project to start from: jobs, settings, one command that runs it, and a test on a running node."""
+    from xwheel.cli.scaffold.application import next_steps, write_application
+
+    for made in write_application(path):
+        typer.echo(str(made))
+    typer.echo("next:")
+    for step in next_steps(path):
+        typer.echo(f"  {step}")
+
+
+@app.command()
 def quickstart(
     seconds: Annotated[
         int | None, typer.Option(min=5, max=86_400, help="End by itself after so many seconds of fires.")

@@ -34,7 +34,8 @@ RETRY_S: Final = 5.0
 START_S: Final = 60.0
 STOP_S: Final = 60.0
 CALL_S: Final = 20.0
-POLL_S: Final = 0.1
+WAIT_S: Final = 60.0
+POLL_S: Final = 0.05
 HANDLER_PROCESS: Final = "xwheel.executor.running.child"
 """The module that only processes of handlers load."""
 
@@ -156,6 +157,12 @@ class EmbeddedScheduler:
                 raise ConfigError(f"job {made.name!r}: is declared twice; give one of them another name")
             self._declarations[made.name] = made
 
+    def within(self, folder: str | os.PathLike[str]) -> EmbeddedScheduler:
+        """Return a scheduler of the same jobs and settings in another folder, as a test wants it; it says nothing."""
+        other = EmbeddedScheduler(folder, settings=self._settings, announce=None)
+        other._declarations = dict(self._declarations)
+        return other
+
     def start(self, timeout_s: float = START_S) -> None:
         """Lead or stand by, and return then; nothing happens if it has started already.
 
@@ -259,6 +266,21 @@ class EmbeddedScheduler:
                 if time.monotonic() > end_s:
                     raise
                 time.sleep(POLL_S)
+
+    def wait_for(self, run_id: int, timeout_s: float = WAIT_S) -> dict[str, Any]:
+        """Wait until a run has ended, and return it as the management API shows it.
+
+        Raises:
+            XwheelError: It did not end in that time, or there is no such run.
+        """
+        end_s = time.monotonic() + timeout_s
+        while True:
+            run: dict[str, Any] = self.call("GET", f"runs/{run_id}")
+            if run["finished_ms"]:
+                return run
+            if time.monotonic() > end_s:
+                raise XwheelError(f"run {run_id} is {run['state']} still after {timeout_s:g} s")
+            time.sleep(POLL_S)
 
     def call(
         self,

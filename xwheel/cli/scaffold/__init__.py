@@ -1,1 +1,1 @@
-"""What ``xwheel plugins new`` writes: a complete, tested project for each kind of plugin."""
+"""What ``xwheel new`` and ``xwheel plugins new`` write: complete, tested projects."""
