@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import xwheel
+import xwheel.embedded
 import xwheel.executor
 import xwheel.plugin
 import xwheel.testing
@@ -19,6 +20,7 @@ PUBLIC = {
         "__version__",
         "hookimpl",
     },
+    xwheel.embedded: {"EmbeddedScheduler", "JobContext", "current_job"},
     xwheel.executor: {"Executor", "JobContext", "current_job", "job", "load_handlers"},
     xwheel.plugin: {
         "ALARM_PLACEHOLDERS",
