@@ -186,6 +186,22 @@ def test_declared_jobs_are_rows(tmp_path: Path) -> None:
         assert "of a person" in again
 
 
+def test_no_fire_is_refused_at_the_end_or_at_the_start(tmp_path: Path) -> None:
+    """Nothing is sent while there is no executor, though the job's runs wait for none."""
+    ran: list[int] = []
+    for _ in range(3):
+        scheduler = make(tmp_path / "s")
+        scheduler.add(lambda ctx: ran.append(ctx.run_id), "often", every="50ms", wait_for_executor_s=0)
+        before = len(ran)
+        with scheduler:
+            wait_until(lambda before=before: len(ran) > before + 5)
+    with make(tmp_path / "s") as last:
+        runs = last.call("GET", "runs", params={"limit": 1000})["items"]
+    states = {run["id"]: run["state"] for run in runs}
+    assert set(states.values()) <= {"succeeded", "planned", "cancelled"}
+    assert sorted(ran) == sorted(number for number, state in states.items() if state == "succeeded")
+
+
 def test_a_job_that_cannot_be_ends_the_start(tmp_path: Path) -> None:
     scheduler = make(tmp_path / "s")
     scheduler.add(lambda: None, "bad", cron="61 * * * *")
