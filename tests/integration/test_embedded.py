@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -166,6 +167,7 @@ def test_declared_jobs_are_rows(tmp_path: Path) -> None:
         after = jobs(second)
         assert after["kept"]["next_fire_ms"] == before["kept"]["next_fire_ms"]
         assert after["kept"]["description"] == "a person's words"
+        assert after["kept"]["revision"] == before["kept"]["revision"] + 1
         assert after["changed"]["id"] == before["changed"]["id"]
         assert after["changed"]["schedule_conf"] == "2h"
         assert after["changed"]["next_fire_ms"] > before["changed"]["next_fire_ms"]
@@ -260,6 +262,9 @@ def test_a_program_that_ends_without_a_stop_leaves_cleanly(tmp_path: Path) -> No
     folder = tmp_path / "s"
     with program(UNTIL_A_BEAT, folder) as process:
         assert process.wait(60) == 0, folder.with_suffix(".log").read_text()
+    with sqlite3.connect(folder / "xwheel.db") as database:
+        for table in ("node", "executor"):
+            assert database.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,), table
     scheduler = make(folder)
     scheduler.add(lambda: None, "beat")
     with scheduler:
