@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -270,6 +271,22 @@ def test_a_program_that_ends_without_a_stop_leaves_cleanly(tmp_path: Path) -> No
     with scheduler:
         states = {run["state"] for run in scheduler.call("GET", "runs")["items"]}
     assert states <= {"succeeded", "planned", "cancelled"}
+
+
+class _NoThread(threading.Thread):
+    def start(self) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+
+def test_an_interpreter_that_ends_starts_no_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scheduler = make(tmp_path / "s")
+    scheduler.start()
+    monkeypatch.setattr(
+        "xwheel.node.loops.threading", SimpleNamespace(Thread=_NoThread, Event=threading.Event)
+    )
+    assert scheduler.stop()
+    with sqlite3.connect(tmp_path / "s" / "xwheel.db") as database:
+        assert database.execute("SELECT count(*) FROM node").fetchone() == (0,)
 
 
 @pytest.mark.processes

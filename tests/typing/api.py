@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xwheel import Config, Job, RouteContext, Run, XwheelError, __version__, hookimpl
+from xwheel import Config, Job, RouteContext, Run, XwheelError, __version__, embedded, hookimpl
 from xwheel.executor import Executor, JobContext, current_job, job
 from xwheel.plugin import (
     Alarm,
@@ -102,3 +102,25 @@ def start() -> None:
 def is_public(text: str) -> bool:
     url = PlainUrl.parse(text)
     return url.literal is not None and refused_kind(url.literal) is None
+
+
+scheduler = embedded.EmbeddedScheduler("schedule", settings={"executor": {"workers": 4}})
+
+
+@scheduler.job(every=2, max_retries=1)
+def ticks() -> int:
+    return 1
+
+
+@scheduler.job("by hand")
+async def by_hand(ctx: embedded.JobContext) -> str:
+    return ctx.param
+
+
+counted: int = ticks()
+
+
+async def application() -> str:
+    async with scheduler as running:
+        state: str = running.wait_for(running.run_now("by hand", "x"))["state"]
+        return state
