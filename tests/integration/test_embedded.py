@@ -290,8 +290,9 @@ def test_an_interpreter_that_ends_starts_no_threads(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.processes
-def test_a_forked_child_holds_nothing_and_may_stand_by(tmp_path: Path) -> None:
-    scheduler = make(tmp_path / "s")
+def test_a_child_of_the_leader_holds_nothing_and_never_leads(tmp_path: Path) -> None:
+    said: list[str] = []
+    scheduler = embedded.EmbeddedScheduler(tmp_path / "s", announce=said.append)
     scheduler.add(lambda: None, "beat", every="1s")
     reader, writer = os.pipe()
     scheduler.start()
@@ -301,15 +302,19 @@ def test_a_forked_child_holds_nothing_and_may_stand_by(tmp_path: Path) -> None:
             led = scheduler.leads
             scheduler.run_now("beat")
             scheduler.start()
-            os.write(writer, f"{led} {scheduler.leads}".encode())
+            os.write(writer, f"{led} {scheduler.leads} {said[-1]}".encode())
             signal.pause()
         finally:
             os._exit(1)
     try:
-        assert os.read(reader, 100) == b"False False"
+        answer = os.read(reader, 1000).decode()
+        assert answer.startswith(f"False False process {child} was forked from one that led")
         assert scheduler.stop()
-        # the child keeps no lock of its parent, but leads now by its own
-        wait_until(lambda: scheduler._folder.read_state().pid == child)
+        # the child keeps neither locks nor ports of its parent
+        url = scheduler.url
+        scheduler.start()
+        assert scheduler.leads
+        assert scheduler.url == url
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)

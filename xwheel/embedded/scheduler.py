@@ -166,7 +166,7 @@ class EmbeddedScheduler:
     def start(self, timeout_s: float = START_S) -> None:
         """Lead or stand by, and return then; nothing happens if it has started already.
 
-        In a server that forks, call it in each worker, after the fork.
+        In a server that forks, call it in each worker, after the fork: a child of a process that leads never leads.
 
         Args:
             timeout_s: How long that may take.
@@ -177,6 +177,12 @@ class EmbeddedScheduler:
         """
         if HANDLER_PROCESS in sys.modules:
             return  # the process of a handler, which loads the application's modules
+        if self._folder.path in _INHERITED:
+            self._announce(
+                f"process {os.getpid()} was forked from one that led in {self._folder.path}: it may trigger runs, and "
+                "never takes over; start the scheduler after the fork"
+            )
+            return
         with self._lock:
             if self._thread is not None:
                 return
@@ -387,16 +393,20 @@ class EmbeddedScheduler:
     def _forget_parent(self) -> None:
         """Drop what a fork copied: the parent's threads are not here, and its locks must end with the parent."""
         leader = self._leader
+        if self._folder.lock.is_held:
+            _INHERITED[self._folder.path] = leader
         self._reset()
         self._folder.lock.release()
         if leader is not None:
-            _INHERITED.append(leader)
             leader.disown()
 
 
 _INSTANCES: Final[weakref.WeakSet[EmbeddedScheduler]] = weakref.WeakSet()
-_INHERITED: Final[list[Leader]] = []
-"""What forked children must keep: connections of SQLite that a child closes could harm the parent's."""
+_INHERITED: Final[dict[Path, Leader | None]] = {}
+"""What a forked child keeps, by folder: SQLite's connections, whose locks it believes to have and has not.
+
+To close them could harm the parent's, and a new one to the same file would share their wrong idea of its locks.
+"""
 
 
 def _after_fork() -> None:

@@ -23,6 +23,11 @@ class FileLock:
         self._what = what
         self._handle: int | None = None
 
+    @property
+    def is_held(self) -> bool:
+        """Whether this object has the lock; in a forked child, whether the parent had it at the fork."""
+        return self._handle is not None
+
     def acquire(self) -> None:
         """Take the lock.
 
