@@ -276,12 +276,15 @@ def node_client(url: str | None, token_file: Path | None) -> RestClient:
 
 def _tls() -> TlsFiles:
     """Return what the environment says of TLS; settings files are for nodes and executors."""
-    from xwheel.config.sections import TlsSection
     from xwheel.wire.http.tls import NO_FILES, check_tls
 
     names = ("ca_file", "cert_file", "key_file")
     named = {name: path for name in names if (path := os.environ.get(f"XWHEEL_TLS__{name.upper()}"))}
-    return check_tls(TlsSection.model_validate(named)) if named else NO_FILES
+    if not named:
+        return NO_FILES
+    from xwheel.config.sections import TlsSection
+
+    return check_tls(TlsSection.model_validate(named))
 
 
 def _token(path: Path | None) -> str:

@@ -9,12 +9,11 @@ import gc
 import logging
 import sys
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NoReturn
 
 import typer
 
-from xwheel.cli import alarm, cron, group, job, plugins, secret, token
-from xwheel.cli import run as cli_run
+from xwheel import __version__
 from xwheel.cli.connection import (
     ConfigOption,
     DatabaseOption,
@@ -24,6 +23,7 @@ from xwheel.cli.connection import (
     node_client,
     warn_of_password,
 )
+from xwheel.cli.lazy import CommandPlace, LazyGroup, command_group
 from xwheel.cli.output import plain, visible
 from xwheel.errors import (
     ConfigError,
@@ -35,8 +35,9 @@ from xwheel.errors import (
     SchemaError,
     XwheelError,
 )
-from xwheel.runtime.memory import tidy
-from xwheel.runtime.signals import StopSignals
+
+if TYPE_CHECKING:
+    from xwheel.runtime.signals import StopSignals
 
 EXIT_FAILED = 1
 EXIT_CONFIG = 2
@@ -61,22 +62,50 @@ TIDY_S = 60
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(threadName)s %(name)s: %(message)s"
 
+
+class RootGroup(LazyGroup):
+    """All commands."""
+
+    places: ClassVar = {
+        "cron": CommandPlace("xwheel.cli.cron", "Cron expressions: when they fire, and what they say."),
+        "token": CommandPlace(
+            "xwheel.cli.token", "Tokens for the management API, and for the jobs of one executor group."
+        ),
+        "secret": CommandPlace(
+            "xwheel.cli.secret", "Secrets of executors: what those of a group show, and are called with."
+        ),
+        "group": CommandPlace("xwheel.cli.node.group", "Groups of executors, on a running node."),
+        "job": CommandPlace("xwheel.cli.node.job", "Jobs, on a running node."),
+        "run": CommandPlace("xwheel.cli.node.run", "Runs of jobs, on a running node."),
+        "alarm": CommandPlace("xwheel.cli.node.alarm", "Alarms, on a running node."),
+        "plugins": CommandPlace(
+            "xwheel.cli.plugins", "What plugins are installed, and a project for a new one."
+        ),
+    }
+
+
 app = typer.Typer(
+    cls=RootGroup,
     help="xwheel: a distributed job scheduler that speaks XXL-JOB's wire protocol.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=None,  # a help without colours is there in a third of the time
     pretty_exceptions_enable=False,
 )
-database = typer.Typer(help="The database's schema.", no_args_is_help=True)
+database = command_group("The database's schema.")
 app.add_typer(database, name="db")
-app.add_typer(cron.app, name="cron")
-app.add_typer(token.app, name="token")
-app.add_typer(secret.app, name="secret")
-app.add_typer(group.app, name="group")
-app.add_typer(job.app, name="job")
-app.add_typer(cli_run.app, name="run")
-app.add_typer(alarm.app, name="alarm")
-app.add_typer(plugins.app, name="plugins")
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version, and nothing else.", is_eager=True)
+    ] = False,
+) -> None:
+    """Answer ``--version``."""
+    if version:  # xwheel.__main__ answers it sooner where it stands alone
+        typer.echo(__version__)
+        raise typer.Exit
 
 
 @app.command()
@@ -167,6 +196,8 @@ def server(
     executor_port: Annotated[int | None, typer.Option(help="Port of the executor API.")] = None,
 ) -> None:
     """Run a scheduler node until SIGTERM, SIGHUP or Ctrl-C, then drain."""
+    from xwheel.runtime.signals import StopSignals
+
     with StopSignals(for_good=True) as signals:
         from xwheel.node.node import Node
 
@@ -190,6 +221,8 @@ def _wait(signals: StopSignals) -> None:
     Left alone, the interpreter would search for cycles only after half an hour of steady work or more, and among older
     objects only after days.
     """
+    from xwheel.runtime.memory import tidy
+
     while not signals.heard(TIDY_S):
         tidy()
 

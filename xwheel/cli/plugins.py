@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from xwheel.cli.connection import ConfigOption, JsonOption, NodeApi, TokenOption
+from xwheel.cli.lazy import command_group
 from xwheel.cli.output import print_json, print_table, visible
 from xwheel.cli.scaffold.project import Kind
 
 if TYPE_CHECKING:
     from xwheel.plugin.discovery import PluginInfo
 
-app = typer.Typer(invoke_without_command=True)
+app = command_group(alone=True)
 
 
 @app.callback()

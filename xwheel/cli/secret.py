@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from xwheel.cli.connection import ConfiguredDatabase, connected, group_id_of
+from xwheel.cli.lazy import command_group
 from xwheel.cli.output import print_json, utc_time
 from xwheel.clock import wall_ms
 from xwheel.errors import ConfigError, FieldError
@@ -20,9 +21,7 @@ if TYPE_CHECKING:
     from xwheel.storage.database.engine import Connection
     from xwheel.storage.executor_secrets import StoredSecret
 
-app = typer.Typer(
-    help="Secrets of executors: what those of a group show, and are called with.", no_args_is_help=True
-)
+app = command_group()
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="What people call the secret.")]
 InOption = Annotated[

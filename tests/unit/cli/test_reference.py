@@ -39,6 +39,7 @@ Lists follow the pages of the API by themselves, up to `--limit`. Errors are one
 
 
 def leaves(command: Any, path: str) -> Iterator[tuple[str, Any]]:
+    command = getattr(command, "loaded", command)
     children = getattr(command, "commands", None)
     if children is None:
         yield path, command

@@ -1,4 +1,4 @@
-"""``xwheel job``: what to run and when, one job at a time; whole files are :mod:`xwheel.cli.apply`'s."""
+"""``xwheel job``: what to run and when, one job at a time; whole files are :mod:`xwheel.cli.node.apply`'s."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from typing import Annotated
 
 import typer
 
-from xwheel.cli import apply
 from xwheel.cli.connection import LimitOption, NodeApi, SetOption, connected, given, set_values
+from xwheel.cli.lazy import command_group
+from xwheel.cli.node import apply
+from xwheel.cli.node.run import report_run
 from xwheel.cli.output import instant_ms, local_time, print_json, print_table, visible
-from xwheel.cli.run import report_run
 from xwheel.errors import FieldError
 
-app = typer.Typer(help="Jobs, on a running node.", no_args_is_help=True)
+app = command_group()
 app.command("apply")(apply.apply)
 app.command("export")(apply.export)
 

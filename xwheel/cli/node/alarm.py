@@ -8,12 +8,13 @@ from typing import Annotated, Any
 import typer
 
 from xwheel.cli.connection import LimitOption, NodeApi, SetOption, connected, given, set_values
+from xwheel.cli.lazy import command_group
 from xwheel.cli.output import local_time, print_json, print_table
 from xwheel.errors import FieldError
 
-app = typer.Typer(help="Alarms, on a running node.", no_args_is_help=True)
+app = command_group()
 
-rule_app = typer.Typer(help="Rules for alarms, on a running node.", no_args_is_help=True)
+rule_app = command_group("Rules for alarms, on a running node.")
 
 JobOption = Annotated[str | None, typer.Option("--job", help="Id, APP/NAME, or a name that one job has.")]
 GroupOption = Annotated[str | None, typer.Option("--group", help="App name or id of a group.")]

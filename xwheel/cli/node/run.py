@@ -9,10 +9,11 @@ from typing import Annotated, Any, Final
 import typer
 
 from xwheel.cli.connection import LimitOption, NodeApi, connected, given
+from xwheel.cli.lazy import command_group
 from xwheel.cli.output import Colours, instant_ms, local_time, print_fields, print_json
 from xwheel.model import FINAL_STATES, RunState
 
-app = typer.Typer(help="Runs of jobs, on a running node.", no_args_is_help=True)
+app = command_group()
 
 FOLLOW_S: Final = 1.0
 FINAL: Final = frozenset(state.value for state in FINAL_STATES)
