@@ -10,8 +10,9 @@ import typer
 
 from xwheel.cli.connection import ConfigOption, JsonOption, NodeApi, TokenOption
 from xwheel.cli.lazy import command_group
-from xwheel.cli.output import print_json, print_table, visible
+from xwheel.cli.output import print_json, visible
 from xwheel.cli.scaffold.project import Kind
+from xwheel.cli.table import print_table
 
 if TYPE_CHECKING:
     from xwheel.plugin.discovery import PluginInfo

@@ -9,7 +9,8 @@ import typer
 
 from xwheel.cli.connection import LimitOption, NodeApi, SetOption, connected, given, set_values
 from xwheel.cli.lazy import command_group
-from xwheel.cli.output import local_time, print_json, print_table
+from xwheel.cli.output import local_time, print_json
+from xwheel.cli.table import print_table
 from xwheel.errors import FieldError
 
 app = command_group()

@@ -8,7 +8,8 @@ import typer
 
 from xwheel.cli.connection import LimitOption, NodeApi, connected, given
 from xwheel.cli.lazy import command_group
-from xwheel.cli.output import local_time, print_fields, print_json, print_table, shown
+from xwheel.cli.output import local_time, print_fields, print_json, shown
+from xwheel.cli.table import print_table
 
 app = command_group()
 

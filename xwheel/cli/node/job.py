@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import typer
 
-from xwheel.cli.connection import LimitOption, NodeApi, SetOption, connected, given, set_values
+from xwheel.cli.connection import LimitOption, NodeApi, SetOption, WideOption, connected, given, set_values
 from xwheel.cli.lazy import command_group
 from xwheel.cli.node import apply
 from xwheel.cli.node.run import report_run
-from xwheel.cli.output import instant_ms, local_time, print_json, print_table, visible
+from xwheel.cli.output import instant_ms, print_json, visible
+from xwheel.cli.table import ALWAYS, Column, moment, print_table
 from xwheel.errors import FieldError
 
 app = command_group()
 app.command("apply")(apply.apply)
 app.command("export")(apply.export)
+
+COLUMNS: Final = (
+    Column("ID", ALWAYS),
+    Column("GROUP", 6, least=8),
+    Column("NAME", ALWAYS, least=16),
+    Column("SCHEDULE", 4, least=12),
+    Column("STATE", ALWAYS, is_state=True),
+    Column("NEXT FIRE", 7),
+    Column("GROUP ID", is_wide=True),
+    Column("HANDLER", is_wide=True),
+    Column("REVISION", is_wide=True),
+)
 
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Id, name or APP/NAME.")]
 
@@ -31,22 +44,37 @@ def list_jobs(
         bool | None, typer.Option("--enabled/--stopped", help="Only started, or only stopped jobs.")
     ] = None,
     limit: LimitOption = 1000,
+    wide: WideOption = False,
 ) -> None:
     """List jobs by id."""
     state = None if enabled is None else str(enabled).lower()
     params = given(name_contains=name, handler=handler, enabled=state) | node.job_and_group(None, group)
     node.print_list(
         node.pages("/jobs", params, limit=limit),
-        ("ID", "GROUP", "NAME", "SCHEDULE", "ENABLED", "NEXT FIRE"),
+        COLUMNS,
         lambda item: (
             item["id"],
-            item["group_id"],
+            node.group_names.get(item["group_id"], item["group_id"]),
             item["name"],
             f"{item['schedule_type']} {item['schedule_conf']}".strip(),
-            item["enabled"],
-            local_time(item["next_fire_ms"]),
+            _state(item),
+            moment(item["next_fire_ms"]),
+            item["group_id"],
+            item["handler"],
+            item["revision"],
         ),
+        is_wide=wide,
     )
+
+
+def _state(job: dict[str, Any]) -> str:
+    """Return whether a job fires: one that did and never will again is done."""
+    if not job["enabled"]:
+        return "stopped"
+    is_over = (
+        job["next_fire_ms"] is None and job["last_fire_ms"] is not None and job["schedule_type"] == "ONCE"
+    )
+    return "done" if is_over else "started"
 
 
 @app.command()
