@@ -15,11 +15,11 @@ from xwheel.testing.processes import XwheelProcess
 
 pytestmark = pytest.mark.processes
 HANDLERS = """
-from xwheel.executor import current_job, job, log
+from xwheel.executor import current_job, job
 
 @job("greet")
 def greet() -> str:
-    log(f"hello {current_job().param}")
+    current_job().log(f"hello {current_job().param}")
     return "greeted"
 
 @job("never")
@@ -48,7 +48,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
             "XWHEEL_EXECUTOR__PORT": "0",
         }
         with XwheelProcess(folder / "executor", "executor", "tasks", **settings):
-            wait_until(lambda: process.call("GET", "executors")["items"])
+            wait_until(lambda: process.call("GET", "executors")["items"], 20)
             yield process
 
 

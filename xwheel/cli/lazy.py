@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 from typer.main import get_group
 
 if TYPE_CHECKING:
-    from typer._click import Context, HelpFormatter
+    from typer._click import Command, Context, HelpFormatter
 
 
 SENTENCE: Final = 500
@@ -56,10 +56,12 @@ class CommandPlace(NamedTuple):
     Attributes:
         module: The module; its Typer is called ``app``.
         help: What the help says of them.
+        is_one: Whether it is one command of the module and not a group of all.
     """
 
     module: str
     help: str
+    is_one: bool = False
 
 
 class LazyCommands(PlainGroup):
@@ -70,10 +72,12 @@ class LazyCommands(PlainGroup):
         self._place = place
 
     @cached_property
-    def loaded(self) -> TyperGroup:
+    def loaded(self) -> TyperGroup | Command:
         """The commands themselves."""
         found: Typer = import_module(self._place.module).app
         group = get_group(found)
+        if self._place.is_one:
+            return group.commands[str(self.name)]
         group.name = self.name
         group.help = group.help or self.help
         return group

@@ -77,7 +77,30 @@ class RootGroup(LazyGroup):
         "group": CommandPlace("xwheel.cli.node.group", "Groups of executors, on a running node."),
         "job": CommandPlace("xwheel.cli.node.job", "Jobs, on a running node."),
         "run": CommandPlace("xwheel.cli.node.run", "Runs of jobs, on a running node."),
+        "glue": CommandPlace(
+            "xwheel.cli.node.glue", "Versions of the sources of script jobs, on a running node."
+        ),
+        "calendar": CommandPlace("xwheel.cli.node.calendar", "Calendars, on a running node."),
         "alarm": CommandPlace("xwheel.cli.node.alarm", "Alarms, on a running node."),
+        "overview": CommandPlace(
+            "xwheel.cli.node.overview",
+            "Count groups, executors, jobs and open runs, and what became of the runs of the last 24 hours.",
+            is_one=True,
+        ),
+        "report": CommandPlace(
+            "xwheel.cli.node.overview",
+            "Count runs by what became of them, for each hour or day (of UTC) in which they were due.",
+            is_one=True,
+        ),
+        "health": CommandPlace(
+            "xwheel.cli.node.overview", "Say how the node fares; exit with 1 if anything fails.", is_one=True
+        ),
+        "pause": CommandPlace(
+            "xwheel.cli.node.overview",
+            "Pause all schedules: nothing fires by itself any more, runs by hand do; 'xwheel resume' ends it.",
+            is_one=True,
+        ),
+        "resume": CommandPlace("xwheel.cli.node.overview", "Let schedules fire again.", is_one=True),
         "plugins": CommandPlace(
             "xwheel.cli.plugins", "What plugins are installed, and a project for a new one."
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
 
 import typer
@@ -30,6 +31,9 @@ COLUMNS: Final = (
     Column("REVISION", is_wide=True),
 )
 
+JobsArgument = Annotated[
+    list[str], typer.Argument(metavar="JOB...", help="Id, name or APP/NAME; several are changed in one call.")
+]
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Id, name or APP/NAME.")]
 
 
@@ -136,38 +140,58 @@ def copy(
 
 @app.command()
 @connected
-def start(node: NodeApi, job: JobArgument) -> None:
-    """Let a job fire; nothing changes if it does already."""
-    node.print_saved("started", node.call("POST", f"/jobs/{node.job(job)['id']}/start"))
+def start(node: NodeApi, job: JobsArgument) -> None:
+    """Let a job fire, or several; nothing changes if it does already."""
+    if len(job) > 1:
+        _change_many(node, "start", job)
+        return
+    node.print_saved("started", node.call("POST", f"/jobs/{node.job(job[0])['id']}/start"))
 
 
 @app.command()
 @connected
-def stop(node: NodeApi, job: JobArgument) -> None:
-    """Stop a job and cancel its planned fires and retries; what was sent goes on."""
-    node.print_saved("stopped", node.call("POST", f"/jobs/{node.job(job)['id']}/stop"))
+def stop(node: NodeApi, job: JobsArgument) -> None:
+    """Stop a job, or several, and cancel its planned fires and retries; what was sent goes on."""
+    if len(job) > 1:
+        _change_many(node, "stop", job)
+        return
+    node.print_saved("stopped", node.call("POST", f"/jobs/{node.job(job[0])['id']}/stop"))
 
 
 @app.command()
 @connected
 def run(
     node: NodeApi,
-    job: JobArgument,
+    job: JobsArgument,
     param: Annotated[str | None, typer.Option(help="Parameter of this run; default: the job's.")] = None,
     address: Annotated[str | None, typer.Option(help="The one live executor that may get it.")] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for its end, and exit by it.")] = False,
+    wait: Annotated[
+        bool,
+        typer.Option(
+            "--wait",
+            help="Follow it, its retries and what runs after it to the end; exit with 0 if all succeeded, else with 1.",
+        ),
+    ] = False,
 ) -> None:
-    """Plan a run that is due at once, whether the job is started or not."""
+    """Plan a run that is due at once, whether the job is started or not; of several jobs, one each."""
+    if len(job) > 1:
+        if wait or address is not None:
+            raise FieldError("JOB", "--wait and --address take one job")
+        _change_many(node, "run", job, given(param=param))
+        return
     body = given(param=param, address=address)
-    made = node.call("POST", f"/jobs/{node.job(job)['id']}/run", body)
+    made = node.call("POST", f"/jobs/{node.job(job[0])['id']}/run", body)
     report_run(node, made, wait=wait)
 
 
 @app.command()
 @connected
-def delete(node: NodeApi, job: JobArgument) -> None:
-    """Delete a job; its runs stay readable."""
-    known = node.job(job)
+def delete(node: NodeApi, job: JobsArgument) -> None:
+    """Delete a job, or several; its runs stay readable."""
+    if len(job) > 1:
+        _change_many(node, "delete", job)
+        return
+    known = node.job(job[0])
     node.call("DELETE", f"/jobs/{known['id']}")
     node.print_done({"deleted": known["id"]}, f"deleted  {visible(known['name'])} ({known['id']})")
 
@@ -198,11 +222,74 @@ def preview(
 
 @app.command()
 @connected
-def children(node: NodeApi, job: JobArgument) -> None:
-    """List the jobs that run after a job, with the template of their parameter, and its parents."""
-    found = node.call("GET", f"/jobs/{node.job(job)['id']}/children")
+def children(
+    node: NodeApi,
+    job: JobArgument,
+    to: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--to",
+            metavar="CHILD[=PARAM]",
+            help="A job that shall run after it, and the template of its parameter; again for each. These replace "
+            "those that did.",
+        ),
+    ] = None,
+    none: Annotated[bool, typer.Option("--none", help="No job shall run after it any more.")] = False,
+) -> None:
+    """List the jobs that run after a job, with the template of their parameter, and its parents; or replace them."""
+    if to and none:
+        raise FieldError("--none", "give --to or --none, not both")
+    path = f"/jobs/{node.job(job)['id']}/children"
+    if to or none:
+        found = node.call("PUT", path, {"children": [_child(node, text) for text in to or []]})
+    else:
+        found = node.call("GET", path)
     if node.as_json:
         print_json(found)
         return
-    rows = [("child", item["child_id"], item["param"]) for item in found["children"]]
-    print_table(("KIND", "JOB", "PARAM"), [*rows, *(("parent", item, None) for item in found["parents"])])
+    rows = [
+        ("child", node.job_name(item["child_id"]), item["child_id"], item["param"])
+        for item in found["children"]
+    ]
+    rows += [("parent", node.job_name(item), item, None) for item in found["parents"]]
+    print_table(("KIND", "JOB", "ID", Column("PARAM", 5, least=12)), rows)
+
+
+def _child(node: NodeApi, text: str) -> dict[str, Any]:
+    name, sign, param = text.partition("=")
+    return {"child_id": node.job(name)["id"], "param": param if sign else None}
+
+
+def _change_many(
+    node: NodeApi, action: str, names: Sequence[str], more: Mapping[str, Any] | None = None
+) -> None:
+    """Do the same to several jobs in one call, and say what became of each.
+
+    Raises:
+        Exit: It could not be done to one of them.
+    """
+    known = [node.job(name) for name in names]
+    answer = node.call("POST", f"/jobs/bulk/{action}", {"ids": [job["id"] for job in known], **(more or {})})
+    if node.as_json:
+        print_json(answer)
+    else:
+        labels = {job["id"]: job["name"] for job in known}
+        print_table(
+            (
+                Column("ID", ALWAYS),
+                Column("NAME", ALWAYS, least=16),
+                Column("RUN", 6),
+                Column("RESULT", ALWAYS, least=20),
+            ),
+            (
+                (
+                    item["id"],
+                    labels[item["id"]],
+                    item["run_id"],
+                    (item["problem"] or {}).get("detail", "done"),
+                )
+                for item in answer["items"]
+            ),
+        )
+    if answer["failed"]:
+        raise typer.Exit(1)
