@@ -38,7 +38,7 @@ Run = dict[str, Any]
 def why(run: Run) -> str:
     """Return in words why a run ended as it did; empty if that is plain."""
     known = WHY.get(run["reason"]) or str(run["reason"])
-    said = "" if run["state"] == SUCCEEDED else run["message"].strip()
+    said = "" if run["state"] == SUCCEEDED or run["reason"] == "no_executor" else run["message"].strip()
     return ": ".join(
         visible(part) for part in (known.replace("{app_name}", run["app_name"] or "GROUP"), said) if part
     )
