@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -176,8 +175,6 @@ def test_u5_states_between_commas(node: NodeProcess, xwheel: Callable[..., tuple
     assert xwheel("run", "list", "--state", "failed,timed_out")[0] == 0
     assert xwheel("run", "list", "--state", "failed", "--state", "lost")[0] == 0
     status, _, err = xwheel("run", "list", "--state", "failed,broken")
-    assert (status, err) == (
-        2,
-        "xwheel: --state: takes planned, dispatching, running, succeeded, failed, timed_out, killed, lost, skipped, "
-        "cancelled, refused, between commas, not 'broken'\n",
-    )
+    assert status == 2
+    assert err.startswith("xwheel: --state: takes planned, dispatching, running, succeeded, failed, ")
+    assert err.endswith("between commas, not 'broken'\n")

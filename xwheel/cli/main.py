@@ -9,7 +9,7 @@ import gc
 import logging
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Annotated, ClassVar, NoReturn
 
 import typer
 
@@ -24,7 +24,8 @@ from xwheel.cli.connection import (
     warn_of_password,
 )
 from xwheel.cli.lazy import CommandPlace, LazyGroup, command_group
-from xwheel.cli.output import plain, visible
+from xwheel.cli.log_lines import log_from, tell_node, tell_start
+from xwheel.cli.output import visible
 from xwheel.errors import (
     ConfigError,
     DatabaseRefusedError,
@@ -59,8 +60,6 @@ STATUSES = (
 
 GC_ALLOCATIONS = 50_000
 TIDY_S = 60
-
-LOG_FORMAT = "%(asctime)s %(levelname)s %(threadName)s %(name)s: %(message)s"
 
 
 class RootGroup(LazyGroup):
@@ -119,16 +118,22 @@ database = command_group("The database's schema.")
 app.add_typer(database, name="db")
 
 
-@app.callback()
-def root(
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version, and nothing else.", is_eager=True)
-    ] = False,
-) -> None:
-    """Answer ``--version``."""
-    if version:  # xwheel.__main__ answers it sooner where it stands alone
+def _print_version(wanted: bool) -> None:
+    if wanted:  # xwheel.__main__ answers it sooner where it stands alone
         typer.echo(__version__)
         raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[  # noqa: ARG001 -- its callback answers
+        bool,
+        typer.Option(
+            "--version", help="Print the version, and nothing else.", is_eager=True, callback=_print_version
+        ),
+    ] = False,
+) -> None:
+    """Take what stands before every command."""
 
 
 @app.command()
@@ -147,7 +152,7 @@ def quickstart(
     from xwheel.cli.quickstart.run import Options
     from xwheel.cli.quickstart.run import quickstart as run
 
-    _log_from(logging.WARNING)
+    log_from(logging.WARNING)
     warn_of_password(url)
     options = Options(seconds=seconds, as_json=as_json, rate=rate, data_dir=data_dir, database=url)
     raise typer.Exit(run(options))
@@ -191,7 +196,7 @@ def verify(
     from xwheel.cli.verify.run import verify as run
     from xwheel.cli.verify.site import Site
 
-    _log_from(logging.WARNING)
+    log_from(logging.WARNING)
     warn_of_password(url)
     site = (
         Site(lambda: [node_client(item, token_file) for item in urls])
@@ -224,9 +229,12 @@ def server(
     with StopSignals(for_good=True) as signals:
         from xwheel.node.node import Node
 
-        _log_from(logging.INFO)
+        log_from(logging.INFO)
         config = configure(config_path, url, api={"port": port, "executor_port": executor_port})
+        log_from(logging.INFO, config)
+        tell_start("scheduler node", config_path)
         node = Node(config, announce=typer.echo)
+        tell_node(config, node.scheduler.core.plugins)
         if signals.be_up():
             return
         node.start()
@@ -261,13 +269,15 @@ def executor(
     from xwheel.config import load_config
     from xwheel.executor import Executor, load_handlers
 
-    _log_from(logging.INFO)
+    log_from(logging.INFO)
     sys.path.insert(0, str(Path.cwd()))
     found = load_handlers(target) if target else None
     if isinstance(found, Executor):
         runner = found
     else:
         config = load_config(config_path)
+        log_from(logging.INFO, config)
+        tell_start("executor", config_path)
         if found is None and not config.executor.allowed_glue_types:
             raise ConfigError(
                 "there is nothing to run: name a module with @job handlers, or allow glue types in "
@@ -275,25 +285,6 @@ def executor(
             )
         runner = Executor(config, handlers=[] if found is None else [found])
     raise typer.Exit(0 if runner.run_forever() else EXIT_FAILED)
-
-
-class PlainFormatter(logging.Formatter):
-    """Writes log lines in which no text of others can move the terminal or look like a line of its own."""
-
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 -- the library's name
-        """Return the line, without a traceback."""
-        return plain(super().formatMessage(record)).replace("\n", "\\n")
-
-    def formatException(self, ei: Any) -> str:  # noqa: N802 -- the library's name
-        """Return a traceback."""
-        return plain(super().formatException(ei))
-
-
-def _log_from(level: int) -> None:
-    """Write log lines from a level on to standard error."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(PlainFormatter(LOG_FORMAT))
-    logging.basicConfig(level=level, handlers=[handler])
 
 
 @database.command("upgrade")

@@ -91,7 +91,11 @@ class RestClient:
             ) from None
 
     def _perform(self, method: str, url: str, data: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
-        """Return status and body; a call that has a body is never sent twice by curl itself: it cannot be rewound."""
+        """Return status and body.
+
+        What changes something has a connection of its own: on a kept one that has ended meanwhile, nobody would know
+        whether it arrived, and curl sends it again.
+        """
         answer = BytesIO()
         curl = self._curl
         curl.setopt(pycurl.URL, url)
@@ -102,6 +106,7 @@ class RestClient:
             curl.setopt(pycurl.POST, 1)
             curl.setopt(pycurl.POSTFIELDSIZE, len(data))
             curl.setopt(pycurl.READFUNCTION, BytesIO(data).read)
+        curl.setopt(pycurl.FRESH_CONNECT, method != "GET")
         curl.setopt(pycurl.CUSTOMREQUEST, method)
         curl.setopt(pycurl.WRITEFUNCTION, answer.write)
         curl.perform()
