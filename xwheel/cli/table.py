@@ -77,15 +77,20 @@ def print_table(
     chosen = [number for number, column in enumerate(every) if is_wide or not column.is_wide]
     heads = [every[number] for number in chosen]
     cells = [[visible(row[number]) for number in chosen] for row in rows]
-    if sys.stdout.isatty():
+    if is_terminal():
         _print_fitting(heads, cells, get_terminal_size().columns if not is_wide else 0)
     else:
         _print_plain(heads, cells)
 
 
+def is_terminal() -> bool:
+    """Return whether somebody reads along."""
+    return sys.stdout.isatty()
+
+
 def has_colours() -> bool:
     """Return whether standard output may be coloured: a terminal, and neither NO_COLOR nor a dumb one."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return is_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def marked(word: str) -> str:
@@ -97,7 +102,7 @@ def marked(word: str) -> str:
 
 
 def _has_signs() -> bool:
-    return sys.stdout.isatty() and (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    return is_terminal() and (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
 
 
 def _print_plain(heads: Sequence[Column], cells: Sequence[Sequence[str]]) -> None:
@@ -174,4 +179,4 @@ def _fit(text: str, width: int, cut: str) -> str:
 def moment(moment_ms: int | None) -> str:
     """Return an instant: short on a terminal, ISO 8601 on a pipe; both in the zone of this machine."""
     found = local_time(moment_ms)
-    return found[:19].replace("T", " ") if sys.stdout.isatty() else found
+    return found[:19].replace("T", " ") if is_terminal() else found

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import sys
 
 import pytest
 from rich.cells import cell_len
 
+from xwheel.cli import table
 from xwheel.cli.table import ALWAYS, Column, marked, print_table
 
 COLUMNS = (
@@ -32,8 +32,8 @@ SGR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> pytest.MonkeyPatch:
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+def terminal(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    monkeypatch.setattr(table, "is_terminal", lambda: True)
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     return monkeypatch
