@@ -26,6 +26,7 @@ from xwheel.cli.connection import (
 from xwheel.cli.lazy import CommandPlace, LazyGroup, command_group
 from xwheel.cli.log_lines import log_from, tell_node, tell_start
 from xwheel.cli.output import visible
+from xwheel.cli.printer import Printer
 from xwheel.errors import (
     ConfigError,
     DatabaseRefusedError,
@@ -126,7 +127,7 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def root(
-    version: Annotated[  # noqa: ARG001 -- its callback answers
+    version: Annotated[
         bool,
         typer.Option(
             "--version", help="Print the version, and nothing else.", is_eager=True, callback=_print_version
@@ -288,23 +289,28 @@ def executor(
 
 
 @database.command("upgrade")
-def database_upgrade(config_path: ConfigOption = None, url: DatabaseOption = None) -> None:
+def database_upgrade(
+    config_path: ConfigOption = None, url: DatabaseOption = None, as_json: PlainJsonOption = False
+) -> None:
     """Bring the schema to the one this version needs."""
     from xwheel.storage.database import startup
     from xwheel.storage.database.address import with_password
 
     before, after = startup.upgrade(with_password(configure(config_path, url).database))
-    typer.echo(f"schema: {before or 'empty'} -> {after}")
+    Printer(as_json).print_done({"before": before, "after": after}, f"schema: {before or 'empty'} -> {after}")
 
 
 @database.command("check")
-def database_check(config_path: ConfigOption = None, url: DatabaseOption = None) -> None:
+def database_check(
+    config_path: ConfigOption = None, url: DatabaseOption = None, as_json: PlainJsonOption = False
+) -> None:
     """Say whether a node could work with the database; exit with 4 if its schema is not the one this version needs."""
     from xwheel.node.node import open_database
     from xwheel.storage.schema import migrate
 
     open_database(configure(config_path, url), create=False).close()
-    typer.echo(f"schema: {migrate.head_revision()}, as needed")
+    schema = migrate.head_revision()
+    Printer(as_json).print_done({"schema": schema, "ok": True}, f"schema: {schema}, as needed")
 
 
 def main() -> None:
