@@ -154,6 +154,7 @@ def _fitting(heads: Sequence[Column], natural: Sequence[int], room: int) -> list
     """Return how wide each column becomes, 0 for those that are left out.
 
     Texts are cut first, the longest first; then the least important column goes, and all others are looked at anew.
+    What went comes back where there is room in the end.
     """
     here = set(range(len(heads)))
     while True:
@@ -165,6 +166,14 @@ def _fitting(heads: Sequence[Column], natural: Sequence[int], room: int) -> list
             over -= 1
         going = [number for number in here if heads[number].keep < ALWAYS]
         if not room or over <= 0 or not going:
+            left = room - sum(widths.values()) - len(GAP) * (len(widths) - 1)
+            # a narrow column may still fit where a wide one that matters more did not
+            for number in sorted(
+                set(range(len(heads))) - here, key=lambda number: (-heads[number].keep, number)
+            ):
+                if natural[number] + len(GAP) <= left:
+                    widths[number] = natural[number]
+                    left -= natural[number] + len(GAP)
             return [widths.get(number, 0) for number in range(len(heads))]
         here.remove(min(going, key=lambda number: (heads[number].keep, -number)))
 
