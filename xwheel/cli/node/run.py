@@ -124,7 +124,9 @@ def rerun(
     node: NodeApi,
     run: RunArgument,
     param: Annotated[str | None, typer.Option(help="Its parameter; default: the one it had.")] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for its end, and exit by it.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Follow it and what comes of it to the end, and exit by that.")
+    ] = False,
 ) -> None:
     """Plan a new run of the same job with the same parameter, due at once."""
     made = node.call("POST", f"/runs/{run}/rerun", given(param=param))
