@@ -96,7 +96,7 @@ soak-mutants: $(READY)
 	$(BIN)/python -m tests.faults.mutants --hunt $(ARGS)
 
 bench: $(READY) $(HOMES)
-	for bench in pipeline claim api http executor peers listener ring cron nodes many_executors start; do $(BIN)/python -m benchmarks.$$bench $(ARGS) || exit 1; done
+	for bench in pipeline claim api http executor peers listener ring cron nodes many_executors start cli; do $(BIN)/python -m benchmarks.$$bench $(ARGS) || exit 1; done
 	$(VENV)/plugins/router_extra/bin/python -m benchmarks.route $(ARGS)
 
 # the pages as a site, in build/docs; any warning fails

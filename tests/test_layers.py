@@ -39,7 +39,6 @@ HOMES = {
     "cryptography": ("runtime/sealing.py",),
     "pluggy": ("plugin/",),
     "packaging": ("plugin/",),
-    "requests": ("wire/http/",),
     "pycurl": ("wire/http/",),
     "certifi": ("wire/http/",),
     "holidays": ("calendars.py",),

@@ -115,6 +115,10 @@ class ConflictError(StorageError):
     """The object is not in the state, or at the revision, that the caller expects."""
 
 
+class NameTakenError(ConflictError):
+    """Another object of the same place has this name."""
+
+
 class RevisionError(ConflictError):
     """The object was changed since the caller read it.
 

@@ -55,7 +55,7 @@ def test_alarms_are_told_listed_and_tested(channels: None, xwheel: Shell) -> Non
     rule_for = ("alarm", "rule", "create", "orders", "--group", "orders")
     rule = parsed(xwheel(*rule_for, "--kinds", "refused", "--to", "shout=ops,dev", "--json"))
     (row,) = xwheel("alarm", "rules", "--group", "orders")[1].splitlines()[1:]
-    assert row.split() == f"{rule['id']} orders group 1 refused last shout: ops dev yes".split()
+    assert row.split() == f"{rule['id']} orders group orders refused last shout: ops dev yes".split()
     assert parsed(xwheel("alarm", "rules", "--job", "nightly", "--json")) == []
 
     # there is no executor to run it

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from xwheel.cli import apply, main
+from xwheel.cli import main
 from xwheel.cli.manifest import remote
+from xwheel.cli.node import apply
 from xwheel.config import build_config
 from xwheel.node.node import Node
 from xwheel.wire.http.rest import RestClient

@@ -79,7 +79,8 @@ def test_runs(xwheel: Shell, node: RestClient) -> None:
     assert parsed(xwheel("run", "list", "--state", "failed", "--json")) == []
     assert xwheel("run", "kill", str(run["id"]))[0] == main.EXIT_FAILED
     assert parsed(xwheel("run", "rerun", str(run["id"]), "--json"))["param"] == "x"
-    assert parsed(xwheel("run", "log", str(run["id"]), "--follow", "--json"))["is_end"] is True
+    status, out, err = xwheel("run", "log", str(run["id"]), "--follow", "--json")
+    assert (status, json.loads(out)["is_end"], "has no log: refused" in err) == (main.EXIT_FAILED, True, True)
     assert "refused" in xwheel("run", "show", str(run["id"]))[1]
 
 

@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -56,8 +57,9 @@ class Node:
 
     def run(self, handler: str, param: str = "", **fields: Any) -> int:
         """Create a job, run it once and return the run's id."""
+        name = f"{handler} {uuid4().hex[:8]}"
         job = self.call(
-            "POST", "/jobs", {"group_id": 1, "name": handler, "handler": handler, "param": param, **fields}
+            "POST", "/jobs", {"group_id": 1, "name": name, "handler": handler, "param": param, **fields}
         )
         return int(self.call("POST", f"/jobs/{job['id']}/run", {})["id"])
 

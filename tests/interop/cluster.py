@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
+from uuid import uuid4
 
 from tests.interop.peers import Peer, PeerProcess, Place, die_with_parent
 from tests.support.ports import free_port
@@ -90,7 +91,12 @@ class Cluster:
 
     def job(self, group_id: int, handler: str, **fields: Any) -> int:
         """Create a job that fires only when told to, and return its id."""
-        body = {"group_id": group_id, "name": handler or "script", "handler": handler, **fields}
+        body = {
+            "group_id": group_id,
+            "name": f"{handler or 'script'} {uuid4().hex[:8]}",
+            "handler": handler,
+            **fields,
+        }
         return int(self.call("POST", "/jobs", body)["id"])
 
     def run(self, job_id: int, param: str, address: str | None = None) -> int:

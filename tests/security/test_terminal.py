@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from xwheel.cli.main import PlainFormatter
+from xwheel.cli.log_lines import PlainFormatter
 from xwheel.cli.output import Colours, plain, print_json, visible
 
 OSC_52 = "\x1b]52;c;cm0gLXJmIH4K\x07"

@@ -18,7 +18,7 @@ from urllib.parse import quote, urlsplit
 
 import typer
 
-from xwheel.cli.output import Printer
+from xwheel.cli.printer import Printer
 from xwheel.errors import ConfigError, FieldError, NotFoundError
 
 if TYPE_CHECKING:
@@ -57,6 +57,9 @@ TokenOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document for machines.")]
+WideOption = Annotated[
+    bool, typer.Option("--wide", help="Show every column whole, ids too, whatever the room.")
+]
 LimitOption = Annotated[int, typer.Option(min=1, max=1_000_000, help="How many at most.")]
 SetOption = Annotated[
     list[str] | None,
@@ -104,6 +107,7 @@ class NodeApi(Printer):
         super().__init__(as_json)
         self._url = url
         self._token_file = token_file
+        self._job_names: dict[int, str] = {}
 
     @cached_property
     def _client(self) -> RestClient:
@@ -179,6 +183,58 @@ class NodeApi(Printer):
             more = " and more" if len(matches) > SHOWN_MATCHES else ""
             raise FieldError("JOB", f"several jobs are called {text[:128]}: give an id, one of {ids}{more}")
         return matches[0]
+
+    def job_of_runs(self, text: str) -> int:
+        """Return the id of a job whose runs are wanted, spelled as for :meth:`job`; it may be deleted.
+
+        Raises:
+            NotFoundError: There is none, and none of its runs.
+            FieldError: Several have that name.
+        """
+        try:
+            return int(self.job(text)["id"])
+        except NotFoundError:
+            if is_id(text):
+                if self.call("GET", "/runs", params={"job_id": text, "limit": 1})["items"]:
+                    return int(text)
+                raise
+        app_name, slash, name = text.partition("/")
+        params = {"deleted": "true", "name": name if slash else text}
+        if slash:
+            params["group_id"] = self.group(app_name)["id"]
+        matches = list(self.pages("/jobs", params, limit=SHOWN_MATCHES))
+        if not matches:
+            raise NotFoundError("job", text[:128])
+        if len(matches) > 1:
+            ids = ", ".join(str(job["id"]) for job in matches)
+            raise FieldError(
+                "JOB", f"several deleted jobs are called {text[:128]}: give an id, such as {ids}"
+            )
+        return int(matches[0]["id"])
+
+    @cached_property
+    def group_names(self) -> dict[int, str]:
+        """App names of all groups, by id."""
+        return {group["id"]: group["app_name"] for group in self.pages("/groups")}
+
+    def job_name(self, job_id: int | None) -> str:
+        """Return ``APP/NAME`` of a job; its id if it is deleted, nothing for None."""
+        if job_id is None:
+            return ""
+        if job_id not in self._job_names:
+            try:
+                job = self.call("GET", f"/jobs/{job_id}")
+                self._job_names[job_id] = (
+                    f"{self.group_names.get(job['group_id'], job['group_id'])}/{job['name']}"
+                )
+            except NotFoundError:
+                self._job_names[job_id] = f"{job_id} (deleted)"
+        return self._job_names[job_id]
+
+    @staticmethod
+    def run_owner(run: Mapping[str, Any]) -> str:
+        """Return ``APP/NAME`` of a run's job, or its id where nodes do not say."""
+        return f"{run['app_name']}/{run['job_name']}" if run.get("job_name") else str(run["job_id"])
 
     def job_and_group(self, job: str | None, group: str | None) -> dict[str, Any]:
         """Return the ids of a job and of a group, as the API's fields; those that are not None."""
@@ -276,12 +332,15 @@ def node_client(url: str | None, token_file: Path | None) -> RestClient:
 
 def _tls() -> TlsFiles:
     """Return what the environment says of TLS; settings files are for nodes and executors."""
-    from xwheel.config.sections import TlsSection
     from xwheel.wire.http.tls import NO_FILES, check_tls
 
     names = ("ca_file", "cert_file", "key_file")
     named = {name: path for name in names if (path := os.environ.get(f"XWHEEL_TLS__{name.upper()}"))}
-    return check_tls(TlsSection.model_validate(named)) if named else NO_FILES
+    if not named:
+        return NO_FILES
+    from xwheel.config.sections import TlsSection
+
+    return check_tls(TlsSection.model_validate(named))
 
 
 def _token(path: Path | None) -> str:

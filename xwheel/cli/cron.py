@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 import typer
 
 from xwheel.cli.connection import PlainJsonOption
+from xwheel.cli.lazy import command_group
 from xwheel.cli.output import print_json
 from xwheel.clock import wall_ms
 from xwheel.errors import FieldError
@@ -16,7 +17,7 @@ from xwheel.errors import FieldError
 LANGUAGES: Final = ("en", "zh")
 MAX_COUNT: Final = 1000
 
-app = typer.Typer(help="Cron expressions: when they fire, and what they say.", no_args_is_help=True)
+app = command_group()
 
 Expression = Annotated[str, typer.Argument(metavar="EXPR", help="The expression, in quotes.")]
 Dialect = Annotated[str, typer.Option(help="quartz or unix.")]

@@ -9,12 +9,11 @@ import gc
 import logging
 import sys
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, ClassVar, NoReturn
 
 import typer
 
-from xwheel.cli import alarm, cron, group, job, plugins, secret, token
-from xwheel.cli import run as cli_run
+from xwheel import __version__
 from xwheel.cli.connection import (
     ConfigOption,
     DatabaseOption,
@@ -24,7 +23,10 @@ from xwheel.cli.connection import (
     node_client,
     warn_of_password,
 )
-from xwheel.cli.output import plain, visible
+from xwheel.cli.lazy import CommandPlace, LazyGroup, command_group
+from xwheel.cli.log_lines import log_from, tell_node, tell_start
+from xwheel.cli.output import visible
+from xwheel.cli.printer import Printer
 from xwheel.errors import (
     ConfigError,
     DatabaseRefusedError,
@@ -35,8 +37,9 @@ from xwheel.errors import (
     SchemaError,
     XwheelError,
 )
-from xwheel.runtime.memory import tidy
-from xwheel.runtime.signals import StopSignals
+
+if TYPE_CHECKING:
+    from xwheel.runtime.signals import StopSignals
 
 EXIT_FAILED = 1
 EXIT_CONFIG = 2
@@ -59,24 +62,79 @@ STATUSES = (
 GC_ALLOCATIONS = 50_000
 TIDY_S = 60
 
-LOG_FORMAT = "%(asctime)s %(levelname)s %(threadName)s %(name)s: %(message)s"
+
+class RootGroup(LazyGroup):
+    """All commands."""
+
+    places: ClassVar = {
+        "cron": CommandPlace("xwheel.cli.cron", "Cron expressions: when they fire, and what they say."),
+        "token": CommandPlace(
+            "xwheel.cli.token", "Tokens for the management API, and for the jobs of one executor group."
+        ),
+        "secret": CommandPlace(
+            "xwheel.cli.secret", "Secrets of executors: what those of a group show, and are called with."
+        ),
+        "group": CommandPlace("xwheel.cli.node.group", "Groups of executors, on a running node."),
+        "job": CommandPlace("xwheel.cli.node.job", "Jobs, on a running node."),
+        "run": CommandPlace("xwheel.cli.node.run", "Runs of jobs, on a running node."),
+        "glue": CommandPlace(
+            "xwheel.cli.node.glue", "Versions of the sources of script jobs, on a running node."
+        ),
+        "calendar": CommandPlace("xwheel.cli.node.calendar", "Calendars, on a running node."),
+        "alarm": CommandPlace("xwheel.cli.node.alarm", "Alarms, on a running node."),
+        "overview": CommandPlace(
+            "xwheel.cli.node.overview",
+            "Count groups, executors, jobs and open runs, and what became of the runs of the last 24 hours.",
+            is_one=True,
+        ),
+        "report": CommandPlace(
+            "xwheel.cli.node.overview",
+            "Count runs by what became of them, for each hour or day (of UTC) in which they were due.",
+            is_one=True,
+        ),
+        "health": CommandPlace(
+            "xwheel.cli.node.overview", "Say how the node fares; exit with 1 if anything fails.", is_one=True
+        ),
+        "pause": CommandPlace(
+            "xwheel.cli.node.overview",
+            "Pause all schedules: nothing fires by itself any more, runs by hand do; 'xwheel resume' ends it.",
+            is_one=True,
+        ),
+        "resume": CommandPlace("xwheel.cli.node.overview", "Let schedules fire again.", is_one=True),
+        "plugins": CommandPlace(
+            "xwheel.cli.plugins", "What plugins are installed, and a project for a new one."
+        ),
+    }
+
 
 app = typer.Typer(
+    cls=RootGroup,
     help="xwheel: a distributed job scheduler that speaks XXL-JOB's wire protocol.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=None,  # a help without colours is there in a third of the time
     pretty_exceptions_enable=False,
 )
-database = typer.Typer(help="The database's schema.", no_args_is_help=True)
+database = command_group("The database's schema.")
 app.add_typer(database, name="db")
-app.add_typer(cron.app, name="cron")
-app.add_typer(token.app, name="token")
-app.add_typer(secret.app, name="secret")
-app.add_typer(group.app, name="group")
-app.add_typer(job.app, name="job")
-app.add_typer(cli_run.app, name="run")
-app.add_typer(alarm.app, name="alarm")
-app.add_typer(plugins.app, name="plugins")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:  # xwheel.__main__ answers it sooner where it stands alone
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version, and nothing else.", is_eager=True, callback=_print_version
+        ),
+    ] = False,
+) -> None:
+    """Take what stands before every command."""
 
 
 @app.command()
@@ -109,7 +167,7 @@ def quickstart(
     from xwheel.cli.quickstart.run import Options
     from xwheel.cli.quickstart.run import quickstart as run
 
-    _log_from(logging.WARNING)
+    log_from(logging.WARNING)
     warn_of_password(url)
     options = Options(seconds=seconds, as_json=as_json, rate=rate, data_dir=data_dir, database=url)
     raise typer.Exit(run(options))
@@ -153,7 +211,7 @@ def verify(
     from xwheel.cli.verify.run import verify as run
     from xwheel.cli.verify.site import Site
 
-    _log_from(logging.WARNING)
+    log_from(logging.WARNING)
     warn_of_password(url)
     site = (
         Site(lambda: [node_client(item, token_file) for item in urls])
@@ -181,12 +239,17 @@ def server(
     executor_port: Annotated[int | None, typer.Option(help="Port of the executor API.")] = None,
 ) -> None:
     """Run a scheduler node until SIGTERM, SIGHUP or Ctrl-C, then drain."""
+    from xwheel.runtime.signals import StopSignals
+
     with StopSignals(for_good=True) as signals:
         from xwheel.node.node import Node
 
-        _log_from(logging.INFO)
+        log_from(logging.INFO)
         config = configure(config_path, url, api={"port": port, "executor_port": executor_port})
+        log_from(logging.INFO, config)
+        tell_start("scheduler node", config_path)
         node = Node(config, announce=typer.echo)
+        tell_node(config, node.scheduler.core.plugins)
         if signals.be_up():
             return
         node.start()
@@ -204,6 +267,8 @@ def _wait(signals: StopSignals) -> None:
     Left alone, the interpreter would search for cycles only after half an hour of steady work or more, and among older
     objects only after days.
     """
+    from xwheel.runtime.memory import tidy
+
     while not signals.heard(TIDY_S):
         tidy()
 
@@ -219,13 +284,15 @@ def executor(
     from xwheel.config import load_config
     from xwheel.executor import Executor, load_handlers
 
-    _log_from(logging.INFO)
+    log_from(logging.INFO)
     sys.path.insert(0, str(Path.cwd()))
     found = load_handlers(target) if target else None
     if isinstance(found, Executor):
         runner = found
     else:
         config = load_config(config_path)
+        log_from(logging.INFO, config)
+        tell_start("executor", config_path)
         if found is None and not config.executor.allowed_glue_types:
             raise ConfigError(
                 "there is nothing to run: name a module with @job handlers, or allow glue types in "
@@ -235,43 +302,29 @@ def executor(
     raise typer.Exit(0 if runner.run_forever() else EXIT_FAILED)
 
 
-class PlainFormatter(logging.Formatter):
-    """Writes log lines in which no text of others can move the terminal or look like a line of its own."""
-
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 -- the library's name
-        """Return the line, without a traceback."""
-        return plain(super().formatMessage(record)).replace("\n", "\\n")
-
-    def formatException(self, ei: Any) -> str:  # noqa: N802 -- the library's name
-        """Return a traceback."""
-        return plain(super().formatException(ei))
-
-
-def _log_from(level: int) -> None:
-    """Write log lines from a level on to standard error."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(PlainFormatter(LOG_FORMAT))
-    logging.basicConfig(level=level, handlers=[handler])
-
-
 @database.command("upgrade")
-def database_upgrade(config_path: ConfigOption = None, url: DatabaseOption = None) -> None:
+def database_upgrade(
+    config_path: ConfigOption = None, url: DatabaseOption = None, as_json: PlainJsonOption = False
+) -> None:
     """Bring the schema to the one this version needs."""
     from xwheel.storage.database import startup
     from xwheel.storage.database.address import with_password
 
     before, after = startup.upgrade(with_password(configure(config_path, url).database))
-    typer.echo(f"schema: {before or 'empty'} -> {after}")
+    Printer(as_json).print_done({"before": before, "after": after}, f"schema: {before or 'empty'} -> {after}")
 
 
 @database.command("check")
-def database_check(config_path: ConfigOption = None, url: DatabaseOption = None) -> None:
+def database_check(
+    config_path: ConfigOption = None, url: DatabaseOption = None, as_json: PlainJsonOption = False
+) -> None:
     """Say whether a node could work with the database; exit with 4 if its schema is not the one this version needs."""
     from xwheel.node.node import open_database
     from xwheel.storage.schema import migrate
 
     open_database(configure(config_path, url), create=False).close()
-    typer.echo(f"schema: {migrate.head_revision()}, as needed")
+    schema = migrate.head_revision()
+    Printer(as_json).print_done({"schema": schema, "ok": True}, f"schema: {schema}, as needed")
 
 
 def main() -> None:

@@ -1,12 +1,11 @@
-"""How commands print: a table for people, aligned text for pipes, one JSON document for machines."""
+"""How commands spell values: texts that move no terminal, times, fields of an object, one JSON document."""
 
 from __future__ import annotations
 
 import json
 import re
-import sys
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -27,68 +26,10 @@ OBEYED: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 JOINERS: Final = "\u200c\u200d"
 
 
-class Printer:
-    """Prints what a command found or did, for people or as one JSON document.
-
-    Args:
-        as_json: Which of them.
-    """
-
-    def __init__(self, as_json: bool) -> None:
-        self.as_json = as_json
-
-    def print_list(
-        self,
-        items: Iterable[dict[str, Any]],
-        columns: Sequence[str],
-        row: Callable[[dict[str, Any]], Sequence[object]],
-    ) -> None:
-        """Print a list: as JSON, or a table with a row for each item."""
-        if self.as_json:
-            print_json(list(items))
-        else:
-            print_table(columns, map(row, items))
-
-    def print_item(self, item: dict[str, Any]) -> None:
-        """Print an object, a field a line unless as JSON."""
-        if self.as_json:
-            print_json(item)
-        else:
-            print_fields(shown(item))
-
-    def print_saved(self, done: str, item: dict[str, Any]) -> None:
-        """Print what was done to an object that has a name and a revision."""
-        if self.as_json:
-            print_json(item)
-        else:
-            print_fields([(done, f"{item['name']} ({item['id']}), revision {item['revision']}")])
-
-    def print_done(self, answer: object, sentence: str) -> None:
-        """Print an answer as JSON, or a sentence in its place."""
-        if self.as_json:
-            print_json(answer)
-        else:
-            typer.echo(sentence)
-
-
 def print_json(value: object) -> None:
     """Print one document; letters of all scripts stay readable."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
     typer.echo(UNUSUAL.sub(lambda found: _json_letter(found[0]), text))
-
-
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print rows: as a table on a terminal, else aligned with two blanks between, so that scripts can cut them."""
-    cells = [[visible(cell) for cell in row] for row in rows]
-    if sys.stdout.isatty():
-        _print_rich(columns, cells)
-        return
-    from rich.cells import cell_len, set_cell_size
-
-    lines = [list(columns), *cells]
-    widths = [max(cell_len(line[number]) for line in lines) for number in range(len(columns))]
-    for line in lines:
-        typer.echo("  ".join(map(set_cell_size, line, widths)).rstrip())
 
 
 def print_fields(values: Iterable[tuple[str, object]]) -> None:
@@ -153,6 +94,13 @@ def local_time(moment_ms: int | None) -> str:
     return moment.isoformat(timespec="milliseconds" if moment_ms % 1000 else "seconds")
 
 
+def local_clock(moment_ms: int) -> str:
+    """Return the time of day of an instant in the zone of this machine, and the day unless it is today's."""
+    moment = (EPOCH + timedelta(milliseconds=moment_ms)).astimezone()
+    today = (EPOCH + timedelta(milliseconds=wall_ms())).astimezone().date()
+    return moment.strftime("%H:%M:%S" if moment.date() == today else "%Y-%m-%d %H:%M:%S")
+
+
 def utc_time(moment_ms: int) -> str:
     """Return an instant of UTC, to the second."""
     return datetime.fromtimestamp(moment_ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
@@ -213,17 +161,3 @@ def _json_letter(letter: str) -> str:
 
 def _is_obeyed(letter: str) -> bool:
     return unicodedata.category(letter) in OBEYED and letter not in JOINERS
-
-
-def _print_rich(columns: Sequence[str], cells: Iterable[Sequence[str]]) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in cells:
-        table.add_row(*map(Text, row))  # Text: names are data, not markup
-    Console().print(table)

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from xwheel.cli.connection import ConfigOption, JsonOption, NodeApi, TokenOption
-from xwheel.cli.output import print_json, print_table, visible
+from xwheel.cli.lazy import command_group
+from xwheel.cli.output import print_json, visible
 from xwheel.cli.scaffold.project import Kind
+from xwheel.cli.table import print_table
 
 if TYPE_CHECKING:
     from xwheel.plugin.discovery import PluginInfo
 
-app = typer.Typer(invoke_without_command=True)
+app = command_group(alone=True)
 
 
 @app.callback()
@@ -71,13 +73,18 @@ def new(
     directory: Annotated[
         Path, typer.Option("--directory", "-d", help="Where its folder is made; default: here.")
     ] = Path(),
+    as_json: JsonOption = False,
 ) -> None:
     """Write a complete, tested plugin project into a new folder."""
     from xwheel import __version__
     from xwheel.cli.scaffold.project import write_project
 
-    for path in write_project(kind, name, directory, __version__):
-        typer.echo(str(path))
+    paths = [str(path) for path in write_project(kind, name, directory, __version__)]
+    if as_json:
+        print_json({"files": paths})
+        return
+    for path in paths:
+        typer.echo(path)
 
 
 def _item(info: PluginInfo) -> dict[str, Any]:

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from xwheel.cli.connection import ConfiguredDatabase, connected, group_id_of
+from xwheel.cli.connection import ConfiguredDatabase, PlainJsonOption, connected, group_id_of
+from xwheel.cli.lazy import command_group
 from xwheel.cli.output import print_json, utc_time
+from xwheel.cli.printer import Printer
 from xwheel.clock import wall_ms
 from xwheel.errors import ConfigError, FieldError
 
@@ -20,9 +22,7 @@ if TYPE_CHECKING:
     from xwheel.storage.database.engine import Connection
     from xwheel.storage.executor_secrets import StoredSecret
 
-app = typer.Typer(
-    help="Secrets of executors: what those of a group show, and are called with.", no_args_is_help=True
-)
+app = command_group()
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="What people call the secret.")]
 InOption = Annotated[
@@ -125,6 +125,7 @@ def delete(database: ConfiguredDatabase, name: Name) -> None:
 @app.command()
 def key(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The new file; it must not be there yet.")],
+    as_json: PlainJsonOption = False,
 ) -> None:
     """Make a file with a new key, for `security.key_file`; readable by this user alone."""
     from xwheel.runtime.sealing import make_key
@@ -135,8 +136,9 @@ def key(
         raise ConfigError(f"cannot make {file}: {error.strerror}") from None
     with os.fdopen(number, "w", encoding="ascii") as target:
         target.write(f"{make_key()}\n")
-    typer.echo(
-        f"{file} has a new key: copy it to all nodes, and keep a copy where the database's backups are not"
+    Printer(as_json).print_done(
+        {"file": str(file)},
+        f"{file} has a new key: copy it to all nodes, and keep a copy where the database's backups are not",
     )
 
 

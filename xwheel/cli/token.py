@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from xwheel.cli.connection import ConfiguredDatabase, connected, group_id_of
+from xwheel.cli.lazy import command_group
 from xwheel.cli.output import print_json, utc_time
 from xwheel.clock import wall_ms
 
 if TYPE_CHECKING:
     from xwheel.storage.tokens import KnownToken
 
-app = typer.Typer(
-    help="Tokens for the management API, and for the jobs of one executor group.", no_args_is_help=True
-)
+app = command_group()
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="What people call the token.")]
 

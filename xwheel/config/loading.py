@@ -29,6 +29,7 @@ from xwheel.config.sections import (
     DatabaseSection,
     EgressSection,
     ExecutorSection,
+    LogSection,
     PluginsSection,
     ScheduleSection,
     SecuritySection,
@@ -76,6 +77,7 @@ class Config(BaseSettings):
     security: SecuritySection = SecuritySection()
     egress: EgressSection = EgressSection()
     tls: TlsSection = TlsSection()
+    log: LogSection = LogSection()
     plugins: PluginsSection = PluginsSection()
 
     @classmethod

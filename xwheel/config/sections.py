@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator
 
 
 class Section(BaseModel):
@@ -319,6 +320,31 @@ class TlsSection(Section):
     def paths(self) -> tuple[Path | None, Path | None, Path | None]:
         """All three in their order."""
         return self.ca_file, self.cert_file, self.key_file
+
+
+class LogSection(Section):
+    """The log of a node or an executor, on standard error."""
+
+    level: Literal["", "debug", "info", "warning", "error"] = Field(
+        "", description="From which level on; empty for info."
+    )
+    format: Literal["text", "json"] = Field(
+        "text",
+        description="Lines of text, or one JSON object a line: time, level, thread, logger, message, exception.",
+    )
+    timezone: str = Field(
+        "", description="IANA name of the zone of its times, such as UTC; empty for the machine's."
+    )
+
+    @field_validator("timezone")
+    @classmethod
+    def _is_known(cls, name: str) -> str:
+        try:
+            if name:
+                ZoneInfo(name)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            raise ValueError("must be an IANA name, such as UTC or Asia/Shanghai, or empty") from None
+        return name
 
 
 class PluginsSection(Section):

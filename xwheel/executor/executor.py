@@ -243,6 +243,11 @@ def _check(settings: ExecutorSection) -> str:
             "executor.address is missing: an executor without a listener of its own must be told it"
         )
     token = settings.access_token.get_secret_value() if settings.access_token else ""
+    if not token:
+        raise ConfigError(
+            "executor.access_token is missing: the executor token that the node showed at its first start, or one of "
+            "the group's own, which 'xwheel secret create' makes"
+        )
     try:
         return check_secret("executor.access_token", token)
     except ConfigError as error:
@@ -250,7 +255,7 @@ def _check(settings: ExecutorSection) -> str:
             raise ConfigError(
                 f"{error}; executor.accept_weak_token takes that of an XXL-JOB admin as it is"
             ) from None
-        if not token or not (token.isascii() and token.isprintable()) or " " in token:
+        if not (token.isascii() and token.isprintable()) or " " in token:
             raise
         logger.warning(
             "executor.access_token is weak: who guesses it runs handlers here; give the admin a better one"

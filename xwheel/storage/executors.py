@@ -131,14 +131,14 @@ def insert_group(
     return get_group(conn, group_id)
 
 
-def get_group(conn: Connection, group_id: int) -> ExecutorGroup:
-    """Return a group.
+def get_group(conn: Connection, group_id: int, *, lock: bool = False) -> ExecutorGroup:
+    """Return a group; ``lock`` holds its row until the transaction ends.
 
     Raises:
         NotFoundError: It does not exist.
     """
     query = select(executor_group).where(executor_group.c.id == group_id)
-    return _group(one_row(conn, query, "group", group_id))
+    return _group(one_row(conn, query.with_for_update() if lock else query, "group", group_id))
 
 
 def get_groups(conn: Connection, ids: Collection[int]) -> dict[int, ExecutorGroup]:

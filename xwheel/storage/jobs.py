@@ -29,7 +29,7 @@ from xwheel.model import (
 from xwheel.storage.database.bulk import ById, any_of, fetch_rows, tuple_in, update_many
 from xwheel.storage.database.rows import IN_LIMIT, in_parts, insert_row, one_row
 from xwheel.storage.runs import RUN_COLUMNS, run_of
-from xwheel.storage.schema.tables import child_arrival, job, job_child, run
+from xwheel.storage.schema.tables import child_arrival, executor_group, job, job_child, run
 
 LIST_COLUMNS: Final = ("calendar_exclude", "calendar_require", "retry_delays_ms")
 ENUM_COLUMNS: Final = {
@@ -96,6 +96,7 @@ class JobFilter(NamedTuple):
     Attributes:
         name: The whole name.
         name_contains: A part of the name, whatever the case.
+        deleted: Deleted jobs, and only these; they are there as long as any of their runs.
     """
 
     group_id: int | None = None
@@ -104,6 +105,7 @@ class JobFilter(NamedTuple):
     handler: str | None = None
     enabled: bool | None = None
     schedule_type: str | None = None
+    deleted: bool = False
 
 
 class FoundJobs(NamedTuple):
@@ -176,12 +178,13 @@ def page_jobs(
     """Return a page of at most ``limit`` jobs by id, after a given one; ``look`` rows are read at most."""
     columns = (job.c.id, job.c.name, job.c.handler, job.c.enabled, job.c.schedule_type)
     # the sum keeps MariaDB from walking all jobs that are not deleted up to the first one of the page
-    query = select(*columns).where(job.c.id > after_id, (job.c.deleted_ms + 0).is_(None))
+    place = (job.c.deleted_ms + 0).is_(None) if not wanted.deleted else job.c.deleted_ms.is_not(None)
+    query = select(*columns).where(job.c.id > after_id, place)
     if wanted.group_id is not None:
         query = query.where(job.c.group_id == wanted.group_id)
     # compared here and not in the database: each of them has its own idea of letters and their case
     part = None if wanted.name_contains is None else wanted.name_contains.casefold()
-    is_plain = wanted._replace(group_id=None) == JobFilter()
+    is_plain = wanted._replace(group_id=None, deleted=False) == JobFilter()
     rows = conn.execute(query.order_by(job.c.id).limit(limit + 1 if is_plain else look)).all()
     ids = [row.id for row in rows if _fits(row, wanted, part)]
     following: int | None = None
@@ -189,8 +192,27 @@ def page_jobs(
         following = ids[limit - 1]
     elif not is_plain and len(rows) == look:
         following = rows[-1].id
-    known = get_jobs(conn, ids[:limit], deleted=False)
+    known = get_jobs(conn, ids[:limit], deleted=wanted.deleted)
     return FoundJobs([known[item] for item in ids[:limit] if item in known], following)
+
+
+def find_names(conn: Connection, ids: Collection[int]) -> dict[int, tuple[str, str]]:
+    """Return names of jobs, deleted ones too, and the app names of their groups, by id; unknown ids are missing."""
+    columns = (job.c.id, job.c.name, executor_group.c.app_name)
+    joined = job.outerjoin(executor_group, executor_group.c.id == job.c.group_id)
+    rows = in_parts(
+        conn,
+        sorted(ids),
+        IN_LIMIT,
+        lambda part: select(*columns).select_from(joined).where(job.c.id.in_(part)),
+    )
+    return {row.id: (row.name, row.app_name or "") for row in rows}
+
+
+def find_namesake(conn: Connection, group_id: int, name: str) -> int | None:
+    """Return the id of a job of a group that has this name and is not deleted, or None."""
+    query = select(job.c.id).where(job.c.group_id == group_id, job.c.name == name, job.c.deleted_ms.is_(None))
+    return conn.execute(query.limit(1)).scalar_one_or_none()
 
 
 def find_calendar_users(conn: Connection, name: str) -> list[int]:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from xwheel.testing import NodeProcess, XwheelProcess, wait_until
@@ -40,7 +41,7 @@ class Node(NodeProcess):
     def job(self, glue_type: str, source: str, **fields: Any) -> int:
         body = {
             "group_id": self.group_id,
-            "name": "script",
+            "name": f"script {uuid4().hex[:8]}",
             "glue_type": glue_type,
             "glue_source": source,
             **fields,

@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from xwheel import XwheelError
@@ -62,7 +63,7 @@ class Node(NodeProcess):
             assert json.loads(reply.read())["code"] == 200
 
     def job(self, route: str, options: str = "", handler: str = "demo") -> int:
-        body = {"group_id": self.group_id, "name": route, "handler": handler}
+        body = {"group_id": self.group_id, "name": f"{route} {uuid4().hex[:8]}", "handler": handler}
         return int(
             self.call("POST", "jobs", {**body, "route_strategy": route, "route_options": options})["id"]
         )

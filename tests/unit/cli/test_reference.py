@@ -15,19 +15,29 @@ HEAD = """# Commands
 
 This page is written from the commands themselves: `python -m tests.unit.cli.test_reference`.
 
-`group`, `job`, `run` and `alarm` talk to a running node over its management API; the node is `--url` or `XWHEEL_URL`
-(default `http://127.0.0.1:8080`). The token is in the file `--token-file`, in `XWHEEL_TOKEN`, or in the file
-`XWHEEL_TOKEN_FILE`; it is no option of its own, since other users of a machine can see those.
+`group`, `job`, `run`, `glue`, `calendar`, `alarm`, `overview`, `report`, `health`, `pause` and `resume` talk to a
+running node over its management API; the node is `--url` or `XWHEEL_URL` (default `http://127.0.0.1:8080`). The token
+is in the file `--token-file`, in `XWHEEL_TOKEN`, or in the file `XWHEEL_TOKEN_FILE`; it is no option of its own,
+since other users of a machine can see those.
 
-On a terminal, lists are tables; elsewhere they are aligned columns with two blanks between. Times are those of the
-machine's zone, ISO 8601 with the offset. `--json` prints one document with the API's fields and times in epoch
-milliseconds. A `JOB` is an id, `APP/NAME`, or a name that only one job has; a `GROUP` is an app name or an id.
-Lists follow the pages of the API by themselves, up to `--limit`. Errors are one line on standard error.
+On a terminal, lists are tables that fit it: long texts are cut and the least important columns left out, ids never;
+`--wide` shows all. States have a word, a sign and a colour; `NO_COLOR` takes the colours away. Elsewhere lists are
+aligned columns with two blanks between, whole and without colours. Times are those of the machine's zone, ISO 8601
+with the offset. `--json` prints one document with the API's fields and times in epoch milliseconds. A `JOB` is an id,
+`APP/NAME`, or a name that only one job has; a `GROUP` is an app name or an id. Lists follow the pages of the API by
+themselves, up to `--limit`. Errors are one line on standard error. `-h` is `--help`, and `xwheel
+--install-completion` teaches the shell (bash, zsh, fish, PowerShell) to complete commands, options and states.
+
+`job run --wait` and `run rerun --wait` follow all that comes of a run: its retries, its shards, the run that replaces
+a lost one, and the jobs that run after it. Each end is told with its reason and what comes next. The exit status is 0
+if in the end everything succeeded, a retry too, and 1 if not. With `--json`, the document is the run, with
+`succeeded` and all `runs`. `run log` exits with 1 and says why if there is no log; with `--follow` it waits for a run
+that has not begun, and goes on to its end.
 
 | exit status | meaning |
 |---|---|
-| 0 | done; with `--wait`, the run succeeded |
-| 1 | failed or refused: the node cannot be reached, says no, has no such object; the run of `--wait` did not succeed |
+| 0 | done; with `--wait`, all that came of the run succeeded in the end |
+| 1 | failed or refused: no answer, or a no; what `--wait` followed did not succeed; no log; `health` found a fault |
 | 2 | the command, a setting, a field or a file cannot be used |
 | 3 | somebody else holds the database's lock |
 | 4 | the database's schema is not this version's |
@@ -39,6 +49,7 @@ Lists follow the pages of the API by themselves, up to `--limit`. Errors are one
 
 
 def leaves(command: Any, path: str) -> Iterator[tuple[str, Any]]:
+    command = getattr(command, "loaded", command)
     children = getattr(command, "commands", None)
     if children is None:
         yield path, command
@@ -78,6 +89,15 @@ def test_every_option_is_explained() -> None:
         assert command.help, path
         for item in command.params:
             assert item.name == "help" or getattr(item, "help", ""), f"{path}: {item.name}"
+
+
+def test_u6_every_command_prints_json_but_processes_and_files() -> None:
+    without = {
+        path
+        for path, command in leaves(typer.main.get_command(main.app), "xwheel")
+        if not any("--json" in item.opts for item in command.params)
+    }
+    assert without == {"xwheel server", "xwheel executor", "xwheel job export"}
 
 
 if __name__ == "__main__":

@@ -34,7 +34,8 @@ from xwheel.scheduler.manage.pause import ScheduleManager
 from xwheel.scheduler.manage.run_now import RunNow
 from xwheel.scheduler.manage.scripts import Scripts
 from xwheel.scheduler.plan.timetable import CalendarCache, Timetable
-from xwheel.storage.database.engine import Database
+from xwheel.storage import jobs
+from xwheel.storage.database.engine import Connection, Database
 from xwheel.wire.messages import LogData
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -156,7 +157,19 @@ def plan_run(
     if run.param != param:
         raise ConflictError(f"{KEY_HEADER} {key} was used for run {run.id} with another param")
     resp.location = f"/api/v1/runs/{run.id}"
-    reply(resp, view_of(RunView, run), 201)
+    with parts.db.read() as conn:
+        (view,) = run_views(conn, [run])
+    reply(resp, view, 201)
+
+
+def run_views(conn: Connection, runs: Sequence[Run]) -> list[RunView]:
+    """Return what clients see of runs, with the names of their jobs and groups."""
+    names = jobs.find_names(conn, {run.job_id for run in runs})
+    found = []
+    for run in runs:
+        job_name, app_name = names.get(run.job_id, ("", ""))
+        found.append(view_of(RunView, run, job_name=job_name, app_name=app_name))
+    return found
 
 
 @contextmanager

@@ -182,7 +182,10 @@ class ExecutorQuery(Input, frozen=True, kw_only=True):
 
 
 class JobQuery(Input, frozen=True, kw_only=True):
-    """Which jobs; ``name`` is the whole name, ``name_contains`` a part of it in any case."""
+    """Which jobs; ``name`` is the whole name, ``name_contains`` a part of it in any case.
+
+    ``deleted`` asks for deleted jobs alone: they are kept as long as any of their runs, which name them.
+    """
 
     group_id: fields.Id | None = None
     name: fields.Name | None = None
@@ -190,6 +193,7 @@ class JobQuery(Input, frozen=True, kw_only=True):
     handler: fields.Handler | None = None
     enabled: bool | None = None
     schedule_type: fields.ScheduleName | None = None
+    deleted: bool = False
     after: fields.After = 0
     limit: fields.PageSize = 50
 

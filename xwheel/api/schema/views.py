@@ -54,7 +54,10 @@ class GlueView(GlueItem, frozen=True, kw_only=True):
     "kill_requested skip_last_ms skip_count",
 )
 class RunView(Struct, frozen=True, kw_only=True):
-    """A run as clients see it."""
+    """A run as clients see it; ``job_name`` and ``app_name`` are those of its job, deleted or not, and its group."""
+
+    job_name: str
+    app_name: str
 
 
 class LogView(Struct, frozen=True, kw_only=True):

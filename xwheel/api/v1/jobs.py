@@ -60,7 +60,7 @@ class Jobs(Resource):
             page = page_jobs(conn, wanted, after_id=query.after, limit=query.limit)
         reply(resp, JobPage(items=[view_of(JobView, job) for job in page.jobs], next=page.next))
 
-    @Operation({201: JobView}, body=JobCreate)
+    @Operation({201: JobView}, body=JobCreate, problems=("name-taken",))
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Create a job."""
         body = take_body(req, JobCreate, self._limit)
@@ -70,7 +70,7 @@ class Jobs(Resource):
         check_calendars(self._parts.calendars, values)
         with naming("group_id", "group"), naming_schedule_fields():
             cron.zone(body.timezone)
-            job = self._parts.jobs.create(values, enabled=enabled, source=source)
+            job = self._parts.jobs.create(values, enabled=enabled, source=source, unique=True)
         resp.location = f"/api/v1/jobs/{job.id}"
         reply_job(resp, job, 201)
 
@@ -86,7 +86,12 @@ class JobResource(Resource):
             job = jobs.get_job(conn, job_id)
         reply_job(resp, job)
 
-    @Operation({200: JobView}, body=JobChange, headers=(MATCH_HEADER,), problems=("not-found", "conflict"))
+    @Operation(
+        {200: JobView},
+        body=JobChange,
+        headers=(MATCH_HEADER,),
+        problems=("not-found", "conflict", "name-taken"),
+    )
     def on_patch(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
         """Change fields of a job."""
         changes = take_changes(req, JobChange, self._limit)
@@ -96,7 +101,7 @@ class JobResource(Resource):
         with naming_schedule_fields():
             if "timezone" in changes:
                 cron.zone(changes["timezone"])
-            job = self._parts.jobs.edit(job_id, changes, revision=revision, source=source)
+            job = self._parts.jobs.edit(job_id, changes, revision=revision, source=source, unique=True)
         reply_job(resp, job)
 
     @Operation({204: None}, headers=(MATCH_HEADER,), problems=("not-found", "conflict"))
@@ -119,7 +124,7 @@ class JobResource(Resource):
         body = take_body(req, JobRevision, self._limit, optional=True)
         reply_job(resp, self._parts.jobs.stop(job_id, revision=wanted_revision(req, body.revision)))
 
-    @Operation({201: JobView}, body=JobCopy, is_body_optional=True, problems=("not-found",))
+    @Operation({201: JobView}, body=JobCopy, is_body_optional=True, problems=("not-found", "name-taken"))
     def on_post_copy(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
         """Make a stopped job with the same definition and source; its children and parents are not copied."""
         body = take_body(req, JobCopy, self._limit, optional=True)
@@ -137,7 +142,7 @@ class JobResource(Resource):
         values["name"] = body.name or known.name[: MAX_NAME - len(COPY_SUFFIX)] + COPY_SUFFIX
         values["group_id"] = body.group_id or known.group_id
         with naming("group_id", "group"), naming_schedule_fields():
-            job = self._parts.jobs.create(values, source=source)
+            job = self._parts.jobs.create(values, source=source, unique=True)
         resp.location = f"/api/v1/jobs/{job.id}"
         reply_job(resp, job, 201)
 

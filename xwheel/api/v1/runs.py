@@ -12,7 +12,7 @@ import falcon
 from xwheel.api.http.body import take_body, take_query
 from xwheel.api.http.errors import BusyError
 from xwheel.api.http.headers import KEY_HEADER, idempotency_key
-from xwheel.api.http.resource import ApiParts, Resource, plan_run, reply, view_of
+from xwheel.api.http.resource import ApiParts, Resource, plan_run, reply, run_views
 from xwheel.api.openapi.operation import Operation
 from xwheel.api.schema.messages import LogQuery, Nothing, Rerun, RunQuery
 from xwheel.api.schema.views import LogView, RunPage, RunView
@@ -40,8 +40,9 @@ class Runs(Resource):
         )
         with self._db.read() as conn:
             page = page_runs(conn, wanted, before=before, limit=query.limit)
+            items = run_views(conn, page.runs)
         following = None if page.next is None else f"{page.next.due_ms}-{page.next.id}"
-        reply(resp, RunPage(items=[view_of(RunView, run) for run in page.runs], next=following))
+        reply(resp, RunPage(items=items, next=following))
 
 
 class RunResource(Resource):
@@ -52,14 +53,17 @@ class RunResource(Resource):
         """Return a run."""
         del req
         with self._db.read() as conn:
-            run = runs.get_run(conn, run_id)
-        reply(resp, view_of(RunView, run))
+            (view,) = run_views(conn, [runs.get_run(conn, run_id)])
+        reply(resp, view)
 
     @Operation({200: RunView}, body=Nothing, is_body_optional=True, problems=("not-found", "conflict"))
     def on_post_kill(self, req: falcon.Request, resp: falcon.Response, run_id: int) -> None:
         """End a run: a planned one is cancelled, one that was sent is ended by its executor."""
         take_body(req, Nothing, self._limit, optional=True)
-        reply(resp, view_of(RunView, self._parts.kill(run_id)))
+        run = self._parts.kill(run_id)
+        with self._db.read() as conn:
+            (view,) = run_views(conn, [run])
+        reply(resp, view)
 
     @Operation(
         {201: RunView},

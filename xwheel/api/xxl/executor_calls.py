@@ -189,8 +189,8 @@ def _known_group(request: RegistryRequest) -> Iterator[str]:
 
 def _unknown_group(app_name: str) -> WireError:
     return WireError(
-        f"registryKey: there is no executor group {app_name!r}; create it in the console or with "
-        "POST /api/v1/groups, the executor's next beat then succeeds"
+        f"registryKey: there is no executor group {app_name!r}; 'xwheel group create {app_name}' "
+        "(POST /api/v1/groups) makes it, and the executor's next beat then succeeds"
     )
 
 

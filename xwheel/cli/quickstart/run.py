@@ -204,6 +204,7 @@ class _Demonstration:
             "jobs": {},
             "calls": {},
         }
+        self._delete_earlier(client, group_id)
         for demo in demo_jobs(self._options.rate):
             body = definition(demo, group_id, start_ms, plan["end_ms"])
             body["enabled"] = body["schedule_type"] != "NONE" and bool(
@@ -212,6 +213,12 @@ class _Demonstration:
             plan["jobs"][demo.name] = client.call("POST", "/api/v1/jobs", body)["id"]
         self._write_plan(plan)
         return plan
+
+    def _delete_earlier(self, client: RestClient, group_id: int) -> None:
+        """Delete the jobs of an earlier quickstart in the same folder, whose names are taken again."""
+        params = {"group_id": group_id, "limit": 1000}
+        while found := client.call("GET", "/api/v1/jobs", params=params)["items"]:
+            client.call("POST", "/api/v1/jobs/bulk/delete", {"ids": [job["id"] for job in found]})
 
     def _write_plan(self, plan: Mapping[str, Any]) -> None:
         write_text(self._folder / PLAN_FILE, json.dumps(plan, indent=2))

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from xwheel.clock import Clock
-from xwheel.errors import WireError
+from xwheel.errors import ExecutorRefusedError, WireError
 from xwheel.wire.codec import encode_callbacks, encode_registry
 from xwheel.wire.codec.batch import read_refusals
-from xwheel.wire.contract import CALLBACK, REGISTRY, REGISTRY_REMOVE, TEXT_G4_OBJECT, join_url
+from xwheel.wire.contract import CALLBACK, REGISTRY, REGISTRY_REMOVE, TEXT_G4_OBJECT, TEXT_TOKEN, join_url
 from xwheel.wire.http import post
 from xwheel.wire.http.tls import NO_FILES, TlsFiles
 from xwheel.wire.messages import BadItem, CallbackItem, RegistryRequest, Response, TriggerRequest
@@ -97,14 +97,21 @@ class AdminClient:
         return answer
 
     def _call(self, address: str, uri: str, body: bytes) -> Response:
-        return post(
-            join_url(address, f"api/{uri}"),
-            body,
-            token=self._token,
-            app_name=self._app_name,
-            timeout_s=self._timeout_s,
-            tls=self._tls,
-        )
+        try:
+            return post(
+                join_url(address, f"api/{uri}"),
+                body,
+                token=self._token,
+                app_name=self._app_name,
+                timeout_s=self._timeout_s,
+                tls=self._tls,
+            )
+        except ExecutorRefusedError as error:
+            raise ExecutorRefusedError(
+                f"{error}: nothing there speaks to executors: executor.admin_addresses takes the address of a node's "
+                "executor API, which it logs at its start (port 8081 unless told otherwise), not that of its "
+                "management API (8080)"
+            ) from None
 
     def _first(self, call: Callable[[str], Response]) -> Response:
         problem: WireError | None = None
@@ -118,6 +125,11 @@ class AdminClient:
                 return answer
             # some say which token they did not like
             said = answer.message.replace(self._token, "…")
+            if said.startswith(TEXT_TOKEN):
+                said += (
+                    " executor.access_token takes the executor token that the node showed at its first start, or one "
+                    "of the group's own ('xwheel secret create')"
+                )
             problem = CallRefusedError(f"{address} answers {answer.code}: {said}")
         raise problem or WireError("no scheduler address is configured")
 

@@ -13,7 +13,15 @@ from typing import Final, NamedTuple
 from msgspec.structs import asdict, replace
 
 from xwheel.clock import Clock
-from xwheel.errors import FieldError, NotFoundError, PluginError, RevisionError, ScheduleError, XwheelError
+from xwheel.errors import (
+    FieldError,
+    NameTakenError,
+    NotFoundError,
+    PluginError,
+    RevisionError,
+    ScheduleError,
+    XwheelError,
+)
 from xwheel.model import PARTITIONS, Job, NewSource, Origin
 from xwheel.model.jobs import draft_job
 from xwheel.plugin.discovery import Plugins
@@ -105,7 +113,12 @@ class JobManager:
         self._wake = wake
 
     def create(
-        self, values: Mapping[str, object], *, enabled: bool = False, source: NewSource | None = None
+        self,
+        values: Mapping[str, object],
+        *,
+        enabled: bool = False,
+        source: NewSource | None = None,
+        unique: bool = False,
     ) -> Job:
         """Create a job, stopped unless told otherwise.
 
@@ -113,10 +126,12 @@ class JobManager:
             values: Every field of a job that its author sets.
             enabled: Start it at once.
             source: The first version of a script's source.
+            unique: Refuse a name that another job of the group has; XXL-JOB's jobs may share one.
 
         Raises:
             FieldError: A field is not acceptable; ScheduleError for the schedule's fields.
             NotFoundError: The group does not exist.
+            NameTakenError: Another job of the group has its name.
         """
         now_ms = self._clock.now_ms()
         draft = draft_job({**values, "enabled": False}, now_ms)
@@ -124,7 +139,9 @@ class JobManager:
         row = {name: value for name, value in asdict(draft).items() if name != "id"}
 
         def work(conn: Connection) -> Job:
-            executors.get_group(conn, draft.group_id)
+            executors.get_group(conn, draft.group_id, lock=unique)
+            if unique:
+                _refuse_namesake(conn, draft)
             job = jobs.insert_job(conn, row)
             if source is not None:
                 made = self._scripts.save_locked(conn, job, source, now_ms)
@@ -149,6 +166,7 @@ class JobManager:
         *,
         revision: int | None = None,
         source: NewSource | None = None,
+        unique: bool = False,
     ) -> Job:
         """Change fields of a job.
 
@@ -157,9 +175,11 @@ class JobManager:
             changes: New values; with another glue type the job has no source until one is saved.
             revision: See the class.
             source: A new source; nothing is saved if it is the current one.
+            unique: See :meth:`create`, for a new name or group.
 
         Raises:
             NotFoundError: The job or its new group does not exist.
+            NameTakenError: Another job of the group has its new name.
             RevisionError: The job is at another revision.
             FieldError: A value is not acceptable.
         """
@@ -177,8 +197,10 @@ class JobManager:
             )
             if is_other_schedule and "anchor_ms" not in changes:
                 values["anchor_ms"] = now_ms
-            if merged.group_id != job.group_id:
-                executors.get_group(conn, merged.group_id)
+            if (merged.group_id, merged.name) != (job.group_id, job.name):
+                executors.get_group(conn, merged.group_id, lock=unique)
+                if unique:
+                    _refuse_namesake(conn, merged)
             saved = jobs.update_job(conn, job_id, values)
             if merged.group_id != job.group_id:
                 # what is open belongs to the executor that has it, and stays
@@ -343,3 +365,16 @@ class JobManager:
         planned = runs.lock_planned_of_jobs(conn, job_ids, origins)
         runs.cancel_runs(conn, [run.id for run in planned], reason=reason, now_ms=now_ms)
         changes.note_cancelled(conn, planned, reason, now_ms)
+
+
+def _refuse_namesake(conn: Connection, job: Job) -> None:
+    """Refuse a name that another job has; the group's row is locked, so that no two take it at once.
+
+    Raises:
+        NameTakenError: One has it.
+    """
+    other = jobs.find_namesake(conn, job.group_id, job.name)
+    if other is not None and other != job.id:
+        raise NameTakenError(
+            f"name: job {other} of the same group is called {job.name!r} already: give another name, or change that one"
+        )

@@ -157,7 +157,7 @@ class Slot:
     __slots__ = ("_door", "body", "buffer", "call", "curl", "headers")
 
     def __init__(self, max_answer: int, tls: TlsFiles = NO_FILES, guard: Guard | None = None) -> None:
-        self.curl = _new_handle(max_answer, tls)
+        self.curl = new_handle(max_answer, tls)
         # apart from the slot, which would else hold itself through curl, and not be closed before a fork
         self._door = None if guard is None else _Door(guard)
         if self._door is not None:
@@ -234,7 +234,8 @@ def header_lines(headers: Mapping[str, str]) -> list[str]:
     return [f"{name}: {value}" if value else f"{name}:" for name, value in every.items()]
 
 
-def _new_handle(max_answer: int, tls: TlsFiles) -> pycurl.Curl:
+def new_handle(max_answer: int, tls: TlsFiles) -> pycurl.Curl:
+    """Return a handle with what holds for all calls: no proxy, no redirect, bounded answers, our certificates."""
     curl = pycurl.Curl()
     curl.setopt(pycurl.POST, 1)
     curl.setopt(pycurl.PROTOCOLS, pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS)

@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Any
+from io import BytesIO
+from math import ceil
+from typing import Any, Final
+from urllib.parse import urlencode
 
 import msgspec
+import pycurl
 
 from xwheel.errors import ConflictError, FieldError, NotFoundError, WireError
-from xwheel.extras import extra
+from xwheel.wire.http.curl import header_lines, new_handle
 from xwheel.wire.http.tls import NO_FILES, TlsFiles
 
-with extra("cli"):
-    import requests
-
-NOT_FOUND = 404
-CONFLICT = 409
-UNPROCESSABLE = 422
-SUCCESS = range(200, 300)
+UNAUTHORIZED: Final = 401
+NOT_FOUND: Final = 404
+CONFLICT: Final = 409
+UNPROCESSABLE: Final = 422
+SUCCESS: Final = range(200, 300)
+MAX_ANSWER: Final = 256 * 1024 * 1024
+MISSING: Final = re.compile(r"(\w+) (.*) does not exist", re.DOTALL)
+UNTRUSTED: Final = frozenset(
+    {
+        pycurl.E_SSL_CONNECT_ERROR,
+        pycurl.E_PEER_FAILED_VERIFICATION,
+        pycurl.E_SSL_CERTPROBLEM,
+        pycurl.E_SSL_CACERT_BADFILE,
+        pycurl.E_RECV_ERROR,
+    }
+)
+"""What curl says where certificates are refused; with TLS 1.3 a server says so only when the answer is read."""
 
 
 class RestClient:
@@ -28,18 +43,17 @@ class RestClient:
     Args:
         base_url: Where the API listens, without a path.
         token: Management token.
-        timeout_s: Limit for connecting, and again for each read, in seconds.
+        timeout_s: Limit for connecting, and again for each stretch without a byte, in seconds.
         tls: The certificates that https trusts and shows.
     """
 
     def __init__(self, base_url: str, token: str, *, timeout_s: float = 10, tls: TlsFiles = NO_FILES) -> None:
         self._base_url = base_url.rstrip("/")
-        self._timeout_s = timeout_s
-        self._session = requests.Session()
-        self._session.trust_env = False
-        self._session.verify = tls.ca_file or True
-        self._session.cert = (tls.cert_file, tls.key_file) if tls.cert_file else None
-        self._session.headers.update({"Authorization": f"Bearer {token}", "Accept-Encoding": "identity"})
+        self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        self._curl = new_handle(MAX_ANSWER, tls)
+        self._curl.setopt(pycurl.CONNECTTIMEOUT_MS, max(1, round(timeout_s * 1000)))
+        self._curl.setopt(pycurl.LOW_SPEED_LIMIT, 1)
+        self._curl.setopt(pycurl.LOW_SPEED_TIME, max(1, ceil(timeout_s)))
 
     def call(
         self,
@@ -58,41 +72,62 @@ class RestClient:
             ConflictError: It is not in the state the call expects.
             WireError: The server cannot be reached or says no for another reason.
         """
-        data = None if body is None else msgspec.json.encode(body)
+        query = urlencode(
+            {name: value for name, value in (params or {}).items() if value is not None}, doseq=True
+        )
+        data = b"" if body is None else msgspec.json.encode(body)
+        url = f"{self._base_url}{path}{'?' if query else ''}{query}"
         try:
-            answer = self._session.request(
-                method,
-                f"{self._base_url}{path}",
-                data=data,
-                params=params,
-                headers={"Content-Type": "application/json", **(headers or {})},
-                timeout=self._timeout_s,
-                allow_redirects=False,
-            )
-        except requests.exceptions.SSLError as error:
-            raise WireError(
-                f"{self._base_url} cannot be trusted, or does not trust us: {_cause(error)}; XWHEEL_TLS__CA_FILE names "
-                "a private authority, XWHEEL_TLS__CERT_FILE and XWHEEL_TLS__KEY_FILE a certificate to show"
-            ) from error
-        except requests.RequestException as error:
-            raise WireError(f"{self._base_url} cannot be reached: {type(error).__name__}") from error
-        if answer.status_code not in SUCCESS:
-            raise _error(answer.status_code, answer.content, f"{method} {path}")
+            status, content = self._perform(method, url, data, headers or {})
+        except pycurl.error as error:
+            raise self._failure(int(error.args[0])) from None
+        if status not in SUCCESS:
+            raise _error(status, content, f"{method} {path}", self._base_url)
         try:
-            return msgspec.json.decode(answer.content) if answer.content else None
+            return msgspec.json.decode(content) if content else None
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise WireError(
                 f"{self._base_url} answers {method} {path} with something else than JSON"
             ) from None
 
+    def _perform(self, method: str, url: str, data: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
+        """Return status and body.
 
-def _cause(error: requests.exceptions.SSLError) -> str:
-    """Return what OpenSSL said, without the layers around it."""
-    inner = error.args[0] if error.args else error
-    return str(getattr(inner, "reason", inner))
+        What changes something has a connection of its own: on a kept one that has ended meanwhile, nobody would know
+        whether it arrived, and curl sends it again.
+        """
+        answer = BytesIO()
+        curl = self._curl
+        curl.setopt(pycurl.URL, url)
+        curl.setopt(pycurl.HTTPHEADER, header_lines({**self._headers, **headers}))
+        if method == "GET":
+            curl.setopt(pycurl.HTTPGET, 1)
+        else:
+            curl.setopt(pycurl.POST, 1)
+            curl.setopt(pycurl.POSTFIELDSIZE, len(data))
+            curl.setopt(pycurl.READFUNCTION, BytesIO(data).read)
+        curl.setopt(pycurl.FRESH_CONNECT, method != "GET")
+        curl.setopt(pycurl.CUSTOMREQUEST, method)
+        curl.setopt(pycurl.WRITEFUNCTION, answer.write)
+        curl.perform()
+        return curl.getinfo(pycurl.RESPONSE_CODE), answer.getvalue()
+
+    def _failure(self, code: int) -> WireError:
+        said = self._curl.errstr() or f"curl {code}"
+        if code in UNTRUSTED and self._base_url.startswith("https:"):
+            return WireError(
+                f"{self._base_url} cannot be trusted, or does not trust us: {said}; XWHEEL_TLS__CA_FILE names "
+                "a private authority, XWHEEL_TLS__CERT_FILE and XWHEEL_TLS__KEY_FILE a certificate to show"
+            )
+        if code == pycurl.E_COULDNT_CONNECT:
+            return WireError(
+                f"{self._base_url} cannot be reached: nothing takes connections there; 'xwheel server' runs a node, "
+                "and --url or XWHEEL_URL says where it is"
+            )
+        return WireError(f"{self._base_url} cannot be reached: {said}")
 
 
-def _error(status: int, content: bytes, what: str) -> Exception:
+def _error(status: int, content: bytes, what: str, base_url: str) -> Exception:
     try:
         problem = msgspec.json.decode(content, type=dict[str, Any])
     except msgspec.MsgspecError:
@@ -100,8 +135,19 @@ def _error(status: int, content: bytes, what: str) -> Exception:
     detail = str(problem.get("detail") or problem.get("title") or f"HTTP status {status}")
     if status == UNPROCESSABLE and problem.get("field"):
         return FieldError(str(problem["field"]), detail.removeprefix(f"{problem['field']}: "))
-    if status == NOT_FOUND:
-        return NotFoundError("object", detail)
+    found = MISSING.fullmatch(detail)
+    if status == NOT_FOUND and found:
+        return NotFoundError(found[1], found[2])
+    if status == UNAUTHORIZED:
+        return WireError(
+            f"{base_url} does not know this token: {detail}; 'xwheel token create NAME' makes one in the "
+            "node's database, and the file --token-file, XWHEEL_TOKEN or XWHEEL_TOKEN_FILE gives it"
+        )
+    if status == NOT_FOUND and not problem:
+        return WireError(
+            f"{base_url} has no management API: it answers {what} with HTTP status {status}; --url or XWHEEL_URL says "
+            "where a node has its own ([api] port in its settings), which is not the port for executors"
+        )
     if status == CONFLICT:
         return ConflictError(detail)
     return WireError(f"{what}: {detail}")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ssl
 from pathlib import Path
-from typing import Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
-from xwheel.config.sections import TlsSection
 from xwheel.errors import ConfigError
 from xwheel.runtime.private_files import warn_if_open
+
+if TYPE_CHECKING:
+    from xwheel.config.sections import TlsSection
 
 
 class TlsFiles(NamedTuple):

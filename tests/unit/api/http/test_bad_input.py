@@ -98,7 +98,8 @@ def test_a_job_with_a_bad_field_is_not_written(
     api: Api, job: dict[str, Any], method: str, fields: dict[str, Any], field: str
 ) -> None:
     if method == "POST":
-        check(api, "POST", "jobs", {**JOB, **CRON, "group_id": job["group_id"], **fields}, 422, field)
+        body = {**JOB, **CRON, "name": "new", "group_id": job["group_id"], **fields}
+        check(api, "POST", "jobs", body, 422, field)
     else:
         # what an edit does not know is refused by name, too
         first = next((name for name in fields if name in {"group_id", "enabled"}), field)

@@ -180,7 +180,9 @@ def test_a_job_that_starts_at_the_end_of_time_is_no_fault(
     for instant in (MAX_MS, MAX_MS - 86_400_000):
         extreme = {"start_ms": instant, "anchor_ms": instant, "calendar_require": calendars, "enabled": True}
         answer = api.call(
-            "POST", "jobs", {"group_id": group_id, "name": "job", "handler": "demo", **body, **extreme}
+            "POST",
+            "jobs",
+            {"group_id": group_id, "name": f"job {instant}", "handler": "demo", **body, **extreme},
         )
         assert answer.status_code in {201, 422}, answer.text
         if answer.status_code == 422:
@@ -294,16 +296,50 @@ def test_a_job_that_is_not_there_is_404(api: Api) -> None:
 
 def test_lists_are_filtered_and_paged(api: Api) -> None:
     first, second = api.group("first"), api.group("second")
-    ids = [api.job(group_id=group, name=name)["id"] for group in (first, second) for name in ("a", "b", "a")]
+    ids = [api.job(group_id=group, name=name)["id"] for group in (first, second) for name in ("a", "b", "c")]
 
     def listed(**params: Any) -> list[int]:
         return [item["id"] for item in api.call("GET", "jobs", params=params).json["items"]]
 
     assert listed() == ids
     assert listed(group_id=second) == ids[3:]
-    assert listed(name="a") == [ids[0], ids[2], ids[3], ids[5]]
+    assert listed(name="a") == [ids[0], ids[3]]
     assert listed(group_id=first, name="b") == [ids[1]]
     assert listed(limit=2, after=ids[1]) == ids[2:4]
     assert api.call("GET", "jobs", params={"limit": 2}).json["next"] == ids[1]
     assert api.call("GET", "jobs", params={"limit": 6}).json["next"] is None
     assert listed(group_id=99) == []
+
+
+def test_u7_a_name_is_taken_once_in_a_group(api: Api) -> None:
+    first = api.job(name="report")
+    group_id = first["group_id"]
+    body = {"group_id": group_id, "name": "report", "handler": "demo"}
+    answer = api.call("POST", "jobs", body)
+    assert (answer.status_code, answer.json["type"]) == (409, "urn:xwheel:problem:name-taken")
+    assert f"job {first['id']} of the same group is called 'report' already" in answer.json["detail"]
+    other = api.job(group_id=group_id, name="other")
+    assert api.call("PATCH", f"jobs/{other['id']}", {"name": "report"}).status_code == 409
+    assert api.call("POST", f"jobs/{first['id']}/copy", {"name": "other"}).status_code == 409
+    # its own name, another group's, and that of a deleted job
+    assert api.call("PATCH", f"jobs/{first['id']}", {"name": "report", "handler": "h"}).status_code == 200
+    assert api.job(group_id=api.group("elsewhere"), name="report")
+    assert api.call("DELETE", f"jobs/{first['id']}").status_code == 204
+    assert api.call("POST", "jobs", body).status_code == 201
+
+
+def test_u4_deleted_jobs_are_listed_apart_and_their_runs_name_them(api: Api) -> None:
+    gone, stays = api.job(name="gone"), api.job(name="stays", group_id=1)
+    run = api.call("POST", f"jobs/{gone['id']}/run").json
+    assert (run["job_name"], run["app_name"]) == ("gone", api.call("GET", "groups/1").json["app_name"])
+    api.call("DELETE", f"jobs/{gone['id']}")
+
+    def listed(**params: Any) -> list[str]:
+        return [item["name"] for item in api.call("GET", "jobs", params=params).json["items"]]
+
+    assert listed() == [stays["name"]]
+    assert listed(deleted="true") == ["gone"]
+    assert listed(deleted="true", name="gone") == ["gone"]
+    assert listed(deleted="true", name="stays") == []
+    (seen,) = api.call("GET", "runs", params={"job_id": gone["id"]}).json["items"]
+    assert (seen["id"], seen["job_name"]) == (run["id"], "gone")

@@ -8,12 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from xwheel.cli.connection import LimitOption, NodeApi, SetOption, connected, given, set_values
-from xwheel.cli.output import local_time, print_json, print_table
+from xwheel.cli.lazy import command_group
+from xwheel.cli.output import print_json
+from xwheel.cli.table import ALWAYS, Column, moment, print_table
 from xwheel.errors import FieldError
 
-app = typer.Typer(help="Alarms, on a running node.", no_args_is_help=True)
+app = command_group()
 
-rule_app = typer.Typer(help="Rules for alarms, on a running node.", no_args_is_help=True)
+rule_app = command_group("Rules for alarms, on a running node.")
 
 JobOption = Annotated[str | None, typer.Option("--job", help="Id, APP/NAME, or a name that one job has.")]
 GroupOption = Annotated[str | None, typer.Option("--group", help="App name or id of a group.")]
@@ -45,11 +47,19 @@ def rules(
     """List rules by id."""
     node.print_list(
         node.pages("/alarms/rules", _owner(node, job, group), limit=limit),
-        ("ID", "NAME", "FOR", "KINDS", "WHEN", "TELLS", "ENABLED"),
+        (
+            Column("ID", ALWAYS),
+            Column("NAME", ALWAYS, least=12),
+            Column("FOR", 6, least=10),
+            Column("KINDS", 5, least=8),
+            Column("WHEN", 2),
+            Column("TELLS", 4, least=10),
+            Column("ENABLED", 3),
+        ),
         lambda rule: (
             rule["id"],
             rule["name"],
-            _scope(rule),
+            _scope(node, rule),
             rule["kinds"],
             rule["when"],
             [_target(target) for target in rule["targets"]],
@@ -71,18 +81,36 @@ def list_alarms(
     params = _owner(node, job, group) | given(run_id=run)
     node.print_list(
         node.pages("/alarms", params, limit=limit),
-        ("ID", "AT", "KIND", "STATE", "JOB", "RUN", "COUNT", "SAID"),
+        (
+            Column("ID", ALWAYS),
+            Column("AT", 6),
+            Column("KIND", 8),
+            Column("STATE", ALWAYS, is_state=True),
+            Column("JOB", 8, least=12),
+            Column("RUN", 4),
+            Column("COUNT", 2),
+            Column("SAID", 5, least=12),
+        ),
         lambda item: (
             item["id"],
-            local_time(item["at_ms"]),
+            moment(item["at_ms"]),
             item["kind"],
             item["state"],
-            item["job_id"],
+            node.job_name(item["job_id"]),
             item["run_id"],
             item["count"],
             item["note"] or item["reason"] or item["message"][:60],
         ),
     )
+
+
+@app.command("show")
+@connected
+def show_alarm(
+    node: NodeApi, alarm: Annotated[int, typer.Argument(metavar="ALARM", min=1, help="Id of an alarm.")]
+) -> None:
+    """Show an alarm."""
+    node.print_item(node.call("GET", f"/alarms/{alarm}"))
 
 
 @app.command()
@@ -98,14 +126,23 @@ def attempts(
     params = _owner(node, job, group) | given(alarm_id=alarm)
     node.print_list(
         node.pages("/alarms/attempts", params, limit=limit),
-        ("ALARM", "CHANNEL", "RECEIVERS", "TRY", "STATE", "STARTED", "TOOK MS", "ANSWER"),
+        (
+            Column("ALARM", ALWAYS),
+            Column("CHANNEL", 8),
+            Column("RECEIVERS", 4, least=10),
+            Column("TRY", 3),
+            Column("STATE", ALWAYS, is_state=True),
+            Column("STARTED", 5),
+            Column("TOOK MS", 2),
+            Column("ANSWER", 6, least=12),
+        ),
         lambda item: (
             item["alarm_id"],
             item["channel"],
             item["receivers"],
             item["number"],
             item["state"],
-            local_time(item["started_ms"]),
+            moment(item["started_ms"]),
             item["took_ms"],
             item["answer"][:80],
         ),
@@ -133,10 +170,11 @@ def send_test(
         raise typer.Exit(1)
 
 
-def _scope(rule: dict[str, Any]) -> str:
+def _scope(node: NodeApi, rule: dict[str, Any]) -> str:
     if rule["job_id"] is not None:
-        return f"job {rule['job_id']}"
-    return "all jobs" if rule["group_id"] is None else f"group {rule['group_id']}"
+        return f"job {node.job_name(rule['job_id'])}"
+    group_id = rule["group_id"]
+    return "all jobs" if group_id is None else f"group {node.group_names.get(group_id, group_id)}"
 
 
 def _target(target: dict[str, Any]) -> str:

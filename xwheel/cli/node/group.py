@@ -7,9 +7,11 @@ from typing import Annotated
 import typer
 
 from xwheel.cli.connection import LimitOption, NodeApi, connected, given
-from xwheel.cli.output import local_time, print_fields, print_json, print_table, shown
+from xwheel.cli.lazy import command_group
+from xwheel.cli.output import local_time, print_fields, print_json, shown
+from xwheel.cli.table import print_table
 
-app = typer.Typer(help="Groups of executors, on a running node.", no_args_is_help=True)
+app = command_group()
 
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="App name or id.")]
 TitleOption = Annotated[str | None, typer.Option(help="What people call it.")]

@@ -1,0 +1,113 @@
+"""Finding U6: the settings of the log, the lines at start, and the small options that everybody tries first."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from xwheel import __version__
+from xwheel.cli import main
+from xwheel.cli.log_lines import JsonFormatter, log_from
+from xwheel.config import build_config
+from xwheel.errors import ConfigError
+from xwheel.testing.processes import XwheelProcess
+
+RECORD = logging.LogRecord("xwheel.x", logging.WARNING, "", 1, "it said %s", ("\x1b[2J\nforged",), None)
+
+
+@pytest.fixture
+def root() -> Iterator[logging.Logger]:
+    logger = logging.getLogger()
+    handlers, level = logger.handlers[:], logger.level
+    yield logger
+    logger.handlers[:] = handlers
+    logger.setLevel(level)
+
+
+def test_u6_the_level_and_the_zone_of_the_log_are_settings(root: logging.Logger) -> None:
+    log_from(logging.INFO, build_config({"log": {"level": "error", "timezone": "Asia/Shanghai"}}))
+    (handler,) = root.handlers
+    assert root.level == logging.ERROR
+    RECORD.created = 0.5
+    assert handler.format(RECORD).startswith("1970-01-01 08:00:00.500+08:00 WARNING ")
+    log_from(logging.INFO, build_config({}))
+    assert root.level == logging.INFO
+
+
+def test_u6_a_line_of_json_is_one_object(root: logging.Logger) -> None:
+    log_from(logging.INFO, build_config({"log": {"format": "json", "timezone": "UTC"}}))
+    (handler,) = root.handlers
+    assert isinstance(handler.formatter, JsonFormatter)
+    RECORD.created = 0.5
+    line = handler.format(RECORD)
+    assert line.isprintable()
+    found = json.loads(line)
+    assert found["message"] == "it said \x1b[2J\nforged"
+    assert (found["time"], found["level"]) == ("1970-01-01T00:00:00.500+00:00", "WARNING")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("level", "loud"), ("format", "xml"), ("timezone", "Mars"), ("timezone", "/etc/passwd")],
+)
+def test_u6_a_bad_setting_of_the_log_is_named(name: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=f"log.{name}: "):
+        build_config({"log": {name: value}})
+
+
+@pytest.mark.processes
+def test_u6_a_node_says_what_it_is(tmp_path: Path) -> None:
+    settings = tmp_path / "xwheel.toml"
+    settings.write_text('[api]\nport = 0\nexecutor_port = 0\n[database]\nurl = "sqlite:///x.db"\n')
+    with XwheelProcess(tmp_path / "node", "server", "--config", str(settings)) as node:
+        node.find("executor API on (.*)")
+        text = node.output.read_text()
+    assert f"xwheel {__version__}, a scheduler node, on Python 3." in text
+    assert f"settings: {settings}" in text
+    assert "database: sqlite:///x.db" in text or "database: sqlite+pysqlite:///x.db" in text
+    assert re.search(r"plugins: .*xwheel ", text)
+    assert "management API on 127.0.0.1:" in text
+
+
+def test_u6_the_short_help_and_the_version() -> None:
+    runner = CliRunner()
+    assert runner.invoke(main.app, ["--version"]).output == f"{__version__}\n"
+    assert runner.invoke(main.app, ["-h"]).output == runner.invoke(main.app, ["--help"]).output
+    for words in (["job"], ["job", "list"], ["alarm", "rule"], ["pause"], ["plugins"]):
+        done = runner.invoke(main.app, [*words, "-h"])
+        assert done.exit_code == 0
+        assert "Usage: " in done.output
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("xwheel ca", {"calendar"}),
+        ("xwheel job st", {"start", "stop"}),
+        ("xwheel run list --sta", {"--state"}),
+        ("xwheel run list --state fa", {"failed"}),
+    ],
+)
+def test_u6_the_shell_completes_commands_options_and_values(line: str, wanted: set[str]) -> None:
+    """As bash asks, after ``xwheel --install-completion``."""
+    environment = {
+        **os.environ,
+        "_XWHEEL_COMPLETE": "complete_bash",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(line.split()) - 1),
+    }
+    code = "import sys; sys.argv = ['xwheel']; from xwheel.__main__ import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment
+    )
+    assert set(done.stdout.split()) == wanted, done.stderr
