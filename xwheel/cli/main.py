@@ -19,6 +19,7 @@ from xwheel.cli.connection import (
     ConfigOption,
     DatabaseOption,
     PlainJsonOption,
+    PluginsDirOption,
     TokenOption,
     configure,
     node_client,
@@ -165,13 +166,19 @@ def server(
     url: DatabaseOption = None,
     port: Annotated[int | None, typer.Option(help="Port of the management API.")] = None,
     executor_port: Annotated[int | None, typer.Option(help="Port of the executor API.")] = None,
+    plugins_dir: PluginsDirOption = None,
 ) -> None:
     """Run a scheduler node until SIGTERM, SIGHUP or Ctrl-C, then drain."""
     with StopSignals(for_good=True) as signals:
         from xwheel.node.node import Node
 
         _log_from(logging.INFO)
-        config = configure(config_path, url, api={"port": port, "executor_port": executor_port})
+        config = configure(
+            config_path,
+            url,
+            api={"port": port, "executor_port": executor_port},
+            plugins={"folder": plugins_dir},
+        )
         node = Node(config, announce=typer.echo)
         if signals.be_up():
             return

@@ -137,6 +137,7 @@ class Node:
             holds_leases=scheduler.core.lease.may_act(),
             partitions=len(scheduler.core.lease.epochs),
             loops=loops,
+            missing_plugins=sorted(scheduler.core.plugins.missing),
             counts=HealthCounts(
                 deadlocks=self._db.deadlocks,
                 retries=self._db.retries,

@@ -32,6 +32,15 @@ class Registry(Mapping[str, T], Generic[T]):
         self.owners = dict(owners)
         self.trusted = frozenset(trusted)
 
+    def with_objects(self, objects: Mapping[str, T], owner: str, trusted: Collection[str]) -> Registry[T]:
+        """Return a table that holds further objects of one owner, too."""
+        return Registry(
+            self.kind,
+            {**self._objects, **objects},
+            {**self.owners, **dict.fromkeys(objects, owner)},
+            {*self.trusted, *trusted},
+        )
+
     def __getitem__(self, name: str) -> T:
         """Return the object.
 
