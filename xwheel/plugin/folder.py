@@ -132,13 +132,16 @@ def _read(path: Path, folder: int | None) -> PluginFile:
         return refused(
             "is a link: put the file itself there" if is_link else f"cannot be read: {error.strerror}"
         )
-    with os.fdopen(number, "rb") as file:
+    try:
         found = os.fstat(number)
         if not stat.S_ISREG(found.st_mode):
             return refused("is no file")
         if risk := _risk(found):
             return refused(f"{risk}: it is not run")
-        source = file.read(MAX_BYTES + 1)
+        with os.fdopen(number, "rb", closefd=False) as file:
+            source = file.read(MAX_BYTES + 1)
+    finally:
+        os.close(number)
     if len(source) > MAX_BYTES:
         return refused(f"is larger than {MAX_BYTES} bytes")
     return PluginFile(name=name, path=path, source=source)

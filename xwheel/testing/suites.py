@@ -280,7 +280,7 @@ def _in_threads(work: Callable[[], None], what: str) -> None:
         except BaseException as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=guarded) for _ in range(THREADS)]
+    threads = [threading.Thread(target=guarded, daemon=True) for _ in range(THREADS)]
     for thread in threads:
         thread.start()
     for thread in threads:
