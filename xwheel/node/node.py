@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -45,6 +45,7 @@ class Node:
     Args:
         config: The settings.
         announce: Told secrets that were made just now; they are never shown again.
+        given: Further plugins by name, as files, modules or other objects with hooks; for tests.
 
     Raises:
         ConfigError: A setting cannot be used.
@@ -54,9 +55,14 @@ class Node:
         PluginError: A plugin cannot be loaded.
     """
 
-    def __init__(self, config: Config, announce: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        config: Config,
+        announce: Callable[[str], None],
+        given: Mapping[str, object] | None = None,
+    ) -> None:
         self._config = config
-        plugins = load_plugins(config)
+        plugins = load_plugins(config, given)
         # files first: what is wrong with them is said before a database is waited for
         keys, tls = read_keys(config.security.key_file), check_tls(config.tls)
         self._db = open_database(config, wait_s=config.database.wait_s)
