@@ -155,7 +155,7 @@ class NodeSite(NodeCalls):
         def found() -> Any:
             items = self.call("GET", "alarms/attempts?limit=1000")["items"]
             return next(
-                (item for item in items if item["channel"] == channel and item["state"] != "open"), None
+                (item for item in items if item["channel"] == channel and item["state"] != "waiting"), None
             )
 
         attempt: dict[str, Any] = wait_until(found)
