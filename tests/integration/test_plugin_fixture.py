@@ -120,3 +120,21 @@ def test_u10_the_site_logs_runs_and_takes_handlers(tmp_path: Path) -> None:
         assert "a line of its log" in site.log(run["id"])
         shouted = site.run("", glue_type="SHOUT", glue_source="hear", name="loud")
         assert (shouted["state"], shouted["message"]) == ("succeeded", "HEAR")
+
+
+def test_u1_handlers_are_listed_and_an_unknown_one_is_a_line_in_both_logs(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    with NodeSite(tmp_path) as site:
+        run = site.run("greet")
+        assert (run["state"], run["reason"]) == ("refused", "executor_refused")
+        by_executor = "refused, and 0 with it by now: no handler is called 'greet'; known: fail, hello"
+        by_node = (
+            f"job {run['job_id']} greet 0: {site.addresses[0]} has no handler 'greet', so run {run['id']}"
+        )
+        site.run("hello")
+    lines = {record.name: record.getMessage() for record in caplog.records if record.levelname == "WARNING"}
+    assert by_executor in lines["xwheel.executor.intake.endpoints"]
+    assert by_node in lines["xwheel.scheduler.send.results"]
+    assert "2 handlers: fail, hello" in caplog.text

@@ -22,6 +22,7 @@ from xwheel.cli.connection import (
     PluginsDirOption,
     TokenOption,
     configure,
+    given,
     node_client,
     warn_of_password,
 )
@@ -203,28 +204,37 @@ def _wait(signals: StopSignals) -> None:
 
 @app.command()
 def executor(
-    target: Annotated[
-        str, typer.Argument(help="MODULE or MODULE:NAME that holds @job handlers or an Executor.")
-    ] = "",
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TARGET]...",
+            help="MODULE, for the @job handlers in it and in what it imports, or MODULE:NAME, for one of its "
+            "functions, a list, or an Executor.",
+        ),
+    ] = None,
     config_path: ConfigOption = None,
+    plugins_dir: PluginsDirOption = None,
 ) -> None:
-    """Run an executor with a module's handlers, or glue types alone, until SIGTERM, SIGHUP or Ctrl-C, then drain."""
+    """Run an executor with handlers of modules, or glue types alone, until SIGTERM, SIGHUP or Ctrl-C, then drain."""
     from xwheel.config import load_config
-    from xwheel.executor import Executor, load_handlers
+    from xwheel.executor import Executor, load_targets
 
     _log_from(logging.INFO)
     sys.path.insert(0, str(Path.cwd()))
-    found = load_handlers(target) if target else None
-    if isinstance(found, Executor):
-        runner = found
-    else:
-        config = load_config(config_path)
-        if found is None and not config.executor.allowed_glue_types:
+    found = load_targets(targets or ())
+    runner = next((item for item in found if isinstance(item, Executor)), None)
+    if runner is None:
+        config = load_config(config_path, {"plugins": given(folder=plugins_dir)})
+        if not found and not config.executor.allowed_glue_types:
             raise ConfigError(
                 "there is nothing to run: name a module with @job handlers, or allow glue types in "
                 "executor.allowed_glue_types"
             )
-        runner = Executor(config, handlers=[] if found is None else [found])
+        runner = Executor(config, handlers=found)
+    elif len(found) > 1 or plugins_dir is not None:
+        raise ConfigError(
+            "an Executor has its own handlers and settings: give MODULE:NAME alone, without --plugins-dir"
+        )
     raise typer.Exit(0 if runner.run_forever() else EXIT_FAILED)
 
 
