@@ -60,6 +60,7 @@ def test_router_and_alarm(xwheel_node, tmp_path):
     node.run("fail", "disk is full")
     (alarm,) = node.wait_for_alarms()
     assert "disk is full" in alarm.text
+    assert alarm.text.startswith(f"{alarm.title}\n")
     assert node.wait_for_attempt("file")["answer"] == "written"
     assert "disk is full" in path.read_text()
 

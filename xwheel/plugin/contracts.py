@@ -273,7 +273,7 @@ class Alarm:
         kind: What happened.
         at_ms: When it happened.
         title: One line that names the job and what happened.
-        text: The same at length, in lines; plain text that may hold any character.
+        text: The same at length, in lines, of which the title is the first; plain text that may hold any character.
         reason: Short word or message of the run, or empty.
         job: The job; None in a test, and in a summary of several jobs.
         group: The job's group; None as well.

@@ -117,7 +117,7 @@ def sample_alarm(**changes: Any) -> Alarm:
         "kind": AlarmKind.FAILED,
         "at_ms": SAMPLE_MS + 1500,
         "title": "nightly report failed",
-        "text": "job 1 nightly report, run 100, on http://10.0.0.1:9999\ndisk is full",
+        "text": "nightly report failed\njob 1 nightly report, run 100, on http://10.0.0.1:9999\ndisk is full",
         "reason": "disk is full",
         "job": sample_job(),
         "group": sample_group(),
