@@ -52,6 +52,7 @@ class NodeSite(NodeCalls):
     Attributes:
         url: Where the management API listens.
         token: A management token.
+        executor_url: Where executors register.
         alarms: What was captured, in the order in which it was sent.
         addresses: Where the executors listen, sorted as routers get them.
     """
@@ -85,6 +86,7 @@ class NodeSite(NodeCalls):
             self._node.start()
             stack.callback(self._node.stop)
             self.url = f"http://127.0.0.1:{self._node.management.port}"
+            self.executor_url = f"http://127.0.0.1:{self._node.executors.port}"
             self.token = next(words for words in said if TOKEN_WORDS in words).removeprefix(TOKEN_WORDS)
             self._client = RestClient(self.url, self.token, timeout_s=60)
             self._group = self.call("POST", "groups", {"app_name": APP_NAME, "title": "Demo"})["id"]
@@ -99,7 +101,7 @@ class NodeSite(NodeCalls):
                         glue_types=types,
                         allowed_glue_types=sorted(types),
                         app_name=APP_NAME,
-                        admin_addresses=[f"http://127.0.0.1:{self._node.executors.port}"],
+                        admin_addresses=[self.executor_url],
                         access_token=token,
                         host="127.0.0.1",
                         port=0,
