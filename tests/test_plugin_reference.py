@@ -118,7 +118,7 @@ compiled files beside it are not read. `xwheel plugins check FILE` tries one fil
 a `NodeSite`, a node with an SQLite database and executors in the test's process, which is stopped when the test ends.
 
 ```python
-node = xwheel_node("plugins/mine.py", options={"mine": {"limit": 5}}, executors=2, handlers=[my_handler])
+node = xwheel_node("mine.py", options={"mine": {"limit": 5}}, executors=2, handlers=[my_handler])
 ```
 
 Its arguments are files of plugins, modules or other objects with hooks, and names of installed plugins; of the
@@ -134,10 +134,10 @@ installed ones, those that come with xwheel itself are loaded besides. It has
 
 A plugin describes its table as a subclass of `xwheel.plugin.PluginOptions`, a pydantic model. A hook whose parameter
 `options` is annotated with it gets it checked; without that annotation `options` is the table as it stands there.
-`read_options(config, NAME, Model)` does the same by name. Texts are not taken for numbers. A field of type `SecretStr` is never
-shown; beside `password: SecretStr | None` a field `password_file: Path | None = None` lets operators name a file that
-holds it. From the environment, all tables together are one JSON document,
-which then stands in place of those of the file:
+`read_options(config, NAME, Model)` does the same by name. Texts are not taken for numbers. A field of type
+`SecretStr` is never shown; beside `password: SecretStr | None` a field `password_file: Path | None = None` lets
+operators name a file that holds it. From the environment, all tables together are one JSON document, which then stands
+in place of those of the file:
 
 ```sh
 export XWHEEL_PLUGINS__OPTIONS='{"NAME": {"key": 5}}'

@@ -19,7 +19,7 @@ PUBLIC = {
         "__version__",
         "hookimpl",
     },
-    xwheel.executor: {"Executor", "JobContext", "current_job", "job", "load_handlers"},
+    xwheel.executor: {"Executor", "JobContext", "current_job", "job", "load_handlers", "load_targets"},
     xwheel.plugin: {
         "ALARM_PLACEHOLDERS",
         "AddressKind",
@@ -62,6 +62,7 @@ PUBLIC = {
         "ExecutorSite",
         "ManualClock",
         "NodeProcess",
+        "NodeSite",
         "WebReply",
         "WebRequest",
         "WebServer",

@@ -60,7 +60,7 @@ def test_router_and_alarm(xwheel_node, tmp_path):
     node.run("fail", "disk is full")
     (alarm,) = node.wait_for_alarms()
     assert "disk is full" in alarm.text
-    assert alarm.text.startswith(f"{alarm.title}\n")
+    assert alarm.text.splitlines()[0] == alarm.title
     assert node.wait_for_attempt("file")["answer"] == "written"
     assert "disk is full" in path.read_text()
 
@@ -138,4 +138,4 @@ def test_u1_handlers_are_listed_and_an_unknown_one_is_a_line_in_both_logs(
     lines = {record.name: record.getMessage() for record in caplog.records if record.levelname == "WARNING"}
     assert by_executor in lines["xwheel.executor.intake.endpoints"]
     assert by_node in lines["xwheel.scheduler.send.results"]
-    assert "2 handlers: fail, hello" in caplog.text
+    assert "handlers: fail, hello" in caplog.text

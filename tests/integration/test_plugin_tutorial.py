@@ -42,7 +42,7 @@ def test_u10_a_beginners_plugin(tutorial: Tutorial) -> None:
     checked, broken = tutorial.outputs
     done_well(tutorial.type(f"umask 022; {make}"))
     tutorial.save_files()
-    done_well(tutorial.type("chmod -R go-w plugins"))
+    done_well(tutorial.type("chmod -R go-w my_plugins"))
     assert done_well(tutorial.type(check)) == checked
     done_well(tutorial.type(tidy_up))
     assert "2 passed" in done_well(tutorial.type(test))
@@ -50,7 +50,7 @@ def test_u10_a_beginners_plugin(tutorial: Tutorial) -> None:
     tutorial.start(serve, "server.log")
     take_tokens(tutorial, prepare)
     wait_for_node(tutorial)
-    assert tutorial.said("server.log", "(plugins of plugins: shop)")
+    assert tutorial.said("server.log", "(plugins of my_plugins: shop)")
     done_well(tutorial.type(commands_of(prepare)))
     tutorial.start(execute, "executor.log")
     tutorial.said("executor.log", "(is registered)")

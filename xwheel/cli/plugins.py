@@ -75,7 +75,7 @@ def _print(items: Sequence[dict[str, Any]]) -> None:
             typer.echo(f"option plugins.options.{item['name']}.{name} = {text}")
         if not item["enabled"]:
             typer.echo(f"disabled: {item['name']} of {item['distribution']} {item['version']}".rstrip())
-        if item["error"]:
+        if item.get("error"):  # nodes of an older version say nothing of it
             typer.echo(f"broken: {visible(item['error'])}")
 
 

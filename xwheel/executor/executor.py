@@ -105,8 +105,7 @@ class Executor:
             _check_glue_types(self._settings, glue_types)
             self._parts = Parts(self._config, self._token, self._handlers, glue_types, self._clock)
         self._parts.start()
-        names = self._handlers.names
-        logger.info("%d handlers: %s", len(names), ", ".join(names) or "none, glue types alone")
+        logger.info("handlers: %s", ", ".join(self._handlers.names) or "none, glue types alone")
 
     def start_when_free(self) -> None:
         """Start as soon as no other process serves this data directory; returns at once.

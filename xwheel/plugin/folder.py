@@ -98,7 +98,7 @@ def list_files(folder: Path) -> list[PluginFile]:
     except OSError as error:
         raise ConfigError(f"plugins.folder: cannot read {folder}: {error.strerror}") from error
     try:
-        risk = _risk(os.fstat(number)) or _risk_above(path)
+        risk = _risk(os.fstat(number), path) or _risk_above(path)
         if risk:
             raise ConfigError(f"plugins.folder: {folder} {risk}: no code is taken from there")
         found = os.listdir(number)  # noqa: PTH208 -- of the folder that was judged
@@ -136,7 +136,7 @@ def _read(path: Path, folder: int | None) -> PluginFile:
         found = os.fstat(number)
         if not stat.S_ISREG(found.st_mode):
             return refused("is no file")
-        if risk := _risk(found):
+        if risk := _risk(found, path):
             return refused(f"{risk}: it is not run")
         with os.fdopen(number, "rb", closefd=False) as file:
             source = file.read(MAX_BYTES + 1)
@@ -147,12 +147,12 @@ def _read(path: Path, folder: int | None) -> PluginFile:
     return PluginFile(name=name, path=path, source=source)
 
 
-def _risk(found: os.stat_result) -> str:
+def _risk(found: os.stat_result, path: Path) -> str:
     """Return who else could change a file or a folder and how to end that, or an empty text."""
     if found.st_uid not in {0, os.geteuid()}:
         return f"belongs to user {found.st_uid}: it must belong to root or to user {os.geteuid()} (chown)"
     if found.st_mode & _OTHERS_WRITE:
-        return "can be written by others (chmod go-w)"
+        return f"can be written by others (chmod go-w {path})"
     return ""
 
 
@@ -163,5 +163,5 @@ def _risk_above(path: Path) -> str:
         if found.st_uid not in {0, os.geteuid()}:
             return f"is below {above}, which belongs to user {found.st_uid}"
         if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
-            return f"is below {above}, which can be written by others (chmod o-w)"
+            return f"is below {above}, which can be written by others (chmod o-w {above})"
     return ""
