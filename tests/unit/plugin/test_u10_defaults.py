@@ -90,6 +90,7 @@ def test_u10_options_are_handed_to_hooks_that_name_them(install: Install) -> Non
 
 class Options(PluginOptions):
     limit: int = 5
+    deep: dict[str, int] = {}
 
 
 @pytest.mark.parametrize("form", ["plain", "model", "default", "none", "text"])
@@ -97,7 +98,8 @@ def test_u10_a_hook_gets_what_its_parameters_name(form: str) -> None:
     got: list[Any] = []
 
     def plain(config: Config, options: dict[str, Any]) -> list[Any]:
-        options["limit"] += 1  # its own copy
+        options["limit"] += 1  # its own copy, to the bottom
+        options["deep"].clear()
         got.extend((type(config), options))
         return []
 
@@ -118,19 +120,19 @@ def test_u10_a_hook_gets_what_its_parameters_name(form: str) -> None:
 
     hook = hookimpl(specname="xwheel_register_routers")(locals()[form])
     given = SimpleNamespace(xwheel_register=hook)
-    config = build_config({"plugins": {"options": {"mine": {"limit": 7}}}})
+    config = build_config({"plugins": {"options": {"mine": {"limit": 7, "deep": {"a": 1}}}}})
     assert not survey_plugins(config, {"mine": given}).errors
     assert (
         got
         == {
-            "plain": [Config, {"limit": 8}],
+            "plain": [Config, {"limit": 8, "deep": {}}],
             "model": [7],
-            "default": [{"limit": 7}],
+            "default": [{"limit": 7, "deep": {"a": 1}}],
             "none": [],
-            "text": [{"limit": 7}],
+            "text": [{"limit": 7, "deep": {"a": 1}}],
         }[form]
     )
-    assert config.plugin("mine") == {"limit": 7}
+    assert config.plugin("mine") == {"limit": 7, "deep": {"a": 1}}
 
 
 def test_u10_a_model_of_options_refuses_as_ever() -> None:
