@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pydantic import Field
 from typer.testing import CliRunner
 
 from tests.unit.plugin.conftest import Install
@@ -90,7 +91,7 @@ def test_u10_options_are_handed_to_hooks_that_name_them(install: Install) -> Non
 
 class Options(PluginOptions):
     limit: int = 5
-    deep: dict[str, int] = {}
+    deep: dict[str, int] = Field(default_factory=dict)
 
 
 @pytest.mark.parametrize("form", ["plain", "model", "default", "none", "text"])
