@@ -12,11 +12,9 @@ from typing import Any, Final, Self
 from xwheel.config import build_config
 from xwheel.executor import Executor, JobContext, job
 from xwheel.model.alarms import RULE_KINDS
-from xwheel.node.node import Node
 from xwheel.plugin import Alarm, hookimpl
 from xwheel.testing.processes import NodeCalls, wait_until
 from xwheel.testing.samples import strangers
-from xwheel.wire.http.rest import RestClient
 
 APP_NAME: Final = "demo"
 CAPTURE: Final = "captured"
@@ -66,6 +64,9 @@ class NodeSite(NodeCalls):
         handlers: Sequence[Callable[..., object]] = (),
         settings: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
+        from xwheel.node.node import Node  # not for those who only have the executor
+        from xwheel.wire.http.rest import RestClient
+
         folder.mkdir(parents=True, exist_ok=True)
         capture = _Capture()
         self.alarms: list[Alarm] = capture.alarms
