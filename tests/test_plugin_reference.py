@@ -56,20 +56,29 @@ PARTS: dict[type[Any], list[type[Any]]] = {
 HEAD = """# Plugins
 
 This page is written from the code: `python -m tests.test_plugin_reference`. To write one, see
-[write a plugin in ten minutes](../tutorial/first-plugin.md); `xwheel plugins new KIND NAME` writes a project.
+[your first plugin](../tutorial/one-file-plugin.md), which is one file, and
+[write a plugin in ten minutes](../tutorial/first-plugin.md), which makes packages; `xwheel plugins new KIND NAME`
+writes a project.
 
 Everything that a job, a rule or a setting chooses by name comes from a plugin, ours included: an installed
-distribution with an entry point in the group `xwheel`. The entry point's name is the plugin's name: the setting
-`plugins.disabled` takes it, and its table of options is `[plugins.options.NAME]`.
+distribution with an entry point in the group `xwheel`, or a [file of a folder](#a-folder-of-files). The entry point's
+name is the plugin's name, or the file's without its ending: the settings `plugins.disabled` and `plugins.tolerate`
+take it, and its table of options is `[plugins.options.NAME]`.
 
 A process asks each hook once, when it starts: a scheduler all of them, an executor only `xwheel_register_glue_types`.
-The start stops with one line that names the distribution and the entry point if a plugin
+The start stops with one line that names the plugin, the file and line, and the way out if a plugin
 
 - cannot be imported, or (checked by nodes) needs a distribution that is not installed, or another version of it,
 - has an unknown hook, one with other arguments, one that is not marked with `@hookimpl`, or none at all,
-- registers an object that lacks an attribute or a method of its contract, or has one of another form,
+- registers an object that lacks an attribute without a default or a method of its contract, or has one of another
+  form,
 - registers a name that is taken, or one with blanks or more than 64 characters (a schedule type: 32),
 - finds an option unknown, missing or mistyped, or reads a table that is not its own.
+
+Such a plugin brings nothing at all. `xwheel plugins` lists all plugins, with what is wrong with each, and exits with 2
+if that would stop a start. `plugins.tolerate` names plugins without which a process may start: it then says so in its
+log at each start, and a node in `missing_plugins` of its health. None is tolerated unless it is named. A table of
+options that belongs to no plugin is a warning.
 
 A plugin that fails later is contained: a router that raises fails that run, a channel that hangs or raises delays no
 other channel, a listener that does so delays nothing.
@@ -84,18 +93,51 @@ it.
 
 - a suite for each contract (`check_router` and so on), sample records, and `load_plugin`,
 - `WebServer`, a server that answers calls as a test says,
-- `ExecutorSite`, an executor that runs a glue type's sources, and `NodeProcess`, a whole scheduler node.
+- `ExecutorSite`, an executor that runs a glue type's sources, and `NodeProcess`, a whole scheduler node,
+- `NodeSite`, a [node for tests](#a-node-for-tests).
 
 Everything else may change in any release. Objects are called by several threads unless their contract says otherwise,
 and do no I/O when they are made.
 
+## A folder of files
+
+The setting `plugins.folder`, or `--plugins-dir DIR` of `xwheel server`, `xwheel executor` and `xwheel plugins`, names a
+folder whose files `*.py` are plugins, each by itself; those whose names begin with `_` are left out. They are loaded in
+the order of their names, after what is installed, and the log names them. They are never trusted: their routers and
+schedule types are called on threads of their own. A glue type that returns a `Command` must be installed, since a
+process of its own imports it.
+
+What is in that folder runs in the process. A start refuses a folder or a file that others than its owner can write to,
+one that belongs to another user than root or that of the process, a folder below one which all can write to or which
+belongs to a third user, links, and files over 1 MiB. What was checked is what runs: each file is opened once, and
+compiled files beside it are not read. `xwheel plugins check FILE` tries one file.
+
+## A node for tests
+
+`pytest_plugins = ["xwheel.testing.fixtures"]` in `conftest.py` brings the fixture `xwheel_node`: a function that starts
+a `NodeSite`, a node with an SQLite database and executors in the test's process, which is stopped when the test ends.
+
+```python
+node = xwheel_node("mine.py", options={"mine": {"limit": 5}}, executors=2, handlers=[my_handler])
+```
+
+Its arguments are files of plugins, modules or other objects with hooks, and names of installed plugins; of the
+installed ones, those that come with xwheel itself are loaded besides. It has
+
+- `run(handler, param, **fields)`, which makes a job with these fields, runs it once, waits for its end and returns the
+  run as the management API shows it; the handlers `hello` and `fail` are there; and `log(run_id)`,
+- `alarms`, all alarms that were sent, and `wait_for_alarms(count)`; `send_alarms_to(channel)` lets a channel send them,
+  too, and `wait_for_attempt(channel)` returns what came of that,
+- `call(method, path, body)` for the management API, `addresses` of the executors, `url`, `token`, `executor_url`.
+
 ## Options
 
-A plugin describes its table as a subclass of `xwheel.plugin.PluginOptions`, a pydantic model, and reads it in its
-hook with `read_options(config, NAME, Model)`. Texts are not taken for numbers. A field of type `SecretStr` is never
-shown; beside `password: SecretStr | None` a field `password_file: Path | None = None` lets operators name a file that
-holds it. From the environment, all tables together are one JSON document,
-which then stands in place of those of the file:
+A plugin describes its table as a subclass of `xwheel.plugin.PluginOptions`, a pydantic model. A hook whose parameter
+`options` is annotated with it gets it checked; without that annotation `options` is the table as it stands there.
+`read_options(config, NAME, Model)` does the same by name. Texts are not taken for numbers. A field of type
+`SecretStr` is never shown; beside `password: SecretStr | None` a field `password_file: Path | None = None` lets
+operators name a file that holds it. From the environment, all tables together are one JSON document, which then stands
+in place of those of the file:
 
 ```sh
 export XWHEEL_PLUGINS__OPTIONS='{"NAME": {"key": 5}}'
@@ -106,6 +148,7 @@ export XWHEEL_PLUGINS__OPTIONS='{"NAME": {"key": 5}}'
 def plugins_page() -> str:
     """Return the reference of plugins, as it must stand in ``docs/reference/plugins.md``."""
     lines = [HEAD, "## Hooks", ""]
+    lines += ["A hook is handed those of its arguments that its parameters name, in any order, or none.", ""]
     for name, (_, contract) in CONTRACTS.items():
         hook = getattr(hookspecs, name)
         lines += [

@@ -21,7 +21,7 @@ PUBLIC = {
         "hookimpl",
     },
     xwheel.embedded: {"EmbeddedScheduler", "JobContext", "current_job"},
-    xwheel.executor: {"Executor", "JobContext", "current_job", "job", "load_handlers"},
+    xwheel.executor: {"Executor", "JobContext", "current_job", "job", "load_handlers", "load_targets"},
     xwheel.plugin: {
         "ALARM_PLACEHOLDERS",
         "AddressKind",
@@ -64,6 +64,7 @@ PUBLIC = {
         "ExecutorSite",
         "ManualClock",
         "NodeProcess",
+        "NodeSite",
         "WebReply",
         "WebRequest",
         "WebServer",

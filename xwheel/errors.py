@@ -53,8 +53,9 @@ class UnknownNameError(PluginError, KeyError):
         known: The names that would have been found, sorted.
     """
 
-    def __init__(self, kind: str, name: str, known: tuple[str, ...]) -> None:
-        super().__init__(f"no {kind} is called {name!r}; known: {', '.join(known) or 'none'}")
+    def __init__(self, kind: str, name: str, known: tuple[str, ...], hint: str = "") -> None:
+        more = f"; {hint}" if hint else ""
+        super().__init__(f"no {kind} is called {name!r}; known: {', '.join(known) or 'none'}{more}")
         self.kind = kind
         self.name = name
         self.known = known

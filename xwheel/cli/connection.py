@@ -75,6 +75,14 @@ ConfigOption = Annotated[
 DatabaseOption = Annotated[
     str | None, typer.Option("--database", help="SQLAlchemy URL; overrides the settings.")
 ]
+PluginsDirOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--plugins-dir",
+        metavar="DIR",
+        help="Folder whose files NAME.py are plugins; only root and you may be able to write to it.",
+    ),
+]
 PlainJsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 

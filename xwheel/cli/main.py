@@ -18,8 +18,10 @@ from xwheel.cli.connection import (
     ConfigOption,
     DatabaseOption,
     PlainJsonOption,
+    PluginsDirOption,
     TokenOption,
     configure,
+    given,
     node_client,
     warn_of_password,
 )
@@ -140,15 +142,14 @@ def root(
 @app.command()
 def new(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="The folder: new, or empty.")],
+    as_json: PlainJsonOption = False,
 ) -> None:
     """Write a project to start from: jobs, settings, one command that runs it, and a test on a running node."""
     from xwheel.cli.scaffold.application import next_steps, write_application
 
-    for made in write_application(path):
-        typer.echo(str(made))
-    typer.echo("next:")
-    for step in next_steps(path):
-        typer.echo(f"  {step}")
+    files, steps = [str(made) for made in write_application(path)], next_steps(path)
+    text = "\n".join([*files, "next:", *(f"  {step}" for step in steps)])
+    Printer(as_json).print_done({"files": files, "next": list(steps)}, text)
 
 
 @app.command()
@@ -237,6 +238,7 @@ def server(
     url: DatabaseOption = None,
     port: Annotated[int | None, typer.Option(help="Port of the management API.")] = None,
     executor_port: Annotated[int | None, typer.Option(help="Port of the executor API.")] = None,
+    plugins_dir: PluginsDirOption = None,
 ) -> None:
     """Run a scheduler node until SIGTERM, SIGHUP or Ctrl-C, then drain."""
     from xwheel.runtime.signals import StopSignals
@@ -245,7 +247,12 @@ def server(
         from xwheel.node.node import Node
 
         log_from(logging.INFO)
-        config = configure(config_path, url, api={"port": port, "executor_port": executor_port})
+        config = configure(
+            config_path,
+            url,
+            api={"port": port, "executor_port": executor_port},
+            plugins={"folder": plugins_dir},
+        )
         log_from(logging.INFO, config)
         tell_start("scheduler node", config_path)
         node = Node(config, announce=typer.echo)
@@ -275,30 +282,39 @@ def _wait(signals: StopSignals) -> None:
 
 @app.command()
 def executor(
-    target: Annotated[
-        str, typer.Argument(help="MODULE or MODULE:NAME that holds @job handlers or an Executor.")
-    ] = "",
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TARGET]...",
+            help="MODULE, for the @job handlers in it and in what it imports, or MODULE:NAME, for one of its "
+            "functions, a list, or an Executor.",
+        ),
+    ] = None,
     config_path: ConfigOption = None,
+    plugins_dir: PluginsDirOption = None,
 ) -> None:
-    """Run an executor with a module's handlers, or glue types alone, until SIGTERM, SIGHUP or Ctrl-C, then drain."""
+    """Run an executor with handlers of modules, or glue types alone, until SIGTERM, SIGHUP or Ctrl-C, then drain."""
     from xwheel.config import load_config
-    from xwheel.executor import Executor, load_handlers
+    from xwheel.executor import Executor, load_targets
 
     log_from(logging.INFO)
     sys.path.insert(0, str(Path.cwd()))
-    found = load_handlers(target) if target else None
-    if isinstance(found, Executor):
-        runner = found
-    else:
-        config = load_config(config_path)
+    found = load_targets(targets or ())
+    runner = next((item for item in found if isinstance(item, Executor)), None)
+    if runner is None:
+        config = load_config(config_path, {"plugins": given(folder=plugins_dir)})
         log_from(logging.INFO, config)
         tell_start("executor", config_path)
-        if found is None and not config.executor.allowed_glue_types:
+        if not found and not config.executor.allowed_glue_types:
             raise ConfigError(
                 "there is nothing to run: name a module with @job handlers, or allow glue types in "
                 "executor.allowed_glue_types"
             )
-        runner = Executor(config, handlers=[] if found is None else [found])
+        runner = Executor(config, handlers=found)
+    elif len(found) > 1 or plugins_dir is not None:
+        raise ConfigError(
+            "an Executor has its own handlers and settings: give MODULE:NAME alone, without --plugins-dir"
+        )
     raise typer.Exit(0 if runner.run_forever() else EXIT_FAILED)
 
 

@@ -351,6 +351,16 @@ class PluginsSection(Section):
     """Which plugins load, and their options."""
 
     disabled: list[str] = Field(default_factory=list, description="Entry-point names that are not loaded.")
+    tolerate: list[str] = Field(
+        default_factory=list,
+        description="Names of plugins without which a process may start if they are broken or not installed; it says "
+        "so at each start and in its health. Any other broken plugin stops the start.",
+    )
+    folder: Path | None = Field(
+        None,
+        description="A folder whose Python files are plugins, each of one file (also `--plugins-dir`). Only root "
+        "and the user of the process may be able to write to it.",
+    )
     options: dict[str, dict[str, Any]] = Field(
         default_factory=dict, description="One table of options per plugin."
     )

@@ -20,12 +20,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xwheel.executor.context import JobContext, current_job
-from xwheel.executor.handlers import job, load_handlers
+from xwheel.executor.handlers import job, load_handlers, load_targets
 
 if TYPE_CHECKING:
     from xwheel.executor.executor import Executor
 
-__all__ = ["Executor", "JobContext", "current_job", "job", "load_handlers"]
+__all__ = ["Executor", "JobContext", "current_job", "job", "load_handlers", "load_targets"]
 
 
 def __getattr__(name: str) -> object:

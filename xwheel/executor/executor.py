@@ -19,6 +19,7 @@ from xwheel.executor.logs.capture import CAPTURE
 from xwheel.executor.parts import Parts
 from xwheel.plugin.contracts import GlueType
 from xwheel.plugin.discovery import load_glue_types
+from xwheel.plugin.registries import where_it_comes_from
 from xwheel.runtime.signals import StopSignals
 
 logger = logging.getLogger(__name__)
@@ -115,6 +116,7 @@ class Executor:
                 is_guest=self._is_guest,
             )
         self._parts.start()
+        logger.info("handlers: %s", ", ".join(self._handlers.names) or "none, glue types alone")
 
     def start_when_free(self) -> None:
         """Start as soon as no other process serves this data directory; returns at once.
@@ -227,8 +229,10 @@ os.register_at_fork(after_in_child=_after_fork)
 def _check_glue_types(settings: ExecutorSection, known: Mapping[str, GlueType]) -> None:
     for name in settings.allowed_glue_types:
         if name not in known:
+            hint = where_it_comes_from("glue type", name)
             raise ConfigError(
                 f"executor.allowed_glue_types: {name!r} is not installed; known: {', '.join(sorted(known))}"
+                + (f"; {hint}" if hint else "")
             )
 
 

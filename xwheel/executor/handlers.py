@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from types import ModuleType
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from xwheel.errors import ConfigError, HandlerNotFoundError
+from xwheel.wire.contract import TEXT_NO_HANDLER
 
 if TYPE_CHECKING:
     from xwheel.plugin.contracts import Command
@@ -19,6 +20,9 @@ MARK: Final = "__xwheel_job__"
 MAX_NAME: Final = 255
 
 F = TypeVar("F", bound=Callable[..., object])
+
+_declared: dict[tuple[str, str, str], Callable[..., object]] = {}
+"""What ``@job`` marked in this process, by module, name in it and name of the handler."""
 
 
 class HandlerKind(StrEnum):
@@ -76,6 +80,8 @@ def job(
 
     def mark(function: F) -> F:
         setattr(function, MARK, describe(name, function, process, parallel, init, destroy))
+        module, place = (getattr(function, part, "?") for part in ("__module__", "__qualname__"))
+        _declared[module, place, name] = function
         return function
 
     return mark
@@ -175,6 +181,11 @@ class HandlerRegistry:
                         f"handler {handler.name!r} is both {_place(known.function)} and {_place(handler.function)}"
                     )
 
+    @property
+    def names(self) -> list[str]:
+        """The names of all handlers, sorted."""
+        return sorted(self._handlers)
+
     def get(self, name: str) -> Callable[..., object]:
         """Return the function that jobs call by this name.
 
@@ -183,8 +194,35 @@ class HandlerRegistry:
         """
         handler = self._handlers.get(name)
         if handler is None:
-            raise HandlerNotFoundError(f"job handler [{name}] not found.")
+            raise HandlerNotFoundError(TEXT_NO_HANDLER.format(name))
         return handler.function
+
+
+def load_targets(targets: Sequence[str]) -> list[object]:
+    """Import what targets name; a module without ``:name`` stands for all handlers in it and in what it imports.
+
+    Returns:
+        Functions, and whatever the targets with ``:name`` name.
+
+    Raises:
+        ConfigError: One cannot be imported, or there is no handler in any of them.
+    """
+    found: list[object] = []
+    for target in targets:
+        before = dict(_declared)
+        item = load_handlers(target)
+        if ":" in target:
+            found.append(item)
+            continue
+        functions = [mark.function for mark in _handlers_in(item)]
+        functions += [function for key, function in _declared.items() if before.get(key) is not function]
+        found += functions
+    if targets and not found:
+        raise ConfigError(
+            f"{', '.join(targets)}: no @job handler is there, nor in what is imported there: mark functions with "
+            "@job('NAME'), or name the modules that have them"
+        )
+    return found
 
 
 def load_handlers(target: str) -> object:

@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -46,6 +46,7 @@ class Node:
     Args:
         config: The settings.
         announce: Told secrets that were made just now; they are never shown again.
+        given: Further plugins by name, as files, modules or other objects with hooks; for tests.
 
     Raises:
         ConfigError: A setting cannot be used.
@@ -55,9 +56,14 @@ class Node:
         PluginError: A plugin cannot be loaded.
     """
 
-    def __init__(self, config: Config, announce: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        config: Config,
+        announce: Callable[[str], None],
+        given: Mapping[str, object] | None = None,
+    ) -> None:
         self._config = config
-        plugins = load_plugins(config)
+        plugins = load_plugins(config, given)
         # files first: what is wrong with them is said before a database is waited for
         keys, tls = read_keys(config.security.key_file), check_tls(config.tls)
         self._db = open_database(config, wait_s=config.database.wait_s)
@@ -172,6 +178,7 @@ class Node:
             holds_leases=scheduler.core.lease.may_act(),
             partitions=len(scheduler.core.lease.epochs),
             loops=loops,
+            missing_plugins=sorted(scheduler.core.plugins.missing),
             counts=HealthCounts(
                 deadlocks=self._db.deadlocks,
                 retries=self._db.retries,

@@ -1,7 +1,8 @@
 """What a plugin's objects must be able to do: one protocol per kind.
 
 Every object is registered once at start-up and called from several threads, so it must be thread-safe, do no I/O in
-its constructor and refuse options it does not know. :mod:`xwheel.testing` has a suite for each kind.
+its constructor and refuse options it does not know. An attribute that has a value here is that attribute's default: an
+object without it gets it when it is registered. :mod:`xwheel.testing` has a suite for each kind.
 """
 
 from __future__ import annotations
@@ -89,6 +90,11 @@ class RouteContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     routers: Mapping[str, Router] = msgspec.field(default_factory=dict)
 
     @property
+    def addresses(self) -> list[str]:
+        """The addresses of the executors, in their order, as a list of the router's own; it may return some of them."""
+        return [item.address for item in self.executors]
+
+    @property
     def trusted(self) -> Sequence[RegisteredExecutor]:
         """The executors without a recent failed send, or all if there are only such."""
         executors, now_ms = self.executors, self.now_ms
@@ -103,17 +109,18 @@ class Router(Protocol):
 
     Attributes:
         name: What jobs call it in ``route_strategy``.
-        asks: Whether it calls ``beat`` or ``idle_beat`` and so must work off the tick thread.
+        asks: Whether it calls ``beat`` or ``idle_beat`` and so must work off the tick thread; False if it is left out.
     """
 
     name: str
-    asks: bool
+    asks: bool = False
 
-    def route(self, context: RouteContext) -> Sequence[RegisteredExecutor]:
+    def route(self, context: RouteContext) -> Sequence[RegisteredExecutor] | Sequence[str]:
         """Return the executors that shall run it: one, or several for one shard each. ``executors`` is never empty.
 
-        The answer is a list, or another sequence that is no text, of items of ``context.executors``, each at most once;
-        anything else, and whatever it raises, refuses the run with ``no_route``. One that asks executors, or whose
+        The answer is a list, or another sequence that is no text, of items of ``context.executors`` or of
+        ``context.addresses``, each executor at most once; anything else, and whatever it raises, refuses the run with
+        ``no_route``. One that asks executors, or whose
         distribution the setting ``plugins.trusted`` does not name, runs on a thread of its own kind; after 30 s its run
         is refused, and while four calls hang, all of them are.
         """
@@ -225,11 +232,11 @@ class GlueType(Protocol):
     Attributes:
         name: What jobs call it in ``glue_type``.
         takes_source: Whether the code is the job's own source, which the scheduler keeps and sends. A job of such a
-            type cannot run without one; for other types :attr:`GlueRequest.source` is empty.
+            type cannot run without one; for other types :attr:`GlueRequest.source` is empty. True if it is left out.
     """
 
     name: str
-    takes_source: bool
+    takes_source: bool = True
 
     def build(self, request: GlueRequest, handlers: HandlerLookup) -> Callable[..., object] | Command:
         """Return what to call, or the program to start. Called for every run before it is accepted, so it is quick.
@@ -266,7 +273,7 @@ class Alarm:
         kind: What happened.
         at_ms: When it happened.
         title: One line that names the job and what happened.
-        text: The same at length, in lines; plain text that may hold any character.
+        text: The same at length, in lines, of which the title is the first; plain text that may hold any character.
         reason: Short word or message of the run, or empty.
         job: The job; None in a test, and in a summary of several jobs.
         group: The job's group; None as well.

@@ -1,25 +1,38 @@
-"""Find plugins through entry points, load them, ask each hook once, and say which plugin registered what.
+"""Find plugins, load them, ask each hook once, and say which plugin registered what, or what is wrong with it.
 
-What is wrong with a plugin names its distribution and entry point.
+Plugins are entry points of installed distributions, and the files of the folder ``plugins.folder``. Each is loaded
+by itself: one that is broken brings nothing, and what is wrong with it names its distribution and entry point, or its
+file.
 """
 
 from __future__ import annotations
 
+import copy
+import difflib
+import importlib.metadata
 import inspect
+import logging
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import Distribution, EntryPoint, PackageNotFoundError, distribution, entry_points
-from typing import Any, Final, cast
+from itertools import islice
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final, NamedTuple, cast, get_type_hints
 
 import pluggy
 
 from xwheel.config import Config
-from xwheel.errors import ConfigError, DuplicateNameError, PluginError
-from xwheel.plugin import hookspecs
+from xwheel.errors import ConfigError, DuplicateNameError, PluginError, XwheelError
+from xwheel.plugin import folder, hookspecs
 from xwheel.plugin.contracts import AlarmChannel, GlueType, Router, RunListener, ScheduleType
-from xwheel.plugin.options import PluginOptions, noting_options, shown_options
+from xwheel.plugin.folder import PluginFile, list_files, one_file
+from xwheel.plugin.options import PluginOptions, noting_options, read_options, shown_options
 from xwheel.plugin.registries import Registry
-from xwheel.plugin.validation import check_object
+from xwheel.plugin.validation import check_object, guarded, words_of
+
+logger = logging.getLogger(__name__)
 
 CONTRACTS: Final[Mapping[str, tuple[str, type[Any]]]] = {
     "xwheel_register_schedule_types": ("schedule type", ScheduleType),
@@ -33,6 +46,9 @@ CONTRACTS: Final[Mapping[str, tuple[str, type[Any]]]] = {
 ENTRY_POINT_GROUP: Final = "xwheel"
 HOOK_PREFIX: Final = "xwheel_"
 CORE: Final = "xwheel"
+FOLDER: Final = "plugins.folder"
+GIVEN: Final = "given by a test"
+MOST_OBJECTS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,23 +56,27 @@ class PluginOrigin:
     """Where a plugin comes from.
 
     Attributes:
-        name: Its entry point's name, by which settings call it.
-        target: The module, as the entry point names it.
-        distribution: What ``pip`` installed.
-        version: Its version.
+        name: Its entry point's name, or its file's, by which settings call it.
+        target: The module, as the entry point names it, or the file.
+        distribution: What ``pip`` installed; :data:`FOLDER` for a file.
+        version: Its version; empty for a file.
+        is_installed: Whether it came with a distribution; nothing else is ever trusted.
     """
 
     name: str
     target: str
     distribution: str
     version: str
+    is_installed: bool = True
 
     @property
     def is_core(self) -> bool:
         """Whether it came with xwheel itself."""
-        return self.distribution == CORE
+        return self.is_installed and self.distribution == CORE
 
     def __str__(self) -> str:
+        if not self.is_installed:
+            return f"plugin {self.name} ({self.target})"
         return f"{self.distribution} {self.version} (entry point {self.name} = {self.target})".replace(
             "  ", " "
         )
@@ -64,24 +84,31 @@ class PluginOrigin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginInfo:
-    """An installed plugin, for lists of them.
+    """A plugin, for lists of them.
 
     Attributes:
         origin: Its name, distribution and version.
         enabled: False if the settings disable it; it was not loaded then.
         registers: Kind to the names that it brought, sorted.
         options: Its options as it understood them, without secrets.
+        error: What is wrong with it and what to do, or None; it brings nothing then.
     """
 
     origin: PluginOrigin
     enabled: bool
     registers: Mapping[str, Sequence[str]] = field(default_factory=dict)
     options: Mapping[str, object] = field(default_factory=dict)
+    error: XwheelError | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plugins:
-    """Everything that can be chosen by name, and the plugins that brought it."""
+    """Everything that can be chosen by name, and the plugins that brought it.
+
+    Attributes:
+        installed: All plugins, those included that are disabled or broken.
+        missing: Names of plugins that ``plugins.tolerate`` lets a process start without, to why each is missing.
+    """
 
     schedule_types: Registry[ScheduleType]
     routers: Registry[Router]
@@ -89,45 +116,45 @@ class Plugins:
     alarm_channels: Registry[AlarmChannel] = field(default_factory=lambda: Registry("alarm channel", {}, {}))
     run_listeners: Registry[RunListener] = field(default_factory=lambda: Registry("run listener", {}, {}))
     installed: Sequence[PluginInfo] = ()
+    missing: Mapping[str, str] = field(default_factory=dict)
 
 
-def load_plugins(config: Config) -> Plugins:
-    """Load all plugins that are installed and not disabled.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginSurvey:
+    """What loading all plugins came to; see :func:`survey_plugins`.
+
+    Attributes:
+        plugins: What those brought that are well.
+        errors: What stops a start, first that which is wrong with the settings.
+        warnings: What does not.
+    """
+
+    plugins: Plugins
+    errors: Sequence[XwheelError]
+    warnings: Sequence[str]
+
+
+class _Source(NamedTuple):
+    """A plugin that was found, and how it is loaded."""
+
+    origin: PluginOrigin
+    load: Callable[[], object]
+    dist: Distribution | None = None
+
+
+def load_plugins(config: Config, given: Mapping[str, object] | None = None) -> Plugins:
+    """Load all plugins that are there and not disabled; log those that are missing and tolerated.
+
+    Args:
+        config: The settings.
+        given: Further plugins by name, as files, modules or other objects with hooks; for tests.
 
     Raises:
         PluginError: One cannot be loaded, has an unknown hook or a name twice, or registers what is not of
-            the kind. The message names the distribution and the entry point.
-        ConfigError: An option is not acceptable, or belongs to no plugin.
+            the kind, and ``plugins.tolerate`` does not name it. The message names the distribution and entry point.
+        ConfigError: An option is not acceptable, or the settings name what is not there.
     """
-    manager, origins = load_all(config)
-    noted: dict[str, PluginOptions] = {}
-    registries = {hook: _collect(manager, hook, config, origins, noted) for hook in CONTRACTS}
-    for name, options in config.plugins.options.items():
-        if options and name in origins and origins[name].is_core and name not in noted:
-            raise ConfigError(f"plugins.options.{name}.{min(options)}: {name} has no options")
-    infos = []
-    for name, (origin, _) in find_origins(config).items():
-        brought = {
-            registry.kind: sorted(item for item, owner in registry.owners.items() if owner == str(origin))
-            for registry in registries.values()
-            if name in origins
-        }
-        infos.append(
-            PluginInfo(
-                origin=origin,
-                enabled=name in origins,
-                registers={kind: names for kind, names in brought.items() if names},
-                options=shown_options(noted.get(name), config.plugin(name)),
-            )
-        )
-    return Plugins(
-        schedule_types=registries["xwheel_register_schedule_types"],
-        routers=registries["xwheel_register_routers"],
-        glue_types=registries["xwheel_register_glue_types"],
-        alarm_channels=registries["xwheel_register_alarms"],
-        run_listeners=registries["xwheel_register_run_listeners"],
-        installed=infos,
-    )
+    return _checked(config, survey_plugins(config, given)).plugins
 
 
 def load_glue_types(config: Config) -> Registry[GlueType]:
@@ -137,133 +164,280 @@ def load_glue_types(config: Config) -> Registry[GlueType]:
         PluginError: A plugin cannot be loaded, or brings a glue type that is none.
         ConfigError: An option of one with glue types is not acceptable.
     """
-    manager, origins = load_all(config)
-    return _collect(manager, "xwheel_register_glue_types", config, origins, {})
+    hooks = ("xwheel_register_glue_types",)
+    return _checked(config, survey_plugins(config, hooks=hooks)).plugins.glue_types
 
 
-def find_origins(config: Config) -> dict[str, tuple[PluginOrigin, EntryPoint]]:
-    """Return every installed plugin by name, those that the settings disable included.
+def survey_plugins(
+    config: Config, given: Mapping[str, object] | None = None, hooks: Iterable[str] = tuple(CONTRACTS)
+) -> PluginSurvey:
+    """Load what can be loaded, and say of the rest what is wrong with it; never raises because of a plugin.
 
-    Raises:
-        DuplicateNameError: Two distributions bring the same name, and it is not disabled.
-        ConfigError: The settings name a plugin that is not installed.
+    Args:
+        config: The settings.
+        given: Further plugins by name; for tests.
+        hooks: Which hooks are asked.
     """
-    found: dict[str, tuple[PluginOrigin, EntryPoint]] = {}
-    for entry in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry: entry.name):
+    sources, errors = _find(config, given or {})
+    loader = _Loader(config, hooks)
+    infos = [loader.load(source, sources) for source in sources]
+    tolerated = config.plugins.tolerate
+    missing = {
+        info.origin.name: str(info.error) for info in infos if info.error and info.origin.name in tolerated
+    }
+    names = {info.origin.name for info in infos}
+    missing |= {name: "it is not installed" for name in tolerated if name not in names}
+    errors += [info.error for info in infos if info.error and info.origin.name not in missing]
+    registries = loader.registries
+    plugins = Plugins(
+        schedule_types=registries["xwheel_register_schedule_types"],
+        routers=registries["xwheel_register_routers"],
+        glue_types=registries["xwheel_register_glue_types"],
+        alarm_channels=registries["xwheel_register_alarms"],
+        run_listeners=registries["xwheel_register_run_listeners"],
+        installed=sorted(infos, key=lambda info: info.origin.name),
+        missing=missing,
+    )
+    return PluginSurvey(plugins=plugins, errors=errors, warnings=[*_left_over(config, names)])
+
+
+def _checked(config: Config, survey: PluginSurvey) -> PluginSurvey:
+    """Log what an operator should know, and return what was loaded unless the start must stop."""
+    for words in survey.warnings:
+        logger.warning("%s", words)
+    if survey.errors:
+        first, *others = survey.errors
+        more = f" (and {len(others)} more: 'xwheel plugins' lists all)" if others else ""
+        raise type(first)(f"{first}{more}") from first.__cause__
+    for name, reason in survey.plugins.missing.items():
+        logger.warning("started without plugin %s, as plugins.tolerate allows: %s", name, reason)
+    loaded = [
+        info.origin.name
+        for info in survey.plugins.installed
+        if info.enabled and not info.error and info.origin.distribution == FOLDER
+    ]
+    if config.plugins.folder is not None:
+        logger.info("plugins of %s: %s", config.plugins.folder, ", ".join(loaded) or "none")
+    return survey
+
+
+def _find(config: Config, given: Mapping[str, object]) -> tuple[list[_Source], list[XwheelError]]:
+    """Return every plugin, ours first and then by name, and what is wrong with the settings about them."""
+    found: dict[tuple[str, str, str], _Source] = {}
+    for entry in entry_points(group=ENTRY_POINT_GROUP):
         origin = _origin_of(entry)
-        known = found.setdefault(entry.name, (origin, entry))[0]
         # an editable install may list the same distribution twice
-        if known != origin and entry.name not in config.plugins.disabled:
-            raise DuplicateNameError(f"plugin {entry.name} comes from {known} and from {origin}")
-    for name in config.plugins.disabled:
-        if name not in found:
-            raise ConfigError(
-                f"plugins.disabled names {name!r}, which is not installed; installed: {', '.join(found)}"
-            )
+        found.setdefault((origin.name, str(origin), origin.target), _Source(origin, entry.load, entry.dist))
+    sources = sorted(found.values(), key=lambda source: (not source.origin.is_core, source.origin.name))
+    errors: list[XwheelError] = []
+    if config.plugins.folder is not None:
+        try:
+            sources += [_Source(_of_file(file), file.load) for file in list_files(config.plugins.folder)]
+        except ConfigError as error:
+            errors.append(error)
+    sources += [_given(name, plugin) for name, plugin in given.items()]
+    known = sorted(source.origin.name for source in sources)
+    errors += [
+        ConfigError(f"plugins.disabled names {name!r}, which is not installed; installed: {', '.join(known)}")
+        for name in config.plugins.disabled
+        if name not in known
+    ]
+    return sources, errors
+
+
+def _given(name: str, plugin: object) -> _Source:
+    target = str(plugin) if isinstance(plugin, Path) else _file_of(plugin)
+    origin = PluginOrigin(name=name, target=target, distribution=GIVEN, version="", is_installed=False)
+    return _Source(origin, one_file(plugin).load if isinstance(plugin, Path) else lambda: plugin)
+
+
+def _left_over(config: Config, names: Iterable[str]) -> Iterator[str]:
+    """Yield which tables of options belong to no plugin."""
+    known = sorted(names)
     for name in config.plugins.options:
-        if name not in found:
-            raise ConfigError(
-                f"plugins.options.{name} belongs to no installed plugin; installed: {', '.join(found)}"
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ": remove the table, or install what it is for"
+            yield f"[plugins.options.{name}] is left over: no installed plugin is called {name}{hint}"
+
+
+class _Loader:
+    """Loads one plugin after the other; each brings all that it registers, or nothing.
+
+    Args:
+        config: The settings.
+        hooks: Which hooks are asked.
+
+    Attributes:
+        registries: Hook to what was registered.
+    """
+
+    def __init__(self, config: Config, hooks: Iterable[str]) -> None:
+        self._config = config
+        self._hooks = tuple(hooks)
+        self._modules: dict[int, PluginOrigin] = {}
+        self.registries: dict[str, Registry[Any]] = {
+            hook: Registry(kind, {}, {}) for hook, (kind, _) in CONTRACTS.items()
+        }
+
+    def load(self, source: _Source, all_sources: Sequence[_Source]) -> PluginInfo:
+        """Load a plugin, and return what became of it."""
+        config, origin = self._config, source.origin
+        options = config.plugin(origin.name)
+        if origin.name in config.plugins.disabled:
+            return PluginInfo(origin=origin, enabled=False, options=shown_options(None, options))
+        try:
+            twins = [one.origin for one in all_sources if one.origin.name == origin.name]
+            if len(twins) > 1:
+                raise DuplicateNameError(f"plugin {origin.name} comes from {twins[0]} and from {twins[1]}")
+            plugin = self._import(source)
+            brought, noted = self._ask(plugin, origin)
+            self._check_names(brought, origin)
+        except (PluginError, ConfigError) as error:
+            refused = type(error)(f"{error}; {_way_out(origin)}")
+            refused.__cause__ = error.__cause__
+            return PluginInfo(
+                origin=origin, enabled=True, options=shown_options(None, options), error=refused
             )
-    return found
+        for hook, objects in brought.items():
+            trusted = objects if origin.is_installed and origin.distribution in config.plugins.trusted else ()
+            self.registries[hook] = self.registries[hook].with_objects(objects, str(origin), trusted)
+        return PluginInfo(
+            origin=origin,
+            enabled=True,
+            registers={CONTRACTS[hook][0]: sorted(objects) for hook, objects in brought.items() if objects},
+            options=shown_options(noted, options),
+        )
 
+    def _import(self, source: _Source) -> object:
+        origin = source.origin
+        if not origin.is_core and source.dist is not None:
+            for reason in _unmet(source.dist):
+                raise PluginError(f"{origin} cannot be loaded: {reason}")
+        try:
+            plugin = source.load()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            said = f"{type(error).__name__}: {_line(error)}"
+            if isinstance(error, PluginError):  # of our own, such as that others can write to the file
+                said = _line(error)
+            raise PluginError(f"{origin} cannot be loaded: {said}{_where(error)}") from error
+        twin = self._modules.setdefault(id(plugin), origin)
+        if twin is not origin:
+            raise PluginError(
+                f"{origin} and entry point {twin.name} are one and the same module: keep one of them"
+            )
+        return plugin
 
-def load_all(config: Config) -> tuple[pluggy.PluginManager, dict[str, PluginOrigin]]:
-    """Load every plugin that is installed and not disabled; return where each comes from by name.
+    def _ask(
+        self, plugin: object, origin: PluginOrigin
+    ) -> tuple[dict[str, dict[str, object]], PluginOptions | None]:
+        """Return by hook what a plugin registers, by name, and its options if it read them with a model."""
+        manager = _manager_of(plugin, origin)
+        brought: dict[str, dict[str, object]] = {}
+        read: dict[str, PluginOptions] = {}
+        for hook in self._hooks:
+            kind, contract = CONTRACTS[hook]
+            caller: pluggy.HookCaller = getattr(manager.hook, hook)
+            for implementation in caller.get_hookimpls():
+                given, noted = self._call(hook, implementation, origin)
+                read |= noted
+                objects = brought.setdefault(hook, {})
+                for item in given:
+                    name = _take(hook, kind, contract, item, origin)
+                    if name in objects:
+                        raise DuplicateNameError(f"{kind} {name!r} is registered twice by {origin}")
+                    objects[name] = item
+        is_heard = len(self._hooks) == len(CONTRACTS)
+        options = self._config.plugin(origin.name)
+        if options and origin.is_core and is_heard and origin.name not in read:
+            raise ConfigError(f"plugins.options.{origin.name}.{min(options)}: {origin.name} has no options")
+        return brought, read.get(origin.name)
 
-    Raises:
-        PluginError: One cannot be loaded, needs what is not installed, or has hooks that are none.
-        ConfigError: The settings name a plugin that is not installed.
-    """
-    manager = pluggy.PluginManager(hookspecs.PROJECT)
-    manager.add_hookspecs(hookspecs)
-    origins: dict[str, PluginOrigin] = {}
-    for name, (origin, entry) in find_origins(config).items():
-        if name in config.plugins.disabled:
-            continue
-        _register(manager, origin, entry)
-        origins[name] = origin
-    try:
-        manager.check_pending()
-    except pluggy.PluginValidationError as error:
-        known = ", ".join(sorted(vars(manager.hook)))
-        raise PluginError(
-            f"{origin_of(manager, error.plugin, origins)}: {_line(error)}; known hooks: {known}"
-        ) from error
-    return manager, origins
-
-
-def origin_of(
-    manager: pluggy.PluginManager, plugin: object, origins: dict[str, PluginOrigin]
-) -> PluginOrigin:
-    """Return where a loaded plugin comes from."""
-    return origins[manager.get_name(plugin) or ""]
-
-
-def _collect(
-    manager: pluggy.PluginManager,
-    hook: str,
-    config: Config,
-    origins: dict[str, PluginOrigin],
-    read: dict[str, PluginOptions],
-) -> Registry[Any]:
-    """Ask each implementation by itself, so that a failure or a duplicate names its owner.
-
-    What options they read is added to ``read``.
-    """
-    kind, contract = CONTRACTS[hook]
-    objects: dict[str, Any] = {}
-    owners: dict[str, str] = {}
-    trusted: set[str] = set()
-    caller: pluggy.HookCaller = getattr(manager.hook, hook)
-    for implementation in caller.get_hookimpls():
-        origin = origin_of(manager, implementation.plugin, origins)
+    def _call(
+        self, hook: str, implementation: pluggy.HookImpl, origin: PluginOrigin
+    ) -> tuple[list[object], dict[str, PluginOptions]]:
         call = cast(Callable[..., Iterable[Any]], implementation.function)
-        arguments = {"config": config}
+        wanted = [*implementation.argnames, *implementation.kwargnames]
         try:
             with noting_options() as noted:
-                given = list(call(*(arguments[name] for name in implementation.argnames)))
+                arguments: dict[str, object] = {}
+                if "config" in wanted:
+                    arguments["config"] = self._config
+                if "options" in wanted:
+                    arguments["options"] = self._options(call, origin)
+                given = list(islice(call(**arguments), MOST_OBJECTS + 1))
         except ConfigError as error:
             raise ConfigError(f"{error}; asked for by {origin}") from error
-        except Exception as error:
-            reason = " ".join(str(error).split())
-            raise PluginError(f"{origin} fails in {hook}: {type(error).__name__}: {reason}") from error
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            reason = " ".join(words_of(error).split())
+            raise PluginError(
+                f"{origin} fails in {hook}: {type(error).__name__}: {reason}{_where(error)}"
+            ) from error
+        if len(given) > MOST_OBJECTS:
+            raise PluginError(f"{origin}, {hook}: returns more than {MOST_OBJECTS} objects")
         if set(noted) - {origin.name}:
             raise PluginError(
                 f"{origin} reads plugins.options.{min(set(noted) - {origin.name})}: its own table is "
                 f"plugins.options.{origin.name}"
             )
-        read |= noted
-        for item in given:
-            try:
-                check_object(kind, contract, item)
-            except PluginError as error:
-                raise PluginError(f"{origin}, {hook}: {error}") from None
-            name = item.name
-            if name in objects:
-                raise DuplicateNameError(f"{kind} {name!r} is registered by {owners[name]} and by {origin}")
-            objects[name], owners[name] = item, str(origin)
-            if origin.distribution in config.plugins.trusted:
-                trusted.add(name)
-    return Registry(kind, objects, owners, trusted)
+        return given, noted
+
+    def _options(self, call: Callable[..., object], origin: PluginOrigin) -> object:
+        """Return a plugin's table as its hook's parameter wants it: as a checked model, or as it stands there."""
+        try:
+            annotation = getattr(call, "__annotations__", {}).get("options")
+            stub = SimpleNamespace(__annotations__={"options": annotation})
+            model = get_type_hints(stub, globalns=getattr(call, "__globals__", {}))["options"]
+        except Exception:  # imported for type checkers only, say
+            model = None
+        if isinstance(model, type) and issubclass(model, PluginOptions):
+            return read_options(self._config, origin.name, model)
+        return copy.deepcopy(dict(self._config.plugin(origin.name)))
+
+    def _check_names(self, brought: Mapping[str, Iterable[str]], origin: PluginOrigin) -> None:
+        for hook, names in brought.items():
+            registry = self.registries[hook]
+            for name in names:
+                if name in registry:
+                    raise DuplicateNameError(
+                        f"{registry.kind} {name!r} is registered by {registry.owners[name]} and by {origin}"
+                    )
 
 
-def _register(manager: pluggy.PluginManager, origin: PluginOrigin, entry: EntryPoint) -> None:
-    if not origin.is_core and entry.dist is not None:
-        for reason in _unmet(entry.dist):
-            raise PluginError(f"{origin} cannot be loaded: {reason}")
+def _take(hook: str, kind: str, contract: type[Any], item: Any, origin: PluginOrigin) -> str:
+    """Return the name of an object that a plugin registers, once it is known to be of its kind."""
     try:
-        plugin = entry.load()
-    except (Exception, SystemExit) as error:
-        raise PluginError(f"{origin} cannot be loaded: {type(error).__name__}: {_line(error)}") from error
-    twin = manager.get_name(plugin)
-    if twin is not None:
-        raise PluginError(f"{origin} and entry point {twin} are one and the same module: keep one of them")
+        guarded(
+            f"an object of {type(item).__qualname__}",
+            lambda: check_object(kind, contract, item),
+            allowed=PluginError,
+        )
+        return str.__str__(item.name)
+    except PluginError as error:
+        raise PluginError(f"{origin}, {hook}: {error}{_place_of(item)}") from None
+
+
+def _manager_of(plugin: object, origin: PluginOrigin) -> pluggy.PluginManager:
+    """Return a manager that has one plugin, whose hooks are known and of the right form."""
+    manager = pluggy.PluginManager(hookspecs.PROJECT)
+    manager.add_hookspecs(hookspecs)
     try:
         manager.register(plugin, name=origin.name)
     except Exception as error:
-        raise PluginError(f"{origin} has a hook of a wrong form: {_line(error)}") from error
+        raise PluginError(
+            f"{origin} has a hook of a wrong form: {_line(error)}; a hook takes config and options, or one of them"
+        ) from error
+    try:
+        manager.check_pending()
+    except pluggy.PluginValidationError as error:
+        known = ", ".join(sorted(CONTRACTS))
+        raise PluginError(f"{origin}: {_line(error)}; known hooks: {known}") from error
     _check_hooks(manager, origin, plugin)
+    return manager
 
 
 def _check_hooks(manager: pluggy.PluginManager, origin: PluginOrigin, plugin: object) -> None:
@@ -274,9 +448,11 @@ def _check_hooks(manager: pluggy.PluginManager, origin: PluginOrigin, plugin: ob
         for item in caller.get_hookimpls():
             if item.plugin is plugin and (item.wrapper or item.hookwrapper):
                 raise PluginError(f"{origin}: {caller.name} wraps a hook, but hooks only register objects")
-    for name, value in inspect.getmembers(plugin, inspect.isroutine):
+    for name, _ in inspect.getmembers(plugin, inspect.isroutine):
         if name.startswith(f"{HOOK_PREFIX}register_") and name not in marked:
-            raise PluginError(f"{origin}: {name} is not marked with @hookimpl: {value!r} is never called")
+            raise PluginError(
+                f"{origin}: {name} is not marked with @hookimpl (from xwheel import hookimpl): it is never called"
+            )
     if not marked:
         raise PluginError(
             f"{origin} has no hook: mark functions such as xwheel_register_routers with @hookimpl"
@@ -316,5 +492,46 @@ def _origin_of(entry: EntryPoint) -> PluginOrigin:
     )
 
 
+def _of_file(file: PluginFile) -> PluginOrigin:
+    return PluginOrigin(
+        name=file.name, target=str(file.path), distribution=FOLDER, version="", is_installed=False
+    )
+
+
+def _file_of(plugin: object) -> str:
+    return str(getattr(plugin, "__file__", None) or type(plugin).__qualname__)
+
+
+def _way_out(origin: PluginOrigin) -> str:
+    name = origin.name
+    if origin.is_core:
+        return f"'pip install --force-reinstall {CORE}' may help"
+    return f"to start without it, name {name} in plugins.tolerate, or in plugins.disabled for good"
+
+
+def _where(error: BaseException) -> str:
+    """Return the last line of a plugin's own code, or of what it calls, that an error came from."""
+    if isinstance(error, SyntaxError):
+        return f" (in {error.filename}:{error.lineno})" if error.filename else ""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith("<frozen") and frame.filename not in _NOT_THEIRS
+    ]
+    return f" (in {frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+
+
+def _place_of(item: object) -> str:
+    """Return where the class of an object is written."""
+    kind = item if isinstance(item, type) else type(item)
+    try:
+        return f" (in {inspect.getsourcefile(kind)}:{inspect.getsourcelines(kind)[1]})"
+    except (OSError, TypeError):
+        return ""
+
+
 def _line(error: BaseException) -> str:
-    return " ".join(str(error).split())
+    return " ".join(words_of(error).split())
+
+
+_NOT_THEIRS: Final = frozenset({__file__, folder.__file__, importlib.__file__, importlib.metadata.__file__})

@@ -3,11 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from xwheel.errors import UnknownNameError
 
 T = TypeVar("T")
+
+
+SHIPPED: Final[Mapping[str, Mapping[str, str]]] = {
+    "router": dict.fromkeys(
+        (
+            "BUSYOVER",
+            "CONSISTENT_HASH",
+            "FAILOVER",
+            "LABELS",
+            "LABELS_ASKING",
+            "LEAST_FREQUENTLY_USED",
+            "LEAST_LOADED",
+            "LEAST_RECENTLY_USED",
+            "STICKY",
+            "WEIGHTED",
+        ),
+        "xwheel-router-extra",
+    ),
+    "glue type": {
+        "GLUE_HTTP": "xwheel-glue-http",
+        "GLUE_NODEJS": "xwheel-glue-script",
+        "GLUE_PHP": "xwheel-glue-script",
+        "GLUE_POWERSHELL": "xwheel-glue-script",
+        "GLUE_PYTHON": "xwheel-glue-script",
+        "GLUE_PYTHON2": "xwheel-glue-script",
+        "GLUE_SHELL": "xwheel-glue-script",
+    },
+    "alarm channel": {"email": "xwheel-alarm-email", "sms": "xwheel-alarm-sms"},
+}
+"""Kind to the names that distributions of ours bring beside the core, and which brings each."""
+
+XXL: Final = frozenset({"xwheel-alarm-email", "xwheel-glue-script", "xwheel-router-extra"})
+"""What the extra ``xxl`` brings."""
+
+
+def where_it_comes_from(kind: str, name: str) -> str:
+    """Return how to install what brings a name, or an empty text if it is none of ours."""
+    found = SHIPPED.get(kind, {}).get(name)
+    if found is None:
+        return ""
+    wanted = "'xwheel[xxl]'" if found in XXL else found
+    return f"{name} comes with {found}: pip install {wanted} beside each node" + (
+        " and each executor that runs it" if kind == "glue type" else ""
+    )
 
 
 class Registry(Mapping[str, T], Generic[T]):
@@ -32,6 +76,15 @@ class Registry(Mapping[str, T], Generic[T]):
         self.owners = dict(owners)
         self.trusted = frozenset(trusted)
 
+    def with_objects(self, objects: Mapping[str, T], owner: str, trusted: Collection[str]) -> Registry[T]:
+        """Return a table that holds further objects of one owner, too."""
+        return Registry(
+            self.kind,
+            {**self._objects, **objects},
+            {**self.owners, **dict.fromkeys(objects, owner)},
+            {*self.trusted, *trusted},
+        )
+
     def __getitem__(self, name: str) -> T:
         """Return the object.
 
@@ -41,7 +94,8 @@ class Registry(Mapping[str, T], Generic[T]):
         try:
             return self._objects[name]
         except KeyError:
-            raise UnknownNameError(self.kind, name, tuple(sorted(self._objects))) from None
+            known = tuple(sorted(self._objects))
+            raise UnknownNameError(self.kind, name, known, where_it_comes_from(self.kind, name)) from None
 
     def __contains__(self, name: object) -> bool:
         return name in self._objects

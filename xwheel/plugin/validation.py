@@ -44,7 +44,7 @@ _TYPES: Final[dict[str, type]] = {"str": str, "bool": bool}
 
 
 def check_object(kind: str, contract: type[Any], item: object) -> None:
-    """Refuse an object that cannot be what it is registered as.
+    """Give an object the defaults of attributes that it leaves out; refuse it if it is not what it is registered as.
 
     Args:
         kind: What it shall be, such as ``router``.
@@ -56,6 +56,8 @@ def check_object(kind: str, contract: type[Any], item: object) -> None:
     """
     for attribute, annotation in inspect.get_annotations(contract).items():
         wanted = _TYPES[annotation]
+        if attribute in vars(contract) and not hasattr(item, attribute):
+            _set_default(item, attribute, vars(contract)[attribute])
         found = getattr(item, attribute, None)
         if not isinstance(found, wanted):
             words = "missing" if not hasattr(item, attribute) else f"{type(found).__name__}"
@@ -146,7 +148,7 @@ def chosen_executors(
     """Return what a router chose, drawn from the executors that it was given.
 
     A sequence of any kind counts, read once and never further than there are executors. A copy that equals one of the
-    executors stands for it.
+    executors stands for it, and so does its address.
 
     Args:
         chosen: What the router returned; to read it may run the router's code, so this is called where it is.
@@ -160,24 +162,33 @@ def chosen_executors(
         only = chosen[0]
         if type(only) is RegisteredExecutor and known.get(only.address) is only:
             return (only,)
+    if type(chosen) is str and chosen in known:
+        raise RouteError(f"returned {_shown(chosen)} where a list is due: return [address]")
     if isinstance(chosen, str | bytes | bytearray) or not isinstance(chosen, Sequence):
-        raise RouteError(f"returned {_shown(chosen)} where a list of executors is due")
+        raise RouteError(f"returned {_shown(chosen)} where a list of executors or addresses is due")
     found = tuple(islice(iter(chosen), len(known) + 1))
     if not found:
         raise RouteError(f"chose none of {len(known)} executors")
     picked: dict[str, RegisteredExecutor] = {}
     for item in found:
-        if type(item) is not RegisteredExecutor:
-            raise RouteError(
-                f"chose {_shown(item)}, which is no executor: choose from context.executors themselves"
-            )
-        mine = known.get(item.address)
-        if mine is None or (mine is not item and mine != item):
-            raise RouteError(f"chose {item.address[:SHOWN_LENGTH]}, which it was not given")
-        if item.address in picked:
-            raise RouteError(f"chose {item.address} twice: each executor takes one shard")
-        picked[item.address] = mine
+        address = _address_of(item)
+        mine = known.get(address)
+        if mine is None or (type(item) is RegisteredExecutor and mine is not item and mine != item):
+            raise RouteError(f"chose {address[:SHOWN_LENGTH]}, which it was not given")
+        if address in picked:
+            raise RouteError(f"chose {address} twice: each executor takes one shard")
+        picked[address] = mine
     return tuple(picked.values())
+
+
+def _address_of(item: object) -> str:
+    if type(item) is RegisteredExecutor:
+        return item.address
+    if type(item) is str:
+        return item
+    raise RouteError(
+        f"chose {_shown(item)}, which is no executor: choose from context.executors or context.addresses"
+    )
 
 
 def seconds(given: object) -> float | None:
@@ -196,6 +207,16 @@ def _shown(value: object) -> str:
     if type(value) in (str, bytes):
         return repr(value[:SHOWN_LENGTH])  # type: ignore[index]
     return f"an object of {type(value).__qualname__}"[:SHOWN_LENGTH]
+
+
+def _set_default(item: object, attribute: str, value: object) -> None:
+    for owner in (item, type(item)):  # its class, if it has slots or is frozen
+        try:
+            setattr(owner, attribute, value)
+        except (AttributeError, TypeError):
+            continue
+        return
+    raise PluginError(f"{_named(item)} takes no attribute: write {attribute} = {value} in its class")
 
 
 def _methods(contract: type[Any]) -> Iterator[tuple[str, Callable[..., object]]]:

@@ -2,11 +2,13 @@
 
 A plugin's test calls the suite of its kind with an object that it registers; a suite raises ``AssertionError`` and
 says which line of the contract does not hold. :class:`WebServer` is what a plugin calls, :class:`ExecutorSite` runs
-a glue type's sources, :class:`NodeProcess` is a whole scheduler node.
+a glue type's sources, :class:`NodeSite` is a node with executors, plugins and captured alarms, and :class:`NodeProcess`
+a node in a process of its own. ``xwheel.testing.fixtures`` has them as fixtures of pytest.
 """
 
 from xwheel.testing.executor_site import ExecutorSite
 from xwheel.testing.manual_clock import ManualClock
+from xwheel.testing.node_site import NodeSite
 from xwheel.testing.processes import NodeProcess, XwheelProcess, wait_until
 from xwheel.testing.samples import (
     SAMPLE_MS,
@@ -32,6 +34,7 @@ __all__ = [
     "ExecutorSite",
     "ManualClock",
     "NodeProcess",
+    "NodeSite",
     "WebReply",
     "WebRequest",
     "WebServer",

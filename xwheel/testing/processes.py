@@ -9,7 +9,10 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+if TYPE_CHECKING:
+    from xwheel.wire.http.rest import RestClient
 
 DEADLINE_S: Final = 120.0
 STOP_S: Final = 60.0
@@ -80,29 +83,10 @@ class XwheelProcess:
         self.stop()
 
 
-class NodeProcess(XwheelProcess):
-    """A scheduler node on free ports of loopback, with an SQLite database in its folder.
+class NodeCalls:
+    """Calls of a node's management API, as tests make them."""
 
-    Attributes:
-        url: Where its management API listens.
-        token: A management token.
-        executor_url: Where executors register.
-        executor_token: What they show.
-    """
-
-    def __init__(self, folder: Path, **settings: str) -> None:
-        from xwheel.wire.http.rest import RestClient  # not for those who only have the executor
-
-        super().__init__(folder, "server", "--port", "0", "--executor-port", "0", **settings)
-        try:
-            self.url = f"http://{self.find('management API on (.*)')}"
-            self.token = self.find("management token .*: (.*)")
-            self.executor_url = f"http://{self.find('executor API on (.*)')}"
-            self.executor_token = self.find("executor token .*: (.*)")
-        except BaseException:
-            self.stop()
-            raise
-        self._client = RestClient(self.url, self.token, timeout_s=60)
+    _client: RestClient
 
     def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         """Call the management API and return its answer.
@@ -130,3 +114,28 @@ class NodeProcess(XwheelProcess):
 
         found: dict[str, Any] = wait_until(arrived)
         return found
+
+
+class NodeProcess(NodeCalls, XwheelProcess):
+    """A scheduler node on free ports of loopback, with an SQLite database in its folder.
+
+    Attributes:
+        url: Where its management API listens.
+        token: A management token.
+        executor_url: Where executors register.
+        executor_token: What they show.
+    """
+
+    def __init__(self, folder: Path, **settings: str) -> None:
+        from xwheel.wire.http.rest import RestClient  # not for those who only have the executor
+
+        super().__init__(folder, "server", "--port", "0", "--executor-port", "0", **settings)
+        try:
+            self.url = f"http://{self.find('management API on (.*)')}"
+            self.token = self.find("management token .*: (.*)")
+            self.executor_url = f"http://{self.find('executor API on (.*)')}"
+            self.executor_token = self.find("executor token .*: (.*)")
+        except BaseException:
+            self.stop()
+            raise
+        self._client = RestClient(self.url, self.token, timeout_s=60)

@@ -30,13 +30,17 @@ def load_plugin(name: str, options: Mapping[str, Any] | None = None) -> Plugins:
         PluginError: It is not installed or not usable.
         ConfigError: An option is not acceptable.
     """
-    others = {
+    settings = {"disabled": sorted(strangers() - {name}), "options": {name: dict(options or {})}}
+    return load_plugins(build_config({"plugins": settings}))
+
+
+def strangers() -> set[str]:
+    """Return the names of the plugins that are installed here and do not come with xwheel itself."""
+    return {
         entry.name
         for entry in entry_points(group=ENTRY_POINT_GROUP)
-        if entry.name != name and entry.dist is not None and entry.dist.name != CORE
+        if entry.dist is not None and entry.dist.name != CORE
     }
-    settings = {"disabled": sorted(others), "options": {name: dict(options or {})}}
-    return load_plugins(build_config({"plugins": settings}))
 
 
 def sample_group(**changes: Any) -> ExecutorGroup:
@@ -113,7 +117,7 @@ def sample_alarm(**changes: Any) -> Alarm:
         "kind": AlarmKind.FAILED,
         "at_ms": SAMPLE_MS + 1500,
         "title": "nightly report failed",
-        "text": "job 1 nightly report, run 100, on http://10.0.0.1:9999\ndisk is full",
+        "text": "nightly report failed\njob 1 nightly report, run 100, on http://10.0.0.1:9999\ndisk is full",
         "reason": "disk is full",
         "job": sample_job(),
         "group": sample_group(),

@@ -35,7 +35,7 @@ from xwheel.plugin.contracts import (
     ScheduleType,
     TakesOptions,
 )
-from xwheel.plugin.validation import check_object
+from xwheel.plugin.validation import check_object, chosen_executors
 from xwheel.testing.samples import (
     SAMPLE_MS,
     sample_alarm,
@@ -79,11 +79,11 @@ def check_router(
 
     def check(executors: Sequence[RegisteredExecutor]) -> None:
         before = list(executors)
-        chosen = router.route(context_of(executors))
-        _demand(bool(chosen), f"router {router.name} chose none of {len(executors)}")
-        addresses = [item.address for item in chosen]
-        _demand(len(set(addresses)) == len(addresses), f"router {router.name} chose an executor twice")
-        _demand(all(item in before for item in chosen), f"router {router.name} chose one that is not there")
+        answer = router.route(context_of(executors))
+        try:
+            chosen_executors(answer, {item.address: item for item in before})
+        except RouteError as error:
+            raise AssertionError(f"router {router.name} {error}") from None
         _demand(list(executors) == before, f"router {router.name} changed the list of executors")
 
     suspects = sample_executors(3, suspect_until_ms=SAMPLE_MS + 60_000)
@@ -280,7 +280,7 @@ def _in_threads(work: Callable[[], None], what: str) -> None:
         except BaseException as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=guarded) for _ in range(THREADS)]
+    threads = [threading.Thread(target=guarded, daemon=True) for _ in range(THREADS)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -50,6 +50,10 @@ MAX_ANSWER: Final = 16 * 1024 * 1024
 
 TEXT_POST_ONLY: Final = "invalid request, HttpMethod not support."
 TEXT_NO_URI: Final = "invalid request, uri-mapping empty."
+TEXT_NO_HANDLER: Final = "job handler [{}] not found."
+NO_HANDLER: Final = re.compile(r"job handler \[(.*)\] not found", re.DOTALL)
+"""What executors of all kinds say of a job whose handler they do not have."""
+
 TEXT_NOT_FOUND: Final = "invalid request, uri-mapping({}) not found."
 TEXT_TOKEN: Final = "The access token is wrong."  # noqa: S105 -- a message
 TEXT_BUSY: Final = "job thread is running or has trigger queue."

@@ -19,7 +19,7 @@ from xwheel_alarm_webhook.robots import SendError
 
 SECRET = "SEC0123456789abcdef"
 LONG_S = 600
-MESSAGE = f"{sample_alarm().title}\n{sample_alarm().text}"
+MESSAGE = sample_alarm().text
 GOOD: dict[str, bytes] = {
     "dingtalk": b'{"errcode":0,"errmsg":"ok"}',
     "wecom": b'{"errcode":0,"errmsg":"ok"}',
@@ -134,11 +134,18 @@ def test_mentions_come_from_the_options_and_from_the_rule(provider: WebServer) -
     assert send("telegram", provider, sample_alarm(receivers=("@lilei",)))["text"] == f"{MESSAGE} @lilei"
 
 
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "webhook"])
+def test_u9_the_default_text_has_the_title_once(kind: str, provider: WebServer) -> None:
+    alarm = sample_alarm()
+    assert alarm.text.startswith(f"{alarm.title}\n")  # as those of nodes do
+    assert json.dumps(send(kind, provider, alarm)).count(alarm.title) == 1
+
+
 HOSTILE = '</at><at user_id="all"></at> <!channel> <@U1> $(reboot) `id`; "q" \\ {title} *b* &amp;\r\n\x00漢'
 
 
 def test_the_texts_of_jobs_become_no_mentions_and_stay_as_they_are(provider: WebServer) -> None:
-    alarm = sample_alarm(title=HOSTILE, text="")
+    alarm = sample_alarm(title=HOSTILE, text=f"{HOSTILE}\n")
     assert send("dingtalk", provider, alarm)["text"]["content"] == f"{HOSTILE}\n"
     assert send("dingtalk", provider, alarm)["at"]["isAtAll"] is False
     assert send("wecom", provider, alarm)["text"]["content"] == f"{HOSTILE}\n"

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from xwheel import Config
 
 PLUGIN: Final = "alarm_webhook"
-DEFAULT_TEXT: Final = "{title}\n{text}"
+DEFAULT_TEXT: Final = "{text}"
+"""Its first line is the title."""
+
 DEFAULT_BODY: Final = (
     '{"id": {id}, "kind": "{kind}", "time": "{time}", "title": "{title}", "text": "{text}", "reason": "{reason}", '
     '"count": {count}, "job": "{job}", "job_id": "{job_id}", "group": "{group}", "run_id": "{run_id}"}'

@@ -49,7 +49,7 @@ class Labels:
         """Refuse a selector that cannot be read, and a router that cannot be used with it."""
         self._parse(options)
 
-    def route(self, context: RouteContext) -> Sequence[RegisteredExecutor]:
+    def route(self, context: RouteContext) -> Sequence[RegisteredExecutor] | Sequence[str]:
         """Return what the other router chooses among those that fit."""
         options = context.job.route_options
         plan = self._plans.get(options) or self._remember(options)

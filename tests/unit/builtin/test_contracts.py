@@ -62,7 +62,7 @@ class Router:
     ("choose", "words"),
     [
         (lambda context: [], "chose none of 1"),
-        (lambda context: [context.executors[0]] * 2, "chose an executor twice"),
+        (lambda context: [context.executors[0]] * 2, "twice: each executor takes one shard"),
         (lambda context: [context.executors.pop()], "not there|changed the list"),
         (lambda context: [x for x in context.executors if context.beat(x.address)], "its attribute asks is False"),
     ],

@@ -39,3 +39,30 @@ def test_an_executor_without_handlers_and_glue_types_has_nothing_to_run(started:
         "there is nothing to run: name a module with @job handlers, or allow"
     )
     assert not started
+
+
+def test_u1_several_modules_can_be_named(started: list[Executor], tmp_path: Path) -> None:
+    for name in ("u1_first", "u1_second"):
+        (tmp_path / f"{name}.py").write_text(
+            f"from xwheel.executor import job\n@job('{name}')\ndef run(): ...\n"
+        )
+    done = CliRunner().invoke(main.app, ["executor", "u1_first", "u1_second", "-c", "xwheel.toml"])
+    assert done.exit_code == 0, done.output
+    assert started[0]._handlers.names == ["u1_first", "u1_second"]
+
+
+def test_u10_an_executor_takes_the_folder_of_plugins(started: list[Executor], tmp_path: Path) -> None:
+    done = CliRunner().invoke(main.app, ["executor", "-c", "xwheel.toml", "--plugins-dir", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert started[0]._config.plugins.folder == tmp_path
+
+
+def test_u10_an_executor_of_its_own_settings_takes_no_folder(started: list[Executor], tmp_path: Path) -> None:
+    (tmp_path / "u1_own.py").write_text(
+        "from xwheel.executor import Executor\nfrom xwheel.config import load_config\n"
+        "from pathlib import Path\nmine = Executor(load_config(Path('xwheel.toml')))\n"
+    )
+    done = CliRunner().invoke(main.app, ["executor", "u1_own:mine"])
+    assert done.exit_code == 0, done.output
+    done = CliRunner().invoke(main.app, ["executor", "u1_own:mine", "--plugins-dir", str(tmp_path)])
+    assert "an Executor has its own handlers and settings" in str(done.exception)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 import types
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support import executor_app
 from xwheel.errors import ConfigError, ExecutorError, HandlerNotFoundError, JobKilledError, JobTimeoutError
-from xwheel.executor import JobContext, current_job, job, load_handlers
+from xwheel.executor import JobContext, current_job, job, load_handlers, load_targets
 from xwheel.executor.address import advertised_address
 from xwheel.executor.handlers import MARK, HandlerKind, HandlerRegistry
 from xwheel.executor.running.process import _environment
@@ -178,3 +180,51 @@ def test_p8_a_scheduler_that_names_no_planned_time_leaves_that_of_its_trigger() 
     own = JobContext(TriggerRequest(job_id=1, run_id=2, created_ms=3, planned_ms=1), sink)
     assert (foreign.planned_ms, foreign.knows_planned) == (3, False)
     assert (own.planned_ms, own.knows_planned) == (1, True)
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A small application: its module ``u1_app`` imports those with the handlers."""
+    head = "from xwheel.executor import job\n\n\n"
+    (tmp_path / "u1_app.py").write_text("import u1_tasks\nfrom u1_deep import mail\n")
+    (tmp_path / "u1_tasks.py").write_text(head + "@job('greet')\ndef greet(): ...\n")
+    (tmp_path / "u1_deep").mkdir()
+    (tmp_path / "u1_deep" / "__init__.py").write_text("")
+    (tmp_path / "u1_deep" / "mail.py").write_text(
+        head + "for name in ('mail', 'post'):\n    @job(name)\n    def send(): ...\n"
+    )
+    (tmp_path / "u1_other.py").write_text(head + "@job('other')\ndef other(): ...\n")
+    (tmp_path / "u1_twin.py").write_text("import u1_tasks\n" + head + "@job('greet')\ndef greet(): ...\n")
+    (tmp_path / "u1_empty.py").write_text("import json\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield tmp_path
+    for name in [name for name in sys.modules if name.startswith("u1_")]:
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize(
+    ("targets", "names"),
+    [
+        (["u1_app"], ["greet", "mail", "post"]),
+        (["u1_app", "u1_other"], ["greet", "mail", "other", "post"]),
+        (["u1_other", "u1_tasks"], ["greet", "other"]),
+        (["u1_app:u1_tasks", "u1_other:other"], ["greet", "other"]),
+        (["u1_other", "u1_empty"], ["other"]),
+    ],
+)
+def test_u1_what_a_named_module_imports_is_registered(
+    shop: Path, targets: list[str], names: list[str]
+) -> None:
+    assert HandlerRegistry(load_targets(targets)).names == names
+
+
+def test_u1_handlers_of_one_name_are_both_named(shop: Path) -> None:
+    with pytest.raises(ConfigError, match="handler 'greet' is both u1_t.*greet and u1_t.*greet"):
+        HandlerRegistry(load_targets(["u1_twin"]))
+
+
+def test_u1_modules_without_handlers_are_refused(shop: Path) -> None:
+    with pytest.raises(
+        ConfigError, match="u1_empty: no @job handler is there, nor in what is imported there"
+    ):
+        load_targets(["u1_empty"])

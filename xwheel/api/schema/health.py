@@ -59,6 +59,7 @@ class HealthReport:
         partitions: How many partitions it holds.
         loops: All loops.
         counts: What it has counted.
+        missing_plugins: Plugins that are broken or not installed, and without which its settings let it start.
     """
 
     stale_loops: Sequence[str] = ()
@@ -66,6 +67,7 @@ class HealthReport:
     partitions: int = 0
     loops: Sequence[LoopHealth] = ()
     counts: HealthCounts = HealthCounts()
+    missing_plugins: Sequence[str] = ()
 
 
 class HealthView(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,10 +92,14 @@ class HealthCountsView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeHealthView(msgspec.Struct, frozen=True, kw_only=True):
-    """How this node fares; ``failing`` is what ``/healthz`` and ``/readyz`` together would name."""
+    """How this node fares; ``failing`` is what ``/healthz`` and ``/readyz`` together would name.
+
+    ``missing_plugins`` are those without which ``plugins.tolerate`` let it start; ``/plugins`` says what is wrong.
+    """
 
     status: str
     failing: list[str]
     partitions: int
+    missing_plugins: list[str]
     counts: HealthCountsView
     loops: list[LoopHealthView]

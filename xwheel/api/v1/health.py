@@ -117,6 +117,7 @@ class NodeHealth:
             status="failing" if failing else "ok",
             failing=failing,
             partitions=report.partitions,
+            missing_plugins=list(report.missing_plugins),
             counts=msgspec.convert(report.counts, HealthCountsView, from_attributes=True),
             loops=[msgspec.convert(loop, LoopHealthView, from_attributes=True) for loop in report.loops],
         )

@@ -40,13 +40,18 @@ class RegisteredView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PluginView(msgspec.Struct, frozen=True, kw_only=True):
-    """An installed plugin; secrets among its options are masked, and one that is disabled registers nothing."""
+    """An installed plugin; secrets among its options are masked, and one that is disabled or broken registers nothing.
+
+    ``error`` says why a broken one, without which ``plugins.tolerate`` let the node start, is not loaded; else it is
+    empty. A tolerated one that is not installed is not listed here, but in ``missing_plugins`` of the node's health.
+    """
 
     name: str
     distribution: str
     version: str
     module: str
     enabled: bool
+    error: str
     registers: list[RegisteredView]
     options: dict[str, object]
 
@@ -71,6 +76,7 @@ class PluginsResource(Resource):
                 info.origin,
                 module=info.origin.target,
                 enabled=info.enabled,
+                error=str(info.error or ""),
                 registers=[
                     RegisteredView(kind=kind, name=name, health=health.get((kind, name)))
                     for kind, names in info.registers.items()

@@ -20,6 +20,7 @@ from xwheel.api.http.resource import ApiParts
 from xwheel.api.schema.messages import JobChange, JobCreate, RunRequest
 from xwheel.api.v1.jobs import new_source
 from xwheel.api.v1.schedule import naming_schedule_fields
+from xwheel.api.xxl.alarm_mails import AlarmMails
 from xwheel.errors import ConfigError, ConflictError, FieldError, NotFoundError, WireError
 from xwheel.model import Job
 from xwheel.storage import jobs
@@ -54,6 +55,7 @@ class JobCalls:
 
     def __init__(self, parts: ApiParts) -> None:
         self._parts = parts
+        self._mails = AlarmMails(parts)
         self._limiter = RateLimiter(parts.clock, PER_SECOND)
         self._timezone = parts.config.job_openapi_timezone
         try:
@@ -117,7 +119,8 @@ class JobCalls:
         with naming_schedule_fields():
             job = self._parts.jobs.create(given, source=source)
         _log(caller, contract.ADD_JOB, job.id)
-        return Response(code=contract.OK, message=_note(wanted, has_script), data=str(job.id))
+        note = self._mails.keep(job.id, wanted.alarm_email)
+        return Response(code=contract.OK, message=_note(wanted, note, has_script), data=str(job.id))
 
     def _update(self, caller: Caller, body: bytes) -> Response:
         job_id, wanted = job_calls.decode_job_update(body)
@@ -129,7 +132,7 @@ class JobCalls:
                 if not others:
                     raise
         _log(caller, contract.UPDATE_JOB, job_id)
-        return Response(code=contract.OK, message=_note(wanted))
+        return Response(code=contract.OK, message=_note(wanted, self._mails.keep(job_id, wanted.alarm_email)))
 
     def _edit(self, caller: Caller, job_id: int, wanted: JobDefinition) -> None:
         """Change a job if nobody else changes it meanwhile.
@@ -242,11 +245,9 @@ def _described(description: str, wanted: JobDefinition) -> str:
     return text
 
 
-def _note(wanted: JobDefinition, is_source_kept: bool = False) -> str:
+def _note(wanted: JobDefinition, mails: str, is_source_kept: bool = False) -> str:
     """Return what became of fields that have no effect here; empty if there is nothing to say."""
-    notes = []
-    if wanted.alarm_email:
-        notes.append("alarmEmail is kept in the job's description, no mail is sent to it")
+    notes = [mails] if mails else []
     if wanted.has_source and not is_source_kept:
         notes.append("glueSource and glueRemark are not kept")
     if wanted.schedule_type == NO_SCHEDULE and wanted.schedule_conf.strip():

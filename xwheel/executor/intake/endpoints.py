@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from xwheel.errors import AuthError, ExecutorError, PluginError, WireError, XwheelError
+from xwheel.errors import AuthError, ExecutorError, HandlerNotFoundError, PluginError, WireError, XwheelError
 from xwheel.executor.handlers import Handler, HandlerRegistry, handler_of
 from xwheel.executor.journal.journal import Journal
 from xwheel.executor.logs.run_log import RunLogs
@@ -16,6 +16,7 @@ from xwheel.executor.running.execution import describe_error
 from xwheel.executor.running.worker import Workers
 from xwheel.plugin.contracts import GlueRequest, GlueType
 from xwheel.plugin.validation import guarded
+from xwheel.runtime.repeats import Repeats
 from xwheel.wire import contract
 from xwheel.wire.codec import (
     decode_idle_beat,
@@ -63,6 +64,7 @@ class Endpoints:
         self._handlers = handlers
         self._glue_types = glue_types
         self._allowed = frozenset({BEAN, *allowed})
+        self._unknown = Repeats()
         self._routes: Mapping[str, Callable[[bytes], Response]] = {
             contract.BEAT: self._beat,
             contract.IDLE_BEAT: self._idle_beat,
@@ -190,6 +192,17 @@ class Endpoints:
             if request.instance:
                 self._check_instance(request.instance)
             return self._build(request)
+        except HandlerNotFoundError as error:
+            if count := self._unknown.note(request.handler):
+                logger.warning(
+                    "run %d of job %d refused, and %d with it by now: no handler is called %r; known: %s",
+                    request.run_id,
+                    request.job_id,
+                    count - 1,
+                    request.handler,
+                    ", ".join(self._handlers.names) or "none",
+                )
+            return error
         except XwheelError as error:
             return error
         except BaseException as error:  # a glue type is a plugin: whatever it raises is about this run only

@@ -10,10 +10,11 @@ from typing import Final
 from msgspec.structs import replace
 
 from xwheel.clock import Clock
-from xwheel.errors import ExecutorError, FieldError, PluginError, RevisionError
+from xwheel.errors import ExecutorError, FieldError, PluginError, RevisionError, UnknownNameError
 from xwheel.model import GlueVersion, Job, NewSource
 from xwheel.plugin.contracts import ChecksSource, GlueType
 from xwheel.plugin.questions import PluginQuestion, PluginQuestions
+from xwheel.plugin.registries import where_it_comes_from
 from xwheel.plugin.validation import guarded
 from xwheel.storage import jobs, scripts
 from xwheel.storage.database.engine import Connection, Database
@@ -70,8 +71,9 @@ class Scripts:
             source: What :meth:`find` found for it.
         """
         if job.glue_type not in self._glue_types:
-            known = ", ".join(sorted(self._glue_types))
-            return "no_glue_type", f"no glue type is called {job.glue_type!r}; known: {known}"
+            known = tuple(sorted(self._glue_types))
+            hint = where_it_comes_from("glue type", job.glue_type)
+            return "no_glue_type", str(UnknownNameError("glue type", job.glue_type, known, hint))
         if self.lacks(job) or (job.glue_version and source is None):
             return "no_source", f"job {job.id} has no {job.glue_type} source: save one"
         return None

@@ -8,6 +8,7 @@ from xwheel.model.jobs import check_fields
 from xwheel.plugin.contracts import TakesOptions
 from xwheel.plugin.discovery import Plugins
 from xwheel.plugin.questions import PluginQuestion, PluginQuestions
+from xwheel.plugin.registries import where_it_comes_from
 from xwheel.plugin.validation import guarded
 from xwheel.scheduler.plan.timetable import Timetable
 
@@ -30,7 +31,9 @@ def check_job(job: Job, plugins: Plugins, timetable: Timetable, questions: Plugi
         ("glue_type", job.glue_type, plugins.glue_types),
     ):
         if name not in registry:
-            raise FieldError(field, f"{name!r} is not installed; known: {', '.join(sorted(registry))}")
+            hint = where_it_comes_from(registry.kind, name)
+            known = ", ".join(sorted(registry)) + (f"; {hint}" if hint else "")
+            raise FieldError(field, f"{name!r} is not installed; known: {known}")
     _check_route_options(job, plugins, questions)
     check_fields(job)
     timetable.check(job)

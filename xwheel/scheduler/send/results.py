@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from xwheel.errors import DatabaseRefusedError, DatabaseUnreachableError
 from xwheel.model import FAILED_OVER, UNREACHABLE, RunState
+from xwheel.runtime.repeats import Repeats
 from xwheel.scheduler.check.decide import first_check_ms
 from xwheel.scheduler.finish.finish import Finisher
 from xwheel.scheduler.fire.pool import TriggerPool
@@ -16,6 +17,7 @@ from xwheel.scheduler.wakeups import Wakeups
 from xwheel.storage import runs
 from xwheel.storage.database import changes
 from xwheel.storage.database.engine import Connection, Database
+from xwheel.wire import contract
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +60,7 @@ class ResultWriter:
         self._db = db
         self._pool = pool
         self._finisher = finisher
+        self._unknown_handlers = Repeats()
         self._suspect = suspect
         self._has_asked = has_asked
         self._wakeups = wakeups
@@ -138,6 +141,26 @@ class ResultWriter:
             self._db.transaction(lambda conn: self._accept(conn, batch, accepted, at_ms))
         if refused:
             self._finisher.finish(refused)
+            self._log_unknown_handlers(batch)
+
+    def _log_unknown_handlers(self, batch: Iterable[Delivery]) -> None:
+        """Log jobs whose handler an executor does not have: nothing else than a person can change that."""
+        for delivery in batch:
+            jobs = {shard.run.id: shard.job for shard in delivery.parcel.shards}
+            for answer in delivery.answers:
+                if answer.fate is not Fate.REFUSED or not contract.NO_HANDLER.match(answer.message):
+                    continue
+                job, address = jobs[answer.run_id], delivery.parcel.executor.address
+                if count := self._unknown_handlers.note((job.id, address)):
+                    logger.warning(
+                        "job %d %s: %s has no handler %r, so run %d is refused, and %d before it",
+                        job.id,
+                        job.name,
+                        address,
+                        job.handler,
+                        answer.run_id,
+                        count - 1,
+                    )
 
     def _refusal(self, answer: Answer, delivery: Delivery) -> Outcome:
         reason = SAID_NO

@@ -83,6 +83,7 @@ def test_a_token_is_told_how_the_node_fares_and_what_it_counted(api: Api) -> Non
             connections_refused=5,
             connections_cut=6,
         ),
+        missing_plugins=["acme"],
     )
     answer = api.call("GET", "health")
     assert answer.status_code == 200
@@ -90,6 +91,7 @@ def test_a_token_is_told_how_the_node_fares_and_what_it_counted(api: Api) -> Non
         "status": "failing",
         "failing": ["claim", "leases"],
         "partitions": 21,
+        "missing_plugins": ["acme"],
         "counts": {
             "deadlocks": 1,
             "retries": 2,

@@ -154,7 +154,7 @@ def test_a_router_that_raises_or_returns_nonsense_fails_that_run_only() -> None:
             if context.job.id == 2:
                 raise ValueError("not today")
             if context.job.id == 3:
-                return ["http://elsewhere"]  # type: ignore[list-item]
+                return [context]  # type: ignore[list-item]
             if context.job.id == 4:
                 context.beat("http://127.0.0.1:1")
             return super().route(context)

@@ -72,7 +72,10 @@ def copied(context: RouteContext, **changes: Any) -> list[RegisteredExecutor]:
 
 
 LIES: dict[str, tuple[Callable[[RouteContext], Any], str]] = {
-    "addresses": (lambda c: [c.executors[0].address], "chose 'http://127.0.0.1:9001', which is no executor"),
+    "strange addresses": (
+        lambda c: ["http://127.0.0.1:1"],
+        "chose http://127.0.0.1:1, which it was not given",
+    ),
     "one address": (lambda c: c.executors[0].address, "returned 'http://127.0.0.1:9001' where a list"),
     "one executor": (lambda c: c.executors[0], "returned an object of RegisteredExecutor where a list"),
     "numbers": (lambda c: [0, 1], "chose 0, which is no executor"),
