@@ -110,6 +110,7 @@ def check(
     source: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A source that its glue type must be able to use.")
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Load a plugin of one file and try what it registers as xwheel would; say what is wrong."""
     from xwheel.config import load_config
@@ -122,7 +123,10 @@ def check(
         raise FieldError("--source", f"cannot read {source}: {error}") from error
     trials = Trials(send=send, confs=confs or (), source=text)
     found = check_file(path, load_config(config_path), trials)
-    for item in found:
+    if as_json:
+        fields = ("kind", "name", "problem", "note")
+        print_json({"items": [{name: getattr(item, name) for name in fields} for item in found]})
+    for item in found if not as_json else ():
         said = f"wrong: {item.problem}" if item.problem else "ok"
         if item.note:
             said = f"its form is ok; {item.note}"
