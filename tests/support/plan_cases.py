@@ -180,6 +180,8 @@ def _jobs() -> Iterator[Case]:
     yield Case("jobs.insert_job", lambda conn: jobs.insert_job(conn, values))
     yield Case("jobs.get_job", lambda conn: jobs.get_job(conn, QUIET_JOB, lock=True))
     yield Case("jobs.get_jobs", lambda conn: jobs.get_jobs(conn, SOME_JOBS))
+    yield Case("jobs.find_names", lambda conn: jobs.find_names(conn, SOME_JOBS))
+    yield Case("jobs.find_namesake", lambda conn: jobs.find_namesake(conn, 1, "no such job"))
     yield Case("jobs.get_jobs: there", lambda conn: jobs.get_jobs(conn, SOME_JOBS, deleted=False))
     yield Case("jobs.update_job", lambda conn: jobs.update_job(conn, QUIET_JOB, {"revision": 2}))
     yield Case("jobs.stop_jobs", lambda conn: jobs.stop_jobs(conn, [QUIET_JOB], NOW))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from xwheel.cli import main
 from xwheel.cli.connection import SHOWN_WARNING
 
+LOG_LINE = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} INFO .*\n", re.MULTILINE)
 COMMANDS = [
     ("server",),
     ("db", "upgrade"),
@@ -16,6 +18,11 @@ COMMANDS = [
     ("token", "list"),
     ("quickstart", "--seconds", "5"),
 ]
+
+
+def without_log(err: str) -> str:
+    """Return what stands on standard error beside the lines of the log, with which a node says what starts."""
+    return LOG_LINE.sub("", err)
 
 
 class Refusals:
@@ -36,7 +43,7 @@ class Refusals:
             main.main()
         out, err = self._capsys.readouterr()
         err = err.removeprefix(f"{SHOWN_WARNING}\n")
-        return int(caught.value.code or 0), out, err
+        return int(caught.value.code or 0), out, without_log(err)
 
     def line(self, status: int, *words: str, database: str, secret: str = "") -> str:
         """Return the one line with which the command refuses."""

@@ -100,7 +100,6 @@ class FaultyRouter:
                 "text": lambda: first.address,
                 "number": lambda: 1,
                 "twice": lambda: [first, first],
-                "address": lambda: [first.address],
                 # registered nowhere; nothing listens there
                 "foreign": lambda: [replace(first, address="http://127.0.0.1:1")],
                 "unreadable": Endless,

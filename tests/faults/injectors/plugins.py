@@ -21,7 +21,7 @@ FAILING: Final = ("hang", "raise", "exit", "interrupt")
 """What each kind can do: not come back before the end, raise, and raise what usually ends a process."""
 
 LYING: Final = {
-    "router": ("none", "empty", "text", "number", "twice", "address", "foreign", "unreadable"),
+    "router": ("none", "empty", "text", "number", "twice", "foreign", "unreadable"),
     "schedule_type": ("past", "same", "far", "text", "bool", "fraction"),
     "channel": ("number", "long", "object"),
     "listener": (),

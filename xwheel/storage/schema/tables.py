@@ -173,6 +173,7 @@ job = Table(
     # due jobs, partition by partition; stopped jobs have no next fire and drop out of the range
     Index("ix_job_due", "partition", "next_fire_ms"),
     Index("ix_job_group", "group_id", "id"),
+    Index("ix_job_name", "group_id", "name"),
     # tombstones, which wait for their last run to go
     Index("ix_job_deleted", "deleted_ms"),
     sqlite_autoincrement=True,
