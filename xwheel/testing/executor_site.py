@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, Final, Self
@@ -24,6 +25,17 @@ from xwheel.wire.messages import CallbackItem, KillRequest, LogRequest, Response
 
 TOKEN: Final = "a-token-for-tests-only"  # noqa: S105
 CALL_TIMEOUT_S: Final = 60.0
+
+
+STAMP: Final = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}"
+OPENING: Final = re.compile(rf"\A{STAMP} run \d+ of job \d+, .*\n")
+CLOSING: Final = re.compile(rf"^{STAMP} [a-z_]+ after \d+\.\d{{3}} s(:|$)", re.MULTILINE)
+
+
+def written(log: str) -> str:
+    """Return what a run wrote into its log: all but the lines with which the executor begins and ends it."""
+    found = list(CLOSING.finditer(log))
+    return OPENING.sub("", log[: found[-1].start()] if found else log)
 
 
 class ExecutorSite:
@@ -87,9 +99,9 @@ class ExecutorSite:
         return self.outcome(run_id)
 
     def log(self, run_id: int = 1) -> str:
-        """Return a run's log."""
+        """Return what a run wrote into its log, without the executor's own first and last line."""
         answer = self._call(LOG, encode_log_request(LogRequest(run_id=run_id, created_ms=SAMPLE_MS)))
-        return read_log_data(answer.data).content
+        return written(read_log_data(answer.data).content)
 
     def kill(self, job_id: int = 1) -> None:
         """Kill the runs of a job."""

@@ -55,7 +55,7 @@ def test_each_type_has_its_file_and_command(make_site: MakeSite, tmp_path: Path,
     site = make_site({"interpreters": {name: str(stand_in)}})
     assert site.run("the source", 7, glue_type=name, param="p") == (200, "")
     file = site.folder / "gluesource" / f"7_{SAMPLE_MS}{SUFFIXES[name]}"
-    assert site.log(7) == f"<{file}><p><0><1>the source"
+    assert site.log(7) == f"<{file}><p><0><1>the source\n"
     assert file.read_text() == "the source"
     assert file.stat().st_mode & 0o777 == 0o600
 
@@ -104,7 +104,7 @@ def test_a_new_version_is_a_new_file_and_windows_line_ends_do_no_harm(site: Exec
 def test_a_parameter_is_one_argument(site: ExecutorSite, tmp_path: Path, param: str) -> None:
     source = f"cd '{tmp_path}'; printf '%s' \"$#|$1|\""
     assert site.run(source, param=param) == (200, "")
-    assert site.log() == f"3|{param}|"
+    assert site.log() == f"3|{param}|\n"
     assert not (tmp_path / "pwned").exists()
 
 

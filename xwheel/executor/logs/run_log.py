@@ -122,10 +122,10 @@ class RunLog:
         return f"{self._owner.stamp(self._begins_ms)} {opening()}\n" if opening else ""
 
     def _put(self, text: str) -> None:
-        self._mid_line = not text.endswith("\n")
         self._size += len(text)
         if self._size > MAX_LOG:
             text += f"\n… the log reached {MAX_LOG} characters; the rest is dropped\n"
+        self._mid_line = not text.endswith("\n")
         first = not self._parts
         self._parts.append(text)
         self._waiting += len(text)
