@@ -83,6 +83,7 @@ PUBLIC = {
         "sample_run",
         "wait_until",
         "web_reply",
+        "written",
     },
 }
 

@@ -6,7 +6,7 @@ a glue type's sources, :class:`NodeSite` is a node with executors, plugins and c
 a node in a process of its own. ``xwheel.testing.fixtures`` has them as fixtures of pytest.
 """
 
-from xwheel.testing.executor_site import ExecutorSite
+from xwheel.testing.executor_site import ExecutorSite, written
 from xwheel.testing.manual_clock import ManualClock
 from xwheel.testing.node_site import NodeSite
 from xwheel.testing.processes import NodeProcess, XwheelProcess, wait_until
@@ -53,4 +53,5 @@ __all__ = [
     "sample_run",
     "wait_until",
     "web_reply",
+    "written",
 ]

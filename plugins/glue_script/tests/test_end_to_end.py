@@ -12,8 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from xwheel.testing import NodeProcess, XwheelProcess, wait_until
-from xwheel.testing.executor_site import written
+from xwheel.testing import NodeProcess, XwheelProcess, wait_until, written
 
 GIB = 1024 * 1024 * 1024
 MIB = 1024 * 1024

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from xwheel.clock import STEP_MS, Clock
+from xwheel.clock import Clock
 from xwheel.scheduler.cluster.balance import Moves, decide_moves
 from xwheel.scheduler.cluster.node_locks import NodeLocks
 from xwheel.storage import leases
@@ -173,11 +173,9 @@ class ClusterLease:
     def may_send(self, fenced_ms: int, margin_ms: int) -> bool:
         """Return whether what was fenced at this time may be sent still.
 
-        What was fenced under a lease that has run out since may be somebody else's, though this node has one again. So
-        may what was fenced later than now, before the shared time went back.
+        What was fenced under a lease that has run out since may be somebody else's, though this node has one again.
         """
-        is_ours = self._lapsed_ms <= fenced_ms <= self._clock.now_ms() + STEP_MS
-        return is_ours and self.may_act(margin_ms)
+        return fenced_ms >= self._lapsed_ms and self.may_act(margin_ms)
 
     def halt(self) -> None:
         """Act no more until the lease is renewed; from any thread, but one at a time."""
