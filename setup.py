@@ -1,4 +1,4 @@
-"""Build the compiled time ring; everything else stands in ``pyproject.toml``."""
+"""Build the compiled time ring and wheel of timeouts; everything else stands in ``pyproject.toml``."""
 
 import os
 
@@ -13,7 +13,12 @@ else:
     from Cython.Build import cythonize
 
     extensions = cythonize(
-        [Extension("xwheel._ring", ["xwheel/_ring.pyx"], extra_compile_args=["-O3"], optional=not REQUIRED)],
+        [
+            Extension(
+                f"xwheel.{name}", [f"xwheel/{name}.pyx"], extra_compile_args=["-O3"], optional=not REQUIRED
+            )
+            for name in ("_ring", "_timer")
+        ],
         compiler_directives={
             "language_level": 3,
             "embedsignature": True,

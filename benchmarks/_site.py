@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +20,7 @@ from tests.support.databases import server_database
 from xwheel.cli.quickstart.processes import Child
 from xwheel.errors import XwheelError
 from xwheel.runtime.ports import free_port
-from xwheel.storage import tokens
+from xwheel.storage.access import tokens
 from xwheel.storage.database.engine import Database
 from xwheel.storage.schema import migrate
 from xwheel.wire.http.rest import RestClient
@@ -133,6 +133,8 @@ def site(
     is_foreign: bool = False,
     reroute: Callable[[str], str] = lambda url: url,
     more_ports: Sequence[int] = (),
+    handlers: str = "benchmarks.handlers",
+    settings: Mapping[str, Mapping[str, object]] | None = None,
 ) -> Iterator[Site]:
     """Start a node, and an executor unless told otherwise; end them afterwards.
 
@@ -143,12 +145,16 @@ def site(
         is_foreign: The executor knows ``/run`` only.
         reroute: Gives the URL under which the node reaches the database.
         more_ports: Where further nodes listen for the executor.
+        handlers: Module with the executor's handlers.
+        settings: Sections beside those that every site has, or in place of one.
     """
     with (
         tempfile.TemporaryDirectory(prefix="xwheel-bench-") as name,
         database(backend, Path(name)) as url,
     ):
-        made = _lay(Path(name), url, reroute(url), more_ports, is_foreign=is_foreign)
+        made = _lay(
+            Path(name), url, reroute(url), more_ports, handlers, settings or {}, is_foreign=is_foreign
+        )
         if prepare is not None:
             prepare(made.db)
         try:
@@ -167,7 +173,16 @@ def site(
                 raise SystemExit(f"executor and node ended with {statuses}")
 
 
-def _lay(folder: Path, url: str, node_url: str, more_ports: Sequence[int], *, is_foreign: bool) -> Site:
+def _lay(
+    folder: Path,
+    url: str,
+    node_url: str,
+    more_ports: Sequence[int],
+    handlers: str,
+    settings: Mapping[str, Mapping[str, object]],
+    *,
+    is_foreign: bool,
+) -> Site:
     port, executor_port = free_port(), free_port()
     token, executor_token = secrets.token_hex(16), secrets.token_hex(16)
     db = Database(url)
@@ -186,6 +201,7 @@ def _lay(folder: Path, url: str, node_url: str, more_ports: Sequence[int], *, is
             "waiting_limit": 1_000_000,
             "beat_s": 5,
         },
+        **settings,
     }
     lines = [
         f"[{section}]\n" + "\n".join(f"{key} = {json.dumps(value)}" for key, value in values.items())
@@ -195,7 +211,7 @@ def _lay(folder: Path, url: str, node_url: str, more_ports: Sequence[int], *, is
     environment = {"XWHEEL_CONFIG": str(folder / "xwheel.toml"), COUNT_FILE: str(folder / "count")}
     node = Child("node", ["server"], folder / "node.log", environment)
     executor: Child | Foreign = Child(
-        "executor", ["executor", "benchmarks.handlers"], folder / "executor.log", environment
+        "executor", ["executor", handlers], folder / "executor.log", environment
     )
     if is_foreign:
         orders = {"port": executor_port, "token": executor_token, "app_name": GROUP}

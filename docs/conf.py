@@ -25,7 +25,7 @@ nitpicky = True
 nitpick_ignore_regex = [
     ("py:.*", rf"({'|'.join(sys.stdlib_module_names)}|msgspec|pydantic)\..*"),
     ("py:.*", r"xwheel\.(?!(executor|plugin|testing|cron|ring|errors)\.\w+$).+"),
-    ("py:.*", r"[A-Z]|[A-Z]+_?[A-Z]+|Config"),
+    ("py:.*", r"[A-Z]|[A-Z]+_?[A-Z]+|Ts|Config"),
 ]
 
 

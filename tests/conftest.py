@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sqlite3
@@ -61,9 +62,27 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         item.user_properties.append(("database", needs))
     if backend != "sqlite":
         others = [item for item in items if ("database", "any") not in item.user_properties]
-        config.hook.pytest_deselected(items=others)
-        items[:] = [item for item in items if ("database", "any") in item.user_properties]
+        mine = [item for item in items if ("database", "any") in item.user_properties]
+        kept = list(_for_servers(mine))
+        taken = set(kept)
+        more = [item for item in mine if item not in taken]
+        config.hook.pytest_deselected(items=[*others, *more])
+        items[:] = kept
     items[:] = _dealt(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+
+
+def _for_servers(items: list[pytest.Item]) -> Iterator[pytest.Item]:
+    """Yield what servers get of the tests: of those marked so, the first few of their parameters alone.
+
+    These are tests whose other parameters are about what no database sees: more seeds, other answers of an executor.
+    """
+    seen: Counter[str] = Counter()
+    for item in items:
+        marker = item.get_closest_marker("servers_get")
+        name = item.nodeid.partition("[")[0]
+        seen[name] += 1
+        if marker is None or seen[name] <= marker.args[0]:
+            yield item
 
 
 def _dealt(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
@@ -111,6 +130,18 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     if backend == "sqlite":
         line += f", {ran['sqlite']} that only SQLite can run, {ran['none']} without a database"
     terminalreporter.write_sep("=", line)
+
+
+@pytest.fixture(autouse=True)
+def _log_lines_of_commands_end() -> Iterator[None]:
+    """Take away the handler that a command put on the root logger: it writes to a standard error that ends here."""
+    root = logging.getLogger()
+    before, level = list(root.handlers), root.level
+    yield
+    for handler in root.handlers[:]:
+        if type(handler) is logging.StreamHandler and handler not in before:
+            root.removeHandler(handler)
+            root.setLevel(level)
 
 
 @pytest.fixture(autouse=True)

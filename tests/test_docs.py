@@ -148,6 +148,8 @@ MEMBER = re.compile(r"`([A-Z][a-z]\w*)\.(_?[a-z]\w*)(?:\([^`]*\))?`")
 FUNCTION = re.compile(r"`(?:\w+\.)*(_?[a-z][a-z0-9_]*)\([^`]*\)`")
 TEST = re.compile(r"`(test_\w+)`")
 IMPORT = re.compile(r"from (xwheel[\w.]*) import (?:\(([^)]*)\)|([^\n#(\\]+))")
+# functions of other products, with which pages compare
+THEIRS = {"apply_async", "crontab", "solar", "timedelta"}
 SAVED = re.compile(r"Save this as `([^`]+)`")
 
 
@@ -207,7 +209,7 @@ def has_member(name: str, member: str) -> bool:
 
 
 def has_function(name: str) -> bool:
-    return hasattr(builtins, name) or defines("def", name)
+    return name in THEIRS or hasattr(builtins, name) or defines("def", name)
 
 
 def has_imports(module: str, several: str, names: str) -> bool:

@@ -18,12 +18,25 @@ PACKAGE = ROOT / "xwheel"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 LAYERS = {
-    0: {"errors", "model", "clock", "calendars", "cron", "extras", "ring", "_ring", "_ring_py"},
+    0: {
+        "errors",
+        "model",
+        "clock",
+        "calendars",
+        "cron",
+        "extras",
+        "ring",
+        "_ring",
+        "_ring_py",
+        "timer",
+        "_timer",
+        "_timer_py",
+    },
     1: {"wire", "config", "runtime"},
     2: {"plugin"},
     3: {"storage", "builtin"},
     4: {"scheduler", "executor"},
-    5: {"alarms"},
+    5: {"alarms", "accounts"},
     6: {"api"},
     7: {"node"},
     # embedded puts node and executor into one process, and is part of no command
@@ -36,9 +49,10 @@ HOMES = {
     "sqlalchemy": ("storage/",),
     "alembic": ("storage/",),
     "falcon": ("api/", "executor/intake/server.py"),
+    "argon2": ("runtime/passwords.py",),
     "cryptography": ("runtime/sealing.py",),
     "pluggy": ("plugin/",),
-    "packaging": ("plugin/",),
+    "packaging": ("plugin/", "scheduler/manage/ownership.py"),
     "pycurl": ("wire/http/",),
     "certifi": ("wire/http/",),
     "holidays": ("calendars.py",),
@@ -47,6 +61,7 @@ HOMES = {
     "typer": ("cli/",),
     "rich": ("cli/",),
     "yaml": ("cli/manifest/",),
+    "zxcvbn": ("runtime/passwords.py",),
 }
 MAX_LINES = 600
 

@@ -22,11 +22,16 @@ from xwheel.plugin import RegisteredExecutor, hookspecs
 from xwheel.plugin.contracts import (
     Alarm,
     AlarmChannel,
+    ChecksSetup,
     ChecksSource,
     Command,
     GlueRequest,
     GlueType,
     HandlerLookup,
+    LogChunk,
+    LogEnd,
+    LogKey,
+    LogStore,
     RouteContext,
     Router,
     RunChange,
@@ -37,7 +42,17 @@ from xwheel.plugin.contracts import (
     TakesOptions,
 )
 from xwheel.plugin.discovery import CONTRACTS
+from xwheel.plugin.identities import (
+    Identity,
+    IdentityProvider,
+    KnownAccount,
+    SignInStart,
+    SignsInByPassword,
+    SignsInByRedirect,
+    SignsOut,
+)
 from xwheel.plugin.options import PluginOptions
+from xwheel.plugin.pages import Pages
 
 PAGE = ROOT / "docs" / "reference" / "plugins.md"
 SHIPPED = sorted(
@@ -52,6 +67,9 @@ PARTS: dict[type[Any], list[type[Any]]] = {
     GlueType: [ChecksSource, GlueRequest, Command, HandlerLookup, RunContext],
     AlarmChannel: [Alarm],
     RunListener: [RunChange],
+    LogStore: [ChecksSetup, LogKey, LogChunk, LogEnd],
+    IdentityProvider: [SignsInByPassword, SignsInByRedirect, SignsOut, KnownAccount, Identity, SignInStart],
+    Pages: [],
 }
 HEAD = """# Plugins
 
@@ -81,10 +99,8 @@ log at each start, and a node in `missing_plugins` of its health. None is tolera
 options that belongs to no plugin is a warning.
 
 A plugin that fails later is contained: a router that raises fails that run, a channel that hangs or raises delays no
-other channel, a listener that does so delays nothing.
-
-There are no hooks for stores of logs: executors keep their own files. A hook comes with the first plugin that needs
-it.
+other channel, a listener that does so delays nothing, a log store that does so lets lines wait with their
+executors, and an identity provider that does so lets nobody in, while those who are in stay in.
 
 ## What plugins may import
 

@@ -29,7 +29,6 @@ from array import array as _array
 cdef enum:
     AHEAD = 16  # table lines asked for in advance; 8 to 32 measure the same
     SPARE = 4096  # stale pairs that are never worth a sweep
-    FAR_BITS = 8  # 256 revolutions have a vector of their own; what lies further waits for its turn in one of them
     FIRST_BITS = 6
     ROOMY = 1024  # an empty vector with more room than this gives it back
     WARM = 16  # ticks
@@ -38,41 +37,8 @@ cdef enum:
 cdef array _template = _array("q")
 
 cdef extern from *:
-    """
-    #include <cstdint>
-    #if defined(__GNUC__) || defined(__clang__)
-    #define XW_PREFETCH(address) __builtin_prefetch(address)
-    #else
-    #define XW_PREFETCH(address) ((void)0)
-    #endif
-    #if defined(__linux__)
-    #include <sys/mman.h>
-    // a large table is read all over: with 2 MiB pages the address translation stays in the processor's cache
-    static inline void xw_huge_pages(void *from, size_t size) {
-        uintptr_t start = ((uintptr_t)from + 4095) & ~(uintptr_t)4095;
-        if (size >= (4u << 20)) (void)madvise((void *)start, size - 8192, MADV_HUGEPAGE);
-    }
-    #else
-    static inline void xw_huge_pages(void *, size_t) {}
-    #endif
-    struct XwEntry {
-        int64_t id;
-        int64_t due;
-        bool operator<(const XwEntry &other) const { return due < other.due; }
-    };
-    """
-    cdef cppclass Entry "XwEntry":
-        int64_t id
-        int64_t due
-    void prefetch "XW_PREFETCH" (const void *address) noexcept nogil
-    void huge_pages "xw_huge_pages" (void *start, size_t size) noexcept nogil
     PyObject **PySequence_Fast_ITEMS(object seq)
     Py_ssize_t PySequence_Fast_GET_SIZE(object seq)
-
-
-cdef inline int64_t _floor(int64_t number, int64_t by) noexcept nogil:
-    # C rounds towards zero, which is another tick before 1970
-    return number // by - (1 if number % by < 0 else 0)
 
 
 cdef class _Column:
@@ -223,7 +189,7 @@ cdef class PoolSelector:
 
     def record(self, int64_t job_id, int64_t cost_ms, int64_t now_ms):
         """Count a send of a job that took ``cost_ms`` and finished at ``now_ms``."""
-        cdef int64_t window = _floor(now_ms, self._window_ms)
+        cdef int64_t window = floor_of(now_ms, self._window_ms)
         if window != self._window:
             self._window = window
             self._slow.clear()
@@ -231,7 +197,128 @@ cdef class PoolSelector:
             self._slow[job_id] += 1
 
 
-cdef class TimeRing:
+cdef class _Slots:
+    """Pairs of a key and a due time in vectors by their due time; who inherits it says which pairs still count.
+
+    A time is a number of units since any moment; a tick is so many units.
+    """
+
+    cdef int _lay_out(self, int64_t start, int64_t tick, Py_ssize_t slots) except -1:
+        self._bits = (slots - 1).bit_length()
+        self._slots.resize((1 << self._bits) + (1 << FAR_BITS))
+        self._earliest.assign(self._slots.size(), INT64_MAX)
+        self._width = tick
+        self._now = start
+        self._tick = self._base_tick = floor_of(start, tick)
+        self._base = self._base_tick * tick
+        return 0
+
+    cdef int _take(self, size_t place, int64_t now) except -1:
+        """Move what is due from a vector to ``_batch``; the rest keeps its order."""
+        cdef vector[Entry] *pairs = &self._slots[place]
+        cdef size_t i, kept = 0, n = pairs.size()
+        cdef Entry *data = pairs.data()
+        self._earliest[place] = INT64_MAX
+        for i in range(n):
+            if data[i].due <= now:
+                self._batch.push_back(data[i])
+            else:
+                self._earliest[place] = min(self._earliest[place], data[i].due)
+                data[kept] = data[i]
+                kept += 1
+        pairs.resize(kept)
+        if kept == 0 and pairs.capacity() > ROOMY:
+            pairs.shrink_to_fit()
+        self._stored -= n - kept
+        return 0
+
+    cdef int _deal(self, int64_t lap) except -1:
+        """Bring the pairs of the revolution that begins to their slots; time must stand in it already."""
+        cdef size_t far = (1 << self._bits) + (lap & ((1 << FAR_BITS) - 1))
+        cdef vector[Entry] pairs
+        cdef size_t i, place
+        pairs.swap(self._slots[far])
+        self._earliest[far] = INT64_MAX
+        for i in range(pairs.size()):
+            place = place_of(self, pairs[i].due)
+            self._slots[place].push_back(pairs[i])
+            self._earliest[place] = min(self._earliest[place], pairs[i].due)
+        return 0
+
+    cdef int _order(self) except -1:
+        """Sort ``_batch`` by due time, ties as they stand; a tick has few different times, so they are counted."""
+        cdef size_t i, n = self._batch.size()
+        cdef int64_t low = INT64_MAX, high = INT64_MIN
+        cdef uint64_t spread
+        cdef Entry *data = self._batch.data()
+        if n < 2:
+            return 0
+        for i in range(n):
+            low = min(low, data[i].due)
+            high = max(high, data[i].due)
+        spread = <uint64_t>high - <uint64_t>low
+        if spread > 2 * n + 64:
+            stable_sort(self._batch.begin(), self._batch.end())
+            return 0
+        self._counts.assign(spread + 2, 0)
+        for i in range(n):
+            self._counts[data[i].due - low + 1] += 1
+        for i in range(1, spread + 1):
+            self._counts[i] += self._counts[i - 1]
+        self._sorted.resize(n)
+        for i in range(n):
+            self._sorted[self._counts[data[i].due - low]] = data[i]
+            self._counts[data[i].due - low] += 1
+        self._batch.swap(self._sorted)
+        return 0
+
+    cdef int _collect(self, int64_t now) except -1:
+        """Fill ``_ids`` with what is due, in order, and let time stand at ``now``."""
+        cdef int64_t last = floor_of(now, self._width)
+        cdef size_t place
+        if now < self._now:
+            return 0
+        self._now = now
+        if last - self._tick >= 1 << self._bits:  # a stall: all slots, and what else has come due
+            self._batch.clear()
+            for place in range(self._slots.size()):
+                if self._earliest[place] <= now:
+                    self._take(place, now)
+            self._tick = last
+            self._deal(last >> self._bits)
+            self._emit()
+            return 0
+        while True:
+            place = self._tick & ((1 << self._bits) - 1)
+            self._expect(place)
+            if self._earliest[place] <= now:
+                self._batch.clear()
+                self._take(place, now)
+                self._emit()
+            if self._tick == last:
+                return 0
+            self._tick += 1
+            if self._tick & ((1 << self._bits) - 1) == 0:
+                self._deal(self._tick >> self._bits)
+
+    cdef int _emit(self) except -1:
+        """Take over the pairs in ``_batch``, which are due."""
+        raise NotImplementedError
+
+    cdef int _expect(self, size_t place) except -1:
+        """Make ready for a slot that will be visited."""
+        return 0
+
+    cdef int64_t _first(self) noexcept:
+        """Return a time before which nothing is due; it may be the time of a pair that no longer counts."""
+        cdef int64_t earliest = INT64_MAX
+        cdef size_t i
+        for i in range(self._earliest.size()):
+            earliest = min(earliest, self._earliest[i])
+        return earliest
+
+
+cdef class TimeRing(_Slots):
     """Ids waiting for their due times.
 
     Args:
@@ -248,52 +335,25 @@ cdef class TimeRing:
         None of its own. One thread owns the ring, or one lock guards every call; no call waits for anything.
     """
 
-    cdef vector[vector[Entry]] _slots  # the slots, then the revolutions ahead
-    cdef vector[int64_t] _earliest  # for each of these: no pair in it is due before this
-    cdef vector[Entry] _batch, _sorted
     cdef vector[int64_t] _ids  # what the advance under way has found
-    cdef vector[uint32_t] _counts
     cdef _Table _table
-    cdef int _bits
-    cdef Py_ssize_t _stored, _limit
+    cdef Py_ssize_t _limit
     cdef size_t _warmed
     cdef int64_t _seen
-    cdef int64_t _tick_ms, _now, _tick, _base_tick, _base_ms
 
     def __cinit__(self, int64_t start_ms, int64_t tick_ms=20, Py_ssize_t slots=4096, limit=None):
         if tick_ms < 1 or slots < 1 or (limit is not None and limit < 1):
             raise ValueError("tick_ms, slots and limit must be at least 1")
-        self._bits = (slots - 1).bit_length()
-        self._slots.resize((1 << self._bits) + (1 << FAR_BITS))
-        self._earliest.assign(self._slots.size(), INT64_MAX)
         self._limit = -1 if limit is None else limit
-        self._tick_ms = tick_ms
-        self._now = start_ms
-        self._tick = self._base_tick = _floor(start_ms, tick_ms)
-        self._base_ms = self._base_tick * tick_ms
+        self._lay_out(start_ms, tick_ms, slots)
         self._table = _Table()
-
-    cdef inline int64_t _tick_of(self, int64_t due) noexcept nogil:
-        # a 32-bit division takes a third of the time, and reaches seven weeks past the start
-        cdef uint64_t delta = <uint64_t>due - <uint64_t>self._base_ms
-        if delta >> 32 == 0 and self._tick_ms >> 32 == 0:
-            return self._base_tick + <uint32_t>delta // <uint32_t>self._tick_ms
-        return _floor(due, self._tick_ms)
-
-    cdef inline uint32_t _place(self, int64_t due) noexcept nogil:
-        """Return which vector a pair belongs in now."""
-        cdef int64_t tick = max(self._tick_of(due), self._tick)
-        cdef int64_t lap = tick >> self._bits
-        if lap == self._tick >> self._bits:
-            return tick & ((1 << self._bits) - 1)
-        return (1 << self._bits) + (lap & ((1 << FAR_BITS) - 1))
 
     cdef int _make_room(self, const int64_t *dues, vector[uint32_t] &places) except -1:
         """Find the places of a batch; let each vector grow once, and not a pair at a time."""
         cdef size_t i, place, need
         self._counts.assign(self._slots.size(), 0)
         for i in range(places.size()):
-            places[i] = self._place(dues[i])
+            places[i] = place_of(self, dues[i])
             self._counts[places[i]] += 1
         for place in range(self._slots.size()):
             need = self._slots[place].size() + self._counts[place]
@@ -306,18 +366,13 @@ cdef class TimeRing:
     cdef int _put(self, int64_t key, int64_t due, uint32_t place) except -1:
         """Hold an id, or move it; room in the table is there. Return 0 if the limit is reached."""
         cdef Entry *line = self._table.find(key)
-        cdef Entry entry
         if line.id == 0:
             if self._table.count == self._limit:
                 return 0
             self._table.count += 1
-        entry.id = key
-        entry.due = due
-        line[0] = entry
-        self._slots[place].push_back(entry)
-        self._stored += 1
-        if due < self._earliest[place]:
-            self._earliest[place] = due
+        line.id = key
+        line.due = due
+        store(self, key, due, place)
         return 1
 
     def push(self, int64_t run_id, int64_t due_ms):
@@ -325,7 +380,7 @@ cdef class TimeRing:
         if run_id < 1:
             raise ValueError(f"run_id must be at least 1, not {run_id}")
         self._table.reserve(1)
-        taken = self._put(run_id, due_ms, self._place(due_ms)) == 1
+        taken = self._put(run_id, due_ms, place_of(self, due_ms)) == 1
         self._sweep_if_stale()
         return taken
 
@@ -352,7 +407,7 @@ cdef class TimeRing:
         for i in range(n):
             if i + AHEAD < n:
                 self._table.expect(keys.data[i + AHEAD])
-            place = places[i] if batch else self._place(times.data[i])
+            place = places[i] if batch else place_of(self, times.data[i])
             if self._put(keys.data[i], times.data[i], place) == 0:
                 n = i
                 break
@@ -401,38 +456,6 @@ cdef class TimeRing:
             self._stored += kept
         return 0
 
-    cdef int _take(self, size_t place, int64_t now) except -1:
-        """Move what is due from a vector to ``_batch``; the rest keeps its order."""
-        cdef vector[Entry] *pairs = &self._slots[place]
-        cdef size_t i, kept = 0, n = pairs.size()
-        cdef Entry *data = pairs.data()
-        self._earliest[place] = INT64_MAX
-        for i in range(n):
-            if data[i].due <= now:
-                self._batch.push_back(data[i])
-            else:
-                self._earliest[place] = min(self._earliest[place], data[i].due)
-                data[kept] = data[i]
-                kept += 1
-        pairs.resize(kept)
-        if kept == 0 and pairs.capacity() > ROOMY:
-            pairs.shrink_to_fit()
-        self._stored -= n - kept
-        return 0
-
-    cdef int _deal(self, int64_t lap) except -1:
-        """Bring the pairs of the revolution that begins to their slots; time must stand in it already."""
-        cdef size_t far = (1 << self._bits) + (lap & ((1 << FAR_BITS) - 1))
-        cdef vector[Entry] pairs
-        cdef size_t i, place
-        pairs.swap(self._slots[far])
-        self._earliest[far] = INT64_MAX
-        for i in range(pairs.size()):
-            place = self._place(pairs[i].due)
-            self._slots[place].push_back(pairs[i])
-            self._earliest[place] = min(self._earliest[place], pairs[i].due)
-        return 0
-
     cdef int _settle(self) except -1:
         """Take the pairs in ``_batch`` from the table, drop the stale ones, put the others in order of due time.
 
@@ -456,76 +479,21 @@ cdef class TimeRing:
         self._order()
         return 0
 
-    cdef int _order(self) except -1:
-        """Sort ``_batch`` by due time, ties as they stand; a tick has few different times, so they are counted."""
-        cdef size_t i, n = self._batch.size()
-        cdef int64_t low = INT64_MAX, high = INT64_MIN
-        cdef uint64_t spread
-        cdef Entry *data = self._batch.data()
-        if n < 2:
-            return 0
-        for i in range(n):
-            low = min(low, data[i].due)
-            high = max(high, data[i].due)
-        spread = <uint64_t>high - <uint64_t>low
-        if spread > 2 * n + 64:
-            stable_sort(self._batch.begin(), self._batch.end())
-            return 0
-        self._counts.assign(spread + 2, 0)
-        for i in range(n):
-            self._counts[data[i].due - low + 1] += 1
-        for i in range(1, spread + 1):
-            self._counts[i] += self._counts[i - 1]
-        self._sorted.resize(n)
-        for i in range(n):
-            self._sorted[self._counts[data[i].due - low]] = data[i]
-            self._counts[data[i].due - low] += 1
-        self._batch.swap(self._sorted)
-        return 0
-
-    cdef int _collect(self, int64_t now) except -1:
-        """Fill ``_ids`` with what is due, in order, and let time stand at ``now``."""
-        cdef int64_t last = _floor(now, self._tick_ms)
-        cdef size_t place
-        self._ids.clear()
-        if now < self._now:
-            return 0
-        self._now = now
-        if last - self._tick >= 1 << self._bits:  # a stall: all slots, and what else has come due
-            self._batch.clear()
-            for place in range(self._slots.size()):
-                if self._earliest[place] <= now:
-                    self._take(place, now)
-            self._tick = last
-            self._deal(last >> self._bits)
-            self._emit()
-            return 0
-        while True:
-            place = self._tick & ((1 << self._bits) - 1)
-            if place % WARM == 0 and place != self._warmed:
-                self._warm(place)
-            if self._earliest[place] <= now:
-                self._batch.clear()
-                self._take(place, now)
-                self._emit()
-            if self._tick == last:
-                return 0
-            self._tick += 1
-            if self._tick & ((1 << self._bits) - 1) == 0:
-                self._deal(self._tick >> self._bits)
-
-    cdef void _warm(self, size_t place) noexcept nogil:
+    cdef int _expect(self, size_t place) except -1:
         """Read the table lines of the ticks to come: together the misses cost little more than one.
 
         Loads, since a prefetch is dropped where the address translation misses as well.
         """
         cdef size_t slot, i
         cdef int64_t seen = 0
+        if place % WARM != 0 or place == self._warmed:
+            return 0
         self._warmed = place
         for slot in range(place, min(place + WARM, <size_t>1 << self._bits)):
             for i in range(min(self._slots[slot].size(), <size_t>AHEAD)):
                 seen ^= self._table.peek(self._slots[slot][i].id)
         self._seen = seen
+        return 0
 
     cdef int _emit(self) except -1:
         cdef size_t i, n = self._ids.size()
@@ -541,6 +509,7 @@ cdef class TimeRing:
         Before the last time given, nothing happens.
         """
         cdef size_t i
+        self._ids.clear()
         self._collect(now_ms)
         ids = PyList_New(self._ids.size())
         for i in range(self._ids.size()):
@@ -553,6 +522,7 @@ cdef class TimeRing:
         """Like :meth:`advance`, but give an ``array('q')``."""
         cdef size_t i
         cdef array ids
+        self._ids.clear()
         self._collect(now_ms)
         ids = clone(_template, self._ids.size(), False)
         for i in range(self._ids.size()):
@@ -564,13 +534,7 @@ cdef class TimeRing:
 
         It is the earliest due time, or earlier where a cancelled or moved entry stood there.
         """
-        cdef int64_t earliest = INT64_MAX
-        cdef size_t i
-        if self._table.count == 0:
-            return None
-        for i in range(self._earliest.size()):
-            earliest = min(earliest, self._earliest[i])
-        return earliest
+        return None if self._table.count == 0 else self._first()
 
     def drain(self):
         """Take everything out: (due time, id) in order; for the stop."""

@@ -40,6 +40,14 @@ class PluginError(XwheelError):
     """A plugin cannot be used; the message names its distribution."""
 
 
+class LogStoreError(PluginError):
+    """A log store cannot be used now: it raised, hangs, or answers what it must not."""
+
+
+class IdentityError(PluginError):
+    """An identity provider cannot say now who somebody is: it raised, hangs, or answers what it must not."""
+
+
 class DuplicateNameError(PluginError):
     """Two plugins registered the same name."""
 
@@ -70,6 +78,18 @@ class WireError(XwheelError):
 
 class AuthError(WireError):
     """The caller's token is missing or wrong."""
+
+
+class ForbiddenError(XwheelError):
+    """The caller is known, and may not do this.
+
+    Attributes:
+        permission: What it takes.
+    """
+
+    def __init__(self, permission: str, what: str) -> None:
+        super().__init__(what)
+        self.permission = permission
 
 
 class ExecutorUnreachableError(WireError):
@@ -112,12 +132,29 @@ class NotFoundError(StorageError):
         self.key = key
 
 
+class HiddenError(NotFoundError):
+    """The object may be there, and the caller may not know of it: told like one that is not there."""
+
+
 class ConflictError(StorageError):
     """The object is not in the state, or at the revision, that the caller expects."""
 
 
 class NameTakenError(ConflictError):
     """Another object of the same place has this name."""
+
+
+class OwnedByCodeError(ConflictError):
+    """A field of a job is what code declares, and so cannot be changed here.
+
+    Attributes:
+        field: Its name.
+    """
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(f"{field}: {reason}")
+        self.field = field
+        self.reason = reason
 
 
 class RevisionError(ConflictError):
@@ -160,6 +197,14 @@ class DatabaseRefusedError(OutageError):
 
 class DatabaseUnreachableError(OutageError):
     """The database takes no connection now; it may do so later."""
+
+
+class TimerFullError(XwheelError):
+    """As many timeouts wait as the timer may hold."""
+
+
+class TimerStoppedError(XwheelError):
+    """The timer was stopped and takes nothing more."""
 
 
 class ExecutorError(XwheelError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable
+from typing import cast
 
 import falcon.testing
 import pytest
@@ -15,17 +16,18 @@ from tests.contract.test_traps_go import ADDRESS, RUN, load, node
 from tests.support.node import HandNode
 from tests.support.peers import Peer, answer
 from tests.support.rows import NOW, make_run
+from xwheel.config import build_config
 from xwheel.executor.intake.endpoints import Endpoints
 from xwheel.executor.intake.server import CallsApp
 from xwheel.model import RunState
-from xwheel.node.node import LogFetcher
+from xwheel.scheduler.executors.registry import ExecutorRegistry
+from xwheel.scheduler.logs.reading import ExecutorLogs
 from xwheel.scheduler.records import Fate, Parcel
 from xwheel.scheduler.send.lane import encode_parcel, trigger_request
-from xwheel.storage import executors
-from xwheel.storage.database.engine import Database
 from xwheel.testing import ManualClock
 from xwheel.wire import codec, contract
 from xwheel.wire.http import post
+from xwheel.wire.http.networks import ExecutorNetworks
 from xwheel.wire.messages import Response
 
 __all__ = ["node"]
@@ -69,16 +71,30 @@ def test_a_beat_without_body_and_length_has_an_empty_body() -> None:
     assert heard.bodies == [b""]
 
 
-def test_the_log_is_asked_for_with_the_very_time_of_the_run(db: Database) -> None:
+class OneExecutor:
+    """A registry in which each address is a live executor's."""
+
+    def is_live(self, _group_id: int, _address: str, _now_ms: int) -> bool:
+        return True
+
+    def token_at(self, _group_id: int, _address: str) -> str:
+        return "a-token-for-tests-only"
+
+    def app_name(self, _group_id: int) -> str:
+        return "demo"
+
+
+def test_the_log_is_asked_for_with_the_very_time_of_the_run() -> None:
     # log directories have their day in the executor's zone: any other millisecond might be another day
     created_ms = NOW + 86_399_999
-    group_id = db.transaction(
-        lambda conn: executors.insert_group(conn, app_name="demo", title="", now_ms=NOW).id
-    )
     page = b'{"code":200,"data":{"fromLineNum":1,"toLineNum":0,"logContent":"","isEnd":false}}'
     with Peer(lambda *_: answer("200 OK", page)) as peer:
-        run = make_run(7, group_id=group_id, address=peer.url, created_ms=created_ms)
-        LogFetcher(db, lambda *_: "a-token-for-tests-only", 5).fetch(run, 1)
+        run = make_run(7, address=peer.url, created_ms=created_ms)
+        networks = ExecutorNetworks.from_config(build_config({}))
+        logs = ExecutorLogs(
+            cast(ExecutorRegistry, OneExecutor()), lambda: NOW, timeout_s=5, networks=networks
+        )
+        logs.fetch(run, 1)
         asked = json.loads(peer.requests[0].partition(b"\r\n\r\n")[2])
     assert (asked["logDateTim"], asked["logDateTime"]) == (created_ms, created_ms)
     (shard,) = parcel(RUN).shards

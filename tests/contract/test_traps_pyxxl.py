@@ -11,7 +11,7 @@ from tests.contract.test_peer_traffic import Recording, parcel
 from tests.contract.test_traps_go import RUN, load, node, pass_time, replied, start
 from tests.support.network import attach
 from tests.support.node import HandNode
-from tests.unit.api.conftest import EXECUTOR_TOKEN, Api, api
+from tests.unit.api.conftest import EXECUTOR_TOKEN, LIMIT, Api, api
 from xwheel.model import Run, RunState
 from xwheel.scheduler.records import Fate
 from xwheel.scheduler.send.lane import read_answers
@@ -53,7 +53,7 @@ def test_the_token_counts_under_its_own_name(api: Api, headers: dict[str, str], 
         ("/api/registry", b"{}", 200),
         ("/api/callback", b"[]", 200),
         ("/api/none", b"{}", 200),
-        ("/api/callback", b"[" + b" " * 70_000 + b"]", 413),
+        ("/api/callback", b"[" + b" " * LIMIT + b"]", 413),
     ],
 )
 def test_every_reply_is_json_with_a_code(api: Api, path: str, body: bytes, status: int) -> None:

@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from xwheel.errors import WireError
 from xwheel.model import BlockStrategy, RunState
 from xwheel.wire import codec
-from xwheel.wire.codec import batch
+from xwheel.wire.codec import batch, logs
 from xwheel.wire.messages import (
     Answers,
     BatchAnswer,
@@ -19,6 +20,8 @@ from xwheel.wire.messages import (
     ExecutionState,
     KillRequest,
     LogData,
+    LogPart,
+    LogReceipt,
     LogRequest,
     RegistryRequest,
     Response,
@@ -72,6 +75,7 @@ XWHEEL_BEAT = RegistryRequest(
     boot="beef",
     labels={"zone": "a"},
 )
+DECLARING_BEAT = msgspec.structs.replace(XWHEEL_BEAT, release="1.4.2", declared="ab12" * 16)
 LOG = LogData(from_line=5, to_line=6, content="five\nsix\n", is_end=False)
 BATCH_REPLY = Answers(
     "f00d",
@@ -162,6 +166,8 @@ def test_registry() -> None:
     assert codec.decode_registry(golden("registry.java")) == BEAT
     assert codec.decode_registry(golden("registry.xwheel")) == XWHEEL_BEAT
     assert json.loads(codec.encode_registry(XWHEEL_BEAT)) == json.loads(golden("registry.xwheel"))
+    assert codec.decode_registry(golden("registry.declares")) == DECLARING_BEAT
+    assert json.loads(codec.encode_registry(DECLARING_BEAT)) == json.loads(golden("registry.declares"))
 
 
 @pytest.mark.parametrize("field", ["registryGroup", "registryKey", "registryValue"])
@@ -236,6 +242,40 @@ def test_states() -> None:
     reply = json.loads(golden("run_state.reply"))
     assert batch.state_payload("f00d", STATE_REPLY.answers) == reply
     assert batch.read_state_reply(reply) == STATE_REPLY
+
+
+def test_shipped_logs() -> None:
+    parts = [
+        LogPart(run_id=12, created_ms=1790000000123, from_line=1, content="first\nsecond\n"),
+        LogPart(run_id=13, created_ms=1790000000456, from_line=7, is_end=True),
+    ]
+    body = golden("ship_logs")
+    assert json.loads(logs.encode_log_parts("f00d", parts)) == json.loads(body)
+    assert logs.decode_log_parts(body) == ("f00d", parts, [])
+    receipts = [
+        LogReceipt(run_id=12, next_line=3),
+        LogReceipt(run_id=13, next_line=7, settled=True),
+        LogReceipt(run_id=14, settled=True, message="no run has this id and time"),
+    ]
+    reply = json.loads(golden("ship_logs.reply"))
+    assert logs.receipts_payload(receipts) == reply
+    assert logs.read_receipts(reply) == receipts
+    request = json.loads(body)
+    request["logs"][0]["logContent"] = "no end"
+    _, good, bad = logs.decode_log_parts(json.dumps(request).encode())
+    assert good == parts[1:]
+    assert [(item.run_id, item.error) for item in bad] == [
+        (12, "logContent: must be whole lines, each with a line feed at its end")
+    ]
+    assert [logs.wants_logs(logs.wishes_payload(ship_logs=wish)) for wish in (True, False)] == [True, False]
+    for foreign in (None, "", "shipLogs", [], {"shipLogs": "yes"}):
+        assert not logs.wants_logs(foreign)
+
+
+def test_the_end_of_a_log_is_asked_for() -> None:
+    request = LogRequest(run_id=12, created_ms=1790000000000, tail=20)
+    assert json.loads(codec.encode_log_request(request)) == json.loads(golden("log.tail"))
+    assert codec.decode_log_request(golden("log.tail")) == request
 
 
 def test_refusals() -> None:

@@ -128,7 +128,7 @@ def test_a_failure_that_no_command_foresaw_is_told_too(
     def fail(*_: object, **__: object) -> None:
         raise OperationalError("SELECT", {}, pymysql.err.OperationalError(1114, "The table 'x' is full"))
 
-    monkeypatch.setattr("xwheel.node.node.open_database", fail)
+    monkeypatch.setattr("xwheel.storage.database.startup.open_database", fail)
     line = xwheel.line(main.EXIT_REFUSED, "token", "list", database="sqlite:///x.db")
     assert "is full (The table 'x' is full): make room" in line
 

@@ -24,8 +24,8 @@ from xwheel.storage.database.engine import Database
 
 TEN_MINUTES_MS = 600_000
 PATIENCE_S = 60
-ROUNDING_NS = 1_000_000_000
-"""Some of them count whole seconds."""
+ROUNDING_NS = 1_020_000_000
+"""Some of them count whole seconds, by a clock that the kernel sets at its timer interrupts: up to 10 ms late."""
 
 
 class Child:

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.faults.soak.cluster import databases
+from tests.faults.soak.faults import draw
 from tests.faults.soak.movements import Result, run, too_late
+from tests.faults.soak.seeds import badly_ended
 from tests.support.databases import CleanDatabases
 from tests.support.verify_world import T, good_world
 from xwheel.cli.verify.records import Finding, FindingKind
@@ -80,3 +82,16 @@ def test_fires_of_a_movement_may_be_so_late_and_no_later(late_ms: int, problems:
 def test_a_movement_without_a_fire_proves_nothing_about_lateness() -> None:
     world = good_world()
     assert len(too_late(world.judge(), {"join": (T + 50_000, T + 60_000)})) == 1
+
+
+def test_a_node_may_refuse_to_start_on_a_database_that_refuses_writes_and_never_else() -> None:
+    statuses = {"a": 0, "b": 1, "c": 6, "executor0": 6}
+    scripts = [draw(seed, "postgresql", 8) for seed in range(40)]
+    refused = [item for item in scripts if {"database", "disk"} & {fault.kind for fault in item.faults}]
+    others = [item for item in scripts if item not in refused]
+    assert refused
+    assert others
+    assert {tuple(badly_ended(statuses, item)) for item in refused} == {
+        ("b ended with status 1", "executor0 ended with status 6")
+    }
+    assert {len(badly_ended(statuses, item)) for item in others} == {3}

@@ -18,9 +18,9 @@ from tests.support.executors import wait_until
 from tests.support.rows import make_run
 from xwheel.config import build_config
 from xwheel.errors import DatabaseUnreachableError
-from xwheel.node.node import open_database
 from xwheel.storage import runs
 from xwheel.storage.database.engine import CommitUnknownError, ConnectionLostError, Database
+from xwheel.storage.database.startup import open_database
 from xwheel.storage.schema.tables import run
 
 BACK_S = 30

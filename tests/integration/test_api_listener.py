@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.unit.api.conftest import EXECUTOR_TOKEN, LIMIT, TOKEN, Api, api
-from xwheel.api.app import executor_app, management_app
+from xwheel.api.app import build_management_app, executor_app
 from xwheel.model import RunState
 from xwheel.runtime.http_server import Listener
 from xwheel.wire.contract import TOKEN_HEADER
@@ -27,7 +27,7 @@ def ports(api: Api) -> Iterator[tuple[int, int]]:
     """Ports of the management API and of the executor API."""
     listeners = [
         Listener(name, app, host="127.0.0.1", port=0, threads=2, max_body_bytes=LIMIT, admits=app.admits)
-        for name, app in (("api", management_app(api.parts)), ("executor-api", executor_app(api.parts)))
+        for name, app in (("api", build_management_app(api.parts)), ("executor-api", executor_app(api.parts)))
     ]
     for listener in listeners:
         listener.start()

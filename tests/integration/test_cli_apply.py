@@ -84,6 +84,8 @@ class Shell:
     ) -> None:
         self._monkeypatch, self._capsys, self._new_database = monkeypatch, capsys, new_database
         self._nodes: list[Node] = []
+        self.database = ""
+        """That of the latest node."""
 
     def node(self) -> RestClient:
         """Start a node with an empty database; commands talk to it from now on."""
@@ -96,6 +98,7 @@ class Shell:
         )
         node = Node(config, announce=said.append)
         self._nodes.append(node)
+        self.database = config.database.url
         node.start()
         url = f"http://127.0.0.1:{node.management.port}"
         (token,) = [word.split()[-1] for word in said if "management token" in word]
@@ -118,8 +121,13 @@ class Shell:
 
 @pytest.fixture
 def xwheel(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], new_database: Callable[[], str]
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    new_database: Callable[[], str],
+    tmp_path: Path,
 ) -> Iterator[Shell]:
+    # the logins of who runs the tests are none of theirs
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
     shell = Shell(monkeypatch, capsys, new_database)
     yield shell
     shell.stop()

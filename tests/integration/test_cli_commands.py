@@ -12,6 +12,7 @@ import pytest
 
 from tests.integration.test_cli_apply import Shell, xwheel
 from xwheel.cli import main
+from xwheel.clock import wall_ms
 from xwheel.wire.http.rest import RestClient
 
 __all__ = ["xwheel"]  # the fixture of the neighbour
@@ -68,6 +69,56 @@ def test_jobs(xwheel: Shell, node: RestClient) -> None:
     assert parsed(xwheel("job", "children", "other", "--json"))["children"] == []
 
 
+def test_u8_schedules_have_short_names(xwheel: Shell, node: RestClient) -> None:
+    made = parsed(xwheel(
+        "job", "create", "often", "--group", "orders", "--handler", "h", "--param", "x", "--every", "90s", "--start",
+        "--json",
+    ))  # fmt: skip
+    wanted = {
+        "handler": "h", "param": "x", "schedule_type": "FIX_RATE", "schedule_conf": "90s", "enabled": True
+    }  # fmt: skip
+    assert {name: made[name] for name in wanted} == wanted
+    for option, value, kind in (
+        ("--cron", "*/5 * * * *", "UNIX_CRON"),
+        ("--cron", "0 0 3 * * ?", "CRON"),
+        ("--delay", "10s", "FIX_DELAY"),
+        ("--at", "2099-01-31T12:00:00", "ONCE"),
+    ):
+        changed = parsed(xwheel("job", "edit", "often", option, value, "--json"))
+        assert (changed["schedule_type"], changed["schedule_conf"]) == (kind, value)
+    for words, said in (
+        (("--every", "1s", "--cron", "@daily"), "--cron and --every: exclude each other"),
+        (("--every", "1s", "--set", "schedule_conf=2s"), "schedule_conf: is given by --every"),
+        (("--handler", "h", "--set", "handler=h"), "handler: is given by --handler"),
+        (("--every", "often"), "schedule_conf: "),
+    ):
+        status, _, err = xwheel("job", "edit", "often", *words)
+        assert (status, said in err) == (main.EXIT_CONFIG, True), err
+
+
+def test_u2_who_stops_waiting_is_told_that_the_run_goes_on(
+    xwheel: Shell, node: RestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    assert xwheel("job", "edit", "nightly", "--set", "wait_for_executor_s=60")[0] == 0
+    monkeypatch.setattr("xwheel.cli.node.run.pause", interrupt)
+    status, _, err = xwheel("job", "run", "nightly", "--wait")
+    (run,) = parsed(xwheel("run", "list", "--json"))
+    assert (status, run["state"]) == (130, "planned")
+    assert f"run {run['id']} goes on: 'xwheel run show {run['id']}'" in err
+
+
+def test_u6_health_says_of_each_loop_how_it_is_in_a_word(xwheel: Shell, node: RestClient) -> None:
+    status, out, _ = xwheel("health")
+    assert status == 0
+    heads, *rows = out[out.index("LOOP") :].splitlines()
+    assert heads.split() == ["LOOP", "STATE", "AGE", "MS", "FAILURES"]
+    assert {row.split()[1] for row in rows} == {"ok"}
+    assert "tick" in {row.split()[0] for row in rows}
+
+
 def test_runs(xwheel: Shell, node: RestClient) -> None:
     status, out, err = xwheel("job", "run", "nightly", "--param", "x", "--wait")
     assert (status, err) == (main.EXIT_FAILED, "")  # there is no executor
@@ -82,6 +133,28 @@ def test_runs(xwheel: Shell, node: RestClient) -> None:
     status, out, err = xwheel("run", "log", str(run["id"]), "--follow", "--json")
     assert (status, json.loads(out)["is_end"], "has no log: refused" in err) == (main.EXIT_FAILED, True, True)
     assert "refused" in xwheel("run", "show", str(run["id"]))[1]
+
+
+def test_runs_that_are_due_later(xwheel: Shell, node: RestClient) -> None:
+    before_ms = wall_ms()
+    later = parsed(xwheel("job", "run", "nightly", "--in", "10m", "--json"))
+    assert later["state"] == "planned"
+    assert 0 <= later["due_ms"] - before_ms - 600_000 < 60_000
+    then = parsed(xwheel("job", "run", "nightly", "--at", str(before_ms + 3_600_000), "--json"))
+    assert then["due_ms"] == before_ms + 3_600_000
+    listed = parsed(xwheel("run", "list", "--state", "planned", "--json"))
+    assert [run["id"] for run in listed] == [then["id"], later["id"]]
+    for run in listed:
+        assert xwheel("run", "kill", str(run["id"]))[0] == 0
+    for words, complaint in (
+        (("--in", "10m", "--at", "2033-05-18"), "--at: says what --in says"),
+        (("--in", "soon"), "--in: takes a span"),
+        (("--at", "10m"), "goes with --in"),
+        (("--at", "2001-01-01"), "has passed"),
+    ):
+        status, _, err = xwheel("job", "run", "nightly", *words)
+        assert status != 0
+        assert complaint in err.replace("\n", " ")
 
 
 def test_names_cannot_speak_to_the_terminal(xwheel: Shell, node: RestClient) -> None:
@@ -112,6 +185,12 @@ def test_a_terminal_gets_a_table(xwheel: Shell, node: RestClient, monkeypatch: p
         (("job", "edit", "nightly", "--set", "x"), 2, "--set: takes FIELD=VALUE"),
         (("job", "create", "x", "--group", "orders", "--set", "name=y"), 2, "name: is given by NAME"),
         (("job", "create", "x", "--group", "orders"), 2, "handler: must name a handler"),
+        (("job", "run", "nightly", "--address", "http://a:1"), 2, "address: http://a:1 is no live executor"),
+        (
+            ("job", "run", "nightly", "--address", "http://a:1", "--address", "http://b:1"),
+            2,
+            "addresses: http://a:1 is no live executor of group",
+        ),
         (("run", "list", "--since", "yesterday"), 2, "--since: takes a span"),
         (("run", "list", "--since", "9" * 400 + "d"), 2, "--since: takes a span"),
         (("group", "list", "--url", "ftp://x"), 2, "--url: must be an http"),
@@ -139,7 +218,7 @@ def test_tokens_come_from_files_or_the_environment(
     token.write_text(os.environ["XWHEEL_TOKEN"] + "\n")
     monkeypatch.delenv("XWHEEL_TOKEN")
     status, _, err = xwheel("group", "list")
-    assert (status, "a management token is needed" in err) == (main.EXIT_CONFIG, True)
+    assert (status, "a management token for" in err) == (main.EXIT_CONFIG, True)
     assert xwheel("group", "list", "--token-file", str(token))[0] == 0
     monkeypatch.setenv("XWHEEL_TOKEN_FILE", str(token))
     assert xwheel("group", "list")[0] == 0

@@ -89,8 +89,16 @@ def test_u2_retries_are_followed_to_the_end(
     assert "ValueError: the first attempt fails" in failed
     (again,) = [line for line in lines if "tries run" in line]
     assert "orders/flaky, attempt 2" in again
-    assert "1 further retries left" in again
+    assert "1 further retry left" in again
     assert lines[-1] == "succeeded after 2 runs"
+    # a job's name stands for its latest run
+    (latest, first) = json.loads(xwheel("run", "list", "--job", "flaky", "--json")[1])
+    for name in ("flaky", "orders/flaky"):
+        assert xwheel("run", "log", name) == xwheel("run", "log", str(latest["id"]))
+    assert xwheel("run", "log", "flaky") != xwheel("run", "log", str(first["id"]))
+    job_of(node, "idle", "greet")
+    status, out, err = xwheel("run", "log", "idle")
+    assert (status, out, err) == (2, "", "xwheel: RUN: job idle had no run so far\n")
 
 
 def test_u2_the_end_says_what_failed_and_why(

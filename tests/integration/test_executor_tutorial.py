@@ -2,76 +2,75 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
+from tests.integration.test_third_party_plugins import done_well
 from tests.support.executors import ROOT, wait_until
 from tests.support.ports import free_port
+from tests.support.tutorials import Tutorial
 
-TUTORIAL = (ROOT / "docs" / "tutorial" / "first-executor.md").read_text()
-BIN = str(Path(sys.executable).parent)
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", TUTORIAL, re.DOTALL | re.MULTILINE)
+PAGES = ("first-executor.md", "first-plugin.md", "one-file-plugin.md", "embedded.md")
 
 
-def test_the_first_executor(tmp_path: Path) -> None:
-    ports = {"8080": str(free_port()), "8081": str(free_port()), "9999": "0"}
-
-    def adapt(text: str) -> str:
-        return re.sub(r"\b(8080|8081|9999)\b", lambda found: ports[found[0]], text)
-
-    (code,), (toml,) = blocks("python"), blocks("toml")
-    server, exports, group, executor, create, look = blocks("sh")
-    (tmp_path / "my_jobs.py").write_text(code)
-    (tmp_path / "executor.toml").write_text(adapt(toml))
-    env = {
+@pytest.fixture
+def tutorial(tmp_path: Path) -> Iterator[Tutorial]:
+    words = {port: str(free_port()) for port in ("8080", "8081", "9999")}
+    variables = {
         **os.environ,
-        "PATH": f"{BIN}:{os.environ['PATH']}",
-        "XWHEEL_API__PORT": ports["8080"],
-        "XWHEEL_API__EXECUTOR_PORT": ports["8081"],
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONUNBUFFERED": "1",
+        "TZ": "UTC",
+        "XDG_CONFIG_HOME": str(tmp_path / "home"),
+        "XWHEEL_API__PORT": words["8080"],
+        "XWHEEL_API__EXECUTOR_PORT": words["8081"],
     }
+    folder = tmp_path / "work"
+    folder.mkdir()
+    made = Tutorial(f"tutorial/{PAGES[0]}", folder, variables, words)
+    yield made
+    made.close()
 
-    def start(command: str, log: str) -> subprocess.Popen[bytes]:
-        with (tmp_path / log).open("wb") as file:
-            return subprocess.Popen(
-                ["/bin/sh", "-c", f"exec {command}"], cwd=tmp_path, env=env, stdout=file, stderr=file
-            )
 
-    def said(log: str, pattern: str) -> Callable[[], str | None]:
-        def look_for() -> str | None:
-            found = re.search(pattern, (tmp_path / log).read_text())
-            return found[1] if found else None
+def test_u8_the_first_executor(tutorial: Tutorial) -> None:
+    serve, prepare, execute, create, look, log, retry = tutorial.shells
+    (chain,) = tutorial.outputs
+    server = tutorial.start(serve, "server.log")
+    tutorial.said("server.log", "(executor API on)")
+    done_well(tutorial.type(prepare))
+    tutorial.save_files()
+    executor = tutorial.start(execute, "executor.log")
+    tutorial.said("executor.log", "(the executor is registered)")
+    done_well(tutorial.type(create))
+    assert wait_until(lambda: "greeted world" in done_well(tutorial.type(look)))
+    # the latest may be running just now, and its line be still to come
+    assert wait_until(lambda: "this line lands in the run's log too" in tutorial.type(log).stdout)
+    assert re.search(r"run \d+ greets world", tutorial.type(log).stdout)
+    make, run = retry.splitlines()
+    done_well(tutorial.type(make))
+    assert shape(done_well(tutorial.type(run))) == shape(chain)
+    tutorial.stop(executor)
+    tutorial.stop(server)
 
-        return look_for
 
-    def ask(command: str) -> dict[str, object]:
-        done = subprocess.run(
-            ["/bin/sh", "-c", adapt(command)], cwd=tmp_path, env=env, capture_output=True, check=False
-        )
-        return dict(json.loads(done.stdout)) if done.returncode == 0 else {}
+def shape(text: str) -> list[str]:
+    """Return what a chain said, without its ids, times and what an executor says sooner or later than that."""
+    plain = re.sub(r"\d\d:\d\d:\d\d", "TIME", re.sub(r"run \d+", "run N", re.sub(r"[\d.]+ s\b", "S s", text)))
+    # a state that lasts for less than between two questions is not seen
+    begun = re.sub(r"(?m)^(run N of \S+, attempt \d): planned for .*\n|^.*: running on .*\n", "", plain)
+    # an outcome may come before the answer to the call that sent the run: how long it took is not known then
+    timed = re.sub(r"(: \w+) after S s", r"\1", begun)
+    found = re.sub(r" \((tries run .*?)\)(: \w+)", r"\2", timed)
+    return [line for line in found.splitlines() if ": tries run " not in line]
 
-    processes = [start(server, "server.log")]
-    try:
-        names = re.findall(r"export (\w+)=<the (management|executor) token>", exports)
-        for name, kind in names:
-            env[name] = wait_until(said("server.log", rf"{kind} token \(shown once\): (\S+)"))
-        assert len(names) == 2
-        assert wait_until(lambda: ask(group))["id"] == 1
-        processes.append(start(executor, "executor.log"))
-        wait_until(said("executor.log", "(is registered)"))
-        assert ask(create)["id"] == 1
-        (run,) = wait_until(lambda: ask(look).get("items"))
-        assert run["message"] == "greeted world"
-        log = ask(look.replace("runs?state=succeeded&limit=1", f"runs/{run['id']}/log"))
-        assert f"run {run['id']} greets world" in str(log["content"])
-        assert "this line lands in the run's log too" in str(log["content"])
-    finally:
-        statuses = [(process.terminate(), process.wait(60))[1] for process in reversed(processes)]
-    assert statuses == [0, 0]
+
+@pytest.mark.parametrize("page", PAGES)
+def test_u8_no_tutorial_copies_a_token_or_calls_the_api_by_hand(page: str) -> None:
+    text = (ROOT / "docs" / "tutorial" / page).read_text("utf-8")
+    for block in re.findall(r"^```sh\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
+        assert not re.search(r"TOKEN|/api/v1|8080", block), block

@@ -21,6 +21,7 @@ from xwheel.api.app import executor_app
 from xwheel.builtin.glue_bean import BeanGlue
 from xwheel.config import build_config
 from xwheel.executor import Executor, current_job, job
+from xwheel.model.jobs import MAX_PARAM_BYTES
 from xwheel.node.node import Node
 from xwheel.runtime.http_server import Listener
 from xwheel.wire.contract import APP_NAME_HEADER, TOKEN_HEADER
@@ -63,7 +64,10 @@ def test_from_the_first_token_to_the_last_call(tmp_path: Path, new_database: Cal
     node.start()
     try:
         # the printed token is lost: the command line makes another one while the node runs
-        assert len(announced) == 1
+        assert [line.partition(" (")[0] for line in announced] == [
+            "management token",
+            "password of the account admin",
+        ]
         ops = {"Authorization": "Bearer " + xwheel(url, "token", "create", "ops")["token"]}
         management = f"http://127.0.0.1:{node.management.port}/api/v1"
         wait_until(lambda: requests.get(f"{management}/groups", headers=ops, timeout=60).ok)
@@ -103,6 +107,10 @@ def test_from_the_first_token_to_the_last_call(tmp_path: Path, new_database: Cal
                 == 200
             )
             wait_until(lambda: sorted(params) == ["first", "second"])
+            longest = '\u6587\n"' * (MAX_PARAM_BYTES // 5)  # P11: one that is longer when it travels
+            assert len(longest.encode()) == MAX_PARAM_BYTES
+            assert call("triggerJob", {"id": job_id, "executorParam": longest})["code"] == 200
+            wait_until(lambda: longest in params)
             changed = definition(
                 id=job_id,
                 executorHandler="collect",

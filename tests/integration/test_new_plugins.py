@@ -21,6 +21,9 @@ REGISTERED = {
     Kind.GLUE: ("glue type", "MY_GLUE"),
     Kind.SCHEDULE: ("schedule type", "MY_SCHEDULE"),
     Kind.LISTENER: ("run listener", "my_listener"),
+    Kind.LOG: ("log store", "my_log"),
+    Kind.IDENTITY: ("identity provider", "my_identity"),
+    Kind.PAGES: ("set of pages", "xwheel-my-pages"),
 }
 
 
@@ -67,7 +70,7 @@ def test_new_projects_work_as_they_are(tmp_path: Path) -> None:
         sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "error", *names,
         folder=projects, **path,
     )  # fmt: skip
-    assert re.search(r"\b16 passed", said), said
+    assert re.search(r"\b22 passed", said), said
 
     packages = [f"my_{kind}/xwheel_my_{kind}" for kind in Kind]
     # our own cache, which the types' check has filled

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.test_third_party_plugins import commands_of, done_well, take_tokens, wait_for_node
+from tests.integration.test_third_party_plugins import done_well
 from tests.support.executors import wait_until
 from tests.support.ports import free_port
 from tests.support.tutorials import Tutorial
@@ -27,7 +27,7 @@ def tutorial(tmp_path: Path) -> Iterator[Tutorial]:
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "PYTHONUNBUFFERED": "1",
-        "XWHEEL_URL": f"http://127.0.0.1:{words['8080']}",
+        "XDG_CONFIG_HOME": str(tmp_path / "home"),
         "XWHEEL_API__PORT": words["8080"],
         "XWHEEL_API__EXECUTOR_PORT": words["8081"],
     }
@@ -48,10 +48,9 @@ def test_u10_a_beginners_plugin(tutorial: Tutorial) -> None:
     assert "2 passed" in done_well(tutorial.type(test))
 
     tutorial.start(serve, "server.log")
-    take_tokens(tutorial, prepare)
-    wait_for_node(tutorial)
+    tutorial.said("server.log", "(executor API on)")
     assert tutorial.said("server.log", "(plugins of my_plugins: shop)")
-    done_well(tutorial.type(commands_of(prepare)))
+    done_well(tutorial.type(prepare))
     tutorial.start(execute, "executor.log")
     tutorial.said("executor.log", "(is registered)")
     done_well(tutorial.type(use))

@@ -19,7 +19,8 @@ from xwheel.executor import Executor, JobContext, job
 from xwheel.model import OPEN_STATES, RunState
 from xwheel.node.node import Node
 from xwheel.runtime.sealing import make_key
-from xwheel.storage import executor_secrets, executors, runs
+from xwheel.storage import executors, runs
+from xwheel.storage.access import executor_secrets
 
 SHARED = "shared-by-all-executors-7Qx2"
 JOBS = 50

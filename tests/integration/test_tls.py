@@ -164,7 +164,7 @@ def test_s9_jobs_run_over_tls_in_both_directions(
                 return run.state is RunState.SUCCEEDED
 
             wait_until(ended)
-            management = RestClient(f"http://127.0.0.1:{node.management.port}", said[-1].split()[-1])
+            management = RestClient(f"http://127.0.0.1:{node.management.port}", _token_in(said))
             assert "nobody listens" in management.call("GET", f"/api/v1/runs/{run_id}/log")["content"]
             for address in (
                 for_executor["executor"]["address"],
@@ -199,7 +199,7 @@ def test_s9_commands_reach_a_node_of_a_private_authority(
     ours = {**trust, "XWHEEL_TLS__CERT_FILE": str(front.cert), "XWHEEL_TLS__KEY_FILE": str(front.key)}
     url = f"https://127.0.0.1:{front.scheduler_port}"
     words = ["group", "list", "--json", "--url", url]
-    (token,) = (line.split()[-1] for line in said if "management token" in line)
+    token = _token_in(said)
     try:
         with tls_front(
             node.management.port, front.authority, front.cert, front.key, port=front.scheduler_port
@@ -237,3 +237,8 @@ def test_s9_a_start_with_a_missing_file_stops(
     }
     with pytest.raises(ConfigError, match="tls.ca_file: cannot read"):
         starts[part]()
+
+
+def _token_in(said: list[str]) -> str:
+    (token,) = (line.split()[-1] for line in said if "management token" in line)
+    return token

@@ -15,8 +15,8 @@ from tests.support.rows import job_values
 from xwheel.builtin.glue_bean import BeanGlue
 from xwheel.config import build_config
 from xwheel.executor import Executor, JobContext, job
-from xwheel.node import node as node_module
 from xwheel.node.node import Node
+from xwheel.scheduler.logs import reading
 from xwheel.storage import executors, runs
 from xwheel.wire.http import MultiClient
 
@@ -32,7 +32,7 @@ class Watch:
         self._used = threading.local()
         for name in ("submit", "poll"):
             monkeypatch.setattr(MultiClient, name, self.asking(name, getattr(MultiClient, name)))
-        monkeypatch.setattr(node_module, "post", self.asking("post", node_module.post))
+        monkeypatch.setattr(reading, "post", self.asking("post", reading.post))
 
     def listen(self, engine: object) -> None:
         event.listen(engine, "checkout", lambda *_: self._count(1))

@@ -18,7 +18,8 @@ from tests.support.rows import NOW, make_run
 from xwheel.config import build_config
 from xwheel.model import RunState
 from xwheel.node.node import Node
-from xwheel.storage import executors, runs, tokens
+from xwheel.storage import executors, runs
+from xwheel.storage.access import tokens
 from xwheel.storage.database.engine import Database
 from xwheel.wire.contract import APP_NAME_HEADER, TOKEN_HEADER
 

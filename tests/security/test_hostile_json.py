@@ -39,7 +39,7 @@ TYPED: list[dict[str, Any]] = [
 ]
 DEEP = [
     opening * depth + middle + closing * depth
-    for depth in (100, 1_000, 30_000)
+    for depth in (100, 300, 900, 1_000, 30_000)
     for opening, middle, closing in (
         ("[", "", "]"),
         ('{"a":', "1", "}"),

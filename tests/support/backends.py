@@ -24,8 +24,9 @@ PLACES: Final = (
     # some of what is stored is written and read only here
     "tests/unit/api/v1/test_groups.py",
     "tests/unit/api/v1/test_scripts.py",
-    "tests/unit/api/v1/test_secrets.py",
-    "tests/unit/api/v1/test_tokens.py",
+    "tests/unit/api/v1/access",
+    "tests/unit/accounts",
+    "tests/security/test_roles.py",
     "tests/unit/runtime/test_sealing.py",
     "tests/faults",
     "tests/integration/test_chain_crash.py",

@@ -10,7 +10,8 @@ import falcon.testing
 
 from tests.support.rows import NOW
 from xwheel.model import Job
-from xwheel.storage import executors, jobs, tokens
+from xwheel.storage import executors, jobs
+from xwheel.storage.access import tokens
 from xwheel.storage.database.engine import Database
 from xwheel.wire.contract import APP_NAME_HEADER, TOKEN_HEADER
 

@@ -42,6 +42,7 @@ class History:
         apart_ms: Between the due times of two runs.
         first_fire_ms: The next fire of the first job; None for one with which half of the jobs are overdue.
         fires_apart_ms: Between the next fires of two jobs.
+        busy_job: A tenth of all runs is of this job.
     """
 
     runs: int = RUNS
@@ -50,10 +51,11 @@ class History:
     apart_ms: int = APART_MS
     first_fire_ms: int | None = None
     fires_apart_ms: int = 100
+    busy_job: int = BUSY_JOB
 
     def job_of(self) -> str:
         """Return the expression of a run's job."""
-        return f"CASE WHEN n % 10 = 0 THEN {BUSY_JOB} ELSE 1 + (n * 7919) % {self.jobs} END"
+        return f"CASE WHEN n % 10 = 0 THEN {self.busy_job} ELSE 1 + (n * 7919) % {self.jobs} END"
 
     def state(self) -> str:
         """Return the expression of a run's state."""
@@ -87,6 +89,7 @@ def fill(db: Database, of: History = MILLION) -> None:
         _copy(conn, "job", of.jobs, _job_columns(of))
         if db.backend == "postgresql":
             _skip_ids(conn)
+        _copy(conn, "run_log", of.runs // 4, _log_columns(of))
     indexes = sorted(run.indexes, key=lambda index: str(index.name))
     with db.write() as conn:
         # to make an index of rows that are there takes a fraction of the time
@@ -108,7 +111,9 @@ def analyze(db: Database) -> None:
     """Let the database analyze its tables."""
     with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as conn:
         if db.backend == "mysql":
-            conn.execute(text("ANALYZE TABLE run, job, hourly_report, job_child, child_arrival")).all()
+            conn.execute(
+                text("ANALYZE TABLE run, run_log, job, hourly_report, job_child, child_arrival, declared_job")
+            ).all()
         else:
             conn.execute(text("ANALYZE"))
 
@@ -188,10 +193,23 @@ def _job_columns(of: History) -> dict[str, str]:
         "enabled": "(n % 20 <> 0)",
         "retention_days": "CASE WHEN n % 100 = 0 THEN 60 ELSE 0 END",
         "next_fire_ms": f"CASE WHEN n % 20 = 0 THEN NULL ELSE {of.next_fire()} END",
-        "deleted_ms": f"CASE WHEN n % 200 = 0 AND n <> {BUSY_JOB} THEN {of.now_ms} - n ELSE NULL END",
+        "deleted_ms": f"CASE WHEN n % 200 = 0 AND n <> {of.busy_job} THEN {of.now_ms} - n ELSE NULL END",
     }
     optional = {column.name for column in job.columns if column.nullable or column.server_default is not None}
     return {name: made[name] for name in job.columns.keys() if name in made or name not in optional}  # noqa: SIM118
+
+
+def _log_columns(of: History) -> dict[str, str]:
+    return {
+        "id": "n",
+        "job_id": of.job_of(),
+        "partition": "n % 64",
+        "created_ms": of.due(),
+        "store": "'file'",
+        "ended": "(n % 1000 <> 0)",
+        "fetch_ms": f"CASE WHEN n % 1000 = 0 THEN {of.now_ms} + n ELSE NULL END",
+        "delete_ms": f"{of.now_ms} + n * 1000",
+    }
 
 
 def _run_columns(of: History) -> dict[str, str]:
@@ -247,12 +265,22 @@ def _fill_small(conn: Connection) -> None:
         "seen_ms": f"{NOW} + n",
     }
     _copy(conn, "executor", 200, executor)
+    owner = {"group_id": "n", "release": "'1.0'", "digest": "'a'", "seen_ms": str(NOW)}
+    _copy(conn, "declaration_owner", GROUPS, owner)
+    no = "(1 = 0)"
+    said = {"place": "''", "fields": "'[]'", "released": "'[]'", "problem": "''", "updated_ms": str(NOW)}
+    flags = {"is_released": no, "is_retired": no, "was_started": no}
+    _copy(conn, "declared_job", JOBS, {"job_id": "n", "group_id": f"n % {GROUPS} + 1", **said, **flags})
     _copy(conn, "job_child", 5000, {"parent_id": "n", "child_id": "n + 1"})
     arrival = {"child_id": "n % 500", "chain_id": "n", "parent_id": "1", "root_id": "n"}
     _copy(conn, "child_arrival", 20_000, {**arrival, "created_ms": f"{NOW} + n"})
     # a job's source, saved again and again
     source = {"job_id": "n % 100", "number": "n", "glue_type": "'GLUE_SHELL'", "source": "'exit 0'"}
     _copy(conn, "glue_version", 3000, {**source, "author": "''", "remark": "''", "created_ms": f"{NOW} + n"})
+    # a job that was edited again and again, and others once each
+    version = {"job_id": "CASE WHEN n <= 3000 THEN 5 ELSE n END", "revision": "n", "at_ms": f"{NOW} + n"}
+    who = {"actor_kind": "'account'", "actor": "'alice'", "action": "'edit'", "reason": "''"}
+    _copy(conn, "job_version", JOBS, {**version, **who, "definition": "'{}'", "glue_version": "0"})
     hours = f"{FIRST_HOUR} + (n % {REPORT_HOURS}) * {HOUR_MS}"
     counted = {"hour_ms": hours, "job_id": "n", "group_id": f"n % {GROUPS} + 1"}
     numbers = ["succeeded", "failed", "timed_out", "killed", "lost", "refused", "cancelled", "skipped"]

@@ -12,7 +12,7 @@ from xwheel.config import Config, build_config
 from xwheel.model import Job, RegisteredExecutor, Run, RunState
 from xwheel.node.loops import Scheduler
 from xwheel.node.pipeline import Core
-from xwheel.plugin import AlarmChannel
+from xwheel.plugin import AlarmChannel, LogStore
 from xwheel.plugin.discovery import Plugins, load_plugins
 from xwheel.plugin.registries import Registry
 from xwheel.scheduler.cluster.sqlite_lease import SqliteLease
@@ -47,6 +47,7 @@ class HandNode:
         *,
         channels: Sequence[AlarmChannel] = (),
         types: Sequence[Any] = (),
+        stores: Sequence[LogStore] = (),
         trusted: bool = True,
         **settings: dict[str, Any],
     ) -> None:
@@ -57,9 +58,12 @@ class HandNode:
         ours = plugins().schedule_types
         kinds = {**ours, **{item.name: item for item in types}}
         known = Registry("schedule type", kinds, {}, kinds if trusted else ours.trusted)
-        installed = dataclasses.replace(plugins(), alarm_channels=named, schedule_types=known)
+        logs = Registry("log store", {item.name: item for item in stores}, {})
+        installed = dataclasses.replace(
+            plugins(), alarm_channels=named, schedule_types=known, log_stores=logs
+        )
         self.line = Line()
-        self.plugs = {purpose: Plug() for purpose in ("check", "beats")}
+        self.plugs = {purpose: Plug() for purpose in ("check", "beats", "addresses", "logs")}
         self.scheduler = Scheduler(
             Core(
                 self.config,

@@ -8,7 +8,7 @@ from typing import Any, Final
 from sqlalchemy import text
 
 from tests.support.million import BUSY_GROUP, BUSY_JOB, GROUPS, JOBS, QUIET_JOB, _copy
-from tests.support.plan_cases import ALL, MANY, OPEN, PAST, SOME_JOBS, Case
+from tests.support.plan_cases import ALL, FEW_GROUPS, MANY, OPEN, PAST, SOME_JOBS, Case
 from tests.support.rows import NOW
 from xwheel.model.alarms import AlarmKind, AlarmState, AlarmTarget, AlarmWhen, AttemptState
 from xwheel.storage import executors, runs
@@ -97,7 +97,9 @@ def _rules() -> Iterator[Case]:
     yield Case("alarms.rules.delete_rules_of: group", lambda conn: rules.delete_rules_of(conn, group_id=5))
     yield Case("alarms.rules.count_rules", rules.count_rules)
     yield Case("alarms.rules.rules_version", rules.rules_version)
-    for wanted in (RuleFilter(), RuleFilter(job_id=6), RuleFilter(group_id=BUSY_GROUP)):
+    yield Case("alarms.rules.group_of", lambda conn: rules.group_of(conn, rules.get_rule(conn, 6)))
+    some = RuleFilter(groups=FEW_GROUPS)
+    for wanted in (RuleFilter(), RuleFilter(job_id=6), RuleFilter(group_id=BUSY_GROUP), some):
         yield Case("alarms.rules.list_rules", lambda conn, w=wanted: rules.list_rules(conn, w, limit=MANY))
 
 
@@ -107,19 +109,27 @@ def _pages() -> Iterator[Case]:
         AlarmFilter(job_id=BUSY_JOB),
         AlarmFilter(job_id=QUIET_JOB),
         AlarmFilter(group_id=BUSY_GROUP),
+        AlarmFilter(groups=FEW_GROUPS),
+        AlarmFilter(groups=FEW_GROUPS, job_id=QUIET_JOB),
+        AlarmFilter(groups=FEW_GROUPS, job_id=BUSY_JOB),
+        AlarmFilter(groups=FEW_GROUPS, alarm_id=5),
         AlarmFilter(alarm_id=5),
         AlarmFilter(run_id=5),
     )
+    every = "of a job that was in many groups, all its alarms may be read for a page of those of some groups"
     for one in wanted:
+        more = (ALARMS // 4, every) if one.groups and one.job_id == BUSY_JOB else ()
         yield Case(
             f"alarms.lists.list_alarms: {one}",
             lambda conn, w=one: lists.list_alarms(conn, w, before_id=ALARMS // 2, limit=MANY),
+            *more,
         )
-    for one in wanted[:-1]:
-        yield Case(
-            f"alarms.lists.list_attempts: {one}",
-            lambda conn, w=one: lists.list_attempts(conn, w, before_id=ALARMS // 2, limit=MANY),
-        )
+        if one.run_id is None:
+            yield Case(
+                f"alarms.lists.list_attempts: {one}",
+                lambda conn, w=one: lists.list_attempts(conn, w, before_id=ALARMS // 2, limit=MANY),
+                *more,
+            )
     yield Case("alarms.lists.get_alarm", lambda conn: lists.get_alarm(conn, 5))
     yield Case("alarms.lists.get_attempt", lambda conn: lists.get_attempt(conn, 5))
     yield Case("executors.get_groups", lambda conn: executors.get_groups(conn, range(1, MANY)))

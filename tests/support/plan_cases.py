@@ -10,12 +10,22 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection
 
-from tests.support.million import BUSY_GROUP, BUSY_JOB, FIRST_HOUR, HOUR_MS, QUIET_JOB, RUNS, SENT, WAITING
+from tests.support.million import (
+    BUSY_GROUP,
+    BUSY_JOB,
+    FIRST_HOUR,
+    GROUPS,
+    HOUR_MS,
+    JOBS,
+    QUIET_JOB,
+    RUNS,
+    SENT,
+    WAITING,
+)
 from tests.support.rows import NOW, job_values, make_executor, make_run
-from xwheel.model import PARTITIONS, ChildLink, NewSource, Origin, RunState
+from xwheel.model import PARTITIONS, ChildLink, EnteredAddress, NewSource, Origin, RunState
 from xwheel.runtime.sealing import KeyRing
 from xwheel.storage import (
-    executor_secrets,
     executors,
     jobs,
     leases,
@@ -24,12 +34,15 @@ from xwheel.storage import (
     retention,
     run_ids,
     run_list,
+    run_logs,
     runs,
     scripts,
     settings,
-    tokens,
 )
+from xwheel.storage.access import executor_secrets, tokens
 from xwheel.storage.database import clock
+from xwheel.storage.declarations import owners, records
+from xwheel.storage.declarations.records import DeclaredJob
 
 ROWS: Final = 1500
 MANY: Final = 50
@@ -41,6 +54,7 @@ NEWS: Final = tuple(range(RUNS - MANY + 1, RUNS + 1))
 OPEN: Final = tuple(range(RUNS - WAITING - SENT + 1, RUNS - WAITING - SENT + 1 + MANY))
 PAST: Final = tuple(range(RUNS // 2, RUNS // 2 + MANY))
 KEYS: Final = KeyRing(["a" * 43 + "="])
+FEW_GROUPS: Final = (2, 3, BUSY_GROUP)
 SOME_JOBS: Final = (*range(1, MANY), BUSY_JOB)
 TOMBSTONES: Final = tuple(range(200, 200 * MANY, 200))
 REPORT: Final = "reads the report of the time asked for, an hour and job a row, and no run"
@@ -66,12 +80,14 @@ def cases() -> Iterator[Case]:
         _pages(),
         _jobs(),
         _checks(),
+        _declarations(),
         _follow_ups(),
         _upkeep(),
         _reports(),
         _others(),
         _nodes(),
         _secrets(),
+        _logs(),
     ):
         yield from given
 
@@ -147,6 +163,10 @@ def _pages() -> Iterator[Case]:
         ),
         "succeeded": run_list.RunFilter(states=frozenset({RunState.SUCCEEDED})),
         "failed of a job": run_list.RunFilter(job_id=BUSY_JOB, states=frozenset({RunState.FAILED})),
+        "succeeded of a group": run_list.RunFilter(
+            group_id=BUSY_GROUP, states=frozenset({RunState.SUCCEEDED})
+        ),
+        "retries of a group": run_list.RunFilter(group_id=BUSY_GROUP, origin="retry"),
         "lost of a group": run_list.RunFilter(group_id=BUSY_GROUP, states=frozenset({RunState.LOST})),
         "planned": run_list.RunFilter(states=frozenset({RunState.PLANNED})),
         "running": run_list.RunFilter(states=frozenset({RunState.RUNNING})),
@@ -158,7 +178,19 @@ def _pages() -> Iterator[Case]:
         ),
         "address": run_list.RunFilter(address="http://127.0.0.1:9009"),
         "retries": run_list.RunFilter(origin="retry"),
+        "jobs": run_list.RunFilter(job_ids=[*range(1, 31), BUSY_JOB]),
+        "many jobs": run_list.RunFilter(job_ids=range(1, 2000)),
+        "a message": run_list.RunFilter(message="nothing"),
+        "a message of a job": run_list.RunFilter(job_id=BUSY_JOB, message="nothing"),
+        "failed with a message": run_list.RunFilter(states=frozenset({RunState.FAILED}), message="nothing"),
+        "long ones": run_list.RunFilter(min_duration_ms=10**6, now_ms=NOW),
+        "long ones of a group": run_list.RunFilter(group_id=BUSY_GROUP, min_duration_ms=10**6, now_ms=NOW),
     }
+    some = ("all", "job", "quiet job", "root", "chain", "failed", "succeeded", "open", "an hour long ago")
+    wanted |= {f"{name} of some groups": wanted[name]._replace(groups=FEW_GROUPS) for name in some}
+    wanted["ended badly in a group that may be seen"] = wanted["ended badly"]._replace(groups=(BUSY_GROUP,))
+    wanted["job of another group"] = run_list.RunFilter(job_id=QUIET_JOB, groups=(BUSY_GROUP,))
+    wanted["open of some groups"] = run_list.RunFilter(states=run_list.WAITING, groups=FEW_GROUPS)
     places = (None, run_list.Key(NOW - 10**9, 5))
     for name, one in wanted.items():
         for before in places:
@@ -181,6 +213,18 @@ def _jobs() -> Iterator[Case]:
     yield Case("jobs.get_job", lambda conn: jobs.get_job(conn, QUIET_JOB, lock=True))
     yield Case("jobs.get_jobs", lambda conn: jobs.get_jobs(conn, SOME_JOBS))
     yield Case("jobs.find_names", lambda conn: jobs.find_names(conn, SOME_JOBS))
+    yield Case(
+        "jobs.find_by_beginning",
+        lambda conn: jobs.find_by_beginning(conn, "nothing", look=JOBS // 2),
+        JOBS // 2 + ROWS,
+        "looks through names of jobs, of which there are few beside the runs",
+    )
+    yield Case(
+        "jobs.find_by_beginning: some groups",
+        lambda conn: jobs.find_by_beginning(conn, "nothing", FEW_GROUPS),
+        JOBS + ROWS,
+        "the same; a server may read the jobs of other groups",
+    )
     yield Case("jobs.find_namesake", lambda conn: jobs.find_namesake(conn, 1, "no such job"))
     yield Case("jobs.get_jobs: there", lambda conn: jobs.get_jobs(conn, SOME_JOBS, deleted=False))
     yield Case("jobs.update_job", lambda conn: jobs.update_job(conn, QUIET_JOB, {"revision": 2}))
@@ -202,12 +246,39 @@ def _jobs() -> Iterator[Case]:
         "group": jobs.JobFilter(group_id=BUSY_GROUP),
         "name": jobs.JobFilter(name="19999"),
         "part": jobs.JobFilter(group_id=BUSY_GROUP, name_contains="nothing"),
+        "some groups": jobs.JobFilter(groups=FEW_GROUPS),
+        "part in some groups": jobs.JobFilter(groups=FEW_GROUPS, name_contains="nothing"),
     }
     for name, one in looked.items():
         yield Case(
             f"jobs.page_jobs: {name}",
             lambda conn, w=one: jobs.page_jobs(conn, w, after_id=9000, limit=MANY, look=200),
         )
+
+
+def _declarations() -> Iterator[Case]:
+    names = ["no such job", *(f"job {item}" for item in range(MANY))]
+    said = DeclaredJob(job_id=JOBS + 5, group_id=1)
+    yield Case("declarations.owners.get_owner", lambda conn: owners.get_owner(conn, 1, lock=True))
+    yield Case("declarations.owners.get_owners", lambda conn: owners.get_owners(conn, range(1, MANY)))
+    yield Case("declarations.owners.list_owners", owners.list_owners)
+    yield Case(
+        "declarations.owners.list_owners: some groups",
+        lambda conn: owners.list_owners(conn, groups=FEW_GROUPS),
+    )
+    yield Case("declarations.owners.has_owner", lambda conn: owners.has_owner(conn, 1))
+    yield Case("declarations.owners.insert_owner", lambda conn: owners.insert_owner(conn, GROUPS + 1))
+    yield Case(
+        "declarations.owners.update_owner", lambda conn: owners.update_owner(conn, 1, {"seen_ms": NOW})
+    )
+    yield Case("declarations.records.get_declared", lambda conn: records.get_declared(conn, SOME_JOBS))
+    yield Case("declarations.records.list_declared", lambda conn: records.list_declared(conn, 1))
+    yield Case("declarations.records.find_by_names", lambda conn: records.find_by_names(conn, 1, names))
+    yield Case("declarations.records.insert_declared", lambda conn: records.insert_declared(conn, [said]))
+    yield Case("declarations.records.save_declared", lambda conn: records.save_declared(conn, said))
+    yield Case(
+        "declarations.records.delete_declared", lambda conn: records.delete_declared(conn, [QUIET_JOB])
+    )
 
 
 def _checks() -> Iterator[Case]:
@@ -309,6 +380,30 @@ def _upkeep() -> Iterator[Case]:
     yield Case("retention.delete_tombstones", lambda conn: retention.delete_tombstones(conn, TOMBSTONES))
 
 
+def _logs() -> Iterator[Case]:
+    rows = [
+        run_logs.RunLogRow(RUNS + item, 1, 1, NOW, "file", False, NOW, run_logs.FOR_EVER)
+        for item in range(MANY)
+    ]
+    yield Case("run_logs.find_owners", lambda conn: run_logs.find_owners(conn, PAST))
+    yield Case("run_logs.find_log", lambda conn: run_logs.find_log(conn, 5))
+    yield Case("run_logs.add_logs", lambda conn: run_logs.add_logs(conn, rows))
+    yield Case("run_logs.end_logs", lambda conn: run_logs.end_logs(conn, range(1, MANY)))
+    for partitions, now_ms in ((ALL, NOW + 10**9), ([5], NOW + 10**9), (ALL, NOW + 10)):
+        yield Case(
+            "run_logs.list_due", lambda conn, p=partitions, n=now_ms: run_logs.list_due(conn, p, n, MANY)
+        )
+    later = [(item, NOW) for item in range(1, MANY)]
+    yield Case("run_logs.put_off", lambda conn: run_logs.put_off(conn, later))
+    yield Case("run_logs.let_go", lambda conn: run_logs.let_go(conn, PAST))
+    yield Case("run_logs.list_old", lambda conn: run_logs.list_old(conn, NOW + 10**9, MANY))
+    yield Case("run_logs.list_retentions", lambda conn: run_logs.list_retentions(conn, 5000, MANY))
+    for job_id in (BUSY_JOB, QUIET_JOB):
+        yield Case("run_logs.shorten", lambda conn, j=job_id: run_logs.shorten(conn, j, 1, NOW, MANY))
+    yield Case("run_logs.postpone", lambda conn: run_logs.postpone(conn, later))
+    yield Case("run_logs.delete_logs", lambda conn: run_logs.delete_logs(conn, range(1, MANY)))
+
+
 def _reports() -> Iterator[Case]:
     hour = NOW // HOUR_MS * HOUR_MS
     an_hour = "reads the runs of one hour, by due time"
@@ -333,7 +428,8 @@ def _reports() -> Iterator[Case]:
     whole = 250_000
     yield Case("reports.find_open_hours", lambda conn: reports.find_open_hours(conn, NOW, 9), whole, REPORT)
     for by in ("hour", "day"):
-        for part in ({}, {"group_id": BUSY_GROUP}, {"job_id": QUIET_JOB}):
+        mine = {"job_id": QUIET_JOB, "groups": FEW_GROUPS}
+        for part in ({}, {"group_id": BUSY_GROUP}, {"job_id": QUIET_JOB}, {"groups": FEW_GROUPS}, mine):
             may = ROWS if "job_id" in part else whole
             yield Case(
                 f"reports.list_report: {by}",
@@ -346,14 +442,27 @@ def _reports() -> Iterator[Case]:
     )
     counted = f"counts at most {reports.MOST} of each kind, in an index"
     yield Case("reports.get_overview", reports.get_overview, 3 * reports.MOST, counted)
+    yield Case(
+        "reports.get_overview: some groups",
+        lambda conn: reports.get_overview(conn, FEW_GROUPS),
+        3 * reports.MOST,
+        counted,
+    )
 
 
 def _others() -> Iterator[Case]:
+    yield Case("settings.find_calendar", lambda conn: settings.find_calendar(conn, "easter"))
     yield Case("settings.save_calendar", lambda conn: settings.save_calendar(conn, "easter", {}, NOW))
     yield Case("settings.list_calendars", settings.list_calendars)
     yield Case("settings.calendars_version", settings.calendars_version)
     yield Case("settings.delete_calendar", lambda conn: settings.delete_calendar(conn, "feasts"))
     every_job = "a person deletes or lists a calendar: nothing but the jobs' texts says who uses it"
+    yield Case(
+        "jobs.find_glue_user",
+        lambda conn: jobs.find_glue_user(conn, 1, ["GLUE_GROOVY"]),
+        100_000,
+        "a person takes a glue type from a group: its jobs are read until one has it",
+    )
     yield Case(
         "jobs.find_calendar_users",
         lambda conn: jobs.find_calendar_users(conn, "easter"),
@@ -364,6 +473,14 @@ def _others() -> Iterator[Case]:
     yield Case("executors.is_elsewhere", lambda conn: executors.is_elsewhere(conn, make_executor(), NOW))
     yield Case("executors.delete_executor", lambda conn: executors.delete_executor(conn, 2, "1"))
     yield Case("executors.list_executors", executors.list_executors)
+    yield Case("executors.list_addresses", executors.list_addresses)
+    yield Case("executors.is_entered", lambda conn: executors.is_entered(conn, 1, "1", 1))
+    yield Case("executors.replace_addresses", lambda conn: executors.replace_addresses(conn, 1, {"2": 1}))
+    entered = EnteredAddress(group_id=1, address="1", secret_id=1)
+    yield Case(
+        "executors.update_address_error", lambda conn: executors.update_address_error(conn, entered, "x")
+    )
+    yield Case("executors.find_secret_user", lambda conn: executors.find_secret_user(conn, 1))
     yield Case("executors.count_runs", executors.count_runs, 3000, "counts every open run")
     yield Case("executors.update_beats", lambda conn: executors.update_beats(conn, [(1, NOW), (2, NOW)]))
     yield Case("executors.sweep_executors", lambda conn: executors.sweep_executors(conn, NOW + 9))
@@ -374,6 +491,7 @@ def _others() -> Iterator[Case]:
     yield Case("executors.get_group", lambda conn: executors.get_group(conn, 1))
     yield Case("executors.find_group", lambda conn: executors.find_group(conn, "new"))
     yield Case("executors.list_groups", lambda conn: executors.list_groups(conn, prefix="1"))
+    yield Case("executors.list_groups: some", lambda conn: executors.list_groups(conn, groups=FEW_GROUPS))
     yield Case("executors.update_group", lambda conn: executors.update_group(conn, 1, {"title": "x"}, NOW))
 
     def delete_group(conn: Connection) -> None:
@@ -388,7 +506,7 @@ def _others() -> Iterator[Case]:
     yield Case("scripts.list_versions", lambda conn: scripts.list_versions(conn, 5, before=0, limit=MANY))
     yield Case(
         "scripts.load_versions",
-        lambda conn: scripts.load_versions(conn, [(item, item) for item in range(1, MANY)]),
+        lambda conn: scripts.load_versions(conn, [(item, item) for item in range(1, MANY)], MANY),
     )
     yield Case("run_ids.claim_ids", lambda conn: run_ids.claim_ids(conn, 100))
     yield Case("database.clock.database_now_ms", clock.database_now_ms)
@@ -397,12 +515,14 @@ def _others() -> Iterator[Case]:
     yield Case("settings.lock_setting", lambda conn: settings.lock_setting(conn, "chains"))
     yield Case("settings.delete_setting", lambda conn: settings.delete_setting(conn, "paused"))
     yield Case(
-        "tokens.insert_token", lambda conn: tokens.insert_token(conn, "new", "secret", NOW, group_id=1)
+        "access.tokens.insert_token", lambda conn: tokens.insert_token(conn, "new", "secret", NOW, group_id=1)
     )
-    yield Case("tokens.list_tokens", tokens.list_tokens)
-    yield Case("tokens.has_unrestricted", tokens.has_unrestricted)
-    yield Case("tokens.delete_token", lambda conn: tokens.delete_token(conn, "first"))
-    yield Case("tokens.replace_token", lambda conn: tokens.replace_token(conn, "first", "another", NOW))
+    yield Case("access.tokens.list_tokens", tokens.list_tokens)
+    yield Case("access.tokens.has_unrestricted", tokens.has_unrestricted)
+    yield Case("access.tokens.delete_token", lambda conn: tokens.delete_token(conn, "first"))
+    yield Case(
+        "access.tokens.replace_token", lambda conn: tokens.replace_token(conn, "first", "another", NOW)
+    )
 
 
 def _nodes() -> Iterator[Case]:
@@ -432,16 +552,16 @@ def _nodes() -> Iterator[Case]:
 def _secrets() -> Iterator[Case]:
     asked = executor_secrets
     yield Case(
-        "executor_secrets.insert_secret",
+        "access.executor_secrets.insert_secret",
         lambda conn: asked.insert_secret(conn, "next", "another secret", KEYS, NOW, group_id=1),
     )
-    yield Case("executor_secrets.list_secrets", asked.list_secrets)
-    yield Case("executor_secrets.get_secret", lambda conn: asked.get_secret(conn, "first"))
-    yield Case("executor_secrets.retire_secret", lambda conn: asked.retire_secret(conn, "first", NOW))
+    yield Case("access.executor_secrets.list_secrets", asked.list_secrets)
+    yield Case("access.executor_secrets.get_secret", lambda conn: asked.get_secret(conn, "first"))
+    yield Case("access.executor_secrets.retire_secret", lambda conn: asked.retire_secret(conn, "first", NOW))
     yield Case(
-        "executor_secrets.rotate_secret",
+        "access.executor_secrets.rotate_secret",
         lambda conn: asked.rotate_secret(conn, "first", "next", "another secret", KEYS, NOW, keep_ms=1),
     )
-    yield Case("executor_secrets.delete_secret", lambda conn: asked.delete_secret(conn, "first"))
-    yield Case("executor_secrets.check_key", lambda conn: asked.check_key(conn, KEYS))
-    yield Case("executor_secrets.seal_all", lambda conn: asked.seal_all(conn, KEYS))
+    yield Case("access.executor_secrets.delete_secret", lambda conn: asked.delete_secret(conn, "first"))
+    yield Case("access.executor_secrets.check_key", lambda conn: asked.check_key(conn, KEYS))
+    yield Case("access.executor_secrets.seal_all", lambda conn: asked.seal_all(conn, KEYS))

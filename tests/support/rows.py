@@ -30,8 +30,8 @@ def job_values(**changes: Any) -> dict[str, Any]:
         "group_id name description schedule_type schedule_conf timezone anchor_ms start_ms end_ms misfire_policy "
         "misfire_threshold_ms route_strategy block_strategy glue_type handler param timeout_s max_retries "
         "block_scope retry_backoff retry_delay_ms retry_delays_ms retry_max_delay_ms retry_jitter_pct delivery "
-        "recover_lost join_mode retention_days wait_for_executor_s jitter_ms calendar_exclude calendar_require "
-        "route_options"
+        "recover_lost join_mode retention_days log_retention_days wait_for_executor_s jitter_ms "
+        "calendar_exclude calendar_require route_options"
     )
     return {name: getattr(job, name) for name in names.split()}
 

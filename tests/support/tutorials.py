@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from tests.support.executors import ROOT, wait_until
 
@@ -72,11 +70,6 @@ class Tutorial:
             timeout=COMMAND_S,
             check=False,
         )
-
-    def ask(self, command: str) -> dict[str, Any]:
-        """Run a command that prints JSON; what fails answers nothing."""
-        done = self.type(command)
-        return dict(json.loads(done.stdout)) if done.returncode == 0 else {}
 
     def start(self, command: str, log: str) -> subprocess.Popen[bytes]:
         """Start what the page leaves running in a terminal."""

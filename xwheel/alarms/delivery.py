@@ -306,14 +306,27 @@ def _time(at_ms: int) -> str:
 
 
 def send_test(
-    db: Database, channels: AlarmChannels, now_ms: int, channel: str, receivers: Sequence[str]
+    db: Database,
+    channels: AlarmChannels,
+    now_ms: int,
+    channel: str,
+    receivers: Sequence[str],
+    also: Callable[[Connection, int], None] = lambda _conn, _alarm_id: None,
 ) -> AlarmAttempt:
     """Send a test through an installed channel now, and keep it; return the attempt with what came of it.
+
+    ``also`` is called in the transaction that makes the alarm, with its id.
 
     Raises:
         ConflictError: Another test of the channel is under way.
     """
-    row = db.transaction(lambda conn: lists.get_alarm(conn, alarms.insert_test(conn, now_ms)))
+
+    def begin(conn: Connection) -> AlarmRow:
+        alarm_id = alarms.insert_test(conn, now_ms)
+        also(conn, alarm_id)
+        return lists.get_alarm(conn, alarm_id)
+
+    row = db.transaction(begin)
     target = AlarmTarget(channel=channel, receivers=tuple(receivers))
     draft = AlarmAttempt(
         id=0,

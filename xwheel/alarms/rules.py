@@ -11,9 +11,11 @@ from xwheel.alarms.channels import AlarmChannels, ChannelHealth
 from xwheel.alarms.delivery import send_test
 from xwheel.clock import Clock
 from xwheel.cron import zone
-from xwheel.errors import ConflictError, FieldError, RevisionError, ScheduleError
+from xwheel.errors import ConflictError, FieldError, ForbiddenError, RevisionError, ScheduleError
+from xwheel.model.access import Permission, current_actor
 from xwheel.model.alarms import RULE_KINDS, AlarmAttempt, AlarmKind, AlarmRow, AlarmRule, AlarmWhen
 from xwheel.storage import executors, jobs
+from xwheel.storage.access.audit import AuditTrail
 from xwheel.storage.alarms import lists, rules
 from xwheel.storage.alarms.lists import AlarmFilter
 from xwheel.storage.alarms.rules import RuleFilter
@@ -54,15 +56,22 @@ class AlarmManager:
         db: The database.
         clock: Where time comes from.
         channels: The installed channels.
+        audit: Where changes are recorded.
         refresh: Called after a change, so that this node knows it at once.
     """
 
     def __init__(
-        self, db: Database, clock: Clock, channels: AlarmChannels, refresh: Callable[[], None]
+        self,
+        db: Database,
+        clock: Clock,
+        channels: AlarmChannels,
+        audit: AuditTrail,
+        refresh: Callable[[], None],
     ) -> None:
         self._db = db
         self._clock = clock
         self._channels = channels
+        self._audit = audit
         self._refresh = refresh
 
     def create(self, values: Mapping[str, Any]) -> AlarmRule:
@@ -74,7 +83,8 @@ class AlarmManager:
 
         Raises:
             FieldError: A value is not acceptable.
-            NotFoundError: The job or the group does not exist.
+            NotFoundError: The job or the group does not exist, or the actor may not read it.
+            ForbiddenError: The actor may not edit there; a rule for all jobs takes that in all groups.
             ConflictError: There are as many rules as there may be.
         """
         now_ms = self._clock.now_ms()
@@ -89,7 +99,9 @@ class AlarmManager:
                 raise ConflictError(
                     f"there are {MAX_RULES} alarm rules already: use rules of groups, or of all jobs"
                 )
-            return rules.insert_rule(conn, row)
+            made = rules.insert_rule(conn, row)
+            self._record(conn, "alarm_rule.create", None, made)
+            return made
 
         rule = self._db.transaction(work)
         self._refresh()
@@ -105,6 +117,7 @@ class AlarmManager:
 
         Raises:
             NotFoundError: The rule, or the job or group that it is to be for, does not exist.
+            ForbiddenError: The actor may not edit where the rule is, or where it is to be.
             RevisionError: It is at another revision.
             FieldError: A value is not acceptable.
         """
@@ -119,7 +132,9 @@ class AlarmManager:
             if (merged.job_id, merged.group_id) != (rule.job_id, rule.group_id):
                 _check_owner(conn, merged.job_id, merged.group_id)
             values = {**changes, "revision": rule.revision + 1, "updated_ms": now_ms}
-            return rules.update_rule(conn, rule_id, values)
+            saved = rules.update_rule(conn, rule_id, values)
+            self._record(conn, "alarm_rule.edit", rule, saved)
+            return saved
 
         rule = self._db.transaction(work)
         self._refresh()
@@ -134,7 +149,8 @@ class AlarmManager:
         """
 
         def work(conn: Connection) -> None:
-            _lock(conn, rule_id, revision)
+            rule = _lock(conn, rule_id, revision)
+            self._record(conn, "alarm_rule.delete", rule, None)
             rules.delete_rule(conn, rule_id)
 
         self._db.transaction(work)
@@ -190,7 +206,20 @@ class AlarmManager:
         if channel not in self._channels.names:
             known = ", ".join(self._channels.names) or "none, install a plugin that brings one"
             raise FieldError("channel", f"{channel[:64]!r} is not installed; installed: {known}")
-        return send_test(self._db, self._channels, self._clock.now_ms(), channel, receivers)
+
+        def record(conn: Connection, alarm_id: int) -> None:
+            said = {"channel": channel, "receivers": list(receivers)}
+            self._audit.record(conn, "alarm.test", "alarm", alarm_id, after=said)
+
+        return send_test(self._db, self._channels, self._clock.now_ms(), channel, receivers, record)
+
+    def _record(
+        self, conn: Connection, action: str, before: AlarmRule | None, after: AlarmRule | None
+    ) -> None:
+        rule = after or before
+        assert rule is not None  # noqa: S101 - there is one before or after
+        group_id = rules.group_of(conn, rule)
+        self._audit.record(conn, action, "alarm_rule", rule.id, group_id=group_id, before=before, after=after)
 
     def health(self) -> list[ChannelHealth]:
         """Return how each installed channel fares on this node, by name."""
@@ -199,15 +228,23 @@ class AlarmManager:
 
 def _lock(conn: Connection, rule_id: int, revision: int | None) -> AlarmRule:
     rule = rules.get_rule(conn, rule_id, lock=True)
+    current_actor().need(Permission.EDIT, rules.group_of(conn, rule), "alarm rule", rule_id)
     if revision is not None and rule.revision != revision:
         raise RevisionError("alarm rule", rule_id, rule.revision, revision)
     return rule
 
 
 def _check_owner(conn: Connection, job_id: int | None, group_id: int | None) -> None:
+    actor = current_actor()
+    if job_id is None and group_id is None and not actor.grants.allows(Permission.EDIT):
+        raise ForbiddenError(
+            Permission.EDIT,
+            "a rule for all jobs takes the permission edit in all groups: name a job or a group",
+        )
     if job_id is not None:
-        jobs.get_job(conn, job_id)
+        actor.need(Permission.EDIT, jobs.get_job(conn, job_id).group_id, "job", job_id)
     if group_id is not None:
+        actor.need(Permission.EDIT, group_id, "group", group_id)
         executors.get_group(conn, group_id)
 
 

@@ -15,6 +15,7 @@ from xwheel.clock import Clock
 from xwheel.config.sections import AlarmSection
 from xwheel.plugin import AlarmChannel
 from xwheel.scheduler.cluster.contract import Lease
+from xwheel.storage.access.audit import AuditTrail
 from xwheel.storage.database.engine import Database
 
 PAUSE_MS: Final = 20
@@ -36,6 +37,7 @@ class AlarmService:
         clock: Where time comes from.
         plugins: The plugins' channels by name.
         settings: The section ``alarm`` of the configuration.
+        audit: Where changes of rules are recorded.
         wake: Ends the alarm loop's wait.
     """
 
@@ -46,6 +48,7 @@ class AlarmService:
         clock: Clock,
         plugins: Mapping[str, AlarmChannel],
         settings: AlarmSection,
+        audit: AuditTrail,
         wake: Callable[[], None],
     ) -> None:
         self._clock = clock
@@ -59,7 +62,7 @@ class AlarmService:
             queue_size=settings.queue_size,
             timeout_s=settings.send_timeout_s,
         )
-        self.manager = AlarmManager(db, clock, self.channels, lambda: index.refresh(clock.now_ms()))
+        self.manager = AlarmManager(db, clock, self.channels, audit, lambda: index.refresh(clock.now_ms()))
         watch = AlarmWatch(
             db, lease, index, self.observer.committed, interval_ms=settings.watch_interval_s * 1000
         )

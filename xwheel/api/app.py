@@ -1,30 +1,47 @@
-"""The two WSGI applications of a node; they are served by :mod:`xwheel.node.loops`."""
+"""The two WSGI applications, made of their parts; a node serves both, `xwheel.api.wsgi` one without a node."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any, Final
 
 import falcon
 import falcon.routing
 
 from xwheel.api.http import errors
-from xwheel.api.http.auth import Gate, GuardedApp, Policy, TokenStore
+from xwheel.api.http.auth import Gate, GuardedApp
+from xwheel.api.http.client import TrustedProxies
+from xwheel.api.http.permissions import CALLER, PERMISSIONS, PUBLIC
 from xwheel.api.http.resource import ApiParts, Resource
 from xwheel.api.openapi.document import Route
 from xwheel.api.openapi.pages import Documents, OpenApiDocument, ReferencePage, ReferenceStyle
+from xwheel.api.v1.access.accounts import AccountResource, Accounts, AccountSessions
+from xwheel.api.v1.access.audit import Audit
+from xwheel.api.v1.access.secrets import Secret, Secrets
+from xwheel.api.v1.access.session import (
+    OwnPassword,
+    OwnSession,
+    OwnSessions,
+    OwnToken,
+    OwnTokens,
+    SessionResource,
+)
+from xwheel.api.v1.access.settings import OwnSetting, OwnSettings
+from xwheel.api.v1.access.tokens import Token, Tokens
 from xwheel.api.v1.alarms import AlarmResource, AlarmRuleResource, AlarmRules, Alarms, AlarmTests, Attempts
 from xwheel.api.v1.calendars import CalendarResource, Calendars
+from xwheel.api.v1.declarations import Declarations, DeclarationsSync, DeclaredJobResource
 from xwheel.api.v1.groups import Executors, Group, GroupExecutors, Groups
 from xwheel.api.v1.health import Healthz, NodeHealth, Readyz
 from xwheel.api.v1.jobs import BulkJobs, Children, JobResource, Jobs
+from xwheel.api.v1.live import Events, Nodes
+from xwheel.api.v1.pages import Manifest, page_sinks
 from xwheel.api.v1.plugins import PluginsResource
 from xwheel.api.v1.reports import OverviewResource, Reports
 from xwheel.api.v1.runs import RunLogResource, RunResource, Runs
-from xwheel.api.v1.schedule import Pause, Preview
-from xwheel.api.v1.scripts import GlueVersionResource, GlueVersions
-from xwheel.api.v1.secrets import Secret, Secrets
-from xwheel.api.v1.tokens import Token, Tokens
+from xwheel.api.v1.schedule import Pause, Preview, Upcoming
+from xwheel.api.v1.versions import GlueVersionResource, GlueVersions, JobVersionResource, JobVersions
 from xwheel.api.xxl import executor_calls
 from xwheel.model import MAX_ID
 from xwheel.scheduler.manage.jobs import BulkAction
@@ -37,30 +54,57 @@ ROUTES: Final[dict[str, type[Resource]]] = {
     "/groups/{group_id:id}/executors": GroupExecutors,
     "/executors": Executors,
     "/jobs": Jobs,
+    "/jobs/recent": Jobs,
+    "/jobs/csv": Jobs,
     "/jobs/{job_id:id}": JobResource,
     "/jobs/{job_id:id}/start": JobResource,
     "/jobs/{job_id:id}/stop": JobResource,
     "/jobs/{job_id:id}/copy": JobResource,
     "/jobs/{job_id:id}/run": JobResource,
+    "/jobs/{job_id:id}/release": DeclaredJobResource,
     "/jobs/{job_id:id}/children": Children,
+    "/jobs/{job_id:id}/versions": JobVersions,
+    "/jobs/{job_id:id}/versions/{revision:id}": JobVersionResource,
+    "/jobs/{job_id:id}/versions/{revision:id}/diff": JobVersionResource,
+    "/jobs/{job_id:id}/versions/{revision:id}/restore": JobVersionResource,
     "/jobs/{job_id:id}/glue": GlueVersions,
     "/jobs/{job_id:id}/glue/{number:id}": GlueVersionResource,
     "/jobs/{job_id:id}/glue/{number:id}/restore": GlueVersionResource,
     **{f"/jobs/bulk/{action}": BulkJobs for action in BulkAction},
+    "/declarations": Declarations,
+    "/declarations/sync": DeclarationsSync,
     "/runs": Runs,
+    "/runs/csv": Runs,
     "/runs/{run_id:id}": RunResource,
     "/runs/{run_id:id}/kill": RunResource,
     "/runs/{run_id:id}/rerun": RunResource,
     "/runs/{run_id:id}/log": RunLogResource,
+    "/runs/{run_id:id}/log/search": RunLogResource,
     "/reports": Reports,
     "/overview": OverviewResource,
     "/schedule/preview": Preview,
+    "/schedule/upcoming": Upcoming,
     "/schedule/pause": Pause,
+    "/events": Events,
+    "/nodes": Nodes,
     "/tokens": Tokens,
     "/tokens/{name}": Token,
     "/secrets": Secrets,
     "/secrets/{name}": Secret,
     "/secrets/{name}/rotate": Secret,
+    "/session": SessionResource,
+    "/me/password": OwnPassword,
+    "/me/sessions": OwnSessions,
+    "/me/sessions/{session_id:id}": OwnSession,
+    "/me/tokens": OwnTokens,
+    "/me/tokens/{name}": OwnToken,
+    "/me/settings": OwnSettings,
+    "/me/settings/{setting}": OwnSetting,
+    "/accounts": Accounts,
+    "/accounts/{account_id:id}": AccountResource,
+    "/accounts/{account_id:id}/reset": AccountResource,
+    "/accounts/{account_id:id}/link": AccountResource,
+    "/accounts/{account_id:id}/sessions": AccountSessions,
     "/calendars": Calendars,
     "/calendars/{name}": CalendarResource,
     "/alarms": Alarms,
@@ -70,8 +114,11 @@ ROUTES: Final[dict[str, type[Resource]]] = {
     "/alarms/rules/{rule_id:id}": AlarmRuleResource,
     "/alarms/test": AlarmTests,
     "/plugins": PluginsResource,
+    "/console/manifest": Manifest,
+    "/audit": Audit,
+    "/audit/csv": Audit,
 }
-"""Paths below the prefix; what can be done with an object by POST ends in the suffix of the responder."""
+"""Paths below the prefix; what can be done with an object, or asked about it, ends in the suffix of the responder."""
 
 
 class IdConverter(falcon.routing.BaseConverter):
@@ -106,38 +153,44 @@ def executor_app(parts: ApiParts) -> ExecutorApp:
     return ExecutorApp(executor_calls.ExecutorCalls(parts))
 
 
-def management_app(parts: ApiParts) -> GuardedApp:
+def build_management_app(parts: ApiParts, *, before: Callable[[], None] | None = None) -> GuardedApp:
     """Return the management API with its health checks.
 
-    More routes and sinks may be added; each must declare a policy, or adding it fails.
+    More routes and sinks may be added; each must say what it needs, or adding it fails.
+
+    Args:
+        parts: What the resources work with.
+        before: Called before each call with a token; for a process without loops, which must read what others changed.
     """
-    app = GuardedApp(Gate(TokenStore(parts.db, parts.clock), parts.clock))
+    proxies = TrustedProxies(parts.config.trusted_proxies)
+    gate = Gate(parts.db, parts.access, parts.clock, proxies, parts.refusals)
+    app = GuardedApp(gate, before)
     app.router_options.converters["id"] = IdConverter
-    app.add_error_handler(Exception, errors.on_error)
+    app.add_error_handler(Exception, gate.on_error)
     app.add_error_handler(falcon.HTTPError, errors.on_http_error)
     ready = Readyz(parts.health, parts.db, parts.clock)
-    app.add_route("/healthz", Healthz(parts.health))
-    app.add_route("/readyz", ready)
-    app.add_route(f"{PREFIX}/health", NodeHealth(parts.health, ready))
+    public = {"GET": PUBLIC}
+    app.add_route("/healthz", Healthz(parts.health), needs=public)
+    app.add_route("/readyz", ready, needs=public)
+    app.add_route(f"{PREFIX}/health", NodeHealth(parts.health, ready), needs=PERMISSIONS["/health"])
     resources = {kind: kind(parts) for kind in ROUTES.values()}
     for path, kind in ROUTES.items():
         action = path.rpartition("/")[2]
-        suffix = action if hasattr(kind, f"on_post_{action}") else None
-        app.add_route(PREFIX + path, resources[kind], suffix=suffix)
-    documents = Documents(lambda: [Route(*route) for route in app.routes])
-    app.add_route(f"{PREFIX}/openapi.json", OpenApiDocument(documents))
-    app.add_route("/docs", ReferencePage(documents))
-    app.add_route("/docs/reference.css", ReferenceStyle(documents))
-    app.add_sink(UnknownRoute(), r"/api(/|\Z)")
+        is_own = any(hasattr(kind, f"on_{method}_{action}") for method in ("get", "post"))
+        suffix = action if is_own else None
+        needs = PERMISSIONS.get(path.replace(":id}", "}"))
+        app.add_route(PREFIX + path, resources[kind], suffix=suffix, needs=needs)
+    documents = Documents(lambda: [Route(*route, app.needs[route[0]]) for route in app.routes])
+    app.add_route(f"{PREFIX}/openapi.json", OpenApiDocument(documents), needs=PERMISSIONS["/openapi.json"])
+    app.add_route("/docs", ReferencePage(documents), needs=public)
+    app.add_route("/docs/reference.css", ReferenceStyle(documents), needs=public)
+    for prefix, sink in page_sinks(parts.plugins.pages).items():
+        app.add_sink(sink, prefix, need=PUBLIC)
+    app.add_sink(refuse_unknown, r"/api(/|\Z)", need=CALLER)
     return app
 
 
-class UnknownRoute:
-    """Answers calls with a token below ``/api`` that no route takes."""
-
-    policy = Policy.TOKEN
-
-    def __call__(self, req: falcon.Request, resp: falcon.Response, **params: str) -> None:
-        """Refuse."""
-        del req, resp, params
-        raise falcon.HTTPRouteNotFound
+def refuse_unknown(req: falcon.Request, resp: falcon.Response, **params: str) -> None:
+    """Answer calls of known callers below ``/api`` that no route takes."""
+    del req, resp, params
+    raise falcon.HTTPRouteNotFound

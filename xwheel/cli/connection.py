@@ -9,7 +9,8 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing
+from contextlib import closing, contextmanager
+from contextvars import ContextVar
 from functools import cached_property, wraps
 from itertools import islice
 from pathlib import Path
@@ -24,11 +25,18 @@ from xwheel.errors import ConfigError, FieldError, NotFoundError
 if TYPE_CHECKING:
     from msgspec import Struct
 
+    from xwheel.accounts.audit.verify import Retention
+    from xwheel.cli.access.files import Login
     from xwheel.config import Config
+    from xwheel.model.access import Actor
     from xwheel.runtime.sealing import KeyRing
+    from xwheel.storage.access.audit import AuditTrail
     from xwheel.storage.database.engine import Connection, Database
     from xwheel.wire.http.rest import RestClient
     from xwheel.wire.http.tls import TlsFiles
+
+given_reason: Final = ContextVar("xwheel_reason", default="")
+"""What ``xwheel --reason`` said before the command."""
 
 PREFIX: Final = "/api/v1"
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
@@ -45,7 +53,9 @@ SHOWN_WARNING: Final = (
 UrlOption = Annotated[
     str | None,
     typer.Option(
-        "--url", metavar="URL", help=f"Management API of a node; default: $XWHEEL_URL or {DEFAULT_URL}."
+        "--url",
+        metavar="URL",
+        help=f"Management API of a node; default: $XWHEEL_URL, that of the latest login, or {DEFAULT_URL}.",
     ),
 ]
 TokenOption = Annotated[
@@ -53,8 +63,20 @@ TokenOption = Annotated[
     typer.Option(
         "--token-file",
         metavar="FILE",
-        help="File with a management token; default: $XWHEEL_TOKEN, or the file $XWHEEL_TOKEN_FILE.",
+        help="File with a management token; default: $XWHEEL_TOKEN, the file $XWHEEL_TOKEN_FILE, or 'xwheel login'.",
     ),
+]
+ToFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--to-file",
+        metavar="FILE",
+        help="Write the secret to this file, for this user alone, in place of printing it.",
+    ),
+]
+ReasonOption = Annotated[
+    str | None,
+    typer.Option("--reason", metavar="TEXT", help="Why: kept with the job's version and in the audit."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document for machines.")]
 WideOption = Annotated[
@@ -74,6 +96,10 @@ ConfigOption = Annotated[
 ]
 DatabaseOption = Annotated[
     str | None, typer.Option("--database", help="SQLAlchemy URL; overrides the settings.")
+]
+NodeOption = Annotated[
+    str | None,
+    typer.Option("--url", metavar="URL", help="Ask the node with this management API, not the database."),
 ]
 PluginsDirOption = Annotated[
     Path | None,
@@ -95,7 +121,9 @@ def connected(command: Callable[..., None]) -> Callable[..., None]:
     def run(**given: Any) -> None:
         command(first.annotation(**{item.name: given.pop(item.name) for item in further}), **given)
 
-    run.__signature__ = inspect.Signature([*own, *further])  # type: ignore[attr-defined]
+    # Typer gives all of them by name, whatever the command's own are
+    named = [item.replace(kind=inspect.Parameter.KEYWORD_ONLY) for item in (*own, *further)]
+    run.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
     run.__annotations__ = {item.name: item.annotation for item in [*own, *further]}
     return run
 
@@ -126,6 +154,15 @@ class NodeApi(Printer):
         """
         return node_client(self._url, self._token_file)
 
+    @property
+    def base_url(self) -> str:
+        """Where the node's management API is, without a path."""
+        return self._client.base_url
+
+    def allow(self, answer_s: float) -> None:
+        """Let answers take so many seconds: for calls that do much at once."""
+        self._client.allow(answer_s)
+
     def call(
         self,
         method: str,
@@ -136,6 +173,8 @@ class NodeApi(Printer):
         headers: Mapping[str, str] | None = None,
     ) -> Any:
         """Make a call below ``/api/v1`` and return the answer; raises like :meth:`RestClient.call`."""
+        if method != "GET" and (reason := given_reason.get()):
+            headers = {**(headers or {}), "Xwheel-Reason": quote(reason, safe="")}
         return self._client.call(method, f"{PREFIX}{path}", body, params=params, headers=headers)
 
     def pages(
@@ -252,6 +291,39 @@ class NodeApi(Printer):
         )
 
 
+class ChangeApi(NodeApi):
+    """A node's management API for commands that change something.
+
+    Args:
+        url: Where it listens.
+        token_file: The file with the token.
+        as_json: Print answers as JSON, with the API's fields.
+        reason: Why it is changed.
+    """
+
+    def __init__(
+        self,
+        url: UrlOption = None,
+        token_file: TokenOption = None,
+        as_json: JsonOption = False,
+        reason: ReasonOption = None,
+    ) -> None:
+        super().__init__(url, token_file, as_json)
+        self._why = {"Xwheel-Reason": quote(reason)} if reason else {}
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        params: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
+        """Make a call as :class:`NodeApi` does, and say why."""
+        return super().call(method, path, body, params=params, headers={**self._why, **(headers or {})})
+
+
 class ConfiguredDatabase(Printer):
     """The database of the settings, for commands that work whether a node runs or not.
 
@@ -281,11 +353,89 @@ class ConfiguredDatabase(Printer):
 
         return read_keys(self._config.security.key_file)
 
-    def open(self) -> AbstractContextManager[Database]:
-        """Open the database, which must be there already, for as long as a block lasts."""
-        from xwheel.node.node import open_database
+    def audit_retention(self) -> Retention:
+        """Return how long rows of the audit are kept by these settings, as of now."""
+        from xwheel.accounts.audit.verify import Retention
+        from xwheel.clock import SystemClock
 
-        return closing(open_database(self._config, create=False))
+        return Retention(days=self._config.audit.retention_days, now_ms=SystemClock().now_ms())
+
+    @contextmanager
+    def open(self) -> Iterator[Database]:
+        """Open the database, which must be there already, for as long as a block lasts; its audit names this user."""
+        from xwheel.model.access import acting
+        from xwheel.storage.database.startup import open_database
+
+        with closing(open_database(self._config, create=False)) as db, acting(command_actor()):
+            yield db
+
+    def audit(self, db: Database) -> AuditTrail:
+        """Return where it is recorded what a command does to the database itself."""
+        return audit_of(db, self.keys())
+
+
+def command_actor() -> Actor:
+    """Return who acts when a command works on the database itself: the user of the system, on this machine."""
+    import pwd
+    import socket
+
+    from xwheel.model.access import ALL, Actor, ActorKind
+
+    number = os.getuid()
+    try:
+        name = pwd.getpwuid(number).pw_name
+    except KeyError:
+        name = f"uid {number}"
+    sudo = os.environ.get("SUDO_USER", "")
+    credential = f"command, sudo by {sudo}" if sudo else "command"
+    return Actor(
+        kind=ActorKind.COMMAND,
+        name=name,
+        grants=ALL,
+        credential=credential,
+        address=socket.gethostname(),
+        reason=given_reason.get(),
+    )
+
+
+def audit_of(db: Database, keys: KeyRing) -> AuditTrail:
+    """Return where a command records what it does to a database itself."""
+    from xwheel.clock import SystemClock
+    from xwheel.storage.access.audit import AuditTrail, signing_keys
+
+    return AuditTrail(signing_keys(db, keys), SystemClock())
+
+
+class DatabaseOrNode(ConfiguredDatabase):
+    """What has tokens and secrets: the configured database, or the node that is asked in its place.
+
+    Args:
+        config_path: The file with the settings.
+        url: The database, in place of that of the settings.
+        node_url: The node's management API.
+        token_file: The file with the token for it.
+        as_json: Print JSON.
+    """
+
+    def __init__(
+        self,
+        config_path: ConfigOption = None,
+        url: DatabaseOption = None,
+        node_url: NodeOption = None,
+        token_file: TokenOption = None,
+        as_json: PlainJsonOption = False,
+    ) -> None:
+        super().__init__(config_path, url, as_json)
+        if url is not None and node_url is not None:
+            raise FieldError("--url", "give --url or --database, not both")
+        asks = node_url is not None or token_file is not None
+        self.node = NodeApi(node_url, token_file) if asks else None
+
+    def page_url(self) -> str:
+        """Return where a browser finds the node; raises ConfigError if the settings do not say."""
+        from xwheel.cli.access.files import url_of
+
+        return url_of(self._config) if self.node is None else self.node.base_url
 
 
 def group_id_of(conn: Connection, app_name: str) -> int:
@@ -323,19 +473,32 @@ def node_client(url: str | None, token_file: Path | None) -> RestClient:
     Raises:
         ConfigError: There is no token, or the URL is none.
     """
+    from xwheel.cli.access.files import plain_url, read_logins
     from xwheel.wire.http.rest import RestClient
 
-    base = url or os.environ.get("XWHEEL_URL") or DEFAULT_URL
-    try:
-        parts = urlsplit(base)
-        is_usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        is_usable = False
-    if not is_usable or parts.query or parts.fragment or parts.username is not None:
-        raise ConfigError(
-            "--url: must be an http:// or https:// address of a node, without query or password"
-        )
-    return RestClient(base, _token(token_file), tls=_tls())
+    base = url or os.environ.get("XWHEEL_URL")
+    token = _given_token(token_file)
+    if token is None:
+        logins = read_logins()
+        base = plain_url(base or logins.latest or DEFAULT_URL)
+        login = logins.nodes.get(base)
+        if login is None:
+            others = f"; there are logins for {', '.join(logins.nodes)}" if logins.nodes else ""
+            raise ConfigError(
+                f"a management token for {base} is needed: 'xwheel login' gets one on the node's machine, where its "
+                f"settings are, and 'xwheel login --url URL' asks for one; 'xwheel login FOLDER' "
+                f"takes that of an embedded scheduler; or name a file with --token-file{others}"
+            )
+        return client_of(base, login)
+    return RestClient(plain_url(base or DEFAULT_URL), token, tls=_tls())
+
+
+def client_of(url: str, login: Login) -> RestClient:
+    """Return a client of a node with the token of a login."""
+    from xwheel.wire.http.rest import RestClient
+
+    token = login.token or token_in(Path(login.token_file), "the login's file")
+    return RestClient(url, token, tls=_tls())
 
 
 def _tls() -> TlsFiles:
@@ -351,23 +514,26 @@ def _tls() -> TlsFiles:
     return check_tls(TlsSection.model_validate(named))
 
 
-def _token(path: Path | None) -> str:
+def _given_token(path: Path | None) -> str | None:
+    """Return the token that options or environment give; None if they give none."""
     if path is None and os.environ.get("XWHEEL_TOKEN"):
-        token = os.environ["XWHEEL_TOKEN"].strip()
-        source = "XWHEEL_TOKEN"
-    else:
-        path = path or (Path(named) if (named := os.environ.get("XWHEEL_TOKEN_FILE")) else None)
-        if path is None:
-            raise ConfigError(
-                "--token-file: a management token is needed: give a file with one, or set XWHEEL_TOKEN; "
-                "'xwheel token create NAME' makes one"
-            )
-        source = "--token-file"
-        try:
-            with path.open("rb") as stream:
-                token = stream.read(MAX_TOKEN_FILE).decode("utf-8", "replace").strip()
-        except OSError as error:
-            raise ConfigError(f"{source}: cannot read {path}: {error.strerror}") from error
+        return checked_token(os.environ["XWHEEL_TOKEN"].strip(), "XWHEEL_TOKEN")
+    path = path or (Path(named) if (named := os.environ.get("XWHEEL_TOKEN_FILE")) else None)
+    return None if path is None else token_in(path, "--token-file")
+
+
+def token_in(path: Path, source: str) -> str:
+    """Return the token that a file holds; raises ConfigError with its source if it holds none."""
+    try:
+        with path.open("rb") as stream:
+            token = stream.read(MAX_TOKEN_FILE).decode("utf-8", "replace").strip()
+    except OSError as error:
+        raise ConfigError(f"{source}: cannot read {path}: {error.strerror}") from error
+    return checked_token(token, source)
+
+
+def checked_token(token: str, source: str) -> str:
+    """Return a token that a header can carry; raises ConfigError with its source for any other."""
     if not token.isascii() or not token.isprintable() or not token or " " in token:
         raise ConfigError(f"{source}: holds no token: one word of printable ASCII is wanted")
     return token

@@ -6,10 +6,13 @@ import json
 import logging
 import os
 import platform
+import shlex
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo
+
+import typer
 
 from xwheel import __version__
 from xwheel.cli.output import plain
@@ -88,8 +91,26 @@ def log_from(level: int, config: Config | None = None) -> None:
 def tell_start(what: str, path: Path | None) -> None:
     """Log what starts, which version, and where its settings are from."""
     named = path or os.environ.get("XWHEEL_CONFIG")
-    logger.info("xwheel %s, a %s, on Python %s", __version__, what, platform.python_version())
+    logger.info("xwheel %s, %s, on Python %s", __version__, what, platform.python_version())
     logger.info("settings: %s", named or "no file; defaults, environment and command line")
+
+
+class ShownSecrets:
+    """Shows secrets as soon as they are made, since the start may yet fail, and counts them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def show(self, line: str) -> None:
+        """Print one."""
+        typer.echo(line)
+        self.count += 1
+
+
+def tell_login(path: Path | None) -> None:
+    """Print how commands on this machine do without the token that was just shown."""
+    settings = "" if path is None else f" --config {shlex.quote(str(path))}"
+    typer.echo(f"on this machine, 'xwheel login{settings}' gives commands a token of their own")
 
 
 def tell_node(config: Config, plugins: Plugins) -> None:
@@ -99,7 +120,11 @@ def tell_node(config: Config, plugins: Plugins) -> None:
     url = parse(config.database.url)
     logger.info("database: %s", hide(url, url.render_as_string(hide_password=True)))
     enabled = sorted(
-        {f"{info.origin.distribution} {info.origin.version}" for info in plugins.installed if info.enabled}
+        {
+            f"{info.origin.distribution} {info.origin.version}" if info.origin.version else info.origin.name
+            for info in plugins.installed
+            if info.enabled
+        }
     )
     logger.info("plugins: %s", ", ".join(enabled) or "none")
     disabled = sorted(info.origin.name for info in plugins.installed if not info.enabled)

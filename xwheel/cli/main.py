@@ -22,11 +22,12 @@ from xwheel.cli.connection import (
     TokenOption,
     configure,
     given,
+    given_reason,
     node_client,
     warn_of_password,
 )
 from xwheel.cli.lazy import CommandPlace, LazyGroup, command_group
-from xwheel.cli.log_lines import log_from, tell_node, tell_start
+from xwheel.cli.log_lines import ShownSecrets, log_from, tell_login, tell_node, tell_start
 from xwheel.cli.output import visible
 from xwheel.cli.printer import Printer
 from xwheel.errors import (
@@ -47,7 +48,7 @@ EXIT_FAILED = 1
 EXIT_CONFIG = 2
 EXIT_LOCKED = 3
 EXIT_SCHEMA = 4
-# 5 is that of "job apply --check"
+# 5 is that of "job apply --check" and "sync --check"
 EXIT_REFUSED = 6
 EXIT_UNREACHABLE = 7
 
@@ -69,15 +70,36 @@ class RootGroup(LazyGroup):
     """All commands."""
 
     places: ClassVar = {
+        "login": CommandPlace(
+            "xwheel.cli.access.login",
+            "Let this user's commands talk to a node: by default to that of the settings, with a new token from its "
+            "database.",
+            is_one=True,
+        ),
+        "logout": CommandPlace(
+            "xwheel.cli.access.login",
+            "Forget a login; its token goes on working until 'xwheel token delete' ends it.",
+            is_one=True,
+        ),
         "cron": CommandPlace("xwheel.cli.cron", "Cron expressions: when they fire, and what they say."),
+        "account": CommandPlace(
+            "xwheel.cli.access.account", "Accounts of people: who may sign in, and what each may do."
+        ),
         "token": CommandPlace(
-            "xwheel.cli.token", "Tokens for the management API, and for the jobs of one executor group."
+            "xwheel.cli.access.token",
+            "Tokens of programs for the management API, and for the jobs of one executor group.",
         ),
         "secret": CommandPlace(
-            "xwheel.cli.secret", "Secrets of executors: what those of a group show, and are called with."
+            "xwheel.cli.access.secret",
+            "Secrets of executors: what those of a group show, and are called with.",
         ),
         "group": CommandPlace("xwheel.cli.node.group", "Groups of executors, on a running node."),
         "job": CommandPlace("xwheel.cli.node.job", "Jobs, on a running node."),
+        "sync": CommandPlace(
+            "xwheel.cli.node.sync",
+            "Make the jobs of a group what code declares; what it declares no more is stopped, and stays.",
+            is_one=True,
+        ),
         "run": CommandPlace("xwheel.cli.node.run", "Runs of jobs, on a running node."),
         "glue": CommandPlace(
             "xwheel.cli.node.glue", "Versions of the sources of script jobs, on a running node."
@@ -103,6 +125,10 @@ class RootGroup(LazyGroup):
             is_one=True,
         ),
         "resume": CommandPlace("xwheel.cli.node.overview", "Let schedules fire again.", is_one=True),
+        "audit": CommandPlace(
+            "xwheel.cli.access.audit",
+            "Who did what, when, from where and why, and whether that was changed since.",
+        ),
         "plugins": CommandPlace(
             "xwheel.cli.plugins", "What plugins are installed, and a project for a new one."
         ),
@@ -135,8 +161,14 @@ def root(
             "--version", help="Print the version, and nothing else.", is_eager=True, callback=_print_version
         ),
     ] = False,
+    reason: Annotated[
+        str,
+        typer.Option(metavar="TEXT", help="Why, for the audit: of any command that changes something."),
+    ] = "",
 ) -> None:
     """Take what stands before every command."""
+    del version
+    given_reason.set(reason)
 
 
 @app.command()
@@ -254,8 +286,11 @@ def server(
             plugins={"folder": plugins_dir},
         )
         log_from(logging.INFO, config)
-        tell_start("scheduler node", config_path)
-        node = Node(config, announce=typer.echo)
+        tell_start("a scheduler node", config_path)
+        shown = ShownSecrets()
+        node = Node(config, announce=shown.show)
+        if shown.count:
+            tell_login(config_path)
         tell_node(config, node.scheduler.core.plugins)
         if signals.be_up():
             return
@@ -304,7 +339,7 @@ def executor(
     if runner is None:
         config = load_config(config_path, {"plugins": given(folder=plugins_dir)})
         log_from(logging.INFO, config)
-        tell_start("executor", config_path)
+        tell_start("an executor", config_path)
         if not found and not config.executor.allowed_glue_types:
             raise ConfigError(
                 "there is nothing to run: name a module with @job handlers, or allow glue types in "
@@ -335,7 +370,7 @@ def database_check(
     config_path: ConfigOption = None, url: DatabaseOption = None, as_json: PlainJsonOption = False
 ) -> None:
     """Say whether a node could work with the database; exit with 4 if its schema is not the one this version needs."""
-    from xwheel.node.node import open_database
+    from xwheel.storage.database.startup import open_database
     from xwheel.storage.schema import migrate
 
     open_database(configure(config_path, url), create=False).close()

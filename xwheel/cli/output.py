@@ -122,6 +122,30 @@ def is_instant(field: str) -> bool:
     }  # fmt: skip
 
 
+def span_ms(text: str, option: str) -> int:
+    """Return the milliseconds of a span such as ``90s`` or ``1h``.
+
+    Raises:
+        FieldError: It is none.
+    """
+    found = SPAN.fullmatch(text)
+    if found is None:
+        raise FieldError(option, f"takes a span such as 90s, 10m, 1h or 2d, not {text[:40]!r}")
+    return int(found[1]) * UNITS_MS[found[2]]
+
+
+def utc_instant(text: str, option: str) -> str:
+    """Return an instant of ISO 8601 or epoch ms as ISO 8601 in UTC; without an offset it is in this machine's zone.
+
+    Raises:
+        FieldError: It is none.
+    """
+    if SPAN.fullmatch(text):
+        raise FieldError(option, "takes an instant; a span from now goes with --in")
+    moment = EPOCH + timedelta(milliseconds=instant_ms(text, option))
+    return moment.isoformat(timespec="milliseconds")
+
+
 def instant_ms(text: str, option: str) -> int:
     """Return the instant that an option names: a span before now such as ``1h``, epoch ms, or ISO 8601.
 

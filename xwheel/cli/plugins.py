@@ -101,7 +101,11 @@ def check(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="The plugin, such as plugins/nearby.py.")],
     config_path: ConfigOption = None,
     send: Annotated[
-        bool, typer.Option("--send", help="Really send sample alarms through its alarm channels.")
+        bool,
+        typer.Option(
+            "--send",
+            help="Really send sample alarms through its alarm channels, and write sample logs into its stores.",
+        ),
     ] = False,
     confs: Annotated[
         list[str] | None,

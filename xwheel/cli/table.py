@@ -41,6 +41,7 @@ STATES: Final = {
     "started": ("▸", GREEN),
     "stopped": ("○", DIM),
     "done": ("✔", DIM),
+    "ended": ("○", DIM),
 }
 """Word to its sign and colour: nothing is told by a colour alone."""
 

@@ -23,14 +23,17 @@ from pydantic_settings import (
 )
 
 from xwheel.config.sections import (
+    AccountsSection,
     AlarmSection,
     ApiSection,
+    AuditSection,
     ConnectionsSection,
     DatabaseSection,
     EgressSection,
     ExecutorSection,
     LogSection,
     PluginsSection,
+    RunLogsSection,
     ScheduleSection,
     SecuritySection,
     TlsSection,
@@ -73,8 +76,11 @@ class Config(BaseSettings):
     trigger: TriggerSection = TriggerSection()
     executor: ExecutorSection = ExecutorSection()
     upkeep: UpkeepSection = UpkeepSection()
+    run_logs: RunLogsSection = RunLogsSection()
     alarm: AlarmSection = AlarmSection()
     security: SecuritySection = SecuritySection()
+    accounts: AccountsSection = AccountsSection()
+    audit: AuditSection = AuditSection()
     egress: EgressSection = EgressSection()
     tls: TlsSection = TlsSection()
     log: LogSection = LogSection()

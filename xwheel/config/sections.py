@@ -9,6 +9,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator
 
+from xwheel.model.access import Role
+from xwheel.model.jobs import MAX_PARAM_BYTES, MAX_SOURCE_BYTES
+
 
 class Section(BaseModel):
     """A group of settings; frozen, unknown keys refused."""
@@ -54,6 +57,11 @@ class ApiSection(Section):
     host: str = Field("127.0.0.1", description="Bind address of the management API.")
     port: int = Field(8080, ge=0, le=65535, description="Port of the management API; 0 for a free one.")
     threads: int = Field(8, ge=1, le=256, description="Worker threads of the management API.")
+    trusted_proxies: list[str] = Field(
+        default_factory=list,
+        description="Addresses and networks of proxies in front of the management API. Where a call came from is what "
+        "these say in `X-Forwarded-For` and `X-Forwarded-Proto`; from anybody else the headers count for nothing.",
+    )
     executor_host: str = Field("127.0.0.1", description="Bind address of the executor API (XXL-JOB's wire).")
     executor_port: int = Field(
         8081, ge=0, le=65535, description="Port of the executor API; 0 for a free one."
@@ -64,6 +72,19 @@ class ApiSection(Section):
         description="Token shared with executors. Without it the first start makes one and keeps it in the database.",
     )
     max_body_bytes: int = Field(5 * 1024 * 1024, ge=1024, description="Larger bodies are refused with 413.")
+    max_param_bytes: int = Field(
+        MAX_PARAM_BYTES,
+        ge=1024,
+        le=MAX_PARAM_BYTES,
+        description="Bytes of a parameter as UTF-8, of a job, a run or a child; longer ones are refused.",
+    )
+    max_source_bytes: int = Field(
+        1024 * 1024,
+        ge=1024,
+        le=MAX_SOURCE_BYTES,
+        description="Bytes of a script's source as UTF-8; longer ones are refused. Over 2 MiB, bodies may get larger "
+        "than the 5 MiB of `api.max_body_bytes` and `executor.max_body_bytes`, which Java executors have too.",
+    )
     job_openapi: bool = Field(
         True,
         description="Answer XXL-JOB's job calls (addJob and so on) on the executor API, to those with a group's token.",
@@ -166,6 +187,11 @@ class ExecutorSection(Section):
         default_factory=list, description="Base URLs of nodes, tried in order."
     )
     access_token: SecretStr | None = Field(None, description="Token shared with the scheduler.")
+    access_token_file: Path | None = Field(
+        None,
+        description="File whose first line is that token, such as `xwheel secret create --to-file` writes; "
+        "`access_token` counts before it.",
+    )
     accept_weak_token: bool = Field(
         False,
         description="Take the token of an XXL-JOB admin though it is short or well known, such as `default_token`: "
@@ -204,7 +230,41 @@ class ExecutorSection(Section):
         "PATH, HOME, USER, LOGNAME, SHELL, TERM, LANG, LANGUAGE, LC_*, TZ, TMPDIR and LD_LIBRARY_PATH. None that "
         "begins with `XWHEEL_` is ever passed on.",
     )
+    release: str = Field(
+        "",
+        max_length=64,
+        description="The application's release, as pip compares versions: `1.4.2`, `2026.11.23`, or a build's number. "
+        "The highest release with a live executor decides the jobs that code declares.",
+    )
+    sync_jobs: bool = Field(
+        False,
+        description="Make the jobs that code declares (`@job(..., cron=...)`) those of the scheduler, at the start and "
+        "while this runs; wants `release`, `sync_addresses` and a token.",
+    )
+    sync_addresses: list[str] = Field(
+        default_factory=list,
+        description="Base URLs of nodes' management API, tried in order, for `sync_jobs`.",
+    )
+    sync_token: SecretStr | None = Field(
+        None,
+        description="A token of the group for that, never the token that executors share with the scheduler.",
+    )
+    sync_token_file: Path | None = Field(
+        None,
+        description="File whose first line is that token, such as `xwheel token create NAME --group APP --to-file` "
+        "writes; `sync_token` counts before it.",
+    )
+    sync_s: float = Field(
+        30,
+        gt=0,
+        le=60,
+        description="Seconds between signs of life of the release; a node counts it as gone after "
+        "`trigger.dead_after_s` without one.",
+    )
     beat_s: float = Field(30, gt=0, le=300, description="Seconds between registry beats.")
+    ship_logs: bool = Field(
+        True, description="Ship run logs to the scheduler while they are written, if it has a log store."
+    )
     log_retention_days: int = Field(
         30,
         ge=0,
@@ -234,7 +294,40 @@ class UpkeepSection(Section):
     )
     sweep_interval_s: int = Field(3600, ge=1, le=86_400, description="Pause between two sweeps of old rows.")
     glue_versions: int = Field(30, ge=1, le=1000, description="Versions of a script's source that are kept.")
+    job_versions: int = Field(
+        100,
+        ge=1,
+        le=10_000,
+        description="Versions of a job that are kept; more are deleted by the next sweep.",
+    )
     sweep_batch: int = Field(500, ge=1, le=5000, description="Rows deleted in one transaction.")
+
+
+class RunLogsSection(Section):
+    """Logs of runs in a log store, where they outlast their executors."""
+
+    store: str = Field(
+        "",
+        description="Name of the log store that keeps them, such as `file`, `sql` or `s3`; empty leaves logs with "
+        "their executors alone.",
+    )
+    retention_days: int = Field(
+        0,
+        ge=0,
+        le=36_500,
+        description="Logs older than this are deleted from the store; 0 keeps each as long as its run. Jobs may have "
+        "a retention of their own.",
+    )
+    call_timeout_s: float = Field(
+        10, gt=0, le=600, description="A call of the store that takes longer counts as failed."
+    )
+    fetch: bool = Field(
+        True,
+        description="Fetch the logs of runs on executors that are not xwheel's, while a run is open and once after it.",
+    )
+    fetch_interval_s: float = Field(
+        5, ge=0.1, le=3600, description="How often a run that is open is asked for more of its log, at most."
+    )
 
 
 class AlarmSection(Section):
@@ -274,6 +367,86 @@ class SecuritySection(Section):
     shared_addresses: bool = Field(
         False, description="Let an address be registered in several groups at a time."
     )
+
+
+class ProviderGroupRole(Section):
+    """What a group at an identity provider may do here."""
+
+    provider: str = Field(description="The identity provider that knows the group.")
+    group: str = Field(min_length=1, description="The group, as the provider spells it.")
+    role: Role = Field(description="The role: `viewer`, `operator`, `editor` or `admin`.")
+    script: bool = Field(False, description="May change what scripts run, besides.")
+    in_groups: list[str] = Field(
+        default_factory=list, description="App names of the executor groups where it counts; empty for all."
+    )
+
+
+class AccountsSection(Section):
+    """Accounts of people: by what they sign in, and their sessions."""
+
+    providers: list[str] = Field(
+        ["local"],
+        min_length=1,
+        description="Identity providers by which people sign in, asked in this order.",
+    )
+    provider_timeout_s: float = Field(
+        10, gt=0, le=60, description="An identity provider that does not answer within this time has failed."
+    )
+    group_roles: list[ProviderGroupRole] = Field(
+        default_factory=list,
+        description="Roles by the groups that identity providers know: tables with `provider`, `group`, `role`, "
+        "`script` and `in_groups`.",
+    )
+    session_s: int = Field(
+        604_800,
+        ge=300,
+        le=31_536_000,
+        description="A session ends so long after its sign-in, however much it is used.",
+    )
+    session_idle_s: int = Field(
+        43_200, ge=60, le=31_536_000, description="A session ends so long after its last use."
+    )
+    bind_sessions: bool = Field(
+        True,
+        description="A session is good only from the network where it began: the /24 of an IPv4 address, the /48 of an "
+        "IPv6 one. A cookie that was stolen opens nothing elsewhere.",
+    )
+    secure_cookies: bool = Field(
+        False,
+        description="Let browsers send the session's cookie over HTTPS only, whatever a proxy says. They do anyway "
+        "where a trusted proxy says that the call came over HTTPS.",
+    )
+
+
+class AuditSection(Section):
+    """The audit: where its heads are written out, and how long its rows stay."""
+
+    anchor_file: Path | None = Field(
+        None,
+        description="File that the node appends heads of the chain to, as JSON lines. Put it where the database's "
+        "administrator cannot change it: `xwheel audit verify --anchor FILE` compares.",
+    )
+    syslog: str = Field(
+        "",
+        description="Where heads are sent besides: the socket of this machine's syslog, such as `/dev/log`, or "
+        "`host:port` of one that takes UDP; empty for nowhere.",
+    )
+    anchor_every_s: int = Field(
+        60, ge=1, le=86_400, description="How often a head is written out, if it is another one."
+    )
+    retention_days: int = Field(
+        0,
+        ge=0,
+        le=36_500,
+        description="Sealed rows older than this are deleted, and the head says up to where; 0 keeps all.",
+    )
+
+    @field_validator("syslog")
+    @classmethod
+    def _is_place(cls, place: str) -> str:
+        if place and not place.startswith("/") and not re.fullmatch(r"[^\s/]+:[0-9]{1,5}", place, re.ASCII):
+            raise ValueError("must be the path of a socket, such as /dev/log, or host:port, or empty")
+        return place
 
 
 class EgressSection(Section):

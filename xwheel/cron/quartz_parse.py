@@ -17,6 +17,8 @@ from xwheel.errors import ScheduleError
 FIRST_YEAR = 1970
 LAST_YEAR = 2999  # Quartz gives up here, whatever its year limit
 
+FIELDS_OF_CRONTAB = 5
+FIVE = "; five are those of crontab (schedule type UNIX_CRON, dialect unix)"
 MAX_LENGTH = 1000  # every value of every field, spelled out, is below 700
 
 MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
@@ -288,12 +290,15 @@ def parse_quartz(expression: str) -> Fields:
         raise ScheduleError(
             "expression",
             "takes 6 or 7 fields (second, minute, hour, day of month, month, day of week and maybe year),"
-            f" not {len(texts)}",
+            f" not {len(texts)}{FIVE if len(texts) == FIELDS_OF_CRONTAB else ''}",
         )
     fields = [_Field(kind, text) for kind, text in zip(_KINDS, [*texts, "*"][:7], strict=True)]
     second, minute, hour, day, month, weekday, year = fields
     if day.open == weekday.open:
-        raise ScheduleError("day_of_week", "takes ? if the day of the month is given, and else must not be ?")
+        raise ScheduleError(
+            "day_of_week",
+            "one of day_of_month and day_of_week is ?, and the other is not, as in 0 0 12 * * ?",
+        )
     if day.open:
         rule = DayRule(month.bits, weekdays=weekday.bits, nth=weekday.nth)
     else:

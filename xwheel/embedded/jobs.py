@@ -7,17 +7,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from msgspec.structs import asdict
-
 from xwheel.api.http.body import fields_in
 from xwheel.api.schema.messages import JobCreate
-from xwheel.embedded.declarations import NO_SCHEDULE, Declaration
 from xwheel.embedded.folder import APP_NAME, LeaderState
 from xwheel.errors import ConfigError, NotFoundError, ScheduleError, XwheelError
+from xwheel.executor.declarations import Declaration
 from xwheel.model import Job
+from xwheel.model.shorthand import NO_SCHEDULE
 from xwheel.node.node import Node
+from xwheel.scheduler.manage.declared_plan import WantedJob, plan_job
 from xwheel.storage import executors
 from xwheel.storage.database.engine import Connection
+from xwheel.storage.declarations.records import DeclaredJob
 from xwheel.storage.jobs import JobFilter, page_jobs
 
 logger = logging.getLogger(__name__)
@@ -63,6 +64,10 @@ class DeclaredJobs:
         for one in declarations:
             try:
                 self._apply_one(one, known.get(one.name), group_id, one.name in state.retired)
+            except ScheduleError as error:
+                conf = one.fields["schedule_conf"]
+                where = "" if error.field == "schedule_conf" else f"{error.field}: "
+                raise ConfigError(f"job {one.name!r}, schedule {conf!r}: {where}{error.reason}") from None
             except XwheelError as error:
                 raise ConfigError(f"job {one.name!r}: {error}") from error
         before = {*state.declared, *state.retired}
@@ -85,14 +90,15 @@ class DeclaredJobs:
                 job = self._manager.create(values)  # what is wrong with the time itself is refused here, too
                 logger.warning("job %s: its time is over, so it does not fire", job.name)
             return
-        had = asdict(job)
-        changes = {name: value for name, value in wanted.fields.items() if had[name] != value}
-        if job.enabled and not has_schedule:
+        record = DeclaredJob(
+            job_id=job.id, group_id=group_id, is_retired=was_retired, was_started=was_retired
+        )
+        plan = plan_job(WantedJob(name=wanted.name, place=wanted.place, fields=wanted.fields), job, record)
+        if plan.stops:
             self._manager.stop(job.id)
-        if changes:
-            self._manager.edit(job.id, changes)
-        # what a person stopped stays stopped
-        if has_schedule and (was_retired or had["schedule_type"] == NO_SCHEDULE):
+        if plan.changes:
+            self._manager.edit(job.id, plan.values)
+        if plan.starts:
             self._manager.start(job.id)
 
     def _retire(self, job: Job, *, is_new: bool) -> None:

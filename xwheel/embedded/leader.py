@@ -11,15 +11,16 @@ from dataclasses import replace
 from typing import Any, Final, cast
 
 from xwheel.clock import SystemClock
-from xwheel.embedded.declarations import Declaration
 from xwheel.embedded.folder import Folder
 from xwheel.embedded.jobs import DeclaredJobs
 from xwheel.errors import XwheelError
 from xwheel.executor import Executor
 from xwheel.executor.context import JobContext
+from xwheel.executor.declarations import Declaration
 from xwheel.executor.handlers import MARK, Handler, HandlerKind
-from xwheel.node.node import Node, open_database
-from xwheel.storage import tokens
+from xwheel.node.node import Node
+from xwheel.storage.access import tokens
+from xwheel.storage.database.startup import open_database
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +58,7 @@ class Leader:
             db.transaction(lambda conn: tokens.replace_token(conn, "embedded", token, now_ms))
         finally:
             db.close()
-        self.node = Node(config, announce=logger.debug)
+        self.node = Node(config, announce=logger.debug, has_accounts=False)
         try:
             self.state = DeclaredJobs(self.node).apply(declarations, state)
             self._executor = Executor(
@@ -105,7 +106,7 @@ class Leader:
 
 def _on_loop(declaration: Declaration, loop: asyncio.AbstractEventLoop | None) -> Callable[..., object]:
     """Return the declared function, or for a coroutine function one that has it run on a loop of the application."""
-    handler = declaration.handler
+    handler: Handler = getattr(declaration.function, MARK)
     if loop is None or handler.kind is not HandlerKind.ASYNC:
         return declaration.function
     function = cast(Callable[..., Coroutine[Any, Any, object]], declaration.function)

@@ -16,9 +16,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-from xwheel.embedded.declarations import Declaration, declare
+from xwheel.embedded.declarations import declare
 from xwheel.embedded.folder import HOST, Folder
 from xwheel.errors import ConfigError, LockError, NotFoundError, WireError, XwheelError
+from xwheel.executor.declarations import Declaration
 from xwheel.extras import extra
 
 if TYPE_CHECKING:
@@ -143,7 +144,8 @@ class EmbeddedScheduler:
             delay: The pause between the end of a run and the next one; written as above.
             at: Once, at that time.
             handler: Options of :func:`xwheel.executor.job`: ``process``, ``parallel``, ``init``, ``destroy``.
-            fields: Further fields of the job, by the management API's names: ``timezone``, ``param``, ``max_retries``.
+            fields: Further fields of the job, by the management API's names: ``timezone``, ``param``, ``max_retries``
+                (or ``retries``).
 
         Raises:
             ConfigError: Says which job, which field and what is allowed.

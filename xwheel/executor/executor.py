@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import hmac
 import logging
 import os
 import threading
@@ -14,12 +15,14 @@ from xwheel.clock import Clock, SystemClock
 from xwheel.config import Config, build_config, check_secret
 from xwheel.config.sections import ExecutorSection
 from xwheel.errors import ConfigError, LockError
+from xwheel.executor.declarations import problem_line
 from xwheel.executor.handlers import HandlerRegistry
 from xwheel.executor.logs.capture import CAPTURE
 from xwheel.executor.parts import Parts
 from xwheel.plugin.contracts import GlueType
 from xwheel.plugin.discovery import load_glue_types
 from xwheel.plugin.registries import where_it_comes_from
+from xwheel.runtime.private_files import read_first_line
 from xwheel.runtime.signals import StopSignals
 
 logger = logging.getLogger(__name__)
@@ -60,6 +63,7 @@ class Executor:
         self._config = config
         self._settings: ExecutorSection = config.executor
         self._token = _check(self._settings)
+        self._sync_token = _check_sync(self._settings, self._token)
         self._handlers = HandlerRegistry(handlers)
         self._glue_types = glue_types
         self._clock = clock or SystemClock()
@@ -91,6 +95,11 @@ class Executor:
         """Whether a scheduler confirmed a beat since the start."""
         return self._running.registration.registered.is_set()
 
+    @property
+    def handlers(self) -> list[Callable[..., object]]:
+        """The functions that it runs for jobs, by the names of their handlers."""
+        return [self._handlers.get(name) for name in self._handlers.names]
+
     def start(self) -> None:
         """Open the journal, listen and register.
 
@@ -114,9 +123,11 @@ class Executor:
                 glue_types,
                 self._clock,
                 is_guest=self._is_guest,
+                sync_token=self._sync_token,
             )
         self._parts.start()
         logger.info("handlers: %s", ", ".join(self._handlers.names) or "none, glue types alone")
+        self._tell_declarations()
 
     def start_when_free(self) -> None:
         """Start as soon as no other process serves this data directory; returns at once.
@@ -174,7 +185,11 @@ class Executor:
             signals.be_up()
             self.start()
             signals.wait()
-            return self.stop()
+            has_drained = self.stop()
+            logger.info(
+                "stopped, drained" if has_drained else "stopped; what did not end in time is in the journal"
+            )
+            return has_drained
 
     def __enter__(self) -> Executor:
         self.start()
@@ -182,6 +197,20 @@ class Executor:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+    def _tell_declarations(self) -> None:
+        """Say what is wrong with declared jobs; their handlers work, whatever it is."""
+        found = self._handlers.declarations
+        for item in found:
+            if item.problem is not None:
+                problem = {"name": item.name, "place": item.place, "field": item.problem.field}
+                line = problem_line(item, {**problem, "reason": item.problem.reason})
+                logger.error("%s; its handler works, the job is not synced", line)
+        if found and not self._settings.sync_jobs and not self._is_guest:
+            logger.info(
+                "%d jobs are declared in code: 'xwheel sync' makes them, or executor.sync_jobs at each start",
+                len(found),
+            )
 
     def _contend(self) -> None:
         while not self._retired.is_set():
@@ -236,6 +265,42 @@ def _check_glue_types(settings: ExecutorSection, known: Mapping[str, GlueType]) 
             )
 
 
+def _check_sync(settings: ExecutorSection, executor_token: str) -> str:
+    """Return the token with which declared jobs are synced, an empty one if they are not; refuse what cannot work."""
+    if not settings.sync_jobs:
+        return ""
+    if not settings.release.strip():
+        raise ConfigError(
+            "executor.release is missing: executor.sync_jobs needs the application's release, such as 1.4.2 or a "
+            "build's number, since the highest one that is alive decides the jobs"
+        )
+    if not settings.sync_addresses:
+        raise ConfigError(
+            "executor.sync_addresses is missing: the management API of at least one node (port 8080 unless told "
+            "otherwise), which is not where executors register"
+        )
+    token = settings.sync_token.get_secret_value() if settings.sync_token else ""
+    if not token and settings.sync_token_file is not None:
+        token = read_first_line(
+            settings.sync_token_file, "executor.sync_token_file", "the group's token"
+        ).strip()
+    if not token:
+        raise ConfigError(
+            "executor.sync_token is missing: a token of the group, which 'xwheel token create NAME --group "
+            f"{settings.app_name} --to-file FILE' makes for executor.sync_token_file"
+        )
+    if _same(token, executor_token):
+        raise ConfigError(
+            "executor.sync_token is the token that executors share with the scheduler, which opens no jobs: make one "
+            f"of its own with 'xwheel token create NAME --group {settings.app_name}'"
+        )
+    return token
+
+
+def _same(one: str, other: str) -> bool:
+    return hmac.compare_digest(*(text.encode("utf-8", "surrogateescape") for text in (one, other)))
+
+
 def _check(settings: ExecutorSection) -> str:
     """Return the token, or refuse what cannot work."""
     if not settings.app_name.strip():
@@ -246,14 +311,19 @@ def _check(settings: ExecutorSection) -> str:
         raise ConfigError(
             "executor.address is missing: an executor without a listener of its own must be told it"
         )
-    token = settings.access_token.get_secret_value() if settings.access_token else ""
+    token, setting = settings.access_token.get_secret_value() if settings.access_token else "", "access_token"
+    if not token and settings.access_token_file is not None:
+        setting = "access_token_file"
+        token = read_first_line(
+            settings.access_token_file, f"executor.{setting}", "the executor's token"
+        ).strip()
     if not token:
         raise ConfigError(
             "executor.access_token is missing: the executor token that the node showed at its first start, or one of "
-            "the group's own, which 'xwheel secret create' makes"
+            "the group's own, which 'xwheel secret create' makes and --to-file writes for executor.access_token_file"
         )
     try:
-        return check_secret("executor.access_token", token)
+        return check_secret(f"executor.{setting}", token)
     except ConfigError as error:
         if not settings.accept_weak_token:
             raise ConfigError(
@@ -262,6 +332,6 @@ def _check(settings: ExecutorSection) -> str:
         if not (token.isascii() and token.isprintable()) or " " in token:
             raise
         logger.warning(
-            "executor.access_token is weak: who guesses it runs handlers here; give the admin a better one"
+            "executor.%s is weak: who guesses it runs handlers here; give the admin a better one", setting
         )
         return token

@@ -5,12 +5,16 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from enum import StrEnum
 from types import ModuleType
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from xwheel.errors import ConfigError, HandlerNotFoundError
+from xwheel.executor.declarations import Declaration, declare, nearest
+from xwheel.model.jobs import DECLARABLE
+from xwheel.model.shorthand import SHORT_NAMES
 from xwheel.wire.contract import TEXT_NO_HANDLER
 
 if TYPE_CHECKING:
@@ -18,6 +22,8 @@ if TYPE_CHECKING:
 
 MARK: Final = "__xwheel_job__"
 MAX_NAME: Final = 255
+OPTIONS: Final = ("process", "parallel", "init", "destroy")
+SCHEDULES: Final = ("cron", "every", "delay", "at")
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -43,6 +49,7 @@ class Handler:
         init: Called once before the first run in this executor (in a process handler: in each process).
         destroy: Called once when the executor ends.
         command: The program that a process handler becomes, or None; ``function`` prepares it then.
+        declaration: The job that code declares with it, or None.
     """
 
     name: str
@@ -53,6 +60,7 @@ class Handler:
     init: Callable[[], object] | None = None
     destroy: Callable[[], object] | None = None
     command: Command | None = None
+    declaration: Declaration | None = None
 
 
 def job(
@@ -62,29 +70,61 @@ def job(
     parallel: int = 1,
     init: Callable[[], object] | None = None,
     destroy: Callable[[], object] | None = None,
+    cron: str | None = None,
+    every: float | str | timedelta | None = None,
+    delay: float | str | timedelta | None = None,
+    at: datetime | str | None = None,
+    **fields: Any,
 ) -> Callable[[F], F]:
-    """Make a function a handler that jobs name.
+    """Make a function a handler that jobs name, and with a schedule or other fields of a job declare that job, too.
 
-    The function stays what it was; an executor finds it when it is given the function or its module.
+    The function stays what it was; an executor finds it when it is given the function or its module. Declared jobs are
+    made on the scheduler by ``xwheel sync``, or by the executor itself with ``executor.sync_jobs``; a mistake in what
+    is said of the job is told there, and the handler works nevertheless.
 
     Args:
-        name: What jobs call it.
+        name: What jobs call it; also the name of the declared job.
         process: Run it in a process of its own, which a kill or a timeout really ends.
         parallel: How many runs of one job may run at once; 1 keeps them in order.
         init: Called before the first run.
         destroy: Called when the executor ends.
+        cron: Five fields as in crontab, or six or seven as in Quartz.
+        every: A fixed rate: seconds, a timedelta, or a text such as ``500ms``, ``10s``, ``5m``.
+        delay: The pause between the end of a run and the next one; written as above.
+        at: Once, at that time.
+        fields: Further fields of the job, by the management API's names: ``timezone``, ``param``, ``timeout_s``,
+            ``max_retries`` (or ``retries``).
 
     Raises:
-        ConfigError: The name or the function cannot be used; the message names the function.
+        ConfigError: The name, an option or the function cannot be used; the message names the function.
     """
 
     def mark(function: F) -> F:
-        setattr(function, MARK, describe(name, function, process, parallel, init, destroy))
+        handler = describe(name, function, process, parallel, init, destroy)
+        schedule = {"cron": cron, "every": every, "delay": delay, "at": at}
+        _refuse_options(f"@job({name!r}) on {getattr(function, '__qualname__', function)}", schedule, fields)
+        setattr(function, MARK, replace(handler, declaration=declare(name, function, schedule, fields)))
         module, place = (getattr(function, part, "?") for part in ("__module__", "__qualname__"))
         _declared[module, place, name] = function
         return function
 
     return mark
+
+
+def _refuse_options(where: str, schedule: Mapping[str, object], fields: Mapping[str, Any]) -> None:
+    """Refuse names that were meant to be options of the handler: without them it would run in another way.
+
+    Raises:
+        ConfigError: There is one, or nothing but names that no job has.
+    """
+    known = {*DECLARABLE, *SHORT_NAMES}
+    strange = [name for name in fields if name not in known]
+    declares = any(value is not None for value in schedule.values()) or len(strange) < len(fields)
+    for name in strange:
+        close = nearest(name, {*known, *OPTIONS, *SCHEDULES})
+        if close in OPTIONS or not declares:
+            hint = f"did you mean {close}?" if close else f"options are {', '.join((*OPTIONS, *SCHEDULES))}"
+            raise ConfigError(f"{where}: {name} is neither an option of handlers nor a field of jobs; {hint}")
 
 
 def describe(
@@ -185,6 +225,12 @@ class HandlerRegistry:
     def names(self) -> list[str]:
         """The names of all handlers, sorted."""
         return sorted(self._handlers)
+
+    @property
+    def declarations(self) -> list[Declaration]:
+        """The jobs that code declares with them, by name."""
+        found = (self._handlers[name].declaration for name in self.names)
+        return [item for item in found if item is not None]
 
     def get(self, name: str) -> Callable[..., object]:
         """Return the function that jobs call by this name.

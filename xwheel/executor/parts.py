@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Final
 
 from xwheel.clock import Clock, SystemClock, wall_ms
@@ -18,6 +19,8 @@ from xwheel.executor.journal.journal import Journal
 from xwheel.executor.logs.capture import CAPTURE
 from xwheel.executor.logs.run_log import RunLogs
 from xwheel.executor.reporting.admin_client import AdminClient, Registration
+from xwheel.executor.reporting.job_sync import JobSync
+from xwheel.executor.reporting.log_shipping import LogShipping
 from xwheel.executor.reporting.outcomes import OutcomeDelivery
 from xwheel.executor.running.execution import STOPPED
 from xwheel.executor.running.worker import Workers
@@ -25,7 +28,7 @@ from xwheel.plugin.contracts import GlueType
 from xwheel.runtime.http_server import Listener
 from xwheel.runtime.loops import Service
 from xwheel.wire import contract
-from xwheel.wire.http.tls import check_tls
+from xwheel.wire.http.tls import TlsFiles, check_tls
 from xwheel.wire.messages import RegistryRequest
 
 logger = logging.getLogger(__name__)
@@ -34,6 +37,7 @@ FLUSH_S: Final = 5.0
 HOUSEKEEPING_MS: Final = 3_600_000
 PURGE_PAUSE_MS: Final = 50
 POLL_S: Final = 0.05
+EARLIER_LOGS: Final = 50_000
 
 
 class Parts:
@@ -48,13 +52,13 @@ class Parts:
         clock: Clock,
         *,
         is_guest: bool = False,
+        sync_token: str = "",
     ) -> None:
         self._is_guest = is_guest
         self._settings = settings = config.executor
         self._connections = config.connections
         tls = check_tls(config.tls)
         self.journal = Journal(settings.data_dir, clock)
-        self._logs = RunLogs(settings.data_dir / "logs", clock)
         client = AdminClient(
             settings.admin_addresses,
             token=token,
@@ -62,13 +66,22 @@ class Parts:
             instance=self.journal.instance,
             tls=tls,
         )
+        self._shipping = LogShipping(client, clock, self._earlier_logs)
+        self._logs = RunLogs(settings.data_dir / "logs", clock, self._shipping.begun)
         self.registration = Registration(
-            client, self._beat_message, clock, beat_ms=int(settings.beat_s * 1000)
+            client,
+            self._beat_message,
+            clock,
+            beat_ms=int(settings.beat_s * 1000),
+            on_logs_wanted=self._want_logs,
         )
         self._outcomes = OutcomeDelivery(client, self.journal, clock)
         self._clock = clock
+        self._sync = self._job_sync(handlers, sync_token, tls) if settings.sync_jobs else None
+        self._syncing = None if self._sync is None else Service("executor-sync", self._sync_step, clock)
         self._beating = Service("executor-beat", self._beat, clock)
         self._delivery = Service("executor-callback", self._outcomes.step, clock)
+        self._shipments = Service("executor-logs", self._shipping.step, clock, wakeup=self._shipping.wakeup)
         self._housekeeping = Service("executor-housekeeping", self._clean, clock)
         self._workers = Workers(
             journal=self.journal,
@@ -104,6 +117,28 @@ class Parts:
             self.journal.close()
             raise
 
+    def _job_sync(self, handlers: HandlerRegistry, token: str, tls: TlsFiles) -> JobSync:
+        return JobSync(
+            self._settings.sync_addresses,
+            token=token,
+            declarations=handlers.declarations,
+            app_name=self._settings.app_name,
+            release=self._settings.release.strip(),
+            instance=self.journal.instance,
+            is_registered=self.registration.registered.is_set,
+            interval_ms=int(self._settings.sync_s * 1000),
+            tls=tls,
+        )
+
+    def _sync_step(self, now_ms: int) -> int:
+        if self._sync is None:
+            return HOUSEKEEPING_MS
+        was_taken = self._sync.is_taken
+        wait_ms = self._sync.step(now_ms)
+        if self._sync.is_taken and not was_taken:
+            self._beating.wake()  # nodes shall know at once what is declared here
+        return wait_ms
+
     def _listen(self) -> Listener:
         return Listener(
             "executor",
@@ -130,10 +165,13 @@ class Parts:
             logger.warning("the last executor here left runs open; reported as failed: %s", closed)
         CAPTURE.install(is_guest=self._is_guest)
         self._delivery.start()
+        self._shipments.start()
         self._housekeeping.start()
         if self.listener is not None:
             self.listener.start()
         self._beating.start()
+        if self._syncing is not None:
+            self._syncing.start()
         logger.info(
             "executor %s of %s listens at %s", self.journal.instance, self._settings.app_name, self.address
         )
@@ -141,6 +179,8 @@ class Parts:
     def stop(self, timeout_s: float) -> bool:
         """End everything in order; return whether all runs finished and all outcomes were delivered."""
         begin_ms = self._clock.monotonic_ms()
+        if self._syncing is not None:
+            self._syncing.stop(timeout_s=1)  # one more sign of life does no harm
         if self.registration.leave():
             # other nodes learn of it a second later, and what was sent before is on its way
             time.sleep(max(0.0, min(self._settings.leave_s, timeout_s)))
@@ -152,6 +192,9 @@ class Parts:
             # asked at once, forced after one grace, given up after three
             self._workers.queues.wait_empty(4 * self._settings.kill_grace_s + 1)
         delivered = self._flush()
+        # a call that is still under way has the rest
+        if not (self._shipments.stop() and self._shipping.finish(FLUSH_S)):
+            logger.warning("some logs are not shipped; the files stay, and the next start ships them")
         if self.listener is not None:
             self.listener.stop()
         for service in (self._beating, self._delivery, self._housekeeping):
@@ -184,7 +227,18 @@ class Parts:
         self._logs.sweep(now_ms, self._settings.log_retention_days)
         return HOUSEKEEPING_MS
 
+    def _want_logs(self, is_wanted: bool) -> None:
+        self._shipping.want(is_wanted and self._settings.ship_logs)
+
+    def _earlier_logs(self) -> Iterator[tuple[int, int, Path]]:
+        """Yield the logs of runs that ended before this start and are not forgotten yet."""
+        for run_id, created_ms in reversed(self.journal.ended(EARLIER_LOGS)):
+            path = self._logs.find(run_id, created_ms)
+            if path is not None:
+                yield run_id, created_ms, path
+
     def _beat_message(self) -> RegistryRequest:
+        declares = self._sync if self._sync is not None and self._sync.is_taken else None
         return RegistryRequest(
             group="EXECUTOR",
             app_name=self._settings.app_name,
@@ -192,4 +246,6 @@ class Parts:
             instance=self.journal.instance,
             boot=self.journal.boot,
             labels=self._settings.labels,
+            release="" if declares is None else declares.release,
+            declared="" if declares is None else declares.digest,
         )

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from xwheel.model.executors import NO_SECRET, SHARED_SECRET, ExecutorGroup, RegisteredExecutor
+from xwheel.model.executors import (
+    NO_SECRET,
+    SHARED_SECRET,
+    EnteredAddress,
+    ExecutorGroup,
+    RegisteredExecutor,
+)
 from xwheel.model.jobs import (
     MAX_ID,
     PARTITIONS,
@@ -18,19 +24,16 @@ from xwheel.model.jobs import (
     RetryBackoff,
 )
 from xwheel.model.runs import (
-    FAILED_OVER,
     FINAL_STATES,
     OPEN_STATES,
     OUTCOME_STATES,
     TRANSITIONS,
-    UNREACHABLE,
     Origin,
     Run,
     RunState,
 )
 
 __all__ = [
-    "FAILED_OVER",
     "FINAL_STATES",
     "MAX_ID",
     "NO_SECRET",
@@ -39,11 +42,11 @@ __all__ = [
     "PARTITIONS",
     "SHARED_SECRET",
     "TRANSITIONS",
-    "UNREACHABLE",
     "BlockScope",
     "BlockStrategy",
     "ChildLink",
     "DeliveryPolicy",
+    "EnteredAddress",
     "ExecutorGroup",
     "GlueVersion",
     "Job",

@@ -20,6 +20,7 @@ class ExecutorGroup:
     Attributes:
         max_running: How many runs of the group may be dispatching or running at once, on all executors and nodes
             together; 0 for no limit.
+        glue_types: Names that its executors run and that need no plugin here; the jobs' sources go to them.
     """
 
     id: int
@@ -28,6 +29,7 @@ class ExecutorGroup:
     max_running: int
     created_ms: int
     updated_ms: int
+    glue_types: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +49,9 @@ class RegisteredExecutor:
         secret_id: The executor secret that it registered with, and is called with: an id, ``SHARED_SECRET`` or
             ``NO_SECRET``. None if a node of an older version wrote it: such nodes know only the shared one.
         earlier_secret_id: Another secret that was proven at the address before, or None.
+        by_hand: Whether it is here because a person entered its address, and did not register itself.
+        release: The release of the application whose code declares jobs there; None if it declares none.
+        declared: Digest of what it declares; None as well.
     """
 
     id: int
@@ -62,3 +67,22 @@ class RegisteredExecutor:
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
     secret_id: int | None = None
     earlier_secret_id: int | None = None
+    release: str | None = None
+    declared: str | None = None
+    by_hand: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnteredAddress:
+    """The address of an executor as a person entered it for a group.
+
+    Attributes:
+        address: Normalised base URL.
+        secret_id: The group's executor secret that it is called with, or ``NO_SECRET`` for none.
+        error: Why no run goes there, empty while it answers.
+    """
+
+    group_id: int
+    address: str
+    secret_id: int
+    error: str = ""

@@ -20,6 +20,12 @@ PARTITIONS: Final = 64
 MAX_ID: Final = 2**53 - 1
 """Ids fit 53 bits, so that JavaScript and Gson peers keep them exactly."""
 
+MAX_PARAM_BYTES: Final = 65_535
+"""Bytes of a parameter as UTF-8: what MariaDB's TEXT holds, and XXL-JOB's column."""
+
+MAX_SOURCE_BYTES: Final = 4 * 1024 * 1024
+"""Bytes of a script as UTF-8: executors take bodies of 5 MiB, and some characters are escaped on their way."""
+
 
 class MisfirePolicy(StrEnum):
     """What happens to due times that passed longer ago than the job's threshold; new jobs have ``fire_once``."""
@@ -66,6 +72,14 @@ class JoinMode(StrEnum):
     ALL = "all"
 
 
+class ScheduleState(StrEnum):
+    """Whether a job's schedule fires: not at all, from time to time, or never again."""
+
+    STOPPED = "stopped"
+    STARTED = "started"
+    DONE = "done"
+
+
 class Job(msgspec.Struct, frozen=True, gc=False):
     """What to run and when.
 
@@ -87,6 +101,8 @@ class Job(msgspec.Struct, frozen=True, gc=False):
         recover_lost: A lost run gets one recovery run; only with at-least-once delivery.
         join_mode: For a child of several parents.
         retention_days: Finished runs older than this are deleted; 0 for the node's setting.
+        log_retention_days: Logs in a log store that are older are deleted, with the run at the latest; 0 for the
+            node's setting.
         wait_for_executor_s: How long a run waits for an executor to appear, 0 to refuse at once.
         jitter_ms: Fires are sent up to so much later than planned, 0 for none.
         calendar_exclude: Calendars in which the job must not fire.
@@ -129,6 +145,7 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     recover_lost: bool
     join_mode: JoinMode
     retention_days: int
+    log_retention_days: int
     wait_for_executor_s: int
     jitter_ms: int
     calendar_exclude: tuple[str, ...]
@@ -143,6 +160,33 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     updated_ms: int
     glue_version: int = 0
     route_options: str = ""
+
+
+KEPT_BY_NODES: Final = frozenset(
+    {
+        "id",
+        "partition",
+        "enabled",
+        "next_fire_ms",
+        "last_fire_ms",
+        "awaits_root",
+        "revision",
+        "schedule_error",
+        "created_ms",
+        "updated_ms",
+        "glue_version",
+    }
+)
+"""Fields of a job that no author writes."""
+
+DECLARABLE: Final = tuple(
+    name
+    for name in Job.__struct_fields__
+    if name not in KEPT_BY_NODES
+    and name
+    not in {"name", "group_id", "glue_type", "handler", "anchor_ms", "schedule_type", "schedule_conf"}
+)
+"""Fields that code may set for a job that it declares, beside those that follow from the declaration."""
 
 
 def draft_job(values: Mapping[str, Any], now_ms: int) -> Job:
@@ -174,6 +218,18 @@ def check_fields(job: Job) -> None:
     if job.retry_backoff is RetryBackoff.LIST and not job.retry_delays_ms:
         raise FieldError("retry_delays_ms", "must hold at least one delay for the backoff list")
     check_period(job)
+
+
+def state_of(job: Job, now_ms: int) -> ScheduleState:
+    """Return whether a job's schedule fires; it is done once the last fire of a started job is due.
+
+    A run of that fire may be open still, and people and parents may run the job as before.
+    """
+    if not job.enabled:
+        return ScheduleState.STOPPED
+    if job.next_fire_ms is not None or job.awaits_root is not None:
+        return ScheduleState.STARTED
+    return ScheduleState.DONE if (job.last_fire_ms or 0) <= now_ms else ScheduleState.STARTED
 
 
 def check_period(job: Job) -> None:

@@ -7,11 +7,6 @@ from typing import Final
 
 import msgspec
 
-FAILED_OVER: Final = "failed_over"
-
-UNREACHABLE: Final = "unreachable"
-"""Reason of a run that is tried again at the next executor: the one that its router chose was gone by then."""
-
 
 class RunState(StrEnum):
     """Where a run stands; see the transition table below."""
@@ -59,6 +54,10 @@ class Origin(StrEnum):
     RECOVERY = "recovery"
 
 
+MAX_ADDRESSES_LENGTH: Final = 255
+"""Characters of all addresses that a planned run may name, with a blank between each two: the column has so many."""
+
+
 class Run(msgspec.Struct, frozen=True, gc=False):
     """One planned execution of a job: one shard, one attempt.
 
@@ -75,8 +74,8 @@ class Run(msgspec.Struct, frozen=True, gc=False):
         due_ms: When it should be sent.
         planned_ms: The due time that the schedule named; differs from ``due_ms`` after a misfire or a retry.
         created_ms: Immutable; travels as ``logDateTime`` and is part of the executor's journal key.
-        address: The executor that got it; while planned the only one that may get it, or None for the router's choice.
-        reason: Short word for how it ended up in its state, such as ``misfire`` or ``no_executor``; empty if plain.
+        address: The executor that got it; while planned those that may get it, between blanks, or None for all.
+        reason: Why it is in its state, a :class:`~xwheel.model.reasons.RunReason`; while it runs, at times a mark.
         skip_count: For skip rows: how many due times the row covers; 1001 means "at least 1000".
         secret_id: What its executor had registered with when it was sent, as in :class:`RegisteredExecutor`.
     """

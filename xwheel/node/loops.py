@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from xwheel.errors import XwheelError
-from xwheel.node.pipeline import Core, Finishing, Management, Planning, Routing, Sending
+from xwheel.node.pipeline import Auditing, Core, Finishing, Logs, Management, Planning, Routing, Sending
 from xwheel.runtime.loops import Service, StallMonitor
 from xwheel.scheduler.fire.tick import Inbox
 
@@ -37,6 +37,8 @@ class Scheduler:
         self.sending = Sending(core, self.routing, self.finishing)
         self.planning = Planning(core, inbox, self.routing, self.sending, self.finishing)
         self.management = Management(core, self.finishing)
+        self.logs = Logs(core)
+        self.auditing = Auditing(core)
         self.stall_monitor = StallMonitor(lambda: self.services, self.core.clock)
         self._watching = Service("watch", self.stall_monitor.step, self.core.clock)
 
@@ -51,6 +53,8 @@ class Scheduler:
             *self.routing.services(),
             *self.planning.services(),
             *self.management.services(),
+            *self.logs.services(),
+            *self.auditing.services(),
         ]
 
     def start(self) -> None:
@@ -85,7 +89,13 @@ class Scheduler:
         deadline_ms = clock.monotonic_ms() + round(timeout_s * 1000)
         self._hand_over(min(deadline_ms, clock.monotonic_ms() + HAND_OVER_S * 1000))
         self.finishing.check.wake()
-        first = [*self.management.services(), self.finishing.checking]
+        self.logs.fetcher.wake()
+        first = [
+            *self.auditing.services(),
+            *self.logs.services(),
+            *self.management.services(),
+            self.finishing.checking,
+        ]
         planning = self._end([*first, *reversed(self.planning.services())], deadline_ms)
         self.planning.tick.drain()
         self.routing.async_chooser.stop()
@@ -108,7 +118,9 @@ class Scheduler:
         for lane in lanes:
             lane.close()
         self.finishing.check.close()
+        self.logs.fetcher.close()
         self.routing.probes.close()
+        self.routing.addresses.close()
         left = self._leave()
         core.listeners.stop()
         return planning and ended and left
@@ -136,6 +148,7 @@ class Scheduler:
         def leave() -> None:
             try:
                 self.finishing.alarms.write_ends()
+                self.auditing.refusals.end()
                 core.registry.flush(core.clock.now_ms())
                 core.lease.release()
             except XwheelError as error:

@@ -10,12 +10,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from xwheel.api.app import executor_app, management_app
+from xwheel.accounts.accounts import ensure_admin
+from xwheel.api.app import build_management_app, executor_app
 from xwheel.api.http.resource import ApiParts
+from xwheel.api.parts import parts_of
 from xwheel.api.schema.health import HealthCounts, HealthReport, LoopHealth
-from xwheel.config import Config, check_secret
-from xwheel.errors import ConflictError, ExecutorRefusedError, NotFoundError
-from xwheel.model import Run
+from xwheel.config import Config
+from xwheel.errors import ConflictError
 from xwheel.node.loops import Scheduler
 from xwheel.node.pipeline import Core
 from xwheel.plugin.discovery import load_plugins
@@ -23,19 +24,16 @@ from xwheel.runtime.http_server import Listener
 from xwheel.runtime.private_files import write_text
 from xwheel.runtime.sealing import is_plain, read_keys
 from xwheel.scheduler.cluster.sqlite_lease import SqliteLease
-from xwheel.storage import executor_secrets, settings, tokens
-from xwheel.storage import executors as groups
-from xwheel.storage.database.address import with_password
-from xwheel.storage.database.engine import Database
-from xwheel.storage.database.startup import open_ready
-from xwheel.wire import codec, contract
-from xwheel.wire.http import post
-from xwheel.wire.http.tls import NO_FILES, TlsFiles, check_tls
-from xwheel.wire.messages import LogData, LogRequest
+from xwheel.scheduler.executors.secrets import EXECUTOR_TOKEN, find_executor_token
+from xwheel.storage import settings
+from xwheel.storage.access import executor_secrets, tokens
+from xwheel.storage.access.audit import AuditTrail
+from xwheel.storage.database.engine import Connection, Database
+from xwheel.storage.database.startup import open_database
+from xwheel.wire.http.tls import check_tls
 
 logger = logging.getLogger(__name__)
 
-EXECUTOR_TOKEN: Final = "executor_token"  # noqa: S105 - a name, not the secret
 FIRST_ADMIN: Final = "first"
 HEALTH_PATHS: Final = ("/healthz", "/readyz")
 
@@ -47,6 +45,7 @@ class Node:
         config: The settings.
         announce: Told secrets that were made just now; they are never shown again.
         given: Further plugins by name, as files, modules or other objects with hooks; for tests.
+        has_accounts: Make the first account if there is none; not where nobody could be told its password.
 
     Raises:
         ConfigError: A setting cannot be used.
@@ -61,6 +60,8 @@ class Node:
         config: Config,
         announce: Callable[[str], None],
         given: Mapping[str, object] | None = None,
+        *,
+        has_accounts: bool = True,
     ) -> None:
         self._config = config
         plugins = load_plugins(config, given)
@@ -71,17 +72,13 @@ class Node:
         token = executor_token(config, self._db, announce)
         self.scheduler = scheduler = Scheduler(Core(config, self._db, plugins, token, keys=keys, tls=tls))
         warn_of_plain(self._db)
-        ensure_management_token(self._db, scheduler.core.clock.now_ms(), announce)
-        log_fetcher = LogFetcher(
-            self._db,
-            scheduler.core.registry.token_at,
-            config.trigger.send_timeout_ms / 1000,
-            tls,
-            scheduler.core.networks.refusal,
-        )
-        parts = api_parts(scheduler, self.health, log_fetcher.fetch)
+        warn_of_weak_audit(self._db, scheduler.core.audit)
+        ensure_management_token(self._db, scheduler.core.audit, scheduler.core.clock.now_ms(), announce)
+        if has_accounts:
+            ensure_admin(self._db, scheduler.core.audit, scheduler.core.clock.now_ms(), announce)
+        parts = api_parts(scheduler, self.health)
         api = config.api
-        management_api, executor_api = management_app(parts), executor_app(parts)
+        management_api, executor_api = build_management_app(parts), executor_app(parts)
         self.management = Listener(
             "api",
             management_api,
@@ -92,6 +89,8 @@ class Node:
             limits=config.connections,
             admits=management_api.admits,
             own_threads=HEALTH_PATHS,
+            # the application judges them itself
+            keep_forwarded=bool(api.trusted_proxies),
         )
         self.executors = Listener(
             "executor-api",
@@ -190,90 +189,24 @@ class Node:
         )
 
 
-def api_parts(
-    scheduler: Scheduler, health: Callable[[], HealthReport], fetch_log: Callable[[Run, int], LogData]
-) -> ApiParts:
+def api_parts(scheduler: Scheduler, health: Callable[[], HealthReport]) -> ApiParts:
     """Return what both applications of a node work with.
 
     Args:
         scheduler: The node.
         health: What the node knows of itself; must not wait for anything.
-        fetch_log: Reads a run's log from a line on at the executor that has it.
     """
-    core, management, finishing = scheduler.core, scheduler.management, scheduler.finishing
-    return ApiParts(
-        db=core.db,
-        clock=core.clock,
-        config=core.config.api,
-        jobs=management.jobs,
-        run_now=management.run_now,
-        scripts=core.scripts,
-        dependencies=management.dependencies,
-        registry=core.registry,
-        finisher=finishing.finisher,
-        timetable=core.timetable,
-        schedules=management.schedules,
-        calendars=core.calendars,
-        secrets=core.secrets,
+    finishing = scheduler.finishing
+    return parts_of(
+        scheduler.core,
+        scheduler.management,
+        finishing.finisher,
+        finishing.alarms.manager,
+        scheduler.auditing.refusals,
+        scheduler.management.live,
         health=health,
-        alarms=finishing.alarms.manager,
-        plugins=core.plugins,
-        listener_health=core.listeners.health,
-        fetch_log=fetch_log,
-        kill=management.killer.kill,
+        node_id=scheduler.core.lease.owner,
     )
-
-
-class LogFetcher:
-    """Reads run logs at the executors that have them; addresses come from the run's row, never from a request.
-
-    Args:
-        db: The database.
-        token: What an address of a group is called with.
-        timeout_s: Time limit of a call in seconds.
-        tls: The authority that https calls trust, and the certificate that they show.
-        guard: Which addresses may be called; None for all.
-    """
-
-    def __init__(
-        self,
-        db: Database,
-        token: Callable[[int, str], str],
-        timeout_s: float,
-        tls: TlsFiles = NO_FILES,
-        guard: Callable[[str], str | None] | None = None,
-    ) -> None:
-        self._db = db
-        self._token = token
-        self._timeout_s = timeout_s
-        self._tls = tls
-        self._guard = guard
-
-    def fetch(self, run: Run, from_line: int) -> LogData:
-        """Return a piece of a run's log.
-
-        Raises:
-            NotFoundError: The run was never sent, so there is no log.
-            WireError: The executor cannot be reached or refuses.
-        """
-        if run.address is None:
-            raise NotFoundError("log of run", run.id)
-        request = LogRequest(run_id=run.id, created_ms=run.created_ms, from_line=from_line)
-        url = contract.join_url(run.address, contract.LOG)
-        with self._db.read() as conn:
-            app_name = groups.get_group(conn, run.group_id).app_name
-        response = post(
-            url,
-            codec.encode_log_request(request),
-            token=self._token(run.group_id, run.address),
-            app_name=app_name,
-            timeout_s=self._timeout_s,
-            tls=self._tls,
-            guard=self._guard,
-        )
-        if not response.ok:
-            raise ExecutorRefusedError(f"{run.address} has no log of run {run.id}: {response.message}")
-        return codec.read_log_data(response.data)
 
 
 def write_ports(path: Path, **ports: int) -> None:
@@ -296,7 +229,18 @@ def warn_of_plain(db: Database) -> None:
         )
 
 
-def ensure_management_token(db: Database, now_ms: int, announce: Callable[[str], None]) -> None:
+def warn_of_weak_audit(db: Database, audit: AuditTrail) -> None:
+    """Say that the key that signs the audit is in the database; SQLite's file is the node's own, as a key file is."""
+    if audit.keys.first.is_kept_beside and db.backend != "sqlite":
+        logger.warning(
+            "the audit is signed with a key in the database, which whoever can change its rows can read: set "
+            "security.key_file on all nodes"
+        )
+
+
+def ensure_management_token(
+    db: Database, audit: AuditTrail, now_ms: int, announce: Callable[[str], None]
+) -> None:
     """Make a management token if there is none without a group, and announce it once."""
     with db.read() as conn:
         if tokens.has_unrestricted(conn):
@@ -304,36 +248,16 @@ def ensure_management_token(db: Database, now_ms: int, announce: Callable[[str],
         taken = {known.name for known in tokens.list_tokens(conn)}
     name = f"{FIRST_ADMIN}-{now_ms}" if FIRST_ADMIN in taken else FIRST_ADMIN
     made = secrets.token_urlsafe(32)
+
+    def work(conn: Connection) -> None:
+        found = tokens.insert_token(conn, name, made, now_ms)
+        audit.record(conn, "token.create", "token", name, after=found)
+
     try:
-        db.transaction(lambda conn: tokens.insert_token(conn, name, made, now_ms))
+        db.transaction(work)
     except ConflictError:
         return  # another node starts too and was faster: it announces its own
     announce(f"management token (shown once): {made}")
-
-
-def open_database(config: Config, *, create: bool = True, wait_s: float = 0) -> Database:
-    """Open the database and make sure that a node can work with it.
-
-    Args:
-        config: The settings.
-        create: Create the tables of an empty SQLite database.
-        wait_s: How long to wait for a database that takes no connection yet.
-
-    Raises:
-        DatabaseUnreachableError: No connection in that time.
-        DatabaseRefusedError: A person must act: login, database, rights or settings of the server.
-        SchemaError: The schema is older, newer or foreign.
-    """
-    schedule = config.schedule
-    return open_ready(
-        with_password(config.database),
-        pool_size=config.database.pool_size,
-        statement_s=config.database.statement_timeout_s,
-        # a node that stops inside a transaction loses its locks before its lease ends, which was renewed before
-        idle_s=max(1, int(schedule.lease_s - schedule.lease_renew_s)),
-        create=create,
-        wait_s=wait_s,
-    )
 
 
 def executor_token(config: Config, db: Database, announce: Callable[[str], None]) -> str:
@@ -342,12 +266,8 @@ def executor_token(config: Config, db: Database, announce: Callable[[str], None]
     Raises:
         ConfigError: The configured one is well known or too short.
     """
-    if config.api.executor_token is not None:
-        return check_secret("api.executor_token", config.api.executor_token.get_secret_value())
-    with db.read() as conn:
-        kept = settings.find_setting(conn, EXECUTOR_TOKEN)
-    if kept is not None:
-        return check_secret("the executor token in the database", kept)
+    if (known := find_executor_token(config, db)) is not None:
+        return known
     made = secrets.token_urlsafe(32)
     db.transaction(lambda conn: settings.insert_setting(conn, EXECUTOR_TOKEN, made))
     announce(f"executor token (shown once): {made}")

@@ -11,15 +11,16 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from xwheel import ring
+from xwheel.accounts.audit.anchors import Anchors
+from xwheel.accounts.audit.refusals import RefusalLog
+from xwheel.accounts.audit.sealing import SealLoop
 from xwheel.alarms.service import AlarmService
 from xwheel.clock import Clock, OffsetFilter, SystemClock
 from xwheel.config import Config
 from xwheel.config.sections import ScheduleSection, TriggerSection
 from xwheel.errors import ConfigError
 from xwheel.plugin.discovery import Plugins
-from xwheel.plugin.questions import PluginQuestions
 from xwheel.runtime.loops import Service
-from xwheel.runtime.plugin_threads import PluginThreads
 from xwheel.runtime.sealing import KeyRing
 from xwheel.scheduler.check.decide import CheckRules
 from xwheel.scheduler.check.loop import CheckLoop
@@ -29,10 +30,10 @@ from xwheel.scheduler.cluster.contract import Lease
 from xwheel.scheduler.cluster.lease import ClusterLease
 from xwheel.scheduler.cluster.node_locks import NodeLocks, default_lock_dir
 from xwheel.scheduler.cluster.sqlite_lease import SqliteLease
+from xwheel.scheduler.executors.by_hand import AddressChecks
 from xwheel.scheduler.executors.calls import ExecutorClient
 from xwheel.scheduler.executors.loads import Loads
-from xwheel.scheduler.executors.registry import FLUSH_MS, ExecutorRegistry
-from xwheel.scheduler.executors.secrets import ExecutorSecrets
+from xwheel.scheduler.executors.registry import FLUSH_MS
 from xwheel.scheduler.finish.finish import Finisher
 from xwheel.scheduler.fire.batch import Firing, JobCache
 from xwheel.scheduler.fire.deferred import DeferredRuns
@@ -41,17 +42,14 @@ from xwheel.scheduler.fire.limits import RunLimits
 from xwheel.scheduler.fire.parcels import BodyLimits
 from xwheel.scheduler.fire.pool import TriggerPool
 from xwheel.scheduler.fire.tick import Inbox, TickLoop
-from xwheel.scheduler.listeners import RunFeed
-from xwheel.scheduler.manage.dependencies import DependencyManager
-from xwheel.scheduler.manage.jobs import JobManager
-from xwheel.scheduler.manage.kill import RunKiller
-from xwheel.scheduler.manage.pause import ScheduleManager
-from xwheel.scheduler.manage.run_now import RunNow
-from xwheel.scheduler.manage.scripts import Scripts
+from xwheel.scheduler.live.reader import LiveReader
+from xwheel.scheduler.logs.expiry import LogExpiry
+from xwheel.scheduler.logs.fetch import ForeignLogs, LogFetcher
+from xwheel.scheduler.manage.parts import ManagementParts, SharedParts
 from xwheel.scheduler.plan.adopt import AdoptLoop
 from xwheel.scheduler.plan.batches import BatchPlanner
 from xwheel.scheduler.plan.claim import ClaimLoop
-from xwheel.scheduler.plan.timetable import AskedTimetable, CalendarCache, Timetable
+from xwheel.scheduler.plan.timetable import Timetable
 from xwheel.scheduler.route.async_choose import AsyncChooser
 from xwheel.scheduler.route.choose import Chooser
 from xwheel.scheduler.route.probes import Probes
@@ -62,15 +60,15 @@ from xwheel.scheduler.upkeep.hourly_report import ReportLoop
 from xwheel.scheduler.upkeep.retention import RetentionLoop
 from xwheel.scheduler.wakeups import Wakeups
 from xwheel.storage.database.engine import Database
-from xwheel.storage.run_ids import RunIds
 from xwheel.wire.http import HttpClient, MultiClient
-from xwheel.wire.http.networks import ExecutorNetworks
 from xwheel.wire.http.tls import NO_FILES, TlsFiles
 
 ANSWER_GRACE_MS: Final = 2000
 GATHER_MS: Final = 5
 # counting an hour may take long; what is late here delays no run
 UPKEEP_STALE_MS: Final = 300_000
+# a store may take its time for several calls; what is late here delays no run either
+LOGS_STALE_MS: Final = 120_000
 LANES: Final = {"fast": ring.FAST, "slow": ring.SLOW}
 
 Transport = Callable[[str, int], HttpClient]
@@ -87,7 +85,7 @@ class Subsystem:
         return self._loops
 
 
-class Core(Subsystem):
+class Core(SharedParts, Subsystem):
     """What the subsystems share: database, time, leases, executors, schedules, scripts.
 
     Args:
@@ -118,45 +116,27 @@ class Core(Subsystem):
     ) -> None:
         check_lease(config.schedule, config.trigger)
         system, trigger = SystemClock(), config.trigger
-        self.config, self.db, self.plugins = config, db, plugins
-        self.clock: Clock = clock or system
+        self.wakeups = Wakeups()
+        self.deferred = DeferredRuns(self.wakeups.tick.set, limit=trigger.waiting_limit)
+        super().__init__(
+            config,
+            db,
+            plugins,
+            executor_token,
+            clock or system,
+            keys or KeyRing(),
+            tls,
+            self.deferred.arrived,
+        )
         # a clock that is moved by hand wants each answer written at once
         self.gather_ms = GATHER_MS if clock is None else 0
         self.answer_ms = trigger.send_timeout_ms + ANSWER_GRACE_MS
-        self.wakeups = Wakeups()
-        self.run_ids = RunIds(db)
-        self.listeners = RunFeed(plugins.run_listeners, self.clock, limit=config.plugins.listener_queue)
-        db.listen(self.listeners.put if plugins.run_listeners else None)
-        self.deferred = DeferredRuns(self.wakeups.tick.set, limit=trigger.waiting_limit)
-        self.networks = networks = ExecutorNetworks.from_config(config)
         self.transport: Transport = transport or (
-            lambda _, most: MultiClient(max_in_flight=most, tls=tls, guard=networks.refusal)
-        )
-        self.secrets = ExecutorSecrets(db, self.clock, executor_token, keys or KeyRing())
-        self.registry = ExecutorRegistry(
-            db,
-            self.secrets,
-            dead_after_ms=trigger.dead_after_s * 1000,
-            on_arrival=self.deferred.arrived,
-            check_address=networks.check,
-            shared_addresses=config.security.shared_addresses,
+            lambda _, most: MultiClient(max_in_flight=most, tls=tls, guard=self.networks.refusal)
         )
         self.loads = Loads(db, self.clock)
         self.lease = _lease_for(config, db, self.clock, self.wakeups)
         self.clock_sync = ClockSync(db, self.clock, OffsetFilter(system), self._on_clock_step)
-        self.calendars = CalendarCache(db)
-        self.plugin_threads = PluginThreads(config.plugins.call_timeout_s)
-        self.questions = PluginQuestions(self.plugin_threads)
-        kinds = plugins.schedule_types
-        self.timetable = AskedTimetable(kinds, self.calendars.current, kinds.trusted, self.questions)
-        self.scripts = Scripts(
-            db,
-            self.clock,
-            plugins.glue_types,
-            self.questions,
-            trusted=plugins.glue_types.trusted,
-            keep=config.upkeep.glue_versions,
-        )
         self._loops = [
             Service("lease", self.lease.step, self.clock, wakeup=self.wakeups.lease),
             Service("registry", self.registry.step, self.clock),
@@ -186,6 +166,7 @@ class Finishing(Subsystem):
             core.clock,
             core.plugins.alarm_channels,
             config.alarm,
+            core.audit,
             wakeups.alarms.set,
         )
         self.finisher = Finisher(
@@ -196,6 +177,7 @@ class Finishing(Subsystem):
             self.alarms.observer,
             wakeups.plan,
             core.deferred.ended,
+            max_param_bytes=config.api.max_param_bytes,
         )
         dead_ms = trigger.dead_after_s * 1000
         self.check = CheckLoop(
@@ -227,7 +209,11 @@ class Routing(Subsystem):
         self.probes = Probes(core.calls("beats"), core.registry, core.clock)
         self.async_chooser = AsyncChooser(routers, core.loads, self.probes, inbox.put, core.clock)
         self.chooser = Chooser(routers, self.async_chooser, core.loads, routers.trusted)
+        self.addresses = AddressChecks(
+            core.db, core.lease, core.calls("addresses"), core.registry, core.secrets
+        )
         self._loops = [
+            Service("addresses", self.addresses.step, core.clock),
             Service("beats", self.probes.step, core.clock),
             Service("ask", self.async_chooser.step, core.clock),
             Service("loads", core.loads.step, core.clock),
@@ -315,7 +301,14 @@ class Planning(Subsystem):
             sending.body_limits,
             limits,
             core.deferred,
-            Fence(core.db, core.lease, limits, core.run_ids, answer_ms=core.answer_ms),
+            Fence(
+                core.db,
+                core.lease,
+                limits,
+                core.run_ids,
+                ForeignLogs(core.log_stores, is_on=core.config.run_logs.fetch),
+                answer_ms=core.answer_ms,
+            ),
             sending.lanes,
             finisher,
             job_cache,
@@ -377,20 +370,12 @@ class Planning(Subsystem):
         ]
 
 
-class Management(Subsystem):
-    """What people and scripts change, and what deletes and counts in the background."""
+class Management(ManagementParts, Subsystem):
+    """What people and scripts change, what they are told of at once, and what deletes and counts in the background."""
 
     def __init__(self, core: Core, finishing: Finishing) -> None:
-        db, clock, wake, upkeep = core.db, core.clock, core.wakeups.plan, core.config.upkeep
-        self.run_now = RunNow(db, clock, core.run_ids, core.scripts, wake)
-        self.jobs = JobManager(
-            db, clock, core.plugins, core.timetable, core.scripts, self.run_now, core.questions, wake
-        )
-        self.dependencies = DependencyManager(db, clock)
-        self.schedules = ScheduleManager(
-            db, clock, core.calendars, core.timetable, self.jobs, core.questions, wake
-        )
-        self.killer = RunKiller(db, clock, finishing.finisher, core.wakeups.check.set)
+        super().__init__(core, finishing.finisher, core.wakeups.plan, core.wakeups.check.set)
+        db, clock, upkeep = core.db, core.clock, core.config.upkeep
         self.report = ReportLoop(db, core.lease, clock, interval_ms=upkeep.report_interval_s * 1000)
         self.retention = RetentionLoop(
             db,
@@ -398,12 +383,61 @@ class Management(Subsystem):
             clock,
             run_days=upkeep.run_retention_days,
             report_days=upkeep.report_retention_days,
+            job_versions=upkeep.job_versions,
             interval_ms=upkeep.sweep_interval_s * 1000,
             batch=upkeep.sweep_batch,
         )
+        self.live = LiveReader(db, clock, core.registry.all)
         self._loops = [
             Service("report", self.report.step, clock, stale_ms=UPKEEP_STALE_MS),
             Service("sweep", self.retention.step, clock, stale_ms=UPKEEP_STALE_MS),
+            Service("live", self.live.step, clock, stale_ms=UPKEEP_STALE_MS),
+        ]
+
+
+class Auditing(Subsystem):
+    """The audit behind its rows: their seal, the heads that are written out, and deleting what is old."""
+
+    def __init__(self, core: Core) -> None:
+        settings = core.config.audit
+        self.sealing = SealLoop(
+            core.db,
+            core.lease,
+            core.audit.keys,
+            Anchors(settings),
+            retention_days=settings.retention_days,
+        )
+        self.refusals = RefusalLog(core.db, core.audit, core.clock)
+        self._loops = [
+            Service("audit", self.sealing.step, core.clock, stale_ms=UPKEEP_STALE_MS),
+            Service("refusals", self.refusals.step, core.clock, stale_ms=UPKEEP_STALE_MS),
+        ]
+
+
+class Logs(Subsystem):
+    """Logs in a log store: what is fetched from executors that do not ship them, and deleting what is old."""
+
+    def __init__(self, core: Core) -> None:
+        settings, stores = core.config.run_logs, core.log_stores
+        self.fetcher = LogFetcher(
+            core.db,
+            core.lease,
+            core.registry,
+            core.calls("logs"),
+            stores,
+            interval_ms=round(settings.fetch_interval_s * 1000),
+        )
+        self.expiry = LogExpiry(
+            core.db,
+            core.lease,
+            core.clock,
+            stores,
+            interval_ms=core.config.upkeep.sweep_interval_s * 1000,
+        )
+        # rows of a store that was there before are there without one, too
+        self._loops = [
+            Service("log-fetch", self.fetcher.step, core.clock, stale_ms=LOGS_STALE_MS),
+            Service("log-expiry", self.expiry.step, core.clock, stale_ms=UPKEEP_STALE_MS),
         ]
 
 

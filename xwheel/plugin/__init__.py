@@ -6,11 +6,16 @@ from xwheel.model.alarms import AlarmKind
 from xwheel.plugin.contracts import (
     Alarm,
     AlarmChannel,
+    ChecksSetup,
     ChecksSource,
     Command,
     GlueRequest,
     GlueType,
     HandlerLookup,
+    LogChunk,
+    LogEnd,
+    LogKey,
+    LogStore,
     RouteContext,
     Router,
     RunChange,
@@ -29,7 +34,17 @@ from xwheel.plugin.helpers import (
     checked_receivers,
 )
 from xwheel.plugin.hookspecs import hookimpl
+from xwheel.plugin.identities import (
+    Identity,
+    IdentityProvider,
+    KnownAccount,
+    SignInStart,
+    SignsInByPassword,
+    SignsInByRedirect,
+    SignsOut,
+)
 from xwheel.plugin.options import PluginOptions, read_options
+from xwheel.plugin.pages import Pages
 from xwheel.wire.http.networks import AddressKind, PlainUrl, refused_kind
 
 __all__ = [
@@ -41,6 +56,7 @@ __all__ = [
     "AlarmReceipts",
     "AlarmRetryLater",
     "AlarmTemplate",
+    "ChecksSetup",
     "ChecksSource",
     "Command",
     "ConfigError",
@@ -48,6 +64,14 @@ __all__ = [
     "GlueRequest",
     "GlueType",
     "HandlerLookup",
+    "Identity",
+    "IdentityProvider",
+    "KnownAccount",
+    "LogChunk",
+    "LogEnd",
+    "LogKey",
+    "LogStore",
+    "Pages",
     "PlainUrl",
     "PluginOptions",
     "RegisteredExecutor",
@@ -62,6 +86,10 @@ __all__ = [
     "ScheduleSpec",
     "ScheduleType",
     "SecretMask",
+    "SignInStart",
+    "SignsInByPassword",
+    "SignsInByRedirect",
+    "SignsOut",
     "TakesOptions",
     "alarm_values",
     "checked_receivers",

@@ -26,9 +26,11 @@ import pluggy
 from xwheel.config import Config
 from xwheel.errors import ConfigError, DuplicateNameError, PluginError, XwheelError
 from xwheel.plugin import folder, hookspecs
-from xwheel.plugin.contracts import AlarmChannel, GlueType, Router, RunListener, ScheduleType
-from xwheel.plugin.folder import PluginFile, list_files, one_file
+from xwheel.plugin.contracts import AlarmChannel, GlueType, LogStore, Router, RunListener, ScheduleType
+from xwheel.plugin.folder import PluginFile, list_files, one_file, warning_above
+from xwheel.plugin.identities import IdentityProvider
 from xwheel.plugin.options import PluginOptions, noting_options, read_options, shown_options
+from xwheel.plugin.pages import Pages
 from xwheel.plugin.registries import Registry
 from xwheel.plugin.validation import check_object, guarded, words_of
 
@@ -40,6 +42,9 @@ CONTRACTS: Final[Mapping[str, tuple[str, type[Any]]]] = {
     "xwheel_register_glue_types": ("glue type", GlueType),
     "xwheel_register_alarms": ("alarm channel", AlarmChannel),
     "xwheel_register_run_listeners": ("run listener", RunListener),
+    "xwheel_register_log_stores": ("log store", LogStore),
+    "xwheel_register_identity_providers": ("identity provider", IdentityProvider),
+    "xwheel_register_pages": ("set of pages", Pages),
 }
 """Hook to the kind of object that it registers, and the contract of that kind."""
 
@@ -115,6 +120,11 @@ class Plugins:
     glue_types: Registry[GlueType]
     alarm_channels: Registry[AlarmChannel] = field(default_factory=lambda: Registry("alarm channel", {}, {}))
     run_listeners: Registry[RunListener] = field(default_factory=lambda: Registry("run listener", {}, {}))
+    log_stores: Registry[LogStore] = field(default_factory=lambda: Registry("log store", {}, {}))
+    identity_providers: Registry[IdentityProvider] = field(
+        default_factory=lambda: Registry("identity provider", {}, {})
+    )
+    pages: Registry[Pages] = field(default_factory=lambda: Registry("set of pages", {}, {}))
     installed: Sequence[PluginInfo] = ()
     missing: Mapping[str, str] = field(default_factory=dict)
 
@@ -195,10 +205,16 @@ def survey_plugins(
         glue_types=registries["xwheel_register_glue_types"],
         alarm_channels=registries["xwheel_register_alarms"],
         run_listeners=registries["xwheel_register_run_listeners"],
+        log_stores=registries["xwheel_register_log_stores"],
+        identity_providers=registries["xwheel_register_identity_providers"],
+        pages=registries["xwheel_register_pages"],
         installed=sorted(infos, key=lambda info: info.origin.name),
         missing=missing,
     )
-    return PluginSurvey(plugins=plugins, errors=errors, warnings=[*_left_over(config, names)])
+    warnings = [*_left_over(config, names)]
+    if config.plugins.folder is not None and (words := warning_above(config.plugins.folder)):
+        warnings.append(words)
+    return PluginSurvey(plugins=plugins, errors=errors, warnings=warnings)
 
 
 def _checked(config: Config, survey: PluginSurvey) -> PluginSurvey:
@@ -257,7 +273,8 @@ def _left_over(config: Config, names: Iterable[str]) -> Iterator[str]:
     for name in config.plugins.options:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ": remove the table, or install what it is for"
+            ways = "remove the table, install what it is for, or name its folder in plugins.folder"
+            hint = f"; did you mean {near[0]}?" if near else f": {ways}"
             yield f"[plugins.options.{name}] is left over: no installed plugin is called {name}{hint}"
 
 
@@ -374,8 +391,12 @@ class _Loader:
             raise
         except BaseException as error:
             reason = " ".join(words_of(error).split())
+            missing = error.args[0] if isinstance(error, KeyError) and error.args else None
+            hint = ""
+            if "options" in wanted and isinstance(missing, str) and missing.isidentifier():
+                hint = f"; is plugins.options.{origin.name}.{missing} missing in the settings?"
             raise PluginError(
-                f"{origin} fails in {hook}: {type(error).__name__}: {reason}{_where(error)}"
+                f"{origin} fails in {hook}: {type(error).__name__}: {reason}{_where(error)}{hint}"
             ) from error
         if len(given) > MOST_OBJECTS:
             raise PluginError(f"{origin}, {hook}: returns more than {MOST_OBJECTS} objects")

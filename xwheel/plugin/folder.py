@@ -6,7 +6,9 @@ from what was read: a compiled file beside it counts for nothing.
 
 from __future__ import annotations
 
+import grp
 import os
+import pwd
 import re
 import stat
 import sys
@@ -165,3 +167,28 @@ def _risk_above(path: Path) -> str:
         if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
             return f"is below {above}, which can be written by others (chmod o-w {above})"
     return ""
+
+
+def warning_above(folder: Path) -> str:
+    """Return a warning of a folder above into which the members of a group can put another one, or an empty text.
+
+    It is no refusal: whom a group has, only its administrator knows. A user's own group and root's are left out.
+    """
+    for above in Path(os.path.realpath(folder)).parents:
+        found = above.stat()
+        is_open = found.st_mode & stat.S_IWGRP and not found.st_mode & stat.S_ISVTX
+        if is_open and not _is_private(found.st_gid):
+            return (
+                f"plugins.folder: {folder} is below {above}, where members of group {found.st_gid} can put another "
+                f"folder in its place (chmod g-w {above})"
+            )
+    return ""
+
+
+def _is_private(group_id: int) -> bool:
+    """Return whether a group is root's, or one that this user has alone, by its name."""
+    try:
+        group, user = grp.getgrgid(group_id), pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:  # containers need not name them
+        return group_id in {0, os.getegid()}
+    return group_id == 0 or (group.gr_name == user and set(group.gr_mem) <= {user})

@@ -11,7 +11,9 @@ from typing import Any
 import pluggy
 
 from xwheel.config import Config
-from xwheel.plugin.contracts import AlarmChannel, GlueType, Router, RunListener, ScheduleType
+from xwheel.plugin.contracts import AlarmChannel, GlueType, LogStore, Router, RunListener, ScheduleType
+from xwheel.plugin.identities import IdentityProvider
+from xwheel.plugin.pages import Pages
 
 PROJECT = "xwheel"
 Options = Mapping[str, Any]
@@ -45,3 +47,18 @@ def xwheel_register_alarms(config: Config, options: Options) -> Iterable[AlarmCh
 @hookspec
 def xwheel_register_run_listeners(config: Config, options: Options) -> Iterable[RunListener]:  # type: ignore[empty-body]
     """Return run listeners; each gets the changes of runs on a thread of its own."""
+
+
+@hookspec
+def xwheel_register_log_stores(config: Config, options: Options) -> Iterable[LogStore]:  # type: ignore[empty-body]
+    """Return log stores; the setting ``run_logs.store`` names the one that is used."""
+
+
+@hookspec
+def xwheel_register_identity_providers(config: Config, options: Options) -> Iterable[IdentityProvider]:  # type: ignore[empty-body]
+    """Return identity providers; the setting ``accounts.providers`` names those by which people sign in."""
+
+
+@hookspec
+def xwheel_register_pages(config: Config, options: Options) -> Iterable[Pages]:  # type: ignore[empty-body]
+    """Return pages: files for browsers, and what they add to the console."""

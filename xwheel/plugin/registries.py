@@ -36,6 +36,7 @@ SHIPPED: Final[Mapping[str, Mapping[str, str]]] = {
         "GLUE_SHELL": "xwheel-glue-script",
     },
     "alarm channel": {"email": "xwheel-alarm-email", "sms": "xwheel-alarm-sms"},
+    "log store": {"s3": "xwheel-log-s3", "sql": "xwheel-log-sql"},
 }
 """Kind to the names that distributions of ours bring beside the core, and which brings each."""
 

@@ -2,9 +2,10 @@
 
 Their form is checked when they are registered, and not when a run needs it.
 
-Every call of a schedule type, a router, an alarm channel, a glue type or a run listener goes through here, so that
-one that returns something else, raises ``SystemExit`` or returns what runs code of its own fails its own job, run or
-send, by name. One that may hang is called on a thread of :mod:`xwheel.runtime.plugin_threads` besides.
+Every call of a schedule type, a router, an alarm channel, a glue type, a run listener, a log store or an identity
+provider goes through here, so that one that returns something else, raises ``SystemExit`` or returns what runs code of
+its own fails its own job, run, send or sign-in, by name. One that may hang is called on a thread of
+:mod:`xwheel.runtime.plugin_threads` besides.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from typing import Any, Final, TypeVar
 
 from xwheel.errors import PluginError, RouteError, ScheduleError, XwheelError
 from xwheel.model import RegisteredExecutor
-from xwheel.plugin.contracts import ChecksSource, ScheduleSpec, ScheduleType, TakesOptions
+from xwheel.plugin.contracts import ChecksSetup, ChecksSource, ScheduleSpec, ScheduleType, TakesOptions
+from xwheel.plugin.identities import SignsInByPassword, SignsInByRedirect, SignsOut
+from xwheel.plugin.pages import Pages, find_files
 
 T = TypeVar("T")
 
@@ -37,7 +40,12 @@ MAX_NAME: Final = 64
 
 MAX_SCHEDULE_NAME: Final = 32
 _NAME: Final = re.compile(r"[^\s\x00-\x1f\x7f\x85\ufeff]+")
-OPTIONAL: Final[dict[str, type[Any]]] = {"router": TakesOptions, "glue type": ChecksSource}
+OPTIONAL: Final[Mapping[str, Sequence[type[Any]]]] = {
+    "router": (TakesOptions,),
+    "glue type": (ChecksSource,),
+    "log store": (ChecksSetup,),
+    "identity provider": (SignsInByPassword, SignsInByRedirect, SignsOut),
+}
 """Kind to what its objects may do besides; one that has such a method must have it in the right form."""
 
 _TYPES: Final[dict[str, type]] = {"str": str, "bool": bool}
@@ -72,10 +80,19 @@ def check_object(kind: str, contract: type[Any], item: object) -> None:
         )
     for method, pattern in _methods(contract):
         _check_method(kind, method, pattern, item)
-    if kind in OPTIONAL:
-        for method, pattern in _methods(OPTIONAL[kind]):
-            if hasattr(item, method):
-                _check_method(kind, method, pattern, item)
+    for more in OPTIONAL.get(kind, ()):
+        _check_optional(kind, more, item)
+    if kind == "identity provider" and not isinstance(item, SignsInByPassword | SignsInByRedirect):
+        raise PluginError(f"{_named(item)} is no {kind}: it needs the method sign_in, or begin and finish")
+    if isinstance(item, Pages) and kind == "set of pages":
+        find_files(item)
+
+
+def _check_optional(kind: str, contract: type[Any], item: object) -> None:
+    """Refuse an object with a part of what else its kind may have, or with that in another form."""
+    found = [method for method, _ in _methods(contract) if hasattr(item, method)]
+    for method, pattern in _methods(contract) if found else ():
+        _check_method(kind, method, pattern, item)
 
 
 def words_of(said: object, kind: str = "") -> str:

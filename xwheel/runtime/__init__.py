@@ -2,5 +2,5 @@
 
 ``loops`` repeats ``step(now_ms)`` under supervision, ``http_server`` serves WSGI applications within
 ``http_limits``, ``plugin_threads`` calls foreign code with a deadline, ``signals`` ends a process in order,
-``private_files`` and ``sealing`` keep secrets, ``memory`` gives back what is free.
+``private_files`` and ``sealing`` keep secrets, ``passwords`` those of people, ``memory`` gives back what is free.
 """

@@ -72,6 +72,7 @@ class Listener:
         admits: Asked before a body of more than 32 KiB is read; callers that it does not know are answered by the
             application without the body, and must be refused there by what the head says. None takes all bodies.
         own_threads: Paths that have a thread each, so that they are answered while all workers are busy.
+        keep_forwarded: Leave X-Forwarded-For and its like in the head, for an application that judges them itself.
 
     Raises:
         ConfigError: The address cannot be bound.
@@ -89,6 +90,7 @@ class Listener:
         limits: ConnectionsSection | None = None,
         admits: Admits | None = None,
         own_threads: Sequence[str] = (),
+        keep_forwarded: bool = False,
     ) -> None:
         # bound here: waitress leaks a socket that it cannot bind
         bound = _bind(host, port)
@@ -101,6 +103,7 @@ class Listener:
             limits=limits or ConnectionsSection(),
             admits=admits,
             own_threads=own_threads,
+            keep_forwarded=keep_forwarded,
         )
         self.host = host
         self.port = int(bound.getsockname()[1])
@@ -404,6 +407,7 @@ class Server(TcpWSGIServer):
         limits: ConnectionsSection,
         admits: Admits | None,
         own_threads: Sequence[str],
+        keep_forwarded: bool,
     ) -> None:
         self.max_body_bytes = max_body_bytes
         self.small_bytes = min(max_body_bytes, STRANGER_BYTES)
@@ -431,7 +435,7 @@ class Server(TcpWSGIServer):
                 # connections judge bodies themselves, by their sender
                 max_request_body_size=1 << 62,
                 asyncore_use_poll=True,  # select stops at 1024 descriptors
-                clear_untrusted_proxy_headers=True,
+                clear_untrusted_proxy_headers=not keep_forwarded,
             ),
         )
 

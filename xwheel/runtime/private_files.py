@@ -9,6 +9,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
+from xwheel.errors import ConfigError
+
 logger = logging.getLogger(__name__)
 
 FILE: Final = 0o600
@@ -74,6 +76,30 @@ def write_text(path: Path, text: str) -> None:
     """
     with open(path, "w", encoding="utf-8", opener=open_file) as file:
         file.write(text)
+
+
+def read_first_line(path: Path, setting: str, what: str) -> str:
+    """Return the first line of a file with a secret, and warn if other users can read it.
+
+    Args:
+        path: The file.
+        setting: Which setting names it, for messages.
+        what: What it holds, for the warning.
+
+    Raises:
+        ConfigError: It cannot be read, or holds no text there.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{setting}: cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{setting}: {path} is not UTF-8") from None
+    warn_if_open(what, path)
+    found = text.partition("\n")[0].rstrip("\r")
+    if not found:
+        raise ConfigError(f"{setting}: the first line of {path} is empty")
+    return found
 
 
 def prepare_sqlite(path: str) -> None:

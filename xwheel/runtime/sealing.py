@@ -6,7 +6,9 @@ digest and not here.
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import hmac
 from collections.abc import Sequence
 from pathlib import Path
 from stat import S_IMODE, S_ISREG
@@ -14,6 +16,7 @@ from typing import Final
 
 from xwheel.errors import ConfigError
 from xwheel.extras import extra
+from xwheel.runtime.signing import SigningKey
 
 with extra("server", lambda why: ConfigError(f"sealing secrets {why}")):
     from cryptography.fernet import Fernet, InvalidToken, MultiFernet
@@ -42,10 +45,18 @@ class KeyRing:
         except ValueError:
             raise ConfigError(f"{SETTING}: a line is no key; {MAKE}") from None
         self._fernet = MultiFernet(made) if made else None
+        self._keys = tuple(keys)
         self.fingerprints: Sequence[str] = tuple(_fingerprint(key) for key in keys)
 
     def __repr__(self) -> str:
         return f"KeyRing({', '.join(self.fingerprints)})"
+
+    def signing_keys(self, label: str) -> Sequence[SigningKey]:
+        """Return a key that signs for each of them, the present one first; another label gives other ones."""
+        return [
+            SigningKey(name, hmac.digest(base64.urlsafe_b64decode(key), label.encode(), "sha256"))
+            for name, key in zip(self.fingerprints, self._keys, strict=True)
+        ]
 
     def seal(self, secret: str) -> str:
         """Return what is stored of a secret."""

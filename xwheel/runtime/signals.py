@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
+import select
 import signal
-from contextlib import suppress
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from types import FrameType
 from typing import Final
 
@@ -31,12 +32,17 @@ class StopSignals:
     def __init__(self, *, for_good: bool = False) -> None:
         # a handler may interrupt anything, also itself: the lock within an Event would wait for itself
         self._heard: SimpleQueue[int] = SimpleQueue()
+        self._pipe: tuple[int, int] | None = None
         self._is_up = False
         self._for_good = for_good
         self._is_to_end = False
         self.number = 0
 
     def __enter__(self) -> StopSignals:
+        # a process that was stopped (SIGSTOP) when the signal came may get it in any thread as it goes on; a lock on
+        # which the main thread waits would not end by that, and only the main thread calls handlers
+        self._pipe = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._wakeup_before = signal.set_wakeup_fd(self._pipe[1], warn_on_full_buffer=False)
         # under nohup SIGHUP is ignored, and stays so: the process is to outlive its terminal
         self._before = {
             number: signal.signal(number, self._hear)
@@ -50,6 +56,10 @@ class StopSignals:
             return
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        signal.set_wakeup_fd(self._wakeup_before)
+        if self._pipe is not None:
+            for descriptor in self._pipe:
+                os.close(descriptor)
 
     def be_up(self) -> bool:
         """Let signals wait from now on; return whether one came already."""
@@ -58,14 +68,26 @@ class StopSignals:
 
     def wait(self) -> None:
         """Wait for a signal, unless one came already, and say in the log which one it was."""
+        while self._heard.empty():
+            self._sleep(None)
         self._note(self._heard.get())
 
     def heard(self, timeout_s: float) -> bool:
         """Wait for a signal so long at most; return whether one has come by now."""
         if self.number == 0:
-            with suppress(Empty):
-                self._note(self._heard.get(timeout=timeout_s))
+            if self._heard.empty():
+                self._sleep(timeout_s)
+            if not self._heard.empty():
+                self._note(self._heard.get())
         return self._is_to_end
+
+    def _sleep(self, timeout_s: float | None) -> None:
+        """Wait until any signal wakes this process, or so long."""
+        assert self._pipe is not None, "signals are heard within the block"  # noqa: S101 - a mistake of ours
+        poll = select.poll()
+        poll.register(self._pipe[0], select.POLLIN)
+        if poll.poll(None if timeout_s is None else timeout_s * 1000):
+            os.read(self._pipe[0], 4096)
 
     def _note(self, number: int) -> None:
         self.number = number

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from xwheel.model import GlueVersion, Job, RegisteredExecutor, Run, RunState
+from xwheel.model.reasons import RunReason, read_report
 from xwheel.storage.runs import QueuedRun
 
 Queued = QueuedRun | Run
@@ -103,6 +104,15 @@ class Parcel:
         return dataclasses.replace(self, shards=self.shards[:middle], rest=(second, *self.rest))
 
 
+def reported(reason: str, message: str) -> tuple[RunReason, str]:
+    """Return the reason and message of an outcome from outside; a word that is no reason here stands in the message."""
+    found = read_report(reason)
+    if found is not None:
+        return found, message
+    word = reason if reason.isprintable() else ""
+    return RunReason.PLAIN, ": ".join(part for part in (word, message) if part)
+
+
 class Reporter(NamedTuple):
     """Who reports outcomes from outside, as the secret says that the report came with.
 
@@ -133,7 +143,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     run_id: int
     state: RunState
-    reason: str = ""
+    reason: RunReason = RunReason.PLAIN
     code: int | None = None
     message: str = ""
     created_ms: int = 0
@@ -231,7 +241,7 @@ class Batch:
     closed: list[Outcome] = field(default_factory=list)
     kills: list[int] = field(default_factory=list)
 
-    def close(self, run: Run, state: RunState, reason: str, message: str) -> None:
+    def close(self, run: Run, state: RunState, reason: RunReason, message: str) -> None:
         """Note that a run will never go."""
         outcome = Outcome(run_id=run.id, state=state, reason=reason, message=message, epoch=run.epoch)
         self.closed.append(outcome)
@@ -239,4 +249,6 @@ class Batch:
     def cover(self, run_id: int, by: Run) -> None:
         """Note that a run will never go, since a newer one takes its place; only what is planned is cancelled."""
         text = f"run {by.id} takes its place"
-        self.closed.append(Outcome(run_id=run_id, state=RunState.CANCELLED, reason="covered", message=text))
+        self.closed.append(
+            Outcome(run_id=run_id, state=RunState.CANCELLED, reason=RunReason.COVERED, message=text)
+        )

@@ -10,24 +10,29 @@ from sqlalchemy import Connection, Row, and_, delete, func, insert, select, upda
 from sqlalchemy.exc import IntegrityError
 
 from xwheel.errors import ConflictError
-from xwheel.model import NO_SECRET, SHARED_SECRET, ExecutorGroup, RegisteredExecutor
+from xwheel.model import NO_SECRET, SHARED_SECRET, EnteredAddress, ExecutorGroup, RegisteredExecutor
 from xwheel.storage.alarms import rules
 from xwheel.storage.database.bulk import fetch_rows, update_many
 from xwheel.storage.database.rows import insert_row, one_row
+from xwheel.storage.schema.access_tables import api_token, executor_secret
 from xwheel.storage.schema.tables import (
     IS_SENT,
-    api_token,
+    declaration_owner,
+    entered_address,
     executor,
     executor_group,
-    executor_secret,
     job,
     run,
 )
 
 REGISTERED: Final = (
-    "group_id", "address", "registered_as", "kind", "generation", "instance", "boot", "seen_ms", "secret_id",
+    "group_id", "address", "registered_as", "kind", "generation", "instance", "boot", "seen_ms", "secret_id", "by_hand",
+    "release", "declared",
 )  # fmt: skip
 """Columns of an executor's row that hold what it registered with, beside its labels."""
+
+MAX_ADDRESSES: Final = 2000
+"""Each address that people entered is asked every ten seconds, by one node."""
 
 
 def save_executor(conn: Connection, item: RegisteredExecutor) -> RegisteredExecutor:
@@ -38,9 +43,11 @@ def save_executor(conn: Connection, item: RegisteredExecutor) -> RegisteredExecu
     values = {name: getattr(item, name) for name in REGISTERED}
     values["labels"] = json.dumps(dict(item.labels), ensure_ascii=False) if item.labels else None
     same = and_(executor.c.group_id == item.group_id, executor.c.address == item.address)
-    before = conn.execute(select(executor.c.secret_id).where(same)).scalar_one_or_none()
-    if before is not None and before != item.secret_id:
-        values["earlier_secret_id"] = before
+    before = conn.execute(select(executor.c.secret_id, executor.c.by_hand).where(same)).one_or_none()
+    if item.by_hand or (before is not None and before.by_hand):
+        values["earlier_secret_id"] = None  # what a person names was not proven
+    elif before is not None and before.secret_id not in (None, item.secret_id):
+        values["earlier_secret_id"] = before.secret_id
     if conn.execute(update(executor).where(same).values(values)).rowcount == 0:
         conn.execute(insert(executor).values(values))
     if item.instance:
@@ -65,10 +72,74 @@ def is_elsewhere(conn: Connection, item: RegisteredExecutor, since_ms: int) -> b
     return conn.execute(others.limit(1)).first() is not None
 
 
-def delete_executor(conn: Connection, group_id: int, address: str) -> int:
-    """Take an executor out of the registry; return how many rows went."""
+def delete_executor(conn: Connection, group_id: int, address: str, *, by_hand: bool = False) -> int:
+    """Take an executor out that registered itself, or one that is there by hand; return how many rows went."""
     same = and_(executor.c.group_id == group_id, executor.c.address == address)
-    return conn.execute(delete(executor).where(same)).rowcount
+    return conn.execute(delete(executor).where(same, executor.c.by_hand == by_hand)).rowcount
+
+
+def list_addresses(conn: Connection, group_ids: Collection[int] | None = None) -> list[EnteredAddress]:
+    """Return the addresses that people entered, for some groups or for all, sorted within each group."""
+    columns = (entered_address.c.group_id, entered_address.c.address, entered_address.c.secret_id)
+    query = select(*columns, entered_address.c.error).order_by(*columns[:2])
+    if group_ids is not None:
+        query = query.where(entered_address.c.group_id.in_(sorted(group_ids)))
+    return [EnteredAddress(**row._mapping) for row in conn.execute(query)]
+
+
+def is_entered(conn: Connection, group_id: int, address: str, secret_id: int) -> bool:
+    """Return whether a person entered an address for a group with this secret."""
+    query = select(entered_address.c.id).where(
+        entered_address.c.group_id == group_id,
+        entered_address.c.address == address,
+        entered_address.c.secret_id == secret_id,
+    )
+    return conn.execute(query).first() is not None
+
+
+def replace_addresses(conn: Connection, group_id: int, wanted: Mapping[str, int]) -> None:
+    """Make these the addresses of a group, each with the id of its secret.
+
+    What was entered otherwise is called no more: its executor goes, unless it registered itself.
+
+    Raises:
+        ConflictError: There would be more than :data:`MAX_ADDRESSES` in all groups.
+        NotFoundError: The group does not exist.
+    """
+    get_group(conn, group_id, lock=True)
+    known = {item.address: item.secret_id for item in list_addresses(conn, [group_id])}
+    gone = [address for address, secret_id in known.items() if wanted.get(address) != secret_id]
+    here = entered_address.c.group_id == group_id
+    if gone:
+        conn.execute(delete(entered_address).where(here, entered_address.c.address.in_(gone)))
+        mine = and_(executor.c.group_id == group_id, executor.c.by_hand, executor.c.address.in_(gone))
+        conn.execute(delete(executor).where(mine))
+    new = [address for address, secret_id in wanted.items() if known.get(address) != secret_id]
+    if new:
+        values = [
+            {"group_id": group_id, "address": address, "secret_id": wanted[address], "error": ""}
+            for address in new
+        ]
+        conn.execute(insert(entered_address), values)
+        if conn.execute(select(func.count()).select_from(entered_address)).scalar_one() > MAX_ADDRESSES:
+            raise ConflictError(
+                f"all groups together may have {MAX_ADDRESSES} addresses by hand: let executors register themselves"
+            )
+
+
+def update_address_error(conn: Connection, item: EnteredAddress, error: str) -> None:
+    """Note why no run goes to an address that a person entered, or that runs go there."""
+    same = and_(entered_address.c.group_id == item.group_id, entered_address.c.address == item.address)
+    conn.execute(update(entered_address).where(same).values(error=error))
+
+
+def find_secret_user(conn: Connection, secret_id: int) -> EnteredAddress | None:
+    """Return an address by hand that is called with a secret, or None."""
+    columns = (entered_address.c.group_id, entered_address.c.address, entered_address.c.secret_id)
+    row = conn.execute(
+        select(*columns).where(entered_address.c.secret_id == secret_id).limit(1)
+    ).one_or_none()
+    return None if row is None else EnteredAddress(**row._mapping)
 
 
 def list_executors(conn: Connection) -> list[RegisteredExecutor]:
@@ -110,7 +181,13 @@ def count_runs(conn: Connection) -> dict[str, int]:
 
 
 def insert_group(
-    conn: Connection, *, app_name: str, title: str, now_ms: int, max_running: int = 0
+    conn: Connection,
+    *,
+    app_name: str,
+    title: str,
+    now_ms: int,
+    max_running: int = 0,
+    glue_types: Sequence[str] = (),
 ) -> ExecutorGroup:
     """Create a group.
 
@@ -121,6 +198,7 @@ def insert_group(
         "app_name": app_name,
         "title": title,
         "max_running": max_running,
+        "glue_types": _names(glue_types),
         "created_ms": now_ms,
         "updated_ms": now_ms,
     }
@@ -154,24 +232,32 @@ def find_group(conn: Connection, app_name: str) -> ExecutorGroup | None:
 
 
 def list_groups(
-    conn: Connection, *, prefix: str = "", after_id: int = 0, limit: int = 1000
+    conn: Connection,
+    *,
+    prefix: str = "",
+    after_id: int = 0,
+    limit: int = 1000,
+    groups: Collection[int] | None = None,
 ) -> list[ExecutorGroup]:
-    """Return groups by id whose app name begins with a text."""
+    """Return groups by id whose app name begins with a text; only those among ``groups`` unless None."""
     query = select(executor_group).where(executor_group.c.id > after_id)
+    if groups is not None:
+        query = query.where(executor_group.c.id.in_(sorted(groups)))
     if prefix:
         query = query.where(func.substr(executor_group.c.app_name, 1, len(prefix)) == prefix)
     return [_group(row) for row in conn.execute(query.order_by(executor_group.c.id).limit(limit))]
 
 
 def update_group(conn: Connection, group_id: int, changes: Mapping[str, Any], now_ms: int) -> ExecutorGroup:
-    """Change a group's title or limit; the app name is its identity and stays.
+    """Change a group's title, limit or glue types; the app name is its identity and stays.
 
     Raises:
         NotFoundError: It does not exist.
     """
-    conn.execute(
-        update(executor_group).where(executor_group.c.id == group_id).values(**changes, updated_ms=now_ms)
-    )
+    values = {**changes, "updated_ms": now_ms}
+    if "glue_types" in values:
+        values["glue_types"] = _names(values["glue_types"])
+    conn.execute(update(executor_group).where(executor_group.c.id == group_id).values(values))
     return get_group(conn, group_id)
 
 
@@ -187,14 +273,22 @@ def delete_group(conn: Connection, group_id: int) -> None:
     if conn.execute(has_jobs).first() is not None:
         raise ConflictError(f"group {group_id} still has jobs: delete them first")
     conn.execute(delete(executor).where(executor.c.group_id == group_id))
+    conn.execute(delete(entered_address).where(entered_address.c.group_id == group_id))
     conn.execute(delete(api_token).where(api_token.c.group_id == group_id))
     conn.execute(delete(executor_secret).where(executor_secret.c.group_id == group_id))
+    conn.execute(delete(declaration_owner).where(declaration_owner.c.group_id == group_id))
     rules.delete_rules_of(conn, group_id=group_id)
     conn.execute(delete(executor_group).where(executor_group.c.id == group_id))
 
 
-def _group(row: Row[tuple[object, ...]]) -> ExecutorGroup:
-    return ExecutorGroup(**row._mapping)
+def _group(row: Row[Any]) -> ExecutorGroup:
+    values = dict(row._mapping)
+    names = values.pop("glue_types")
+    return ExecutorGroup(**values, glue_types=tuple(json.loads(names)) if names else ())
+
+
+def _names(glue_types: Sequence[str]) -> str | None:
+    return json.dumps(list(glue_types)) if glue_types else None
 
 
 def _executor(row: Row[Any], suspect_until_ms: int = 0) -> RegisteredExecutor:

@@ -27,7 +27,7 @@ from xwheel.model import (
     Run,
 )
 from xwheel.storage.database.bulk import ById, any_of, fetch_rows, tuple_in, update_many
-from xwheel.storage.database.rows import IN_LIMIT, in_parts, insert_row, one_row
+from xwheel.storage.database.rows import IN_LIMIT, groups_among, in_parts, insert_row, one_row
 from xwheel.storage.runs import RUN_COLUMNS, run_of
 from xwheel.storage.schema.tables import child_arrival, executor_group, job, job_child, run
 
@@ -41,6 +41,9 @@ ENUM_COLUMNS: Final = {
 }
 LOOK: Final = 10_000
 """Rows that a page of jobs reads at most, where no index answers."""
+
+NAMES: Final = 20_000
+"""Names of jobs that are looked through for how they begin."""
 
 PAIRS: Final = 1000
 """Pairs of ids in one statement."""
@@ -57,6 +60,14 @@ _LIST_PLACES: Final = [_JOB_NAMES.index(name) for name in LIST_COLUMNS]
 
 _JOBS = ById(job.c.id, lambda among: select(*JOB_COLUMNS).where(among))
 _JOBS_THERE = ById(job.c.id, lambda among: select(*JOB_COLUMNS).where(among, job.c.deleted_ms.is_(None)))
+_NAMES = ById(
+    job.c.id,
+    lambda among: (
+        select(job.c.id, job.c.name, executor_group.c.app_name, job.c.group_id)
+        .outerjoin(executor_group, executor_group.c.id == job.c.group_id)
+        .where(among)
+    ),
+)
 _LOCK_FIRES = ById(
     job.c.id,
     lambda among: (
@@ -96,7 +107,9 @@ class JobFilter(NamedTuple):
     Attributes:
         name: The whole name.
         name_contains: A part of the name, whatever the case.
+        search: A part of the name, the description or the handler, whatever the case.
         deleted: Deleted jobs, and only these; they are there as long as any of their runs.
+        groups: Only jobs of these.
     """
 
     group_id: int | None = None
@@ -105,7 +118,10 @@ class JobFilter(NamedTuple):
     handler: str | None = None
     enabled: bool | None = None
     schedule_type: str | None = None
+    glue_type: str | None = None
+    search: str | None = None
     deleted: bool = False
+    groups: Collection[int] | None = None
 
 
 class FoundJobs(NamedTuple):
@@ -175,44 +191,112 @@ def lock_jobs(conn: Connection, ids: Collection[int]) -> dict[int, Job]:
 def page_jobs(
     conn: Connection, wanted: JobFilter, *, after_id: int = 0, limit: int = 50, look: int = LOOK
 ) -> FoundJobs:
-    """Return a page of at most ``limit`` jobs by id, after a given one; ``look`` rows are read at most."""
-    columns = (job.c.id, job.c.name, job.c.handler, job.c.enabled, job.c.schedule_type)
+    """Return a page of at most ``limit`` jobs by id, after a given one.
+
+    At most ``look`` rows are read, or one page for each of the groups that may be seen if that is more.
+    """
+    own = groups_among(wanted.groups, wanted.group_id)
+    parts: Sequence[int | None] = [None] if own is None else own
+    share = max(limit + 1, look // max(1, len(parts)))
+    ids: list[int] = []
+    horizon: int | None = None
+    for group_id in parts:
+        part = wanted._replace(group_id=group_id, groups=None)
+        found, until = _range_of_jobs(conn, part, after_id, limit, share if len(parts) > 1 else look)
+        ids += found
+        if until is not None:
+            horizon = until if horizon is None else min(horizon, until)
+    ids = sorted(job_id for job_id in ids if horizon is None or job_id <= horizon)
+    following = ids[limit - 1] if len(ids) > limit else horizon
+    known = get_jobs(conn, ids[:limit], deleted=wanted.deleted)
+    page = [known[item] for item in ids[:limit] if item in known]
+    # one may have moved meanwhile
+    return FoundJobs([item for item in page if own is None or item.group_id in own], following)
+
+
+def _range_of_jobs(
+    conn: Connection, wanted: JobFilter, after_id: int, limit: int, look: int
+) -> tuple[list[int], int | None]:
+    """Return ids of wanted jobs of one group, or of all, and up to where they were looked for; None for the end."""
+    columns = columns_of(wanted)
     # the sum keeps MariaDB from walking all jobs that are not deleted up to the first one of the page
     place = (job.c.deleted_ms + 0).is_(None) if not wanted.deleted else job.c.deleted_ms.is_not(None)
     query = select(*columns).where(job.c.id > after_id, place)
     if wanted.group_id is not None:
         query = query.where(job.c.group_id == wanted.group_id)
-    # compared here and not in the database: each of them has its own idea of letters and their case
-    part = None if wanted.name_contains is None else wanted.name_contains.casefold()
     is_plain = wanted._replace(group_id=None, deleted=False) == JobFilter()
-    rows = conn.execute(query.order_by(job.c.id).limit(limit + 1 if is_plain else look)).all()
-    ids = [row.id for row in rows if _fits(row, wanted, part)]
-    following: int | None = None
-    if len(ids) > limit:
-        following = ids[limit - 1]
-    elif not is_plain and len(rows) == look:
-        following = rows[-1].id
-    known = get_jobs(conn, ids[:limit], deleted=wanted.deleted)
-    return FoundJobs([known[item] for item in ids[:limit] if item in known], following)
+    most = limit + 1 if is_plain else look
+    rows = conn.execute(query.order_by(job.c.id).limit(most)).all()
+    ids = [row.id for row in rows if fits(row, wanted)]
+    return ids, rows[-1].id if len(rows) == most else None
 
 
-def find_names(conn: Connection, ids: Collection[int]) -> dict[int, tuple[str, str]]:
-    """Return names of jobs, deleted ones too, and the app names of their groups, by id; unknown ids are missing."""
-    columns = (job.c.id, job.c.name, executor_group.c.app_name)
-    joined = job.outerjoin(executor_group, executor_group.c.id == job.c.group_id)
-    rows = in_parts(
-        conn,
-        sorted(ids),
-        IN_LIMIT,
-        lambda part: select(*columns).select_from(joined).where(job.c.id.in_(part)),
-    )
-    return {row.id: (row.name, row.app_name or "") for row in rows}
+def columns_of(wanted: JobFilter) -> list[Column[Any]]:
+    """Return the columns that say whether a job is wanted."""
+    names = ("id", "name", "handler", "enabled", "schedule_type", "glue_type")
+    return [job.c[name] for name in (*names, *(("description",) if wanted.search is not None else ()))]
+
+
+def fits(row: Row[Any], wanted: JobFilter) -> bool:
+    """Return whether a job is wanted, of those in the right group that are deleted or not as it was wanted.
+
+    Compared here and not in the database: each of them has its own idea of letters and their case.
+    """
+    exact = ("name", "handler", "enabled", "schedule_type", "glue_type")
+    if any(getattr(wanted, name) not in (None, getattr(row, name)) for name in exact):
+        return False
+    if wanted.name_contains is not None and wanted.name_contains.casefold() not in row.name.casefold():
+        return False
+    if wanted.search is None:
+        return True
+    part = wanted.search.casefold()
+    return any(part in text.casefold() for text in (row.name, row.handler, row.description))
+
+
+def find_by_beginning(
+    conn: Connection, beginning: str, groups: Collection[int] | None = None, *, look: int = NAMES
+) -> list[int]:
+    """Return ids of jobs, deleted ones too, whose names begin so, whatever the case; of some ``groups`` unless None.
+
+    At most ``look`` jobs are looked through, the newest first.
+    """
+    query = select(job.c.id, job.c.name).order_by(job.c.id.desc()).limit(look)
+    if groups is not None:
+        query = query.where(job.c.group_id.in_(sorted(groups)))
+    part = beginning.casefold()
+    return [row.id for row in conn.execute(query) if row.name.casefold().startswith(part)]
+
+
+def find_names(
+    conn: Connection, ids: Collection[int], groups: Collection[int] | None = None
+) -> dict[int, tuple[str, str]]:
+    """Return names of jobs, deleted ones too, and the app names of their groups, by id.
+
+    Unknown ids are missing, and jobs that are in none of some ``groups`` now, unless that is None.
+    """
+    if not ids:
+        return {}
+    rows = fetch_rows(conn, *_NAMES(conn, sorted(ids)))
+    return {
+        job_id: (name, app_name or "")
+        for job_id, name, app_name, group_id in rows
+        if groups is None or group_id in groups
+    }
 
 
 def find_namesake(conn: Connection, group_id: int, name: str) -> int | None:
     """Return the id of a job of a group that has this name and is not deleted, or None."""
     query = select(job.c.id).where(job.c.group_id == group_id, job.c.name == name, job.c.deleted_ms.is_(None))
     return conn.execute(query.limit(1)).scalar_one_or_none()
+
+
+def find_glue_user(conn: Connection, group_id: int, glue_types: Collection[str]) -> Job | None:
+    """Return a job of a group that has one of these glue types, the first one by id, or None."""
+    query = select(*JOB_COLUMNS).where(job.c.group_id == group_id, job.c.deleted_ms.is_(None))
+    row = conn.execute(
+        query.where(job.c.glue_type.in_(sorted(glue_types))).order_by(job.c.id).limit(1)
+    ).one_or_none()
+    return None if row is None else _job(row)
 
 
 def find_calendar_users(conn: Connection, name: str) -> list[int]:
@@ -389,14 +473,6 @@ def _row(values: Mapping[str, Any]) -> dict[str, Any]:
         name: json.dumps(list(values[name]), ensure_ascii=False) for name in LIST_COLUMNS if name in values
     }
     return {**values, **lists}
-
-
-def _fits(row: Any, wanted: JobFilter, part: str | None) -> bool:
-    same = all(
-        getattr(wanted, name) in (None, getattr(row, name))
-        for name in ("name", "handler", "enabled", "schedule_type")
-    )
-    return same and (part is None or part in row.name.casefold())
 
 
 @lru_cache(maxsize=128)

@@ -27,6 +27,7 @@ class NodeRow(NamedTuple):
     renewal: int
     until_ms: int
     draining: bool
+    started_ms: int = 0
 
 
 class LeaseRow(NamedTuple):
@@ -60,7 +61,7 @@ def renew_node(conn: Connection, owner: str, now_ms: int, until_ms: int, *, drai
 
 def list_nodes(conn: Connection) -> list[NodeRow]:
     """Return all node rows by id, the dead ones too."""
-    query = select(node.c.id, node.c.renewal, node.c.until_ms, node.c.draining).order_by(node.c.id)
+    query = select(*(node.c[name] for name in NodeRow._fields)).order_by(node.c.id)
     return [NodeRow(*row) for row in conn.execute(query)]
 
 

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from sqlalchemy import Connection, and_, bindparam, func, literal_column, or_, select, update
 
 from xwheel.model import Origin, RunState
+from xwheel.model.reasons import RunReason
 from xwheel.storage.database.bulk import any_of, update_many
 from xwheel.storage.database.rows import IN_LIMIT, chunks, in_parts
 from xwheel.storage.schema.tables import IS_SENT, executor_group, job, run
@@ -280,7 +281,7 @@ def find_last_missed(
     ``threshold_ms`` is the misfire threshold of jobs that have none of their own.
     """
     threshold = func.coalesce(job.c.misfire_threshold_ms, threshold_ms)
-    is_missed = or_(run.c.due_ms + threshold < now_ms, run.c.reason == "misfire")
+    is_missed = or_(run.c.due_ms + threshold < now_ms, run.c.reason == RunReason.MISFIRE)
     query = (
         select(run.c.job_id, func.max(run.c.origin_key))
         .join(job, job.c.id == run.c.job_id)

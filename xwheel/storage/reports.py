@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Select, case, delete, func, insert, literal_c
 from sqlalchemy.sql.elements import ColumnElement
 
 from xwheel.model import OPEN_STATES, PARTITIONS, RunState
+from xwheel.storage.database.rows import groups_among
 from xwheel.storage.schema.tables import IS_SENT, executor_group, hourly_report, job, run
 
 HOUR_MS: Final = 3_600_000
@@ -180,18 +181,19 @@ def list_report(
     job_id: int | None = None,
     by: Literal["hour", "day"] = "hour",
     limit: int = MOST_BUCKETS,
+    groups: Collection[int] | None = None,
 ) -> list[Bucket]:
     """Return the counts of each hour or day that has any, earliest first, and never more than 1000.
 
     An hour counts if it began at ``from_ms`` or later and before ``to_ms``. A job counts for the group that it was in
-    when it ran.
+    when it ran. Only what ran in some ``groups`` counts unless None.
     """
     hour = hourly_report.c.hour_ms
     # a literal, since a parameter in two places is two parameters, and PostgreSQL would see two expressions
     bucket = hour if by == "hour" else hour - hour % literal_column(str(DAY_MS))
     query = (
         select(bucket.label("bucket"), *_sums())
-        .where(*_part(from_ms, to_ms, group_id, job_id))
+        .where(*_part(from_ms, to_ms, group_id, job_id, groups))
         .group_by(literal_column("bucket"))
         .order_by(literal_column("bucket"))
         .limit(min(limit, MOST_BUCKETS))
@@ -200,16 +202,27 @@ def list_report(
 
 
 def get_totals(
-    conn: Connection, from_ms: int, to_ms: int, *, group_id: int | None = None, job_id: int | None = None
+    conn: Connection,
+    from_ms: int,
+    to_ms: int,
+    *,
+    group_id: int | None = None,
+    job_id: int | None = None,
+    groups: Collection[int] | None = None,
 ) -> Counts:
     """Return the counts of a stretch of hours together; see :func:`list_report` for the arguments."""
-    query = select(*_sums()).where(*_part(from_ms, to_ms, group_id, job_id))
+    query = select(*_sums()).where(*_part(from_ms, to_ms, group_id, job_id, groups))
     return _counts(conn.execute(query).one())
 
 
-def get_overview(conn: Connection) -> Overview:
-    """Count from indexes."""
+def get_overview(conn: Connection, groups: Collection[int] | None = None) -> Overview:
+    """Count from indexes; only what is of some ``groups`` unless None.
+
+    Of open runs, those of the groups are counted among the first :data:`MOST` there are.
+    """
     partitions = range(PARTITIONS)
+    if groups is not None:
+        return _overview_of(conn, sorted(groups))
     return Overview(
         groups=_count(conn, select(executor_group.c.id)),
         jobs=_count(conn, select(job.c.id).where(job.c.deleted_ms.is_(None))),
@@ -218,6 +231,25 @@ def get_overview(conn: Connection) -> Overview:
         ),
         planned_runs=_count(conn, select(run.c.id).where(run.c.open_partition.in_(partitions))),
         open_runs=_count(conn, select(run.c.id).where(IS_SENT)),
+    )
+
+
+def _overview_of(conn: Connection, groups: Sequence[int]) -> Overview:
+    there = select(job.c.next_fire_ms).where(job.c.group_id.in_(groups), job.c.deleted_ms.is_(None))
+    some = there.limit(MOST).subquery("some")
+    count = func.count(literal_column("1"))
+    known, scheduled = conn.execute(select(count, func.count(some.c.next_fire_ms)).select_from(some)).one()
+    planned = select(run.c.group_id).where(run.c.open_partition.in_(range(PARTITIONS))).limit(MOST).subquery()
+    sent = select(run.c.group_id).where(IS_SENT).limit(MOST).subquery()
+    open_runs = [
+        int(conn.execute(select(count).select_from(rows).where(rows.c.group_id.in_(groups))).scalar_one())
+        for rows in (planned, sent)
+    ]
+    return Overview(
+        _count(conn, select(executor_group.c.id).where(executor_group.c.id.in_(groups))),
+        int(known),
+        int(scheduled),
+        *open_runs,
     )
 
 
@@ -251,10 +283,15 @@ def _sums() -> list[ColumnElement[Any]]:
     ]
 
 
-def _part(from_ms: int, to_ms: int, group_id: int | None, job_id: int | None) -> list[ColumnElement[bool]]:
+def _part(
+    from_ms: int, to_ms: int, group_id: int | None, job_id: int | None, groups: Collection[int] | None
+) -> list[ColumnElement[bool]]:
     wanted = [hourly_report.c.hour_ms >= from_ms, hourly_report.c.hour_ms < to_ms]
-    if group_id is not None:
-        wanted.append(hourly_report.c.group_id == group_id)
+    own = groups_among(groups, group_id)
+    if own is not None:
+        wanted.append(
+            hourly_report.c.group_id == own[0] if len(own) == 1 else hourly_report.c.group_id.in_(own)
+        )
     if job_id is not None:
         wanted.append(hourly_report.c.job_id == job_id)
     return wanted

@@ -18,6 +18,7 @@ from sqlalchemy.exc import IntegrityError
 
 from xwheel.errors import DuplicateError
 from xwheel.model import OPEN_STATES, PARTITIONS, Origin, Run, RunState
+from xwheel.model.reasons import RunReason
 from xwheel.storage.database import changes
 from xwheel.storage.database.bulk import ById, any_of, fetch_rows, insert_many, keyed_in, update_many
 from xwheel.storage.database.rows import IN_LIMIT, chunks, in_parts, one_row
@@ -48,6 +49,7 @@ _ORIGINS = {origin.value: origin for origin in Origin}
 _STATES = {state.value: state for state in RunState}
 _IDENTITY = (run.c.job_id, run.c.origin, run.c.origin_key, run.c.shard_index)
 
+_RUNS = ById(run.c.id, lambda among: select(*RUN_COLUMNS).where(among))
 _DUE = ById(
     run.c.id,
     lambda among: (
@@ -187,8 +189,9 @@ def get_run(conn: Connection, run_id: int) -> Run:
 
 def get_runs(conn: Connection, ids: Collection[int]) -> dict[int, Run]:
     """Return runs by id; those that are gone are missing."""
-    query = select(*RUN_COLUMNS).where(any_of(conn, run.c.id, sorted(ids)))
-    return {row.id: run_of(row) for row in conn.execute(query)}
+    if not ids:
+        return {}
+    return {row[0]: run_of(row) for row in fetch_rows(conn, *_RUNS(conn, sorted(ids)))}
 
 
 def get_origins(conn: Connection, ids: Collection[int]) -> dict[int, Origin]:
@@ -429,7 +432,7 @@ def lock_planned_of_jobs(
     return [item for item in locked if item.state is RunState.PLANNED]
 
 
-def cancel_runs(conn: Connection, ids: Sequence[int], *, reason: str, now_ms: int) -> int:
+def cancel_runs(conn: Connection, ids: Sequence[int], *, reason: RunReason, now_ms: int) -> int:
     """Cancel locked runs that are planned, and free their due times: the key becomes the negated id."""
     columns = ("state", "reason", "finished_ms", "open_partition", "origin_key")
     values = [(item, RunState.CANCELLED, reason, now_ms, None, -item) for item in ids]

@@ -14,7 +14,10 @@ from xwheel.storage.database.rows import in_parts, one_row
 from xwheel.storage.schema.tables import glue_version
 
 PAIRS: Final = 100
-"""Versions in one statement: each may be long."""
+"""Versions in one statement."""
+
+STATEMENT_CHARS: Final = 8 * 1024 * 1024
+"""Characters of sources in the answer to one statement; a single source may have fewer."""
 
 LAST_NUMBER: Final = 2**31 - 1
 """The column takes no larger one, and PostgreSQL none in a query either."""
@@ -71,12 +74,35 @@ def list_versions(conn: Connection, job_id: int, *, before: int, limit: int) -> 
     return [GlueVersion(**row._asdict(), source="") for row in rows]
 
 
-def load_versions(conn: Connection, wanted: Collection[tuple[int, int]]) -> list[GlueVersion]:
-    """Return the versions of ``(job id, number)`` that exist, with their sources."""
+def load_versions(
+    conn: Connection, wanted: Collection[tuple[int, int]], most: int
+) -> tuple[list[GlueVersion], set[int]]:
+    """Return the versions of ``(job id, number)`` that exist, with their sources, up to so many characters.
+
+    Their lengths are asked for first. At least one version comes, however long it is.
+
+    Returns:
+        The versions, and the jobs of those that were too much.
+    """
     key = (glue_version.c.job_id, glue_version.c.number)
+    lengths = select(*key, func.length(glue_version.c.source))
+    rows = in_parts(conn, sorted(wanted), PAIRS, lambda part: lengths.where(tuple_in(conn, key, part)))
+    parts: list[list[tuple[int, int]]] = []
+    left_out: set[int] = set()
+    total = room = 0
+    for job_id, number, length in rows:
+        if total and total + length > most:
+            left_out.add(job_id)
+            continue
+        if not parts or length > room or len(parts[-1]) == PAIRS:
+            parts.append([])
+            room = STATEMENT_CHARS
+        parts[-1].append((job_id, number))
+        total += length
+        room -= length
     query = select(*_ALL)
-    rows = in_parts(conn, sorted(wanted), PAIRS, lambda part: query.where(tuple_in(conn, key, part)))
-    return [_version(row) for row in rows]
+    found = [_version(row) for part in parts for row in conn.execute(query.where(tuple_in(conn, key, part)))]
+    return found, left_out
 
 
 def _version(row: Row[Any]) -> GlueVersion:

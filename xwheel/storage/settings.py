@@ -47,6 +47,12 @@ def save_calendar(conn: Connection, name: str, definition: Mapping[str, Any], no
         conn.execute(insert(calendar).values(name=name, **values))
 
 
+def find_calendar(conn: Connection, name: str) -> dict[str, Any] | None:
+    """Return a calendar's definition, or None."""
+    found = conn.execute(select(calendar.c.definition).where(calendar.c.name == name)).scalar_one_or_none()
+    return None if found is None else dict(json.loads(found))
+
+
 def list_calendars(conn: Connection) -> dict[str, dict[str, Any]]:
     """Return all calendars, name to definition."""
     rows = conn.execute(select(calendar.c.name, calendar.c.definition).order_by(calendar.c.name))

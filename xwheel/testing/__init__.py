@@ -7,8 +7,17 @@ a node in a process of its own. ``xwheel.testing.fixtures`` has them as fixtures
 """
 
 from xwheel.testing.executor_site import ExecutorSite, written
+from xwheel.testing.identity_suite import check_identity_provider
+from xwheel.testing.log_suite import (
+    check_log_store,
+    check_logs_outlast,
+    sample_log_chunk,
+    sample_log_key,
+    stored_lines,
+)
 from xwheel.testing.manual_clock import ManualClock
 from xwheel.testing.node_site import NodeSite
+from xwheel.testing.page_suite import check_pages
 from xwheel.testing.processes import NodeProcess, XwheelProcess, wait_until
 from xwheel.testing.samples import (
     SAMPLE_MS,
@@ -41,6 +50,10 @@ __all__ = [
     "XwheelProcess",
     "check_alarm_channel",
     "check_glue_type",
+    "check_identity_provider",
+    "check_log_store",
+    "check_logs_outlast",
+    "check_pages",
     "check_router",
     "check_run_listener",
     "check_schedule_type",
@@ -49,8 +62,11 @@ __all__ = [
     "sample_executors",
     "sample_group",
     "sample_job",
+    "sample_log_chunk",
+    "sample_log_key",
     "sample_route_context",
     "sample_run",
+    "stored_lines",
     "wait_until",
     "web_reply",
     "written",

@@ -10,6 +10,8 @@ from typing import Final
 
 from xwheel.config import Config, build_config
 from xwheel.plugin.discovery import CONTRACTS, survey_plugins
+from xwheel.testing.identity_suite import check_identity_provider
+from xwheel.testing.log_suite import check_log_store
 from xwheel.testing.samples import strangers
 from xwheel.testing.suites import (
     check_alarm_channel,
@@ -82,6 +84,8 @@ def check_file(path: Path, config: Config, trials: Trials | None = None) -> list
             plugins.glue_types,
             plugins.alarm_channels,
             plugins.run_listeners,
+            plugins.log_stores,
+            plugins.identity_providers,
         )
     }
     found = [
@@ -102,6 +106,14 @@ def _check(kind: str, name: str, item: object, trials: Trials) -> Checked:
         "alarm channel": (
             lambda: check_alarm_channel(item),  # type: ignore[arg-type]
             "" if trials.send else f"--send sends {len(list(sample_alarms()))} sample alarms through it",
+        ),
+        "log store": (
+            lambda: check_log_store(item),  # type: ignore[arg-type]
+            "" if trials.send else "--send writes sample logs into it, and deletes them",
+        ),
+        "identity provider": (
+            lambda: check_identity_provider(item),  # type: ignore[arg-type]
+            "" if trials.send else "--send signs strangers in with it, who must be refused",
         ),
         "schedule type": (
             lambda: check_schedule_type(item, trials.confs),  # type: ignore[arg-type]

@@ -76,6 +76,11 @@ class XwheelProcess:
             self._child.kill()
             self._child.wait()
 
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        self._child.kill()
+        self._child.wait(STOP_S)
+
     def __enter__(self) -> Self:
         return self
 

@@ -100,7 +100,7 @@ def check_router(
         for _ in range(ROUTES):
             check(several)
 
-    _in_threads(often, f"router {router.name}")
+    in_threads(often, f"router {router.name}")
 
 
 def check_alarm_channel(channel: AlarmChannel, *, receivers: Sequence[str] = ()) -> None:
@@ -271,7 +271,8 @@ def _must_raise(error: type[Exception], words: str) -> Iterator[None]:
     raise AssertionError(f"{words}; it must raise {error.__name__}")
 
 
-def _in_threads(work: Callable[[], None], what: str) -> None:
+def in_threads(work: Callable[[], object], what: str) -> None:
+    """Do the same on several threads at once; raises ``AssertionError`` if it fails on one of them."""
     failures: list[BaseException] = []
 
     def guarded() -> None:

@@ -13,6 +13,9 @@ from xwheel.wire.messages import Response
 TOKEN_HEADER: Final = "XXL-JOB-ACCESS-TOKEN"  # noqa: S105 -- the header's name
 APP_NAME_HEADER: Final = "XXL-JOB-APPNAME"
 TRACE_HEADER: Final = "traceparent"
+ADDRESS_FIELD: Final = "registryValue"
+"""What a registration calls the address of an executor."""
+
 CONTENT_TYPE: Final = "application/json;charset=UTF-8"
 
 OK: Final = 200
@@ -24,6 +27,8 @@ TOO_MANY: Final = 502
 REGISTRY: Final = "registry"
 REGISTRY_REMOVE: Final = "registryRemove"
 CALLBACK: Final = "callback"
+SHIP_LOGS: Final = "shipLogs"
+"""Lines of run logs, from xwheel's executors to its schedulers."""
 
 ADD_JOB: Final = "addJob"
 UPDATE_JOB: Final = "updateJob"
@@ -108,7 +113,7 @@ def join_url(base: str, path: str) -> str:
     return f"{base.rstrip('/')}/{path.lstrip('/')}"
 
 
-def normalise_address(value: str, field: str = "registryValue") -> str:
+def normalise_address(value: str, field: str = ADDRESS_FIELD) -> str:
     """Return the canonical spelling of a base URL: lower-case host, explicit port, no trailing slash.
 
     Args:

@@ -127,6 +127,8 @@ class RegistryRequest(msgspec.Struct, frozen=True, kw_only=True):
         address: Base URL exactly as the executor spelled it.
         instance: Identity of the executor's journal.
         boot: Changes with every start of the executor.
+        release: Of the application, where its code declares jobs; empty if it declares none.
+        declared: Digest of what it declares.
     """
 
     group: str
@@ -136,6 +138,8 @@ class RegistryRequest(msgspec.Struct, frozen=True, kw_only=True):
     instance: str = ""
     boot: str = ""
     labels: dict[str, str] = {}
+    release: str = ""
+    declared: str = ""
 
 
 class KillRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,11 +151,13 @@ class KillRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Read a run's log from a line on; the first line is 1."""
+    """Read a run's log from a line on; the first line is 1. With ``tail`` (xwheel) so many last lines of it."""
 
     run_id: int
     created_ms: int
     from_line: int = 1
+    # xwheel
+    tail: int = 0
 
 
 class LogData(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,6 +173,41 @@ class LogData(msgspec.Struct, frozen=True, kw_only=True):
     to_line: int
     content: str
     is_end: bool
+
+
+class LogPart(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Consecutive lines of a run's log, on their way to the scheduler's log store.
+
+    Attributes:
+        from_line: Number of the first of them, from 1.
+        content: Whole lines, each with a line feed at its end.
+        is_end: Whether the log ends with them.
+    """
+
+    run_id: int
+    created_ms: int
+    from_line: int
+    content: str = ""
+    is_end: bool = False
+
+    @property
+    def asks(self) -> bool:
+        """Whether it brings nothing, but asks how far the log is there."""
+        return not self.content and not self.is_end
+
+
+class LogReceipt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """How far the log of a run is in the scheduler's log store.
+
+    Attributes:
+        next_line: Number of the first line that is missing there.
+        settled: Whether no more of it is wanted: all is there, or ``message`` says why it is not taken.
+    """
+
+    run_id: int
+    next_line: int = 1
+    settled: bool = False
+    message: str = ""
 
 
 class RunKey(msgspec.Struct, frozen=True):

@@ -65,7 +65,7 @@ BAD: list[tuple[str, str]] = [
         "body: ${param:html} is no name of a template",
     ),
     ('{"url": "https://a.example/", "json": [{"a": "${x}"}]}', "json: ${x} is no name of a template"),
-    ("a" * 100_001, "the source has 100001 characters, 100000 are allowed"),
+    ("a" * 4_194_305, "the source has 4194305 characters, 4194304 are allowed"),
     ('{"url": "https://a.example/", "json": ' + "[" * 40_000, "the source is no description of a call"),
 ]
 
@@ -80,6 +80,12 @@ def test_what_is_no_description_of_a_call_is_refused(source: str, said: str) -> 
             refuse(source)
         assert any(part in str(told.value) for part in said.split("|"))
         assert "\n" not in str(told.value)
+
+
+def test_p11_a_source_of_1_mib_is_taken() -> None:
+    source = json.dumps({"url": URL, "method": "POST", "body": "${param}" + "x" * 1_048_000})
+    assert len(source) > 1_048_000
+    glue_of().check_source(source)
 
 
 def test_a_scheduler_accepts_what_only_an_executor_can_check() -> None:

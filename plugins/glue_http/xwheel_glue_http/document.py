@@ -16,7 +16,8 @@ from xwheel_glue_http.template import Template, TemplateError
 
 NAMES: Final = frozenset({"param", "run_id", "job_id", "shard_index", "shard_total"})
 SECRET: Final = "secret."  # noqa: S105 -- how names begin
-MAX_SOURCE: Final = 100_000
+MAX_SOURCE: Final = 4 * 1024 * 1024
+"""Characters; the node's own limit, ``api.max_source_bytes``, comes first."""
 
 _STATUS: Final = re.compile(r"([1-5][0-9]{2})(?:-([1-5][0-9]{2}))?")
 _ORIGIN: Final = re.compile(r"[^/?#]*//[^/?#]*|[^/?#]*")

@@ -12,7 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from xwheel.testing import NodeProcess, XwheelProcess, wait_until, written
+from xwheel.testing import NodeProcess, NodeSite, XwheelProcess, wait_until, written
 
 GIB = 1024 * 1024 * 1024
 MIB = 1024 * 1024
@@ -92,11 +92,31 @@ def test_a_shell_script_travels_runs_and_is_replaced(node: Node) -> None:
     assert node.written(run) == "got stored, 0 of 1\n"
     node.call("POST", f"jobs/{job_id}/glue", {"source": "echo broken >&2; exit 7", "remark": "worse"})
     run = node.run(job_id)
-    assert (run["state"], run["message"]) == ("failed", "script exit value(7) is failed")
+    assert (run["state"], run["message"]) == ("failed", "script exit value(7) is failed: broken")
     assert node.written(run) == "broken\n"
     node.call("POST", f"jobs/{job_id}/glue/1/restore")
     run = node.run(job_id, param="by hand")
     assert node.written(run) == "got by hand, 0 of 1\n"
+
+
+def test_p5_a_failed_script_says_its_last_lines_in_each_attempt_and_in_alarms(tmp_path: Path) -> None:
+    source = "for n in 1 2 3 4 5 6; do echo line $n; done; printf '\\033[31mdisk full\\033[0m\\n' >&2; exit 3"
+    said = "script exit value(3) is failed: line 3 / line 4 / line 5 / line 6 / disk full"
+    with NodeSite(tmp_path / "site", "glue_script") as site:
+        first = site.run("", glue_type="GLUE_SHELL", glue_source=source, max_retries=1)
+        assert first["message"] == said
+        (alarm,) = site.wait_for_alarms()  # the last attempt, not those that are retried
+        runs = site.call("GET", f"runs?job_id={first['job_id']}")["items"]
+    assert sorted((run["attempt"], run["message"]) for run in runs) == [(1, said), (2, said)]
+    assert said in alarm.text
+
+
+def test_p11_a_script_of_1_mib_gets_a_parameter_of_64_kib(node: Node) -> None:
+    lines = "# " + "\u6587" * 20 + '\t"quoted"\n'
+    source = "echo ${#1}\n" + lines * (1024 * 1024 // len(lines.encode()) - 1)
+    assert 1024 * 1024 - 200 < len(source.encode()) <= 1024 * 1024
+    run = node.run(node.job("GLUE_SHELL", source, param="p" * 65_535))
+    assert (run["state"], node.written(run)) == ("succeeded", "65535\n")
 
 
 def test_a_python_script_runs_beside_handlers(node: Node) -> None:

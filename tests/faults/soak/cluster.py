@@ -29,7 +29,7 @@ from tests.support.ports import free_port
 from xwheel.cli.verify.check import HANDLERS, executor_settings
 from xwheel.cli.verify.site import Site
 from xwheel.errors import XwheelError
-from xwheel.storage import tokens
+from xwheel.storage.access import tokens
 from xwheel.storage.database import startup
 from xwheel.storage.database.engine import Database
 from xwheel.storage.schema import tables

@@ -16,11 +16,12 @@ from tests.support.lines import Line
 from tests.support.rows import NOW, make_run
 from xwheel.alarms.channels import AlarmChannels, ChannelHealth, Sent
 from xwheel.alarms.rules import AlarmManager
-from xwheel.api.app import executor_app, management_app
+from xwheel.api.app import build_management_app, executor_app
 from xwheel.api.http.resource import ApiParts
 from xwheel.api.schema.health import HealthReport
 from xwheel.builtin import daily_interval, routers, schedule_types
 from xwheel.builtin.glue_bean import BeanGlue
+from xwheel.builtin.local_accounts import LocalAccounts
 from xwheel.config import build_config
 from xwheel.model import Run, RunState
 from xwheel.model.alarms import AlarmAttempt
@@ -29,18 +30,21 @@ from xwheel.node.node import api_parts
 from xwheel.node.pipeline import Core
 from xwheel.plugin import Alarm, GlueRequest, GlueType, HandlerLookup, Router, ScheduleType
 from xwheel.plugin.discovery import Plugins
+from xwheel.plugin.identities import IdentityProvider
 from xwheel.plugin.registries import Registry
 from xwheel.scheduler.listeners import ListenerHealth
-from xwheel.storage import executors, runs, tokens
+from xwheel.scheduler.logs.reading import ExecutorLogs, LogReader
+from xwheel.storage import executors, runs
+from xwheel.storage.access import tokens
 from xwheel.storage.database.engine import Database
 from xwheel.storage.schema.tables import metadata
 from xwheel.testing import ManualClock
 from xwheel.wire.contract import TOKEN_HEADER
-from xwheel.wire.messages import LogData
+from xwheel.wire.messages import LogData, LogRequest
 
 EXECUTOR_TOKEN = "executor-token-of-the-tests"
 TOKEN = "management-token-of-the-tests"
-LIMIT = 64 * 1024
+LIMIT = 128 * 1024
 
 
 class Asked:
@@ -103,6 +107,7 @@ def shipped_plugins() -> Plugins:
         schedule_types=Registry[ScheduleType]("schedule type", {item.name: item for item in types}, {}),
         routers=Registry[Router]("router", {item.name: item for item in ways}, {}),
         glue_types=Registry[GlueType]("glue type", {"BEAN": BeanGlue(), "SCRIPT": ScriptGlue()}, {}),
+        identity_providers=Registry[IdentityProvider]("identity provider", {"local": LocalAccounts()}, {}),
     )
 
 
@@ -170,19 +175,44 @@ class Api:
             }
 
 
+class AskedLogs(ExecutorLogs):
+    """Logs of live executors, which a test makes up."""
+
+    def __init__(self, core: Core, asked: Asked) -> None:
+        super().__init__(core.registry, core.clock.now_ms, timeout_s=1, networks=core.networks)
+        self._asked = asked
+
+    def _ask(self, run: Run, address: str, request: LogRequest) -> LogData:
+        return self._asked.log(run, request.from_line)
+
+
 @pytest.fixture
-def api(db: Database) -> Api:
+def api(db: Database, request: pytest.FixtureRequest) -> Api:
+    """Both applications; ``API_SETTINGS`` of a test's class or module is the section ``[api]``."""
+    ours = getattr(request.module, "API_SETTINGS", {"max_body_bytes": LIMIT})
+    return make_api(db, getattr(request.cls, "API_SETTINGS", ours))
+
+
+@pytest.fixture
+def api_with(db: Database) -> Callable[..., Api]:
+    """Both applications, with settings of the section ``[api]`` that the test names."""
+    return lambda **settings: make_api(db, settings)
+
+
+def make_api(db: Database, settings: dict[str, Any]) -> Api:
+    """Return both applications over a database."""
     clock = ManualClock(NOW)
     db.transaction(lambda conn: tokens.insert_token(conn, "tests", TOKEN, NOW))
     asked = Asked()
     channels = Channels(clock)
-    config = build_config({"api": {"max_body_bytes": LIMIT}})
+    config = build_config({"api": settings})
     scheduler = Scheduler(
         Core(config, db, shipped_plugins(), EXECUTOR_TOKEN, clock, transport=lambda *_: Line())
     )
     parts = dataclasses.replace(
-        api_parts(scheduler, asked.health, asked.log),
-        alarms=AlarmManager(db, clock, channels, lambda: None),
+        api_parts(scheduler, asked.health),
+        logs=LogReader(db, scheduler.core.log_stores, AskedLogs(scheduler.core, asked)),
+        alarms=AlarmManager(db, clock, channels, scheduler.core.audit, lambda: None),
         listener_health=lambda: asked.listeners,
     )
     return Api(
@@ -191,7 +221,7 @@ def api(db: Database) -> Api:
         parts,
         asked,
         channels,
-        falcon.testing.TestClient(management_app(parts)),
+        falcon.testing.TestClient(build_management_app(parts)),
         falcon.testing.TestClient(executor_app(parts)),
     )
 

@@ -71,8 +71,10 @@ def test_u2_a_list_that_is_short_of_a_follow_up_is_read_again() -> None:
 
 
 def test_u2_a_run_that_nothing_follows_says_so() -> None:
-    _, said, _ = follow([run(1, "failed", retries_left=0)], [run(1, "failed", retries_left=0)])
-    assert said[-1] == "  no further attempt: no retries left"
+    for attempt, words in ((1, "its job has no retries (max_retries)"), (2, "no retries left")):
+        last = run(1, "failed", retries_left=0, attempt=attempt)
+        _, said, _ = follow([last], [last])
+        assert said[-1] == f"  no further attempt: {words}"
     _, said, _ = follow(*[[run(1, "killed", kill_requested=True)]] * 2)
     assert said[-1] == "  no further attempt: a run that was to be killed is never tried again"
 
@@ -94,3 +96,4 @@ def test_u2_the_reason_is_in_words_and_moves_no_terminal() -> None:
     )
     assert why(run(1, "failed", reason="odd", message="\x1b[2J")) == "odd: \\x1b[2J"
     assert why(run(1, "succeeded", message="a result")) == ""
+    assert why(run(1, "killed", reason="killed", message="by hand")) == "by hand"

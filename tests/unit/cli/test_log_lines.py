@@ -71,6 +71,10 @@ def test_u6_a_node_says_what_it_is(tmp_path: Path) -> None:
     with XwheelProcess(tmp_path / "node", "server", "--config", str(settings)) as node:
         node.find("executor API on (.*)")
         text = node.output.read_text()
+    assert f"'xwheel login --config {settings}' gives commands a token" in text
+    with XwheelProcess(tmp_path / "node", "server", "--config", str(settings)) as again:
+        again.find("executor API on (.*)")
+        assert "xwheel login" not in again.output.read_text()
     assert f"xwheel {__version__}, a scheduler node, on Python 3." in text
     assert f"settings: {settings}" in text
     assert "database: sqlite:///x.db" in text or "database: sqlite+pysqlite:///x.db" in text

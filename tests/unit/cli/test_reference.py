@@ -16,9 +16,9 @@ HEAD = """# Commands
 This page is written from the commands themselves: `python -m tests.unit.cli.test_reference`.
 
 `group`, `job`, `run`, `glue`, `calendar`, `alarm`, `overview`, `report`, `health`, `pause` and `resume` talk to a
-running node over its management API; the node is `--url` or `XWHEEL_URL` (default `http://127.0.0.1:8080`). The token
-is in the file `--token-file`, in `XWHEEL_TOKEN`, or in the file `XWHEEL_TOKEN_FILE`; it is no option of its own,
-since other users of a machine can see those.
+running node over its management API. `xwheel login` settles which, and keeps a token for it. In its place, the node is
+`--url` or `XWHEEL_URL`, and the token is in the file `--token-file`, in `XWHEEL_TOKEN`, or in the file
+`XWHEEL_TOKEN_FILE`; it is no option of its own, since other users of a machine can see those.
 
 On a terminal, lists are tables that fit it: long texts are cut and the least important columns left out, ids never;
 `--wide` shows all. States have a word, a sign and a colour; `NO_COLOR` takes the colours away. Elsewhere lists are

@@ -11,9 +11,10 @@ import pytest
 
 from xwheel.cli import main
 from xwheel.runtime.sealing import read_keys
-from xwheel.storage import executor_secrets, executors
+from xwheel.storage import executors
+from xwheel.storage.access import executor_secrets
+from xwheel.storage.access.executor_secrets import StoredSecret
 from xwheel.storage.database.engine import Database
-from xwheel.storage.executor_secrets import StoredSecret
 from xwheel.storage.schema import migrate
 
 
@@ -141,3 +142,44 @@ def test_what_cannot_be_done_is_said(xwheel: Shell, words: list[str], said: str)
     assert out == ""
     assert said in err
     assert xwheel.known() == []
+
+
+def test_u8_a_secret_goes_to_a_file_of_this_user_and_none_is_overwritten(
+    xwheel: Shell, tmp_path: Path
+) -> None:
+    file = tmp_path / "token"
+    status, out, _ = xwheel("create", "one", "--group", "orders", "--to-file", str(file))
+    assert (status, out) == (0, f"secret one for the executors of group orders is in {file}\n")
+    first = file.read_text()
+    assert (len(first), stat.S_IMODE(file.stat().st_mode)) == (44, 0o600)
+    status, _, err = xwheel("create", "two", "--group", "orders", "--to-file", str(file))
+    assert (status, "is there already, and nothing is overwritten" in err) == (main.EXIT_CONFIG, True)
+    assert (
+        xwheel("create", "one", "--group", "orders", "--to-file", str(tmp_path / "b"))[0] == main.EXIT_FAILED
+    )
+    assert (
+        xwheel("create", "two", "--group", "orders", "--to-file", str(tmp_path / "no" / "b"))[0]
+        == main.EXIT_CONFIG
+    )
+    assert [item.name for item in xwheel.known()] == ["one"]
+    # an executor's file gets the next one in place of the one before
+    assert xwheel("rotate", "one", "two", "--to-file", str(file), "--json")[0] == 0
+    assert file.read_text() != first
+    assert {item.name for item in tmp_path.iterdir()} & {"b", "no"} == set()
+    assert not [item for item in tmp_path.iterdir() if item.name.startswith("token.")]
+
+
+@pytest.mark.parametrize("width", [40, 60, 132])
+def test_u5_the_list_fits_the_terminal_and_says_what_has_ended(
+    xwheel: Shell, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    assert xwheel("create", "n" * 64, "--group", "orders")[0] == 0
+    assert xwheel("create", "old", "--group", "orders")[0] == 0
+    assert xwheel("retire", "old", "--in", "0")[0] == 0
+    monkeypatch.setattr("xwheel.cli.table.is_terminal", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("NO_COLOR", "1")
+    lines = xwheel("list")[1].splitlines()
+    assert all(len(line) <= width for line in lines)
+    (row,) = [line for line in lines if line.startswith("old ")]
+    assert "ended" in row

@@ -65,7 +65,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         ),
         (
             "XWHEEL_PORT",
-            r"^environment variable XWHEEL_PORT names no setting; known: alarm, api, connections, database, .*upkeep$",
+            r"^environment variable XWHEEL_PORT names no setting; known: accounts, alarm, api, audit, .*upkeep$",
         ),
         ("XWHEEL_API__PRT", r"^api\.prt is not a setting; did you mean port\?$"),
     ],

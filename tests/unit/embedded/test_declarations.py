@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from xwheel import embedded
-from xwheel.embedded.declarations import Declaration, declare
+from xwheel.embedded.declarations import declare
 from xwheel.embedded.folder import Folder, LeaderState
 from xwheel.errors import ConfigError
 from xwheel.executor import JobContext, job
-from xwheel.executor.handlers import HandlerKind
+from xwheel.executor.declarations import Declaration
+from xwheel.executor.handlers import MARK, HandlerKind
 
 
 def work() -> None: ...
@@ -79,6 +80,14 @@ def test_only_what_is_said_is_declared() -> None:
     }
 
 
+def test_retries_are_max_retries_in_short() -> None:
+    assert declared(retries=3).fields["max_retries"] == 3
+    with pytest.raises(ConfigError, match="retries: is max_retries in short: give one of them"):
+        declared(retries=3, max_retries=3)
+    with pytest.raises(ConfigError, match="max_retries: must be a whole number"):
+        declared(retries="many")
+
+
 def test_names_and_handlers(tmp_path: Path) -> None:
     scheduler = embedded.EmbeddedScheduler(tmp_path)
     function = scheduler.job(every=1)(work)
@@ -87,7 +96,8 @@ def test_names_and_handlers(tmp_path: Path) -> None:
     # the same function again, as another job
     scheduler.add(async_work, "again")
     later, again = (scheduler._declarations[name] for name in ("later", "again"))
-    assert (later.handler.kind, later.handler.parallel, later.handler.takes_context) == (
+    handler = getattr(later.function, MARK)
+    assert (handler.kind, handler.parallel, handler.takes_context) == (
         HandlerKind.ASYNC,
         3,
         True,

@@ -93,6 +93,11 @@ def router(name: object = "MINE", asks: object = False, method: str = "def route
         (HOOK + "routers(config): return [3]", PluginError, "of int is no router: name must be str, not missing"),
         (HOOK + "routers(config): pass", PluginError, "fails in xwheel_register_routers: TypeError"),
         (HOOK + "routers(config): raise KeyError('url')", PluginError, "KeyError: 'url'"),
+        (
+            HOOK + "routers(options): return [options['url']]",
+            PluginError,
+            r"KeyError: 'url' \(in .*\); is plugins.options.acme.url missing in the settings\?",
+        ),
         (HOOK + "routers(config):\n    import missing_thing", PluginError, "fails in .*ModuleNotFoundError"),
         (STRAY, PluginError, "reads plugins.options.acne: its own"),
         (router(name=5), PluginError, "of Mine is no router: name must be str, not int"),

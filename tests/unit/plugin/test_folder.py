@@ -84,6 +84,25 @@ def test_u10_a_folder_below_one_that_others_can_write_to_is_refused(put_file: Pu
     assert "NEARBY" in load(folder).routers
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to any group")
+def test_u10_a_folder_below_one_that_a_group_can_write_to_is_warned_of(
+    put_file: PutFile, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = put_file("nearby.py", ROUTER.format(name="NEARBY"))
+    for mode, group, is_warned in (
+        (0o775, STRANGER, True),
+        (0o1775, STRANGER, False),
+        (0o755, STRANGER, False),
+        (0o775, 0, False),
+    ):
+        os.chown(folder.parent, 0, group)
+        folder.parent.chmod(mode)
+        caplog.clear()
+        assert "NEARBY" in load(folder).routers
+        words = f"members of group {STRANGER} can put another folder in its place (chmod g-w {folder.parent})"
+        assert (words in caplog.text) == is_warned
+
+
 @pytest.mark.parametrize("mode", [0o664, 0o646, 0o666])
 def test_u10_a_file_that_others_can_write_to_is_refused(put_file: PutFile, mode: int) -> None:
     folder = put_file("nearby.py", "raise RuntimeError('run')")
@@ -270,3 +289,33 @@ def test_u10_check_does_not_wait_for_a_plugin_that_hangs(put_file: PutFile) -> N
     ))  # fmt: skip
     (found,) = check_file(folder / "stuck.py", build_config({}), Trials(limit_s=0.2))
     assert found.problem == "did not come back within 0.2 s"
+
+
+PROVIDER = """
+from xwheel import hookimpl
+from xwheel.plugin import Identity
+
+class Open:
+    name = "open"
+
+    def sign_in(self, name, password, known):
+        return Identity(subject="1", name="guest")
+
+    def refresh(self, identity, known):
+        return identity
+
+@hookimpl
+def xwheel_register_identity_providers():
+    return [Open()]
+"""
+
+
+def test_check_tries_identity_providers_with_strangers_if_that_is_wanted(put_file: PutFile) -> None:
+    from xwheel.testing.one_file import Trials, check_file
+
+    file = put_file("door.py", PROVIDER) / "door.py"
+    (found,) = check_file(file, build_config({}))
+    assert (found.kind, found.name, found.problem) == ("identity provider", "open", "")
+    assert found.note == "--send signs strangers in with it, who must be refused"
+    (found,) = check_file(file, build_config({}), Trials(send=True))
+    assert "identity provider open: sign_in lets in '*'" in found.problem

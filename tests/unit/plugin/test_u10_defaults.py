@@ -333,5 +333,5 @@ def test_u11_a_left_over_table_of_options_is_a_warning_that_names_it(
         in caplog.text
     )
     assert "[plugins.options.smoke_signals] is left over: no installed plugin is called" in caplog.text
-    assert "remove the table, or install what it is for" in caplog.text
+    assert "remove the table, install what it is for, or name its folder in plugins.folder" in caplog.text
     assert "hush" not in caplog.text

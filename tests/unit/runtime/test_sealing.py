@@ -9,7 +9,8 @@ import pytest
 from tests.support.rows import NOW
 from xwheel.errors import ConfigError, ConflictError, NotFoundError
 from xwheel.runtime.sealing import KeyRing, is_plain, make_key, read_keys
-from xwheel.storage import executor_secrets, executors, tokens
+from xwheel.storage import executors
+from xwheel.storage.access import executor_secrets, tokens
 from xwheel.storage.database.engine import Database
 
 SECRET = "the-secret-of-the-orders-group"

@@ -45,6 +45,37 @@ def test_signals_may_interrupt_each_other() -> None:
         process.stdout.close()
 
 
+STOPPED = """
+import threading
+from xwheel.runtime.signals import StopSignals
+
+for _ in range(20):
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+with StopSignals() as signals:
+    signals.be_up()
+    print("up", flush=True)
+    {wait}
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("wait", ["signals.wait()", "signals.heard(100_000)"])
+def test_a_signal_that_comes_while_the_process_is_stopped(wait: str) -> None:
+    """As it goes on, any of its threads may get the signal."""
+    for _ in range(5):
+        process = subprocess.Popen([sys.executable, "-c", STOPPED.format(wait=wait)], stdout=subprocess.PIPE)
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"up\n"
+            for number in (signal.SIGSTOP, signal.SIGTERM, signal.SIGCONT):
+                process.send_signal(number)
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
+            process.wait()
+            process.stdout.close()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_what_is_not_up_yet_ends_at_once(number: signal.Signals) -> None:
     def be_told() -> None:

@@ -114,7 +114,9 @@ def test_transactions_lock_in_one_order_and_say_nothing_that_is_forbidden(db: Da
     statements = [statement for transaction in transactions for statement in transaction]
     assert len(set(statements)) > 40
     assert [found for transaction in transactions if (found := misplaced(transaction))] == []
-    assert [statement for statement in statements if UPSERTS.search(statement)] == []
+    # of a job that was changed under an earlier version the state before is written too, if that is not there
+    upserts = [statement for statement in statements if UPSERTS.search(statement)]
+    assert [statement for statement in upserts if not statement.startswith("INSERT INTO job_version ")] == []
     assert [statement for statement in statements if "FOR UPDATE OF" in statement] == []
     changes = ("UPDATE", "DELETE", "INSERT INTO run ")
     assert [item for item in statements if item.startswith(changes) and " RETURNING " in item] == []

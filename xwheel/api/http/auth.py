@@ -1,77 +1,66 @@
-"""Who may call: a policy on every route, checked before its resource is entered."""
+"""Who may call: what every route needs is checked before its resource is entered."""
 
 from __future__ import annotations
 
-import hmac
-import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import falcon
+from falcon.routing import map_http_methods
 
+from xwheel.accounts.audit.refusals import RefusalLog
+from xwheel.accounts.parts import AccessParts
+from xwheel.accounts.sessions import SessionElsewhereError
+from xwheel.accounts.sign_in import SignInError, WrongPasswordError
+from xwheel.accounts.tokens import TokenStore, actor_of, whole_group
+from xwheel.api.http import errors
+from xwheel.api.http.browsers import SAFE, Browsers
+from xwheel.api.http.client import TrustedProxies
 from xwheel.api.http.errors import ThrottledError
+from xwheel.api.http.headers import reason_of
+from xwheel.api.http.packing import Packing
+from xwheel.api.http.permissions import CALLER, PUBLIC, Methods, Need, Of
 from xwheel.clock import Clock
-from xwheel.errors import AuthError, ConfigError, WireError
+from xwheel.errors import AuthError, ConfigError, ForbiddenError, HiddenError, NotFoundError, WireError
 from xwheel.model import NO_SECRET, SHARED_SECRET
+from xwheel.model.access import (
+    NOBODY,
+    NODE,
+    Actor,
+    ActorKind,
+    Permission,
+    current_actor,
+    set_actor,
+)
 from xwheel.runtime.http_limits import Refusals, route_of
 from xwheel.scheduler.executors.secrets import ExecutorSecrets
-from xwheel.storage import tokens
-from xwheel.storage.database.engine import Database
+from xwheel.storage import jobs, runs
+from xwheel.storage.alarms import lists, rules
+from xwheel.storage.database.engine import Connection, Database
 from xwheel.wire import contract
 
 MAX_TOKEN: Final = 512
-CACHE_MS: Final = 1000
 SCHEME: Final = "bearer"
-
-
-class Policy(StrEnum):
-    """Who may use a route."""
-
-    PUBLIC = "public"
-    TOKEN = "token"  # noqa: S105 -- a policy's name
-
-
-class TokenStore:
-    """The tokens in the database, by digest; a change there counts within a second.
-
-    Thread-safety: any thread may ask; one lock guards the copy, and one thread at a time reads the database.
-
-    Args:
-        db: The database.
-        clock: Where time comes from.
-    """
-
-    def __init__(self, db: Database, clock: Clock) -> None:
-        self._db = db
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._tokens: Sequence[tokens.KnownToken] = ()
-        self._read_ms: int | None = None
-
-    def find(self, token: str) -> tokens.KnownToken | None:
-        """Return what is known of a token, or None; every digest is compared, in constant time."""
-        digest = tokens.digest_token(token)
-        matches = [known for known in self._known() if hmac.compare_digest(known.digest, digest)]
-        return matches[0] if matches else None
-
-    def _known(self) -> Sequence[tokens.KnownToken]:
-        with self._lock:
-            now_ms = self._clock.monotonic_ms()
-            if self._read_ms is None or now_ms - self._read_ms >= CACHE_MS:
-                with self._db.read() as conn:
-                    self._tokens = tokens.list_tokens(conn)
-                self._read_ms = now_ms
-            return self._tokens
 
 
 class _CountingGate:
     """Counts the calls that it refuses."""
 
-    def __init__(self, clock: Clock) -> None:
+    _listener: str
+
+    def __init__(self, clock: Clock, refusals: RefusalLog) -> None:
         self._clock = clock
+        self._audited = refusals
         self._refusals = Refusals()
+
+    def note_refused(self, req: falcon.Request, actor: Actor, why: Exception) -> None:
+        """Count a refused call for the audit."""
+        route = f"{req.method} {req.uri_template or req.path[:80]}"
+        self._audited.note(self._listener, actor, self._address_of(req), route, req.path, str(why))
+
+    def _address_of(self, req: falcon.Request) -> str:
+        return req.remote_addr or ""
 
     def _wait_ms(self, req: falcon.Request, header: str) -> int:
         """Count a refused call, and return how long the caller must wait after too many of them; else 0."""
@@ -80,68 +69,209 @@ class _CountingGate:
 
 
 class Gate(_CountingGate):
-    """Middleware that lets a request through to its resource only as the resource's policy says.
+    """Middleware that lets a request through to its resource only if the caller may do what the route needs.
 
     Args:
-        known: The tokens.
+        db: The database.
+        access: Tokens and sessions.
         clock: Where time comes from.
+        proxies: Who may say where a call came from.
+        refusals: Takes refused calls for the audit.
     """
 
-    def __init__(self, known: TokenStore, clock: Clock) -> None:
-        super().__init__(clock)
-        self._known = known
+    _listener = "api"
 
-    def require(self, req: falcon.Request, policy: Policy) -> None:
-        """Let the caller pass, or not; cookies are ignored.
+    def __init__(
+        self,
+        db: Database,
+        access: AccessParts,
+        clock: Clock,
+        proxies: TrustedProxies,
+        refusals: RefusalLog,
+    ) -> None:
+        super().__init__(clock, refusals)
+        self._db = db
+        self._tokens, self._sessions = access.tokens, access.sessions
+        self._proxies = proxies
+        self._browsers = Browsers(proxies, secure_cookies=access.config.secure_cookies)
+        self.needs: dict[str, Methods] = {}
+
+    def require(self, req: falcon.Request, need: Need, params: Mapping[str, Any]) -> None:
+        """Let the caller pass, or not, and say on this thread who acts.
 
         Raises:
-            AuthError: The token is missing or wrong, or that of a group.
+            AuthError: It is not known who calls, or the token is that of a group.
             ThrottledError: The same, too often.
+            ForbiddenError: The caller may not do this, or a page of elsewhere asks for it.
+            NotFoundError: The object does not exist, or the caller may not know of it.
+            InputError: The reason that the caller gives cannot be read.
         """
         self._refusals.sum_up(self._clock.monotonic_ms())
-        if policy is Policy.PUBLIC:
+        if need.of is Of.NOBODY:
+            set_actor(replace(NOBODY, address=self._proxies.address_of(req)))
             return
         try:
-            self.identify(req)
+            actor = self.identify(req, may_be_groups=need.group_token)
         except AuthError as error:
             if wait_ms := self._wait_ms(req, "Authorization"):
                 raise ThrottledError(str(error), wait_ms) from None
             raise
+        set_actor(actor)
+        if req.method not in SAFE and (reason := reason_of(req)):
+            actor = replace(actor, reason=reason)
+            set_actor(actor)
+        if need.permission is not None and actor.kind is not ActorKind.GROUP:
+            self._check(actor, need.permission, need.of, params)
 
-    def identify(self, req: falcon.Request) -> None:
-        """Note in the request who calls, and count nothing.
+    def _check(self, actor: Actor, permission: Permission, of: Of, params: Mapping[str, Any]) -> None:
+        grants = actor.grants
+        if grants.allows(permission):
+            return
+        if of is Of.ALL or (of is Of.SOME and not grants.groups_with(permission)):
+            raise ForbiddenError(permission, f"this takes the permission {permission} in {of}")
+        if of is Of.SOME:
+            return
+        with self._db.read() as conn:
+            kind, key, group_id = _GROUPS[of](conn, params)
+        actor.need(permission, group_id, kind, key)
+
+    def identify(self, req: falcon.Request, *, may_be_groups: bool = False) -> Actor:
+        """Return who calls, by token, or by session if there is none; count nothing.
 
         Raises:
-            AuthError: The token is missing or wrong, or that of a group.
+            AuthError: Token or session are missing or wrong, or the token is that of a group.
+            ForbiddenError: A change is asked for with a session, but not by a page of ours.
         """
-        scheme, _, token = (req.get_header("Authorization") or "").partition(" ")
+        address = self._proxies.address_of(req)
+        header = req.get_header("Authorization")
+        secret = self._browsers.cookie_of(req) if header is None else None
+        if secret is not None:
+            return self._by_session(req, secret, address)
+        scheme, _, token = (header or "").partition(" ")
         token = token.strip()
         if scheme.lower() != SCHEME or not 0 < len(token) <= MAX_TOKEN:
-            raise AuthError("Authorization: send 'Bearer' and a management token")
-        known = self._known.find(token)
+            raise AuthError("Authorization: send 'Bearer' and a management token, or sign in")
+        known = self._tokens.find(token, address)
         if known is None:
-            raise AuthError("Authorization: this token is not known here")
-        if known.group_id is not None:
+            raise AuthError(
+                "Authorization: this token is not known here, or is not good any more or from this address"
+            )
+        if known.group_id is not None and not may_be_groups:
             raise AuthError(
                 f"Authorization: this token opens only the jobs of group {known.app_name or known.group_id}, over "
-                "XXL-JOB's calls; the management API needs one without a group"
+                "XXL-JOB's calls and for what code declares; the management API needs one without a group"
             )
-        req.context.caller = known.name
+        return actor_of(known, address)
+
+    def _by_session(self, req: falcon.Request, secret: str, address: str) -> Actor:
+        known = self._sessions.find(secret, address)
+        if known is None:
+            raise AuthError("Cookie: this session has ended: sign in again")
+        actor = known.actor(address)
+        if req.method not in SAFE:
+            set_actor(actor)  # whoever is refused is named in the audit
+            self._browsers.check_page(req, secret)
+        return actor
+
+    def _address_of(self, req: falcon.Request) -> str:
+        return self._proxies.address_of(req)
+
+    def on_error(
+        self, req: falcon.Request, resp: falcon.Response, error: Exception, params: dict[str, Any]
+    ) -> None:
+        """Answer with the problem that an error is, and count it for the audit if it is a refusal."""
+        if isinstance(error, AuthError | ForbiddenError | HiddenError | WrongPasswordError):
+            self.note_refused(req, self._refused(req, error), error)
+        errors.on_error(req, resp, error, params)
+
+    def _refused(self, req: falcon.Request, error: Exception) -> Actor:
+        """Return who was refused, as far as that is known: of a wrong password, whose it should have been."""
+        if (
+            not isinstance(error, SignInError | SessionElsewhereError | WrongPasswordError)
+            or not error.account
+        ):
+            return current_actor()
+        return Actor(
+            kind=ActorKind.ACCOUNT,
+            name=error.account,
+            credential=error.credential,
+            address=self._proxies.address_of(req),
+        )
 
     def process_resource(
         self, req: falcon.Request, resp: falcon.Response, resource: object, params: dict[str, Any]
     ) -> None:
-        """Check the policy of a matched route."""
-        del resp, params
-        self.require(req, policy_of(resource))
+        """Check what a matched route needs; a method that it does not have is refused like a path there is not."""
+        del resp, resource
+        methods = self.needs[str(req.uri_template)]
+        other = PUBLIC if all(need.of is Of.NOBODY for need in methods.values()) else CALLER
+        self.require(req, methods.get(req.method, other), params)
 
     def process_response(
         self, req: falcon.Request, resp: falcon.Response, resource: object, req_succeeded: bool
     ) -> None:
-        """Keep answers out of caches and out of content sniffers."""
+        """Keep answers out of caches and out of content sniffers; this thread serves the next caller.
+
+        Files that are the same for everybody say themselves how long they may be kept.
+        """
         del req, resource, req_succeeded
-        resp.set_header("Cache-Control", "no-store")
+        set_actor(NODE)
+        if resp.get_header("Cache-Control") is None:
+            resp.set_header("Cache-Control", "no-store")
         resp.set_header("X-Content-Type-Options", "nosniff")
+
+
+def actor_of_caller(caller: Caller, address: str) -> Actor:
+    """Return who acts with one of XXL-JOB's calls.
+
+    Only a group's token acts for its group. What executors report is no deed of theirs: what follows from it, the node
+    does by itself.
+    """
+    if caller.is_executor or caller.group_id is None:
+        return NODE
+    return Actor(
+        kind=ActorKind.GROUP,
+        name=caller.name,
+        grants=whole_group(caller.group_id),
+        credential=f"token {caller.name}",
+        address=address,
+    )
+
+
+def _of_group(conn: Connection, params: Mapping[str, Any]) -> tuple[str, object, int | None]:
+    del conn
+    return "group", params["group_id"], params["group_id"]
+
+
+def _of_job(conn: Connection, params: Mapping[str, Any]) -> tuple[str, object, int | None]:
+    job_id = params["job_id"]
+    known = jobs.get_jobs(conn, {job_id}).get(job_id)  # a deleted one too: its versions are there
+    if known is None:
+        raise NotFoundError("job", job_id)
+    return "job", job_id, known.group_id
+
+
+def _of_run(conn: Connection, params: Mapping[str, Any]) -> tuple[str, object, int | None]:
+    return "run", params["run_id"], runs.get_run(conn, params["run_id"]).group_id
+
+
+def _of_rule(conn: Connection, params: Mapping[str, Any]) -> tuple[str, object, int | None]:
+    rule = rules.get_rule(conn, params["rule_id"])
+    return "alarm rule", rule.id, rules.group_of(conn, rule)
+
+
+def _of_alarm(conn: Connection, params: Mapping[str, Any]) -> tuple[str, object, int | None]:
+    alarm = lists.get_alarm(conn, params["alarm_id"])
+    return "alarm", alarm.id, alarm.group_id
+
+
+_GROUPS: Final = {
+    Of.GROUP: _of_group,
+    Of.JOB: _of_job,
+    Of.RUN: _of_run,
+    Of.RULE: _of_rule,
+    Of.ALARM: _of_alarm,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,10 +307,15 @@ class ExecutorGate(_CountingGate):
         secrets: What executors have.
         known: The tokens of groups.
         clock: Where time comes from.
+        refusals: Takes refused calls for the audit.
     """
 
-    def __init__(self, secrets: ExecutorSecrets, known: TokenStore, clock: Clock) -> None:
-        super().__init__(clock)
+    _listener = "executor-api"
+
+    def __init__(
+        self, secrets: ExecutorSecrets, known: TokenStore, clock: Clock, refusals: RefusalLog
+    ) -> None:
+        super().__init__(clock, refusals)
         self._secrets = secrets
         self._known = known
 
@@ -195,6 +330,7 @@ class ExecutorGate(_CountingGate):
         try:
             return self.identify(req)
         except UnknownCallerError as error:
+            self.note_refused(req, NOBODY, error)
             if wait_ms := self._wait_ms(req, contract.TOKEN_HEADER):
                 raise UnknownCallerError(str(ThrottledError(str(error), wait_ms))) from None
             raise
@@ -207,7 +343,7 @@ class ExecutorGate(_CountingGate):
         """
         token = req.get_header(contract.TOKEN_HEADER) or ""
         app_name = (req.get_header(contract.APP_NAME_HEADER) or "").strip()
-        caller = self._identify(token, app_name) if 0 < len(token) <= MAX_TOKEN else None
+        caller = self._identify(token, app_name, req.remote_addr) if 0 < len(token) <= MAX_TOKEN else None
         if caller is None:
             raise UnknownCallerError(
                 f"{contract.TOKEN_HEADER}: missing or wrong; it must be the scheduler's executor token, a secret of "
@@ -215,7 +351,7 @@ class ExecutorGate(_CountingGate):
             )
         return caller
 
-    def _identify(self, token: str, app_name: str) -> Caller | None:
+    def _identify(self, token: str, app_name: str, address: str) -> Caller | None:
         shown = self._secrets.find(token)
         if shown is not None:
             secret_id, secret = shown
@@ -230,67 +366,98 @@ class ExecutorGate(_CountingGate):
                 app_name=secret.app_name,
                 secret_id=secret_id,
             )
-        known = self._known.find(token)
+        known = self._known.find(token, address)
         if known is None or known.group_id is None or known.app_name != app_name:
             return None
         return Caller(name=known.name, group_id=known.group_id, app_name=app_name, secret_id=NO_SECRET)
 
 
-def policy_of(target: object) -> Policy:
-    """Return the policy that a resource or sink declares.
+class _Before:
+    """Middleware behind the gate."""
 
-    Raises:
-        ConfigError: It declares none.
-    """
-    policy = getattr(target, "policy", None)
-    if not isinstance(policy, Policy):
-        raise ConfigError(f"{target!r} declares no policy: a route is either public or needs a token")
-    return policy
+    def __init__(self, before: Callable[[], None]) -> None:
+        self._before = before
+
+    def process_resource(
+        self, req: falcon.Request, resp: falcon.Response, resource: object, params: dict[str, Any]
+    ) -> None:
+        """Do what comes before a call, but for public ones, which must not wait."""
+        del req, resp, resource, params
+        if current_actor().kind is not ActorKind.UNKNOWN:
+            self._before()
 
 
 class GuardedApp(falcon.App[falcon.Request, falcon.Response]):
-    """A Falcon application that refuses routes and sinks without a policy when they are added.
+    """A Falcon application that refuses routes and sinks that do not say what they need when they are added.
 
     Attributes:
         routes: Template, resource and suffix of every route.
 
     Args:
-        gate: Checks the policies.
+        gate: Checks what they need.
+        before: Called before the resource of each call whose caller is known.
     """
 
-    def __init__(self, gate: Gate) -> None:
-        super().__init__(middleware=[gate])
+    def __init__(self, gate: Gate, before: Callable[[], None] | None = None) -> None:
+        super().__init__(middleware=[gate, *([] if before is None else [_Before(before)]), Packing()])
         self._gate = gate
         self.routes: list[tuple[str, object, str | None]] = []
 
+    @property
+    def needs(self) -> Mapping[str, Methods]:
+        """What the methods of each route need, by template."""
+        return self._gate.needs
+
     def admits(self, environ: dict[str, Any]) -> bool:
-        """Return whether the head of a call has a management token; for listeners, before they read a large body."""
+        """Return whether the head of a call shows who calls; for listeners, before they read a large body."""
         try:
-            self._gate.identify(falcon.Request(environ))
+            self._gate.identify(falcon.Request(environ), may_be_groups=True)
         except AuthError:
             return False
         return True
 
-    def add_route(self, uri_template: str, resource: object, **kwargs: Any) -> None:
-        """Add a route whose resource has the attribute ``policy``.
+    def add_route(
+        self, uri_template: str, resource: object, *, needs: Methods | None = None, **kwargs: Any
+    ) -> None:
+        """Add a route.
+
+        Args:
+            uri_template: Its path, with fields.
+            resource: Answers calls.
+            needs: What each method that the resource has needs.
+            kwargs: Falcon's, such as ``suffix``.
 
         Raises:
-            ConfigError: It has none.
+            ConfigError: It is not said what one of its methods needs, or it is said of one that it does not have.
         """
-        policy_of(resource)
+        found = {
+            method
+            for method in map_http_methods(resource, suffix=kwargs.get("suffix"))
+            if method != "OPTIONS"
+        }
+        if needs is None or set(needs) != found:
+            raise ConfigError(
+                f"{uri_template} must say what each of {', '.join(sorted(found))} needs, and says it of "
+                f"{', '.join(sorted(needs or ())) or 'none'}"
+            )
         super().add_route(uri_template, resource, **kwargs)
+        self._gate.needs[uri_template] = needs
         self.routes.append((uri_template, resource, kwargs.get("suffix")))
 
-    def add_sink(self, sink: Callable[..., None], prefix: Any = r"/") -> None:
-        """Add a sink that has the attribute ``policy``; Falcon's middleware skips sinks, so it is checked here.
+    def add_sink(
+        self, sink: Callable[..., None], prefix: Any = r"/", *, need: Need | None = None, **kwargs: Any
+    ) -> None:
+        """Add a sink; Falcon's middleware skips sinks, so what it needs is checked here.
 
         Raises:
-            ConfigError: It has none.
+            ConfigError: It is not said what it needs.
         """
-        policy = policy_of(sink)
+        if need is None:
+            raise ConfigError(f"the sink at {prefix} must say what it needs")
+        wanted = need
 
         def guarded(req: falcon.Request, resp: falcon.Response, **params: str) -> None:
-            self._gate.require(req, policy)
+            self._gate.require(req, wanted, params)
             sink(req, resp, **params)
 
-        super().add_sink(guarded, prefix)
+        super().add_sink(guarded, prefix, **kwargs)

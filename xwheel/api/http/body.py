@@ -163,12 +163,12 @@ def read_fields(kind: type[S], values: dict[str, Any], *, strict: bool = True) -
 
 
 def _convert(name: str, rule: FieldRule, value: object, strict: bool) -> object:
-    if _has_nul(value):
-        raise InputError(name, "must not contain the character NUL")
     words = rule.words if strict else rule.words.removesuffix(OR_NULL)
     try:
+        if _has_nul(value):
+            raise InputError(name, "must not contain the character NUL")
         found = msgspec.convert(_whole(value) if strict else _spelled(value, rule), rule.type, strict=strict)
-    except (msgspec.ValidationError, ValueError):
+    except (msgspec.ValidationError, ValueError, RecursionError):  # no field is nested so deep
         raise InputError(name, f"must be {words}", rule.limit) from None
     longest = rule.limit.get("max_characters")
     if isinstance(longest, int) and sum(map(len, found)) > longest:
@@ -232,12 +232,7 @@ def _describe(kind: inspect.Type) -> tuple[str, dict[str, object]]:
     """Return a limit in words and as data."""
     match kind:
         case inspect.Metadata():
-            words, limit = _describe(kind.type)
-            extra = kind.extra or {}
-            if "max_characters" in extra:
-                limit = {**limit, "max_characters": extra["max_characters"]}
-                words = f"{words}; at most {extra['max_characters']} characters together"
-            return (f"{words}: {extra['hint']}" if "hint" in extra else words), limit
+            return _describe_marked(kind)
         case inspect.UnionType() | inspect.VarTupleType() | inspect.StructType():
             return _describe_parts(kind)
         case inspect.IntType():
@@ -252,6 +247,24 @@ def _describe(kind: inspect.Type) -> tuple[str, dict[str, object]]:
         case inspect.BoolType():
             return "true or false", {}
     raise TypeError(f"no limit is stated for {kind}")  # a field without a limit must not be written
+
+
+def _describe_marked(kind: inspect.Metadata) -> tuple[str, dict[str, object]]:
+    """Return the limit of a type to which something was noted that no other word of msgspec says."""
+    extra = kind.extra or {}
+    if "json_bytes" in extra:
+        most, depth = extra["json_bytes"], extra["depth"]
+        words = f"JSON of at most {most} bytes in its shortest form, nested at most {depth} deep"
+        return words, {"max_bytes": most, "max_depth": depth}
+    words, limit = _describe(kind.type)
+    if "bytes" in extra:
+        limit = {**limit, "max_bytes": extra["bytes"]}
+        few = f"{limit['min_length']} to" if limit["min_length"] else "at most"
+        words = f"text of {few} {extra['bytes']} bytes as UTF-8, and no more than {extra['setting']}"
+    if "max_characters" in extra:
+        limit = {**limit, "max_characters": extra["max_characters"]}
+        words = f"{words}; at most {extra['max_characters']} characters together"
+    return (f"{words}: {extra['hint']}" if "hint" in extra else words), limit
 
 
 def _describe_parts(

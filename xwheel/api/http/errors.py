@@ -12,13 +12,18 @@ import falcon
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from xwheel.accounts.sign_in import SignInError, SignInThrottledError
 from xwheel.errors import (
     AuthError,
     ConflictError,
     ExecutorUnreachableError,
     FieldError,
+    ForbiddenError,
+    IdentityError,
+    LogStoreError,
     NameTakenError,
     NotFoundError,
+    OwnedByCodeError,
     PluginError,
     RevisionError,
     StorageError,
@@ -100,17 +105,22 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 # first match wins, so a subclass stands before its base
 TABLE: Final[tuple[tuple[type[Exception], int, str, str], ...]] = (
     (ThrottledError, 429, "throttled", "Too many calls without a valid token"),
+    (SignInThrottledError, 429, "throttled", "Too many wrong passwords"),
     (AuthError, 401, "unauthorized", "A valid token is needed"),
+    (ForbiddenError, 403, "forbidden", "The caller may not do this"),
     (BodyTooLargeError, 413, "body-too-large", "The body is too large"),
     (MalformedBodyError, 400, "malformed-body", "The body is not JSON"),
     (FieldError, 422, "invalid-field", "A field is not acceptable"),
     (NotFoundError, 404, "not-found", "The object does not exist"),
     (NameTakenError, 409, "name-taken", "Another job of the group has this name"),
+    (OwnedByCodeError, 409, "owned-by-code", "Code declares this of the job"),
     (ConflictError, 409, "conflict", "The object is not in the expected state"),
     (BusyError, 503, "busy", "Too many calls of this kind"),
     (StorageError, 503, "storage", "The database cannot do this now"),
     (ExecutorUnreachableError, 502, "executor-unreachable", "The executor cannot be asked"),
     (WireError, 502, "executor-refused", "The executor gave no usable answer"),
+    (LogStoreError, 502, "log-store", "The log store gave no usable answer"),
+    (IdentityError, 502, "identity-provider", "The identity provider gave no usable answer"),
     (PluginError, 422, "invalid-field", "A name that no plugin registered"),
 )
 RETRY_AFTER_S: Final = "1"
@@ -135,10 +145,12 @@ def problem_of(error: Exception) -> Problem | None:
 
 
 def _field_of(error: Exception) -> str | UnsetType:
-    if isinstance(error, FieldError):
+    if isinstance(error, FieldError | OwnedByCodeError):
         return error.field
     if isinstance(error, BodyTooLargeError | MalformedBodyError):
         return "body"
+    if isinstance(error, SignInError):
+        return error.field
     return "Authorization" if isinstance(error, AuthError) else UNSET
 
 
@@ -181,7 +193,7 @@ def on_error(req: falcon.Request, resp: falcon.Response, error: Exception, param
         )
     elif isinstance(error, AuthError):
         resp.set_header("WWW-Authenticate", 'Bearer realm="xwheel"')
-        if isinstance(error, ThrottledError):
+        if isinstance(error, ThrottledError | SignInThrottledError):
             resp.set_header("Retry-After", str(seconds(error.wait_ms)))
     elif problem.status == HTTPStatus.SERVICE_UNAVAILABLE:
         resp.set_header("Retry-After", RETRY_AFTER_S)

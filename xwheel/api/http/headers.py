@@ -1,9 +1,10 @@
-"""Request headers of the management API: which revision a change is meant for, and which calls are the same."""
+"""Request headers of the management API: for which revision a change is meant, which calls are the same, and why."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
+from urllib.parse import unquote_to_bytes
 
 import falcon
 
@@ -13,6 +14,10 @@ MATCH_HEADER: Final = "If-Match"
 MATCH: Final = r'(\*|"[1-9][0-9]{0,15}")'
 KEY_HEADER: Final = "Idempotency-Key"
 MAX_KEY: Final = 255
+REASON_HEADER: Final = "Xwheel-Reason"
+MAX_REASON: Final = 500
+ENCODED: Final = r"(?:[!-$&-~ ]|%[0-9A-Fa-f]{2})*"
+"""Printable ASCII, with escapes."""
 
 
 def wanted_revision(req: falcon.Request, given: int | None) -> int | None:
@@ -50,3 +55,29 @@ def idempotency_key(req: falcon.Request) -> str | None:
             {"min_length": 1, "max_length": MAX_KEY},
         )
     return key
+
+
+def reason_of(req: falcon.Request) -> str:
+    """Return why the caller does it, in their words; empty without the header.
+
+    Raises:
+        InputError: It is not UTF-8 behind percent signs, is too long, or has characters that no line of text has.
+    """
+    header = req.get_header(REASON_HEADER)
+    if header is None:
+        return ""
+    try:
+        if not re.fullmatch(ENCODED, header):
+            raise ValueError(header)
+        text = unquote_to_bytes(header).decode("utf-8")
+    except ValueError:
+        raise InputError(
+            REASON_HEADER, "must be text in UTF-8 with percent signs, such as late%20report"
+        ) from None
+    if len(text) > MAX_REASON:
+        raise InputError(
+            REASON_HEADER, f"may have at most {MAX_REASON} characters", {"max_length": MAX_REASON}
+        )
+    if not text.isprintable():
+        raise InputError(REASON_HEADER, "must be one line, without control characters")
+    return text.strip()

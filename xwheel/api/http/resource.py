@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 import falcon
 import msgspec
 
+from xwheel.accounts.audit.refusals import RefusalLog
+from xwheel.accounts.parts import AccessParts
 from xwheel.alarms.rules import AlarmManager
-from xwheel.api.http.auth import Policy
 from xwheel.api.http.body import read_fields
 from xwheel.api.http.headers import KEY_HEADER
 from xwheel.api.schema.health import HealthReport
@@ -23,20 +24,26 @@ from xwheel.clock import Clock
 from xwheel.config.sections import ApiSection
 from xwheel.errors import ConflictError, FieldError, NotFoundError
 from xwheel.model import Run
+from xwheel.model.access import Permission, current_actor
 from xwheel.plugin.discovery import Plugins
 from xwheel.scheduler.executors.registry import ExecutorRegistry
 from xwheel.scheduler.executors.secrets import ExecutorSecrets
 from xwheel.scheduler.finish.finish import Finisher
 from xwheel.scheduler.listeners import ListenerHealth
+from xwheel.scheduler.live.reader import LiveReader
+from xwheel.scheduler.logs.reading import LogReader
+from xwheel.scheduler.logs.shipped import ShippedLogs
+from xwheel.scheduler.logs.stores import LogStores
+from xwheel.scheduler.manage.declared_jobs import DeclarationManager
 from xwheel.scheduler.manage.dependencies import DependencyManager
 from xwheel.scheduler.manage.jobs import JobManager
 from xwheel.scheduler.manage.pause import ScheduleManager
-from xwheel.scheduler.manage.run_now import RunNow
+from xwheel.scheduler.manage.run_now import AT_ONCE, RunNow, When
 from xwheel.scheduler.manage.scripts import Scripts
 from xwheel.scheduler.plan.timetable import CalendarCache, Timetable
 from xwheel.storage import jobs
+from xwheel.storage.access.audit import AuditTrail
 from xwheel.storage.database.engine import Connection, Database
-from xwheel.wire.messages import LogData
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -49,17 +56,27 @@ class ApiParts:
 
     Attributes:
         config: Limits and threads.
+        access: Accounts, sessions and tokens.
         secrets: What executors may show.
         health: The state of the node; must not wait for anything.
         listener_health: The state of each run listener.
-        fetch_log: Reads a run's log from a line on at the executor that has it.
+        logs: Reads logs of runs.
+        log_stores: Where logs are kept.
+        shipped_logs: Takes logs of runs from executors.
         kill: Ends a run, or begins to.
+        audit: Where it is recorded who did what.
+        refusals: Where it is recorded who might not do what.
+        live: Knows what changed lately.
+        node_id: The node that this is; None for a process that is none.
+        lease_ms: How long a node's lease lasts.
     """
 
     db: Database
     clock: Clock
     config: ApiSection
+    access: AccessParts
     jobs: JobManager
+    declarations: DeclarationManager
     run_now: RunNow
     scripts: Scripts
     dependencies: DependencyManager
@@ -73,28 +90,37 @@ class ApiParts:
     alarms: AlarmManager
     plugins: Plugins
     listener_health: Callable[[], Sequence[ListenerHealth]]
-    fetch_log: Callable[[Run, int], LogData]
+    logs: LogReader
+    log_stores: LogStores
+    shipped_logs: ShippedLogs
     kill: Callable[[int], Run]
+    audit: AuditTrail
+    refusals: RefusalLog
+    live: LiveReader
+    node_id: str | None
+    lease_ms: int
 
     def is_live(self, group_id: int, address: str) -> bool:
         """Return whether an address is that of a live executor of a group."""
-        live = self.registry.live(group_id, self.clock.now_ms())
-        return any(executor.address == address for executor in live)
+        return self.registry.is_live(group_id, address, self.clock.now_ms())
 
 
 class Resource:
-    """A resource that needs a management token.
+    """A resource; what its methods need stands in :mod:`xwheel.api.http.permissions`.
 
     Args:
         parts: What it works with.
     """
 
-    policy = Policy.TOKEN
-
     def __init__(self, parts: ApiParts) -> None:
         self._parts = parts
         self._db = parts.db
         self._limit = parts.config.max_body_bytes
+
+
+def readable_groups() -> frozenset[int] | None:
+    """Return the groups that the caller may read; None for all. Lists show what is in these, and nothing else."""
+    return current_actor().grants.groups_with(Permission.READ)
 
 
 def reply(resp: falcon.Response, view: msgspec.Struct, status: int = 200) -> None:
@@ -146,16 +172,22 @@ def plan_run(
     job_id: int,
     key: str | None,
     param: str | None,
-    address: str | None = None,
+    addresses: Sequence[str] = (),
+    when: When = AT_ONCE,
+    again: int | None = None,
 ) -> None:
-    """Plan a run that is due at once, and make it the response.
+    """Plan a run, and make it the response.
 
     Raises:
-        ConflictError: The idempotency key was used with another parameter.
+        ConflictError: The idempotency key was used with another parameter, or for another time.
     """
-    run = parts.run_now.run(job_id, param=param, idempotency_key=key, address=address)
+    run = parts.run_now.run(
+        job_id, param=param, idempotency_key=key, addresses=addresses, when=when, again=again
+    )
     if run.param != param:
         raise ConflictError(f"{KEY_HEADER} {key} was used for run {run.id} with another param")
+    if not when.was_asked_for(run):
+        raise ConflictError(f"{KEY_HEADER} {key} was used for run {run.id} with another delay_ms or at")
     resp.location = f"/api/v1/runs/{run.id}"
     with parts.db.read() as conn:
         (view,) = run_views(conn, [run])
@@ -164,7 +196,8 @@ def plan_run(
 
 def run_views(conn: Connection, runs: Sequence[Run]) -> list[RunView]:
     """Return what clients see of runs, with the names of their jobs and groups."""
-    names = jobs.find_names(conn, {run.job_id for run in runs})
+    # a job may have moved since, to a group that the caller may not read
+    names = jobs.find_names(conn, {run.job_id for run in runs}, readable_groups())
     found = []
     for run in runs:
         job_name, app_name = names.get(run.job_id, ("", ""))

@@ -14,12 +14,14 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from falcon.routing import map_http_methods
 
-from xwheel.api.http.auth import Policy, policy_of
 from xwheel.api.http.body import rules_of
 from xwheel.api.http.errors import PROBLEM_TYPE, TABLE, Problem
+from xwheel.api.http.headers import REASON_HEADER
+from xwheel.api.http.permissions import Methods, Need, Of
 from xwheel.api.openapi.operation import Operation, find_operation
 from xwheel.api.openapi.words import CALENDAR, EXAMPLES, HEADERS, INTRODUCTION, LINKS, PATH_FIELDS, TAGS
 from xwheel.api.schema import messages
+from xwheel.api.schema.accounts import SignInInput
 from xwheel.api.schema.alarms import AlarmRuleChange
 from xwheel.api.schema.fields import VISIBLE
 
@@ -36,6 +38,9 @@ FAULTS: Final = {
 }
 NUL_FREE: Final = r"^[^\u0000]*$"
 NOT_BLANK: Final = rf"^[^\u0000]*{VISIBLE}[^\u0000]*$"
+_EITHER: Final = {SignInInput: (("name", "password"), ("link",))}
+"""Messages of which one of several sets of fields is needed, and no field of another."""
+
 _CHANGES: Final = (messages.JobChange, messages.GroupChange, AlarmRuleChange)
 
 
@@ -45,6 +50,7 @@ class Route(NamedTuple):
     template: str
     resource: object
     suffix: str | None
+    needs: Methods
 
 
 class Described(NamedTuple):
@@ -52,7 +58,7 @@ class Described(NamedTuple):
 
     method: str
     path: str
-    resource: object
+    need: Need
     summary: str
     operation: Operation
 
@@ -86,7 +92,7 @@ def operations(routes: Iterable[Route]) -> Iterator[Described]:
             if noted is None or not summary:
                 raise TypeError(f"{method} {route.template} does not say what it takes and answers")
             path = re.sub(r"\{(\w+):[^}]*\}", r"{\1}", route.template)
-            yield Described(method, path, route.resource, summary, noted)
+            yield Described(method, path, route.needs[method], summary, noted)
 
 
 def build_document(routes: Iterable[Route]) -> Json:
@@ -149,6 +155,14 @@ def _explain(kind: type[messages.Input], schema: Json) -> None:
     if kind in _CHANGES:
         # a revision alone changes nothing
         schema["anyOf"] = [{"required": [name]} for name in rules_of(kind) if name != "revision"]
+    if kind in _EITHER:
+        schema["oneOf"] = [
+            {
+                "required": list(names),
+                "not": {"anyOf": [{"required": [name]} for name in rules_of(kind) if name not in names]},
+            }
+            for names in _EITHER[kind]
+        ]
     if kind.__name__ in EXAMPLES:
         schema["examples"] = [EXAMPLES[kind.__name__]]
 
@@ -180,8 +194,10 @@ def _operation(item: Described, components: Json) -> Json:
     }
     if rest:
         made["description"] = rest
-    if policy_of(item.resource) is Policy.PUBLIC:
+    if item.need.of is Of.NOBODY:
         made["security"] = []
+    else:
+        made["x-permission"] = str(item.need)
     if noted.body is not None:
         name = "Calendar" if noted.body is dict else noted.body.__name__
         made["requestBody"] = {
@@ -203,8 +219,14 @@ def _parameters(item: Described, components: Json) -> list[Json]:
         made += [
             _query_parameter(name, rule, name in required) for name, rule in schema["properties"].items()
         ]
-    made += [{"name": name, "in": "header", **HEADERS[name]} for name in item.operation.headers]
+    named = [*item.operation.headers, *([REASON_HEADER] if _takes_reason(item) else ())]
+    made += [{"name": name, "in": "header", **HEADERS[name]} for name in named]
     return made
+
+
+def _takes_reason(item: Described) -> bool:
+    """Return whether the caller may say why: whatever changes something takes it."""
+    return item.method != "GET" and item.need.of is not Of.NOBODY
 
 
 def _query_parameter(name: str, schema: Json, required: bool) -> Json:
@@ -253,11 +275,13 @@ def _faults(item: Described) -> dict[int, list[str]]:
     """Return the kinds of failure of an operation by status."""
     noted = item.operation
     slugs = ["internal", *noted.problems]
-    if policy_of(item.resource) is Policy.TOKEN:
+    if item.need.of is not Of.NOBODY:
         slugs += ["unauthorized", "throttled", "storage"]
+    if item.need.permission is not None:
+        slugs.append("forbidden")
     if noted.body is not None:
         slugs += ["bad-request", "malformed-body", "body-too-large"]
-    if noted.body is not None or noted.query is not None or noted.headers:
+    if noted.body is not None or noted.query is not None or noted.headers or _takes_reason(item):
         slugs.append("invalid-field")
     if "{" in item.path:
         slugs.append("unknown-route")

@@ -13,7 +13,6 @@ from typing import Any, Final
 import falcon
 import msgspec
 
-from xwheel.api.http.auth import Policy
 from xwheel.api.openapi.document import Json, Route, build_document
 from xwheel.api.openapi.operation import Operation
 
@@ -57,8 +56,6 @@ class Documents:
 
 class _Public:
     """A page without a token: it is the same for every node of this version."""
-
-    policy = Policy.PUBLIC
 
     def __init__(self, documents: Documents) -> None:
         self._documents = documents
@@ -149,6 +146,8 @@ def _operation(document: Json, path: str, method: str, item: Json) -> Iterator[s
         yield f"<p>{_words(item['description'])}</p>"
     if item.get("security") == []:
         yield "<p>Needs no token.</p>"
+    else:
+        yield f"<p>Needs: {escape(item['x-permission'])}.</p>"
     if item["parameters"]:
         yield "<h4>Parameters</h4><table><tr><th>name</th><th>in</th><th>may hold</th></tr>"
         for parameter in item["parameters"]:

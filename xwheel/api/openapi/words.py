@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from xwheel.api.http.headers import KEY_HEADER, MATCH, MATCH_HEADER, MAX_KEY
+from xwheel.api.http.headers import KEY_HEADER, MATCH, MATCH_HEADER, MAX_KEY, MAX_REASON, REASON_HEADER
 from xwheel.calendars import KEYS, MAX_ENTRIES
 from xwheel.model import MAX_ID
 
@@ -17,14 +17,21 @@ TAGS: Final = {
     "groups": "Executors that share an app name.",
     "executors": "Processes that are registered now.",
     "jobs": "What to run and when.",
+    "declarations": "Jobs that an application's code declares, and whose release owns them.",
     "runs": "What happened and what will.",
     "schedule": "When a schedule would fire, and the pause of all of them.",
     "calendars": "Named days and times that jobs keep out of, or keep to.",
     "alarms": "What is sent where when runs go wrong, and what became of it.",
     "reports": "What became of runs, hour by hour or day by day.",
     "overview": "Figures for a first look.",
-    "tokens": "Who may call.",
+    "events": "What changed a moment ago, for pages that stay open.",
+    "nodes": "Scheduler processes, and which partitions each of them holds.",
+    "session": "Signing in and out, and who calls.",
+    "me": "What everybody may do about their own account.",
+    "accounts": "People, and what each may do.",
+    "tokens": "Programs that may call.",
     "secrets": "What the executors of a group show, and are called with.",
+    "audit": "Who did what, when, from where and why.",
     "plugins": "What is installed, and what can be chosen by name.",
     "service": "The state of the node, and this document.",
 }
@@ -40,9 +47,13 @@ PATH_FIELDS: Final[dict[str, dict[str, Any]]] = {
     "job_id": _ID,
     "run_id": _ID,
     "number": _ID,
+    "revision": _ID,
     "rule_id": _ID,
     "alarm_id": _ID,
+    "account_id": _ID,
+    "session_id": _ID,
     "name": _NAME,
+    "setting": {**_NAME, "pattern": r"^[a-z0-9][a-z0-9._-]*$"},
 }
 HEADERS: Final[dict[str, dict[str, Any]]] = {
     MATCH_HEADER: {
@@ -54,6 +65,16 @@ HEADERS: Final[dict[str, dict[str, Any]]] = {
         "required": False,
         "description": "A second call with the same key for the same job returns the first call's run.",
         "schema": {"type": "string", "minLength": 1, "maxLength": MAX_KEY, "pattern": "^[ -~]+$"},
+    },
+    REASON_HEADER: {
+        "required": False,
+        "description": "Why the caller does it, for the audit: at most 500 characters of one line, as UTF-8 with "
+        "percent signs.",
+        "schema": {
+            "type": "string",
+            "pattern": "^(?:[ -$&-~]|%(?:[2-6][0-9A-Fa-f]|7[0-9A-Ea-e]))*$",
+            "maxLength": MAX_REASON,
+        },
     },
 }
 LINKS: Final = {
@@ -82,6 +103,23 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
         "enabled": True,
     },
     "JobChange": {"schedule_conf": "0 30 3 * * ?"},
+    "JobRelease": {"fields": ["schedule_conf"]},
+    "DeclarationSync": {
+        "app_name": "shop",
+        "release": "1.4.0",
+        "digest": "0" * 64,
+        "jobs": [
+            {
+                "name": "report",
+                "place": "shop.jobs:report",
+                "handler": "report",
+                "schedule_type": "CRON",
+                "schedule_conf": "0 0 2 * * ?",
+                "timezone": "Asia/Shanghai",
+                "max_retries": 3,
+            }
+        ],
+    },
     "JobCopy": {"name": "nightly report, second shop"},
     "GlueSave": {"source": "echo hello\n", "author": "Li Lei", "remark": "say hello"},
     "GlueRestore": {"remark": "the new one was slow"},

@@ -2,25 +2,67 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from xwheel.api.schema.derived import fields_of, page_of
-from xwheel.api.schema.fields import ExpiresIn, Id, PageSize, PlainName
+from xwheel.api.schema.fields import ExpiresIn, Id, Networks, PageSize, PlainName
 from xwheel.api.schema.messages import Input
-from xwheel.storage.executor_secrets import StoredSecret
-from xwheel.storage.tokens import KnownToken
+from xwheel.model.access import Role
+from xwheel.storage.access.executor_secrets import StoredSecret
+from xwheel.storage.access.tokens import KnownToken
 
 SECRET_BYTES: Final = 32
 DAY_S: Final = 86_400
+MAX_GROUP_ROLES: Final = 1000
+SHOWN: Final = "name group_id app_name account_id account_name expires_ms networks used_ms created_ms"
+
+
+class GroupRole(Input, frozen=True, kw_only=True):
+    """A role in one group; ``script`` lets an editor change scripts, too."""
+
+    group_id: Id
+    role: Role
+    script: bool = False
+
+
+GroupRoles = Annotated[tuple[GroupRole, ...], Meta(max_length=MAX_GROUP_ROLES)]
+
+
+class GrantsInput(Input, frozen=True, kw_only=True):
+    """What somebody may do: ``role`` in all groups, and ``groups`` in some; the higher one counts."""
+
+    role: Role | None = None
+    script: bool = False
+    groups: GroupRoles = ()
+
+
+class OwnTokenCreate(Input, frozen=True, kw_only=True):
+    """A new token of the account that asks; without ``role`` and ``groups`` it may do what the account may."""
+
+    name: PlainName
+    role: Role | None = None
+    script: bool = False
+    groups: GroupRoles = ()
+    expires_in_s: ExpiresIn | None = None
+    networks: Networks = ()
 
 
 class TokenCreate(Input, frozen=True, kw_only=True):
-    """A new token: for the management API, or only for the jobs of ``group_id``."""
+    """A new token of a service.
+
+    With ``group_id`` it opens XXL-JOB's calls for the jobs of that group, and nothing else. Else it opens the
+    management API: everything of that without ``role`` and ``groups``.
+    """
 
     name: PlainName
     group_id: Id | None = None
+    role: Role | None = None
+    script: bool = False
+    groups: GroupRoles = ()
+    expires_in_s: ExpiresIn | None = None
+    networks: Networks = ()
 
 
 class TokenQuery(Input, frozen=True, kw_only=True):
@@ -30,15 +72,30 @@ class TokenQuery(Input, frozen=True, kw_only=True):
     limit: PageSize = 50
 
 
-@fields_of(KnownToken, without=("digest",))
+class GroupRoleView(Struct, frozen=True, kw_only=True):
+    """A role in one group."""
+
+    group_id: int
+    role: Role
+    script: bool
+
+
+@fields_of(KnownToken, SHOWN)
 class TokenView(Struct, frozen=True, kw_only=True):
     """A token as clients see it; the secret itself is nowhere."""
 
+    role: Role | None
+    script: bool
+    groups: list[GroupRoleView]
 
-@fields_of(KnownToken, without=("digest",))
+
+@fields_of(KnownToken, SHOWN)
 class NewTokenView(Struct, frozen=True, kw_only=True):
     """A token that was just made; ``token`` is the secret, shown this once."""
 
+    role: Role | None
+    script: bool
+    groups: list[GroupRoleView]
     token: str
 
 

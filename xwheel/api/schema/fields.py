@@ -10,21 +10,21 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 from xwheel.model import MAX_ID, RunState
+from xwheel.model.jobs import MAX_PARAM_BYTES, MAX_SOURCE_BYTES
+from xwheel.model.runs import MAX_ADDRESSES_LENGTH
 
 MAX_MS: Final = 253_402_300_799_999
 """The last millisecond of the year 9999."""
 
 DAY_MS: Final = 86_400_000
 YEAR_S: Final = 31_536_000
-MAX_PARAM: Final = 16_000
-"""Characters; four bytes each still fit MariaDB's TEXT."""
-
-MAX_SOURCE: Final = 100_000
-"""Characters of a script; six bytes each still fit the body of a trigger that executors take."""
-
 MAX_PAGE: Final = 1000
 MAX_BULK: Final = 1000
 MAX_CHILDREN: Final = 100
+MAX_ADDRESSES: Final = 32
+MAX_ENTERED: Final = 100
+"""Addresses that people enter for one group."""
+
 MAX_NAMES_LENGTH: Final = 960
 """Characters of all names of a list together; with quotes and commas they fit their column of 1024."""
 
@@ -54,7 +54,10 @@ ScheduleConf = Annotated[str, Meta(max_length=512)]
 RouteOptions = Annotated[str, Meta(max_length=512)]
 Timezone = Annotated[str, Meta(min_length=1, max_length=64, extra={"hint": "an IANA name"})]
 Handler = Annotated[str, Meta(max_length=255)]
-Param = Annotated[str, Meta(max_length=MAX_PARAM)]
+# bytes are counted where they are stored, against the setting; no text has fewer of them than characters
+Param = Annotated[
+    str, Meta(max_length=MAX_PARAM_BYTES, extra={"bytes": MAX_PARAM_BYTES, "setting": "api.max_param_bytes"})
+]
 MisfireThreshold = Annotated[int, Meta(ge=0, le=7 * DAY_MS)]
 Timeout = Annotated[int, Meta(ge=0, le=YEAR_S)]
 Retries = Annotated[int, Meta(ge=0, le=9999)]
@@ -63,19 +66,42 @@ RetryDelays = Annotated[tuple[RetryDelay, ...], Meta(max_length=32)]
 Percent = Annotated[int, Meta(ge=0, le=100)]
 Retention = Annotated[int, Meta(ge=0, le=3650)]
 GlueSource = Annotated[
-    str, Meta(min_length=1, max_length=MAX_SOURCE, pattern=VISIBLE, extra={"hint": "not only blanks"})
+    str,
+    Meta(
+        min_length=1,
+        max_length=MAX_SOURCE_BYTES,
+        pattern=VISIBLE,
+        extra={"bytes": MAX_SOURCE_BYTES, "setting": "api.max_source_bytes", "hint": "not only blanks"},
+    ),
 ]
 Author = Annotated[str, Meta(min_length=1, max_length=64, pattern=VISIBLE, extra={"hint": "not only blanks"})]
 Remark = Annotated[str, Meta(max_length=255)]
 MaxRunning = Annotated[int, Meta(ge=0, le=100_000)]
+Networks = Annotated[
+    tuple[Annotated[str, Meta(min_length=1, max_length=64)], ...],
+    Meta(max_length=16, extra={"hint": "networks such as 10.1.0.0/16"}),
+]
 ExpiresIn = Annotated[int, Meta(ge=0, le=YEAR_S)]
 Wait = Annotated[int, Meta(ge=0, le=604_800)]
 Jitter = Annotated[int, Meta(ge=0, le=DAY_MS)]
 CalendarNames = Annotated[
     tuple[PlainName, ...], Meta(max_length=16, extra={"max_characters": MAX_NAMES_LENGTH})
 ]
+GlueTypes = Annotated[tuple[PlainName, ...], Meta(max_length=16, extra={"max_characters": MAX_NAMES_LENGTH})]
 Address = Annotated[
     str, Meta(min_length=1, max_length=255, pattern=_BLANK_FREE, extra={"hint": "without blanks"})
+]
+Addresses = Annotated[
+    tuple[Address, ...], Meta(max_length=MAX_ADDRESSES, extra={"max_characters": MAX_ADDRESSES_LENGTH})
+]
+Delay = Annotated[int, Meta(ge=0, le=366 * DAY_MS)]
+Instant = Annotated[
+    str,
+    Meta(
+        min_length=10,
+        max_length=40,
+        extra={"hint": "ISO 8601 with an offset, such as 2026-11-23T18:00:00Z"},
+    ),
 ]
 Ids = Annotated[tuple[Id, ...], Meta(min_length=1, max_length=MAX_BULK)]
 RunStates = Annotated[tuple[RunState, ...], Meta(max_length=len(RunState))]
@@ -84,6 +110,10 @@ Revision = Annotated[int, Meta(ge=1, le=MAX_ID)]
 After = Annotated[int, Meta(ge=0, le=MAX_ID)]
 PageSize = Annotated[int, Meta(ge=1, le=MAX_PAGE)]
 PreviewSize = Annotated[int, Meta(ge=1, le=100)]
+Tail = Annotated[int, Meta(ge=1, le=10_000)]
+Searched = Annotated[str, Meta(min_length=1, max_length=500)]
+SearchedName = Annotated[str, Meta(min_length=1, max_length=128)]
+Duration = Annotated[int, Meta(ge=0, le=YEAR_S * 1000)]
 Line = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 RunCursor = Annotated[
     str,

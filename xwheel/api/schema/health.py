@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from xwheel.api.schema.derived import fields_of
+
+Role = Literal["node", "management"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +54,10 @@ class HealthCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthReport:
-    """The state of a node, as far as it is known without the database.
+    """The state of a node, or of a process that only serves the management API, as far as it needs no database.
 
     Attributes:
+        role: What the process is.
         stale_loops: Names of loops whose last good step is too long ago.
         holds_leases: Whether the node holds the leases it should.
         partitions: How many partitions it holds.
@@ -62,6 +66,7 @@ class HealthReport:
         missing_plugins: Plugins that are broken or not installed, and without which its settings let it start.
     """
 
+    role: Role = "node"
     stale_loops: Sequence[str] = ()
     holds_leases: bool = True
     partitions: int = 0
@@ -71,9 +76,13 @@ class HealthReport:
 
 
 class HealthView(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer: ``ok`` or ``failing``, and then what fails."""
+    """The answer: ``ok`` or ``failing``, and then what fails.
+
+    ``role`` is there only where the process is no node: ``management`` serves the management API and fires nothing.
+    """
 
     status: str
+    role: Role | UnsetType = UNSET
     failing: list[str] | UnsetType = UNSET
 
 
@@ -94,10 +103,12 @@ class HealthCountsView(msgspec.Struct, frozen=True, kw_only=True):
 class NodeHealthView(msgspec.Struct, frozen=True, kw_only=True):
     """How this node fares; ``failing`` is what ``/healthz`` and ``/readyz`` together would name.
 
+    ``role`` is ``node``, or ``management`` for a process without loops, which holds no partitions and fires nothing.
     ``missing_plugins`` are those without which ``plugins.tolerate`` let it start; ``/plugins`` says what is wrong.
     """
 
     status: str
+    role: Role
     failing: list[str]
     partitions: int
     missing_plugins: list[str]

@@ -28,21 +28,33 @@ class Nothing(Input, frozen=True, kw_only=True):
     """No field at all."""
 
 
+class AddressInput(Input, frozen=True, kw_only=True):
+    """An executor that does not register itself; ``secret`` is the group's secret that it is called with."""
+
+    address: fields.Address
+    secret: fields.PlainName | None = None
+
+
 class GroupCreate(Input, frozen=True, kw_only=True):
-    """A new executor group; an empty title becomes the app name."""
+    """A new executor group; an empty title becomes the app name, ``addresses`` are entered by hand.
+
+    ``glue_types`` are those that its executors run though no plugin here has them.
+    """
 
     app_name: fields.PlainName
     title: fields.Title = ""
     max_running: fields.MaxRunning = 0
+    addresses: Annotated[tuple[AddressInput, ...], Meta(max_length=fields.MAX_ENTERED)] = ()
+    glue_types: fields.GlueTypes = ()
 
 
 @changes_to(GroupCreate, without=("app_name",))
 class GroupChange(Input, frozen=True, kw_only=True):
-    """New values for a group; its app name is its identity and stays."""
+    """New values for a group; its app name is its identity and stays, ``addresses`` replace all that it had."""
 
 
 class JobCreate(Input, frozen=True, kw_only=True):
-    """A new job, stopped unless ``enabled``."""
+    """A new job, stopped unless ``enabled``; one run makes up for missed fires unless ``misfire_policy`` differs."""
 
     group_id: fields.Id
     name: fields.Name
@@ -73,6 +85,7 @@ class JobCreate(Input, frozen=True, kw_only=True):
     recover_lost: bool = False
     join_mode: JoinMode = JoinMode.ANY
     retention_days: fields.Retention = 0
+    log_retention_days: fields.Retention = 0
     wait_for_executor_s: fields.Wait = 0
     jitter_ms: fields.Jitter = 0
     calendar_exclude: fields.CalendarNames = ()
@@ -101,6 +114,12 @@ class JobRevision(Input, frozen=True, kw_only=True):
     revision: fields.Revision | None = None
 
 
+class DiffQuery(Input, frozen=True, kw_only=True):
+    """With which revision a version is compared; without one, with the version before it."""
+
+    against: fields.Revision | None = None
+
+
 class GlueSave(Input, frozen=True, kw_only=True):
     """A new version of a job's source; null for the token's name as author, only at ``revision`` unless null."""
 
@@ -119,10 +138,17 @@ class GlueRestore(Input, frozen=True, kw_only=True):
 
 
 class RunRequest(Input, frozen=True, kw_only=True):
-    """Run a job once, with its own parameter and on whichever executor its router chooses unless told otherwise."""
+    """Run a job once, with its own parameter and on whichever executor its router chooses unless told otherwise.
+
+    ``address`` is the one executor that may get it; among several ``addresses`` the router chooses. It is due at once,
+    or else ``delay_ms`` later, or ``at`` an instant: ISO 8601 with an offset.
+    """
 
     param: fields.Param | None = None
     address: fields.Address | None = None
+    addresses: fields.Addresses = ()
+    delay_ms: fields.Delay | None = None
+    at: fields.Instant | None = None
 
 
 class Rerun(Input, frozen=True, kw_only=True):
@@ -152,10 +178,12 @@ class Bulk(Input, frozen=True, kw_only=True):
 
 
 class BulkRun(Input, frozen=True, kw_only=True):
-    """Which jobs shall run once, and with what; null for each job's own parameter."""
+    """Which jobs shall run once, with what, and when; null for each job's own parameter, and for at once."""
 
     ids: fields.Ids
     param: fields.Param | None = None
+    delay_ms: fields.Delay | None = None
+    at: fields.Instant | None = None
 
 
 class PageQuery(Input, frozen=True, kw_only=True):
@@ -181,10 +209,11 @@ class ExecutorQuery(Input, frozen=True, kw_only=True):
     limit: fields.PageSize = 50
 
 
-class JobQuery(Input, frozen=True, kw_only=True):
+class JobSearch(Input, frozen=True, kw_only=True):
     """Which jobs; ``name`` is the whole name, ``name_contains`` a part of it in any case.
 
-    ``deleted`` asks for deleted jobs alone: they are kept as long as any of their runs, which name them.
+    ``search`` is a part of the name, the description or the handler, in any case. ``deleted`` asks for deleted jobs
+    alone: they are kept as long as any of their runs, which name them.
     """
 
     group_id: fields.Id | None = None
@@ -193,13 +222,31 @@ class JobQuery(Input, frozen=True, kw_only=True):
     handler: fields.Handler | None = None
     enabled: bool | None = None
     schedule_type: fields.ScheduleName | None = None
+    glue_type: fields.PluginName | None = None
+    search: fields.SearchedName | None = None
     deleted: bool = False
+
+
+class JobSort(StrEnum):
+    """In which order jobs come."""
+
+    ID = "id"
+    NEXT_FIRE = "next_fire"
+
+
+class JobQuery(JobSearch, frozen=True, kw_only=True):
+    """Which jobs, in which order, and which page of them; by their next fire there is one page."""
+
+    sort: JobSort = JobSort.ID
     after: fields.After = 0
     limit: fields.PageSize = 50
 
 
-class RunQuery(Input, frozen=True, kw_only=True):
-    """Which runs, latest due time first; due at ``from_ms`` or later, and before ``to_ms``."""
+class RunSearch(Input, frozen=True, kw_only=True):
+    """Which runs, latest due time first; due at ``from_ms`` or later, and before ``to_ms``.
+
+    ``job_name`` is how the names of their jobs begin, ``message`` a part of the message.
+    """
 
     job_id: fields.Id | None = None
     group_id: fields.Id | None = None
@@ -210,6 +257,14 @@ class RunQuery(Input, frozen=True, kw_only=True):
     chain_id: fields.Id | None = None
     origin: Origin | None = None
     address: fields.Address | None = None
+    job_name: fields.Name | None = None
+    message: fields.Searched | None = None
+    min_duration_ms: fields.Duration | None = None
+
+
+class RunQuery(RunSearch, frozen=True, kw_only=True):
+    """Which runs, and which page of them."""
+
     after: fields.RunCursor | None = None
     limit: fields.PageSize = 50
 
@@ -233,9 +288,18 @@ class ReportQuery(Input, frozen=True, kw_only=True):
 
 
 class LogQuery(Input, frozen=True, kw_only=True):
-    """From which line of a log on."""
+    """From which line of a log on, or how many of its last lines."""
 
     from_line: fields.Line = 1
+    tail: fields.Tail | None = None
+
+
+class LogSearch(Input, frozen=True, kw_only=True):
+    """A text that lines of a log hold, in upper or lower case."""
+
+    text: fields.Searched
+    from_line: fields.Line = 1
+    limit: fields.PageSize = 100
 
 
 class PreviewQuery(Input, frozen=True, kw_only=True):

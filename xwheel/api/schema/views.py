@@ -2,28 +2,67 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
 
 from xwheel.api.http.errors import Problem
 from xwheel.api.schema.derived import fields_of, page_of
 from xwheel.api.schema.messages import JobCreate
 from xwheel.model import ExecutorGroup, GlueVersion, Job, RegisteredExecutor, Run
+from xwheel.model.jobs import ScheduleState
+from xwheel.model.reasons import SENTENCES
 from xwheel.storage.reports import Counts
+
+
+class AddressView(Struct, frozen=True, kw_only=True):
+    """An address that a person entered; ``error`` says why no run goes there, and is empty while it answers.
+
+    ``secret`` is the name of the group's secret that it is called with, null for none.
+    """
+
+    address: str
+    secret: str | None
+    live: bool
+    error: str
 
 
 @fields_of(ExecutorGroup)
 class GroupView(Struct, frozen=True, kw_only=True):
     """A group as clients see it."""
 
+    addresses: list[AddressView]
+
 
 @fields_of(
-    RegisteredExecutor, without=("registered_as", "secret_id", "earlier_secret_id"), labels=dict[str, str]
+    RegisteredExecutor,
+    without=("registered_as", "secret_id", "earlier_secret_id", "by_hand"),
+    labels=dict[str, str],
 )
 class ExecutorView(Struct, frozen=True, kw_only=True):
-    """A live executor as clients see it."""
+    """A live executor as clients see it; ``source`` is ``registered``, or ``by_hand`` for an entered address."""
 
+    source: Literal["registered", "by_hand"]
     secret: str | None
     earlier_secret: str | None
+
+
+class DeclaredView(Struct, frozen=True, kw_only=True):
+    """What code says of a job.
+
+    ``owned`` are the fields that only code may change, ``released`` those that people released from it. It
+    ``is_retired`` if code declares it no more; then, and if the job as a whole ``is_released``, code owns nothing.
+    ``problem`` says why what code says now is not done, or that two builds of the same release say different things.
+    """
+
+    place: str
+    release: str
+    owned: list[str]
+    released: list[str]
+    is_released: bool
+    is_retired: bool
+    is_in_conflict: bool
+    problem: str
 
 
 @fields_of(
@@ -33,7 +72,13 @@ class ExecutorView(Struct, frozen=True, kw_only=True):
     "next_fire_ms last_fire_ms revision schedule_error glue_version created_ms updated_ms",
 )
 class JobView(Struct, frozen=True, kw_only=True):
-    """A job as clients see it."""
+    """A job as clients see it; it is ``done`` once it was started and its schedule never fires again.
+
+    ``declared`` is null unless code declares the job.
+    """
+
+    state: ScheduleState
+    declared: DeclaredView | None
 
 
 @fields_of(GlueVersion, without=("source",))
@@ -47,11 +92,22 @@ class GlueView(GlueItem, frozen=True, kw_only=True):
     source: str
 
 
+ReasonCode = Annotated[
+    str,
+    Meta(
+        description="Why it is in its state: one of ``x-reasons``, or empty. While it runs, at times "
+        "``idle:`` or ``killed:`` and a time: what its last check found.",
+        extra_json_schema={"x-reasons": {reason.value: words for reason, words in SENTENCES.items()}},
+    ),
+]
+
+
 @fields_of(
     Run,
     "id job_id group_id origin origin_key root_id chain_id chain_depth attempt retries_left shard_index shard_total",
     "state due_ms planned_ms created_ms param reason address dispatched_ms accepted_ms finished_ms result_code message",
     "kill_requested skip_last_ms skip_count",
+    reason=ReasonCode,
 )
 class RunView(Struct, frozen=True, kw_only=True):
     """A run as clients see it; ``job_name`` and ``app_name`` are those of its job, deleted or not, and its group."""
@@ -60,13 +116,47 @@ class RunView(Struct, frozen=True, kw_only=True):
     app_name: str
 
 
+class RunPage(Struct, frozen=True, kw_only=True):
+    """A page of runs, which may be short or empty; ``next`` is the ``after`` of the following one, null on the last.
+
+    It was looked for runs back to ``looked_ms``, the due time at which the following page begins; null for all.
+    """
+
+    items: list[RunView]
+    next: str | None = None
+    looked_ms: int | None = None
+
+
 class LogView(Struct, frozen=True, kw_only=True):
-    """A piece of a run's log; ask again from ``next_line`` until ``is_end``."""
+    """A piece of a run's log; ask again from ``next_line`` until ``is_end``.
+
+    Attributes:
+        place: Where it was read: ``store``, ``executor``, or empty if there was nothing to read.
+        note: Why lines may be missing, or empty.
+    """
 
     run_id: int
     from_line: int
     next_line: int
     content: str
+    is_end: bool
+    place: str = ""
+    note: str = ""
+
+
+class LogMatch(Struct, frozen=True, kw_only=True):
+    """A line in which a text was found."""
+
+    line: int
+    text: str
+
+
+class LogMatches(Struct, frozen=True, kw_only=True):
+    """What a search in a log found; search again from ``next_line`` until ``is_end``, or until nothing is new."""
+
+    run_id: int
+    items: list[LogMatch]
+    next_line: int
     is_end: bool
 
 
@@ -165,7 +255,10 @@ class ReportView(Struct, frozen=True, kw_only=True):
 
 
 class OverviewView(Struct, frozen=True, kw_only=True):
-    """How much there is; 10000 means at least so many. ``last_day`` comes from the hourly report."""
+    """How much there is; 10000 means at least so many. ``last_day`` comes from the hourly report.
+
+    ``declaration_conflicts`` counts groups in which live executors of one release declare different jobs.
+    """
 
     groups: int
     executors: int
@@ -173,6 +266,7 @@ class OverviewView(Struct, frozen=True, kw_only=True):
     scheduled_jobs: int
     planned_runs: int
     open_runs: int
+    declaration_conflicts: int
     paused_since_ms: int | None
     last_day: CountsView
 
@@ -181,5 +275,18 @@ GroupPage = page_of("GroupPage", GroupView, "groups")
 ExecutorPage = page_of("ExecutorPage", ExecutorView, "executors")
 JobPage = page_of("JobPage", JobView, "jobs, which may be short or empty")
 GluePage = page_of("GluePage", GlueItem, "versions, newest first")
-RunPage = page_of("RunPage", RunView, "runs, which may be short or empty", key=str)
 CalendarPage = page_of("CalendarPage", CalendarItem, "calendars", key=str)
+
+
+class PageModuleView(Struct, frozen=True, kw_only=True):
+    """An ES module that adds pages, tiles or actions to the console; ``module`` is below the console's address."""
+
+    name: str
+    module: str
+
+
+class ManifestView(Struct, frozen=True, kw_only=True):
+    """What plugins add to the console, and the version of the node."""
+
+    version: str
+    items: list[PageModuleView]

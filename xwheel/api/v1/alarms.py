@@ -12,7 +12,15 @@ import falcon
 from xwheel.api.http.body import fields_in, take_body, take_changes, take_query
 from xwheel.api.http.errors import BusyError, InputError
 from xwheel.api.http.headers import MATCH_HEADER, wanted_revision
-from xwheel.api.http.resource import ApiParts, Resource, naming, reply, reply_page, view_of
+from xwheel.api.http.resource import (
+    ApiParts,
+    Resource,
+    naming,
+    readable_groups,
+    reply,
+    reply_page,
+    view_of,
+)
 from xwheel.api.openapi.operation import Operation
 from xwheel.api.schema.alarms import (
     MAX_RECEIVER_CHARACTERS,
@@ -43,7 +51,7 @@ class AlarmRules(Resource):
         """List rules by id."""
         query = take_query(req, AlarmRuleQuery)
         found = self._parts.alarms.list_rules(
-            RuleFilter(job_id=query.job_id, group_id=query.group_id),
+            RuleFilter(job_id=query.job_id, group_id=query.group_id, groups=readable_groups()),
             after_id=query.after,
             limit=query.limit + 1,
         )
@@ -97,7 +105,11 @@ class Alarms(Resource):
         """List alarms, newest first."""
         query = take_query(req, AlarmQuery)
         wanted = AlarmFilter(
-            job_id=query.job_id, group_id=query.group_id, run_id=query.run_id, alarm_id=query.notice_id
+            job_id=query.job_id,
+            group_id=query.group_id,
+            run_id=query.run_id,
+            alarm_id=query.notice_id,
+            groups=readable_groups(),
         )
         found = self._parts.alarms.list_alarms(wanted, before_id=query.after, limit=query.limit + 1)
         reply_page(resp, AlarmPage, AlarmView, found, query.limit)
@@ -120,7 +132,12 @@ class Attempts(Resource):
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """List attempts to tell alarms, newest first, with what the other sides answered."""
         query = take_query(req, AttemptQuery)
-        wanted = AlarmFilter(job_id=query.job_id, group_id=query.group_id, alarm_id=query.alarm_id)
+        wanted = AlarmFilter(
+            job_id=query.job_id,
+            group_id=query.group_id,
+            alarm_id=query.alarm_id,
+            groups=readable_groups(),
+        )
         found = self._parts.alarms.list_attempts(wanted, before_id=query.after, limit=query.limit + 1)
         reply_page(resp, AttemptPage, AttemptView, found, query.limit)
 

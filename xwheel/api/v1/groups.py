@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 import falcon
+import msgspec
 
 from xwheel.api.http.body import take_body, take_changes, take_query
-from xwheel.api.http.resource import ApiParts, Resource, reply, reply_page, view_of
+from xwheel.api.http.resource import ApiParts, Resource, readable_groups, reply, reply_page, view_of
 from xwheel.api.openapi.operation import Operation
-from xwheel.api.schema.messages import ExecutorQuery, GroupChange, GroupCreate, GroupQuery
-from xwheel.api.schema.views import ExecutorPage, ExecutorView, GroupPage, GroupView
-from xwheel.model import RegisteredExecutor
-from xwheel.storage import executors
+from xwheel.api.schema.messages import AddressInput, ExecutorQuery, GroupChange, GroupCreate, GroupQuery
+from xwheel.api.schema.views import AddressView, ExecutorPage, ExecutorView, GroupPage, GroupView
+from xwheel.errors import ConflictError, FieldError, WireError
+from xwheel.model import NO_SECRET, ExecutorGroup, RegisteredExecutor
+from xwheel.storage import executors, jobs
+from xwheel.storage.access import executor_secrets
+from xwheel.storage.database.engine import Connection
+from xwheel.storage.database.rows import groups_among
+from xwheel.wire import contract
 
 
 class Groups(Resource):
@@ -24,26 +31,40 @@ class Groups(Resource):
         query = take_query(req, GroupQuery)
         with self._db.read() as conn:
             found = executors.list_groups(
-                conn, prefix=query.app_name or "", after_id=query.after, limit=query.limit + 1
+                conn,
+                prefix=query.app_name or "",
+                after_id=query.after,
+                limit=query.limit + 1,
+                groups=readable_groups(),
             )
-        reply_page(resp, GroupPage, GroupView, found, query.limit)
+            views = _group_views(self._parts, conn, found)
+        reply_page(resp, GroupPage, lambda group: views[group.id], found, query.limit)
 
     @Operation({201: GroupView}, body=GroupCreate, problems=("conflict",))
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Create a group."""
         body = take_body(req, GroupCreate, self._limit)
         now_ms = self._parts.clock.now_ms()
-        group = self._db.transaction(
-            lambda conn: executors.insert_group(
+
+        def work(conn: Connection) -> tuple[int, GroupView]:
+            group = executors.insert_group(
                 conn,
                 app_name=body.app_name,
                 title=body.title or body.app_name,
                 max_running=body.max_running,
+                glue_types=_glue_types(body.glue_types),
                 now_ms=now_ms,
             )
-        )
-        resp.location = f"/api/v1/groups/{group.id}"
-        reply(resp, view_of(GroupView, group), 201)
+            if body.addresses:
+                executors.replace_addresses(
+                    conn, group.id, _wanted(self._parts, conn, group.id, body.addresses)
+                )
+            _record(self._parts, conn, "group.create", group.id, None, _shown(conn, group, True))
+            return group.id, _group_view(self._parts, conn, group)
+
+        group_id, view = self._db.transaction(work)
+        resp.location = f"/api/v1/groups/{group_id}"
+        reply(resp, view, 201)
 
 
 class Group(Resource):
@@ -54,22 +75,58 @@ class Group(Resource):
         """Return a group."""
         del req
         with self._db.read() as conn:
-            group = executors.get_group(conn, group_id)
-        reply(resp, view_of(GroupView, group))
+            view = _group_view(self._parts, conn, executors.get_group(conn, group_id))
+        reply(resp, view)
 
-    @Operation({200: GroupView}, body=GroupChange, problems=("not-found",))
+    @Operation({200: GroupView}, body=GroupChange, problems=("not-found", "conflict"))
     def on_patch(self, req: falcon.Request, resp: falcon.Response, group_id: int) -> None:
-        """Change a group's title or limit."""
+        """Change a group's title or limit, or replace its addresses entered by hand or its glue types."""
         changes = take_changes(req, GroupChange, self._limit)
+        addresses: Sequence[AddressInput] | None = changes.pop("addresses", None)
         now_ms = self._parts.clock.now_ms()
-        group = self._db.transaction(lambda conn: executors.update_group(conn, group_id, changes, now_ms))
-        reply(resp, view_of(GroupView, group))
+        if "glue_types" in changes:
+            changes["glue_types"] = _glue_types(changes["glue_types"])
+
+        def work(conn: Connection) -> GroupView:
+            if "glue_types" in changes:
+                self._keep_used(conn, group_id, changes["glue_types"])
+            before = _shown(conn, executors.get_group(conn, group_id, lock=True), addresses is not None)
+            group = executors.update_group(conn, group_id, changes, now_ms)
+            if addresses is not None:
+                wanted = _wanted(self._parts, conn, group_id, addresses)
+                executors.replace_addresses(conn, group_id, wanted)
+            after = _shown(conn, group, addresses is not None)
+            _record(self._parts, conn, "group.edit", group_id, before, after)
+            return _group_view(self._parts, conn, group)
+
+        reply(resp, self._db.transaction(work))
+
+    def _keep_used(self, conn: Connection, group_id: int, names: Collection[str]) -> None:
+        """Refuse to take glue types away that jobs of the group have.
+
+        Raises:
+            ConflictError: One has one of them, which no plugin has either.
+        """
+        group = executors.get_group(conn, group_id, lock=True)
+        gone = set(group.glue_types) - set(names) - set(self._parts.plugins.glue_types)
+        user = jobs.find_glue_user(conn, group_id, gone) if gone else None
+        if user is not None:
+            raise ConflictError(
+                f"job {user.id} ({user.name}) of this group is {user.glue_type}: delete it first, or give it another "
+                "glue type"
+            )
 
     @Operation({204: None}, problems=("not-found", "conflict"))
     def on_delete(self, req: falcon.Request, resp: falcon.Response, group_id: int) -> None:
         """Delete a group without jobs."""
         del req
-        self._db.transaction(lambda conn: executors.delete_group(conn, group_id))
+
+        def work(conn: Connection) -> None:
+            before = _shown(conn, executors.get_group(conn, group_id, lock=True), True)
+            _record(self._parts, conn, "group.delete", group_id, before, None)
+            executors.delete_group(conn, group_id)
+
+        self._db.transaction(work)
         resp.status = 204
 
 
@@ -94,15 +151,109 @@ class Executors(Resource):
         """List the live executors of all groups or of one, by id."""
         query = take_query(req, ExecutorQuery)
         live = self._parts.registry.all(self._parts.clock.now_ms())
+        groups = groups_among(readable_groups(), query.group_id)
         found = sorted(
-            (item for item in live if item.id > query.after and query.group_id in (None, item.group_id)),
+            (item for item in live if item.id > query.after and (groups is None or item.group_id in groups)),
             key=lambda item: item.id,
         )
         reply_page(resp, ExecutorPage, partial(_executor_view, self._parts), found, query.limit)
 
 
+def _record(
+    parts: ApiParts,
+    conn: Connection,
+    action: str,
+    group_id: int,
+    before: Mapping[str, object] | None,
+    after: Mapping[str, object] | None,
+) -> None:
+    parts.audit.record(conn, action, "group", group_id, group_id=group_id, before=before, after=after)
+
+
+def _shown(conn: Connection, group: ExecutorGroup, has_addresses: bool) -> dict[str, object]:
+    """Return what the audit shows of a group; of an address that was entered by hand, which secret it gets."""
+    shown = msgspec.to_builtins(group)
+    if has_addresses:
+        names = {item.id: item.name for item in executor_secrets.list_secrets(conn)}
+        found = executors.list_addresses(conn, [group.id])
+        shown["addresses"] = {item.address: names.get(item.secret_id) for item in found}
+    return dict(shown)
+
+
 def _executor_view(parts: ApiParts, executor: RegisteredExecutor) -> ExecutorView:
     secret, earlier = parts.registry.secret_names(executor)
     return view_of(
-        ExecutorView, executor, labels=dict(executor.labels), secret=secret, earlier_secret=earlier
+        ExecutorView,
+        executor,
+        labels=dict(executor.labels),
+        secret=secret,
+        earlier_secret=earlier,
+        source="by_hand" if executor.by_hand else "registered",
     )
+
+
+def _glue_types(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names, each once.
+
+    Raises:
+        FieldError: A job of one of them names a handler, and has no source.
+    """
+    if "BEAN" in names:
+        raise FieldError("glue_types", "BEAN needs no list: a job of it names a handler, and has no source")
+    return tuple(dict.fromkeys(names))
+
+
+def _wanted(
+    parts: ApiParts, conn: Connection, group_id: int, addresses: Sequence[AddressInput]
+) -> dict[str, int]:
+    """Return the secret's id of each address as the registry spells it.
+
+    Raises:
+        FieldError: An address cannot be an executor's, stands there twice, or names no live secret of the group.
+    """
+    now_ms = parts.clock.now_ms()
+    known = {
+        item.name: item.id
+        for item in executor_secrets.list_secrets(conn)
+        if item.group_id == group_id and item.is_live(now_ms)
+    }
+    wanted: dict[str, int] = {}
+    for item in addresses:
+        try:
+            address = contract.normalise_address(item.address, "addresses")
+            parts.registry.check_address(address)
+        except WireError as error:
+            words = str(error).removeprefix("addresses: ").removeprefix(f"{contract.ADDRESS_FIELD}: ")
+            raise FieldError("addresses", words) from error
+        if address in wanted:
+            raise FieldError("addresses", f"name {address} twice")
+        name = item.secret
+        if name is not None and name not in known:
+            names = ", ".join(sorted(known)) or "none yet: make one with POST /secrets"
+            raise FieldError(
+                "addresses",
+                f"{address}: {name} is no live executor secret of this group; there is {names}. The token that "
+                "all executors share is sent to no address that was entered by hand",
+            )
+        wanted[address] = NO_SECRET if name is None else known[name]
+    return wanted
+
+
+def _group_views(parts: ApiParts, conn: Connection, groups: Sequence[ExecutorGroup]) -> dict[int, GroupView]:
+    """Return what clients see of groups, by id."""
+    names = {item.id: item.name for item in executor_secrets.list_secrets(conn)}
+    live = {(item.group_id, item.address) for item in parts.registry.all(parts.clock.now_ms())}
+    entered: dict[int, list[AddressView]] = {group.id: [] for group in groups}
+    for item in executors.list_addresses(conn, entered.keys()) if groups else ():
+        view = AddressView(
+            address=item.address,
+            secret=names.get(item.secret_id),
+            live=(item.group_id, item.address) in live,
+            error=item.error,
+        )
+        entered[item.group_id].append(view)
+    return {group.id: view_of(GroupView, group, addresses=entered[group.id]) for group in groups}
+
+
+def _group_view(parts: ApiParts, conn: Connection, group: ExecutorGroup) -> GroupView:
+    return _group_views(parts, conn, [group])[group.id]

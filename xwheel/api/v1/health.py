@@ -10,8 +10,8 @@ from typing import Final
 
 import falcon
 import msgspec
+from msgspec import UNSET
 
-from xwheel.api.http.auth import Policy
 from xwheel.api.openapi.operation import Operation
 from xwheel.api.schema.health import (
     HealthCountsView,
@@ -36,8 +36,6 @@ class Healthz:
         report: Returns the state of the node.
     """
 
-    policy = Policy.PUBLIC
-
     def __init__(self, report: Callable[[], HealthReport]) -> None:
         self._report = report
 
@@ -45,7 +43,8 @@ class Healthz:
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Answer 200, or 503 with the names of the loops that stand still."""
         del req
-        _answer(resp, list(self._report().stale_loops))
+        report = self._report()
+        _answer(resp, report, list(report.stale_loops))
 
 
 class Readyz:
@@ -56,8 +55,6 @@ class Readyz:
         db: The database, asked at most once a second.
         clock: Where time comes from.
     """
-
-    policy = Policy.PUBLIC
 
     def __init__(self, report: Callable[[], HealthReport], db: Database, clock: Clock) -> None:
         self._report = report
@@ -72,7 +69,8 @@ class Readyz:
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Answer 200, or 503 with what is missing: ``leases``, ``database`` or ``schema``."""
         del req
-        _answer(resp, self.missing(self._report()))
+        report = self._report()
+        _answer(resp, report, self.missing(report))
 
     def missing(self, report: HealthReport) -> list[str]:
         """Return what the node lacks to work."""
@@ -101,8 +99,6 @@ class NodeHealth:
         ready: Asks the database.
     """
 
-    policy = Policy.TOKEN
-
     def __init__(self, report: Callable[[], HealthReport], ready: Readyz) -> None:
         self._report = report
         self._ready = ready
@@ -115,6 +111,7 @@ class NodeHealth:
         failing = [*report.stale_loops, *self._ready.missing(report)]
         view = NodeHealthView(
             status="failing" if failing else "ok",
+            role=report.role,
             failing=failing,
             partitions=report.partitions,
             missing_plugins=list(report.missing_plugins),
@@ -124,7 +121,12 @@ class NodeHealth:
         resp.data = msgspec.json.encode(view)
 
 
-def _answer(resp: falcon.Response, failing: list[str]) -> None:
+def _answer(resp: falcon.Response, report: HealthReport, failing: list[str]) -> None:
     resp.status = HTTPStatus.SERVICE_UNAVAILABLE if failing else HTTPStatus.OK
-    view = HealthView(status="failing", failing=failing) if failing else HealthView(status="ok")
+    view = HealthView(
+        status="failing" if failing else "ok",
+        # probes of nodes get what they always got
+        role=UNSET if report.role == "node" else report.role,
+        failing=failing or UNSET,
+    )
     resp.data = msgspec.json.encode(view)

@@ -7,13 +7,24 @@ from http import HTTPStatus
 from typing import Final
 
 import falcon
+import msgspec
 
 from xwheel import cron
 from xwheel.api.http.body import fields_in, take_body, take_changes, take_query
-from xwheel.api.http.errors import problem_of
+from xwheel.api.http.csv_file import MEDIA, CsvPage, reply_csv
+from xwheel.api.http.errors import InputError, problem_of
 from xwheel.api.http.headers import KEY_HEADER, MATCH_HEADER, idempotency_key, wanted_revision
-from xwheel.api.http.resource import Resource, naming, plan_run, reply, view_of
+from xwheel.api.http.resource import (
+    ApiParts,
+    Resource,
+    naming,
+    plan_run,
+    readable_groups,
+    reply,
+    view_of,
+)
 from xwheel.api.openapi.operation import Operation
+from xwheel.api.schema.live import RecentItem, RecentQuery, RecentRun, RecentView
 from xwheel.api.schema.messages import (
     Bulk,
     BulkRun,
@@ -23,19 +34,42 @@ from xwheel.api.schema.messages import (
     JobCreate,
     JobQuery,
     JobRevision,
+    JobSearch,
+    JobSort,
     RunRequest,
 )
-from xwheel.api.schema.views import BulkItem, BulkView, ChildItem, FamilyView, JobPage, JobView, RunView
+from xwheel.api.schema.views import (
+    BulkItem,
+    BulkView,
+    ChildItem,
+    DeclaredView,
+    FamilyView,
+    JobPage,
+    JobView,
+    RunView,
+)
 from xwheel.api.v1.schedule import check_calendars, naming_schedule_fields
-from xwheel.errors import FieldError, WireError, XwheelError
+from xwheel.errors import FieldError, ForbiddenError, HiddenError, WireError, XwheelError
 from xwheel.model import ChildLink, NewSource
 from xwheel.model import Job as JobRecord
+from xwheel.model.access import current_actor
+from xwheel.model.jobs import state_of
 from xwheel.scheduler.manage.jobs import BulkAction, BulkResult
+from xwheel.scheduler.manage.ownership import Declared
+from xwheel.scheduler.manage.run_now import AT_ONCE, When, read_when
 from xwheel.storage import jobs, scripts
+from xwheel.storage.database.engine import Connection
+from xwheel.storage.declarations import owners, records
+from xwheel.storage.declarations.owners import DeclarationOwner
+from xwheel.storage.declarations.records import DeclaredJob
 from xwheel.storage.jobs import JobFilter, page_jobs
+from xwheel.storage.live.last_and_next import list_last_runs, list_next_jobs
 from xwheel.wire import contract
 
 COPY_SUFFIX: Final = " (copy)"
+LAST: Final = 20
+"""Runs of each job that are shown as its last ones."""
+
 MAX_NAME: Final = 128
 
 
@@ -49,16 +83,57 @@ _SWITCHES: Final = Operation(
 
 
 class Jobs(Resource):
-    """``/jobs``."""
+    """``/jobs``, also as a file, and how jobs ran lately."""
 
     @Operation({200: JobPage}, query=JobQuery)
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """List jobs by id."""
+        """List jobs by id, or those that fire again, soonest first."""
         query = take_query(req, JobQuery)
-        wanted = JobFilter(**{name: getattr(query, name) for name in JobFilter._fields})
+        if query.sort is JobSort.NEXT_FIRE:
+            self._reply_next(resp, query)
+            return
+        items, following = self._page(query, query.after, query.limit)
+        reply(resp, JobPage(items=items, next=following))
+
+    @Operation({200: None}, query=JobSearch, media=MEDIA)
+    def on_get_csv(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Return jobs as a CSV file, by id, 10,000 at most."""
+        query = take_query(req, JobSearch)
+        reply_csv(resp, "jobs", JobView, lambda after, limit: CsvPage(*self._page(query, after or 0, limit)))
+
+    @Operation({200: RecentView}, query=RecentQuery)
+    def on_get_recent(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Return the last runs of jobs, 20 of each at most, newest first."""
+        wanted, groups = take_query(req, RecentQuery).job_id, readable_groups()
         with self._db.read() as conn:
-            page = page_jobs(conn, wanted, after_id=query.after, limit=query.limit)
-        reply(resp, JobPage(items=[view_of(JobView, job) for job in page.jobs], next=page.next))
+            known = jobs.find_names(conn, set(wanted), groups)
+            found = list_last_runs(conn, known, LAST)
+        items = [
+            RecentItem(
+                job_id=job_id,
+                runs=[
+                    msgspec.convert(run._asdict(), RecentRun)
+                    for run in found.get(job_id, ())
+                    if groups is None or run.group_id in groups
+                ],
+            )
+            for job_id in dict.fromkeys(wanted)
+            if job_id in known
+        ]
+        reply(resp, RecentView(items=items))
+
+    def _reply_next(self, resp: falcon.Response, query: JobQuery) -> None:
+        if query.after:
+            raise InputError("after", "there is one page of jobs by their next fire: ask for more with limit")
+        with self._db.read() as conn:
+            found = list_next_jobs(conn, _filter_of(query), query.limit)
+            items = job_views(self._parts, conn, found)
+        reply(resp, JobPage(items=items, next=None))
+
+    def _page(self, query: JobSearch, after_id: int, limit: int) -> tuple[list[JobView], int | None]:
+        with self._db.read() as conn:
+            page = page_jobs(conn, _filter_of(query), after_id=after_id, limit=limit)
+            return job_views(self._parts, conn, page.jobs), page.next
 
     @Operation({201: JobView}, body=JobCreate, problems=("name-taken",))
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -66,13 +141,18 @@ class Jobs(Resource):
         body = take_body(req, JobCreate, self._limit)
         values = fields_in(body)
         enabled = values.pop("enabled")
-        source = new_source(values.pop("glue_source"), req.context.caller)
+        source = new_source(values.pop("glue_source"), current_actor().name)
         check_calendars(self._parts.calendars, values)
         with naming("group_id", "group"), naming_schedule_fields():
             cron.zone(body.timezone)
             job = self._parts.jobs.create(values, enabled=enabled, source=source, unique=True)
         resp.location = f"/api/v1/jobs/{job.id}"
-        reply_job(resp, job, 201)
+        reply_job(self._parts, resp, job, 201)
+
+
+def _filter_of(query: JobSearch) -> JobFilter:
+    given = {name: getattr(query, name) for name in JobFilter._fields if name != "groups"}
+    return JobFilter(**given, groups=readable_groups())
 
 
 class JobResource(Resource):
@@ -84,27 +164,27 @@ class JobResource(Resource):
         del req
         with self._db.read() as conn:
             job = jobs.get_job(conn, job_id)
-        reply_job(resp, job)
+        reply_job(self._parts, resp, job)
 
     @Operation(
         {200: JobView},
         body=JobChange,
         headers=(MATCH_HEADER,),
-        problems=("not-found", "conflict", "name-taken"),
+        problems=("not-found", "conflict", "name-taken", "owned-by-code"),
     )
     def on_patch(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
         """Change fields of a job."""
         changes = take_changes(req, JobChange, self._limit)
         revision = wanted_revision(req, changes.pop("revision", None))
-        source = new_source(changes.pop("glue_source", None), req.context.caller)
+        source = new_source(changes.pop("glue_source", None), current_actor().name)
         check_calendars(self._parts.calendars, changes)
         with naming_schedule_fields():
             if "timezone" in changes:
                 cron.zone(changes["timezone"])
             job = self._parts.jobs.edit(job_id, changes, revision=revision, source=source, unique=True)
-        reply_job(resp, job)
+        reply_job(self._parts, resp, job)
 
-    @Operation({204: None}, headers=(MATCH_HEADER,), problems=("not-found", "conflict"))
+    @Operation({204: None}, headers=(MATCH_HEADER,), problems=("not-found", "conflict", "owned-by-code"))
     def on_delete(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
         """Delete a job; its runs stay readable."""
         self._parts.jobs.delete(job_id, revision=wanted_revision(req, None))
@@ -116,13 +196,15 @@ class JobResource(Resource):
         body = take_body(req, JobRevision, self._limit, optional=True)
         with naming_schedule_fields():
             job = self._parts.jobs.start(job_id, revision=wanted_revision(req, body.revision))
-        reply_job(resp, job)
+        reply_job(self._parts, resp, job)
 
     @_SWITCHES
     def on_post_stop(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
         """Stop a job and cancel its planned fires and retries; what was sent goes on."""
         body = take_body(req, JobRevision, self._limit, optional=True)
-        reply_job(resp, self._parts.jobs.stop(job_id, revision=wanted_revision(req, body.revision)))
+        reply_job(
+            self._parts, resp, self._parts.jobs.stop(job_id, revision=wanted_revision(req, body.revision))
+        )
 
     @Operation({201: JobView}, body=JobCopy, is_body_optional=True, problems=("not-found", "name-taken"))
     def on_post_copy(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
@@ -133,7 +215,7 @@ class JobResource(Resource):
             known = jobs.get_job(conn, job_id)
             if known.glue_version:
                 text = scripts.get_version(conn, job_id, known.glue_version).source
-                source = new_source(text, req.context.caller, f"copied from job {job_id}")
+                source = new_source(text, current_actor().name, f"copied from job {job_id}")
         values = {
             name: getattr(known, name)
             for name in JobCreate.__struct_fields__
@@ -144,7 +226,7 @@ class JobResource(Resource):
         with naming("group_id", "group"), naming_schedule_fields():
             job = self._parts.jobs.create(values, source=source, unique=True)
         resp.location = f"/api/v1/jobs/{job.id}"
-        reply_job(resp, job, 201)
+        reply_job(self._parts, resp, job, 201)
 
     @Operation(
         {201: RunView},
@@ -154,28 +236,33 @@ class JobResource(Resource):
         problems=("not-found", "conflict"),
     )
     def on_post_run(self, req: falcon.Request, resp: falcon.Response, job_id: int) -> None:
-        """Plan a run that is due at once, whether the job is started or not."""
+        """Plan a run that is due at once or later, whether the job is started or not."""
         body = take_body(req, RunRequest, self._limit, optional=True)
         key = idempotency_key(req)
-        address = None if body.address is None else self._registered(job_id, body.address)
-        plan_run(self._parts, resp, job_id, key, body.param, address)
+        if body.address is not None and body.addresses:
+            raise FieldError("addresses", "says what address says: give one of them")
+        field = "addresses" if body.addresses else "address"
+        spelled = body.addresses if body.address is None else (body.address,)
+        addresses = self._registered(job_id, field, spelled) if spelled else ()
+        plan_run(self._parts, resp, job_id, key, body.param, addresses, read_when(body.delay_ms, body.at))
 
-    def _registered(self, job_id: int, spelled: str) -> str:
-        """Return the address as the registry has it.
+    def _registered(self, job_id: int, field: str, spelled: Sequence[str]) -> list[str]:
+        """Return addresses as the registry has them.
 
         Raises:
             NotFoundError: The job does not exist.
-            FieldError: It is not that of a live executor of the job's group: a job's runs go nowhere else.
+            FieldError: One is not that of a live executor of the job's group: a job's runs go nowhere else.
         """
         with self._db.read() as conn:
             job = jobs.get_job(conn, job_id)
         try:
-            address = contract.normalise_address(spelled, "address")
+            addresses = [contract.normalise_address(text, field) for text in spelled]
         except WireError as error:
-            raise FieldError("address", str(error).removeprefix("address: ")) from error
-        if not self._parts.is_live(job.group_id, address):
-            raise FieldError("address", f"{address} is no live executor of group {job.group_id}")
-        return address
+            raise FieldError(field, str(error).removeprefix(f"{field}: ")) from error
+        for address in addresses:
+            if not self._parts.is_live(job.group_id, address):
+                raise FieldError(field, f"{address} is no live executor of group {job.group_id}")
+        return addresses
 
 
 def new_source(text: str | None, author: str, remark: str = "") -> NewSource | None:
@@ -183,10 +270,48 @@ def new_source(text: str | None, author: str, remark: str = "") -> NewSource | N
     return None if text is None else NewSource(source=text, author=author, remark=remark)
 
 
-def reply_job(resp: falcon.Response, job: JobRecord, status: int = 200) -> None:
+def reply_job(parts: ApiParts, resp: falcon.Response, job: JobRecord, status: int = 200) -> None:
     """Make a job the response, its revision as the entity tag."""
     resp.etag = str(job.revision)
-    reply(resp, view_of(JobView, job), status)
+    with parts.db.read() as conn:
+        (view,) = job_views(parts, conn, [job])
+    reply(resp, view, status)
+
+
+def job_views(parts: ApiParts, conn: Connection, found: Sequence[JobRecord]) -> list[JobView]:
+    """Return what clients see of jobs, with what code says of them."""
+    now_ms = parts.clock.now_ms()
+    known = records.get_declared(conn, [job.id for job in found])
+    followed = owners.get_owners(conn, {item.group_id for item in known.values()})
+    others = parts.declarations.conflicting(followed.values()) if followed else {}
+    views = []
+    for job in found:
+        item = known.get(job.id)
+        view = None
+        if item is not None:
+            owner = followed.get(item.group_id, DeclarationOwner(group_id=item.group_id))
+            view = _declared_view(item, owner, others.get(item.group_id, ()))
+        views.append(view_of(JobView, job, state=state_of(job, now_ms), declared=view))
+    return views
+
+
+def _declared_view(item: DeclaredJob, owner: DeclarationOwner, others: Sequence[Declared]) -> DeclaredView:
+    problem = item.problem
+    if others and item.is_owned and not problem:
+        problem = (
+            f"executors of release {owner.release} declare different jobs: {owner.digest[:8]} came first and stays, "
+            f"{', '.join(other.digest[:8] for other in others)} waits"
+        )
+    return DeclaredView(
+        place=item.place,
+        release=owner.release,
+        owned=sorted(item.owned),
+        released=list(item.released),
+        is_released=item.is_released,
+        is_retired=item.is_retired,
+        is_in_conflict=bool(others) and item.is_owned,
+        problem=problem,
+    )
 
 
 DONE = {
@@ -219,12 +344,21 @@ class BulkJobs(Resource):
     def on_post_run(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Plan one run of each of many jobs."""
         body = take_body(req, BulkRun, self._limit)
-        self._apply(resp, BulkAction.RUN, body.ids, body.param)
+        self._apply(resp, BulkAction.RUN, body.ids, body.param, read_when(body.delay_ms, body.at))
 
     def _apply(
-        self, resp: falcon.Response, action: BulkAction, ids: Sequence[int], param: str | None = None
+        self,
+        resp: falcon.Response,
+        action: BulkAction,
+        ids: Sequence[int],
+        param: str | None = None,
+        when: When = AT_ONCE,
     ) -> None:
-        results = self._parts.jobs.change_many(action, ids, param=param)
+        results = self._parts.jobs.change_many(action, ids, param=param, when=when)
+        refused = [item.error for item in results if isinstance(item.error, ForbiddenError | HiddenError)]
+        if refused:
+            actor, path = current_actor(), f"/api/v1/jobs/bulk/{action}"
+            self._parts.refusals.note("api", actor, actor.address, f"POST {path}", path, str(refused[0]))
         items = [_item(result, DONE[action]) for result in results]
         reply(resp, BulkView(items=items, failed=sum(item.problem is not None for item in items)))
 
@@ -270,6 +404,12 @@ class Children(Resource):
             job = jobs.get_job(conn, job_id)
             below = jobs.children_of(conn, [job_id])
             above = jobs.parents_of(conn, [job_id])
+            groups = readable_groups()
+            if groups is not None:  # those of others are no business of the caller
+                ids = {*(link.child_id for link in below), *(link.parent_id for link in above)}
+                seen = {known.id for known in jobs.get_jobs(conn, ids).values() if known.group_id in groups}
+                below = [link for link in below if link.child_id in seen]
+                above = [link for link in above if link.parent_id in seen]
         resp.etag = str(job.revision)
         view = FamilyView(
             children=[view_of(ChildItem, link) for link in below],

@@ -16,10 +16,10 @@ HANGING_MS: Final = 60_000
 
 
 class PluginHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """How an alarm channel or a run listener fares on this node.
+    """How an alarm channel, a run listener or the log store that is used fares on this node.
 
-    ``failures`` are those in a row for a channel, and all since the start for a listener. ``hanging`` counts calls
-    that did not come back in time. ``dropped`` are changes that a listener was too slow for.
+    ``failures`` are those in a row for a channel and a store, and all since the start for a listener. ``hanging``
+    counts calls that did not come back in time. ``dropped`` are changes that a listener was too slow for.
     """
 
     ok: bool
@@ -102,5 +102,15 @@ class PluginsResource(Resource):
                 hanging=int(is_hanging),
                 last_ms=None,
                 last_answer=listener.last_error,
+            )
+        if (store := self._parts.log_stores.chosen) is not None:
+            found["log store", store.name] = PluginHealth(
+                ok=not store.failures,
+                queued=0,
+                failures=store.failures,
+                hanging=store.hanging(),
+                dropped=0,
+                last_ms=None,
+                last_answer=store.last_error if store.failures else "",
             )
         return found

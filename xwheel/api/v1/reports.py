@@ -7,12 +7,13 @@ from typing import Final
 import falcon
 
 from xwheel.api.http.body import take_query
-from xwheel.api.http.resource import Resource, reply
+from xwheel.api.http.resource import Resource, readable_groups, reply
 from xwheel.api.openapi.operation import Operation
 from xwheel.api.schema.messages import ReportBy, ReportQuery
 from xwheel.api.schema.views import BucketView, CountsView, OverviewView, ReportView
 from xwheel.errors import FieldError
 from xwheel.storage import reports
+from xwheel.storage.declarations import owners
 
 SPAN_MS: Final = {ReportBy.HOUR: reports.DAY_MS, ReportBy.DAY: 30 * reports.DAY_MS}
 MAX_SPAN_MS: Final = 400 * reports.DAY_MS
@@ -37,6 +38,7 @@ class Reports(Resource):
             raise FieldError("to_ms", "must be later than from_ms")
         if to_ms - from_ms > MAX_SPAN_MS:
             raise FieldError("from_ms", f"must be at most {MAX_SPAN_MS // reports.DAY_MS} days before to_ms")
+        groups = readable_groups()
         with self._db.read() as conn:
             found = reports.list_report(
                 conn,
@@ -46,8 +48,11 @@ class Reports(Resource):
                 job_id=query.job_id,
                 by=query.by.value,
                 limit=query.limit,
+                groups=groups,
             )
-            totals = reports.get_totals(conn, from_ms, to_ms, group_id=query.group_id, job_id=query.job_id)
+            totals = reports.get_totals(
+                conn, from_ms, to_ms, group_id=query.group_id, job_id=query.job_id, groups=groups
+            )
         items = [
             BucketView(from_ms=bucket.from_ms, counts=CountsView(**bucket.counts._asdict()))
             for bucket in found
@@ -66,12 +71,16 @@ class OverviewResource(Resource):
         """Count groups, executors, jobs and open runs, and what became of the runs of the last 24 hours."""
         del req
         now_ms = self._parts.clock.now_ms()
+        groups = readable_groups()
         with self._db.read() as conn:
-            found = reports.get_overview(conn)
-            day = reports.get_totals(conn, now_ms - reports.DAY_MS, now_ms + 1)
+            found = reports.get_overview(conn, groups)
+            day = reports.get_totals(conn, now_ms - reports.DAY_MS, now_ms + 1, groups=groups)
+            followed = owners.list_owners(conn, groups=groups)
+        live = self._parts.registry.all(now_ms)
         view = OverviewView(
             **found._asdict(),
-            executors=len(self._parts.registry.all(now_ms)),
+            executors=sum(groups is None or item.group_id in groups for item in live),
+            declaration_conflicts=len(self._parts.declarations.conflicting(followed)),
             paused_since_ms=self._parts.schedules.paused_since_ms(),
             last_day=CountsView(**day._asdict()),
         )

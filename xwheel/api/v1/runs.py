@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import threading
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from typing import Final
 
 import falcon
 
 from xwheel.api.http.body import take_body, take_query
-from xwheel.api.http.errors import BusyError
+from xwheel.api.http.csv_file import MEDIA, CsvPage, reply_csv
+from xwheel.api.http.errors import InputError
 from xwheel.api.http.headers import KEY_HEADER, idempotency_key
-from xwheel.api.http.resource import ApiParts, Resource, plan_run, reply, run_views
+from xwheel.api.http.places import Places
+from xwheel.api.http.resource import ApiParts, Resource, plan_run, readable_groups, reply, run_views
 from xwheel.api.openapi.operation import Operation
-from xwheel.api.schema.messages import LogQuery, Nothing, Rerun, RunQuery
-from xwheel.api.schema.views import LogView, RunPage, RunView
-from xwheel.errors import ExecutorUnreachableError
-from xwheel.model import FINAL_STATES
+from xwheel.api.schema.messages import LogQuery, LogSearch, Nothing, Rerun, RunQuery, RunSearch
+from xwheel.api.schema.views import LogMatch, LogMatches, LogView, RunPage, RunView
 from xwheel.model import Run as RunRecord
 from xwheel.storage import runs
+from xwheel.storage.jobs import find_by_beginning
 from xwheel.storage.run_list import Key, RunFilter, page_runs
+
+OTHERS: Final = frozenset({"states", "job_ids", "now_ms", "groups"})
+"""What of a filter is not in the query by its name."""
 
 
 class Runs(Resource):
-    """``/runs``."""
+    """``/runs``, also as a file."""
 
     @Operation({200: RunPage}, query=RunQuery)
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -34,15 +35,30 @@ class Runs(Resource):
         if query.after is not None:
             due_ms, _, run_id = query.after.partition("-")
             before = Key(int(due_ms), int(run_id))
+        items, following = self._page(query, before, query.limit)
+        after = None if following is None else f"{following.due_ms}-{following.id}"
+        looked_ms = None if following is None else following.due_ms
+        reply(resp, RunPage(items=items, next=after, looked_ms=looked_ms))
+
+    @Operation({200: None}, query=RunSearch, media=MEDIA)
+    def on_get_csv(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Return runs as a CSV file, latest due time first, 10,000 at most."""
+        query = take_query(req, RunSearch)
+        reply_csv(resp, "runs", RunView, lambda after, limit: CsvPage(*self._page(query, after, limit)))
+
+    def _page(self, query: RunSearch, before: Key | None, limit: int) -> tuple[list[RunView], Key | None]:
+        groups = readable_groups()
         wanted = RunFilter(
-            **{name: getattr(query, name) for name in RunFilter._fields if name != "states"},
+            **{name: getattr(query, name) for name in RunFilter._fields if name not in OTHERS},
             states=frozenset(query.state),
+            now_ms=self._parts.clock.now_ms(),
+            groups=groups,
         )
         with self._db.read() as conn:
-            page = page_runs(conn, wanted, before=before, limit=query.limit)
-            items = run_views(conn, page.runs)
-        following = None if page.next is None else f"{page.next.due_ms}-{page.next.id}"
-        reply(resp, RunPage(items=items, next=following))
+            if query.job_name is not None:
+                wanted = wanted._replace(job_ids=find_by_beginning(conn, query.job_name, groups))
+            page = page_runs(conn, wanted, before=before, limit=limit)
+            return run_views(conn, page.runs), page.next
 
 
 class RunResource(Resource):
@@ -79,86 +95,49 @@ class RunResource(Resource):
         with self._db.read() as conn:
             known = runs.get_run(conn, run_id)
         param = known.param if body.param is None else body.param
-        plan_run(self._parts, resp, known.job_id, key, param)
+        plan_run(self._parts, resp, known.job_id, key, param, again=run_id)
 
 
 class RunLogResource(Resource):
-    """``/runs/{run_id}/log``: asks the executor that has the log.
+    """``/runs/{run_id}/log``: reads in the log store, and at the executor what that lacks.
 
-    At most a quarter of the listener's threads wait for executors at once, so that slow ones cannot starve the rest,
-    and for those of one group at most half of these, so that they cannot starve the other groups.
+    At most a quarter of the listener's threads read logs at once, so that slow executors and stores cannot starve the
+    rest, and those of one group at most half of these, so that they cannot starve the other groups.
     """
 
     def __init__(self, parts: ApiParts) -> None:
         super().__init__(parts)
-        self._places = Places(max(1, parts.config.threads // 4))
+        self._places = Places(max(1, parts.config.threads // 4), "logs are being read")
 
     @Operation(
         {200: LogView},
         query=LogQuery,
-        problems=("not-found", "busy", "executor-unreachable", "executor-refused"),
+        problems=("not-found", "busy", "executor-unreachable", "executor-refused", "log-store"),
     )
     def on_get(self, req: falcon.Request, resp: falcon.Response, run_id: int) -> None:
         """Return a piece of the log; empty while the run was not sent."""
         query = take_query(req, LogQuery)
-        with self._db.read() as conn:
-            run = runs.get_run(conn, run_id)
-        # as of before the log is read: what comes later may be missing in it
-        is_final = run.state in FINAL_STATES
-        if run.address is None:
-            view = _view(run, query.from_line, query.from_line, "", is_final)
-        else:
-            view = self._fetch(run, run.address, query.from_line, is_final)
-        reply(resp, view)
-
-    def _fetch(self, run: RunRecord, address: str, from_line: int, is_final: bool) -> LogView:
-        # the process that listens there now gets our token, so it must be an executor that is registered now
-        if not self._parts.is_live(run.group_id, address):
-            raise ExecutorUnreachableError(
-                address, f"no live executor, so run {run.id} has no log", sent=False
-            )
+        if query.tail is not None and query.from_line != 1:
+            raise InputError("tail", "ask for so many last lines, or for those from a line on, not for both")
+        run, logs = self._run(run_id), self._parts.logs
         with self._places.hold(run.group_id):
-            data = self._parts.fetch_log(run, from_line)
-        # foreign peers may count on without content, or call the end of the file the end of the run
-        next_line = max(from_line, data.to_line + 1) if data.content else from_line
-        return _view(run, from_line, next_line, data.content, is_final and (data.is_end or not data.content))
+            text = logs.read(run, query.from_line) if query.tail is None else logs.tail(run, query.tail)
+        reply(resp, LogView(run_id=run.id, **text._asdict()))
 
+    @Operation(
+        {200: LogMatches},
+        query=LogSearch,
+        problems=("not-found", "busy", "executor-unreachable", "executor-refused", "log-store"),
+    )
+    def on_get_search(self, req: falcon.Request, resp: falcon.Response, run_id: int) -> None:
+        """Return the lines of a log that hold a text; a call goes through 8 MiB at most."""
+        query = take_query(req, LogSearch)
+        run = self._run(run_id)
+        with self._places.hold(run.group_id):
+            found = self._parts.logs.search(run, query.text, query.from_line, query.limit)
+        items = [LogMatch(line=match.line, text=match.text) for match in found.found]
+        reply(resp, LogMatches(run_id=run.id, items=items, next_line=found.next_line, is_end=found.is_end))
 
-class Places:
-    """Places for calls that go on to executors, and at most half of them for those of one group.
-
-    Thread-safety: every method may be called by any thread.
-
-    Args:
-        total: How many there are.
-    """
-
-    def __init__(self, total: int) -> None:
-        self._total = total
-        self._lock = threading.Lock()
-        self._held: Counter[int] = Counter()
-
-    @contextmanager
-    def hold(self, group_id: int) -> Iterator[None]:
-        """Hold a place for a group as long as the block lasts; never wait for one.
-
-        Raises:
-            BusyError: There is none.
-        """
-        with self._lock:
-            if self._held.total() >= self._total:
-                raise BusyError("too many logs are being read from executors: ask again in a moment")
-            if self._held[group_id] >= (self._total + 1) // 2:
-                raise BusyError("too many logs of this group are being read: ask again in a moment")
-            self._held[group_id] += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._held[group_id] -= 1
-                if not self._held[group_id]:
-                    del self._held[group_id]
-
-
-def _view(run: RunRecord, from_line: int, next_line: int, content: str, is_end: bool) -> LogView:
-    return LogView(run_id=run.id, from_line=from_line, next_line=next_line, content=content, is_end=is_end)
+    def _run(self, run_id: int) -> RunRecord:
+        with self._db.read() as conn:
+            return runs.get_run(conn, run_id)

@@ -12,14 +12,17 @@ import falcon
 
 from xwheel import cron
 from xwheel.api.http.body import fields_in, rules_of, take_body, take_query
-from xwheel.api.http.resource import Resource, reply
+from xwheel.api.http.resource import Resource, readable_groups, reply
 from xwheel.api.openapi.operation import Operation
+from xwheel.api.schema.live import UpcomingItem, UpcomingPage, UpcomingQuery
 from xwheel.api.schema.messages import JobCreate, Nothing, PreviewQuery
 from xwheel.api.schema.views import DueView, PauseView, PreviewView, WordsView
 from xwheel.errors import FieldError, ScheduleError, UnknownNameError
 from xwheel.model import Job
 from xwheel.model.jobs import check_period, draft_job
 from xwheel.scheduler.plan.timetable import MAX_SEARCH_MS, CalendarCache, Timetable
+from xwheel.storage.database.rows import groups_among
+from xwheel.storage.live.last_and_next import list_next_fires
 
 DIALECTS: Final = {"CRON": "quartz", "UNIX_CRON": "unix"}
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -42,6 +45,19 @@ class Preview(Resource):
             items = [DueView(due_ms=due_ms, local=_local(due_ms, place)) for due_ms in found]
             description = _describe(query)
         reply(resp, PreviewView(items=items, description=description))
+
+
+class Upcoming(Resource):
+    """``/schedule/upcoming``."""
+
+    @Operation({200: UpcomingPage}, query=UpcomingQuery)
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """List when started jobs fire next, soonest first: one fire of each."""
+        query = take_query(req, UpcomingQuery)
+        groups = groups_among(readable_groups(), query.group_id)
+        with self._db.read() as conn:
+            found = list_next_fires(conn, query.until_ms, query.limit, groups)
+        reply(resp, UpcomingPage(items=[UpcomingItem(**fire._asdict()) for fire in found], next=None))
 
 
 class Pause(Resource):

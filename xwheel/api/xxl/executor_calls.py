@@ -9,20 +9,23 @@ from typing import Final
 
 import falcon
 
-from xwheel.api.http.auth import Caller, ExecutorGate, TokenStore, UnknownCallerError
+from xwheel.api.http.auth import Caller, ExecutorGate, UnknownCallerError, actor_of_caller
 from xwheel.api.http.body import read_body
-from xwheel.api.http.errors import BodyTooLargeError, new_incident
+from xwheel.api.http.errors import RETRY_AFTER_S, BodyTooLargeError, BusyError, new_incident
+from xwheel.api.http.places import Places
 from xwheel.api.http.resource import ApiParts
 from xwheel.api.xxl.job_calls import JobCalls
 from xwheel.api.xxl.plaintext import to_plain
-from xwheel.errors import NotFoundError, WireError, XwheelError
+from xwheel.errors import ForbiddenError, HiddenError, LogStoreError, NotFoundError, WireError, XwheelError
 from xwheel.model import RegisteredExecutor
+from xwheel.model.access import acting
 from xwheel.scheduler.finish.finish import OutcomeStatus
-from xwheel.scheduler.records import Outcome, Reporter
+from xwheel.scheduler.records import Outcome, Reporter, reported
 from xwheel.wire import codec, contract
 from xwheel.wire.codec.batch import refusals_payload
 from xwheel.wire.codec.fields import encode
-from xwheel.wire.messages import BadItem, CallbackItem, RegistryRequest, Response
+from xwheel.wire.codec.logs import decode_log_parts, receipts_payload, wishes_payload
+from xwheel.wire.messages import BadItem, CallbackItem, LogReceipt, RegistryRequest, Response
 
 logger = logging.getLogger(__name__)
 
@@ -44,14 +47,17 @@ class ExecutorCalls:
 
     def __init__(self, parts: ApiParts) -> None:
         self._parts = parts
-        self._gate = ExecutorGate(parts.secrets, TokenStore(parts.db, parts.clock), parts.clock)
+        self._gate = ExecutorGate(parts.secrets, parts.access.tokens, parts.clock, parts.refusals)
         self._jobs = JobCalls(parts)
         self._job_calls = frozenset(self._jobs.names if parts.config.job_openapi else ())
         self._calls: dict[str, Callable[[falcon.Request, Caller, bytes], Response]] = {
             contract.REGISTRY: self._register,
             contract.REGISTRY_REMOVE: self._remove,
             contract.CALLBACK: self._take_outcomes,
+            contract.SHIP_LOGS: self._take_logs,
         }
+        # shipping waits for a store, callbacks and beats wait for nothing
+        self._log_places = Places(max(1, parts.config.executor_threads // 4), "logs are being kept")
 
     def __call__(self, req: falcon.Request, resp: falcon.Response, **params: str) -> None:
         """Answer one call; failures go to :func:`on_error`."""
@@ -59,15 +65,22 @@ class ExecutorCalls:
         if req.method != "POST":
             raise WireError(f"{req.method}: every call must be a POST")
         caller = self._gate.require(req)
+        with acting(actor_of_caller(caller, req.remote_addr)) as actor:
+            try:
+                write_envelope(resp, self._answer(req, caller))
+            except (ForbiddenError, HiddenError) as error:
+                self._gate.note_refused(req, actor, error)
+                raise
+
+    def _answer(self, req: falcon.Request, caller: Caller) -> Response:
         name = _uri_of(req.path)
         if name in self._job_calls:
-            write_envelope(resp, self._jobs.answer(name, caller, lambda: self._read(req)))
-            return
+            return self._jobs.answer(name, caller, lambda: self._read(req))
         call = self._calls.get(name)
         if call is None:
             known = ", ".join(sorted({*self._calls, *self._job_calls}))
             raise WireError(f"{req.path[:100]}: no such call; known: {known}")
-        write_envelope(resp, call(req, caller, self._read(req)))
+        return call(req, caller, self._read(req))
 
     def admits(self, req: falcon.Request) -> bool:
         """Return whether the caller may send a large body: his token is one of ours, and he POSTs."""
@@ -103,10 +116,15 @@ class ExecutorCalls:
             suspect_until_ms=0,
             labels=request.labels,
             secret_id=caller.secret_id,
+            release=request.release or None,
+            declared=request.declared or None,
         )
         with _known_group(request) as app_name:
             self._parts.registry.register(app_name, facts, self._parts.clock.now_ms())
-        return Response(code=contract.OK)
+        if not request.instance:
+            return Response(code=contract.OK)
+        wishes = wishes_payload(ship_logs=self._parts.shipped_logs.is_wanted)
+        return Response(code=contract.OK, data=wishes)
 
     def _remove(self, req: falcon.Request, caller: Caller, body: bytes) -> Response:
         del req
@@ -131,6 +149,18 @@ class ExecutorCalls:
             [*bad, *unknown], settled, len(items) + len(bad), is_xwheel=any(item.job_id for item in items)
         )
 
+    def _take_logs(self, req: falcon.Request, caller: Caller, body: bytes) -> Response:
+        del req
+        # before the lines are read, and by one group never all
+        with self._log_places.hold(caller.group_id):
+            instance, parts, bad = decode_log_parts(body)
+            try:
+                receipts = self._parts.shipped_logs.take(instance, parts, Reporter(caller.group_id))
+            except LogStoreError:  # said already, to the operator
+                raise BusyError("the log store takes no lines now: send them again later") from None
+        receipts += [LogReceipt(run_id=item.run_id, settled=True, message=item.error) for item in bad]
+        return Response(code=contract.OK, data=receipts_payload(receipts))
+
 
 def on_error(req: falcon.Request, resp: falcon.Response, error: Exception, params: object) -> None:
     """Answer a failure in the envelope, with HTTP status 200, or 413 for a body that is too large."""
@@ -138,6 +168,10 @@ def on_error(req: falcon.Request, resp: falcon.Response, error: Exception, param
     if isinstance(error, BodyTooLargeError):
         resp.status = 413
         response = Response(code=contract.FAIL, message=f"body: {error}")
+    elif isinstance(error, BusyError):
+        resp.status = 503
+        resp.set_header("Retry-After", RETRY_AFTER_S)
+        response = Response(code=contract.FAIL, message=str(error))
     elif isinstance(error, XwheelError):
         response = contract.error_response(error)
         if not isinstance(error, UnknownCallerError):
@@ -195,12 +229,13 @@ def _unknown_group(app_name: str) -> WireError:
 
 
 def _outcome(item: CallbackItem, reporter: Reporter) -> Outcome:
+    reason, message = reported(item.reason, item.message if item.job_id else to_plain(item.message))
     return Outcome(
         run_id=item.run_id,
         state=item.state,
-        reason=item.reason if item.reason.isprintable() else "",
+        reason=reason,
         code=item.code,
-        message=item.message if item.job_id else to_plain(item.message),
+        message=message,
         # foreign executors send their own start time here; ours repeat what the trigger said
         created_ms=item.created_ms if item.job_id else 0,
         instance=item.instance,

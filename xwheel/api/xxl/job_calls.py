@@ -21,7 +21,15 @@ from xwheel.api.schema.messages import JobChange, JobCreate, RunRequest
 from xwheel.api.v1.jobs import new_source
 from xwheel.api.v1.schedule import naming_schedule_fields
 from xwheel.api.xxl.alarm_mails import AlarmMails
-from xwheel.errors import ConfigError, ConflictError, FieldError, NotFoundError, WireError
+from xwheel.errors import (
+    ConfigError,
+    ConflictError,
+    FieldError,
+    HiddenError,
+    NotFoundError,
+    OwnedByCodeError,
+    WireError,
+)
 from xwheel.model import Job
 from xwheel.storage import jobs
 from xwheel.wire import contract
@@ -181,13 +189,13 @@ class JobCalls:
         wanted = job_calls.decode_job_trigger(body)
         job = self._own(caller, wanted.job_id)
         request = read_fields(RunRequest, {"param": wanted.param})
-        address = self._registered(job, wanted.addresses)
-        run = self._parts.run_now.run(job.id, param=request.param, address=address)
+        addresses = self._registered(job, wanted.addresses)
+        run = self._parts.run_now.run(job.id, param=request.param, addresses=addresses)
         _log(caller, contract.TRIGGER_JOB, job.id, f" as run {run.id}")
         return Response(code=contract.OK)
 
     def _own(self, caller: Caller, job_id: int) -> Job:
-        """Return a job of the caller's group; jobs keep their group, so what holds now holds in the next transaction.
+        """Return a job of the caller's group; one that moves meanwhile is refused where it is locked.
 
         Raises:
             NotFoundError: There is none, or it is another group's: the answers are the same.
@@ -195,24 +203,20 @@ class JobCalls:
         with self._parts.db.read() as conn:
             job = jobs.get_job(conn, job_id)
         if job.group_id != caller.group_id:
-            raise NotFoundError("job", job_id)
+            raise HiddenError("job", job_id)
         return job
 
-    def _registered(self, job: Job, spelled: Sequence[str]) -> str | None:
-        """Return the one address that a run is meant for, or None for no wish.
+    def _registered(self, job: Job, spelled: Sequence[str]) -> Sequence[str]:
+        """Return the addresses among which a run's executor is chosen; none for no wish.
 
         Raises:
-            WireError: It is not that of a live executor of the group, or there are several.
+            WireError: One is not that of a live executor of the group.
         """
-        wanted = {contract.normalise_address(text, "addressList") for text in spelled}
-        if not wanted:
-            return None
-        if len(wanted) > 1:
-            raise WireError("addressList: one address at most; without any the job's route strategy chooses")
-        (address,) = wanted
-        if not self._parts.is_live(job.group_id, address):
-            raise WireError(f"addressList: {address} is no live executor of the job's group")
-        return address
+        wanted = [contract.normalise_address(text, "addressList") for text in spelled]
+        for address in wanted:
+            if not self._parts.is_live(job.group_id, address):
+                raise WireError(f"addressList: {address} is no live executor of the job's group")
+        return wanted
 
 
 def _values(wanted: JobDefinition) -> dict[str, Any]:
@@ -266,6 +270,8 @@ def _as_the_wire_spells() -> Iterator[None]:
         yield
     except FieldError as error:
         raise FieldError(job_calls.wire_name(error.field), error.reason) from error
+    except OwnedByCodeError as error:
+        raise OwnedByCodeError(job_calls.wire_name(error.field), error.reason) from error
 
 
 def _log(caller: Caller, call: str, job_id: int, more: str = "") -> None:

@@ -21,7 +21,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 SECTIONS: Final = ("calendars", "groups")
 CALENDAR_KEYS: Final = ("name", "definition")
-GROUP_KEYS: Final = ("app_name", "title", "max_running", "jobs")
+GROUP_KEYS: Final = ("app_name", "title", "max_running", "glue_types", "jobs")
 JOB_KEYS: Final = ("name", *JOB_FIELDS, "enabled", "children")
 CHILD_KEYS: Final = ("job", "param")
 MAX_ECHO: Final = 64
@@ -82,7 +82,7 @@ class _Builder:
 
     def _group(self, file: str, node: YamlNode) -> None:
         table = _table(file, node, "a group", GROUP_KEYS)
-        message = _message(file, node, GroupCreate, table, ("app_name", "title", "max_running"))
+        message = _message(file, node, GroupCreate, table, ("app_name", "title", "max_running", "glue_types"))
         app_name = message.app_name
         place = f"{file}:{node.line}: group {app_name}"
         if app_name in self._groups:
@@ -91,6 +91,7 @@ class _Builder:
             app_name=app_name,
             title=message.title if "title" in table else app_name,
             max_running=message.max_running,
+            glue_types=message.glue_types if "glue_types" in table else None,
             place=place,
         )
         for job in _items(file, table.get("jobs"), "jobs"):

@@ -98,8 +98,9 @@ def _group_steps(desired: State, actual: State) -> Iterator[Step]:
         have = actual.groups.get(name)
         changes = tuple(
             Change(field, None if have is None else getattr(have, field), getattr(want, field))
-            for field in ("title", "max_running")
-            if have is None or getattr(have, field) != getattr(want, field)
+            for field in ("title", "max_running", "glue_types")
+            if getattr(want, field) is not None
+            and (have is None or getattr(have, field) != getattr(want, field))
         )
         if changes:
             action = Action.CREATE_GROUP if have is None else Action.UPDATE_GROUP

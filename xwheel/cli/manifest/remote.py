@@ -36,7 +36,11 @@ class RemoteJobs:
         for item in self._node.pages("/groups"):
             self._app_names[item["id"]] = item["app_name"]
             found[item["app_name"]] = GroupState(
-                app_name=item["app_name"], title=item["title"], max_running=item["max_running"], id=item["id"]
+                app_name=item["app_name"],
+                title=item["title"],
+                max_running=item["max_running"],
+                glue_types=tuple(item["glue_types"]),
+                id=item["id"],
             )
         return found
 
@@ -142,7 +146,7 @@ def preview_params(job: Mapping[str, Any], count: int) -> dict[str, Any]:
     """Return the query that asks when a job's schedule fires."""
     params: dict[str, Any] = {"count": count}
     for field in PREVIEW:
-        value = job[field]
+        value = job.get(field)
         if isinstance(value, list):
             value = ",".join(value) or None
         if value is not None:
@@ -239,6 +243,8 @@ class Applier:
 
     def _save_group(self, step: Step, want: GroupState) -> None:
         body: dict[str, Any] = {"title": want.title, "max_running": want.max_running}
+        if want.glue_types is not None:
+            body["glue_types"] = want.glue_types
         if step.action is Action.CREATE_GROUP:
             made = self._node.call("POST", "/groups", {**body, "app_name": want.app_name})
             self._groups[want.app_name] = made["id"]

@@ -63,11 +63,12 @@ class JobState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupState:
-    """A group of executors."""
+    """A group of executors; ``glue_types`` of a file may be None, which keeps what there is."""
 
     app_name: str
     title: str
     max_running: int
+    glue_types: tuple[str, ...] | None = None
     id: int = 0
     place: str = ""
 

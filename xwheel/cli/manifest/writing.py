@@ -71,6 +71,8 @@ def write_group(sink: TextSink, group: GroupState, *, has_jobs: bool) -> None:
         values["title"] = group.title
     if group.max_running:
         values["max_running"] = group.max_running
+    if group.glue_types:
+        values["glue_types"] = list(group.glue_types)
     _dump(sink, [values])
     if has_jobs:
         sink.write("  jobs:\n")

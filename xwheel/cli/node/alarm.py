@@ -75,10 +75,13 @@ def list_alarms(
     job: JobOption = None,
     group: GroupOption = None,
     run: Annotated[int | None, typer.Option("--run", min=1, help="Id of a run.")] = None,
+    notice: Annotated[
+        int | None, typer.Option("--notice", metavar="ALARM", min=1, help="Those that this alarm counts.")
+    ] = None,
     limit: LimitOption = 50,
 ) -> None:
     """List alarms, newest first."""
-    params = _owner(node, job, group) | given(run_id=run)
+    params = _owner(node, job, group) | given(run_id=run, notice_id=notice)
     node.print_list(
         node.pages("/alarms", params, limit=limit),
         (

@@ -146,15 +146,16 @@ def _report(steps: Sequence[Step], *, applied: bool, as_json: bool) -> None:
     for step in steps:
         typer.echo(f"{SIGNS.get(step.action.value, '~')} {step.action.value} {visible(step.name)}")
         for change in step.changes:
-            old = "" if step.have is None and change.old is None else f"{_shown(change.old)} -> "
-            typer.echo(f"    {change.field}: {old}{_shown(change.new)}")
+            old = "" if step.have is None and change.old is None else f"{shown_value(change.old)} -> "
+            typer.echo(f"    {change.field}: {old}{shown_value(change.new)}")
     if not steps:
         typer.echo("nothing differs")
     else:
         typer.echo(f"{len(steps)} {'changes are made' if applied else 'differences'}")
 
 
-def _shown(value: Any) -> str:
+def shown_value(value: Any) -> str:
+    """Return a field's value for people, cut where it is long."""
     text = json.dumps(value, ensure_ascii=False)
     text = text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}… ({len(text)} characters)"
     return visible(text)

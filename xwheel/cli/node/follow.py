@@ -37,7 +37,7 @@ Run = dict[str, Any]
 
 def why(run: Run) -> str:
     """Return in words why a run ended as it did; empty if that is plain."""
-    known = WHY.get(run["reason"]) or str(run["reason"])
+    known = WHY.get(run["reason"]) or ("" if run["reason"] == run["state"] else str(run["reason"]))
     said = "" if run["state"] == SUCCEEDED or run["reason"] == "no_executor" else run["message"].strip()
     return ": ".join(
         visible(part) for part in (known.replace("{app_name}", run["app_name"] or "GROUP"), said) if part
@@ -120,9 +120,9 @@ class Follower:
         at = local_clock(run["due_ms"])
         match run["origin"]:
             case "retry":
-                return (
-                    f"tries run {run['origin_key']} again at {at}, {run['retries_left']} further retries left"
-                )
+                left = run["retries_left"]
+                further = f"{left or 'no'} further {'retry' if left == 1 else 'retries'} left"
+                return f"tries run {run['origin_key']} again at {at}, {further}"
             case "recovery":
                 return f"in place of run {run['origin_key']}, which is lost, at {at}"
             case "child":
@@ -149,4 +149,6 @@ def _said(run: Run) -> str:
 def _left(run: Run) -> str:
     if run["kill_requested"]:
         return ": a run that was to be killed is never tried again"
-    return ": no retries left" if not run["retries_left"] else ""
+    if run["retries_left"]:
+        return ""
+    return ": no retries left" if run["attempt"] > 1 else ": its job has no retries (max_retries)"

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from xwheel.cli.connection import LimitOption, NodeApi, connected, given
+from xwheel.cli.connection import ChangeApi, LimitOption, NodeApi, connected, given
 from xwheel.cli.lazy import command_group
 from xwheel.cli.output import plain, print_json
 from xwheel.cli.table import ALWAYS, Column, moment
@@ -68,7 +68,7 @@ def show(
 @app.command()
 @connected
 def save(
-    node: NodeApi,
+    node: ChangeApi,
     job: JobArgument,
     file: Annotated[Path, typer.Option("--file", "-f", help="The source; - for standard input.")],
     remark: RemarkOption = None,
@@ -87,7 +87,7 @@ def save(
 
 @app.command()
 @connected
-def restore(node: NodeApi, job: JobArgument, version: NumberArgument, remark: RemarkOption = None) -> None:
+def restore(node: ChangeApi, job: JobArgument, version: NumberArgument, remark: RemarkOption = None) -> None:
     """Save the source of an old version as the newest one; nothing of what came between is lost."""
     made = node.call("POST", f"/jobs/{node.job(job)['id']}/glue/{version}/restore", given(remark=remark))
     node.print_done(made, f"version {version} is saved again as {made['number']}")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from xwheel.cli.connection import LimitOption, NodeApi, connected, given
+from xwheel.cli.connection import LimitOption, NodeApi, WideOption, connected, given
 from xwheel.cli.lazy import command_group
 from xwheel.cli.output import local_time, print_fields, print_json, shown
-from xwheel.cli.table import print_table
+from xwheel.cli.table import ALWAYS, Column, moment, print_table
+from xwheel.errors import FieldError
 
 app = command_group()
 
@@ -17,6 +18,26 @@ GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="App name or
 TitleOption = Annotated[str | None, typer.Option(help="What people call it.")]
 RunningOption = Annotated[
     int | None, typer.Option("--max-running", help="Runs of the group at once; 0 for no limit.")
+]
+
+AddressOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--address",
+        metavar="URL[=SECRET]",
+        help="An executor that does not register itself, and the name of the group's secret that it is called with; "
+        "several, each with --address.",
+    ),
+]
+
+GlueTypesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--glue-type",
+        metavar="NAME",
+        help="A glue type that its executors run though no plugin here has it, such as GLUE_GROOVY; several, each "
+        "with --glue-type.",
+    ),
 ]
 
 
@@ -44,7 +65,20 @@ def show(node: NodeApi, group: GroupArgument) -> None:
     if node.as_json:
         print_json({**found, "executors": executors})
         return
+    entered = found.pop("addresses")
     print_fields(shown(found))
+    if entered:
+        print_table(
+            ("ENTERED", "SECRET", "STATE"),
+            (
+                (
+                    item["address"],
+                    item["secret"] or "-",
+                    "live" if item["live"] else item["error"] or "not asked yet",
+                )
+                for item in entered
+            ),
+        )
     rows = (
         (item["address"], item["kind"], local_time(item["seen_ms"]), _labels(item["labels"]))
         for item in executors
@@ -54,24 +88,114 @@ def show(node: NodeApi, group: GroupArgument) -> None:
 
 @app.command()
 @connected
+def executors(
+    node: NodeApi,
+    group: Annotated[
+        str | None, typer.Argument(metavar="[GROUP]", help="App name or id; default: all groups.")
+    ] = None,
+    limit: LimitOption = 1000,
+    wide: WideOption = False,
+) -> None:
+    """List live executors, of all groups or of one."""
+    params = given(group_id=None if group is None else node.group(group)["id"])
+    node.print_list(
+        node.pages("/executors", params, limit=limit),
+        (
+            Column("GROUP", 8, least=8),
+            Column("EXECUTOR", ALWAYS),
+            Column("KIND", 6),
+            Column("SOURCE", 3),
+            Column("SEEN", 5),
+            Column("LABELS", 4, least=12),
+        ),
+        lambda item: (
+            node.group_names.get(item["group_id"], item["group_id"]),
+            item["address"],
+            item["kind"],
+            item["source"].replace("_", " "),
+            moment(item["seen_ms"]),
+            _labels(item["labels"]),
+        ),
+        is_wide=wide,
+    )
+
+
+@app.command()
+@connected
+def declarations(node: NodeApi, limit: LimitOption = 1000, wide: WideOption = False) -> None:
+    """List what live executors declare in code, and which release decides the jobs of its group."""
+    found = list(node.pages("/declarations", limit=limit))
+    if node.as_json:
+        print_json(found)
+        return
+    rows = [
+        (item["app_name"], build["release"], build["digest"][:8], build["standing"], build["executors"])
+        for item in found
+        for build in [*item["builds"], *_gone(item)]
+    ]
+    heads = (
+        Column("GROUP", ALWAYS),
+        Column("RELEASE", ALWAYS),
+        Column("DIGEST", 5),
+        Column("STANDING", ALWAYS),
+        Column("EXECUTORS", 6),
+    )
+    print_table(heads, rows, is_wide=wide)
+
+
+def _gone(item: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the owner as a build without executors, if it has none."""
+    owner = {"release": item["release"], "digest": item["digest"]}
+    there = any({name: build[name] for name in owner} == owner for build in item["builds"])
+    return [] if there else [{**owner, "standing": "owns", "executors": 0}]
+
+
+@app.command()
+@connected
 def create(
     node: NodeApi,
     app_name: Annotated[str, typer.Argument(metavar="APP", help="App name that executors register with.")],
     title: TitleOption = None,
     max_running: RunningOption = None,
+    address: AddressOption = None,
+    glue_type: GlueTypesOption = None,
 ) -> None:
     """Create a group."""
-    made = node.call("POST", "/groups", given(app_name=app_name, title=title, max_running=max_running))
+    fields = given(
+        app_name=app_name,
+        title=title,
+        max_running=max_running,
+        addresses=_entered(address),
+        glue_types=glue_type or None,
+    )
+    made = node.call("POST", "/groups", fields)
     node.print_done(made, f"group {made['app_name']} is created as {made['id']}")
 
 
 @app.command()
 @connected
 def edit(
-    node: NodeApi, group: GroupArgument, title: TitleOption = None, max_running: RunningOption = None
+    node: NodeApi,
+    group: GroupArgument,
+    title: TitleOption = None,
+    max_running: RunningOption = None,
+    address: AddressOption = None,
+    no_addresses: Annotated[
+        bool, typer.Option("--no-addresses", help="Take away all addresses that were entered.")
+    ] = False,
+    glue_type: GlueTypesOption = None,
+    no_glue_types: Annotated[
+        bool, typer.Option("--no-glue-types", help="Take away all glue types that it lists.")
+    ] = False,
 ) -> None:
-    """Change a group's title or limit."""
-    changes = given(title=title, max_running=max_running)
+    """Change a group's title or limit, or replace its addresses entered by hand or its glue types."""
+    if glue_type and no_glue_types:
+        raise FieldError("--glue-type", "cannot go with --no-glue-types")
+    if address and no_addresses:
+        raise FieldError("--address", "cannot go with --no-addresses")
+    addresses = [] if no_addresses else _entered(address)
+    glue_types = [] if no_glue_types else glue_type or None
+    changes = given(title=title, max_running=max_running, addresses=addresses, glue_types=glue_types)
     saved = node.call("PATCH", f"/groups/{node.group(group)['id']}", changes)
     node.print_done(saved, f"group {saved['app_name']} is changed")
 
@@ -83,6 +207,14 @@ def delete(node: NodeApi, group: GroupArgument) -> None:
     known = node.group(group)
     node.call("DELETE", f"/groups/{known['id']}")
     node.print_done({"deleted": known["id"]}, f"group {known['app_name']} is deleted")
+
+
+def _entered(words: list[str] | None) -> list[dict[str, str | None]] | None:
+    """Return what a request says of addresses; None for nothing."""
+    if not words:
+        return None
+    parts = [word.partition("=") for word in words]
+    return [{"address": address, "secret": secret or None} for address, _, secret in parts]
 
 
 def _labels(labels: dict[str, str]) -> str:

@@ -7,17 +7,30 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from xwheel.cli.connection import LimitOption, NodeApi, SetOption, WideOption, connected, given, set_values
+from xwheel.cli.connection import (
+    ChangeApi,
+    LimitOption,
+    NodeApi,
+    SetOption,
+    WideOption,
+    connected,
+    given,
+    set_values,
+)
 from xwheel.cli.lazy import command_group
-from xwheel.cli.node import apply
+from xwheel.cli.node import apply, job_versions
 from xwheel.cli.node.run import report_run
-from xwheel.cli.output import instant_ms, print_json, visible
+from xwheel.cli.output import instant_ms, print_json, span_ms, utc_instant, visible
 from xwheel.cli.table import ALWAYS, Column, moment, print_table
 from xwheel.errors import FieldError
+from xwheel.model.shorthand import schedule_fields
 
 app = command_group()
 app.command("apply")(apply.apply)
 app.command("export")(apply.export)
+app.command("versions")(job_versions.versions)
+app.command("diff")(job_versions.diff)
+app.command("rollback")(job_versions.rollback)
 
 COLUMNS: Final = (
     Column("ID", ALWAYS),
@@ -35,6 +48,22 @@ JobsArgument = Annotated[
     list[str], typer.Argument(metavar="JOB...", help="Id, name or APP/NAME; several are changed in one call.")
 ]
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Id, name or APP/NAME.")]
+HandlerOption = Annotated[str | None, typer.Option(metavar="NAME", help="What its executors run.")]
+ParamOption = Annotated[str | None, typer.Option(help="What its runs are given.")]
+CronOption = Annotated[
+    str | None,
+    typer.Option(metavar="EXPR", help="When it fires: five fields are crontab's, six or seven are Quartz's."),
+]
+EveryOption = Annotated[
+    str | None, typer.Option(metavar="TIME", help="How often it fires, such as 500ms, 10s, 5m, 2h or 1d.")
+]
+DelayOption = Annotated[
+    str | None, typer.Option(metavar="TIME", help="How long after the end of its last run it fires.")
+]
+AtOption = Annotated[
+    str | None,
+    typer.Option(metavar="WHEN", help="When it fires, once: ISO 8601, such as 2030-01-31T12:00:00."),
+]
 
 
 @app.command("list")
@@ -47,12 +76,35 @@ def list_jobs(
     enabled: Annotated[
         bool | None, typer.Option("--enabled/--stopped", help="Only started, or only stopped jobs.")
     ] = None,
+    schedule_type: Annotated[
+        str | None, typer.Option(metavar="TYPE", help="The name of the schedule type, such as CRON.")
+    ] = None,
+    glue_type: Annotated[
+        str | None, typer.Option(metavar="TYPE", help="The name of the glue type, such as BEAN.")
+    ] = None,
+    search: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="A part of name, description or handler, in any case.")
+    ] = None,
+    soonest: Annotated[
+        bool, typer.Option("--soonest", help="Only jobs that fire again, and who fires next first.")
+    ] = False,
+    deleted: Annotated[
+        bool, typer.Option("--deleted", help="Deleted jobs, of which there are runs still, in their place.")
+    ] = False,
     limit: LimitOption = 1000,
     wide: WideOption = False,
 ) -> None:
     """List jobs by id."""
-    state = None if enabled is None else str(enabled).lower()
-    params = given(name_contains=name, handler=handler, enabled=state) | node.job_and_group(None, group)
+    params = node.job_and_group(None, group) | given(
+        name_contains=name,
+        handler=handler,
+        schedule_type=schedule_type,
+        glue_type=glue_type,
+        search=search,
+        sort="next_fire" if soonest else None,
+        enabled=None if enabled is None else str(enabled).lower(),
+        deleted="true" if deleted else None,
+    )
     node.print_list(
         node.pages("/jobs", params, limit=limit),
         COLUMNS,
@@ -61,7 +113,7 @@ def list_jobs(
             node.group_names.get(item["group_id"], item["group_id"]),
             item["name"],
             f"{item['schedule_type']} {item['schedule_conf']}".strip(),
-            _state(item),
+            item["state"],
             moment(item["next_fire_ms"]),
             item["group_id"],
             item["handler"],
@@ -71,63 +123,129 @@ def list_jobs(
     )
 
 
-def _state(job: dict[str, Any]) -> str:
-    """Return whether a job fires: one that did and never will again is done."""
-    if not job["enabled"]:
-        return "stopped"
-    is_over = (
-        job["next_fire_ms"] is None and job["last_fire_ms"] is not None and job["schedule_type"] == "ONCE"
-    )
-    return "done" if is_over else "started"
+@app.command()
+@connected
+def show(node: NodeApi, job: JobArgument) -> None:
+    """Show a job, and what code that declares it says of it."""
+    found = node.job(job)
+    if not node.as_json:
+        said = found.pop("declared", None)
+        if said is not None:
+            found["declared_in"] = f"{said['place']}, release {said['release']}"
+            found["owned_by_code"] = said["owned"]
+            found["released_from_code"] = "everything" if said["is_released"] else said["released"]
+            found["declared_no_more"] = said["is_retired"]
+            found["declaration_problem"] = said["problem"]
+    node.print_item(found)
 
 
 @app.command()
 @connected
-def show(node: NodeApi, job: JobArgument) -> None:
-    """Show a job."""
-    node.print_item(node.job(job))
+def release(
+    node: ChangeApi,
+    job: JobArgument,
+    field: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FIELD", help="A field, may be repeated; default: the job as a whole."),
+    ] = None,
+    undo: Annotated[bool, typer.Option("--undo", help="Give it back: the next sync sets it again.")] = False,
+) -> None:
+    """Release a job, or fields of it, from the code that declares it, so that people may change it."""
+    known = node.job(job)
+    body = {"fields": field or [], "undo": undo, "revision": known["revision"]}
+    found = node.call("POST", f"/jobs/{known['id']}/release", body)
+    node.print_saved("given back" if undo else "released", found)
 
 
 @app.command()
 @connected
 def create(
-    node: NodeApi,
+    node: ChangeApi,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the job.")],
     group: Annotated[str, typer.Option(metavar="GROUP", help="App name or id of its group.")],
+    handler: HandlerOption = None,
+    param: ParamOption = None,
+    cron: CronOption = None,
+    every: EveryOption = None,
+    delay: DelayOption = None,
+    at: AtOption = None,
+    start: Annotated[bool, typer.Option("--start", help="Let its schedule fire from now on.")] = False,
     fields: SetOption = None,
 ) -> None:
-    """Create a job, stopped unless --set enabled=true."""
+    """Create a job, stopped unless --start; one run makes up for missed fires (misfire_policy=fire_once)."""
     from xwheel.api.schema.messages import JobCreate
 
-    taken = {"group_id": "--group", "name": "NAME"}
+    said = _said(handler, param, cron, every, delay, at)
+    if start:
+        said["--start"] = {"enabled": True}
+    taken = {"group_id": "--group", "name": "NAME", **_taken(said)}
     values = set_values(JobCreate, fields or [], taken, required={"group_id": "1", "name": "x"})
-    body = {**values, "name": name, "group_id": node.group(group)["id"]}
+    body = {**_merged(said), **values, "name": name, "group_id": node.group(group)["id"]}
     node.print_saved("created", node.call("POST", "/jobs", body))
 
 
 @app.command()
 @connected
 def edit(
-    node: NodeApi,
+    node: ChangeApi,
     job: JobArgument,
+    handler: HandlerOption = None,
+    param: ParamOption = None,
+    cron: CronOption = None,
+    every: EveryOption = None,
+    delay: DelayOption = None,
+    at: AtOption = None,
     fields: SetOption = None,
     revision: Annotated[int | None, typer.Option(min=1, help="Only if the job is at this revision.")] = None,
 ) -> None:
     """Change fields of a job, if nobody else changes it meanwhile."""
     from xwheel.api.schema.messages import JobChange
 
-    values = set_values(JobChange, fields or [], {"revision": "--revision"})
-    if not values:
+    said = _said(handler, param, cron, every, delay, at)
+    values = set_values(JobChange, fields or [], {"revision": "--revision", **_taken(said)})
+    if not values and not said:
         raise FieldError("--set", "must change at least one field")
     known = node.job(job)
-    body = {**values, "revision": revision or known["revision"]}
+    body = {**_merged(said), **values, "revision": revision or known["revision"]}
     node.print_saved("changed", node.call("PATCH", f"/jobs/{known['id']}", body))
+
+
+def _said(
+    handler: str | None,
+    param: str | None,
+    cron: str | None,
+    every: str | None,
+    delay: str | None,
+    at: str | None,
+) -> dict[str, dict[str, Any]]:
+    """Return the fields that options of their own give, by option.
+
+    Raises:
+        FieldError: There are two schedules.
+    """
+    plain = given(handler=handler, param=param)
+    found: dict[str, dict[str, Any]] = {f"--{name}": {name: value} for name, value in plain.items()}
+    schedule = {"--cron": cron, "--every": every, "--delay": delay, "--at": at}
+    named = [option for option, value in schedule.items() if value is not None]
+    if len(named) > 1:
+        raise FieldError(" and ".join(named), "exclude each other: give one of them")
+    for option in named:
+        found[option] = {**schedule_fields({option.removeprefix("--"): schedule[option]})}
+    return found
+
+
+def _taken(said: Mapping[str, Mapping[str, object]]) -> dict[str, str]:
+    return {field: option for option, fields in said.items() for field in fields}
+
+
+def _merged(said: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    return {field: value for fields in said.values() for field, value in fields.items()}
 
 
 @app.command()
 @connected
 def copy(
-    node: NodeApi,
+    node: ChangeApi,
     job: JobArgument,
     name: Annotated[str | None, typer.Option(help="Name of the copy.")] = None,
     group: Annotated[str | None, typer.Option(metavar="GROUP", help="App name or id of its group.")] = None,
@@ -140,7 +258,7 @@ def copy(
 
 @app.command()
 @connected
-def start(node: NodeApi, job: JobsArgument) -> None:
+def start(node: ChangeApi, job: JobsArgument) -> None:
     """Let a job fire, or several; nothing changes if it does already."""
     if len(job) > 1:
         _change_many(node, "start", job)
@@ -150,7 +268,7 @@ def start(node: NodeApi, job: JobsArgument) -> None:
 
 @app.command()
 @connected
-def stop(node: NodeApi, job: JobsArgument) -> None:
+def stop(node: ChangeApi, job: JobsArgument) -> None:
     """Stop a job, or several, and cancel its planned fires and retries; what was sent goes on."""
     if len(job) > 1:
         _change_many(node, "stop", job)
@@ -161,10 +279,26 @@ def stop(node: NodeApi, job: JobsArgument) -> None:
 @app.command()
 @connected
 def run(
-    node: NodeApi,
+    node: ChangeApi,
     job: JobsArgument,
     param: Annotated[str | None, typer.Option(help="Parameter of this run; default: the job's.")] = None,
-    address: Annotated[str | None, typer.Option(help="The one live executor that may get it.")] = None,
+    address: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A live executor that may get it; of several, each with --address, its router chooses."
+        ),
+    ] = None,
+    in_span: Annotated[
+        str | None, typer.Option("--in", metavar="SPAN", help="It is due so much later: 30s, 10m, 2h, 1d.")
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            "--at",
+            metavar="TIME",
+            help="It is due then: ISO 8601, in this machine's zone without an offset, or epoch milliseconds.",
+        ),
+    ] = None,
     wait: Annotated[
         bool,
         typer.Option(
@@ -173,20 +307,36 @@ def run(
         ),
     ] = False,
 ) -> None:
-    """Plan a run that is due at once, whether the job is started or not; of several jobs, one each."""
+    """Plan a run, due at once or later, whether the job is started or not; of several jobs, one each."""
+    when = _when(in_span, at)
     if len(job) > 1:
-        if wait or address is not None:
+        if wait or address:
             raise FieldError("JOB", "--wait and --address take one job")
-        _change_many(node, "run", job, given(param=param))
+        _change_many(node, "run", job, {**given(param=param), **when})
         return
-    body = given(param=param, address=address)
+    named = address or []
+    among = {"address": named[0]} if len(named) == 1 else given(addresses=named or None)
+    body = {**given(param=param), **among, **when}
     made = node.call("POST", f"/jobs/{node.job(job[0])['id']}/run", body)
     report_run(node, made, wait=wait)
 
 
+def _when(in_span: str | None, at: str | None) -> dict[str, object]:
+    """Return what a request says of when runs are due.
+
+    Raises:
+        FieldError: Both options are given, or one cannot be read.
+    """
+    if in_span is not None and at is not None:
+        raise FieldError("--at", "says what --in says: give one of them")
+    if in_span is not None:
+        return {"delay_ms": span_ms(in_span, "--in")}
+    return {} if at is None else {"at": utc_instant(at, "--at")}
+
+
 @app.command()
 @connected
-def delete(node: NodeApi, job: JobsArgument) -> None:
+def delete(node: ChangeApi, job: JobsArgument) -> None:
     """Delete a job, or several; its runs stay readable."""
     if len(job) > 1:
         _change_many(node, "delete", job)
@@ -200,14 +350,29 @@ def delete(node: NodeApi, job: JobsArgument) -> None:
 @connected
 def preview(
     node: NodeApi,
-    job: JobArgument,
+    job: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[JOB]", help="Id, name or APP/NAME; none for a schedule that no job has yet."
+        ),
+    ] = None,
     count: Annotated[int, typer.Option("-n", min=1, max=100, help="How many.")] = 5,
     start: Annotated[str | None, typer.Option("--from", help="ISO 8601 or epoch ms; default: now.")] = None,
+    cron: CronOption = None,
+    every: EveryOption = None,
+    delay: DelayOption = None,
+    at: AtOption = None,
+    fields: SetOption = None,
 ) -> None:
-    """Print the next due times of a job's schedule, started or not, in its own zone."""
+    """Print the next due times of a job's schedule, started or not, in its own zone; or of another one for it."""
+    from xwheel.api.schema.messages import JobChange
     from xwheel.cli.manifest.remote import preview_params
 
-    params = preview_params(node.job(job), count)
+    said = _said(None, None, cron, every, delay, at)
+    wanted = {**_merged(said), **set_values(JobChange, fields or [], _taken(said))}
+    if job is None and "schedule_type" not in wanted:
+        raise FieldError("JOB", "name a job, or give a schedule: --cron, --every, --delay or --at")
+    params = preview_params({**(node.job(job) if job else {}), **wanted}, count)
     if start is not None:
         params["from_ms"] = instant_ms(start, "--from")
     found = node.call("GET", "/schedule/preview", params=params)
@@ -223,7 +388,7 @@ def preview(
 @app.command()
 @connected
 def children(
-    node: NodeApi,
+    node: ChangeApi,
     job: JobArgument,
     to: Annotated[
         list[str] | None,

@@ -15,6 +15,7 @@ from xwheel.errors import FieldError
 app = command_group()
 
 OK: Final = "ok"
+FAILING: Final = "failing"
 SPANS: Final = ("hour", "day")
 COUNTS: Final = (
     ("succeeded", 8), ("failed", 8), ("timed_out", 6), ("killed", 4), ("lost", 7), ("skipped", 5), ("cancelled", 3),
@@ -53,13 +54,14 @@ def report(
         str | None, typer.Option(help="From then on: a span such as 12h or 7d, ISO 8601, or epoch ms.")
     ] = None,
     until: Annotated[str | None, typer.Option(help="Before then; spelled alike.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="How many stretches at most.")] = None,
     wide: WideOption = False,
 ) -> None:
     """Count runs by what became of them, for each hour or day (of UTC) in which they were due."""
     if by not in SPANS:
         raise FieldError("--by", f"takes hour or day, not {by[:40]!r}")
     params = {"by": by, **node.job_and_group(None, group)}
-    params |= given(job_id=None if job is None else node.job_of_runs(job))
+    params |= given(job_id=None if job is None else node.job_of_runs(job), limit=limit)
     for name, option, text in (("from_ms", "--since", since), ("to_ms", "--until", until)):
         if text is not None:
             params[name] = instant_ms(text, option)
@@ -91,9 +93,19 @@ def health(node: NodeApi, wide: WideOption = False) -> None:
         for name, value in pairs[:1]:
             typer.echo(f"{name}  {value}")
         print_fields(pairs[1:])
-        names = list(found["loops"][0]) if found["loops"] else []
-        heads = [Column(name.replace("_", " ").upper(), ALWAYS if name == "name" else 5) for name in names]
-        print_table(heads, ([loop[name] for name in names] for loop in found["loops"]), is_wide=wide)
+        print_table(
+            (
+                Column("LOOP", ALWAYS),
+                Column("STATE", ALWAYS, is_state=True),
+                Column("AGE MS", 5),
+                Column("FAILURES", 6),
+            ),
+            (
+                (loop["name"], OK if loop["ok"] else FAILING, loop["age_ms"], loop["failures"])
+                for loop in found["loops"]
+            ),
+            is_wide=wide,
+        )
     if found["status"] != OK:
         raise typer.Exit(1)
 

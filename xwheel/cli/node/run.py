@@ -9,26 +9,25 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from xwheel.cli.connection import LimitOption, NodeApi, WideOption, connected, given
+from xwheel.cli.connection import LimitOption, NodeApi, WideOption, connected, given, is_id
 from xwheel.cli.lazy import command_group
 from xwheel.cli.node.follow import FINAL, SUCCEEDED, Follower, last_attempts, why
-from xwheel.cli.output import Colours, instant_ms, print_json, visible
-from xwheel.cli.table import ALWAYS, Column, has_colours, marked, moment
+from xwheel.cli.node.run_log import LogWish, print_log, search_log
+from xwheel.cli.output import instant_ms, print_json, span_ms, visible
+from xwheel.cli.table import ALWAYS, Column, marked, moment
 from xwheel.errors import FieldError, WireError
-from xwheel.model import RunState
-from xwheel.wire.contract import TEXTS_NO_LOG
+from xwheel.model import Origin, RunState
 
 app = command_group()
 
-FOLLOW_S: Final = 1.0
 COLUMNS: Final = (
     Column("ID", ALWAYS),
     Column("JOB", 8, least=16),
     Column("STATE", ALWAYS, is_state=True),
-    Column("ATTEMPT", 3),
-    Column("ORIGIN", 2),
+    Column("ATTEMPT", 5),
+    Column("ORIGIN", 4),
     Column("DUE", 7),
-    Column("FINISHED", 4),
+    Column("FINISHED", 3),
     Column("REASON", 6, least=16),
     Column("JOB ID", is_wide=True),
     Column("GROUP ID", is_wide=True),
@@ -36,6 +35,14 @@ COLUMNS: Final = (
     Column("EXECUTOR", is_wide=True),
 )
 
+BEGUN: Final = sorted(set(RunState) - {RunState.PLANNED, RunState.SKIPPED, RunState.CANCELLED})
+LogArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN",
+        help="Id of the run, or a job (NAME, APP/NAME) for its latest one that is no longer planned.",
+    ),
+]
 RunArgument = Annotated[int, typer.Argument(metavar="RUN", min=1, help="Id of the run.")]
 
 
@@ -43,6 +50,7 @@ RunArgument = Annotated[int, typer.Argument(metavar="RUN", min=1, help="Id of th
 @connected
 def list_runs(
     node: NodeApi,
+    *,
     job: Annotated[str | None, typer.Option(metavar="JOB", help="Id, name or APP/NAME of a job.")] = None,
     group: Annotated[str | None, typer.Option(metavar="GROUP", help="App name or id of a group.")] = None,
     state: Annotated[
@@ -57,11 +65,43 @@ def list_runs(
         str | None, typer.Option(help="Due then or later: a span such as 1h, ISO 8601, or epoch ms.")
     ] = None,
     until: Annotated[str | None, typer.Option(help="Due before then; spelled alike.")] = None,
+    origin: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ORIGIN",
+            help=f"Only what was planned so: {', '.join(Origin)}.",
+            autocompletion=lambda: [item.value for item in Origin],
+        ),
+    ] = None,
+    address: Annotated[str | None, typer.Option(help="Only what this executor got.")] = None,
+    chain: Annotated[
+        int | None, typer.Option(metavar="RUN", min=1, help="Only what came of the run that began a chain.")
+    ] = None,
+    fire: Annotated[
+        int | None,
+        typer.Option(metavar="RUN", min=1, help="Only shards and attempts of the fire with this first run."),
+    ] = None,
+    named: Annotated[
+        str | None, typer.Option(metavar="BEGINNING", help="Only of jobs whose names begin so, in any case.")
+    ] = None,
+    message: Annotated[str | None, typer.Option(help="Only with this text in the message.")] = None,
+    longer: Annotated[
+        str | None, typer.Option(metavar="SPAN", help="Only what took, or is running, for 5m or longer.")
+    ] = None,
     limit: LimitOption = 50,
     wide: WideOption = False,
 ) -> None:
     """List runs, latest due time first; those of deleted jobs too."""
-    params = node.job_and_group(None, group) | given(job_id=None if job is None else node.job_of_runs(job))
+    params = node.job_and_group(None, group) | given(
+        job_id=None if job is None else node.job_of_runs(job),
+        origin=origin,
+        address=address,
+        chain_id=chain,
+        root_id=fire,
+        job_name=named,
+        message=message,
+        min_duration_ms=None if longer is None else span_ms(longer, "--longer"),
+    )
     if state:
         params["state"] = ",".join(_states(state))
     if since is not None:
@@ -137,9 +177,15 @@ def rerun(
 @connected
 def log(
     node: NodeApi,
-    run: RunArgument,
+    of: LogArgument,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run has ended.")] = False,
     from_line: Annotated[int, typer.Option(min=1, max=2**31 - 1, help="First line.")] = 1,
+    tail: Annotated[
+        int | None, typer.Option("--tail", "-n", min=1, max=10_000, help="Only so many last lines.")
+    ] = None,
+    search: Annotated[
+        str, typer.Option(help="Only lines that hold this text, in upper or lower case, with their numbers.")
+    ] = "",
     raw: Annotated[
         bool,
         typer.Option(
@@ -147,44 +193,35 @@ def log(
         ),
     ] = False,
 ) -> None:
-    """Print a run's log as its executor has it; exit with 1 if there is none, and say why.
+    """Print a run's log from the log store or its executor; exit with 1 if there is none, and say why.
 
     With --json as one document at the end.
     """
-    pieces: list[str] = []
-    colours = Colours(keep=has_colours())
-    line = from_line
-    is_empty = True
-    while True:
-        view = node.call("GET", f"/runs/{run}/log", params={"from_line": line})
-        content = view["content"]
-        if line == 1 and content.strip() in TEXTS_NO_LOG:
-            content = ""
-        is_empty = is_empty and not content
-        if node.as_json:
-            pieces.append(content)
-        elif content:
-            shown_content = content if raw else colours.only(content)
-            typer.echo(shown_content, nl=not shown_content.endswith("\n"), color=True)
-        is_new = view["next_line"] > line
-        line = view["next_line"]
-        if view["is_end"] or not ((content and is_new) or follow):
-            break
-        if not content:
-            pause(FOLLOW_S)
-    typer.echo(colours.end(), nl=False, color=True)
-    if node.as_json:
-        print_json(
-            {
-                "run_id": run,
-                "from_line": from_line,
-                "next_line": line,
-                "content": "".join(pieces),
-                "is_end": view["is_end"],
-            }
-        )
-    if is_empty and from_line == 1:
+    if tail is not None and (from_line > 1 or search):
+        raise FieldError("--tail", "goes with neither --from-line nor --search")
+    if search and follow:
+        raise FieldError("--search", "does not go with --follow")
+    run = _run_of(node, of)
+    if search:
+        if not search_log(node, run, search, from_line, raw=raw):
+            raise typer.Exit(1)
+    elif print_log(node, run, LogWish(from_line, tail, follow, raw), pause) and from_line == 1:
         _check_log(node.call("GET", f"/runs/{run}"))
+
+
+def _run_of(node: NodeApi, text: str) -> int:
+    """Return the id of a run, or of the latest one of a job that is no longer planned.
+
+    Raises:
+        FieldError: That job had none so far.
+    """
+    if is_id(text):
+        return int(text)
+    params = {"job_id": node.job_of_runs(text), "state": ",".join(BEGUN), "limit": 1}
+    found = node.call("GET", "/runs", params=params)["items"]
+    if not found:
+        raise FieldError("RUN", f"job {text[:128]} had no run so far")
+    return int(found[0]["id"])
 
 
 def _check_log(run: dict[str, Any]) -> None:
@@ -214,7 +251,15 @@ def report_run(node: NodeApi, made: dict[str, Any], *, wait: bool) -> None:
     if not wait:
         node.print_done(made, f"run {made['id']} is planned")
         return
-    runs = Follower(node, None if node.as_json else _say, pause).follow(made)
+    try:
+        runs = Follower(node, None if node.as_json else _say, pause).follow(made)
+    except KeyboardInterrupt:
+        typer.echo(
+            f"run {made['id']} goes on: 'xwheel run show {made['id']}' says how it fares, 'xwheel run kill "
+            f"{made['id']}' ends it",
+            err=True,
+        )
+        raise
     failed = [run for run in last_attempts(runs) if run["state"] != SUCCEEDED]
     if node.as_json:
         first = next((run for run in runs if run["id"] == made["id"]), made)
@@ -237,7 +282,11 @@ def _say(line: str) -> None:
 
 def _ending(run: dict[str, Any]) -> str:
     said = why(run)
-    log_hint = "" if run["address"] is None else f"; 'xwheel run log {run['id']}' shows its log"
+    log_hint = (
+        ""
+        if run["address"] is None or run["accepted_ms"] is None
+        else f"; 'xwheel run log {run['id']}' shows its log"
+    )
     return f", attempt {run['attempt']}{': ' if said else ''}{said}{log_hint}"
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from pathlib import Path
 
+import msgspec
+
+from xwheel.cli.quickstart.jobs import APP_NAME
+from xwheel.cli.verify.site import BEGIN, HandlerNote
+from xwheel.clock import wall_ms
 from xwheel.executor import JobContext, job
 
 EXECUTIONS_VARIABLE = "QUICKSTART_EXECUTIONS"
@@ -14,11 +18,17 @@ EXECUTIONS_VARIABLE = "QUICKSTART_EXECUTIONS"
 
 def count(ctx: JobContext) -> None:
     """Write down that this run is being executed: one line, one write, nothing else decides what is counted."""
-    facts = {"run_id": ctx.run_id, "job_id": ctx.job_id, "planned_ms": ctx.planned_ms, "attempt": ctx.attempt}
-    line = json.dumps(facts | {"shard": ctx.shard_index}) + "\n"
+    line = HandlerNote(
+        what=BEGIN,
+        run_id=ctx.run_id,
+        job_id=ctx.job_id,
+        planned_ms=ctx.planned_ms,
+        at_ms=wall_ms(),
+        executor=APP_NAME,
+    )
     handle = os.open(os.environ[EXECUTIONS_VARIABLE], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
-        os.write(handle, line.encode())
+        os.write(handle, msgspec.json.encode(line) + b"\n")
     finally:
         os.close(handle)
 

@@ -18,21 +18,30 @@ from typing import Any, Final
 from rich.console import Console
 from rich.live import Live
 
+from xwheel.accounts.accounts import AccountManager, ensure_admin, is_admin
+from xwheel.cli.access.files import login_link
+from xwheel.cli.connection import command_actor
 from xwheel.cli.quickstart.handlers import EXECUTIONS_VARIABLE
 from xwheel.cli.quickstart.jobs import APP_NAME, definition, demo_jobs
 from xwheel.cli.quickstart.processes import Child
-from xwheel.cli.quickstart.verify import SHOWN, Report, verify
+from xwheel.cli.quickstart.verify import SHOWN, expected_executions, verify
 from xwheel.cli.quickstart.view import Board
+from xwheel.cli.verify.records import Verdict
 from xwheel.clock import SystemClock
-from xwheel.config import build_config
+from xwheel.config import build_config, load_config
 from xwheel.errors import XwheelError
-from xwheel.node.node import open_database
+from xwheel.model.access import acting
+from xwheel.plugin.discovery import Plugins, load_plugins
 from xwheel.runtime.ports import free_port
 from xwheel.runtime.private_files import make_folder, write_text
+from xwheel.runtime.sealing import KeyRing
 from xwheel.runtime.signals import StopSignals
-from xwheel.storage import tokens
+from xwheel.storage.access import accounts, tokens
+from xwheel.storage.access.accounts import LOCAL, Account
+from xwheel.storage.access.audit import AuditTrail, signing_keys
 from xwheel.storage.database import startup
 from xwheel.storage.database.engine import Database
+from xwheel.storage.database.startup import open_database
 from xwheel.wire.http.rest import RestClient
 
 logger = logging.getLogger(__name__)
@@ -141,12 +150,21 @@ class _Demonstration:
         db = Database(self._url)
         now_ms = self._clock.now_ms()
         db.transaction(lambda conn: tokens.replace_token(conn, APP_NAME, token, now_ms))
+        said: list[str] = []
+        trail = AuditTrail(signing_keys(db, KeyRing()), self._clock)
+        ensure_admin(db, trail, now_ms, said.append)
+        if has_console(load_plugins(load_config(path))):
+            said.append(
+                console_line(db, AccountManager(db, self._clock, trail), f"http://127.0.0.1:{api_port}")
+            )
         db.close()
         self._console.print(f"data folder        {self._folder}", soft_wrap=True)
         self._console.print(f"management API     http://127.0.0.1:{api_port}/api/v1", soft_wrap=True)
         self._console.print(f"executor API       http://127.0.0.1:{executor_api_port}", soft_wrap=True)
         self._console.print(f"management token   {token}   (shown once)", soft_wrap=True)
         self._console.print(f"executor token     {executor_token}   (shown once)", soft_wrap=True)
+        for line in said:
+            self._console.print(line, soft_wrap=True)
         return token, path, f"http://127.0.0.1:{api_port}"
 
     def _conduct(self, client: RestClient, node: Child, executor: Child) -> int:
@@ -159,11 +177,11 @@ class _Demonstration:
         self._settle(client, children)
         db = open_database(build_config({"database": {"url": self._url}}), create=False)
         try:
-            report = verify(db, plan, self._executions)
+            verdict = verify(db, plan, self._executions)
         finally:
             db.close()
-        self._tell(report, {child.name: child.restarts for child in children})
-        return 0 if report.ok else 1
+        self._tell(verdict, expected_executions(plan), {child.name: child.restarts for child in children})
+        return 0 if verdict.ok else 1
 
     def _until_ready(self, client: RestClient, node: Child, executor: Child) -> int:
         """Wait for the node, start the executor, wait for its registration; return the id of its group."""
@@ -291,28 +309,48 @@ class _Demonstration:
             if not open_runs and not waiting:
                 return
 
-    def _tell(self, report: Report, restarts: Mapping[str, int]) -> None:
-        p50, p99 = report.percentile_ms(0.5), report.percentile_ms(0.99)
+    def _tell(self, verdict: Verdict, expected: int, restarts: Mapping[str, int]) -> None:
+        found = [item.text for item in verdict.findings]
         if self._options.as_json:
             facts = {
-                "ok": report.ok,
-                "expected": report.expected,
-                "rows": report.rows,
-                "executions": report.executions,
-                "lateness_ms": {"p50": p50, "p99": p99, "max": report.percentile_ms(1.0)},
+                **verdict.facts(),
+                "expected": expected,
                 "restarts": dict(restarts),
-                "mismatches": list(report.mismatches),
+                "mismatches": found,
             }
             print(json.dumps(facts), flush=True)  # noqa: T201 - the one line that machines read
             return
         self._console.print(
-            f"expected {report.expected}   run rows {report.rows}   executions {report.executions}   "
-            f"lateness p50 {p50} ms, p99 {p99} ms"
+            f"expected {expected}   run rows {verdict.rows}   executions {verdict.executions}   "
+            f"lateness p50 {verdict.late(0.5)} ms, p99 {verdict.late(0.99)} ms"
         )
-        for mismatch in report.mismatches[:SHOWN]:
-            self._console.print(f"  {mismatch}", style="red", markup=False)
-        verdict = "every fire ran exactly once" if report.ok else f"{len(report.mismatches)} mismatches"
-        self._console.print(verdict, style="green" if report.ok else "red")
+        for text in found[:SHOWN]:
+            self._console.print(f"  {text}", style="red", markup=False)
+        words = "every fire ran exactly once" if verdict.ok else f"{len(found)} mismatches"
+        self._console.print(words, style="green" if verdict.ok else "red")
+
+
+def has_console(plugins: Plugins) -> bool:
+    """Return whether a plugin serves pages at ``/``."""
+    return any(pages.at_root for pages in plugins.pages.values())
+
+
+def console_line(db: Database, manager: AccountManager, url: str) -> str:
+    """Return where the console is, as a link that signs in once if there is an account that may do everything."""
+    with db.read() as conn:
+        known = accounts.list_accounts(conn)
+    first = next((item for item in known if _may_sign_in(item)), None)
+    if first is None:
+        return f"console            {url}/"
+    with acting(command_actor()):
+        secret, _ = manager.make_link(first.id)
+    return f"console            {login_link(url, secret)}   (signs in once, for ten minutes)"
+
+
+def _may_sign_in(account: Account) -> bool:
+    """Return whether a link lets somebody do everything at once."""
+    is_kept_out = account.disabled or account.locked_ms is not None or account.must_change
+    return is_admin(account.grants) and account.provider == LOCAL and not is_kept_out
 
 
 def _toml(values: Mapping[str, Mapping[str, Any]]) -> str:

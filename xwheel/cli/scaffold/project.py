@@ -26,6 +26,9 @@ class Kind(StrEnum):
     GLUE = "glue"
     SCHEDULE = "schedule"
     LISTENER = "listener"
+    LOG = "log"
+    IDENTITY = "identity"
+    PAGES = "pages"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +83,24 @@ WORDS: Final = {
         options_example='path = "/var/log/xwheel-changes.jsonl"',
         usage="It is told every change of state that its node writes, at most once each.",
     ),
+    Kind.LOG: Words(
+        summary="Keeps the logs of xwheel's runs in a file of SQLite",
+        beside="each scheduler node",
+        options_example='path = "/var/lib/xwheel/logs.db"',
+        usage='Choose it in the settings: `[run_logs]`, `store = "{name}"`.',
+    ),
+    Kind.IDENTITY: Words(
+        summary="Signs people in to xwheel by a file that names them",
+        beside="each scheduler node",
+        options_example='path = "/etc/xwheel/people.json"',
+        usage='Name it in the settings: `[accounts]`, `providers = ["local", "{name}"]`.',
+    ),
+    Kind.PAGES: Words(
+        summary="A page of the xwheel console that shows which executors are there",
+        beside="each scheduler node",
+        options_example="# it has none",
+        usage="It stands in the menu of the console.",
+    ),
 }
 
 
@@ -106,7 +127,7 @@ def write_project(kind: Kind, name: str, parent: Path, version: str) -> list[Pat
         raise FieldError("--directory", f"cannot make {home}: {error.strerror}") from error
     for path, text in made.items():
         target = home / path
-        target.parent.mkdir(exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
     return [home / path for path in made]
 
@@ -150,6 +171,8 @@ def _texts(kind: Kind, name: str, version: str) -> dict[str, str]:
         f"{package}/__init__.py": f"{kind}/package.py.txt",
         f"tests/test_{name}.py": f"{kind}/test_package.py.txt",
     }
+    if kind is Kind.PAGES:
+        places[f"{package}/pages/pages.js"] = "pages/pages.js.txt"
     templates = files("xwheel.cli.scaffold") / "files"
     texts = {
         path: string.Template((templates / place).read_text(encoding="utf-8")).substitute(values)

@@ -73,13 +73,20 @@ def stopped_spans(actions: Sequence[UserAction], job_id: int) -> list[Span]:
     ]
 
 
-def latest_edit(actions: Sequence[UserAction], job_id: int, at_ms: int, *, answered: bool = True) -> str:
-    """Return the parameter of the last edit that was answered by a time, or only asked for; empty for none."""
-    found = ""
+def editions(actions: Sequence[UserAction], job_id: int, sent_ms: int, begun_ms: int) -> list[str]:
+    """Return the parameters that a run may have: of the last edit answered before it was sent, and of later ones.
+
+    Later ones count if they were asked for before the run began: a node may read the job after the time at which it
+    began to send, if its database hangs. Empty if no edit had been answered.
+    """
+    found: list[str] = []
     for item in actions:
-        moment = item.answered_ms if answered else item.asked_ms
-        if item.did is Did.EDIT and item.job_id == job_id and moment is not None and moment <= at_ms:
-            found = item.param
+        if item.did is not Did.EDIT or item.job_id != job_id:
+            continue
+        if item.answered_ms is not None and item.answered_ms <= sent_ms:
+            found = [item.param]
+        elif found and item.asked_ms <= begun_ms:
+            found.append(item.param)
     return found
 
 

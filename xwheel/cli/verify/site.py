@@ -128,14 +128,19 @@ class Site:
         return int(found[0]["id"]) if found else 0
 
     def is_open(self, group_ids: Sequence[int]) -> bool:
-        """Return whether a run of these groups is open, or a job of theirs fires again."""
-        for number in group_ids:
-            params = {"group_id": number, "state": OPEN, "limit": 1}
-            if self.call("GET", "/runs", params=params)["items"]:
-                return True
-            if any(job["next_fire_ms"] for job in self.pages("/jobs", {"group_id": number})):
-                return True
-        return False
+        """Return whether a run of these groups is open, or a job of theirs fires again.
+
+        They are asked twice: what ends while another question is on its way may have set the next fire of a job that
+        was asked about before, or a run of another group in motion.
+        """
+        return any(self._is_open(number) for _ in range(2) for number in group_ids)
+
+    def _is_open(self, group_id: int) -> bool:
+        # jobs first: a fire that is planned in between has a run by then
+        if any(job["next_fire_ms"] for job in self.pages("/jobs", {"group_id": group_id})):
+            return True
+        params = {"group_id": group_id, "state": OPEN, "limit": 1}
+        return bool(self.call("GET", "/runs", params=params)["items"])
 
     def rows(self, group_ids: Sequence[int], job_ids: Sequence[int]) -> list[RunRow]:
         """Return all runs of these groups that are of these jobs."""

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
-from xwheel.cli.verify.actions import NEVER, SETTLED_MS, changed_spans, latest_edit, stopped_spans
+from xwheel.cli.verify.actions import NEVER, SETTLED_MS, changed_spans, editions, stopped_spans
 from xwheel.cli.verify.follow_ups import by_hand, children, delays, retries, shards
 from xwheel.cli.verify.records import (
     CALM,
@@ -292,7 +292,7 @@ def _editions(
     """Find what was sent as it was before an edit that had been answered, or while its job was stopped."""
     if weather.clock_moved:
         return
-    said = {item.run_id: item.param for item in executions}
+    said = {item.run_id: item for item in executions}
     spans = {number: stopped_spans(actions, number) for number in jobs}
     for row in rows:
         if row.origin == "api" or row.dispatched_ms is None:
@@ -302,10 +302,11 @@ def _editions(
         if row.origin == "schedule" and is_off:
             text = f"{what}: was sent at {row.dispatched_ms}, when its job was stopped or paused"
             yield Finding(FindingKind.EXECUTED_ANYWAY, 1, text, row.planned_ms)
-        wanted = latest_edit(actions, row.job_id, row.dispatched_ms - SETTLED_MS)
-        later = latest_edit(actions, row.job_id, row.dispatched_ms + SETTLED_MS, answered=False)
-        if wanted and wanted == later and said.get(row.id, wanted) != wanted:
-            text = f"{what}: was sent at {row.dispatched_ms} with {said[row.id]!r}, not with {wanted!r}"
+        if (begun := said.get(row.id)) is None:
+            continue
+        wanted = editions(actions, row.job_id, row.dispatched_ms - SETTLED_MS, begun.at_ms + SETTLED_MS)
+        if wanted and begun.param not in wanted:
+            text = f"{what}: was sent at {row.dispatched_ms} with {begun.param!r}, not with {' or '.join(wanted)!r}"
             yield Finding(FindingKind.OLD_EDITION, 1, text, row.planned_ms)
 
 

@@ -30,6 +30,7 @@ from xwheel.executor.journal.statements import (
     acknowledge,
     finish,
     is_open,
+    list_ended,
     open_database,
     pending,
     purge,
@@ -38,6 +39,7 @@ from xwheel.executor.journal.statements import (
     select_row,
     start,
 )
+from xwheel.model.reasons import RunReason
 from xwheel.runtime.private_files import make_folder, open_file
 from xwheel.wire.messages import CallbackItem, ExecutionState, RunKey, StateAnswer
 
@@ -161,6 +163,11 @@ class Journal:
         """Return outcomes that no scheduler acknowledged, oldest first."""
         with self._read_lock:
             return pending(self._reader, limit)
+
+    def ended(self, limit: int) -> list[tuple[int, int]]:
+        """Return runs that ended and are not forgotten yet, latest first: run and creation time."""
+        with self._read_lock:
+            return list_ended(self._reader, limit)
 
     def lookup(self, keys: Sequence[RunKey]) -> list[StateAnswer]:
         """Return where runs stand."""
@@ -337,7 +344,7 @@ def _known(db: sqlite3.Connection, key: RunKey) -> Acceptance:
     row = select_row(db, key)
     if row is not None and row.state == FINISHED:
         revive(db, key)  # the scheduler asks again, so it may have lost the outcome
-    return Acceptance(new=False, never_started=row is not None and row.item.reason == "not_started")
+    return Acceptance(new=False, never_started=row is not None and row.item.reason == RunReason.NOT_STARTED)
 
 
 def _answer(key: RunKey, row: Row | None, now_ms: int) -> StateAnswer:
@@ -362,5 +369,7 @@ def _lock(directory: Path) -> IO[bytes]:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         file.close()
-        raise LockError(f"another executor process uses the journal in {directory}") from None
+        raise LockError(
+            f"another executor process uses the journal in {directory}: give each its own executor.data_dir"
+        ) from None
     return file

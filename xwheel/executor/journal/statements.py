@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from xwheel.model import RunState
+from xwheel.model.reasons import RunReason
 from xwheel.runtime.private_files import prepare_sqlite
 from xwheel.wire.contract import FAIL
 from xwheel.wire.messages import CallbackItem, RunKey
@@ -81,8 +82,12 @@ def recover(db: sqlite3.Connection, now_ms: int, new_instance: str) -> tuple[str
             (FINISHED, FAIL, RunState.FAILED.value, reason, message, now_ms, state),
         ).rowcount
         for state, reason, message in (
-            (ACCEPTED, "not_started", "the executor restarted before it started this run; it was not run"),
-            (STARTED, "interrupted", "the executor ended while this run was running"),
+            (
+                ACCEPTED,
+                RunReason.NOT_STARTED.value,
+                "the executor restarted before it started this run; it was not run",
+            ),
+            (STARTED, RunReason.INTERRUPTED.value, "the executor ended while this run was running"),
         )
     }
     db.execute("INSERT OR IGNORE INTO about VALUES ('instance', ?)", (new_instance,))
@@ -153,6 +158,15 @@ def pending(db: sqlite3.Connection, limit: int) -> list[CallbackItem]:
         (limit,),
     )
     return [_item(row) for row in rows.fetchall()]
+
+
+def list_ended(db: sqlite3.Connection, limit: int) -> list[tuple[int, int]]:
+    """Return runs that have an outcome, latest first: run and creation time."""
+    rows = db.execute(
+        "SELECT run_id, created_ms FROM run WHERE state = ? ORDER BY finished_ms DESC LIMIT ?",
+        (FINISHED, limit),
+    )
+    return [(run_id, created_ms) for run_id, created_ms in rows.fetchall()]
 
 
 def list_acknowledged(db: sqlite3.Connection) -> list[int]:

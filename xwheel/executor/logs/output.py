@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import os
+import re
 import select
 from typing import Final
 
@@ -14,10 +15,20 @@ LAST_CHUNKS: Final = 64
 """Chunks read after the supervisor's end: a pipe holds less, so more would come from a process that escaped."""
 
 
-def copy_output(source: int, report: int, log: RunLog) -> None:
+LAST_LINES: Final = 5
+LAST_CHARS: Final = 1000
+"""What is kept of the end of an output."""
+
+_TERMINAL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def copy_output(source: int, report: int, log: RunLog) -> str:
     """Copy until every writer has closed the pipe, or the supervisor has ended and what it left is read.
 
     Bytes that are not UTF-8 become replacement characters.
+
+    Returns:
+        The end of what was written, :data:`LAST_CHARS` at most.
 
     Args:
         source: The pipe that is standard output and error of the program.
@@ -31,6 +42,7 @@ def copy_output(source: int, report: int, log: RunLog) -> None:
     poll.register(report, 0)
     left = LAST_CHUNKS
     has_ended = False
+    end = ""
     while left:
         if not has_ended:
             has_ended = any(descriptor == report for descriptor, _ in poll.poll())
@@ -43,5 +55,20 @@ def copy_output(source: int, report: int, log: RunLog) -> None:
         if not data:
             break
         left -= has_ended
-        log.raw(decoder.decode(data))
-    log.raw(decoder.decode(b"", True))
+        text = decoder.decode(data)
+        log.raw(text)
+        end = (end + text[-LAST_CHARS:])[-LAST_CHARS:]
+    text = decoder.decode(b"", True)
+    log.raw(text)
+    return (end + text)[-LAST_CHARS:]
+
+
+def last_lines(end: str) -> str:
+    """Return the last lines of the end of an output in one line, without what only terminals understand."""
+    plain = (
+        "".join(
+            character for character in _TERMINAL.sub("", line) if character.isprintable() or character == "\t"
+        )
+        for line in end.splitlines()
+    )
+    return " / ".join([line.strip() for line in plain if line.strip()][-LAST_LINES:])

@@ -41,12 +41,20 @@ class RunLog:
     Args:
         name: The file's whole name.
         owner: All logs.
+        run_id: The run.
+        created_ms: When its row was made.
         begins_ms: When the run starts.
         opening: Gives the line that stands before all others; called once, when there is something else to write.
     """
 
     def __init__(
-        self, name: str, owner: RunLogs, begins_ms: int = 0, opening: Callable[[], str] | None = None
+        self,
+        name: str,
+        owner: RunLogs,
+        run_id: int,
+        created_ms: int,
+        begins_ms: int = 0,
+        opening: Callable[[], str] | None = None,
     ) -> None:
         self._name = name
         self._owner = owner
@@ -60,6 +68,13 @@ class RunLog:
         self._mid_line = False
         self._closed = False
         self._has_failed = False
+        self.run_id = run_id
+        self.created_ms = created_ms
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing will follow."""
+        return self._closed
 
     @property
     def path(self) -> Path:
@@ -160,6 +175,7 @@ class RunLog:
                 make_folder(self.path.parent)
                 self._file = open_file(self._name, flags)
             self._owner.opened.add(self._name)
+            self._owner.begun(self)
 
 
 class RunLogs:
@@ -175,10 +191,14 @@ class RunLogs:
     Args:
         directory: Where the day folders are.
         clock: Where time comes from.
+        begun: Told of each log whose file is opened; called while a lock is held, so it must not wait.
     """
 
-    def __init__(self, directory: Path, clock: Clock) -> None:
+    def __init__(
+        self, directory: Path, clock: Clock, begun: Callable[[RunLog], None] = lambda _: None
+    ) -> None:
         self.opened: set[str] = set()
+        self.begun = begun
         self._directory = directory
         self._folder = f"{directory}{os.sep}"
         self._clock = clock
@@ -196,7 +216,14 @@ class RunLogs:
     ) -> RunLog:
         """Return the log of a run that is about to start; see :class:`RunLog`."""
         name = f"{self._folder}{_day(created_ms)}{os.sep}{run_id:d}.log"
-        return RunLog(name, self, begins_ms, opening)
+        return RunLog(name, self, run_id, created_ms, begins_ms, opening)
+
+    def tail(self, run_id: int, created_ms: int, lines: int, *, live: bool) -> LogData | None:
+        """Read so many last lines, at most about a megabyte; see :meth:`read`."""
+        path = self.find(run_id, created_ms)
+        if path is None:
+            return None
+        return self.read(run_id, created_ms, max(1, _count_lines(path) + 1 - lines), live=live)
 
     def read(self, run_id: int, created_ms: int, from_line: int, *, live: bool) -> LogData | None:
         """Read from a line on, at most about a megabyte.
@@ -210,7 +237,7 @@ class RunLogs:
         Returns:
             The lines, or None if there is no file.
         """
-        path = self._find(run_id, created_ms)
+        path = self.find(run_id, created_ms)
         if path is None:
             return None
         lines, reached_end = self._lines(path, from_line, live=live)
@@ -290,7 +317,8 @@ class RunLogs:
     def _path(self, run_id: int, day: str) -> Path:
         return self._directory / day / f"{run_id:d}.log"
 
-    def _find(self, run_id: int, created_ms: int) -> Path | None:
+    def find(self, run_id: int, created_ms: int) -> Path | None:
+        """Return the file of a run's log, or None if it has none."""
         # seconds may have been rounded up over midnight, so the neighbouring days count too
         for shift_ms in (0, -86_400_000, 86_400_000):
             path = self._path(run_id, _day(max(0, created_ms + shift_ms)))
@@ -346,6 +374,56 @@ def _close_to_others(directory: Path) -> None:
                 for entry in folder.iterdir() if _DAY.fullmatch(folder.name) else ():
                     tighten(entry)
                 tighten(folder)
+
+
+def read_chunk(path: Path, offset: int, most: int = CHUNK, *, live: bool) -> tuple[str, int, int]:
+    """Return whole lines of a log from a place on, as :meth:`RunLogs.read` counts and shortens them.
+
+    Args:
+        path: The file.
+        offset: Where a line begins.
+        most: Bytes that are read at most, but one line in any case.
+        live: Whether the run may still write; a line without its end is then left for later.
+
+    Returns:
+        The lines, each with a line feed at its end, how many they are, and where the next one begins; nothing if
+        there is nothing.
+    """
+    with path.open("rb", buffering=0) as file:
+        file.seek(offset)
+        data = file.read(most) or b""
+        end = data.rfind(b"\n") + 1
+        if end:
+            return data[:end].decode("utf-8", "replace"), data.count(b"\n"), offset + end
+        if not data:
+            return "", 0, offset
+        file.seek(offset)
+        line, whole = next(_read_lines(file.fileno()))
+    if live and not line.endswith(b"\n"):
+        return "", 0, offset
+    text = _shorten(line, whole)
+    ended = text if text.endswith(b"\n") else text + b"\n"
+    return ended.decode("utf-8", "replace"), 1, offset + whole
+
+
+def skip_lines(path: Path, lines: int) -> tuple[int, int]:
+    """Return how many of so many first lines a log has, and where the next one begins."""
+    with path.open("rb", buffering=0) as file:
+        line, offset = _skip_lines(file.fileno(), 1, 0, lines + 1)
+        file.seek(offset)
+        for data, whole in _read_lines(file.fileno()):
+            if line > lines or not data.endswith(b"\n"):
+                break
+            line, offset = line + 1, offset + whole
+    return line - 1, offset
+
+
+def _count_lines(path: Path) -> int:
+    with path.open("rb", buffering=0) as file:
+        count, last = 0, b"\n"
+        while data := file.read(CHUNK):
+            count, last = count + data.count(b"\n"), data[-1:]
+    return count + (last != b"\n")
 
 
 def _skip_lines(descriptor: int, line: int, offset: int, wanted: int) -> tuple[int, int]:

@@ -7,20 +7,46 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from msgspec.structs import replace
+
 from xwheel.clock import Clock
-from xwheel.errors import ExecutorRefusedError, WireError
+from xwheel.errors import ExecutorRefusedError, ExecutorUnreachableError, WireError
 from xwheel.wire.codec import encode_callbacks, encode_registry
 from xwheel.wire.codec.batch import read_refusals
-from xwheel.wire.contract import CALLBACK, REGISTRY, REGISTRY_REMOVE, TEXT_G4_OBJECT, TEXT_TOKEN, join_url
+from xwheel.wire.codec.logs import encode_log_parts, read_receipts, wants_logs
+from xwheel.wire.contract import (
+    CALLBACK,
+    REGISTRY,
+    REGISTRY_REMOVE,
+    SHIP_LOGS,
+    TEXT_G4_OBJECT,
+    TEXT_TOKEN,
+    join_url,
+)
 from xwheel.wire.http import post
 from xwheel.wire.http.tls import NO_FILES, TlsFiles
-from xwheel.wire.messages import BadItem, CallbackItem, RegistryRequest, Response, TriggerRequest
+from xwheel.wire.messages import (
+    BadItem,
+    CallbackItem,
+    LogPart,
+    LogReceipt,
+    RegistryRequest,
+    Response,
+    TriggerRequest,
+)
 
 logger = logging.getLogger(__name__)
 
 OBJECT_GENERATION: Final = 4
 ARRAY_GENERATION: Final = 3
 STALE_MS: Final = 60_000
+TOO_LARGE: Final = 413
+BUSY: Final = 503
+LEAST_SHIPPED: Final = 64 * 1024
+
+_PLAIN: Final = {number: "?" for number in range(32) if chr(number) not in "\t\n\r\x1b"}
+SHIP_TIMEOUT_S: Final = 20.0
+"""Behind this call is the scheduler's log store, whose calls may take ten seconds."""
 
 
 class AdminClient:
@@ -80,6 +106,31 @@ class AdminClient:
         answer = self._first(lambda address: self._deliver(address, items))
         return answer, read_refusals(answer.data)
 
+    def ship_logs(self, parts: Sequence[LogPart]) -> list[LogReceipt]:
+        """Hand over parts of run logs; return how far each log is there.
+
+        Raises:
+            TooLargeError: A scheduler takes no body of that size.
+            NotTakenError: A scheduler answered and takes none of them now.
+            WireError: None answered.
+        """
+        body = encode_log_parts(self._instance, parts)
+        if len(body) > LEAST_SHIPPED + 2 * sum(len(part.content) for part in parts):
+            # what no text has travels as six characters each
+            plain = [replace(part, content=part.content.translate(_PLAIN)) for part in parts]
+            body = encode_log_parts(self._instance, plain)
+        try:
+            answer = self._first(lambda address: self._call(address, SHIP_LOGS, body, SHIP_TIMEOUT_S))
+        except (ExecutorRefusedError, ExecutorUnreachableError) as error:
+            if f"HTTP status {TOO_LARGE}" in str(error):
+                raise TooLargeError(
+                    f"a scheduler takes no request of {len(body)} bytes (HTTP status {TOO_LARGE})"
+                ) from None
+            if f"HTTP status {BUSY}" in str(error):
+                raise NotTakenError(str(error)) from None
+            raise
+        return read_receipts(answer.data)
+
     def _deliver(self, address: str, items: Sequence[CallbackItem]) -> Response:
         def send(generation: int) -> Response:
             body = encode_callbacks(items, generation=generation, instance=self._instance)
@@ -96,14 +147,14 @@ class AdminClient:
             self._generations[address] = other
         return answer
 
-    def _call(self, address: str, uri: str, body: bytes) -> Response:
+    def _call(self, address: str, uri: str, body: bytes, timeout_s: float = 0) -> Response:
         try:
             return post(
                 join_url(address, f"api/{uri}"),
                 body,
                 token=self._token,
                 app_name=self._app_name,
-                timeout_s=self._timeout_s,
+                timeout_s=timeout_s or self._timeout_s,
                 tls=self._tls,
             )
         except ExecutorRefusedError as error:
@@ -119,7 +170,8 @@ class AdminClient:
             try:
                 answer = call(address)
             except WireError as error:
-                problem = problem or error
+                # a scheduler that answered says more than one that is away
+                problem = error if problem is None or isinstance(error, ExecutorRefusedError) else problem
                 continue
             if answer.ok:
                 return answer
@@ -134,6 +186,14 @@ class AdminClient:
         raise problem or WireError("no scheduler address is configured")
 
 
+class TooLargeError(WireError):
+    """A scheduler takes no body of that size."""
+
+
+class NotTakenError(WireError):
+    """A scheduler is too busy for logs, or its log store does not take these."""
+
+
 class CallRefusedError(WireError):
     """A scheduler answered, and the answer is no."""
 
@@ -144,15 +204,23 @@ class Registration:
     Args:
         request: Makes the message anew for each beat.
         beat_ms: Time between beats; a failed one is repeated after at most five seconds.
+        on_logs_wanted: Told after each beat whether the scheduler that took it wants run logs.
     """
 
     def __init__(
-        self, client: AdminClient, request: Callable[[], RegistryRequest], clock: Clock, *, beat_ms: int
+        self,
+        client: AdminClient,
+        request: Callable[[], RegistryRequest],
+        clock: Clock,
+        *,
+        beat_ms: int,
+        on_logs_wanted: Callable[[bool], None] = lambda _: None,
     ) -> None:
         self._client = client
         self._request = request
         self._clock = clock
         self._beat_ms = beat_ms
+        self._on_logs_wanted = on_logs_wanted
         self._acknowledged_ms = clock.monotonic_ms()
         self._failing = False
         self._gone = False
@@ -175,6 +243,7 @@ class Registration:
             logger.info("the executor is registered")
         self._failing = False
         self.registered.set()
+        self._on_logs_wanted(answer.xwheel and wants_logs(answer.data))
         if answer.xwheel:
             self._acknowledged_ms = self._clock.monotonic_ms()
         return self._beat_ms

@@ -18,6 +18,7 @@ from xwheel.executor.handlers import Handler
 from xwheel.executor.logs.run_log import RunLog
 from xwheel.executor.running.interrupts import interrupt, take_back
 from xwheel.model import RunState
+from xwheel.model.reasons import RunReason
 from xwheel.wire.codec.fields import cut
 from xwheel.wire.contract import FAIL, MAX_MESSAGE, OK, TEXT_COVER, TEXT_KILLED, TIMEOUT
 from xwheel.wire.messages import CallbackItem, RunKey, TriggerRequest
@@ -47,20 +48,20 @@ class Ending:
 
     state: RunState
     code: int
-    reason: str
+    reason: RunReason
     message: str
     error: type[ExecutorError] = JobKilledError
 
 
-KILLED: Final = Ending(state=RunState.KILLED, code=FAIL, reason="killed", message=TEXT_KILLED)
-COVERED: Final = Ending(state=RunState.KILLED, code=FAIL, reason="covered", message=TEXT_COVER)
+KILLED: Final = Ending(state=RunState.KILLED, code=FAIL, reason=RunReason.KILLED, message=TEXT_KILLED)
+COVERED: Final = Ending(state=RunState.KILLED, code=FAIL, reason=RunReason.COVERED, message=TEXT_COVER)
 STOPPED: Final = Ending(
-    state=RunState.KILLED, code=FAIL, reason="executor_stopped", message="the executor was stopped"
+    state=RunState.KILLED, code=FAIL, reason=RunReason.EXECUTOR_STOPPED, message="the executor was stopped"
 )
 NOT_STARTED: Final = Ending(
     state=RunState.FAILED,
     code=FAIL,
-    reason="not_started",
+    reason=RunReason.NOT_STARTED,
     message="the executor did not start this run",
 )
 
@@ -70,7 +71,7 @@ def timed_out(seconds: int) -> Ending:
     return Ending(
         state=RunState.TIMED_OUT,
         code=TIMEOUT,
-        reason="timed_out",
+        reason=RunReason.TIMED_OUT,
         message=f"the run passed its time limit of {seconds} s",
         error=JobTimeoutError,
     )
@@ -136,7 +137,7 @@ class Execution:
             return self.ended(self.ending, now_ms)
         if value is None and self.context is not None:
             value = self.context.result
-        return self._outcome(OK, RunState.SUCCEEDED, "", message_of(value), now_ms)
+        return self._outcome(OK, RunState.SUCCEEDED, RunReason.PLAIN, message_of(value), now_ms)
 
     def failed(self, error: BaseException, now_ms: int) -> CallbackItem:
         """Return the outcome of a handler that raised; its traceback goes to the run's log."""
@@ -144,7 +145,7 @@ class Execution:
             return self.ended(self.ending, now_ms)
         if self.log is not None:
             self.log.line("".join(traceback.format_exception(error)).rstrip())
-        return self._outcome(FAIL, RunState.FAILED, "", describe_error(error), now_ms)
+        return self._outcome(FAIL, RunState.FAILED, RunReason.PLAIN, describe_error(error), now_ms)
 
     def ended(self, ending: Ending, now_ms: int, note: str = "") -> CallbackItem:
         """Return the outcome of a run that was made to end."""
@@ -154,7 +155,8 @@ class Execution:
         """Return the outcome that a process handler reports."""
         if self.ending is not None:
             return self.ended(self.ending, now_ms)
-        return self._outcome(code, RunState.SUCCEEDED if code == OK else RunState.FAILED, "", message, now_ms)
+        state = RunState.SUCCEEDED if code == OK else RunState.FAILED
+        return self._outcome(code, state, RunReason.PLAIN, message, now_ms)
 
     def close_log(self, outcome: CallbackItem) -> None:
         """Write how it ended, and close the log; a run that succeeded in silence has none."""
@@ -162,7 +164,9 @@ class Execution:
             is_told = outcome.state is not RunState.SUCCEEDED or not self.log.is_silent
             self.log.close(closing_line(outcome) if is_told else "")
 
-    def _outcome(self, code: int, state: RunState, reason: str, message: str, now_ms: int) -> CallbackItem:
+    def _outcome(
+        self, code: int, state: RunState, reason: RunReason, message: str, now_ms: int
+    ) -> CallbackItem:
         return CallbackItem(
             run_id=self.key.run_id,
             job_id=self.key.job_id,

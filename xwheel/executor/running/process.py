@@ -24,7 +24,7 @@ import msgspec
 from xwheel.clock import Clock
 from xwheel.config import ENV_PREFIX
 from xwheel.executor.context import JobContext
-from xwheel.executor.logs.output import copy_output
+from xwheel.executor.logs.output import copy_output, last_lines
 from xwheel.executor.logs.run_log import RunLog
 from xwheel.executor.running.execution import Execution
 from xwheel.wire.contract import FAIL, OK
@@ -108,14 +108,14 @@ def run_in_process(
         finally:
             os.close(write_end)
         with child:
-            status = _wait(execution, child, log, read_end)
+            status, end = _wait(execution, child, log, read_end)
         report = _read_report(read_end)
     except (OSError, subprocess.SubprocessError) as error:
         return execution.failed(error, clock.now_ms())
     finally:
         os.close(read_end)
     if report is None and execution.handler.command is not None:
-        return execution.outcome(*_judge_exit(status), clock.now_ms())
+        return execution.outcome(*_judge_exit(status, end), clock.now_ms())
     if report is None:
         return execution.outcome(FAIL, _describe_exit(status), clock.now_ms())
     return execution.outcome(report.code, report.message, clock.now_ms())
@@ -168,22 +168,25 @@ def _interpreter() -> str:
     return sys.executable
 
 
-def _wait(execution: Execution, child: subprocess.Popen[bytes], log: RunLog, report: int) -> int:
-    """Wait until the supervisor ends, kill what is left of its group, and return its wait status: the handler's."""
+def _wait(execution: Execution, child: subprocess.Popen[bytes], log: RunLog, report: int) -> tuple[int, str]:
+    """Wait until the supervisor ends, and kill what is left of its group.
+
+    Returns:
+        Its wait status, which is the handler's, and the end of what a program wrote.
+    """
     push = _pusher(child)
     with execution.lock:
         execution.force = push
         ending = execution.ending
     if ending is not None:  # the kill came before there was a process to signal
         push(0)
-    if child.stdout is not None:
-        copy_output(child.stdout.fileno(), report, log)
+    end = "" if child.stdout is None else copy_output(child.stdout.fileno(), report, log)
     # the zombie keeps its number, so the group cannot be another one while we signal it
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     with execution.lock:
         execution.force = None
         _signal_group(child.pid, signal.SIGKILL)  # only a killed supervisor leaves something here
-    return child.wait()
+    return child.wait(), end
 
 
 def _pusher(child: subprocess.Popen[bytes]) -> Callable[[int], None]:
@@ -222,15 +225,19 @@ def _describe_exit(status: int) -> str:
     return f"the handler's process ended with status {status} and without a result"
 
 
-def _judge_exit(status: int) -> tuple[int, str]:
-    """Return code and message of a program's end, in XXL-JOB's words; one that a signal ended counts from 128."""
+def _judge_exit(status: int, end: str) -> tuple[int, str]:
+    """Return code and message of a program's end, in XXL-JOB's words; one that a signal ended counts from 128.
+
+    The last lines that it wrote follow, on standard output or error: they are one stream, in the order of the log.
+    """
     if status == 0:
         return OK, ""
     text = f"script exit value({status if status > 0 else 128 - status}) is failed"
     if status < 0:
         with contextlib.suppress(ValueError):
             text += f" ({signal.Signals(-status).name})"
-    return FAIL, text
+    said = last_lines(end)
+    return FAIL, f"{text}: {said}" if said else text
 
 
 def _environment(trace_parent: str, passed: Sequence[str] | None) -> dict[str, str]:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from xwheel.model import RunState
-from xwheel.scheduler.records import Outcome
+from xwheel.model.reasons import RunReason
+from xwheel.scheduler.records import Outcome, reported
 from xwheel.storage.open_runs import Ahead, OpenRun
 from xwheel.wire.messages import CallbackItem, ExecutionState, StateAnswer
 
@@ -69,8 +70,10 @@ def decide_gone(row: OpenRun, missing_ms: int, now_ms: int, rules: CheckRules) -
         return decide_silent(row, now_ms, lost_ms + 1 - now_ms, rules)
     if row.instance:
         text = f"executor instance {row.instance} at {row.address} is gone and reported no end"
-        return _end(row, RunState.LOST, "instance_gone", text)
-    return _end(row, RunState.LOST, "executor_gone", f"executor {row.address} is gone and reported no end")
+        return _end(row, RunState.LOST, RunReason.INSTANCE_GONE, text)
+    return _end(
+        row, RunState.LOST, RunReason.EXECUTOR_GONE, f"executor {row.address} is gone and reported no end"
+    )
 
 
 def decide_silent(row: OpenRun, now_ms: int, wait_ms: int, rules: CheckRules) -> Decision:
@@ -194,12 +197,13 @@ def first_check_ms(at_ms: int, timeout_s: int, *, check_after_ms: int, deadline_
 
 def outcome_of(item: CallbackItem) -> Outcome:
     """Return an outcome out of a journal as its callback would have brought it."""
+    reason, message = reported(item.reason, item.message)
     return Outcome(
         run_id=item.run_id,
         state=item.state,
-        reason=item.reason if item.reason.isprintable() else "",
+        reason=reason,
         code=item.code,
-        message=item.message,
+        message=message,
         created_ms=item.created_ms,
     )
 
@@ -218,7 +222,7 @@ def _unknown_there(row: OpenRun, now_ms: int, wait_ms: int, rules: CheckRules) -
         return _no_report(row, "does not know the run")
     if row.state is RunState.DISPATCHING:
         return Decision(row=row, check_ms=now_ms)  # it never got there: it is due to be sent again
-    return _end(row, RunState.LOST, "unknown_there", f"executor {row.address} does not know the run")
+    return _end(row, RunState.LOST, RunReason.UNKNOWN_THERE, f"executor {row.address} does not know the run")
 
 
 def _limit_ms(row: OpenRun, begun_ms: int, rules: CheckRules) -> int | None:
@@ -240,17 +244,17 @@ def _deadline(row: OpenRun, *, kill: bool = False) -> Decision:
     # a run that a person wanted to end gets no retry
     state = RunState.KILLED if row.kill_requested else RunState.TIMED_OUT
     text = f"executor {row.address} reported no end within the time limit of {row.timeout_s} s"
-    return Decision(row=row, outcome=_outcome(row, state, "deadline", text), kill=kill)
+    return Decision(row=row, outcome=_outcome(row, state, RunReason.DEADLINE, text), kill=kill)
 
 
 def _no_report(row: OpenRun, why: str) -> Decision:
     state = RunState.KILLED if row.kill_requested else RunState.LOST
-    return _end(row, state, "no_report", f"executor {row.address} {why} and reported no end")
+    return _end(row, state, RunReason.NO_REPORT, f"executor {row.address} {why} and reported no end")
 
 
-def _end(row: OpenRun, state: RunState, reason: str, message: str) -> Decision:
+def _end(row: OpenRun, state: RunState, reason: RunReason, message: str) -> Decision:
     return Decision(row=row, outcome=_outcome(row, state, reason, message))
 
 
-def _outcome(row: OpenRun, state: RunState, reason: str, message: str) -> Outcome:
+def _outcome(row: OpenRun, state: RunState, reason: RunReason, message: str) -> Outcome:
     return Outcome(run_id=row.id, state=state, reason=reason, message=message, created_ms=row.created_ms)

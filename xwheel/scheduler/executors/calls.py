@@ -51,8 +51,18 @@ class ExecutorClient:
         self._registry = registry
         self._timeout_ms = timeout_ms
 
-    def ask(self, key: object, executor: RegisteredExecutor, path: str, body: bytes) -> None:
-        """Put a question; its answer comes out of :meth:`poll` under the key."""
+    def ask(
+        self, key: object, executor: RegisteredExecutor, path: str, body: bytes, *, token: str | None = None
+    ) -> None:
+        """Put a question; its answer comes out of :meth:`poll` under the key.
+
+        Args:
+            key: Names the question.
+            executor: Who is asked.
+            path: The call.
+            body: Its body.
+            token: What it is called with; None for what was proven at its address.
+        """
         self._client.submit(
             HttpCall(
                 key=key,
@@ -61,7 +71,7 @@ class ExecutorClient:
                 timeout_ms=self._timeout_ms,
                 connect_timeout_ms=self._timeout_ms,
                 app_name=self._registry.app_name(executor.group_id),
-                token=self._registry.token(executor),
+                token=self._registry.token(executor) if token is None else token,
             )
         )
 

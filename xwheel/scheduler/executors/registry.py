@@ -11,11 +11,12 @@ from types import MappingProxyType
 
 from xwheel.clock import has_come
 from xwheel.errors import NotFoundError, WireError
-from xwheel.model import NO_SECRET, SHARED_SECRET, RegisteredExecutor
+from xwheel.model import NO_SECRET, SHARED_SECRET, EnteredAddress, RegisteredExecutor
 from xwheel.scheduler.executors.secrets import ExecutorSecrets
 from xwheel.storage import executors
 from xwheel.storage.database.engine import Connection, Database
 from xwheel.storage.open_runs import Holder
+from xwheel.wire.contract import ADDRESS_FIELD
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +30,9 @@ RETURN_MS = 40_000
 """So long after a gap executors need to beat again, and nodes to write it: they count as live if they did before it."""
 
 SUSPECT_MS = 30_000
+ENTERED_GENERATION = 3
+"""Of the wire, where nobody said: all that XXL-JOB has released knows its path."""
+
 KNOWN_DEPARTURES = 10_000
 KNOWN_NEWS = 10_000
 
@@ -119,10 +123,14 @@ class ExecutorRegistry:
     def _save(self, conn: Connection, facts: RegisteredExecutor) -> RegisteredExecutor:
         # those of other nodes are flushed late
         since_ms = facts.seen_ms - self._dead_after_ms - FLUSH_MS
+        if facts.by_hand and not executors.is_entered(
+            conn, facts.group_id, facts.address, facts.secret_id or SHARED_SECRET
+        ):
+            raise NotFoundError("address by hand", facts.address)
         if not self._shared_addresses and executors.is_elsewhere(conn, facts, since_ms):
             raise WireError(
-                f"registryValue: {facts.address} is registered in another executor group; an executor that changed its "
-                "group waits until it is gone there, or set security.shared_addresses"
+                f"{ADDRESS_FIELD}: {facts.address} is registered in another executor group; an executor that changed "
+                "its group waits until it is gone there, or set security.shared_addresses"
             )
         return executors.save_executor(conn, facts)
 
@@ -141,6 +149,9 @@ class ExecutorRegistry:
         group_id = self._group_id(app_name)
         with self._lock:
             known = self._rows.get((group_id, address))
+        if known is not None and known.by_hand:
+            logger.info("executor %s of group %s stays: its address was entered by hand", address, app_name)
+            return False
         if secret_id == SHARED_SECRET and known is not None and (known.secret_id or 0) > SHARED_SECRET:
             logger.warning(
                 "executor %s of group %s stays: it registered with secret %s, and was to leave with the shared token",
@@ -157,6 +168,49 @@ class ExecutorRegistry:
         logger.info("executor %s of group %s left", address, app_name)
         return gone > 0
 
+    def check_address(self, address: str) -> None:
+        """Refuse an address that no executor may have.
+
+        Raises:
+            WireError: It is one.
+        """
+        self._check_address(address)
+
+    def hear(self, entered: EnteredAddress, now_ms: int) -> None:
+        """Take the answer of an address that a person entered for a beat; one that registered there beats itself.
+
+        Raises:
+            NotFoundError: Its group does not exist, or the address is not entered with this secret any more.
+            WireError: No executor may have this address, or one of another group has it.
+        """
+        key = (entered.group_id, entered.address)
+        with self._lock:
+            known = self._rows.get(key)
+            heard_ms = 0 if known is None else max(known.seen_ms, self._beats.get(key, 0))
+        if known is not None and not known.by_hand and heard_ms > now_ms - self._dead_after_ms:
+            return
+        self.register(self.app_name(entered.group_id), executor_at(entered), now_ms)
+
+    def drop(self, group_id: int, address: str) -> bool:
+        """Let no run go to an address that was entered by hand, unless it registered; return whether some did."""
+        with self._lock:
+            known = self._rows.get((group_id, address))
+        if known is None or not known.by_hand:
+            return False
+        gone = self._db.transaction(
+            lambda conn: executors.delete_executor(conn, group_id, address, by_hand=True)
+        )
+        with self._lock:
+            self._rows.pop((group_id, address), None)
+            self._recent[group_id, address] = None
+            self._beats.pop((group_id, address), None)
+        return gone > 0
+
+    def entered(self) -> list[tuple[int, str]]:
+        """Return group and address of the executors that are there by hand, live or not."""
+        with self._lock:
+            return [key for key, row in self._rows.items() if row.by_hand]
+
     def suspect(self, address: str, now_ms: int) -> None:
         """Note that a send to this address failed: others come first for a while, until it beats anew."""
         with self._lock:
@@ -166,6 +220,10 @@ class ExecutorRegistry:
         """Return the live executors of a group, suspects last, sorted by address within each part."""
         found = self._live(now_ms, lambda key: key[0] == group_id)
         return sorted(found, key=lambda item: (item.suspect_until_ms > now_ms, item.address))
+
+    def is_live(self, group_id: int, address: str, now_ms: int) -> bool:
+        """Return whether an address is that of a live executor of a group."""
+        return any(executor.address == address for executor in self.live(group_id, now_ms))
 
     def all(self, now_ms: int) -> list[RegisteredExecutor]:
         """Return all live executors."""
@@ -187,6 +245,11 @@ class ExecutorRegistry:
                 and (seen_ms := max(row.seen_ms, self._beats.get(key, 0))) >= oldest_ms
                 and self._secrets.is_live(row.secret_id)
             ]
+
+    @property
+    def listens_since_ms(self) -> int:
+        """Since when beats can be taken: the start, or the end of the last gap; before, nobody was missing."""
+        return self._listens_since_ms
 
     def _heard_until(self, now_ms: int) -> int:
         """Return until when beats could be taken: now, or before the last gap while executors come back from it."""
@@ -218,7 +281,9 @@ class ExecutorRegistry:
 
     def _flag(self, app_name: str, before: RegisteredExecutor | None, now: RegisteredExecutor) -> None:
         """Say that an address proved another live secret than before: a rotation, or two who say they live there."""
-        if before is None or before.secret_id in (None, NO_SECRET, now.secret_id):
+        if before is None or before.by_hand or now.by_hand:
+            return
+        if before.secret_id in (None, NO_SECRET, now.secret_id):
             return
         if not self._secrets.is_live(before.secret_id):
             return
@@ -270,15 +335,27 @@ class ExecutorRegistry:
             self._flush_at_ms = (
                 now_ms + self._flush_ms
             )  # not before: a flush that failed is done again at once
+        self._read_rows(now_ms)
+        if now_ms - self._stepped_ms > GAP_MS:
+            self._gap_began_ms, self._listens_since_ms = self._stepped_ms, now_ms
+        self._stepped_ms = now_ms
+        before = self._seen_live or {}
+        self._compare({(item.group_id, item.address): item for item in self.all(now_ms)}, now_ms)
+        for group_id in {group_id for group_id, _ in (self._seen_live or {}).keys() - before.keys()}:
+            self._on_arrival(group_id)
+        return REFRESH_MS
+
+    def look(self, now_ms: int) -> None:
+        """See what nodes wrote, and write nothing; for a process that hears no executor itself."""
+        self._read_rows(now_ms)
+
+    def _read_rows(self, now_ms: int) -> None:
         with self._lock:
             self._recent = {}
         with self._db.read() as conn:
             rows = {(item.group_id, item.address): item for item in self._reader.read(conn)}
             self._secrets.refresh(conn)  # after the rows: each secret that one of them names is known then
             known = executors.list_groups(conn, limit=100_000)
-        if now_ms - self._stepped_ms > GAP_MS:
-            self._gap_began_ms, self._listens_since_ms = self._stepped_ms, now_ms
-        self._stepped_ms = now_ms
         names = {group.app_name: group.id for group in known}
         self.limited_groups = frozenset(group.id for group in known if group.max_running > 0)
         with self._lock:
@@ -289,11 +366,6 @@ class ExecutorRegistry:
             self._names = {group_id: name for name, group_id in names.items()}
             self._beats = {key: seen_ms for key, seen_ms in self._beats.items() if key in self._rows}
             self._suspects = {address: until for address, until in self._suspects.items() if until > now_ms}
-        before = self._seen_live or {}
-        self._compare({(item.group_id, item.address): item for item in self.all(now_ms)}, now_ms)
-        for group_id in {group_id for group_id, _ in (self._seen_live or {}).keys() - before.keys()}:
-            self._on_arrival(group_id)
-        return REFRESH_MS
 
     def _compare(self, live: dict[tuple[int, str], RegisteredExecutor], now_ms: int) -> None:
         """Find out who left, died, came back or restarted since the last step."""
@@ -353,6 +425,24 @@ class ExecutorRegistry:
         return group.id
 
 
+def executor_at(entered: EnteredAddress) -> RegisteredExecutor:
+    """Return an address that a person entered as an executor."""
+    return RegisteredExecutor(
+        id=0,
+        group_id=entered.group_id,
+        address=entered.address,
+        registered_as=entered.address,
+        kind="foreign",
+        generation=ENTERED_GENERATION,
+        instance="",
+        boot="",
+        seen_ms=0,
+        suspect_until_ms=0,
+        secret_id=entered.secret_id,
+        by_hand=True,
+    )
+
+
 def _holder(item: RegisteredExecutor) -> Holder:
     return Holder(item.group_id, item.address, item.instance)
 
@@ -377,6 +467,9 @@ def _same(known: RegisteredExecutor, facts: RegisteredExecutor) -> bool:
             item.boot,
             item.labels,
             item.secret_id,
+            item.by_hand,
+            item.release,
+            item.declared,
         )
 
     return identity(known) == identity(facts)

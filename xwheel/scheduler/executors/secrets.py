@@ -9,18 +9,21 @@ from collections.abc import Mapping
 from typing import Final
 
 from xwheel.clock import Clock
+from xwheel.config import Config, check_secret
 from xwheel.errors import ConfigError
 from xwheel.model import NO_SECRET, SHARED_SECRET
 from xwheel.runtime.sealing import KeyRing
-from xwheel.storage import executor_secrets
+from xwheel.storage import settings
+from xwheel.storage.access import executor_secrets
+from xwheel.storage.access.executor_secrets import StoredSecret
+from xwheel.storage.access.tokens import digest_token
 from xwheel.storage.database.engine import Connection, Database
-from xwheel.storage.executor_secrets import StoredSecret
-from xwheel.storage.tokens import digest_token
 
 logger = logging.getLogger(__name__)
 
 FRESH_MS: Final = 1000
 SHARED_NAME: Final = "shared"
+EXECUTOR_TOKEN: Final = "executor_token"  # noqa: S105 - a setting's name, not the secret
 
 
 class ExecutorSecrets:
@@ -144,3 +147,16 @@ class ExecutorSecrets:
             # its executors are called without a token, which they refuse
             logger.error("executor secret %s cannot be used: %s", row.name, error)
             return ""
+
+
+def find_executor_token(config: Config, db: Database) -> str | None:
+    """Return the token that all executors share: the configured one, or what the first node made; None before that.
+
+    Raises:
+        ConfigError: It is well known or too short.
+    """
+    if config.api.executor_token is not None:
+        return check_secret("api.executor_token", config.api.executor_token.get_secret_value())
+    with db.read() as conn:
+        kept = settings.find_setting(conn, EXECUTOR_TOKEN)
+    return None if kept is None else check_secret("the executor token in the database", kept)

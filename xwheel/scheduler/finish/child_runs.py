@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from xwheel.model import ChildLink, Job, JoinMode, Origin, Run, RunState
+from xwheel.model.reasons import RunReason
 from xwheel.scheduler.finish.template import MAX_DEPTH, Success, TemplateError, render, succeeded
 from xwheel.scheduler.plan.rules import new_run
 from xwheel.storage import jobs, runs
@@ -50,6 +52,8 @@ def plan_children(
     family: Family,
     owners: Mapping[int, Job],
     now_ms: int,
+    *,
+    max_param_bytes: int,
 ) -> list[Run]:
     """Return the child runs of fires that have just ended, without ids; those that exist are left out.
 
@@ -59,7 +63,9 @@ def plan_children(
         family: The links.
         owners: Parents and children by id, locked; deleted ones are missing.
         now_ms: The shared time.
+        max_param_bytes: What a parameter may have, as UTF-8.
     """
+    draft = partial(_draft, now_ms=now_ms, max_param_bytes=max_param_bytes)
     successes = _successes(conn, closed, owners)
     drafts: list[Run] = []
     arrivals = _arrive(conn, successes, family, owners, now_ms)
@@ -75,9 +81,9 @@ def plan_children(
                 if not family.parents[child.id] <= set(here):
                     continue
                 others = {parent: partners[root] for parent, root in here.items() if root in partners}
-                drafts.append(_draft(link, child, success, others, first.chain_id, now_ms))
+                drafts.append(draft(link, child, success, others, first.chain_id))
             else:
-                drafts.append(_draft(link, child, success, {}, first.root_id, now_ms))
+                drafts.append(draft(link, child, success, {}, first.root_id))
     return _fresh(conn, drafts)
 
 
@@ -157,18 +163,20 @@ def _draft(
     success: Success,
     others: Mapping[int, Success],
     origin_key: int,
+    *,
     now_ms: int,
+    max_param_bytes: int,
 ) -> Run:
     """Return a child run, planned, or skipped with the reason why it cannot run."""
-    reason, message, param = "", "", None
+    reason, message, param = RunReason.PLAIN, "", None
     depth = success.first.chain_depth + 1
     if depth > MAX_DEPTH:
-        reason, message = "chain_too_deep", f"a chain may have {MAX_DEPTH} generations of children"
+        reason, message = RunReason.CHAIN_TOO_DEEP, f"a chain may have {MAX_DEPTH} generations of children"
     elif link.param is not None:
         try:
-            param = render(link.param, success, others)
+            param = render(link.param, success, others, max_bytes=max_param_bytes)
         except TemplateError as error:
-            reason, message = "bad_param", str(error)
+            reason, message = RunReason.BAD_PARAM, str(error)
     run = new_run(
         child,
         origin=Origin.CHILD,

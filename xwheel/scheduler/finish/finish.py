@@ -11,7 +11,9 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from xwheel.clock import Clock
-from xwheel.model import FAILED_OVER, FINAL_STATES, SHARED_SECRET, TRANSITIONS, Job, Origin, Run, RunState
+from xwheel.model import FINAL_STATES, SHARED_SECRET, TRANSITIONS, Job, Origin, Run, RunState
+from xwheel.model.jobs import MAX_PARAM_BYTES
+from xwheel.model.reasons import RunReason
 from xwheel.scheduler.finish.child_runs import Family, family_of, plan_children
 from xwheel.scheduler.finish.retry import decide_retry
 from xwheel.scheduler.observer import AlarmObserver
@@ -97,6 +99,7 @@ class Finisher:
         alarms: Writes the alarms that rules ask for.
         wake: Called when something was planned, so that it is adopted at once.
         on_finished: Gets the ids of runs once their ends are committed.
+        max_param_bytes: What the parameter of a child run may have, as UTF-8.
     """
 
     def __init__(
@@ -108,6 +111,8 @@ class Finisher:
         alarms: AlarmObserver,
         wake: Callable[[], None],
         on_finished: Callable[[Iterable[int]], None],
+        *,
+        max_param_bytes: int = MAX_PARAM_BYTES,
     ) -> None:
         self._db = db
         self._run_ids = run_ids
@@ -116,13 +121,20 @@ class Finisher:
         self._alarms = alarms
         self._wake = wake
         self._on_finished = on_finished
+        self._max_param_bytes = max_param_bytes
         self._has_delays = False
 
-    def finish(self, outcomes: Sequence[Outcome]) -> dict[int, OutcomeStatus]:
+    def finish(
+        self, outcomes: Sequence[Outcome], *, also: Callable[[Connection, Sequence[Run]], None] | None = None
+    ) -> dict[int, OutcomeStatus]:
         """Close runs and plan what follows, at most 500 a transaction, in id order.
 
         A repeated id in one call counts once, the first wins. A final state is final, except that an outcome
         corrects ``lost``.
+
+        Args:
+            outcomes: How runs ended.
+            also: Called in each transaction, with the runs that it closes as they were.
 
         Returns:
             What became of each run id.
@@ -132,7 +144,7 @@ class Finisher:
             unique.setdefault(outcome.run_id, outcome)
         statuses: dict[int, OutcomeStatus] = {}
         for part in chunks(sorted(unique.values(), key=lambda outcome: outcome.run_id), BATCH):
-            done = self._finish_part(part)
+            done = self._finish_part(part, also)
             statuses.update(done.statuses)
             if done.planned:
                 self._wake()
@@ -140,7 +152,9 @@ class Finisher:
         self._on_finished(statuses)
         return statuses
 
-    def _finish_part(self, part: Sequence[Outcome]) -> _Done:
+    def _finish_part(
+        self, part: Sequence[Outcome], also: Callable[[Connection, Sequence[Run]], None] | None
+    ) -> _Done:
         """Close a batch in one transaction, or in halves; what follows is known only inside: it may be done again."""
         needed = len(part)
         unknown = 0
@@ -151,7 +165,9 @@ class Finisher:
         while True:
             self._run_ids.ensure(needed)
             try:
-                return self._db.transaction(partial(self._finish, outcomes=part, asked=asked, now_ms=now_ms))
+                return self._db.transaction(
+                    partial(self._finish, outcomes=part, asked=asked, also=also, now_ms=now_ms)
+                )
             except _UnaskedError as unasked:
                 self._has_delays = True
                 asked = {**asked, **self._ask(unasked.jobs, now_ms)}
@@ -165,7 +181,8 @@ class Finisher:
                 needed = 2 * (needed + short.count)
             except _TooManyError:
                 middle = len(part) // 2
-                return self._finish_part(part[:middle]).and_then(self._finish_part(part[middle:]))
+                first = self._finish_part(part[:middle], also)
+                return first.and_then(self._finish_part(part[middle:], also))
 
     def _awaiting(self, part: Sequence[Outcome]) -> list[Job]:
         """Return the jobs whose next fire these outcomes may set, as they stand now."""
@@ -186,7 +203,12 @@ class Finisher:
         return asked
 
     def _finish(
-        self, conn: Connection, outcomes: Sequence[Outcome], asked: Mapping[int, _Next], now_ms: int
+        self,
+        conn: Connection,
+        outcomes: Sequence[Outcome],
+        asked: Mapping[int, _Next],
+        also: Callable[[Connection, Sequence[Run]], None] | None,
+        now_ms: int,
     ) -> _Done:
         ids = [outcome.run_id for outcome in outcomes]
         endings = jobs.list_follow_ups(conn, ids)
@@ -218,7 +240,9 @@ class Finisher:
         parents = {link.parent_id for link in family.links}
         roots = {run.root_id for run, _ in closing if run.job_id in parents}
         still_open = runs.find_open_roots(conn, roots | awaited) if roots or awaited else set()
-        drafts = plan_children(conn, roots - still_open, family, owners, now_ms)
+        drafts = plan_children(
+            conn, roots - still_open, family, owners, now_ms, max_param_bytes=self._max_param_bytes
+        )
         if len(drafts) > CHILDREN and len(outcomes) > 1:
             raise _TooManyError
         children = self._numbered(drafts, roots_too=True)
@@ -235,6 +259,8 @@ class Finisher:
             inserted=children,
             stopped=self._end_delays(conn, ended, asked),
         )
+        if also is not None:
+            also(conn, [run for run, _ in closing])
         return _Done(statuses, len(retries) + len(children) + len(awaiting), raised)
 
     def _retries(self, conn: Connection, closing: Sequence[tuple[Run, Outcome]], now_ms: int) -> list[Run]:
@@ -243,7 +269,7 @@ class Finisher:
             for run, outcome in closing
             if outcome.state is RunState.LOST
             or (run.retries_left > 0 and outcome.state in FAILURES)
-            or outcome.reason == FAILED_OVER
+            or outcome.reason == RunReason.FAILED_OVER
         ]
         if not candidates:
             return []
@@ -313,7 +339,7 @@ class Finisher:
         ]
         locked = runs.lock_runs(conn, runs.find_planned(conn, keys))
         planned = [run for run in locked.values() if run.state is RunState.PLANNED]
-        runs.cancel_runs(conn, [run.id for run in planned], reason="late_outcome", now_ms=now_ms)
+        runs.cancel_runs(conn, [run.id for run in planned], reason=RunReason.LATE_OUTCOME, now_ms=now_ms)
         changes.note_cancelled(conn, planned, "late_outcome", now_ms)
 
 

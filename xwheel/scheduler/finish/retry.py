@@ -7,11 +7,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from xwheel.model import FAILED_OVER, DeliveryPolicy, Job, Origin, RetryBackoff, Run, RunState
+from xwheel.model import DeliveryPolicy, Job, Origin, RetryBackoff, Run, RunState
+from xwheel.model.reasons import RunReason
 
 RETRYABLE: Final = frozenset({RunState.FAILED, RunState.TIMED_OUT, RunState.REFUSED})
-DEADLINE: Final = "deadline"
-"""Reason of a time-out that the scheduler made up because none was reported."""
 
 LONGEST_MS: Final = 86_400_000
 MOST_OVER: Final = 16
@@ -25,7 +24,7 @@ def decide_retry(
     now_ms: int,
     *,
     root_origin: Origin,
-    reason: str = "",
+    reason: RunReason = RunReason.PLAIN,
     recovered: bool = False,
 ) -> Run | None:
     """Return the next attempt of a run, without an id, or None.
@@ -47,11 +46,12 @@ def decide_retry(
     if state is RunState.LOST:
         allowed = job.recover_lost and job.delivery is DeliveryPolicy.AT_LEAST_ONCE and not recovered
         return _next_attempt(run, Origin.RECOVERY, run.retries_left, now_ms, now_ms) if allowed else None
-    if reason == FAILED_OVER and run.attempt < MOST_OVER:
+    if reason == RunReason.FAILED_OVER and run.attempt < MOST_OVER:
         return _next_attempt(run, Origin.RETRY, run.retries_left, now_ms, now_ms)
     if state not in RETRYABLE or run.retries_left <= 0 or (run.state is RunState.LOST and recovered):
         return None  # the recovery run of a run that was not lost after all is its next attempt
-    if reason == DEADLINE and job.delivery is DeliveryPolicy.AT_MOST_ONCE:
+    # made up here, because none was reported
+    if reason == RunReason.DEADLINE and job.delivery is DeliveryPolicy.AT_MOST_ONCE:
         return None  # it was not reported, so it may still be running
     due_ms = now_ms + retry_delay_ms(run, job)
     return _next_attempt(run, Origin.RETRY, run.retries_left - 1, due_ms, now_ms)
@@ -87,7 +87,7 @@ def _next_attempt(run: Run, origin: Origin, retries_left: int, due_ms: int, now_
         epoch=0,
         due_ms=due_ms,
         created_ms=now_ms,
-        reason="",
+        reason=RunReason.PLAIN,
         address=None,
         instance=None,
         dispatched_ms=None,

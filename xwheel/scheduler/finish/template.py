@@ -14,9 +14,9 @@ from typing import Final
 
 from xwheel.errors import FieldError
 from xwheel.model import Run, RunState
+from xwheel.model.jobs import MAX_PARAM_BYTES
 
 MAX_RESULT: Final = 4000
-MAX_PARAM: Final = 16_000
 MAX_DEPTH: Final = 32
 NAMES: Final = ("result", "param", "run_id", "job_id", "planned_ms")
 
@@ -96,13 +96,16 @@ def check_template(text: str, parents: Sequence[int] = ()) -> None:
             )
 
 
-def render(text: str, success: Success, others: Mapping[int, Success]) -> str:
+def render(
+    text: str, success: Success, others: Mapping[int, Success], *, max_bytes: int = MAX_PARAM_BYTES
+) -> str:
     """Fill a template.
 
     Args:
         text: The template.
         success: The fire that ended last.
         others: For a join, the success of each parent by its job id.
+        max_bytes: What the parameter may have, as UTF-8.
 
     Raises:
         TemplateError: A result or the whole is too long, or a parent did not run in this chain.
@@ -117,8 +120,11 @@ def render(text: str, success: Success, others: Mapping[int, Success]) -> str:
         return json.dumps(value, ensure_ascii=False)[1:-1] if plain != name else value
 
     filled = _TOKEN.sub(fill, text)
-    if len(filled) > MAX_PARAM:
-        raise TemplateError(f"the parameter would have {len(filled)} characters, {MAX_PARAM} are allowed")
+    size = len(filled.encode("utf-8", "surrogatepass"))
+    if size > max_bytes:
+        raise TemplateError(
+            f"the parameter would have {size} bytes as UTF-8, {max_bytes} are allowed (api.max_param_bytes)"
+        )
     return filled
 
 

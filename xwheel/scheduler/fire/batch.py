@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from xwheel.errors import PluginError, RouteError
 from xwheel.model import GlueVersion, Job, Origin, RegisteredExecutor, Run, RunState
+from xwheel.model.reasons import RunReason
 from xwheel.scheduler.executors.registry import ExecutorRegistry
 from xwheel.scheduler.finish.finish import Finisher
 from xwheel.scheduler.fire.deferred import DeferredRuns
@@ -21,6 +22,9 @@ from xwheel.storage import jobs, open_runs, runs
 from xwheel.storage.database.engine import Connection, Database
 
 CACHED_JOBS = 20_000
+CACHED_CHARS = 32 * 1024 * 1024
+"""Characters of parameters that are remembered; one may have 65,535."""
+
 BEAN = "BEAN"
 
 
@@ -32,12 +36,35 @@ class JobCache:
 
     def __init__(self) -> None:
         self.jobs: dict[int, Job] = {}
+        # at most so many: those of a job that is read again count twice until the next cut
+        self._chars = 0
 
     def remember(self, read: Sequence[Job]) -> None:
         """Take jobs that were just read; from any thread."""
-        if len(self.jobs) + len(read) > CACHED_JOBS:
-            self.jobs = dict(list(self.jobs.items())[CACHED_JOBS // 2 :])  # the older half goes
+        chars = _chars(read)
+        if len(self.jobs) + len(read) > CACHED_JOBS or self._chars + chars > CACHED_CHARS:
+            self._cut()
+            if self._chars + chars > CACHED_CHARS:  # the others are read once more when they are due
+                read = [job for job in read if len(job.param) <= CACHED_CHARS // CACHED_JOBS]
+                chars = _chars(read)
         self.jobs.update([(job.id, job) for job in read])
+        self._chars += chars
+
+    def _cut(self) -> None:
+        """Keep the newest jobs, half of what there may be."""
+        kept: list[tuple[int, Job]] = []
+        chars = 0
+        for pair in reversed(list(self.jobs.items())):
+            chars += len(pair[1].param)
+            if chars > CACHED_CHARS // 2 or len(kept) == CACHED_JOBS // 2:
+                chars -= len(pair[1].param)
+                break
+            kept.append(pair)
+        self.jobs, self._chars = dict(reversed(kept)), chars
+
+
+def _chars(read: Sequence[Job]) -> int:
+    return sum([len(job.param) for job in read])
 
 
 class Firing:
@@ -122,14 +149,19 @@ class Firing:
         scripts = {item.job.id: item.job for item in batch.routed if item.job.glue_type != BEAN}
         if not scripts:
             return {}
-        found = self._scripts.find(scripts.values())
+        found, left_out = self._scripts.find(scripts.values())
         refusals = {
-            job.id: why for job in scripts.values() if (why := self._scripts.refusal(job, found.get(job.id)))
+            job.id: why
+            for job in scripts.values()
+            if job.id not in left_out and (why := self._scripts.refusal(job, found.get(job.id)))
         }
         for item in batch.routed:
             if why := refusals.get(item.job.id):
                 batch.close(item.run, RunState.REFUSED, *why)
-        batch.routed = [item for item in batch.routed if item.job.id not in refusals]
+            elif item.job.id in left_out:
+                batch.waiting.add(item.run.id)
+        gone = refusals.keys() | left_out
+        batch.routed = [item for item in batch.routed if item.job.id not in gone]
         return found
 
     def _place_special(
@@ -216,15 +248,18 @@ class Firing:
             if job.group_id not in live:
                 live[job.group_id] = self._registry.live(job.group_id, now_ms)
             able = live[job.group_id]
+            is_settled = False
             if run.address is not None:
-                able = [item for item in able if item.address == run.address]
+                among = run.address.split(" ")
+                able = [item for item in able if item.address in among]
+                is_settled = len(among) == 1
             if not able:
                 absent.append((run, job))
                 continue
             try:
-                chosen = able if run.address is not None else self._chooser.choose(run, job, able, now_ms)
+                chosen = able if is_settled else self._chooser.choose(run, job, able, now_ms)
             except (RouteError, PluginError) as error:
-                batch.close(run, RunState.REFUSED, "no_route", str(error))
+                batch.close(run, RunState.REFUSED, RunReason.NO_ROUTE, str(error))
                 continue
             if chosen:
                 batch.routed.append(Routed(run=run, job=job, executors=_one_shard(run, chosen)))
@@ -245,12 +280,12 @@ class Firing:
                 continue
             until_ms = run.due_ms + job.wait_for_executor_s * 1000
             if now_ms >= until_ms:
-                batch.close(run, RunState.REFUSED, "no_executor", _absence(run, job, now_ms))
+                batch.close(run, RunState.REFUSED, RunReason.NO_EXECUTOR, _absence(run, job, now_ms))
             elif run.origin is Origin.SCHEDULE and (
                 job.id in waiting or self._deferred.older(run, "executor")
             ):
                 message = f"an earlier run of job {job.id} waits for an executor already"
-                batch.close(run, RunState.SKIPPED, "waiting_for_executor", message)
+                batch.close(run, RunState.SKIPPED, RunReason.WAITING_FOR_EXECUTOR, message)
             else:
                 waiting.add(job.id)
                 line = Line("executor", job.group_id, run.address or "")
@@ -258,7 +293,10 @@ class Firing:
 
 
 def _absence(run: Run, job: Job, now_ms: int) -> str:
-    who = "no live executor" if run.address is None else f"executor {run.address} is not live"
+    who = "no live executor"
+    if run.address is not None:
+        among = run.address.split(" ")
+        who = f"none of {', '.join(among)} is live" if len(among) > 1 else f"executor {among[0]} is not live"
     text = f"job {job.id}: {who} in group {job.group_id}"
     if job.wait_for_executor_s <= 0:
         return text

@@ -9,8 +9,10 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from xwheel.model import Run, RunState
+from xwheel.model.reasons import RunReason
 from xwheel.scheduler.cluster.contract import Lease
 from xwheel.scheduler.fire.limits import RunLimits
+from xwheel.scheduler.logs.fetch import ForeignLogs
 from xwheel.scheduler.records import Batch, Routed, Shard
 from xwheel.storage import runs
 from xwheel.storage.database import changes
@@ -35,16 +37,25 @@ class Fence:
         lease: Our partitions.
         limits: Decides about runs of groups with a limit and of jobs that block for the whole cluster.
         run_ids: Source of run ids for the other shards.
+        logs: Notes which runs have a log that must be fetched.
         answer_ms: How long after the fence a send must have ended.
     """
 
     def __init__(
-        self, db: Database, lease: Lease, limits: RunLimits, run_ids: RunIds, *, answer_ms: int
+        self,
+        db: Database,
+        lease: Lease,
+        limits: RunLimits,
+        run_ids: RunIds,
+        logs: ForeignLogs,
+        *,
+        answer_ms: int,
     ) -> None:
         self._db = db
         self._lease = lease
         self._limits = limits
         self._run_ids = run_ids
+        self._logs = logs
         self._answer_ms = answer_ms
 
     def pass_through(self, routed: Sequence[Routed], now_ms: int) -> Batch:
@@ -90,7 +101,7 @@ class Fence:
                 continue  # no longer planned, or no longer ours
             if revision == runs.DELETED:
                 text = f"job {item.job.id} was deleted while this run was written"
-                result.close(item.run, RunState.CANCELLED, "deleted", text)
+                result.close(item.run, RunState.CANCELLED, RunReason.DELETED, text)
             elif revision != item.job.revision:
                 result.changed.add(item.run.id)
             else:
@@ -121,6 +132,7 @@ class Fence:
         runs.update_fenced(conn, fenced, now_ms=now_ms, check_ms=check_ms)
         changes.note(conn, (changes.change(shard.run, RunState.DISPATCHING, now_ms) for shard in locked))
         runs.insert_runs(conn, [shard.run for shard in result.shards if shard.run.id not in planned])
+        self._logs.note(conn, result.shards, now_ms)
         return result
 
     def _recall(self, conn: Connection, written: Batch) -> Batch | None:

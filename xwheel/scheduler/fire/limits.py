@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from xwheel.model import BlockScope, BlockStrategy, Job, Run, RunState
+from xwheel.model.reasons import RunReason
 from xwheel.scheduler.executors.registry import ExecutorRegistry
 from xwheel.scheduler.fire.deferred import DeferredRuns
 from xwheel.scheduler.records import Batch, Deferred, Line, Routed
@@ -142,7 +143,7 @@ class _Draft:
             is_behind = self._deferred.is_behind(Line("job", job.id), run)
         elif job.block_strategy == BlockStrategy.DISCARD_LATER:
             self._batch.close(
-                run, RunState.SKIPPED, "blocked", f"run {_first(roots)} of job {job.id} is open"
+                run, RunState.SKIPPED, RunReason.BLOCKED, f"run {_first(roots)} of job {job.id} is open"
             )
             return True
         else:
@@ -154,7 +155,9 @@ class _Draft:
     def _covers(self, run: Run, newest: Run, roots: Mapping[int, Sequence[SentRun]]) -> bool:
         """Let only the newest run of a job live: what runs is killed, what waits is cancelled."""
         if newest.root_id != run.root_id or self._deferred.has_newer(run):
-            self._batch.close(run, RunState.CANCELLED, "covered", f"a newer run of job {run.job_id} is due")
+            self._batch.close(
+                run, RunState.CANCELLED, RunReason.COVERED, f"a newer run of job {run.job_id} is due"
+            )
             return True
         for older in self._deferred.older(run):
             if older not in self._covered:
@@ -176,7 +179,7 @@ class _Draft:
             self._batch.close(
                 run,
                 RunState.REFUSED,
-                "over_limit",
+                RunReason.OVER_LIMIT,
                 f"job {item.job.id}: {need} shards never fit group {group}, whose max_running is {limit}: "
                 "raise it or choose a router that takes fewer executors",
             )

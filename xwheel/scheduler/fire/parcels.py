@@ -86,12 +86,20 @@ def pack_again(
     for shard in shards:
         size = sizes.of(shard.run, shard.job)
         if not parcels or not parcels[-1].has_room(size):
-            parcels.append(Parcel(lane=lane, executor=executor, limit=limit, again=True, sources=sources))
+            parcels.append(Parcel(lane=lane, executor=executor, limit=limit, again=True))
         parcels[-1].shards.append(shard)
         parcels[-1].add(size)
+    for parcel in parcels if sources else ():
+        parcel.sources = _sources_of(parcel, sources)
     first, *rest = parcels
     first.rest = rest
     return first
+
+
+def _sources_of(parcel: Parcel, sources: Mapping[int, GlueVersion]) -> Mapping[int, GlueVersion]:
+    """Return the sources of what travels in a parcel: those of the others need not stay until it is answered."""
+    ids = {shard.job.id for shard in parcel.shards}
+    return {job_id: sources[job_id] for job_id in ids & sources.keys()}
 
 
 class Placing:
@@ -143,7 +151,7 @@ class Placing:
         """
         full = [parcel for group in self._open.values() for parcel in group]
         for parcel in full:
-            parcel.count, parcel.size, parcel.sources = 0, 0, self._sources
+            parcel.count, parcel.size = 0, 0
         parcels = {key: list(group) for key, group in self._open.items()}
         for shard in shards:
             group = parcels[lanes[shard.job.id], shard.executor.address]
@@ -155,6 +163,8 @@ class Placing:
         for parcel in full:
             if not parcel.shards:
                 self._pool.release(parcel.lane, parcel.executor.address)
+            elif self._sources:
+                parcel.sources = _sources_of(parcel, self._sources)
         return [parcel for parcel in full if parcel.shards]
 
     def give_back_all(self) -> None:

@@ -6,9 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from xwheel.clock import Clock
-from xwheel.errors import FieldError, RevisionError
-from xwheel.model import ChildLink
+from xwheel.errors import FieldError, NotFoundError, RevisionError
+from xwheel.model import ChildLink, Job
+from xwheel.model.access import Permission, current_actor
+from xwheel.model.versions import JobAction
 from xwheel.scheduler.finish.template import MAX_DEPTH, check_template
+from xwheel.scheduler.manage.validate import DEFAULT_LIMITS, TextLimits
+from xwheel.scheduler.manage.versions import JobHistory, JobStep
 from xwheel.storage import jobs, settings
 from xwheel.storage.database.engine import Connection, Database
 
@@ -24,16 +28,25 @@ class DependencyManager:
     Args:
         db: The database.
         clock: Where time comes from.
+        history: Keeps versions of jobs.
+        limits: How long templates may be.
     """
 
-    def __init__(self, db: Database, clock: Clock) -> None:
+    def __init__(
+        self, db: Database, clock: Clock, history: JobHistory, *, limits: TextLimits = DEFAULT_LIMITS
+    ) -> None:
         self._db = db
         self._clock = clock
+        self._history = history
+        self._limits = limits
 
     def set_children(
         self, parent_id: int, links: Sequence[ChildLink], revision: int | None = None
     ) -> list[ChildLink]:
         """Make these the children of a job, and raise its revision.
+
+        What succeeds runs its children, so a new child, or a new parameter for one, takes the permission ``run`` in its
+        group. Children that the actor may not read stay: who does not see them cannot mean to take them out.
 
         Args:
             parent_id: The job.
@@ -47,7 +60,7 @@ class DependencyManager:
             NotFoundError: The job does not exist.
             RevisionError: It is at another revision.
             FieldError: A child does not exist, stands twice or would close a cycle; the chain would be too long; or
-                a template names what is not there.
+                a template is too long or names what is not there.
         """
         self._check_list(parent_id, links)
         now_ms = self._clock.now_ms()
@@ -58,24 +71,31 @@ class DependencyManager:
             # the child rows too: a finishing parent of theirs must see all links or none
             known = jobs.lock_jobs(conn, {parent_id, *(link.child_id for link in links)})
             parent = known.get(parent_id) or jobs.get_job(conn, parent_id)
+            current_actor().need(Permission.EDIT, parent.group_id, "job", parent_id)
             if revision is not None and parent.revision != revision:
                 raise RevisionError("job", parent_id, parent.revision, revision)
             for link in links:
                 if link.child_id not in known:
-                    raise FieldError("child_id", f"job {link.child_id} does not exist")
-            jobs.replace_children(conn, parent_id, links)
+                    raise _unknown(link.child_id)
+            wanted = [*links, *_unseen(conn, parent_id, links, known)]
+            _check_count(wanted)
+            before = jobs.children_of(conn, [parent_id])
+            jobs.replace_children(conn, parent_id, wanted)
             self._check_chains(conn, parent_id)
             self._check_parents(conn, links)
-            jobs.update_job(conn, parent_id, {"revision": parent.revision + 1, "updated_ms": now_ms})
-            return jobs.children_of(conn, [parent_id])
+            now = jobs.update_job(conn, parent_id, {"revision": parent.revision + 1, "updated_ms": now_ms})
+            made = jobs.children_of(conn, [parent_id])
+            step = JobStep(parent, now, children=(before, made))
+            self._history.record(conn, JobAction.CHILDREN, [step], now_ms)
+            return made
 
         return self._db.transaction(work)
 
     def _check_list(self, parent_id: int, links: Sequence[ChildLink]) -> None:
-        if len(links) > MAX_CHILDREN:
-            raise FieldError("children", f"a job may have at most {MAX_CHILDREN} children, not {len(links)}")
+        _check_count(links)
         seen: set[int] = set()
         for link in links:
+            self._limits.check_param(link.param)
             if link.child_id == parent_id:
                 raise FieldError("child_id", f"job {parent_id} cannot run after itself")
             if link.child_id in seen:
@@ -94,7 +114,7 @@ class DependencyManager:
                     f"job {link.child_id} would have {len(found)} parents, {MAX_PARENTS} are allowed",
                 )
             if link.param is not None:
-                check_template(link.param, found)
+                check_template(link.param, _readable(conn, found))
 
     def _check_chains(self, conn: Connection, parent_id: int) -> None:
         """Walk down and up from the changed job, a generation a query.
@@ -108,7 +128,7 @@ class DependencyManager:
             path = [parent_id]
             while (before := came_from[path[-1]]) != parent_id:
                 path.append(before)
-            cycle = " -> ".join(map(str, [parent_id, *reversed(path[1:]), parent_id]))
+            cycle = " -> ".join(_shown(conn, [parent_id, *reversed(path[1:]), parent_id]))
             raise FieldError("child_id", f"the jobs would run in a circle: {cycle}")
         up = _generations(conn, parent_id, is_down=False, limit=MAX_DEPTH + 1)
         if up.depth + down.depth > MAX_DEPTH:
@@ -116,6 +136,56 @@ class DependencyManager:
                 "child_id",
                 f"a chain through job {parent_id} would have more than {MAX_DEPTH} generations of children",
             )
+
+
+def _check_count(links: Sequence[ChildLink]) -> None:
+    if len(links) > MAX_CHILDREN:
+        raise FieldError("children", f"a job may have at most {MAX_CHILDREN} children, not {len(links)}")
+
+
+def _unseen(
+    conn: Connection, parent_id: int, links: Sequence[ChildLink], known: Mapping[int, Job]
+) -> list[ChildLink]:
+    """Check that the actor may have these children, and return the ones that there are and that it may not read.
+
+    Raises:
+        FieldError: It may not read one of them.
+        ForbiddenError: It may not run one that is new, or gets another parameter.
+    """
+    actor = current_actor()
+    if actor.grants.allows(Permission.RUN):
+        return []
+    before = {link.child_id: link for link in jobs.children_of(conn, [parent_id])}
+    for link in links:
+        takes = Permission.READ if before.get(link.child_id) == link else Permission.RUN
+        try:
+            actor.need(takes, known[link.child_id].group_id, "job", link.child_id)
+        except NotFoundError:
+            raise _unknown(link.child_id) from None
+    others = jobs.get_jobs(conn, before.keys() - known.keys())
+    return [
+        before[job.id]
+        for job in others.values()
+        if not actor.grants.allows(Permission.READ, job.group_id) and job.id in before
+    ]
+
+
+def _unknown(child_id: int) -> FieldError:
+    return FieldError("child_id", f"job {child_id} does not exist")
+
+
+def _shown(conn: Connection, path: Sequence[int]) -> list[str]:
+    """Return the ids of jobs, without those that the actor may not read."""
+    seen = set(_readable(conn, path))
+    return [str(job_id) if job_id in seen else "a job of another group" for job_id in path]
+
+
+def _readable(conn: Connection, ids: Sequence[int]) -> Sequence[int]:
+    grants = current_actor().grants
+    if grants.allows(Permission.READ):
+        return ids
+    found = jobs.get_jobs(conn, set(ids))
+    return [item for item in ids if item in found and grants.allows(Permission.READ, found[item].group_id)]
 
 
 class _Walk:

@@ -7,6 +7,7 @@ that no fire of the old definition leaves afterwards. An edit that leaves the sc
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -17,23 +18,30 @@ from xwheel.errors import (
     FieldError,
     NameTakenError,
     NotFoundError,
+    OwnedByCodeError,
     PluginError,
     RevisionError,
     ScheduleError,
     XwheelError,
 )
 from xwheel.model import PARTITIONS, Job, NewSource, Origin
+from xwheel.model.access import Permission, current_actor
 from xwheel.model.jobs import draft_job
+from xwheel.model.reasons import RunReason
+from xwheel.model.versions import JobAction, changes_back
 from xwheel.plugin.discovery import Plugins
 from xwheel.plugin.questions import PluginQuestions
-from xwheel.scheduler.manage.run_now import RunNow
+from xwheel.scheduler.manage import rights
+from xwheel.scheduler.manage.run_now import AT_ONCE, RunNow, When
 from xwheel.scheduler.manage.scripts import Scripts
-from xwheel.scheduler.manage.validate import check_job
+from xwheel.scheduler.manage.validate import DEFAULT_LIMITS, TextLimits, check_job
+from xwheel.scheduler.manage.versions import JobHistory, JobStep, stopped
 from xwheel.scheduler.plan.timetable import AskedTimetable
-from xwheel.storage import executors, jobs, runs
+from xwheel.storage import executors, job_versions, jobs, runs
 from xwheel.storage.database import changes
 from xwheel.storage.database.engine import Connection, Database
 from xwheel.storage.database.rows import chunks
+from xwheel.storage.declarations import owners, records
 
 SCHEDULE_FIELDS: Final = frozenset(
     {
@@ -59,6 +67,10 @@ class BulkAction(StrEnum):
     STOP = "stop"
     RUN = "run"
     DELETE = "delete"
+
+
+_NEEDS: Final = {BulkAction.DELETE: Permission.EDIT}
+"""What an action needs in the group of each job, where that is not ``run``."""
 
 
 class BulkResult(NamedTuple):
@@ -87,9 +99,11 @@ class JobManager:
         plugins: What jobs may name.
         timetable: When jobs fire.
         scripts: The sources of script jobs.
+        history: Keeps versions of jobs.
         runs_by_hand: Plans runs of many jobs.
         questions: Asks plugins between the attempts of transactions, and never inside.
         wake: Called when something is to be claimed or adopted.
+        limits: How long parameters may be.
     """
 
     def __init__(
@@ -99,18 +113,23 @@ class JobManager:
         plugins: Plugins,
         timetable: AskedTimetable,
         scripts: Scripts,
+        history: JobHistory,
         runs_by_hand: RunNow,
         questions: PluginQuestions,
         wake: Callable[[], None],
+        *,
+        limits: TextLimits = DEFAULT_LIMITS,
     ) -> None:
         self._db = db
         self._clock = clock
         self._plugins = plugins
         self._timetable = timetable
         self._scripts = scripts
+        self._history = history
         self._runs_by_hand = runs_by_hand
         self._questions = questions
         self._wake = wake
+        self._limits = limits
 
     def create(
         self,
@@ -133,20 +152,14 @@ class JobManager:
             NotFoundError: The group does not exist.
             NameTakenError: Another job of the group has its name.
         """
+        rights.check_new_job(values, source)
         now_ms = self._clock.now_ms()
-        draft = draft_job({**values, "enabled": False}, now_ms)
-        self._check(draft)
-        row = {name: value for name, value in asdict(draft).items() if name != "id"}
+        draft = self.draft(values, now_ms)
 
         def work(conn: Connection) -> Job:
-            executors.get_group(conn, draft.group_id, lock=unique)
-            if unique:
-                _refuse_namesake(conn, draft)
-            job = jobs.insert_job(conn, row)
-            if source is not None:
-                made = self._scripts.save_locked(conn, job, source, now_ms)
-                job = jobs.update_job(conn, job.id, {"glue_version": made.number})
-            return self._start(conn, job, now_ms) if enabled else job
+            job = self.insert_draft(conn, draft, now_ms, enabled=enabled, source=source, unique=unique)
+            self._history.record(conn, JobAction.CREATE, [JobStep(None, job, source)], now_ms)
+            return job
 
         def attempt() -> Job:
             if source is not None:
@@ -158,6 +171,34 @@ class JobManager:
         job = self._questions.around(attempt)
         self._wake()
         return job
+
+    def draft(self, values: Mapping[str, object], now_ms: int) -> Job:
+        """Return a job that could be created so, stopped and without an id; raises like :meth:`create`."""
+        draft = draft_job({**values, "enabled": False}, now_ms)
+        self._limits.check_param(draft.param)
+        self._check(draft)
+        return draft
+
+    def insert_draft(
+        self,
+        conn: Connection,
+        draft: Job,
+        now_ms: int,
+        *,
+        enabled: bool,
+        source: NewSource | None = None,
+        unique: bool = True,
+    ) -> Job:
+        """Create what :meth:`draft` returned, inside a transaction; the arguments are those of :meth:`create`."""
+        row = {name: value for name, value in asdict(draft).items() if name != "id"}
+        executors.get_group(conn, draft.group_id, lock=unique)
+        if unique:
+            _refuse_namesake(conn, draft)
+        job = jobs.insert_job(conn, row)
+        if source is not None:
+            made = self._scripts.save_locked(conn, job, source, now_ms)
+            job = jobs.update_job(conn, job.id, {"glue_version": made.number})
+        return self.start_locked(conn, job, now_ms) if enabled else job
 
     def edit(
         self,
@@ -182,37 +223,107 @@ class JobManager:
             NameTakenError: Another job of the group has its new name.
             RevisionError: The job is at another revision.
             FieldError: A value is not acceptable.
+            OwnedByCodeError: Code declares what the job's field is.
         """
         now_ms = self._clock.now_ms()
 
         def work(conn: Connection) -> Job:
-            job = self._lock(conn, job_id, revision)
-            merged = replace(job, **changes)
-            self._check(merged)
-            reschedules = any(getattr(job, name) != getattr(merged, name) for name in SCHEDULE_FIELDS)
-            values: dict[str, object] = {**changes, "revision": job.revision + 1, "updated_ms": now_ms}
-            values["glue_version"] = self._scripts.edit_locked(conn, job, merged, source, now_ms)
-            is_other_schedule = any(
-                getattr(job, name) != getattr(merged, name) for name in ("schedule_type", "schedule_conf")
-            )
-            if is_other_schedule and "anchor_ms" not in changes:
-                values["anchor_ms"] = now_ms
-            if (merged.group_id, merged.name) != (job.group_id, job.name):
-                executors.get_group(conn, merged.group_id, lock=unique)
-                if unique:
-                    _refuse_namesake(conn, merged)
-            saved = jobs.update_job(conn, job_id, values)
-            if merged.group_id != job.group_id:
-                # what is open belongs to the executor that has it, and stays
-                planned = runs.lock_planned_of_jobs(conn, [job_id], tuple(Origin))
-                runs.update_groups(conn, [(run.id, merged.group_id) for run in planned])
-            if not reschedules:
-                return saved
-            return self.reschedule(conn, saved, "edited", now_ms) if job.enabled else saved
+            job = self._lock(conn, job_id, revision, Permission.EDIT)
+            saved = self._edit(conn, job, changes, now_ms, source, unique=unique)
+            self._history.record(conn, JobAction.EDIT, [_step(job, saved, source)], now_ms)
+            return saved
 
         job = self._questions.around(lambda: self._db.transaction(work))
         self._wake()
         return job
+
+    def restore(self, job_id: int, number: int, *, revision: int | None = None, unique: bool = True) -> Job:
+        """Edit a job to be as it was at an earlier revision, its source included; whether it is started stays.
+
+        Args:
+            job_id: The job.
+            number: The revision that is wanted again; its children are not part of it.
+            revision: See the class.
+            unique: See :meth:`create`, for a name or group that it had.
+
+        Raises:
+            NotFoundError: The version is not kept, or the group is gone.
+            FieldError: What it names is gone: a plugin, a calendar, the version of the source.
+            XwheelError: What :meth:`edit` raises.
+        """
+        now_ms = self._clock.now_ms()
+
+        def work(conn: Connection) -> Job:
+            job = self._lock(conn, job_id, revision, Permission.EDIT)
+            wanted = job_versions.get_version(conn, job_id, number)
+            changes = changes_back(job, wanted.definition)
+            glue_type = str(changes.get("glue_type", job.glue_type))
+            source = self._scripts.source_back(conn, job, glue_type, wanted)
+            saved = self._edit(conn, job, changes, now_ms, source, unique=unique)
+            self._history.record(conn, JobAction.RESTORE, [_step(job, saved, source)], now_ms)
+            return saved
+
+        job = self._questions.around(lambda: self._db.transaction(work))
+        self._wake()
+        return job
+
+    def _edit(
+        self,
+        conn: Connection,
+        job: Job,
+        changes: Mapping[str, object],
+        now_ms: int,
+        source: NewSource | None,
+        *,
+        unique: bool,
+    ) -> Job:
+        """Change fields of a locked job, if the actor may and no code owns them."""
+        rights.check_move(job, changes)
+        _refuse_owned(conn, job, changes)
+        merged = self.merge(job, changes, conn)
+        return self.edit_locked(conn, job, merged, changes, now_ms, source=source, unique=unique)
+
+    def merge(self, job: Job, changes: Mapping[str, object], conn: Connection | None = None) -> Job:
+        """Return a job as it would be with changed fields; raises like :meth:`edit`."""
+        merged = replace(job, **changes)
+        if merged.param != job.param:  # what was saved under a higher limit stays
+            self._limits.check_param(merged.param)
+        self._check(merged, conn)
+        return merged
+
+    def edit_locked(
+        self,
+        conn: Connection,
+        job: Job,
+        merged: Job,
+        changes: Mapping[str, object],
+        now_ms: int,
+        *,
+        source: NewSource | None = None,
+        unique: bool = True,
+    ) -> Job:
+        """Write what :meth:`merge` returned of a job whose row is locked, and work out its next fire if need be."""
+        rights.check_script(job, merged, source)
+        values: dict[str, object] = {**changes, "revision": job.revision + 1, "updated_ms": now_ms}
+        values["glue_version"] = self._scripts.edit_locked(conn, job, merged, source, now_ms)
+        is_other_schedule = any(
+            getattr(job, name) != getattr(merged, name) for name in ("schedule_type", "schedule_conf")
+        )
+        if is_other_schedule and "anchor_ms" not in changes:
+            values["anchor_ms"] = now_ms
+        if (merged.group_id, merged.name) != (job.group_id, job.name):
+            executors.get_group(conn, merged.group_id, lock=unique)
+            if unique:
+                _refuse_namesake(conn, merged)
+        saved = jobs.update_job(conn, job.id, values)
+        if merged.group_id != job.group_id:
+            # what is open belongs to the executor that has it, and stays
+            planned = runs.lock_planned_of_jobs(conn, [job.id], tuple(Origin))
+            runs.update_groups(conn, [(run.id, merged.group_id) for run in planned])
+        reschedules = any(getattr(job, name) != getattr(merged, name) for name in SCHEDULE_FIELDS)
+        return (
+            self.reschedule(conn, saved, RunReason.EDITED, now_ms) if reschedules and job.enabled else saved
+        )
 
     def start(self, job_id: int, *, revision: int | None = None) -> Job:
         """Let a job fire; nothing changes if it does already.
@@ -223,8 +334,12 @@ class JobManager:
         now_ms = self._clock.now_ms()
 
         def work(conn: Connection) -> Job:
-            job = self._lock(conn, job_id, revision)
-            return job if job.enabled else self._start(conn, job, now_ms)
+            job = self._lock(conn, job_id, revision, Permission.RUN)
+            if job.enabled:
+                return job
+            started = self.start_locked(conn, job, now_ms)
+            self._history.record(conn, JobAction.START, [JobStep(job, started)], now_ms)
+            return started
 
         job = self._questions.around(lambda: self._db.transaction(work))
         self._wake()
@@ -235,18 +350,38 @@ class JobManager:
         now_ms = self._clock.now_ms()
 
         def work(conn: Connection) -> Job:
-            self._stop(conn, [self._lock(conn, job_id, revision)], now_ms)
-            return jobs.get_job(conn, job_id)
+            job = self._lock(conn, job_id, revision, Permission.RUN)
+            self.stop_locked(conn, [job], now_ms)
+            now = jobs.get_job(conn, job_id)
+            self._history.record(conn, JobAction.STOP, [JobStep(job, now)], now_ms)
+            return now
 
         return self._db.transaction(work)
 
     def delete(self, job_id: int, *, revision: int | None = None) -> None:
-        """Delete a job: what is planned is cancelled, its finished runs stay readable."""
+        """Delete a job: what is planned is cancelled, its finished runs stay readable.
+
+        Raises:
+            OwnedByCodeError: Code declares it.
+        """
         now_ms = self._clock.now_ms()
-        self._db.transaction(lambda conn: self._delete(conn, [self._lock(conn, job_id, revision)], now_ms))
+
+        def work(conn: Connection) -> None:
+            job = self._lock(conn, job_id, revision, Permission.EDIT)
+            for error in _owned(conn, [job]).values():
+                raise error
+            self._delete(conn, [job], now_ms)
+            self._history.record(conn, JobAction.DELETE, [JobStep(job, stopped(job, now_ms))], now_ms)
+
+        self._db.transaction(work)
 
     def change_many(
-        self, action: BulkAction, ids: Sequence[int], *, param: str | None = None
+        self,
+        action: BulkAction,
+        ids: Sequence[int],
+        *,
+        param: str | None = None,
+        when: When = AT_ONCE,
     ) -> list[BulkResult]:
         """Do the same to many jobs, a hundred in a transaction; one bad id stops no other.
 
@@ -254,17 +389,20 @@ class JobManager:
             action: What to do.
             ids: The jobs; one that is named twice is done once.
             param: Of the runs; None for each job's own.
+            when: When the runs are due.
 
         Returns:
             One result for each job, in the order of the ids.
         """
         wanted = list(dict.fromkeys(ids))
+        # all are due together, however many transactions that takes
+        when = When(at_ms=when.due_ms(self._clock.now_ms()))
         results: dict[int, BulkResult] = {}
         # neighbours together: what is planned is found partition by partition
         ordered = sorted(wanted, key=lambda job_id: (job_id % PARTITIONS, job_id))
         for part in chunks(ordered, BATCH):
             if action is BulkAction.RUN:
-                for job_id, done in self._runs_by_hand.run_many(part, param).items():
+                for job_id, done in self._runs_by_hand.run_many(part, param, when).items():
                     if isinstance(done, int):
                         results[job_id] = BulkResult(job_id, run_id=done)
                     else:
@@ -279,53 +417,71 @@ class JobManager:
 
         def work(conn: Connection) -> dict[int, BulkResult]:
             done = {job_id: BulkResult(job_id, NotFoundError("job", job_id)) for job_id in ids}
-            found = jobs.lock_jobs(conn, ids)
+            found, refused = rights.permitted(jobs.lock_jobs(conn, ids), _NEEDS.get(action, Permission.RUN))
+            done |= {job_id: BulkResult(job_id, error) for job_id, error in refused.items()}
             match action:
                 case BulkAction.START:
                     self._timetable.need((job for job in found.values() if not job.enabled), now_ms)
-                    return done | {job.id: self._try_start(conn, job, now_ms) for job in found.values()}
+                    steps: list[JobStep] = []
+                    done |= {job.id: self._try_start(conn, job, now_ms, steps) for job in found.values()}
+                    self._history.record(conn, JobAction.START, steps, now_ms)
+                    return done
                 case BulkAction.STOP:
-                    self._stop(conn, found.values(), now_ms)
+                    self.stop_locked(conn, found.values(), now_ms)
+                    steps = [JobStep(job, stopped(job, now_ms)) for job in found.values()]
+                    self._history.record(conn, JobAction.STOP, steps, now_ms)
                 case _:
-                    self._delete(conn, found.values(), now_ms)
+                    owned = _owned(conn, found.values())
+                    gone = [job for job in found.values() if job.id not in owned]
+                    self._delete(conn, gone, now_ms)
+                    steps = [JobStep(job, stopped(job, now_ms)) for job in gone]
+                    self._history.record(conn, JobAction.DELETE, steps, now_ms)
+                    return done | {job_id: BulkResult(job_id, owned.get(job_id)) for job_id in found}
             return done | {job_id: BulkResult(job_id) for job_id in found}
 
         return self._questions.around(lambda: self._db.transaction(work))
 
-    def _try_start(self, conn: Connection, job: Job, now_ms: int) -> BulkResult:
-        """Let a locked job fire; what cannot is refused before anything is written."""
+    def _try_start(self, conn: Connection, job: Job, now_ms: int, steps: list[JobStep]) -> BulkResult:
+        """Let a locked job fire and note that; what cannot is refused before anything is written."""
         try:
             if not job.enabled:
-                self._start(conn, job, now_ms)
+                steps.append(JobStep(job, self.start_locked(conn, job, now_ms)))
         except (FieldError, PluginError) as error:
             return BulkResult(job.id, error)
         except (ValueError, OverflowError) as error:
             return BulkResult(job.id, ScheduleError("schedule_conf", f"leads beyond the year 9999: {error}"))
         return BulkResult(job.id)
 
-    def _stop(self, conn: Connection, found: Collection[Job], now_ms: int) -> None:
+    def stop_locked(self, conn: Connection, found: Collection[Job], now_ms: int) -> None:
         """Stop jobs whose rows are locked."""
         ids = [job.id for job in found]
-        self._cancel_planned(conn, ids, "stopped", now_ms)
+        self._cancel_planned(conn, ids, RunReason.STOPPED, now_ms)
         jobs.stop_jobs(conn, ids, now_ms)
 
     def _delete(self, conn: Connection, found: Collection[Job], now_ms: int) -> None:
         """Delete jobs whose rows are locked."""
         ids = [job.id for job in found]
-        self._cancel_planned(conn, ids, "deleted", now_ms, origins=tuple(Origin))
+        records.delete_declared(conn, ids)
+        self._cancel_planned(conn, ids, RunReason.DELETED, now_ms, origins=tuple(Origin))
         jobs.delete_links(conn, ids)
         jobs.delete_jobs(conn, ids, now_ms)
 
-    def _check(self, job: Job) -> None:
-        check_job(job, self._plugins, self._timetable, self._questions)
+    def _check(self, job: Job, conn: Connection | None = None) -> None:
+        listed: Collection[str] = ()
+        if job.glue_type not in self._plugins.glue_types:
+            with nullcontext(conn) if conn is not None else self._db.read() as asked:
+                group = executors.get_groups(asked, {job.group_id}).get(job.group_id)
+            listed = () if group is None else group.glue_types
+        check_job(job, self._plugins, self._timetable, self._questions, listed=listed)
 
-    def _lock(self, conn: Connection, job_id: int, revision: int | None) -> Job:
+    def _lock(self, conn: Connection, job_id: int, revision: int | None, permission: Permission) -> Job:
         job = jobs.get_job(conn, job_id, lock=True)
+        current_actor().need(permission, job.group_id, "job", job_id)
         if revision is not None and job.revision != revision:
             raise RevisionError("job", job_id, job.revision, revision)
         return job
 
-    def reschedule(self, conn: Connection, job: Job, reason: str, now_ms: int) -> Job:
+    def reschedule(self, conn: Connection, job: Job, reason: RunReason, now_ms: int) -> Job:
         """Cancel the planned fires of a locked, started job and work out its next one.
 
         A fixed delay whose last run is still on its way goes on waiting for it.
@@ -334,9 +490,9 @@ class JobManager:
         waits = job.awaits_root is not None and self._timetable.awaits_completion(job)
         if waits and job.awaits_root in runs.find_open_roots(conn, {job.awaits_root or 0}):
             return job
-        return self._start(conn, job, now_ms)
+        return self.start_locked(conn, job, now_ms)
 
-    def _start(self, conn: Connection, job: Job, now_ms: int) -> Job:
+    def start_locked(self, conn: Connection, job: Job, now_ms: int) -> Job:
         """Enable a locked job from its next due time on."""
         self._scripts.check(job)
         next_ms = self._timetable.next_fire(job, now_ms)
@@ -358,13 +514,51 @@ class JobManager:
         self,
         conn: Connection,
         job_ids: Collection[int],
-        reason: str,
+        reason: RunReason,
         now_ms: int,
         origins: tuple[Origin, ...] = (Origin.SCHEDULE, Origin.RETRY, Origin.RECOVERY),
     ) -> None:
         planned = runs.lock_planned_of_jobs(conn, job_ids, origins)
         runs.cancel_runs(conn, [run.id for run in planned], reason=reason, now_ms=now_ms)
         changes.note_cancelled(conn, planned, reason, now_ms)
+
+
+def _step(before: Job, after: Job, source: NewSource | None) -> JobStep:
+    """Return what became of a job, with the source if it was another one."""
+    return JobStep(before, after, source if after.glue_version != before.glue_version else None)
+
+
+def _refuse_owned(conn: Connection, job: Job, changes: Mapping[str, object]) -> None:
+    """Refuse to change what code declares of a job whose row is locked; what stays as it is may be said again.
+
+    Raises:
+        OwnedByCodeError: A field that code owns would change.
+    """
+    known = records.get_declared(conn, [job.id]).get(job.id)
+    if known is None:
+        return
+    for name, value in changes.items():
+        if name in known.owned and getattr(job, name) != value:
+            owner = owners.get_owner(conn, job.group_id)
+            raise OwnedByCodeError(
+                name,
+                f"release {owner.release} of the application declares it for job {job.id} in {known.place}: change it "
+                f"there, or release it from code with 'xwheel job release {job.id} --field {name}'",
+            )
+
+
+def _owned(conn: Connection, found: Collection[Job]) -> dict[int, OwnedByCodeError]:
+    """Return why jobs cannot be deleted that code declares."""
+    known = records.get_declared(conn, [job.id for job in found])
+    return {
+        item.job_id: OwnedByCodeError(
+            "name",
+            f"job {item.job_id} is declared in {item.place}, so the next start of the application would make it again: "
+            f"delete it there, or release it from code with 'xwheel job release {item.job_id}'",
+        )
+        for item in known.values()
+        if item.is_owned
+    }
 
 
 def _refuse_namesake(conn: Connection, job: Job) -> None:

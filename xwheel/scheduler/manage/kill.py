@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from xwheel.clock import Clock
 from xwheel.errors import ConflictError, NotFoundError, StorageError
 from xwheel.model import FINAL_STATES, Run, RunState
+from xwheel.model.access import Permission, current_actor
+from xwheel.model.reasons import RunReason
 from xwheel.scheduler.finish.finish import Finisher
 from xwheel.scheduler.records import Outcome
 from xwheel.storage import open_runs, runs
+from xwheel.storage.access.audit import AuditTrail
 from xwheel.storage.database.engine import Connection, Database
 
 logger = logging.getLogger(__name__)
 
 ATTEMPTS = 5
-REASON = "killed_by_user"
 
 
 class RunKiller:
@@ -28,6 +30,7 @@ class RunKiller:
         db: The database.
         clock: Where time comes from.
         finisher: Closes runs that no executor got yet.
+        audit: Where kills are recorded.
         wake: Ends the wait of the checks on this node.
     """
 
@@ -36,11 +39,13 @@ class RunKiller:
         db: Database,
         clock: Clock,
         finisher: Finisher,
+        audit: AuditTrail,
         wake: Callable[[], None],
     ) -> None:
         self._db = db
         self._clock = clock
         self._finisher = finisher
+        self._audit = audit
         self._wake = wake
 
     def kill(self, run_id: int) -> Run:
@@ -59,12 +64,15 @@ class RunKiller:
                 self._wake()
                 return run
             outcome = Outcome(
-                run_id=run_id, state=RunState.CANCELLED, reason=REASON, created_ms=run.created_ms
+                run_id=run_id,
+                state=RunState.CANCELLED,
+                reason=RunReason.KILLED_BY_USER,
+                created_ms=run.created_ms,
             )
-            self._finisher.finish([outcome])
+            self._finisher.finish([outcome], also=self._record_cancelled)
             with self._db.read() as conn:
                 run = runs.get_run(conn, run_id)
-            if run.state is RunState.CANCELLED and run.reason == REASON:
+            if run.state is RunState.CANCELLED and run.reason == RunReason.KILLED_BY_USER:
                 logger.info("run %d of job %d was cancelled before it was sent", run_id, run.job_id)
                 return run
             # it was sent in between: mark it
@@ -74,10 +82,28 @@ class RunKiller:
         run = runs.lock_runs(conn, [run_id]).get(run_id)
         if run is None:
             raise NotFoundError("run", run_id)
+        current_actor().need(Permission.RUN, run.group_id, "run", run_id)
         if run.state in FINAL_STATES:
             raise ConflictError(f"run {run_id} ended already: it is {run.state}")
         if run.state is RunState.PLANNED or run.kill_requested:
             return run
         now_ms = self._clock.now_ms()
         open_runs.request_kill(conn, run_id, now_ms)
+        self._record(conn, run, {"kill_requested": True})
         return replace(run, kill_requested=True, check_ms=now_ms)
+
+    def _record_cancelled(self, conn: Connection, closed: Sequence[Run]) -> None:
+        for run in closed:
+            self._record(conn, run, {"state": RunState.CANCELLED})
+
+    def _record(self, conn: Connection, run: Run, after: Mapping[str, object]) -> None:
+        before = {"state": run.state, "kill_requested": run.kill_requested}
+        self._audit.record(
+            conn,
+            "run.kill",
+            "run",
+            run.id,
+            group_id=run.group_id,
+            before=before,
+            after={**before, **after, "job_id": run.job_id},
+        )

@@ -10,10 +10,14 @@ from xwheel.calendars import parse_calendar
 from xwheel.clock import Clock
 from xwheel.errors import ConflictError
 from xwheel.model import Job, Origin
+from xwheel.model.reasons import RunReason
+from xwheel.model.versions import JobAction
 from xwheel.plugin.questions import PluginQuestions
 from xwheel.scheduler.manage.jobs import JobManager
+from xwheel.scheduler.manage.versions import JobHistory, JobStep
 from xwheel.scheduler.plan.timetable import AskedTimetable, CalendarCache
 from xwheel.storage import jobs, leases, runs, settings
+from xwheel.storage.access.audit import AuditTrail
 from xwheel.storage.database import changes
 from xwheel.storage.database.engine import Connection, Database
 
@@ -31,7 +35,9 @@ class ScheduleManager:
         calendars: The calendars in memory.
         timetable: When jobs fire.
         manager: Works out the next fires of jobs whose calendar changed.
+        history: Keeps versions of jobs.
         questions: Asks plugins between the attempts of transactions, and never inside.
+        audit: Where it is recorded.
         wake: Called when something is to be claimed.
     """
 
@@ -42,7 +48,9 @@ class ScheduleManager:
         calendars: CalendarCache,
         timetable: AskedTimetable,
         manager: JobManager,
+        history: JobHistory,
         questions: PluginQuestions,
+        audit: AuditTrail,
         wake: Callable[[], None],
     ) -> None:
         self._db = db
@@ -50,7 +58,9 @@ class ScheduleManager:
         self._calendars = calendars
         self._timetable = timetable
         self._manager = manager
+        self._history = history
         self._questions = questions
+        self._audit = audit
         self._wake = wake
 
     def paused_since_ms(self) -> int | None:
@@ -75,6 +85,7 @@ class ScheduleManager:
             since = settings.find_setting(conn, settings.PAUSED)
             if since is None:
                 settings.insert_setting(conn, settings.PAUSED, str(now_ms))
+                self._audit.record(conn, "schedule.pause", "schedule", "all", after={"since_ms": now_ms})
             return int(since or now_ms)
 
         since_ms = self._db.transaction(switch)
@@ -85,7 +96,15 @@ class ScheduleManager:
 
     def resume(self) -> bool:
         """Let schedules fire again, and return whether they were paused."""
-        was_paused = self._db.transaction(lambda conn: settings.delete_setting(conn, settings.PAUSED))
+
+        def switch(conn: Connection) -> bool:
+            since = settings.find_setting(conn, settings.PAUSED)
+            was_paused = settings.delete_setting(conn, settings.PAUSED)
+            if was_paused:
+                self._audit.record(conn, "schedule.resume", "schedule", "all", before={"since_ms": since})
+            return was_paused
+
+        was_paused = self._db.transaction(switch)
         logger.warning("schedules fire again")
         self._wake()
         return was_paused
@@ -102,11 +121,16 @@ class ScheduleManager:
 
         def work(conn: Connection) -> None:
             users = self._users(conn, name)
+            known = settings.find_calendar(conn, name)
+            action = "calendar.create" if known is None else "calendar.edit"
+            self._audit.record(conn, action, "calendar", name, before=known, after=definition)
             settings.save_calendar(conn, name, definition, now_ms)
             self._calendars.read(conn)
             self._timetable.need(users, now_ms)
-            for job in users:
-                self._manager.reschedule(conn, job, "calendar", now_ms)
+            steps = [
+                JobStep(job, self._manager.reschedule(conn, job, RunReason.CALENDAR, now_ms)) for job in users
+            ]
+            self._history.record(conn, JobAction.CALENDAR, steps, now_ms)
 
         self._change(work)
 
@@ -122,7 +146,9 @@ class ScheduleManager:
             users = jobs.find_calendar_users(conn, name)
             if users:
                 raise ConflictError(f"job {users[0]} uses calendar {name}: take it out there first")
+            known = settings.find_calendar(conn, name)
             settings.delete_calendar(conn, name)
+            self._audit.record(conn, "calendar.delete", "calendar", name, before=known)
 
         self._change(work)
 
@@ -142,16 +168,18 @@ class ScheduleManager:
     def _unplan(self, conn: Connection, now_ms: int) -> int:
         """Give a batch of planned fires back to their jobs; return how many fires."""
         count = 0
+        steps: list[JobStep] = []
         ids = sorted(runs.find_planned_jobs(conn, BATCH))
         for job_id, job in sorted(jobs.lock_jobs(conn, ids).items()):
             planned = runs.lock_planned_of_jobs(conn, [job_id], (Origin.SCHEDULE,))
             if not planned:
                 continue
-            runs.cancel_runs(conn, [run.id for run in planned], reason="paused", now_ms=now_ms)
+            runs.cancel_runs(conn, [run.id for run in planned], reason=RunReason.PAUSED, now_ms=now_ms)
             changes.note_cancelled(conn, planned, "paused", now_ms)
             values: dict[str, object] = {"revision": job.revision + 1}
             if job.enabled:  # one that was stopped must not fire again once schedules do
                 values |= {"next_fire_ms": min(run.planned_ms for run in planned), "awaits_root": None}
-            jobs.update_job(conn, job_id, values)
+            steps.append(JobStep(job, jobs.update_job(conn, job_id, values)))
             count += len(planned)
+        self._history.record(conn, JobAction.PAUSE, steps, now_ms)
         return count

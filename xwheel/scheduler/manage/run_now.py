@@ -1,23 +1,97 @@
-"""Runs by hand: planned to be due at once, whether their jobs are started or not."""
+"""Runs by hand: planned to be due at once or later, whether their jobs are started or not."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from xwheel.clock import Clock
 from xwheel.errors import DuplicateError, FieldError, NotFoundError, XwheelError
 from xwheel.model import Job, Origin, Run
+from xwheel.model.access import Permission, current_actor
+from xwheel.model.audit import AuditEntry
+from xwheel.model.runs import MAX_ADDRESSES_LENGTH
+from xwheel.scheduler.manage.rights import permitted
 from xwheel.scheduler.manage.scripts import Scripts
+from xwheel.scheduler.manage.validate import DEFAULT_LIMITS, TextLimits
 from xwheel.scheduler.plan.rules import new_run
 from xwheel.storage import jobs, runs
+from xwheel.storage.access.audit import AuditTrail
 from xwheel.storage.database.engine import Connection, Database
 from xwheel.storage.run_ids import RunIds
 
 KEY_BITS: Final = 62
+MAX_DELAY_MS: Final = 366 * 86_400_000
+PAST_MS: Final = 60_000
+"""An instant that passed so lately was meant to be now: the caller's clock is another one."""
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class When(NamedTuple):
+    """When a run by hand is due: at once, unless it says something else.
+
+    Attributes:
+        delay_ms: So long after it was asked for.
+        at_ms: At this instant; None for after the delay.
+    """
+
+    delay_ms: int = 0
+    at_ms: int | None = None
+
+    def due_ms(self, now_ms: int) -> int:
+        """Return when a run is due that is asked for now.
+
+        Raises:
+            FieldError: That has passed, or is too far ahead.
+        """
+        if self.at_ms is None:
+            return now_ms + self.delay_ms
+        if self.at_ms < now_ms - PAST_MS:
+            raise FieldError("at", f"has passed: it is {_shown(now_ms)} now; a run that is due now has no at")
+        if self.at_ms > now_ms + MAX_DELAY_MS:
+            raise FieldError(
+                "at",
+                f"must be at most {MAX_DELAY_MS // 86_400_000} days ahead: use a job with the schedule ONCE",
+            )
+        return max(now_ms, self.at_ms)
+
+    def was_asked_for(self, run: Run) -> bool:
+        """Return whether a run that was planned earlier is due when this says."""
+        if self.at_ms is None:
+            return run.planned_ms - run.created_ms == self.delay_ms
+        return run.planned_ms == max(run.created_ms, self.at_ms)
+
+
+AT_ONCE: Final = When()
+
+
+def read_when(delay_ms: int | None, at: str | None) -> When:
+    """Return when a run is due, of what a request says.
+
+    Args:
+        delay_ms: Milliseconds, or None.
+        at: ISO 8601 with an offset, or None.
+
+    Raises:
+        FieldError: Both are given, or the instant cannot be read.
+    """
+    if at is None:
+        return AT_ONCE if delay_ms is None else When(delay_ms)
+    if delay_ms is not None:
+        raise FieldError("at", "says what delay_ms says: give one of them")
+    try:
+        moment = datetime.fromisoformat(at)
+        at_ms = (moment - EPOCH) // timedelta(milliseconds=1) if moment.tzinfo else None
+    except (ValueError, OverflowError):
+        raise FieldError("at", "is not ISO 8601, such as 2026-11-23T18:00:00Z") from None
+    if at_ms is None:
+        raise FieldError("at", "has no offset: write Z for UTC, or an offset such as +08:00")
+    return When(at_ms=at_ms)
 
 
 class RunNow:
@@ -28,17 +102,29 @@ class RunNow:
         clock: Where time comes from.
         run_ids: Source of run ids.
         scripts: Knows which jobs lack their source.
+        audit: Where runs by hand are recorded.
         wake: Called when something is to be adopted.
+        limits: How long parameters may be.
     """
 
     def __init__(
-        self, db: Database, clock: Clock, run_ids: RunIds, scripts: Scripts, wake: Callable[[], None]
+        self,
+        db: Database,
+        clock: Clock,
+        run_ids: RunIds,
+        scripts: Scripts,
+        audit: AuditTrail,
+        wake: Callable[[], None],
+        *,
+        limits: TextLimits = DEFAULT_LIMITS,
     ) -> None:
         self._db = db
         self._clock = clock
         self._run_ids = run_ids
         self._scripts = scripts
+        self._audit = audit
         self._wake = wake
+        self._limits = limits
 
     def run(
         self,
@@ -46,29 +132,39 @@ class RunNow:
         *,
         param: str | None = None,
         idempotency_key: str | None = None,
-        address: str | None = None,
+        addresses: Sequence[str] = (),
+        when: When = AT_ONCE,
+        again: int | None = None,
     ) -> Run:
-        """Plan a run of a job.
+        """Plan a run of a job; one that is due later is a row until it comes near.
 
         Args:
             job_id: The job.
             param: Replaces the job's parameter; an empty one counts.
             idempotency_key: A second call with the same key returns the first call's run.
-            address: The one registered executor that may get it; None lets the job's router choose.
+            addresses: The registered executors among which the job's router chooses; none for all that are live.
+            when: When it is due.
+            again: The run that is to be done once more, for the audit; None for a new one.
 
         Raises:
             NotFoundError: The job does not exist.
-            FieldError: It lacks its source.
+            FieldError: It lacks its source, the parameter or the addresses are too long, or its time has passed or is
+                too far ahead.
         """
+        self._limits.check_param(param)
+        among = _joined(addresses)
         now_ms = self._clock.now_ms()
+        due_ms = when.due_ms(now_ms)
         (run_id,) = self._run_ids.reserve(1)
         origin_key = run_id if idempotency_key is None else _hash_key(idempotency_key)
 
         def work(conn: Connection) -> Run:
             job = jobs.get_job(conn, job_id)
+            current_actor().need(Permission.RUN, job.group_id, "job", job_id)
             self._scripts.check(job)
-            run = replace(_due_now(job, run_id, origin_key, param, now_ms), address=address)
+            run = replace(_planned(job, run_id, origin_key, param, due_ms, now_ms), address=among)
             runs.insert_runs(conn, [run])
+            self._record(conn, [run], again)
             return run
 
         try:
@@ -82,47 +178,95 @@ class RunNow:
         self._wake()
         return run
 
-    def run_many(self, ids: Sequence[int], param: str | None) -> Mapping[int, int | XwheelError]:
+    def run_many(
+        self, ids: Sequence[int], param: str | None, when: When = AT_ONCE
+    ) -> Mapping[int, int | XwheelError]:
         """Plan a run of each of many jobs, in one transaction; those waiting for them are woken by the caller.
 
         Args:
             ids: The jobs, each once.
             param: Replaces their parameters; None for each job's own.
+            when: When they are due.
 
         Returns:
             The run of each job, or why it has none.
+
+        Raises:
+            FieldError: The parameter is too long, or the time has passed or is too far ahead.
         """
+        self._limits.check_param(param)
         now_ms = self._clock.now_ms()
+        due_ms = when.due_ms(now_ms)
         run_ids = dict(zip(ids, self._run_ids.reserve(len(ids)), strict=True))
 
         def work(conn: Connection) -> dict[int, int | XwheelError]:
             done: dict[int, int | XwheelError] = {job_id: NotFoundError("job", job_id) for job_id in ids}
             made = []
-            for job in jobs.get_jobs(conn, ids, deleted=False).values():
+            found, refused = permitted(jobs.get_jobs(conn, ids, deleted=False), Permission.RUN)
+            done |= refused
+            for job in found.values():
                 run_id = done[job.id] = run_ids[job.id]
                 try:
                     self._scripts.check(job)
                 except FieldError as error:
                     done[job.id] = error
                 else:
-                    made.append(_due_now(job, run_id, run_id, param, now_ms))
+                    made.append(_planned(job, run_id, run_id, param, due_ms, now_ms))
             runs.insert_runs(conn, made)
+            self._record(conn, made)
             return done
 
         return self._db.transaction(work)
 
+    def _record(self, conn: Connection, made: Sequence[Run], again: int | None = None) -> None:
+        entries = []
+        for run in made:
+            said: dict[str, object] = {"job_id": run.job_id, "due_ms": run.due_ms}
+            wanted = {"param": run.param, "addresses": run.address, "again": again}
+            said |= {name: value for name, value in wanted.items() if value is not None}
+            entries.append(
+                AuditEntry(
+                    action="run.create" if again is None else "run.rerun",
+                    kind="run",
+                    object_id=run.id,
+                    group_id=run.group_id,
+                    after=said,
+                )
+            )
+        self._audit.record_many(conn, entries)
 
-def _due_now(job: Job, run_id: int, origin_key: int, param: str | None, now_ms: int) -> Run:
+
+def _joined(addresses: Sequence[str]) -> str | None:
+    """Return addresses as a run has them while it is planned, each once.
+
+    Raises:
+        FieldError: They are too many.
+    """
+    text = " ".join(dict.fromkeys(addresses))
+    if len(text) > MAX_ADDRESSES_LENGTH:
+        raise FieldError(
+            "addresses",
+            f"have {len(text)} characters with the blanks between them, {MAX_ADDRESSES_LENGTH} are allowed: name "
+            "fewer, or none, so that the job's router chooses among all executors of the group",
+        )
+    return text or None
+
+
+def _planned(job: Job, run_id: int, origin_key: int, param: str | None, due_ms: int, now_ms: int) -> Run:
     return new_run(
         job,
         origin=Origin.API,
         origin_key=origin_key,
-        due_ms=now_ms,
-        planned_ms=now_ms,
+        due_ms=due_ms,
+        planned_ms=due_ms,
         now_ms=now_ms,
         param=param,
         run_id=run_id,
     )
+
+
+def _shown(moment_ms: int) -> str:
+    return (EPOCH + timedelta(milliseconds=moment_ms)).isoformat(timespec="seconds")
 
 
 def _hash_key(key: str) -> int:

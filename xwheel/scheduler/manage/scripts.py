@@ -5,22 +5,48 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from xwheel.clock import Clock
-from xwheel.errors import ExecutorError, FieldError, PluginError, RevisionError, UnknownNameError
+from xwheel.errors import (
+    ExecutorError,
+    FieldError,
+    NotFoundError,
+    PluginError,
+    RevisionError,
+    UnknownNameError,
+)
 from xwheel.model import GlueVersion, Job, NewSource
+from xwheel.model.access import Permission, current_actor
+from xwheel.model.reasons import RunReason
+from xwheel.model.versions import JobAction, JobVersion
 from xwheel.plugin.contracts import ChecksSource, GlueType
 from xwheel.plugin.questions import PluginQuestion, PluginQuestions
 from xwheel.plugin.registries import where_it_comes_from
 from xwheel.plugin.validation import guarded
-from xwheel.storage import jobs, scripts
+from xwheel.scheduler.manage.validate import DEFAULT_LIMITS, TextLimits
+from xwheel.scheduler.manage.versions import JobHistory, JobStep
+from xwheel.storage import executors, jobs, scripts
 from xwheel.storage.database.engine import Connection, Database
 
 CACHED_CHARS: Final = 32 * 1024 * 1024
-"""Characters of sources that are remembered; a source is at most 100,000 of them."""
+"""Characters of sources that are remembered, and that are read at once."""
+
+LISTED_MS: Final = 1000
+MAX_AUTHOR: Final = 64
+
+
+class FoundSources(NamedTuple):
+    """Sources by job id.
+
+    Attributes:
+        left_out: Jobs whose source is there and was too much for one go; it is read in another.
+    """
+
+    sources: dict[int, GlueVersion]
+    left_out: set[int]
 
 
 class Scripts:
@@ -33,8 +59,10 @@ class Scripts:
         clock: Where time comes from.
         glue_types: What jobs may name.
         questions: Asks glue types about sources, outside of the transactions that save them.
+        history: Keeps versions of jobs.
         trusted: Names of the glue types that are asked at once.
         keep: Versions of a job that stay.
+        limits: How long sources may be.
     """
 
     def __init__(
@@ -43,39 +71,49 @@ class Scripts:
         clock: Clock,
         glue_types: Mapping[str, GlueType],
         questions: PluginQuestions,
+        history: JobHistory,
         *,
         trusted: Collection[str] = (),
         keep: int,
+        limits: TextLimits = DEFAULT_LIMITS,
     ) -> None:
         self._db = db
         self._clock = clock
         self._questions = questions
+        self._history = history
         self._trusted = trusted
         self._glue_types = glue_types
         self._takes_source = {name for name, kind in glue_types.items() if kind.takes_source}
         self._checks = {name: kind for name, kind in glue_types.items() if isinstance(kind, ChecksSource)}
         self._keep = keep
+        self._limits = limits
         self._lock = threading.Lock()
         self._known: OrderedDict[tuple[int, int], GlueVersion] = OrderedDict()
+        # by group, with when it was read
+        self._listed: Mapping[int, tuple[frozenset[str], int]] = {}
         self._chars = 0
 
     def lacks(self, job: Job) -> bool:
         """Return whether a job cannot run because it has no source."""
-        return not job.glue_version and job.glue_type in self._takes_source
+        return not job.glue_version and self._has_source(job.glue_type)
 
-    def refusal(self, job: Job, source: GlueVersion | None) -> tuple[str, str] | None:
+    def _has_source(self, glue_type: str) -> bool:
+        """Return whether jobs of a glue type have a source: those of types that only executors know have one."""
+        return glue_type in self._takes_source or glue_type not in self._glue_types
+
+    def refusal(self, job: Job, source: GlueVersion | None) -> tuple[RunReason, str] | None:
         """Return why a script job cannot run, as a reason and a message, or None if it can.
 
         Args:
             job: The job.
             source: What :meth:`find` found for it.
         """
-        if job.glue_type not in self._glue_types:
+        if job.glue_type not in self._glue_types and not self._is_listed(job):
             known = tuple(sorted(self._glue_types))
             hint = where_it_comes_from("glue type", job.glue_type)
-            return "no_glue_type", str(UnknownNameError("glue type", job.glue_type, known, hint))
+            return RunReason.NO_GLUE_TYPE, str(UnknownNameError("glue type", job.glue_type, known, hint))
         if self.lacks(job) or (job.glue_version and source is None):
-            return "no_source", f"job {job.id} has no {job.glue_type} source: save one"
+            return RunReason.NO_SOURCE, f"job {job.id} has no {job.glue_type} source: save one"
         return None
 
     def check(self, job: Job) -> None:
@@ -151,6 +189,32 @@ class Scripts:
         self.check_source(job.glue_type, new)
         return scripts.insert_version(conn, job.id, job.glue_type, new, now_ms, keep=self._keep)
 
+    def source_back(self, conn: Connection, job: Job, glue_type: str, wanted: JobVersion) -> NewSource | None:
+        """Return the source that a job had at an earlier revision, to be saved anew; None if it had none, or has it.
+
+        Args:
+            conn: Connection; the job's row is locked.
+            job: The job as it is.
+            glue_type: What it will be.
+            wanted: How it was.
+
+        Raises:
+            FieldError: That source is not kept any more.
+        """
+        number = wanted.glue_version
+        if not number or (number == job.glue_version and glue_type == job.glue_type):
+            return None
+        try:
+            old = scripts.get_version(conn, job.id, number)
+        except NotFoundError:
+            raise FieldError(
+                "revision",
+                f"{wanted.revision} of job {job.id} had version {number} of the source, which is not kept any more: "
+                "upkeep.glue_versions says how many are",
+            ) from None
+        remark = f"revision {wanted.revision} again"
+        return NewSource(source=old.source, author=current_actor().name[:MAX_AUTHOR], remark=remark)
+
     def edit_locked(self, conn: Connection, job: Job, merged: Job, new: NewSource | None, now_ms: int) -> int:
         """Save the source that comes with an edit, if it is another one; return the version that counts then.
 
@@ -173,14 +237,18 @@ class Scripts:
             self.check(replace(merged, glue_version=version))
         return version
 
-    def find(self, wanted: Collection[Job]) -> dict[int, GlueVersion]:
-        """Return the current sources of jobs by job id; those that are not remembered are read in one go.
+    def find(self, wanted: Collection[Job]) -> FoundSources:
+        """Return the current sources of jobs; those that are not remembered are read in one go, as many as it takes.
+
+        What :meth:`refusal` must know of the jobs' groups is read besides, if there are glue types that no plugin has.
 
         A job in memory may be so far behind that its version is not kept any more; then the newest one is returned, and
         the fence finds the job changed.
         """
+        self._learn(wanted)
         found: dict[int, GlueVersion] = {}
         missing: list[tuple[int, int]] = []
+        left_out: set[int] = set()
         with self._lock:
             for job in wanted:
                 key = (job.id, job.glue_version)
@@ -192,13 +260,33 @@ class Scripts:
                     missing.append(key)
         if missing:
             with self._db.read() as conn:
-                read = scripts.load_versions(conn, missing)
-                gone = {job_id for job_id, _ in missing} - {item.job_id for item in read}
-                newest = jobs.get_jobs(conn, gone).values()
-                read += scripts.load_versions(conn, [(job.id, job.glue_version) for job in newest])
+                read, left_out = scripts.load_versions(conn, missing, CACHED_CHARS)
+                gone = {job_id for job_id, _ in missing} - {item.job_id for item in read} - left_out
+                newest = jobs.get_jobs(conn, gone).values() if gone else ()
+                pairs = [(job.id, job.glue_version) for job in newest]
+                more, others = scripts.load_versions(conn, pairs, CACHED_CHARS)
+            read += more
+            left_out |= others
             self._remember(read)
             found.update((item.job_id, item) for item in read)
-        return found
+        return FoundSources(found, left_out)
+
+    def _learn(self, wanted: Collection[Job]) -> None:
+        """Read which glue types groups list, for jobs of such that no plugin has; what was read stands for a second."""
+        others = [job for job in wanted if job.glue_type not in self._glue_types]
+        if not others or all(self._is_listed(job) for job in others):
+            return
+        now_ms, group_ids = self._clock.monotonic_ms(), {job.group_id for job in others}
+        with self._db.read() as conn:
+            groups = executors.get_groups(conn, group_ids).values()
+        self._listed = {
+            **self._listed,
+            **{group.id: (frozenset(group.glue_types), now_ms) for group in groups},
+        }
+
+    def _is_listed(self, job: Job) -> bool:
+        names, read_ms = self._listed.get(job.group_id, (frozenset(), 0))
+        return job.glue_type in names and self._clock.monotonic_ms() - read_ms < LISTED_MS
 
     def _remember(self, versions: Collection[GlueVersion]) -> None:
         with self._lock:
@@ -214,10 +302,11 @@ class Scripts:
         """Refuse a source that a glue type does not take; asked ahead of a transaction it costs that no second attempt.
 
         Raises:
-            FieldError: The glue type takes no source, or not this one.
+            FieldError: It is too long, or the glue type takes no source, or not this one.
         """
-        if name not in self._takes_source:
+        if not self._has_source(name):
             raise FieldError("glue_source", f"a {name} job has no source")
+        self._limits.check_source(new.source)
         if name not in self._checks:
             return
         glue_type, title = self._checks[name], f"glue type {name}"
@@ -235,6 +324,7 @@ class Scripts:
 
     def _locked(self, conn: Connection, job_id: int, revision: int | None) -> Job:
         job = jobs.get_job(conn, job_id, lock=True)
+        current_actor().need(Permission.SCRIPT, job.group_id, "job", job_id)
         if revision is not None and job.revision != revision:
             raise RevisionError("job", job_id, job.revision, revision)
         return job
@@ -243,5 +333,6 @@ class Scripts:
         now_ms = self._clock.now_ms()
         made = self.save_locked(conn, job, new, now_ms)
         values = {"glue_version": made.number, "revision": job.revision + 1, "updated_ms": now_ms}
-        jobs.update_job(conn, job.id, values)
+        saved = jobs.update_job(conn, job.id, values)
+        self._history.record(conn, JobAction.SCRIPT, [JobStep(job, saved, new)], now_ms)
         return made

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import Final, NamedTuple
+
 from xwheel.errors import FieldError, PluginError, RouteError
 from xwheel.model import Job
-from xwheel.model.jobs import check_fields
+from xwheel.model.jobs import MAX_PARAM_BYTES, MAX_SOURCE_BYTES, check_fields
 from xwheel.plugin.contracts import TakesOptions
 from xwheel.plugin.discovery import Plugins
 from xwheel.plugin.questions import PluginQuestion, PluginQuestions
@@ -12,8 +15,62 @@ from xwheel.plugin.registries import where_it_comes_from
 from xwheel.plugin.validation import guarded
 from xwheel.scheduler.plan.timetable import Timetable
 
+MOST_BYTES_A_CHARACTER: Final = 4
 
-def check_job(job: Job, plugins: Plugins, timetable: Timetable, questions: PluginQuestions) -> None:
+
+class TextLimits(NamedTuple):
+    """How many bytes the long texts of jobs and runs may have, as UTF-8.
+
+    Attributes:
+        param: The setting ``api.max_param_bytes``.
+        source: The setting ``api.max_source_bytes``.
+    """
+
+    param: int = MAX_PARAM_BYTES
+    source: int = MAX_SOURCE_BYTES
+
+    def check_param(self, text: str | None) -> None:
+        """Refuse a parameter, or the template of one, that is too long; None is the job's own.
+
+        Raises:
+            FieldError: It is.
+        """
+        if text is not None:
+            _check_bytes("param", text, self.param, MAX_PARAM_BYTES, "api.max_param_bytes")
+
+    def check_source(self, text: str) -> None:
+        """Refuse a source that is too long.
+
+        Raises:
+            FieldError: It is.
+        """
+        _check_bytes("glue_source", text, self.source, MAX_SOURCE_BYTES, "api.max_source_bytes")
+
+
+DEFAULT_LIMITS: Final = TextLimits()
+
+
+def _check_bytes(field: str, text: str, limit: int, highest: int, setting: str) -> None:
+    if len(text) * MOST_BYTES_A_CHARACTER <= limit:
+        return
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > limit:
+        way = (
+            f"may be raised to {highest}"
+            if limit < highest
+            else "has no higher value: pass on where it is kept"
+        )
+        raise FieldError(field, f"has {size} bytes as UTF-8, {limit} are allowed: {setting} {way}")
+
+
+def check_job(
+    job: Job,
+    plugins: Plugins,
+    timetable: Timetable,
+    questions: PluginQuestions,
+    *,
+    listed: Collection[str] = (),
+) -> None:
     """Refuse names that no plugin registered and schedules that cannot work.
 
     Args:
@@ -21,6 +78,7 @@ def check_job(job: Job, plugins: Plugins, timetable: Timetable, questions: Plugi
         plugins: What jobs may name.
         timetable: Knows whether a schedule can work.
         questions: Asks plugins where and when they may be asked.
+        listed: Glue types that the job's group lists.
 
     Raises:
         FieldError: Names the field and what is allowed.
@@ -30,9 +88,11 @@ def check_job(job: Job, plugins: Plugins, timetable: Timetable, questions: Plugi
         ("route_strategy", job.route_strategy, plugins.routers),
         ("glue_type", job.glue_type, plugins.glue_types),
     ):
-        if name not in registry:
+        if name not in registry and not (field == "glue_type" and name in listed):
             hint = where_it_comes_from(registry.kind, name)
             known = ", ".join(sorted(registry)) + (f"; {hint}" if hint else "")
+            if field == "glue_type":
+                known += "; one that only the executors of the job's group know is listed in glue_types of the group"
             raise FieldError(field, f"{name!r} is not installed; known: {known}")
     _check_route_options(job, plugins, questions)
     check_fields(job)

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from xwheel.clock import has_come
 from xwheel.model import Job, Run, RunState
+from xwheel.model.reasons import RunReason
 from xwheel.scheduler.cluster.contract import Lease
 from xwheel.scheduler.executors.registry import ExecutorRegistry
 from xwheel.scheduler.finish.finish import Finisher
@@ -155,7 +156,7 @@ class AdoptLoop:
     def _is_held(self, run_id: int) -> bool:
         return any(place.is_held(run_id) for place in self._holders)
 
-    def _recheck(self, stale: Sequence[Run], owners: Mapping[int, Job], now_ms: int) -> dict[int, str]:
+    def _recheck(self, stale: Sequence[Run], owners: Mapping[int, Job], now_ms: int) -> dict[int, RunReason]:
         """Return the runs that are to be skipped, with the reason."""
 
         def last_missed(job_ids: Collection[int], after_ms: int) -> dict[int, int]:

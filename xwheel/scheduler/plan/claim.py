@@ -44,6 +44,9 @@ ROUND_TRIPS: Final = 6
 # a database farther away than a continent is: claims get smaller, as if it were slow
 MOST_TRAVEL_MS: Final = 300
 TRIPS: Final = 8
+MOST_CHARS: Final = 8 * 1024 * 1024
+"""Characters of the parameters that a claim reads; one that had more is followed by smaller ones."""
+
 FIRST_SHARE: Final = 0.1
 LEAST_SHARE: Final = 0.05
 
@@ -77,7 +80,7 @@ class BatchLimit:
         """How often the next claim may ask for a fire's time."""
         return self.runs * QUESTIONS_PER_RUN
 
-    def note(self, took_ms: int, trip_ms: int = 0, *, is_full: bool) -> None:
+    def note(self, took_ms: int, trip_ms: int = 0, chars: int = 0, *, is_full: bool) -> None:
         """Learn from a claim; one that was not full says nothing about a larger one.
 
         What its statements spent on their way is no reason to claim less: a smaller claim has as many of them. The
@@ -86,11 +89,12 @@ class BatchLimit:
         Args:
             took_ms: How long it took.
             trip_ms: How long its smallest statement took.
+            chars: How long the parameters of its jobs were together.
             is_full: There was more to claim.
         """
         self._trips.append(trip_ms)
         took_ms -= min(MOST_TRAVEL_MS, ROUND_TRIPS * min(self._trips))
-        factor = min(1.5, max(0.25, TARGET_MS / max(1, took_ms)))
+        factor = min(1.5, max(0.25, min(TARGET_MS / max(1, took_ms), MOST_CHARS / max(1, chars))))
         if factor < 1 or is_full:
             self._share = min(1.0, max(LEAST_SHARE, self._share * factor))
 
@@ -241,7 +245,8 @@ class ClaimLoop:
         self._alarms.committed(self._raised)
         is_full = plan.unfinished
         took_ms = planning_ms + self._clock.monotonic_ms() - self._began_ms
-        share.limit.note(took_ms, self._trip_ms, is_full=is_full or share.has_more)
+        chars = sum([len(job.param) for job in found])
+        share.limit.note(took_ms, self._trip_ms, chars, is_full=is_full or share.has_more)
         self._inbox.put([run for run in plan.runs if run.state is RunState.PLANNED and run.epoch])
         return is_full
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from xwheel.model import BlockScope, Job, MisfirePolicy, Origin, Run, RunState
+from xwheel.model.reasons import RunReason
 from xwheel.scheduler.plan.timetable import Timetable
 from xwheel.storage.jobs import JobCursor
 
@@ -129,7 +130,7 @@ class _Draft:
             if len(self.runs) >= RUNS_PER_JOB:
                 self.capped = True
                 return
-            self._fire(self._cursor, self._timetable.due_ms(self._job, self._cursor), "")
+            self._fire(self._cursor, self._timetable.due_ms(self._job, self._cursor), RunReason.PLAIN)
             self._advance(self._cursor)
 
     def fail(self, reason: str) -> None:
@@ -161,12 +162,12 @@ class _Draft:
         is_missed = planned_ms < oldest_ms
         self._last_ms = planned_ms
         if is_missed and self._job.misfire_policy is MisfirePolicy.SKIP:
-            self.runs.append(self._row(planned_ms, planned_ms, "misfire", skipped=(planned_ms, 1)))
+            self.runs.append(self._row(planned_ms, planned_ms, RunReason.MISFIRE, skipped=(planned_ms, 1)))
             self._advance(self._now_ms)
             self._last_ms = planned_ms
             return
         due_ms = self._now_ms if is_missed else self._timetable.due_ms(self._job, planned_ms)
-        self._fire(planned_ms, due_ms, "misfire" if is_missed else "")
+        self._fire(planned_ms, due_ms, RunReason.MISFIRE if is_missed else RunReason.PLAIN)
         self._cursor, self._awaits = None, True
 
     def _fire_missed(self, oldest_ms: int) -> None:
@@ -174,7 +175,7 @@ class _Draft:
             if len(self.runs) >= FIRE_ALL_PER_CLAIM:
                 self.capped = True
                 return
-            self._fire(self._cursor, self._now_ms, "misfire")
+            self._fire(self._cursor, self._now_ms, RunReason.MISFIRE)
             self._advance(self._cursor)
 
     def _skip_missed(self, oldest_ms: int) -> None:
@@ -190,15 +191,17 @@ class _Draft:
         uncounted = len(missed) > SKIPS_COUNTED
         if self._job.misfire_policy is MisfirePolicy.FIRE_ONCE:
             # with too many to count the last one is not known, so the first stays outside of the range
-            self._fire(missed.pop(0 if uncounted else -1), self._now_ms, "misfire")
+            self._fire(missed.pop(0 if uncounted else -1), self._now_ms, RunReason.MISFIRE)
         if missed:
             range_end = (oldest_ms - 1, SKIPS_COUNTED + 1) if uncounted else (missed[-1], len(missed))
-            self.runs.append(self._row(missed[0], missed[0], "misfire", skipped=range_end))
+            self.runs.append(self._row(missed[0], missed[0], RunReason.MISFIRE, skipped=range_end))
 
-    def _fire(self, planned_ms: int, due_ms: int, reason: str) -> None:
+    def _fire(self, planned_ms: int, due_ms: int, reason: RunReason) -> None:
         self.runs.append(self._row(planned_ms, due_ms, reason))
 
-    def _row(self, planned_ms: int, due_ms: int, reason: str, skipped: tuple[int, int] | None = None) -> Run:
+    def _row(
+        self, planned_ms: int, due_ms: int, reason: RunReason, skipped: tuple[int, int] | None = None
+    ) -> Run:
         return new_run(
             self._job,
             origin=Origin.SCHEDULE,
@@ -222,7 +225,7 @@ def new_run(
     planned_ms: int,
     now_ms: int,
     epoch: int = 0,
-    reason: str = "",
+    reason: RunReason = RunReason.PLAIN,
     param: str | None = None,
     skipped: tuple[int, int] | None = None,
     run_id: int = 0,
@@ -271,7 +274,7 @@ def recheck(
     threshold_ms: int,
     last_missed: Callable[[Collection[int], int], Mapping[int, int]],
     limited: Collection[int] = (),
-) -> dict[int, str]:
+) -> dict[int, RunReason]:
     """Apply the misfire rule again to planned rows that no node held for a while, such as after a takeover.
 
     Args:
@@ -309,7 +312,7 @@ def recheck(
     # the others of a job may be in the next batch
     last = last_missed(spared, min(run.planned_ms for run in spared.values())) if spared else {}
     kept = {run.id for run in spared.values() if last.get(run.job_id, 0) <= run.planned_ms}
-    return {run.id: "misfire" for missed in stale.values() for run in missed if run.id not in kept}
+    return {run.id: RunReason.MISFIRE for missed in stale.values() for run in missed if run.id not in kept}
 
 
 def _threshold_of(job: Job, default_ms: int) -> int:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from xwheel.model import RegisteredExecutor, Run, RunState
+from xwheel.model import GlueVersion, RegisteredExecutor, Run, RunState
+from xwheel.model.reasons import RunReason
 from xwheel.ring import FAST
 from xwheel.scheduler.cluster.contract import Lease
 from xwheel.scheduler.executors.registry import ExecutorRegistry
@@ -89,7 +90,9 @@ class Resender:
                 by_executor.setdefault(executor.address, (executor, []))[1].append(run)
             elif now_ms - max(run.dispatched_ms or now_ms, self._missing_since(run, now_ms)) > self._gone_ms:
                 text = f"executor instance {run.instance} at {run.address} is gone and never answered"
-                lost.append(Outcome(run_id=run.id, state=RunState.LOST, reason="instance_gone", message=text))
+                lost.append(
+                    Outcome(run_id=run.id, state=RunState.LOST, reason=RunReason.INSTANCE_GONE, message=text)
+                )
             else:
                 missing.append((run.id, now_ms + self._answer_ms))
         if lost:
@@ -127,7 +130,11 @@ class Resender:
                 shards[0].run.id,
             )
             scripts = {shard.job.id: shard.job for shard in shards if shard.job.glue_version}
-            sources = self._scripts.find(scripts.values()) if scripts else {}
+            sources: Mapping[int, GlueVersion] = {}
+            if scripts:
+                sources, left_out = self._scripts.find(scripts.values())
+                # at least one source came, so some go now; the others are due for this once more later
+                shards = [shard for shard in shards if shard.job.id not in left_out]
             self._lanes.send(pack_again(FAST, self._body_limits, executor, shards, sources))
 
     def _put_off(self, conn: Connection, moves: Sequence[tuple[int, int]]) -> None:

@@ -7,7 +7,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from xwheel.errors import DatabaseRefusedError, DatabaseUnreachableError
-from xwheel.model import FAILED_OVER, UNREACHABLE, RunState
+from xwheel.model import RunState
+from xwheel.model.reasons import RunReason
 from xwheel.runtime.repeats import Repeats
 from xwheel.scheduler.check.decide import first_check_ms
 from xwheel.scheduler.finish.finish import Finisher
@@ -22,7 +23,6 @@ from xwheel.wire import contract
 logger = logging.getLogger(__name__)
 
 IDLE_MS = 1000
-SAID_NO = "executor_refused"
 
 
 class ResultWriter:
@@ -163,9 +163,9 @@ class ResultWriter:
                     )
 
     def _refusal(self, answer: Answer, delivery: Delivery) -> Outcome:
-        reason = SAID_NO
+        reason = RunReason.EXECUTOR_REFUSED
         if not delivery.reached:
-            reason = FAILED_OVER if self._has_asked(answer.run_id) else UNREACHABLE
+            reason = RunReason.FAILED_OVER if self._has_asked(answer.run_id) else RunReason.UNREACHABLE
         return Outcome(
             run_id=answer.run_id,
             state=RunState.REFUSED,

@@ -1,4 +1,4 @@
-"""Delete what is old: finished runs, arrivals of chains, alarms, reports, and jobs that were deleted.
+"""Delete what is old: runs, arrivals of chains, alarms, reports, sessions, versions of jobs, and deleted jobs.
 
 The holder of partition 0 does it, one short transaction at a time. Nothing here needs the lease to be safe: two nodes
 that sweep at the same time find less to do.
@@ -12,20 +12,17 @@ from functools import partial
 from typing import Final
 
 from xwheel.clock import Clock
-from xwheel.runtime.loops import Rest
 from xwheel.scheduler.cluster.contract import Lease
-from xwheel.storage import retention
+from xwheel.scheduler.upkeep.sweep import Sweeps
+from xwheel.storage import job_versions, retention
+from xwheel.storage.access import links, sessions
 from xwheel.storage.alarms import attempts
-from xwheel.storage.database.engine import LONG_MS, Connection, Database
+from xwheel.storage.database.engine import Connection, Database
 from xwheel.storage.reports import DAY_MS
 from xwheel.storage.retention import LEAST_DAYS, OldRun
 
 logger = logging.getLogger(__name__)
 
-LONGEST_NAP_MS: Final = 5000
-# deleting takes at most a fifth of the time, writers that wait included
-SWEEP_REST: Final = 4
-SHORTEST_PAUSE_MS: Final = 50
 LEAST_REPORT_DAYS: Final = LEAST_DAYS + 1
 JOBS_PER_LOOK: Final = 1000
 START: Final = (0, 0)
@@ -43,6 +40,7 @@ class RetentionLoop:
         clock: Measures the work.
         run_days: Retention of finished runs in days, 0 to keep them; never less than three.
         report_days: Retention of the hourly report in days, 0 to keep it; never less than four.
+        job_versions: Versions of each job that are kept.
         interval_ms: From the end of one sweep to the next.
         batch: Rows in one transaction.
     """
@@ -55,6 +53,7 @@ class RetentionLoop:
         *,
         run_days: int,
         report_days: int,
+        job_versions: int,
         interval_ms: int,
         batch: int,
     ) -> None:
@@ -62,37 +61,18 @@ class RetentionLoop:
         self.deleted_rows = 0
         self.swept_jobs = 0
         self._db = db
-        self._lease = lease
-        self._rest = Rest(clock, SWEEP_REST)
+        self._sweeps = Sweeps(db, lease, clock, self._sweep_all, interval_ms=interval_ms)
         self._run_days = run_days
         self._report_days = report_days
-        self._interval_ms = interval_ms
+        self._job_versions = job_versions
+        self._version_place = 0
         self._batch = batch
-        self._sweep: Iterator[None] | None = None
-        self._sweep_at_ms = 0
         self._full_at_ms = 0
         self._place = START
 
     def step(self, now_ms: int) -> int:
         """Do one piece of a sweep if it is time; return how long to wait in milliseconds."""
-        if not (self._lease.may_act() and 0 in self._lease.epochs):
-            self._sweep = None
-            return LONGEST_NAP_MS
-        left_ms = self._rest.left_ms()
-        if self._sweep is None:
-            left_ms = max(left_ms, min(LONGEST_NAP_MS, self._sweep_at_ms - now_ms))
-        if left_ms > 0:
-            return left_ms
-        with self._db.limited(statement_ms=LONG_MS):
-            return self._rest.after(lambda: self._do_next(now_ms), SHORTEST_PAUSE_MS)
-
-    def _do_next(self, now_ms: int) -> None:
-        # a sweep that fails is over; the next one goes on behind the batch that failed
-        sweep, self._sweep = self._sweep or self._sweep_all(now_ms), None
-        self._sweep_at_ms = now_ms + self._interval_ms
-        for _ in sweep:
-            self._sweep = sweep
-            return
+        return self._sweeps.step(now_ms)
 
     def _sweep_all(self, now_ms: int) -> Iterator[None]:
         before = (self.deleted_runs, self.deleted_rows, self.swept_jobs)
@@ -107,15 +87,20 @@ class RetentionLoop:
                 attempts.delete_episodes,
             ):
                 yield from self._sweep_rows(delete, old_ms)
+        yield from self._sweep_rows(sessions.delete_ended, now_ms)
+        yield from self._sweep_rows(sessions.delete_old_failures, now_ms - DAY_MS)
+        yield from self._sweep_rows(links.delete_old_links, now_ms)
         if self._report_days:
             days = max(LEAST_REPORT_DAYS, self._report_days)
             yield from self._sweep_rows(retention.delete_reports, _cutoff_ms(now_ms, days))
+        yield from self._sweep_versions()
         yield from self._sweep_tombstones()
         after = (self.deleted_runs, self.deleted_rows, self.swept_jobs)
         if before != after:
             gone = [new - old for new, old in zip(after, before, strict=True)]
             logger.info(
-                "deleted %d old runs, %d report, arrival and alarm rows, %d jobs deleted before", *gone
+                "deleted %d old runs, %d report, arrival, alarm and version rows, %d jobs deleted before",
+                *gone,
             )
 
     def _sweep_runs(self, now_ms: int) -> Iterator[None]:
@@ -179,6 +164,20 @@ class RetentionLoop:
             yield
             if gone < self._batch:
                 return
+
+    def _sweep_versions(self) -> Iterator[None]:
+        """Delete the oldest versions of the jobs that got new ones since the last sweep, beyond those that are kept."""
+        while True:
+            with self._db.read() as conn:
+                changed, last = job_versions.page_ids(conn, self._version_place, self._batch)
+                many = job_versions.find_many(conn, changed, self._job_versions) if changed else {}
+            if many:
+                gone = partial(job_versions.delete_until, last=many)
+                self.deleted_rows += self._db.transaction(gone)
+            if last is None:
+                return
+            self._version_place = last
+            yield
 
     def _sweep_tombstones(self) -> Iterator[None]:
         """Remove deleted jobs whose last run is gone."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, delete, func, select, update
@@ -21,10 +21,12 @@ class RuleFilter(NamedTuple):
     Attributes:
         job_id: Rules of this one job.
         group_id: Rules of this group and of its jobs.
+        groups: Rules of these groups and of their jobs, and none for all jobs.
     """
 
     job_id: int | None = None
     group_id: int | None = None
+    groups: Collection[int] | None = None
 
 
 def insert_rule(conn: Connection, values: Mapping[str, Any]) -> AlarmRule:
@@ -40,6 +42,13 @@ def get_rule(conn: Connection, rule_id: int, *, lock: bool = False) -> AlarmRule
     """
     query = select(alarm_rule).where(alarm_rule.c.id == rule_id)
     return _rule(one_row(conn, query.with_for_update() if lock else query, "alarm rule", rule_id))
+
+
+def group_of(conn: Connection, rule: AlarmRule) -> int | None:
+    """Return the group that a rule is for, or in which its job is, a deleted one too; None for a rule for all jobs."""
+    if rule.job_id is None:
+        return rule.group_id
+    return conn.execute(select(job.c.group_id).where(job.c.id == rule.job_id)).scalar_one_or_none()
 
 
 def update_rule(conn: Connection, rule_id: int, values: Mapping[str, Any]) -> AlarmRule:
@@ -76,6 +85,10 @@ def list_rules(
     if wanted.group_id is not None:
         mine = select(job.c.id).where(job.c.id == alarm_rule.c.job_id, job.c.group_id == wanted.group_id)
         query = query.where((alarm_rule.c.group_id == wanted.group_id) | mine.exists())
+    if wanted.groups is not None:
+        some = sorted(wanted.groups)
+        mine = select(job.c.id).where(job.c.id == alarm_rule.c.job_id, job.c.group_id.in_(some))
+        query = query.where(alarm_rule.c.group_id.in_(some) | mine.exists())
     return [_rule(row) for row in conn.execute(query.order_by(alarm_rule.c.id).limit(limit))]
 
 

@@ -11,7 +11,7 @@ from sqlalchemy.exc import ArgumentError
 
 from xwheel.config.sections import DatabaseSection
 from xwheel.errors import ConfigError
-from xwheel.runtime.private_files import warn_if_open
+from xwheel.runtime.private_files import read_first_line
 
 FORMS: Final = (
     "sqlite:///FILE, mysql+pymysql://USER:PASSWORD@HOST/DATABASE or "
@@ -67,22 +67,17 @@ def with_password(section: DatabaseSection) -> str:
         password = section.password.get_secret_value()
     else:
         assert section.password_file is not None  # noqa: S101 -- asked above
-        password = _first_line(section.password_file)
+        password = read_first_line(section.password_file, "database.password_file", "the database's password")
     return url.set(password=password).render_as_string(hide_password=False)
 
 
-def _first_line(path: Path) -> str:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"database.password_file: cannot read {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"database.password_file: {path} is not UTF-8") from None
-    warn_if_open("the database's password", path)
-    found = text.partition("\n")[0].rstrip("\r")
-    if not found:
-        raise ConfigError(f"database.password_file: the first line of {path} is empty")
-    return found
+def missing_file(text: str) -> Path | None:
+    """Return the file of an SQLite database that is not there; None for any other database."""
+    url = parse(text)
+    if url.get_backend_name() != "sqlite" or (url.database or "").startswith("file:"):
+        return None
+    path = Path(url.database or "").absolute()
+    return None if path.exists() else path
 
 
 def _with_driver(url: URL) -> URL:

@@ -150,6 +150,7 @@ def update_many(
     rows: Sequence[tuple[Any, ...]],
     *,
     seen: Sequence[str] = (),
+    by_key: bool = False,
 ) -> int:
     """Update many rows by id, each with its own values, in one statement.
 
@@ -162,6 +163,8 @@ def update_many(
         columns: The columns to set.
         rows: ``(id, value, ...)`` with one value for each column; values are integers, strings, booleans or None.
         seen: Further columns, on SQLite only, whose values follow in each row: one that holds others stays as it is.
+        by_key: Lock no other row. MariaDB reads and locks all rows of a small table unless it is told not to, and so
+            waits for those that others have just written.
 
     Returns:
         How many rows were changed.
@@ -174,12 +177,21 @@ def update_many(
         arrays = {f"c{place}": array_text(values) for place, values in enumerate(zip(*rows, strict=True))}
         return conn.execute(_postgresql_form(table, names), arrays).rowcount
     # on MariaDB rows that hold these values already count too: the driver asks for found rows
-    form = _sqlite_form(table.name, names, tuple(seen)) if kind == "sqlite" else _mariadb_form(table, names)
+    form = (
+        _sqlite_form(table.name, names, tuple(seen))
+        if kind == "sqlite"
+        else _mariadb_form(table, names, by_key)
+    )
     return conn.execute(form, {"rows": _json_of(rows)}).rowcount
 
 
 def insert_many(
-    conn: Connection, table: Table, columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]
+    conn: Connection,
+    table: Table,
+    columns: tuple[str, ...],
+    rows: Sequence[tuple[Any, ...]],
+    *,
+    keep: str = "",
 ) -> None:
     """Insert rows in few statements.
 
@@ -188,23 +200,28 @@ def insert_many(
         table: Where they go.
         columns: Names of columns.
         rows: One value for each column: whole numbers, plain strings, booleans or None.
+        keep: A column of the table, if rows are to stay that exist already under a unique key; they are left out then.
 
     Raises:
-        IntegrityError: One of them exists already, or lacks a value.
+        IntegrityError: One of them exists already and ``keep`` is empty, or lacks a value.
     """
     if not rows:
         return
     match conn.dialect.name:
         case "sqlite":
-            conn.exec_driver_sql(_sqlite_insert(table, columns), list(rows))
+            tail = " ON CONFLICT DO NOTHING" if keep else ""
+            conn.exec_driver_sql(_sqlite_insert(table, columns) + tail, list(rows))
         case "postgresql":
+            tail = " ON CONFLICT DO NOTHING" if keep else ""
             arrays = tuple(map(array_text, zip(*rows, strict=True)))
-            conn.exec_driver_sql(_postgresql_insert(table, columns), arrays)
+            conn.exec_driver_sql(_postgresql_insert(table, columns) + tail, arrays)
         case _:
             head = _head(table, columns, "`")
+            # IGNORE would let through what else is wrong with a row
+            tail = f" ON DUPLICATE KEY UPDATE `{keep}` = `{keep}`" if keep else ""
             for values, texts in _mariadb_parts(rows):
                 try:
-                    conn.exec_driver_sql(f"{head} VALUES {values}", tuple(texts))
+                    conn.exec_driver_sql(f"{head} VALUES {values}{tail}", tuple(texts))
                 except DBAPIError as error:
                     error.statement = f"{head} VALUES …"  # errors are logged, a thousand rows are not
                     raise
@@ -270,14 +287,17 @@ def _postgresql_form(table: Table, columns: tuple[str, ...]) -> TextClause:
 
 
 @lru_cache(maxsize=64)
-def _mariadb_form(table: Table, columns: tuple[str, ...]) -> TextClause:
+def _mariadb_form(table: Table, columns: tuple[str, ...], by_key: bool) -> TextClause:
     kinds = [_mariadb_kind(table, name) for name in ("id", *columns)]
     parts = ", ".join(f"c{place} {kind} PATH '$[{place}]'" for place, kind in enumerate(kinds))
     sets = ", ".join(f"{table.name}.{name} = v.c{place}" for place, name in enumerate(columns, 1))
-    return text(
-        f"UPDATE {table.name} JOIN JSON_TABLE(:rows, '$[*]' COLUMNS ({parts})) AS v "  # noqa: S608 - our own names
-        f"ON {table.name}.id = v.c0 SET {sets}"
+    values = f"JSON_TABLE(:rows, '$[*]' COLUMNS ({parts})) AS v"
+    joined = (
+        f"{values} STRAIGHT_JOIN {table.name} FORCE INDEX (PRIMARY)"
+        if by_key
+        else f"{table.name} JOIN {values}"
     )
+    return text(f"UPDATE {joined} ON {table.name}.id = v.c0 SET {sets}")  # noqa: S608 - our own names
 
 
 def _mariadb_kind(table: Table, column: str) -> str:

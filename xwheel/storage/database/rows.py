@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection, Row, Select, Table, insert
@@ -27,6 +27,18 @@ def in_parts(
     """Yield the rows of a query that is asked for at most ``size`` items at a time."""
     for part in chunks(items, size):
         yield from conn.execute(query(part))
+
+
+def groups_among(groups: Collection[int] | None, group_id: int | None) -> list[int] | None:
+    """Return the groups whose rows are wanted, in order; None for all.
+
+    Args:
+        groups: Those whose rows may be seen; None for all.
+        group_id: The one that is asked for; None for any.
+    """
+    if group_id is not None:
+        return [group_id] if groups is None or group_id in groups else []
+    return None if groups is None else sorted(groups)
 
 
 def one_row(conn: Connection, query: Select[Any], kind: str, key: object) -> Row[Any]:

@@ -9,16 +9,17 @@ from typing import Final
 
 from sqlalchemy import text
 
+from xwheel.config import Config
 from xwheel.errors import DatabaseUnreachableError
 from xwheel.runtime.private_files import warn_if_open
-from xwheel.storage.database.address import place_of
+from xwheel.storage.database.address import place_of, with_password
 from xwheel.storage.database.engine import STATEMENT_S, Database
 from xwheel.storage.database.errors import explain, explained
 from xwheel.storage.database.outage import IDLE_S
 from xwheel.storage.database.requirements import check_may_upgrade, check_rights, check_server
 from xwheel.storage.schema import migrate
 
-__all__ = ["explain", "open_ready", "reach", "upgrade"]
+__all__ = ["explain", "open_database", "open_ready", "reach", "upgrade"]
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +67,31 @@ def open_ready(
         db.close()
         raise
     return db
+
+
+def open_database(config: Config, *, create: bool = True, wait_s: float = 0) -> Database:
+    """Open the database of the settings and make sure that a node can work with it.
+
+    Args:
+        config: The settings.
+        create: Create the tables of an empty SQLite database.
+        wait_s: How long to wait for a database that takes no connection yet.
+
+    Raises:
+        DatabaseUnreachableError: No connection in that time.
+        DatabaseRefusedError: A person must act: login, database, rights or settings of the server.
+        SchemaError: The schema is older, newer or foreign.
+    """
+    schedule = config.schedule
+    return open_ready(
+        with_password(config.database),
+        pool_size=config.database.pool_size,
+        statement_s=config.database.statement_timeout_s,
+        # a node that stops inside a transaction loses its locks before its lease ends, which was renewed before
+        idle_s=max(1, int(schedule.lease_s - schedule.lease_renew_s)),
+        create=create,
+        wait_s=wait_s,
+    )
 
 
 def upgrade(url: str) -> tuple[str | None, str]:

@@ -18,7 +18,6 @@ from sqlalchemy import (
     Connection,
     Index,
     Integer,
-    LargeBinary,
     MetaData,
     SmallInteger,
     String,
@@ -29,7 +28,7 @@ from sqlalchemy import (
     literal_column,
     text,
 )
-from sqlalchemy.dialects.mysql import BINARY, MEDIUMTEXT
+from sqlalchemy.dialects.mysql import MEDIUMTEXT
 
 MARIADB_COLLATION: Final = "utf8mb4_nopad_bin"
 MYSQL_COLLATION: Final = "utf8mb4_0900_bin"
@@ -51,38 +50,6 @@ setting = Table(
     Column("value", Text, nullable=False),
 )
 
-api_token = Table(
-    "api_token",
-    metadata,
-    Column("id", AutoId, primary_key=True),
-    Column("name", String(64), nullable=False),
-    Column("digest", LargeBinary(32).with_variant(BINARY(32), "mysql", "mariadb"), nullable=False),
-    # null: for everything; otherwise only for the jobs of this group
-    Column("group_id", BigInteger),
-    Column("created_ms", BigInteger, nullable=False),
-    UniqueConstraint("name", name="uq_api_token_name"),
-    UniqueConstraint("digest", name="uq_api_token_digest"),
-    sqlite_autoincrement=True,
-)
-
-# what the executors of a group hold, and are called with; sent, so a digest would not do
-executor_secret = Table(
-    "executor_secret",
-    metadata,
-    Column("id", AutoId, primary_key=True),
-    Column("name", String(64), nullable=False),
-    Column("group_id", BigInteger, nullable=False),
-    Column("digest", LargeBinary(32).with_variant(BINARY(32), "mysql", "mariadb"), nullable=False),
-    # the secret, encrypted if the cluster has a key; see runtime/sealing.py
-    Column("sealed", Text, nullable=False),
-    Column("created_ms", BigInteger, nullable=False),
-    # null: for ever
-    Column("expires_ms", BigInteger),
-    UniqueConstraint("name", name="uq_executor_secret_name"),
-    UniqueConstraint("digest", name="uq_executor_secret_digest"),
-    sqlite_autoincrement=True,
-)
-
 executor_group = Table(
     "executor_group",
     metadata,
@@ -92,6 +59,8 @@ executor_group = Table(
     Column("max_running", Integer, nullable=False),
     Column("created_ms", BigInteger, nullable=False),
     Column("updated_ms", BigInteger, nullable=False),
+    # a JSON list of names; null for none
+    Column("glue_types", String(1024)),
     UniqueConstraint("app_name", name="uq_executor_group_app_name"),
     sqlite_autoincrement=True,
 )
@@ -114,8 +83,27 @@ executor = Table(
     Column("secret_id", BigInteger),
     # another secret that was proven there before
     Column("earlier_secret_id", BigInteger),
+    # a person entered the address, and it did not register itself
+    Column("by_hand", Boolean, nullable=False, server_default=false()),
+    # of the application whose code declares jobs there, and a digest of what it declares; null where it declares none
+    Column("release", String(64)),
+    Column("declared", String(64)),
     UniqueConstraint("group_id", "address", name="uq_executor_group_address"),
     Index("ix_executor_address", "address"),
+    sqlite_autoincrement=True,
+)
+
+entered_address = Table(
+    "entered_address",
+    metadata,
+    Column("id", AutoId, primary_key=True),
+    Column("group_id", BigInteger, nullable=False),
+    Column("address", String(255), nullable=False),
+    # the group's secret that it is called with, or model.NO_SECRET
+    Column("secret_id", BigInteger, nullable=False),
+    # why no run goes there, empty while it answers
+    Column("error", String(255), nullable=False),
+    UniqueConstraint("group_id", "address", name="uq_entered_address_group_address"),
     sqlite_autoincrement=True,
 )
 
@@ -153,6 +141,8 @@ job = Table(
     Column("recover_lost", Boolean, nullable=False),
     Column("join_mode", String(16), nullable=False),
     Column("retention_days", Integer, nullable=False),
+    # 0 for the node's setting
+    Column("log_retention_days", Integer, nullable=False, server_default=text("0")),
     Column("wait_for_executor_s", Integer, nullable=False),
     Column("jitter_ms", Integer, nullable=False),
     # names as a JSON list: read with the job and never searched for
@@ -192,6 +182,26 @@ glue_version = Table(
     Column("created_ms", BigInteger, nullable=False),
 )
 
+# how jobs were after each change; all but the definition stands in columns, so that a list reads no long text
+job_version = Table(
+    "job_version",
+    metadata,
+    Column("id", AutoId, primary_key=True),
+    Column("job_id", BigInteger, nullable=False),
+    Column("revision", BigInteger, nullable=False),
+    Column("at_ms", BigInteger, nullable=False),
+    Column("actor_kind", String(16), nullable=False),
+    Column("actor", String(255), nullable=False),
+    Column("action", String(16), nullable=False),
+    # the actor's words
+    Column("reason", String(500), nullable=False),
+    # a JSON object
+    Column("definition", Text().with_variant(MEDIUMTEXT(), "mysql", "mariadb"), nullable=False),
+    Column("glue_version", Integer, nullable=False),
+    UniqueConstraint("job_id", "revision", name="uq_job_version"),
+    sqlite_autoincrement=True,
+)
+
 job_child = Table(
     "job_child",
     metadata,
@@ -199,6 +209,40 @@ job_child = Table(
     Column("child_id", BigInteger, primary_key=True, autoincrement=False),
     Column("param", Text),
     Index("ix_job_child_child", "child_id"),
+)
+
+# the release of an application whose declarations the jobs of its group follow
+declaration_owner = Table(
+    "declaration_owner",
+    metadata,
+    Column("group_id", BigInteger, primary_key=True, autoincrement=False),
+    # empty until the first sync is complete
+    Column("release", String(64), nullable=False),
+    Column("digest", String(64), nullable=False),
+    # when one of its executors last said so; null after a sync that no executor made
+    Column("seen_ms", BigInteger),
+    Column("synced_ms", BigInteger),
+)
+
+# what code says of a job, as long as the job is there
+declared_job = Table(
+    "declared_job",
+    metadata,
+    Column("job_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("group_id", BigInteger, nullable=False),
+    # module and function
+    Column("place", String(255), nullable=False),
+    # JSON lists of names: fields that code owns, and fields that people released from it
+    Column("fields", String(1024), nullable=False),
+    Column("released", String(1024), nullable=False),
+    Column("is_released", Boolean, nullable=False),
+    # code does not declare it any more; whether it fired until then, and so does again when it comes back
+    Column("is_retired", Boolean, nullable=False),
+    Column("was_started", Boolean, nullable=False),
+    # why what code says of it now cannot be done, or empty
+    Column("problem", String(512), nullable=False),
+    Column("updated_ms", BigInteger, nullable=False),
+    Index("ix_declared_job_group", "group_id", "job_id"),
 )
 
 # which parents of a joining child succeeded in which chain
@@ -263,6 +307,28 @@ run = Table(
     Index("ix_run_due", "due_ms"),
     # the runs of one fire: shards and retries
     Index("ix_run_root", "root_id"),
+)
+
+# logs in log stores; the lines themselves are there
+run_log = Table(
+    "run_log",
+    metadata,
+    # the run's
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False),
+    Column("job_id", BigInteger, nullable=False),
+    Column("partition", SmallInteger, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    # the name of the store
+    Column("store", String(64), nullable=False),
+    # whether all of it is in the store
+    Column("ended", Boolean, nullable=False),
+    # when its executor is asked for more of it; null if the executor ships it, and once all is there
+    Column("fetch_ms", BigInteger),
+    # when it may be deleted
+    Column("delete_ms", BigInteger, nullable=False),
+    Index("ix_run_log_fetch", "fetch_ms"),
+    Index("ix_run_log_delete", "delete_ms"),
+    Index("ix_run_log_job", "job_id", "created_ms"),
 )
 
 # every run at an executor has a time of its next check; a literal, since PostgreSQL's generic plans read the whole

@@ -6,6 +6,7 @@ What has none (author, alarm addresses) is read and bounded here.
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 import msgspec
@@ -39,6 +40,7 @@ _SPELLING: Final = {
     "param": "executorParam",
     "timeout_s": "executorTimeout",
     "max_retries": "executorFailRetryCount",
+    "addresses": "addressList",
 }
 
 
@@ -77,7 +79,7 @@ class JobTrigger(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         param: Replaces the job's own; a missing one is an empty one, as upstream has it.
-        addresses: As spelled; empty to let the job's router choose.
+        addresses: As spelled, between commas or on lines of their own; empty for all executors of the group.
     """
 
     job_id: int
@@ -113,7 +115,7 @@ def decode_job_id(body: bytes) -> int:
 def decode_job_trigger(body: bytes) -> JobTrigger:
     """Read ``triggerJob``. Raises like :func:`decode_new_job`."""
     item = parse_object(body)
-    words = text_in(item, "addressList", MAX_ADDRESS_LIST).split(",")
+    words = re.split(r"[,\r\n]", text_in(item, "addressList", MAX_ADDRESS_LIST))
     return JobTrigger(
         job_id=to_id("id", item.get("id")),
         param=text_in(item, "executorParam", MAX_TEXT),

@@ -40,6 +40,7 @@ _OUTCOMES: Final = {state.value: state for state in OUTCOME_STATES}
 
 def encode_registry(request: RegistryRequest) -> bytes:
     """Return the body of a beat or a farewell."""
+    declares = {"release": request.release, "declared": request.declared} if request.declared else {}
     return encode(
         {
             "registryGroup": request.group,
@@ -49,6 +50,7 @@ def encode_registry(request: RegistryRequest) -> bytes:
                 "instance": request.instance,
                 "boot": request.boot,
                 "labels": request.labels,
+                **declares,
             },
         }
     )
@@ -75,6 +77,8 @@ def decode_registry(body: bytes) -> RegistryRequest:
         instance=text_in(extra, "instance", MAX_WORD),
         boot=text_in(extra, "boot", MAX_WORD),
         labels=_labels(extra.get("labels")),
+        release=text_in(extra, "release", MAX_WORD),
+        declared=text_in(extra, "declared", MAX_WORD),
     )
 
 

@@ -142,14 +142,15 @@ def decode_kill(body: bytes) -> KillRequest:
 
 def encode_log_request(request: LogRequest) -> bytes:
     """Return the body of ``/log``, with the time under both spellings."""
-    return encode(
-        {
-            "logId": request.run_id,
-            "logDateTim": request.created_ms,
-            "logDateTime": request.created_ms,
-            "fromLineNum": request.from_line,
-        }
-    )
+    item: dict[str, Any] = {
+        "logId": request.run_id,
+        "logDateTim": request.created_ms,
+        "logDateTime": request.created_ms,
+        "fromLineNum": request.from_line,
+    }
+    if request.tail:
+        item[EXTRA] = {"tail": request.tail}
+    return encode(item)
 
 
 def decode_log_request(body: bytes) -> LogRequest:
@@ -159,6 +160,7 @@ def decode_log_request(body: bytes) -> LogRequest:
         run_id=to_id("logId", item.get("logId")),
         created_ms=time_in(item),
         from_line=max(1, int_in(item, "fromLineNum", MAX_INT, default=1, low=-MAX_INT)),
+        tail=int_in(extra_of(item), "tail", MAX_INT),
     )
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from xwheel.errors import ConfigError, WireError
+from xwheel.wire.contract import ADDRESS_FIELD
 
 if TYPE_CHECKING:
     from xwheel.config import Config
@@ -308,7 +309,7 @@ class ExecutorNetworks:
                 raise ConfigError(f"{SETTING}: {error}; a network is written as 127.0.0.0/8") from None
         return cls((*named, *LOOPBACK) if _is_loopback(config.api.executor_host) else tuple(named))
 
-    def check(self, address: str, field: str = "registryValue") -> None:
+    def check(self, address: str, field: str = ADDRESS_FIELD) -> None:
         """Refuse a registered address that is no address of an executor; names are checked when they are called.
 
         Args:

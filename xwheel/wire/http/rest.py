@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import msgspec
 import pycurl
 
-from xwheel.errors import ConflictError, FieldError, NotFoundError, WireError
+from xwheel.errors import AuthError, ConflictError, FieldError, NotFoundError, WireError
 from xwheel.wire.http.curl import header_lines, new_handle
 from xwheel.wire.http.tls import NO_FILES, TlsFiles
 
@@ -40,6 +40,9 @@ class RestClient:
 
     Thread-safety: one thread.
 
+    Attributes:
+        base_url: Where the API listens, without a slash at the end.
+
     Args:
         base_url: Where the API listens, without a path.
         token: Management token.
@@ -48,12 +51,16 @@ class RestClient:
     """
 
     def __init__(self, base_url: str, token: str, *, timeout_s: float = 10, tls: TlsFiles = NO_FILES) -> None:
-        self._base_url = base_url.rstrip("/")
+        self.base_url = base_url.rstrip("/")
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         self._curl = new_handle(MAX_ANSWER, tls)
         self._curl.setopt(pycurl.CONNECTTIMEOUT_MS, max(1, round(timeout_s * 1000)))
         self._curl.setopt(pycurl.LOW_SPEED_LIMIT, 1)
         self._curl.setopt(pycurl.LOW_SPEED_TIME, max(1, ceil(timeout_s)))
+
+    def allow(self, answer_s: float) -> None:
+        """Let each answer take so many seconds from now on, however long connecting may take."""
+        self._curl.setopt(pycurl.LOW_SPEED_TIME, max(1, ceil(answer_s)))
 
     def call(
         self,
@@ -70,24 +77,25 @@ class RestClient:
             FieldError: The server refuses a field.
             NotFoundError: The object does not exist.
             ConflictError: It is not in the state the call expects.
+            AuthError: The server does not know the token.
             WireError: The server cannot be reached or says no for another reason.
         """
         query = urlencode(
             {name: value for name, value in (params or {}).items() if value is not None}, doseq=True
         )
         data = b"" if body is None else msgspec.json.encode(body)
-        url = f"{self._base_url}{path}{'?' if query else ''}{query}"
+        url = f"{self.base_url}{path}{'?' if query else ''}{query}"
         try:
             status, content = self._perform(method, url, data, headers or {})
         except pycurl.error as error:
             raise self._failure(int(error.args[0])) from None
         if status not in SUCCESS:
-            raise _error(status, content, f"{method} {path}", self._base_url)
+            raise _error(status, content, f"{method} {path}", self.base_url)
         try:
             return msgspec.json.decode(content) if content else None
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise WireError(
-                f"{self._base_url} answers {method} {path} with something else than JSON"
+                f"{self.base_url} answers {method} {path} with something else than JSON"
             ) from None
 
     def _perform(self, method: str, url: str, data: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
@@ -114,17 +122,17 @@ class RestClient:
 
     def _failure(self, code: int) -> WireError:
         said = self._curl.errstr() or f"curl {code}"
-        if code in UNTRUSTED and self._base_url.startswith("https:"):
+        if code in UNTRUSTED and self.base_url.startswith("https:"):
             return WireError(
-                f"{self._base_url} cannot be trusted, or does not trust us: {said}; XWHEEL_TLS__CA_FILE names "
+                f"{self.base_url} cannot be trusted, or does not trust us: {said}; XWHEEL_TLS__CA_FILE names "
                 "a private authority, XWHEEL_TLS__CERT_FILE and XWHEEL_TLS__KEY_FILE a certificate to show"
             )
         if code == pycurl.E_COULDNT_CONNECT:
             return WireError(
-                f"{self._base_url} cannot be reached: nothing takes connections there; 'xwheel server' runs a node, "
-                "and --url or XWHEEL_URL says where it is"
+                f"{self.base_url} cannot be reached: nothing takes connections there; 'xwheel server' runs a node, "
+                "an embedded one runs while its program does, and --url or XWHEEL_URL says where it is"
             )
-        return WireError(f"{self._base_url} cannot be reached: {said}")
+        return WireError(f"{self.base_url} cannot be reached: {said}")
 
 
 def _error(status: int, content: bytes, what: str, base_url: str) -> Exception:
@@ -139,9 +147,9 @@ def _error(status: int, content: bytes, what: str, base_url: str) -> Exception:
     if status == NOT_FOUND and found:
         return NotFoundError(found[1], found[2])
     if status == UNAUTHORIZED:
-        return WireError(
-            f"{base_url} does not know this token: {detail}; 'xwheel token create NAME' makes one in the "
-            "node's database, and the file --token-file, XWHEEL_TOKEN or XWHEEL_TOKEN_FILE gives it"
+        return AuthError(
+            f"{base_url} does not know this token: {detail}; 'xwheel login' on the node's machine makes another one, "
+            "'xwheel login --url URL' asks for one, and --token-file, XWHEEL_TOKEN or XWHEEL_TOKEN_FILE gives it"
         )
     if status == NOT_FOUND and not problem:
         return WireError(

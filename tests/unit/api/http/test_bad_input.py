@@ -54,7 +54,7 @@ def check(
         ({"name": ""}, "name"),
         ({"name": "x" * 129}, "name"),
         ({"name": "a\x00b"}, "name"),
-        ({"param": "x" * 16_001}, "param"),
+        ({"param": "x" * 65_536}, "param"),
         ({"timeout_s": "5"}, "timeout_s"),
         ({"timeout_s": -1}, "timeout_s"),
         ({"timeout_s": 2**31}, "timeout_s"),

@@ -20,9 +20,11 @@ INPUTS = [
 ]
 SAMPLES: dict[type[messages.Input], dict[str, Any]] = {
     messages.GlueSave: {"source": "x"},
+    messages.AddressInput: {"address": "x"},
     messages.GroupCreate: {"app_name": "demo"},
     messages.JobCreate: {"group_id": 1, "name": "job"},
     messages.PreviewQuery: {"schedule_type": "CRON"},
+    messages.LogSearch: {"text": "word"},
     messages.NamePath: {"name": "holidays"},
     messages.ChildInput: {"child_id": 1},
     messages.ChildrenChange: {"children": []},
@@ -32,9 +34,14 @@ SAMPLES: dict[type[messages.Input], dict[str, Any]] = {
 # a good and a bad item of lists of anything but numbers from 1 on
 ITEMS: dict[Any, tuple[object, object]] = {
     fields.RunStates: ("failed", "nobody"),
+    rules_of(messages.GroupCreate)["addresses"].type: ({"address": "x", "secret": None}, {"address": ""}),
+    rules_of(messages.GroupChange)["addresses"].type: ({"address": "x", "secret": None}, {"address": ""}),
     rules_of(messages.ChildrenChange)["children"].type: ({"child_id": 1, "param": None}, {"child_id": 0}),
 }
 CURSOR = "after"  # its text has a form of its own, tested below
+
+
+ITEM_LENGTHS: dict[Any, int] = {fields.Addresses: 255}
 
 
 def rules() -> Iterator[tuple[type[messages.Input], str, FieldRule]]:
@@ -58,9 +65,11 @@ def values_at(rule: FieldRule) -> tuple[list[object], list[object]]:
             lists = [[good] * least, [good], [good] * most], [[good] * (most + 1), [bad], [{}], ["x"]]
             return lists[0], [*lists[1], []] if least else lists[1]
         longest = limit["max_characters"]
-        full = ["x" * (longest // most)] * most
-        good: list[object] = [[], ["x"], ["x" * 64], full, [*full[1:], full[0][1:]]]
-        return good, [["x"] * (most + 1), [""], ["x" * 65], [*full[1:], full[0] + "x"]]
+        each = longest // most
+        full = [*["x" * each] * (most - 1), "x" * (longest - each * (most - 1))]
+        item = ITEM_LENGTHS.get(rule.type, 64)
+        good: list[object] = [[], ["x"], ["x" * item], full, [full[0][1:], *full[1:]]]
+        return good, [["x"] * (most + 1), [""], ["x" * (item + 1)], [full[0] + "x", *full[1:]]]
     if "one_of" in limit:
         return list(limit["one_of"]), ["nobody", limit["one_of"][0].swapcase(), ""]
     return [True, False], []
@@ -95,7 +104,7 @@ def fields_of(kind: type[messages.Input], name: str, value: object) -> dict[str,
 
 
 def test_there_are_limits_to_test() -> None:
-    assert len(INPUTS) == 26
+    assert len(INPUTS) == 31
     assert len(GOOD) > 100
     assert len(BAD) > 80
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from html.parser import HTMLParser
@@ -18,28 +19,47 @@ import pytest
 from tests.support.paths import DOCS
 from tests.unit.api.conftest import Api
 from tests.unit.api.http.test_auth import PUBLIC
-from xwheel.api.app import management_app
+from xwheel.api.app import build_management_app
 from xwheel.api.http.body import rules_of
 from xwheel.api.http.errors import TABLE
+from xwheel.api.http.permissions import CALLER
 from xwheel.api.openapi.document import NUL_FREE, Route, build_document, operations
 from xwheel.api.openapi.pages import CSP
 from xwheel.api.openapi.words import EXAMPLES
 from xwheel.api.schema import messages
-from xwheel.config.sections import ApiSection
+from xwheel.config.sections import AccountsSection, ApiSection
 
 COPY = DOCS / "reference" / "openapi.json"
 METHODS = {"get", "post", "put", "patch", "delete"}
 
 
 def bare_app() -> Any:
-    parts: Any = SimpleNamespace(config=ApiSection(), db=None, clock=None, health=None)
-    return management_app(parts)
+    access = SimpleNamespace(tokens=None, sessions=None, config=AccountsSection())
+    parts: Any = SimpleNamespace(
+        config=ApiSection(),
+        db=None,
+        clock=None,
+        health=None,
+        access=access,
+        refusals=None,
+        plugins=SimpleNamespace(pages={}),
+    )
+    return build_management_app(parts)
 
 
 APP = bare_app()
-DOCUMENT = build_document([Route(*route) for route in APP.routes])
+DOCUMENT = build_document([Route(*route, APP.needs[route[0]]) for route in APP.routes])
 SCHEMAS = DOCUMENT["components"]["schemas"]
-OPERATIONS = list(operations([Route(*route) for route in APP.routes]))
+OPERATIONS = list(operations([Route(*route, APP.needs[route[0]]) for route in APP.routes]))
+
+
+def test_the_page_says_what_each_route_needs(api: Api) -> None:
+    page = api.management.simulate_get("/docs").text
+    for item in OPERATIONS:
+        _, _, shown = page.partition(f'<details id="{item.id}">')
+        shown = shown.partition("</details>")[0]
+        public = item.need.permission is None and "Needs no token." in shown
+        assert public or f"<p>Needs: {html.escape(str(item.need))}.</p>" in shown, item.id
 
 
 def copy_of_the_document() -> str:
@@ -60,13 +80,11 @@ def test_the_document_has_every_route_and_no_other() -> None:
 
 def test_a_responder_that_says_nothing_stops_the_document() -> None:
     class Silent:
-        policy = OPERATIONS[0].resource.policy  # type: ignore[attr-defined]
-
         def on_get(self, req: object, resp: object) -> None:
             """Do something."""
 
     with pytest.raises(TypeError, match="does not say"):
-        build_document([Route("/silent", Silent(), None)])
+        build_document([Route("/silent", Silent(), None, {"GET": CALLER})])
 
 
 def limits_of(schema: dict[str, Any]) -> dict[str, Any]:
@@ -77,7 +95,7 @@ def limits_of(schema: dict[str, Any]) -> dict[str, Any]:
         schema = SCHEMAS[schema["$ref"].rpartition("/")[2]]
     if "enum" in schema:
         return {"one_of": sorted(schema["enum"])}
-    match schema["type"]:
+    match schema.get("type"):
         case "integer":
             return {"min": schema["minimum"], "max": schema["maximum"]}
         case "string":
@@ -104,12 +122,13 @@ def test_the_limits_of_the_document_are_those_that_are_checked(item: Any) -> Non
         assert "null" not in json.dumps(found)
     else:
         assert not any(part["in"] == "query" for part in told["parameters"])
+    unsaid = {"max_characters", "max_bytes", "max_depth"}  # which JSON Schema has no word for
     for kind, fields, required in checked:
         rules = rules_of(kind)
         assert list(fields) == list(rules)
         assert required == {name for name, rule in rules.items() if rule.required}
         for name, rule in rules.items():
-            limit = {key: value for key, value in rule.limit.items() if key != "max_characters"}
+            limit = {key: value for key, value in rule.limit.items() if key not in unsaid}
             assert limits_of(fields[name]) == limit, name
 
 
@@ -118,7 +137,8 @@ def test_every_failure_of_an_operation_is_one_of_the_table() -> None:
     for item in OPERATIONS:
         assert set(item.operation.problems) <= slugs, item.id
         answers = DOCUMENT["paths"][item.path][item.method.lower()]["responses"]
-        assert ("401" in answers) == ((item.method, item.path) not in PUBLIC)
+        is_public = (item.method, item.path) in PUBLIC - {("POST", "/api/v1/session")}
+        assert ("401" in answers) == (not is_public)
         assert "500" in answers
 
 

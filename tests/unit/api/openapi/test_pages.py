@@ -12,7 +12,7 @@ from tests.unit.api.http.test_auth import ROUTES
 from xwheel import calendars
 from xwheel.api.http.body import rules_of
 from xwheel.api.http.errors import TABLE
-from xwheel.api.schema import messages, views
+from xwheel.api.schema import live, messages, views
 from xwheel.api.v1.calendars import MAX_CALENDAR_BYTES
 from xwheel.config.sections import ApiSection
 
@@ -27,7 +27,7 @@ def default_of(kind: type[messages.Input], name: str) -> str:
     if field.required:
         return "required"
     if default is msgspec.UNSET:
-        return "stays"
+        return "stays" if kind.__name__.endswith("Change") else "none"
     return {"": "empty", "()": "empty", "None": "null", "False": "false"}.get(str(default), str(default))
 
 
@@ -48,6 +48,7 @@ def table_of(kind: type[messages.Input]) -> list[str]:
         messages.Rerun,
         messages.JobCopy,
         messages.JobRevision,
+        messages.DiffQuery,
         messages.ChildrenChange,
         messages.GlueSave,
         messages.GlueRestore,
@@ -58,9 +59,13 @@ def table_of(kind: type[messages.Input]) -> list[str]:
         messages.JobQuery,
         messages.RunQuery,
         messages.LogQuery,
+        messages.LogSearch,
         messages.PreviewQuery,
         messages.CalendarQuery,
         messages.NamePath,
+        live.EventQuery,
+        live.RecentQuery,
+        live.UpcomingQuery,
     ],
 )
 def test_every_field_stands_in_the_page_with_its_limit(kind: type[messages.Input]) -> None:
@@ -75,12 +80,22 @@ def test_every_route_stands_in_the_page() -> None:
         shown = shown.replace("/calendars/1", "/calendars/{name}").replace("/tokens/1", "/tokens/{name}")
         shown = shown.replace("/secrets/1", "/secrets/{name}")
         shown = shown.replace("/glue/1", "/glue/{number}").replace("/alarms/1", "/alarms/{alarm_id}")
-        shown = shown.replace("/rules/1", "/rules/{rule_id}")
+        shown = shown.replace("/rules/1", "/rules/{rule_id}").replace("/accounts/1", "/accounts/{account_id}")
+        shown = shown.replace("/settings/1", "/settings/{setting}")
+        shown = shown.replace("/sessions/1", "/sessions/{session_id}").replace(
+            "/versions/1", "/versions/{revision}"
+        )
         assert f"| `{method} {shown}` |" in API, (method, shown)
 
 
 @pytest.mark.parametrize(
-    "view", [kind for name, kind in vars(views).items() if name.endswith(("View", "Item"))]
+    "view",
+    [
+        kind
+        for module in (views, live)
+        for name, kind in vars(module).items()
+        if name.endswith(("View", "Item"))
+    ],
 )
 def test_every_answer_field_is_named(view: type[msgspec.Struct]) -> None:
     for name in view.__struct_fields__:

@@ -12,6 +12,7 @@ from xwheel.api.schema.derived import changes_to, fields_of
 from xwheel.api.schema.messages import GroupCreate, Input, JobChange, JobCreate
 from xwheel.api.schema.views import JobView
 from xwheel.model import ExecutorGroup, Job
+from xwheel.model.jobs import ScheduleState
 from xwheel.testing import sample_group, sample_job
 
 
@@ -43,7 +44,7 @@ def test_a_view_of_a_field_that_is_not_there_is_refused() -> None:
 
 
 def test_every_field_of_a_change_may_be_left_out() -> None:
-    assert Renaming.__struct_fields__ == ("title", "max_running", "revision")
+    assert Renaming.__struct_fields__ == ("title", "max_running", "addresses", "glue_types", "revision")
     assert fields_in(Renaming()) == {"revision": 0}
     assert msgspec.structs.asdict(Renaming())["title"] is UNSET
     with pytest.raises(msgspec.ValidationError, match="unknown field"):
@@ -53,6 +54,8 @@ def test_every_field_of_a_change_may_be_left_out() -> None:
 def test_what_a_jobs_author_sets_is_seen_and_can_be_changed() -> None:
     authored = set(JobCreate.__struct_fields__)
     assert authored - {"glue_source"} <= set(Job.__struct_fields__)
-    assert set(JobView.__struct_fields__) == set(Job.__struct_fields__) - {"partition", "awaits_root"}
+    seen = set(JobView.__struct_fields__) - {"state", "declared"}
+    assert seen == set(Job.__struct_fields__) - {"partition", "awaits_root"}
     assert set(JobChange.__struct_fields__) == authored - {"group_id", "enabled"} | {"revision"}
-    assert view_of(JobView, sample_job(param="p")).param == "p"  # type: ignore[attr-defined]
+    view = view_of(JobView, sample_job(param="p"), state=ScheduleState.DONE, declared=None)
+    assert view.param == "p"  # type: ignore[attr-defined]

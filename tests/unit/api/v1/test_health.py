@@ -89,6 +89,7 @@ def test_a_token_is_told_how_the_node_fares_and_what_it_counted(api: Api) -> Non
     assert answer.status_code == 200
     assert answer.json == {
         "status": "failing",
+        "role": "node",
         "failing": ["claim", "leases"],
         "partitions": 21,
         "missing_plugins": ["acme"],

@@ -147,14 +147,14 @@ def test_a_job_that_cannot_be_started_stops_no_other(api: Api, monkeypatch: pyte
         ids[2]: OverflowError("date value out of range"),
         ids[3]: ScheduleError("hour", "is 25"),
     }
-    start = JobManager._start
+    start = JobManager.start_locked
 
     def fail(self: JobManager, conn: Any, job: Job, now_ms: int) -> Job:
         if job.id in errors:
             raise errors[job.id]
         return start(self, conn, job, now_ms)
 
-    monkeypatch.setattr(JobManager, "_start", fail)
+    monkeypatch.setattr(JobManager, "start_locked", fail)
     items = api.call("POST", "jobs/bulk/start", {"ids": ids}).json["items"]
     assert [item["status"] for item in items] == [200, 422, 422, 422, 200]
     for item in items:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.paths import DOCS
 from tests.support.rows import NOW
 from tests.unit.api.conftest import Api
 from xwheel.api.schema.fields import MAX_MS
@@ -343,3 +344,27 @@ def test_u4_deleted_jobs_are_listed_apart_and_their_runs_name_them(api: Api) -> 
     assert listed(deleted="true", name="stays") == []
     (seen,) = api.call("GET", "runs", params={"job_id": gone["id"]}).json["items"]
     assert (seen["id"], seen["job_name"]) == (run["id"], "gone")
+
+
+def test_p4_a_job_that_never_fires_again_is_shown_as_done(api: Api) -> None:
+    job = api.job(schedule_type="CRON", schedule_conf="0 0 12 * * ?", enabled=True)
+    assert (job["state"], job["enabled"]) == ("started", True)
+    with api.db.write() as conn:
+        conn.exec_driver_sql(
+            f"UPDATE job SET next_fire_ms = NULL, last_fire_ms = {NOW} WHERE id = {job['id']}"
+        )
+    path = f"jobs/{job['id']}"
+    assert api.call("GET", path).json["state"] == "done"
+    assert [item["state"] for item in api.call("GET", "jobs").json["items"]] == ["done"]
+    assert api.call("PATCH", path, {"schedule_conf": "0 0 13 * * ?"}).json["state"] == "started"
+    assert api.call("POST", f"{path}/stop").json["state"] == "stopped"
+
+
+def test_p4_one_run_makes_up_for_missed_fires_unless_the_job_says_otherwise(api: Api) -> None:
+    assert api.job()["misfire_policy"] == "fire_once"
+    assert "missed: by default (`fire_once`) one run makes up" in (DOCS / "reference" / "api.md").read_text(
+        "utf-8"
+    )
+    document = api.call("GET", "openapi.json").json["components"]["schemas"]["JobCreate"]
+    assert document["properties"]["misfire_policy"]["default"] == "fire_once"
+    assert "one run makes up for missed fires" in document["description"]

@@ -44,7 +44,9 @@ def sources(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             del sys.modules[name]
 
 
-@pytest.mark.parametrize("name", ["alarm_email", "alarm_sms", "glue_http", "glue_script", "router_extra"])
+@pytest.mark.parametrize(
+    "name", ["alarm_email", "alarm_sms", "glue_http", "glue_script", "log_s3", "log_sql", "router_extra"]
+)
 def test_p9_what_each_distribution_brings_is_known(name: str, sources: None) -> None:
     try:
         plugin = importlib.import_module(f"xwheel_{name}")

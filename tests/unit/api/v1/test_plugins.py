@@ -5,13 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 import falcon.testing
+import pytest
 
+from tests.support.log_stores import MemoryStore, fails, stores_of
 from tests.support.rows import NOW
 from tests.unit.api.conftest import TOKEN, Api
 from xwheel.alarms.channels import ChannelHealth
-from xwheel.api.app import management_app
+from xwheel.api.app import build_management_app
+from xwheel.errors import LogStoreError
 from xwheel.plugin.discovery import PluginInfo, PluginOrigin
 from xwheel.scheduler.listeners import ListenerHealth
+from xwheel.testing import sample_log_key
 
 
 def info(name: str, *, enabled: bool = True, **registers: list[str]) -> PluginInfo:
@@ -29,8 +33,15 @@ def test_plugins_are_listed_with_what_they_register_and_how_it_fares(api: Api) -
         info("chat", alarm_channel=["chat", "pager"], router=["NEAREST"]),
         info("audit", run_listener=["audit"]),
         info("other", enabled=False),
+        info("stores", log_store=["memory", "spare"]),
     ]
-    parts = replace(api.parts, plugins=replace(api.parts.plugins, installed=installed))
+    store = MemoryStore()
+    store.trouble = fails
+    stores = stores_of(store, MemoryStore("spare"))
+    assert stores.chosen is not None
+    with pytest.raises(LogStoreError):
+        stores.chosen.find(sample_log_key())
+    parts = replace(api.parts, plugins=replace(api.parts.plugins, installed=installed), log_stores=stores)
     api.channels.told = [
         ChannelHealth(
             channel="chat",
@@ -53,10 +64,10 @@ def test_plugins_are_listed_with_what_they_register_and_how_it_fares(api: Api) -
             busy_ms=70_000,
         )
     ]
-    client = falcon.testing.TestClient(management_app(parts))
+    client = falcon.testing.TestClient(build_management_app(parts))
     answer = client.simulate_get("/api/v1/plugins", headers={"Authorization": f"Bearer {TOKEN}"})
     assert answer.status_code == 200
-    chat, audit, other = answer.json["items"]
+    chat, audit, other, kept = answer.json["items"]
     assert (chat["name"], chat["distribution"], chat["version"], chat["module"], chat["enabled"]) == (
         "chat", "xwheel-chat", "1.2", "xwheel_chat", True
     )  # fmt: skip
@@ -87,4 +98,19 @@ def test_plugins_are_listed_with_what_they_register_and_how_it_fares(api: Api) -
         "last_ms": None,
         "last_answer": "KeyError: 'x'",
     }
+    assert [(item["name"], item["health"]) for item in kept["registers"]] == [
+        (
+            "memory",
+            {
+                "ok": False,
+                "queued": 0,
+                "failures": 1,
+                "hanging": 0,
+                "dropped": 0,
+                "last_ms": None,
+                "last_answer": "log store memory failed: OSError: no space left on device",
+            },
+        ),
+        ("spare", None),  # not used
+    ]
     assert (other["enabled"], other["registers"], other["options"]) == (False, [], {})

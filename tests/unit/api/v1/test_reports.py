@@ -68,6 +68,7 @@ def test_the_overview_tells_how_much_there_is(api: Api) -> None:
         "scheduled_jobs": 1,
         "planned_runs": 1,
         "open_runs": 0,
+        "declaration_conflicts": 0,
         "paused_since_ms": None,
     }
     assert (last_day["succeeded"], last_day["lost"]) == (4, 0)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from typing import Any
+
 import pytest
 
 from tests.support.rows import NOW, make_executor, make_run
@@ -81,3 +84,83 @@ def test_a_run_may_be_meant_for_one_registered_executor(api: Api) -> None:
         refused = api.call("POST", f"jobs/{job['id']}/run", {"address": wrong})
         assert (refused.status_code, refused.json["field"]) == (422, "address"), wrong
     assert api.call("POST", "jobs/999/run", {"address": ADDRESS}).status_code == 404
+
+
+def test_p5_a_run_may_name_several_executors(api: Api) -> None:
+    job = api.job()
+    group = api.call("GET", f"groups/{job['group_id']}").json["app_name"]
+    other = "http://10.0.0.2:9999"
+    for address in (ADDRESS, other):
+        api.parts.registry.register(group, make_executor(address, instance=address), api.clock.now_ms())
+    path = f"jobs/{job['id']}/run"
+    made = api.call("POST", path, {"addresses": [f"{other}/", ADDRESS]})
+    assert (made.status_code, made.json["address"]) == (201, f"{other} {ADDRESS}")
+    assert api.call("POST", path, {"addresses": []}).json["address"] is None
+    before = api.rows()
+    for body, field in (
+        ({"addresses": [ADDRESS, "http://10.0.0.3:9999"]}, "addresses"),
+        ({"addresses": [ADDRESS, "nonsense"]}, "addresses"),
+        ({"addresses": [ADDRESS], "address": ADDRESS}, "addresses"),
+        ({"addresses": ADDRESS}, "addresses"),
+        ({"addresses": ["http://10.0.0.1:9999"] * 33}, "addresses"),
+        ({"addresses": ["x" * 128, "y" * 128]}, "addresses"),
+    ):
+        refused = api.call("POST", path, body)
+        assert (refused.status_code, refused.json["field"]) == (422, field), body
+    assert api.rows() == before
+
+
+def test_a_run_by_hand_may_be_due_later(api: Api) -> None:
+    job = api.job()
+    path = f"jobs/{job['id']}/run"
+    made = api.call("POST", path, {"delay_ms": 600_000})
+    assert made.status_code == 201
+    assert (made.json["state"], made.json["due_ms"], made.json["planned_ms"]) == (
+        "planned",
+        NOW + 600_000,
+        NOW + 600_000,
+    )
+    moment = datetime.fromtimestamp((NOW + 60_000) / 1000, UTC).isoformat()
+    assert api.call("POST", path, {"at": moment}).json["due_ms"] == NOW + 60_000
+    listed = api.call("GET", "runs", params={"state": "planned"}).json["items"]
+    assert [item["due_ms"] - NOW for item in listed] == [600_000, 60_000]
+    killed = api.call("POST", f"runs/{made.json['id']}/kill")
+    assert killed.json["state"] == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"delay_ms": 1000, "at": "2033-05-18T03:33:20Z"}, "at"),
+        ({"at": "2001-05-18T03:33:20Z"}, "at"),
+        ({"at": "9999-05-18T03:33:20Z"}, "at"),
+        ({"at": "2033-05-18T03:33:20"}, "at"),
+        ({"at": "next week, perhaps"}, "at"),
+        ({"delay_ms": -1}, "delay_ms"),
+        ({"delay_ms": 367 * 86_400_000}, "delay_ms"),
+    ],
+)
+def test_a_time_that_cannot_be_is_refused(api: Api, body: dict[str, Any], field: str) -> None:
+    job = api.job()
+    for path, more in ((f"jobs/{job['id']}/run", {}), ("jobs/bulk/run", {"ids": [job["id"]]})):
+        answer = api.call("POST", path, {**body, **more})
+        assert (answer.status_code, answer.json["field"]) == (422, field)
+    assert api.call("GET", "runs").json["items"] == []
+
+
+def test_the_key_of_a_delayed_run_is_for_that_time(api: Api) -> None:
+    path = f"jobs/{api.job()['id']}/run"
+    key = {"Idempotency-Key": "once"}
+    first = api.call("POST", path, {"delay_ms": 5000}, headers=key)
+    api.clock.advance(2000)
+    again = api.call("POST", path, {"delay_ms": 5000}, headers=key)
+    assert (again.status_code, again.json["id"]) == (201, first.json["id"])
+    for other in ({}, {"delay_ms": 5001}):
+        assert api.call("POST", path, other, headers=key).status_code == 409
+
+
+def test_many_jobs_may_run_later(api: Api) -> None:
+    ids = [api.job(name=f"job-{number}")["id"] for number in range(3)]
+    done = api.call("POST", "jobs/bulk/run", {"ids": ids, "delay_ms": 5000}).json
+    found = [api.run(item["run_id"]) for item in done["items"]]
+    assert [run.due_ms for run in found] == [NOW + 5000] * 3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ import pytest
 from tests.support.rows import NOW, make_executor, make_run
 from tests.unit.api.conftest import Api
 from xwheel.api.http.errors import BusyError
-from xwheel.api.v1.runs import Places
+from xwheel.api.http.places import Places
 from xwheel.errors import ExecutorRefusedError, ExecutorUnreachableError, WireError
 from xwheel.model import Run, RunState
 from xwheel.wire.messages import LogData
@@ -88,6 +88,8 @@ def test_the_log_of_a_run_that_was_not_sent_is_empty(api: Api, state: RunState, 
         "next_line": 4,
         "content": "",
         "is_end": is_end,
+        "place": "",
+        "note": "",
     }
 
 
@@ -107,6 +109,8 @@ def test_a_log_is_read_at_its_executor(api: Api) -> None:
         "next_line": 6,
         "content": "three\nfour\nfive\n",
         "is_end": False,
+        "place": "executor",
+        "note": "",
     }
     assert asked == [(1, ADDRESS, 3)]
 
@@ -208,10 +212,12 @@ def test_s8_slow_executors_take_only_their_own_groups_places(api: Api) -> None:
 
 @pytest.mark.parametrize(("total", "each"), [(1, 1), (2, 1), (4, 2), (16, 8)])
 def test_s8_half_of_the_places_for_one_group(total: int, each: int) -> None:
-    places = Places(total)
+    places = Places(total, "logs are being read")
     with ExitStack() as held:
         for _ in range(each):
             held.enter_context(places.hold(7))
+        with places.hold(None) if total > each else nullcontext():  # a caller of no single group
+            pass
         with pytest.raises(BusyError), places.hold(7):
             pass
         for group_id in range(total - each):
@@ -220,3 +226,12 @@ def test_s8_half_of_the_places_for_one_group(total: int, each: int) -> None:
             pass
     with places.hold(7):
         pass
+
+
+def test_callers_of_no_single_group_share_all_places() -> None:
+    places = Places(4, "logs are being kept")
+    with ExitStack() as held:
+        for _ in range(4):
+            held.enter_context(places.hold(None))
+        with pytest.raises(BusyError, match="too many logs are being kept: ask again"), places.hold(None):
+            pass

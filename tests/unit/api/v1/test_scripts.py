@@ -128,7 +128,7 @@ def test_a_copy_has_the_newest_source(api: Api) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "field"),
-    [({}, "source"), ({"source": " \n"}, "source"), ({"source": "x" * 100_001}, "source"), ({"source": 5}, "source"),
+    [({}, "source"), ({"source": " \n"}, "source"), ({"source": 5}, "source"),
      ({"source": "x", "author": "a" * 65}, "author"), ({"source": "x", "remark": "r" * 256}, "remark")],
 )  # fmt: skip
 def test_what_is_no_source_is_refused(api: Api, changes: dict[str, Any], field: str) -> None:

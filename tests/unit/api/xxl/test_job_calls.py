@@ -106,7 +106,7 @@ def test_what_has_no_effect_is_told(orders: Tenant) -> None:
         ({"executorFailRetryCount": 10_000}, "executorFailRetryCount: must be a whole number from 0 to 9999"),
         ({"executorHandler": None}, "executorHandler: must name a handler"),
         ({"executorHandler": "x" * 256}, "executorHandler: must be text of 0 to 255 characters"),
-        ({"executorParam": "x" * 16_001}, "executorParam: must be text of 0 to 16000 characters"),
+        ({"executorParam": "x" * 65_536}, "executorParam: must be text of at most 65535 bytes as UTF-8"),
         ({"glueType": "GLUE_SHELL"}, "glueType: 'GLUE_SHELL' is not installed; known: BEAN, SCRIPT"),
         ({"glueType": None}, "glueType: must be text of 1 to 64 characters"),
         ({"glueType": "SCRIPT", "glueSource": "a\x00"}, "glueSource: must not contain"),
@@ -126,7 +126,7 @@ def test_what_is_no_job_is_refused_by_the_callers_name_of_the_field(
     ("changes", "is_good"),
     [
         ({"name": "x" * 128}, True),
-        ({"executorParam": "x" * 16_000}, True),
+        ({"executorParam": "x" * 65_535}, True),
         ({"executorHandler": "x" * 255}, True),
         ({"executorTimeout": 31_536_000, "executorFailRetryCount": 9999}, True),
         ({"author": "x" * 64, "alarmEmail": "y" * 255}, True),
@@ -287,6 +287,22 @@ def test_a_trigger_may_name_one_registered_executor(orders: Tenant, api: Api) ->
         assert [run.address for run in runs.list_runs(conn, job_id=job_id)] == [ADDRESS] * 3
 
 
+def test_p5_a_trigger_may_name_several(orders: Tenant, api: Api) -> None:
+    job_id = orders.add()
+    other = "http://10.0.0.2:9999"
+    for address in (ADDRESS, other):
+        api.parts.registry.register("orders", make_executor(address, instance=address), api.clock.now_ms())
+    for spelled in (f"{ADDRESS},{other}", f"{ADDRESS}/\r\n{other}\n", f" {ADDRESS} , \n{other},{ADDRESS}"):
+        assert orders.call("triggerJob", {"id": job_id, "addressList": spelled}) == SUCCESS
+    with api.db.read() as conn:
+        assert [run.address for run in runs.list_runs(conn, job_id=job_id)] == [f"{ADDRESS} {other}"] * 3
+    many = [f"http://10.0.1.{100 + number}:9999" for number in range(12)]
+    for address in many:
+        api.parts.registry.register("orders", make_executor(address, instance=address), api.clock.now_ms())
+    said = orders.refused("triggerJob", {"id": job_id, "addressList": ",".join(many)})
+    assert said.startswith("addressList: have 275 characters")
+
+
 @pytest.mark.parametrize(
     ("addresses", "message"),
     [
@@ -295,7 +311,7 @@ def test_a_trigger_may_name_one_registered_executor(orders: Tenant, api: Api) ->
             "http://169.254.169.254/latest",
             "addressList: http://169.254.169.254:80/latest is no live executor",
         ),
-        (f"{ADDRESS},http://10.0.0.2:9999", "addressList: one address at most"),
+        (f"{ADDRESS},http://10.0.0.2:9999", "addressList: http://10.0.0.2:9999 is no live executor"),
         ("10.0.0.1:9999", "addressList: must be http(s)://"),
         ("http://u:p@10.0.0.1:9999", "addressList: must be http(s)://"),
         ("file:///etc/passwd", "addressList: must be http(s)://"),
@@ -326,7 +342,7 @@ def test_the_calls_can_be_switched_off(api: Api) -> None:
     app = executor_app(dataclasses.replace(api.parts, config=ApiSection(job_openapi=False)))
     tenant = Tenant(api.db, app, "orders")
     message = tenant.refused("addJob", definition())
-    assert message == "/api/addJob: no such call; known: callback, registry, registryRemove"
+    assert message == "/api/addJob: no such call; known: callback, registry, registryRemove, shipLogs"
 
 
 def test_the_page_tells_every_field_and_its_example_works(orders: Tenant) -> None:
@@ -342,3 +358,16 @@ def test_the_page_tells_every_field_and_its_example_works(orders: Tenant) -> Non
         "data": "7",
     }
     assert orders.call("startJob", {"id": answer["data"]}) == SUCCESS
+
+
+def test_a_group_that_lists_groovy_takes_jobs_of_it(orders: Tenant, api: Api) -> None:
+    body = definition(
+        glueType="GLUE_GROOVY", glueSource="class Job {}", glueRemark="first", executorHandler=None
+    )
+    assert "glueType: 'GLUE_GROOVY' is not installed" in orders.call("addJob", body)["msg"]
+    api.call("PATCH", f"groups/{orders.group_id}", {"glue_types": ["GLUE_GROOVY"]})
+    answer = orders.call("addJob", body)
+    assert answer["code"] == 200
+    job = orders.job(int(answer["data"]))
+    assert (job.glue_type, job.glue_version) == ("GLUE_GROOVY", 1)
+    assert api.call("GET", f"jobs/{job.id}/glue/1").json["source"] == "class Job {}"

@@ -14,7 +14,7 @@ from tests.unit.api.conftest import EXECUTOR_TOKEN, LIMIT, TOKEN, Api
 from xwheel.api.http.rate import MAX_CALLERS, RateLimiter
 from xwheel.api.xxl import job_calls
 from xwheel.model import RunState
-from xwheel.storage import tokens
+from xwheel.storage.access import tokens
 from xwheel.testing import ManualClock
 from xwheel.wire.contract import APP_NAME_HEADER, TOKEN_HEADER
 

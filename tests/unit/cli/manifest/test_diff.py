@@ -117,3 +117,19 @@ def test_references_lead_to_jobs_of_the_node_and_of_other_groups() -> None:
     other = Ref("o", "x/y")
     want = state(job(A, children={B: None, other: None}))
     assert actions(make_plan(want, state(job(A), job(B), others={other: 9}))) == [("children", "g/a")]
+
+
+def test_glue_types_of_a_group_that_are_left_out_stay() -> None:
+    have = GroupState(app_name="g", title="g", max_running=0, glue_types=("GLUE_GROOVY",), id=1)
+
+    def plan(said: str) -> list[Step]:
+        text = f"groups: [{{app_name: g{said}}}]".encode()
+        documents = [("f", document) for document in read_documents("f", BytesIO(text))]
+        return make_plan(build_state(documents), State(groups={"g": have}))
+
+    assert plan("") == []
+    assert plan(", glue_types: [GLUE_GROOVY]") == []
+    (step,) = plan(", glue_types: []")
+    assert (step.action, step.changes) == (Action.UPDATE_GROUP, (Change("glue_types", ("GLUE_GROOVY",), ()),))
+    with pytest.raises(ManifestError, match="glue_types"):
+        plan(", glue_types: [a b]")

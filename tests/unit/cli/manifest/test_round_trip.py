@@ -96,7 +96,10 @@ def test_random_jobs_come_back(
 ) -> None:
     a, b = Ref("g", first), Ref("1.5", second)
     state = State(
-        groups={name: GroupState(app_name=name, title=title, max_running=3) for name in ("g", "1.5", "true")},
+        groups={
+            name: GroupState(app_name=name, title=title, max_running=3, glue_types=("GLUE_GROOVY", "no"))
+            for name in ("g", "1.5", "true")
+        },
         jobs={
             a: JobState(ref=a, values=one, enabled=enabled, children={b: param}),
             b: JobState(ref=b, values=two, enabled=not enabled),

@@ -314,7 +314,14 @@ def test_what_is_sent_after_an_edit_has_its_parameter(world: World) -> None:
         if item.job_id == PLAIN
     ] + [item for item in world.executions if item.job_id != PLAIN]
     assert world.kinds(actions=edits) == [(FindingKind.OLD_EDITION, 1)]
-    assert world.kinds(actions=[*edits, action(Did.EDIT, PLAIN, T + 1900, None, param="newer")]) == []
+    before = action(Did.EDIT, PLAIN, T, T + 10, param="old")  # the run before has neither
+    assert world.kinds(actions=[before, *edits]) == [(FindingKind.OLD_EDITION, 1)] * 2
+    begun_ms = next(item.at_ms for item in world.executions if item.run_id == 12)
+    for asked_ms, answered_ms in ((T + 1900, None), (begun_ms, begun_ms + 4000)):
+        newer = action(Did.EDIT, PLAIN, asked_ms, answered_ms, param="old")
+        assert world.kinds(actions=[*edits, newer]) == []
+    after = action(Did.EDIT, PLAIN, begun_ms + 501, begun_ms + 600, param="old")
+    assert world.kinds(actions=[*edits, after]) == [(FindingKind.OLD_EDITION, 1)]
 
 
 def test_no_more_runs_at_once_than_a_limit_allows(world: World) -> None:

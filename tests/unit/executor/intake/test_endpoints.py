@@ -13,13 +13,13 @@ from xwheel.builtin.glue_bean import BeanGlue
 from xwheel.clock import SystemClock
 from xwheel.executor import job
 from xwheel.executor.handlers import HandlerRegistry
-from xwheel.executor.intake.endpoints import Endpoints
+from xwheel.executor.intake.endpoints import Endpoints, SharedSources
 from xwheel.executor.intake.queues import QueueLimits
 from xwheel.executor.journal.journal import Journal
 from xwheel.executor.logs.run_log import RunLogs
 from xwheel.executor.running.worker import Workers
 from xwheel.wire import contract
-from xwheel.wire.codec import encode_trigger
+from xwheel.wire.codec import decode_trigger, encode_trigger
 from xwheel.wire.codec.batch import encode_batch, read_batch_reply
 from xwheel.wire.codec.fields import encode
 from xwheel.wire.messages import Response, TriggerRequest
@@ -108,6 +108,28 @@ def test_r10_a_redeploy_without_the_handler_refuses_no_run_that_was_executed(pla
     assert place.call(contract.RUN, encode_trigger(run(2))).code == 500
     assert place.executed == [1]
     assert [item.run_id for item in place.journal.pending(10)] == [1]
+
+
+def test_p11_runs_of_one_job_share_its_source_and_few_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xwheel.executor.intake.endpoints.SHARED_CHARS", 25)
+    sources = SharedSources()
+
+    def given(job_id: int, source: str) -> TriggerRequest:
+        body = encode_trigger(run(job_id, glue_type="SCRIPT", glue_source=source))
+        return sources.share(decode_trigger(body))
+
+    first, second, other, changed = (
+        given(*item) for item in ((1, "x" * 9), (1, "x" * 9), (2, "x" * 9), (1, "y"))
+    )
+    assert second.glue_source is first.glue_source
+    assert other.glue_source is not first.glue_source
+    assert (changed.glue_source, given(1, "y").glue_source is changed.glue_source) == ("y", True)
+    for job_id in range(3, 9):
+        assert given(job_id, "z" * 9).glue_source == "z" * 9
+    assert len(sources._known) == 2
+    assert sources._chars == 18
+    assert given(9, "w" * 30).glue_source == "w" * 30
+    assert (len(sources._known), sources._chars) == (0, 0)
 
 
 def test_r10_a_glue_type_that_fails_refuses_its_own_run_only(place: Place) -> None:

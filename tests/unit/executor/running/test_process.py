@@ -59,6 +59,9 @@ def test_n21_what_a_dead_supervisor_leaves_is_killed(tree: Tree) -> None:
     """N21: the supervisor would have ended it; the end of the group is what remains if that was killed."""
     execution: Any = SimpleNamespace(lock=threading.Lock(), force=None, ending=None)
     with tree('sleep 300 & echo $! > "$0"; kill -KILL $$') as (shell, child):
-        assert process._wait(cast("Execution", execution), shell, cast("Any", None), 0) == -signal.SIGKILL
+        assert process._wait(cast("Execution", execution), shell, cast("Any", None), 0) == (
+            -signal.SIGKILL,
+            "",
+        )
         wait_until(lambda: not is_alive(child), 30)
         assert execution.force is None

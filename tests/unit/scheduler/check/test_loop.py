@@ -112,6 +112,7 @@ def test_a_run_that_its_executor_never_saw_is_lost(node: HandNode) -> None:
     assert (load(node, run_id).state, load(node, run_id).reason) == (RunState.LOST, "unknown_there")
 
 
+@pytest.mark.servers_get(3)
 @pytest.mark.parametrize(
     "said",
     [

@@ -80,7 +80,7 @@ def test_a_batch_is_spread_by_what_is_open_in_the_whole_cluster(node: HandNode) 
     scheduler = node.scheduler
     pinned = node.job(enabled=False, handler="elsewhere")
     for _ in range(4):
-        scheduler.management.run_now.run(pinned.id, address=FIRST.address)
+        scheduler.management.run_now.run(pinned.id, addresses=[FIRST.address])
     node.run_for(300)
     node.answer()
     with node.db.read() as conn:

@@ -12,7 +12,7 @@ from tests.support.rows import NOW
 from xwheel.errors import StorageError
 from xwheel.model import NO_SECRET, SHARED_SECRET, RegisteredExecutor
 from xwheel.runtime.sealing import KeyRing, make_key
-from xwheel.storage import executor_secrets
+from xwheel.storage.access import executor_secrets
 from xwheel.wire.contract import RUN_BATCH, TOKEN_HEADER, headers_for
 
 SHARED = "x" * 32

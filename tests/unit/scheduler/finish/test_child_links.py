@@ -156,7 +156,7 @@ def test_a_deleted_job_leaves_its_family(node: HandNode) -> None:
 def test_two_changes_at_once_close_no_circle(node: HandNode) -> None:
     """Each of the two is allowed alone; both of them together never are."""
     twin = twin_of(node.db)
-    other = DependencyManager(twin, node.clock)
+    other = DependencyManager(twin, node.clock, node.scheduler.core.history)
     for _ in range(10):
         first, second = make_jobs(node, 2)
         start = threading.Barrier(2)

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from tests.support.node import HandNode
-from tests.support.rows import make_run
+from tests.support.rows import NOW, make_run
 from xwheel.model import ChildLink, JoinMode, Origin, Run, RunState
 from xwheel.scheduler.finish import template as templates
 from xwheel.scheduler.finish.finish import CHILDREN
 from xwheel.scheduler.records import Outcome
 from xwheel.storage import jobs, runs
+from xwheel.storage.database.engine import Database
+from xwheel.testing import ManualClock
 
 
 def make(node: HandNode, **changes: Any) -> int:
@@ -39,6 +41,21 @@ def report(
     node.scheduler.finishing.finisher.finish(
         [Outcome(run_id=run.id, state=state, code=200, message=message) for run in items]
     )
+
+
+def test_p11_the_setting_bounds_what_a_child_gets(db: Database) -> None:
+    node = HandNode(db, ManualClock(NOW), api={"max_param_bytes": 1024})
+    node.group()
+    node.register("http://127.0.0.1:9001")
+    parent, child = make(node), make(node)
+    link(node, parent, child, param="${result}")
+    for length in (1024, 1025):
+        (run,) = [item for item in started(node, parent) if item.job_id == parent]
+        report(node, [run], "x" * length)
+    fine, long = sorted(node.runs(child), key=lambda item: item.id)
+    assert fine.param == "x" * 1024
+    assert (long.state, long.reason) == (RunState.SKIPPED, "bad_param")
+    assert "1025 bytes as UTF-8, 1024 are allowed (api.max_param_bytes)" in long.message
 
 
 def test_a_child_runs_once_after_its_parent(node: HandNode) -> None:
@@ -203,7 +220,7 @@ def test_a_join_goes_on_without_a_parent_that_was_deleted(node: HandNode) -> Non
     ("param", "result", "message"),
     [
         ("${result}", "x" * (templates.MAX_RESULT + 1), "4001 characters"),
-        ("${result}" * 5, "x" * templates.MAX_RESULT, "16000 are allowed"),
+        ("${result}" * 17, "x" * templates.MAX_RESULT, "68000 bytes as UTF-8, 65535 are allowed"),
         ("${wrong}", "", "no name of a template"),
         ("${result.77}", "", "job 77 has no result"),
     ],

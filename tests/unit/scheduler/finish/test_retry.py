@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from tests.support.rows import NOW, make_job, make_run
 from xwheel.model import DeliveryPolicy, Origin, RetryBackoff, Run, RunState
-from xwheel.scheduler.finish.retry import DEADLINE, LONGEST_MS, decide_retry, retry_delay_ms
+from xwheel.model.reasons import RunReason
+from xwheel.scheduler.finish.retry import LONGEST_MS, decide_retry, retry_delay_ms
 
 
 def decide(run: Run, state: RunState, *, reason: str = "", recovered: bool = False, **job: Any) -> Run | None:
@@ -122,8 +123,8 @@ def test_n12_a_recovery_attempt_is_no_step_of_the_backoff() -> None:
         (RunState.FAILED, "", DeliveryPolicy.AT_MOST_ONCE, True),
         (RunState.REFUSED, "no_executor", DeliveryPolicy.AT_MOST_ONCE, True),
         (RunState.TIMED_OUT, "", DeliveryPolicy.AT_MOST_ONCE, True),
-        (RunState.TIMED_OUT, DEADLINE, DeliveryPolicy.AT_MOST_ONCE, False),
-        (RunState.TIMED_OUT, DEADLINE, DeliveryPolicy.AT_LEAST_ONCE, True),
+        (RunState.TIMED_OUT, RunReason.DEADLINE, DeliveryPolicy.AT_MOST_ONCE, False),
+        (RunState.TIMED_OUT, RunReason.DEADLINE, DeliveryPolicy.AT_LEAST_ONCE, True),
         (RunState.LOST, "", DeliveryPolicy.AT_MOST_ONCE, False),
         (RunState.LOST, "", DeliveryPolicy.AT_LEAST_ONCE, False),
         (RunState.KILLED, "", DeliveryPolicy.AT_LEAST_ONCE, False),

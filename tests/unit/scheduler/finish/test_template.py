@@ -12,7 +12,6 @@ from tests.support.rows import NOW, make_run
 from xwheel.errors import FieldError
 from xwheel.model import Run, RunState
 from xwheel.scheduler.finish.template import (
-    MAX_PARAM,
     MAX_RESULT,
     Success,
     TemplateError,
@@ -98,12 +97,13 @@ def test_a_result_has_its_limit(length: int, fits: bool) -> None:
 @pytest.mark.parametrize(("more", "fits"), [(0, True), (1, False)])
 def test_a_parameter_has_its_limit(more: int, fits: bool) -> None:
     template = "${result}" * 4 + "y" * more
-    assert MAX_PARAM == 4 * MAX_RESULT
+    most = 3 * 4 * MAX_RESULT
+    long = success("\u6587" * MAX_RESULT)
     if fits:
-        assert len(render(template, success("x" * MAX_RESULT), {})) == MAX_PARAM
+        assert len(render(template, long, {}, max_bytes=most).encode()) == most
         return
-    with pytest.raises(TemplateError, match=f"{MAX_PARAM} are allowed"):
-        render(template, success("x" * MAX_RESULT), {})
+    with pytest.raises(TemplateError, match=rf"{most + 1} bytes as UTF-8, {most} are .*api\.max_param_bytes"):
+        render(template, long, {}, max_bytes=most)
 
 
 def test_a_result_that_nobody_has_is_an_error() -> None:

@@ -87,6 +87,7 @@ class Storm:
                 self.order.setdefault(run.job_id, []).append((run.due_ms, run.id))
 
 
+@pytest.mark.servers_get(2)
 @pytest.mark.parametrize("seed", range(6))
 def test_never_more_than_allowed_and_everything_goes_in_due_order(db: Database, seed: int) -> None:
     chance = random.Random(seed)

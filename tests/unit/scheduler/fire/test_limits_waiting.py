@@ -25,7 +25,7 @@ def empty_node(db: Database) -> HandNode:
 
 
 def run_now(node: HandNode, job: Job, *, address: str | None = None) -> Run:
-    run = node.scheduler.management.run_now.run(job.id, address=address)
+    run = node.scheduler.management.run_now.run(job.id, addresses=[address] if address else ())
     node.run_for(200)
     return run
 

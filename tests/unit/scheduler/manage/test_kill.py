@@ -80,9 +80,9 @@ def test_a_run_that_is_sent_while_it_is_cancelled_is_marked(
     run_id = fire(node)
     finish = node.scheduler.finishing.finisher.finish
 
-    def late(outcomes: Any) -> Any:
+    def late(outcomes: Any, **options: Any) -> Any:
         node.run_for(300)
-        return finish(outcomes)
+        return finish(outcomes, **options)
 
     monkeypatch.setattr(node.scheduler.finishing.finisher, "finish", late)
     run = node.scheduler.management.killer.kill(run_id)

@@ -16,6 +16,7 @@ from xwheel.model import Job, NewSource, Origin, RunState
 from xwheel.plugin import ExecutorError, GlueRequest, HandlerLookup
 from xwheel.plugin.discovery import Plugins
 from xwheel.plugin.registries import Registry
+from xwheel.scheduler.records import Fate
 from xwheel.scheduler.send.lane import encode_parcel
 from xwheel.storage import jobs, retention
 from xwheel.storage.database.engine import Database
@@ -204,19 +205,68 @@ def test_long_sources_travel_in_small_requests(node: HandNode) -> None:
 def test_a_run_of_a_deleted_job_keeps_its_source_until_the_tombstone_goes(node: HandNode) -> None:
     job = script(node)
     node.scheduler.management.jobs.delete(job.id)
-    assert node.scheduler.core.scripts.find([job])[job.id].source == "one"
+    assert node.scheduler.core.scripts.find([job]).sources[job.id].source == "one"
     removed = node.db.transaction(lambda conn: retention.delete_tombstones(conn, [job.id]))
     assert removed == 1
     node.scheduler.core.scripts._known.clear()
-    assert node.scheduler.core.scripts.find([job]) == {}
+    assert node.scheduler.core.scripts.find([job]).sources == {}
 
 
 def test_a_copy_in_memory_is_bounded(node: HandNode, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("xwheel.scheduler.manage.scripts.CACHED_CHARS", 25)
     made = [script(node, "0123456789") for _ in range(4)]
-    assert len(node.scheduler.core.scripts.find(made)) == 4
+    found = node.scheduler.core.scripts.find(made)
+    assert (len(found.sources), len(found.left_out)) == (2, 2)
+    assert found.sources.keys() | found.left_out == {job.id for job in made}
+    again = node.scheduler.core.scripts.find([job for job in made if job.id in found.left_out])
+    assert (again.sources.keys(), again.left_out) == (found.left_out, set())
     assert len(node.scheduler.core.scripts._known) == 2
     assert node.scheduler.core.scripts._chars == 20
+
+
+def test_p11_sources_that_are_too_much_at_once_go_one_after_the_other(
+    node: HandNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("xwheel.scheduler.manage.scripts.CACHED_CHARS", 25)
+    made = {script(node, "0123456789").id for _ in range(5)}
+    node.run_for(1000)  # a tick brings two of them
+    (parcel,) = node.sent
+    assert len(parcel.sources) == 2
+    node.run_for(500)
+    requests = sent(node)
+    assert {request.job_id for request in requests} == made
+    assert {request.glue_source for request in requests} == {"0123456789"}
+    assert all(run.state is not RunState.REFUSED for run in node.runs())
+
+
+def test_p11_a_request_keeps_no_sources_of_others(node: HandNode) -> None:
+    for _ in range(3):
+        script(node, "x" * (node.config.trigger.batch_bytes // 2))
+    node.run_for(1500)
+    assert len(node.sent) == 3
+    for parcel in node.sent:
+        assert parcel.sources.keys() == {shard.job.id for shard in parcel.shards}
+
+
+def test_p11_sources_asked_again_are_bounded_too(node: HandNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = [script(node, "0123456789") for _ in range(8)]
+    node.run_for(1500)
+    assert {request.job_id for request in sent(node)} == {job.id for job in made}
+    for job in made:
+        node.scheduler.management.jobs.stop(job.id)
+    node.in_lane.clear()
+    monkeypatch.setattr("xwheel.scheduler.manage.scripts.CACHED_CHARS", 25)
+    node.scheduler.core.scripts._known.clear()
+    node.scheduler.core.scripts._chars = 0
+    again: list[TriggerRequest] = []
+    for _ in range(8):
+        node.run_for(10_000, step_ms=500)
+        again += sent(node)
+        node.in_lane.clear()
+        node.answer(Fate.UNKNOWN)
+    # what was too much for one go follows at its next check
+    assert {request.job_id for request in again} == {job.id for job in made}
+    assert {request.glue_source for request in again} == {"0123456789"}
 
 
 def test_a_job_in_memory_whose_version_is_gone_is_read_again(node: HandNode) -> None:

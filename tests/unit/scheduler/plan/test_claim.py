@@ -10,6 +10,7 @@ from tests.support.node import HandNode
 from xwheel.scheduler.plan.claim import (
     FIRST_SHARE,
     LEAST_SHARE,
+    MOST_CHARS,
     MOST_TRAVEL_MS,
     ROUND_TRIPS,
     TARGET_MS,
@@ -67,6 +68,18 @@ def test_it_settles_where_a_transaction_takes_the_target() -> None:
             limit.note(round(took_ms), is_full=True)
         assert abs(each_ms * limit.jobs - TARGET_MS) < 3
         assert longest <= max(1.5 * TARGET_MS, each_ms * 250)
+
+
+def test_p11_claims_of_long_parameters_get_smaller_however_fast_they_are() -> None:
+    limit = _grown(1000)
+    limit.note(1, chars=1000 * 65_535, is_full=False)
+    assert limit.jobs == 250
+    for _ in range(20):
+        limit.note(1, chars=limit.jobs * 65_535, is_full=True)
+    assert 0.9 * MOST_CHARS <= limit.jobs * 65_535 <= 1.1 * MOST_CHARS
+    for _ in range(20):
+        limit.note(1, chars=limit.jobs * 1000, is_full=True)
+    assert limit.jobs == 1000
 
 
 def _grown(most: int) -> BatchLimit:

@@ -13,16 +13,20 @@ from sqlalchemy import select
 from tests.support.rows import NOW, job_values, make_run
 from tests.support.upkeep import DAY_MS, GivenLease, all_runs, insert
 from xwheel.model import FINAL_STATES, OPEN_STATES, Run, RunState
+from xwheel.model.versions import JobVersion
 from xwheel.scheduler.upkeep.retention import RetentionLoop
-from xwheel.storage import jobs, reports, retention
+from xwheel.storage import job_versions, jobs, reports, retention
+from xwheel.storage.access import links
 from xwheel.storage.database.engine import Database
 from xwheel.storage.reports import HOUR_MS, Counts, JobHour
 from xwheel.storage.schema import tables
+from xwheel.storage.schema.access_tables import sign_in_link
 from xwheel.testing import ManualClock
 
 
 def make_loop(db: Database, clock: ManualClock, **changes: Any) -> RetentionLoop:
-    settings = {"run_days": 30, "report_days": 400, "interval_ms": HOUR_MS, "batch": 10, **changes}
+    settings = {"run_days": 30, "report_days": 400, "job_versions": 100, "interval_ms": HOUR_MS, "batch": 10}
+    settings |= changes
     return RetentionLoop(db, GivenLease(), clock, **settings)
 
 
@@ -290,6 +294,15 @@ def test_arrivals_go_with_the_runs_and_reports_by_their_own_age(
     assert loop.deleted_rows == 25 + 50
 
 
+def test_links_that_sign_in_go_once_they_ended(db: Database, clock: ManualClock, loop: RetentionLoop) -> None:
+    for number in range(25):  # more than a batch
+        end_ms = NOW - 1 if number else NOW + HOUR_MS
+        db.transaction(lambda conn, n=number, at=end_ms: links.insert_link(conn, f"link {n}", n, at))
+    _sweep(loop, clock)
+    with db.read() as conn:
+        assert list(conn.execute(select(sign_in_link.c.account_id)).scalars()) == [0]
+
+
 def test_a_deleted_job_goes_with_its_links_once_its_last_run_is_gone(
     db: Database, loop: RetentionLoop, clock: ManualClock
 ) -> None:
@@ -391,9 +404,42 @@ def test_only_the_holder_of_partition_0_deletes(
     db: Database, clock: ManualClock, spoil: Callable[[GivenLease], object]
 ) -> None:
     lease = GivenLease(0, 1)
-    loop = RetentionLoop(db, lease, clock, run_days=30, report_days=400, interval_ms=HOUR_MS, batch=10)
+    loop = RetentionLoop(
+        db, lease, clock, run_days=30, report_days=400, job_versions=100, interval_ms=HOUR_MS, batch=10
+    )
     insert(db, [_old(number, 40) for number in range(1, 31)])
     loop.step(clock.now_ms())
     spoil(lease)
     _sweep(loop, clock)
     assert len(_ids(db)) == 20
+
+
+def _versions(job_id: int, revisions: range) -> list[JobVersion]:
+    return [
+        JobVersion(
+            job_id=job_id, revision=number, at_ms=NOW, actor_kind="node", actor="", action="edit", reason="",
+            glue_version=0,
+        )
+        for number in revisions
+    ]  # fmt: skip
+
+
+def _kept(db: Database, job_id: int) -> list[int]:
+    with db.read() as conn:
+        return [item.revision for item in job_versions.list_versions(conn, job_id, before=0, limit=1000)]
+
+
+def test_the_newest_versions_of_each_job_stay(db: Database, clock: ManualClock) -> None:
+    few, many, gaps = (_job(db) for _ in range(3))
+    made = [*_versions(few, range(1, 4)), *_versions(many, range(1, 31)), *_versions(gaps, range(1, 61, 10))]
+    db.transaction(lambda conn: job_versions.insert_versions(conn, made))
+    loop = make_loop(db, clock, job_versions=4, batch=7)
+    _sweep(loop, clock)
+    assert [_kept(db, job_id) for job_id in (few, many, gaps)] == [
+        [3, 2, 1], [30, 29, 28, 27], [51, 41, 31, 21],
+    ]  # fmt: skip
+    # the next sweep begins where this one ended
+    db.transaction(lambda conn: job_versions.insert_versions(conn, _versions(few, range(4, 6))))
+    _sweep(loop, clock)
+    assert _kept(db, few) == [5, 4, 3, 2]
+    assert loop.deleted_rows == 26 + 2 + 1

@@ -10,7 +10,8 @@ from sqlalchemy.exc import DBAPIError
 
 from tests.support.rows import job_values
 from xwheel.errors import ConflictError, XwheelError
-from xwheel.storage import executors, jobs, settings, tokens
+from xwheel.storage import executors, jobs, settings
+from xwheel.storage.access import tokens
 from xwheel.storage.database import startup
 from xwheel.storage.database.engine import Connection, Database
 from xwheel.storage.jobs import JobFilter, page_jobs

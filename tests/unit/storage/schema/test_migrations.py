@@ -80,8 +80,23 @@ def test_down_and_up_again_with_data_in_every_table(db: Database) -> None:
 def test_an_older_schema_gets_new_columns_and_keeps_its_data(db: Database) -> None:
     migrate.downgrade(db, "0001")
     added = {
-        "executor": {"labels": None, "secret_id": None, "earlier_secret_id": None},
-        "job": {"route_options": ""},
+        "executor": {
+            "labels": None,
+            "secret_id": None,
+            "earlier_secret_id": None,
+            "release": None,
+            "declared": None,
+            "by_hand": False,
+        },
+        "api_token": {
+            "grants": None,
+            "account_id": None,
+            "expires_ms": None,
+            "networks": None,
+            "used_ms": None,
+        },
+        "executor_group": {"glue_types": None},
+        "job": {"route_options": "", "log_retention_days": 0},
         "run": {"secret_id": None},
     }
     written: dict[str, list[dict[str, Any]]] = {}
@@ -116,6 +131,8 @@ def test_old_default_thresholds_become_null_and_all_else_of_a_job_stays(db: Data
             {**_row(job, number), "misfire_threshold_ms": at, "misfire_policy": "skip"}
             for number, at in enumerate(thresholds, 1)
         ]
+        for row in rows:
+            del row["log_retention_days"]  # came later
         conn.execute(insert(job), rows)
         conn.execute(delete(job).where(job.c.id == 1005))
     migrate.upgrade(db)
@@ -123,7 +140,7 @@ def test_old_default_thresholds_become_null_and_all_else_of_a_job_stays(db: Data
     with db.write() as conn:
         found = [dict(row._mapping) for row in conn.execute(select(job).order_by(job.c.id))]
         assert found == [
-            {**row, "misfire_threshold_ms": None if at == 5000 else at}
+            {**row, "misfire_threshold_ms": None if at == 5000 else at, "log_retention_days": 0}
             for row, at in zip(rows[:4], thresholds, strict=False)
         ]
         assert compare_metadata(MigrationContext.configure(conn), tables.metadata) == []

@@ -30,7 +30,7 @@ def test_u3_a_server_that_is_no_node_is_named() -> None:
 def test_u3_an_unknown_token_says_where_one_comes_from() -> None:
     said = str(error(401, {"title": "A valid token is needed"}))
     assert "does not know this token" in said
-    assert "'xwheel token create NAME'" in said
+    assert "'xwheel login'" in said
 
 
 def test_u3_a_port_where_nothing_listens_says_what_helps() -> None:

@@ -1,0 +1,57 @@
+"""Signing in, the shell around all pages, keys and the palette."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import PASSWORD, Open, Site, Watch
+from playwright.sync_api import Page, expect
+
+
+def sign_in(page: Page, name: str, password: str) -> None:
+    page.get_by_label("Name").fill(name)
+    page.get_by_label("Password", exact=True).fill(password)
+    page.get_by_role("button", name="Sign in").click()
+
+
+def test_who_is_not_signed_in_is_asked_and_comes_to_the_page_that_was_asked_for(
+    open_page: Open, watch: Watch
+) -> None:
+    watch.allowed.append("401")
+    page = open_page("/me", name=None)
+    assert page.locator("[data-page=login]").is_visible()
+    sign_in(page, "editor", "not the password of it")
+    expect(page.get_by_role("alert")).to_have_text("Name or password are wrong.")
+    sign_in(page, "editor", PASSWORD)
+    expect(page.locator("[data-page=me] h1")).to_be_visible()
+    page.reload()
+    expect(page.locator("[data-page=me] h1")).to_be_visible()
+
+
+@pytest.mark.parametrize(("name", "more"), [("viewer", set()), ("chief", {"audit", "accounts"})])
+def test_the_menu_has_what_a_role_may_see(open_page: Open, name: str, more: set[str]) -> None:
+    page = open_page("/me", name)
+    found = page.locator("nav.side [data-nav]").evaluate_all("all => all.map(one => one.dataset.nav)")
+    everybody = {"dashboard", "jobs", "runs", "nodes", "executors", "alarms", "calendars", "system"}
+    assert set(found) == everybody | more
+
+
+def test_the_language_changes_without_a_reload_and_stays(open_page: Open) -> None:
+    page = open_page("/me", "viewer")
+    page.evaluate("globalThis.stays = true")
+    page.get_by_label("Language").first.select_option("zh-CN")
+    expect(page.locator("nav.side [data-nav=jobs] .nav-words")).to_have_text("任务管理")
+    assert page.evaluate("globalThis.stays")
+    assert page.locator("html").get_attribute("lang") == "zh-CN"
+    page.reload()
+    expect(page.locator("nav.side [data-nav=jobs] .nav-words")).to_have_text("任务管理")
+
+
+def test_the_palette_finds_a_job_and_runs_it(open_page: Open, site: Site) -> None:
+    job_id = site.job("palette job")
+    page = open_page("/me", "operator")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("run palette job now")
+    expect(page.get_by_role("option", name="Run palette job now")).to_be_visible()
+    page.keyboard.press("Enter")
+    expect(page.locator(".note.good")).to_contain_text("palette job will run now")
+    site.wait_for_runs(job_id, 1)

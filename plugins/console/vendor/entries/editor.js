@@ -1,0 +1,12 @@
+export {EditorState, Compartment} from "@codemirror/state";
+export {EditorView, keymap, lineNumbers, drawSelection, highlightActiveLine, highlightSpecialChars} from "@codemirror/view";
+export {defaultKeymap, history, historyKeymap, indentWithTab} from "@codemirror/commands";
+export {bracketMatching, defaultHighlightStyle, indentOnInput, StreamLanguage, syntaxHighlighting} from "@codemirror/language";
+export {highlightSelectionMatches, search, searchKeymap} from "@codemirror/search";
+export {MergeView, unifiedMergeView} from "@codemirror/merge";
+export {python} from "@codemirror/lang-python";
+export {shell} from "@codemirror/legacy-modes/mode/shell";
+export {powerShell} from "@codemirror/legacy-modes/mode/powershell";
+export {javascript} from "@codemirror/legacy-modes/mode/javascript";
+export {java} from "@codemirror/legacy-modes/mode/clike";
+export {groovy} from "@codemirror/legacy-modes/mode/groovy";

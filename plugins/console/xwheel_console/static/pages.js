@@ -1,0 +1,22 @@
+// The pages, by the pattern of their address; each is loaded when it is first asked for.
+export const PAGES = [
+  {name: "dashboard", path: "/", area: "runs", load: () => import("./pages/dashboard.js")},
+  {name: "jobs", path: "/jobs", area: "jobs", load: () => import("./pages/jobs.js")},
+  {name: "newJob", path: "/jobs/new", area: "jobs", load: () => import("./pages/jobform.js")},
+  {name: "editJob", path: "/jobs/:id/edit", area: "jobs", load: () => import("./pages/jobform.js")},
+  {name: "jobCode", path: "/jobs/:id/code", area: "jobs", load: () => import("./pages/jobcode.js")},
+  {name: "job", path: "/jobs/:id/:tab?", area: "jobs", load: () => import("./pages/job.js")},
+  {name: "runs", path: "/runs", area: "runs", load: () => import("./pages/runs.js")},
+  {name: "compare", path: "/runs/compare/:one/:other", area: "runs", load: () => import("./pages/compare.js")},
+  {name: "run", path: "/runs/:id", area: "runs", load: () => import("./pages/run.js")},
+  {name: "nodes", path: "/nodes", area: "cluster", load: () => import("./pages/nodes.js")},
+  {name: "executors", path: "/executors", area: "cluster", load: () => import("./pages/executors.js")},
+  {name: "calendars", path: "/calendars", area: "cluster", load: () => import("./pages/calendars.js")},
+  {name: "audit", path: "/audit", area: "admin", load: () => import("./pages/audit.js")},
+  {name: "alarms", path: "/alarms/:tab?", area: "admin", load: () => import("./pages/alarms.js")},
+  {name: "accounts", path: "/accounts/:tab?", area: "admin", load: () => import("./pages/accounts.js")},
+  {name: "system", path: "/system/:tab?", area: "admin", load: () => import("./pages/system.js")},
+  {name: "me", path: "/me", area: "admin", load: () => import("./pages/me.js")},
+  {name: "welcome", path: "/welcome", area: "jobs", load: () => import("./pages/welcome.js")},
+  {name: "wall", path: "/wall", area: "runs", isBare: true, load: () => import("./pages/wall.js")},
+];

@@ -1,0 +1,256 @@
+"""A database that is away, silent, cut off, locked or full: an error in bounded time, and no lost line."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from multiprocessing import get_context
+from multiprocessing.queues import Queue
+from pathlib import Path
+
+import pytest
+from conftest import BACKENDS, Make, Server, read_log
+from proxy import Proxy
+from sqlalchemy import create_engine, event, make_url, text
+from tests.support import servers
+from tests.support.small_disk import fill
+from xwheel.plugin import LogKey
+from xwheel.testing import sample_log_chunk, sample_log_key
+
+from xwheel_log_sql.connections import LogSqlError
+from xwheel_log_sql.store import SqlLogs
+
+DISK_MB = {"mariadb": 160, "postgresql": 100}
+# what a busy machine may add to a limit
+SLACK_S = 6
+
+
+@contextmanager
+def takes_less_than(seconds: float) -> Iterator[None]:
+    begun = time.monotonic()
+    yield
+    assert time.monotonic() - begun < seconds
+
+
+def through(proxy: Proxy, url: str) -> str:
+    return make_url(url).set(port=proxy.port).render_as_string(hide_password=False)
+
+
+def test_nothing_listens(server: Server, make: Make, unused_port: int) -> None:
+    url = make_url(server.new_url()).set(port=unused_port)
+    store = make(url.render_as_string(hide_password=False))
+    with takes_less_than(SLACK_S), pytest.raises(LogSqlError, match=f"at 127.0.0.1:{unused_port}/") as caught:
+        store.append([sample_log_chunk(sample_log_key(), 1, ["the secret of a line"])])
+    assert servers.PASSWORD not in str(caught.value)
+    assert "the secret of a line" not in str(caught.value)
+
+
+def test_a_wrong_password_is_told_and_not_shown(server: Server, make: Make) -> None:
+    url = make_url(server.new_url()).set(password="wr0ng-canary")
+    with pytest.raises(LogSqlError, match=r"(?i)access denied|authentication failed") as caught:
+        make(url.render_as_string(hide_password=False)).find(sample_log_key())
+    assert "canary" not in str(caught.value)
+
+
+def test_a_server_that_never_greets(server: Server, make: Make) -> None:
+    with Proxy(server.port) as proxy:
+        proxy.is_frozen = True
+        store = make(through(proxy, server.new_url()), connect_timeout_s=2, timeout_s=3)
+        with takes_less_than(4 + SLACK_S), pytest.raises(LogSqlError):
+            store.find(sample_log_key())
+
+
+def test_a_server_that_hangs_later(server: Server, make: Make) -> None:
+    """The call ends when its time is over; what it may have kept is found out by the next one."""
+    key = sample_log_key()
+    with Proxy(server.port) as proxy:
+        store = make(through(proxy, server.new_url()), timeout_s=2)
+        assert store.append([sample_log_chunk(key, 1, ["first"])]) == [2]
+        proxy.is_frozen = True
+        for call in (
+            lambda: store.append([sample_log_chunk(key, 2, ["second"])]),
+            lambda: store.read(key, 1, 100),
+            lambda: store.find(key),
+            lambda: store.delete([key]),
+        ):
+            with takes_less_than(2 + 3 + SLACK_S), pytest.raises(LogSqlError):
+                call()
+        proxy.is_frozen = False
+        proxy.cut()
+        assert store.append([sample_log_chunk(key, 2, ["second"])]) == [3]
+        assert read_log(store, key) == "first\nsecond\n"
+
+
+def test_connections_that_were_cut_are_replaced(server: Server, make: Make) -> None:
+    key = sample_log_key()
+    with Proxy(server.port) as proxy:
+        store = make(through(proxy, server.new_url()))
+        for line in range(1, 6):
+            assert store.append([sample_log_chunk(key, line, ["x"])]) == [line + 1]
+            proxy.cut()
+        assert read_log(store, key) == "x\n" * 5
+
+
+def test_a_log_that_somebody_locks(server: Server, make: Make) -> None:
+    url, key = server.new_url(), sample_log_key()
+    store = make(url, timeout_s=2)
+    store.append([sample_log_chunk(key, 1, ["first"])])
+    engine = create_engine(url)
+    with engine.connect() as conn, conn.begin():
+        conn.execute(text("SELECT next_line FROM xwheel_log FOR UPDATE"))
+        with takes_less_than(2 + SLACK_S), pytest.raises(LogSqlError):
+            store.append([sample_log_chunk(key, 2, ["second"])])
+        assert store.read(key, 1, 100) == "first\n"  # reading waits for no writer
+    engine.dispose()
+    assert store.append([sample_log_chunk(key, 2, ["second"])]) == [3]
+
+
+def test_a_deadlock_is_repeated(server: Server, make: Make) -> None:
+    url = server.new_url()
+    store = make(url, timeout_s=30)
+    first, second = sample_log_key(1), sample_log_key(2)
+    store.append([sample_log_chunk(key, 1, ["first"]) for key in (first, second)])
+    answers: list[int] = []
+    chunks = [sample_log_chunk(key, 2, ["second"]) for key in (first, second)]
+    engine = create_engine(url)
+    lock = text("SELECT next_line FROM xwheel_log WHERE run_id = :id FOR UPDATE")
+    with engine.connect() as conn:
+        # much work, so that it is the store's transaction that is given up
+        conn.execute(text("CREATE TABLE work (id INTEGER)"))
+        conn.commit()
+        conn.execute(text("INSERT INTO work VALUES (:id)"), [{"id": number} for number in range(1000)])
+        conn.execute(lock, {"id": second.run_id})
+        thread = threading.Thread(target=lambda: answers.extend(store.append(chunks)))
+        thread.start()
+        time.sleep(0.5)  # it has the first log now and waits for the second one
+        conn.execute(lock, {"id": first.run_id})
+        conn.commit()
+    thread.join(60)
+    engine.dispose()
+    assert answers == [3, 3]
+    assert [read_log(store, key) for key in (first, second)] == ["first\nsecond\n"] * 2
+
+
+def _append_for_ever(store: SqlLogs, kept: list[LogKey]) -> None:
+    while True:
+        # short ones: MariaDB itself aborts when it takes back a long text without room
+        keys = [sample_log_key(number) for number in range(1, 101)]
+        store.append([sample_log_chunk(key, 1, [os.urandom(250).hex()]) for key in keys])
+        kept += keys
+
+
+@pytest.mark.parametrize("backend", sorted(BACKENDS))
+def test_a_full_disk(backend: str, make: Make) -> None:
+    if not servers.is_installed(backend) and not os.environ.get("REQUIRE_SERVERS"):
+        pytest.skip(f"no {backend} here")
+    run, admin = BACKENDS[backend]
+    with run(disk_mb=DISK_MB[backend]) as base:
+        server = Server(base, admin)
+        store, key = make(server.new_url()), sample_log_key()
+        assert store.append([sample_log_chunk(key, 1, ["first"])]) == [2]
+        filler = servers.disk(server.port) / "filler"
+        fill(filler)
+        kept: list[LogKey] = []
+        with takes_less_than(60), pytest.raises(LogSqlError) as caught:
+            _append_for_ever(store, kept)
+        assert "INSERT" not in str(caught.value)
+        filler.unlink()
+        # what was answered is there, and logs go on
+        assert store.append([sample_log_chunk(each, 2, ["second"]) for each in [key, *kept][-500:]])[-1] == 3
+        assert all(store.find(each) is not None for each in kept[-50:])
+        assert store.append([sample_log_chunk(key, 2, ["second"])]) == [3]
+        assert read_log(store, key) == "first\nsecond\n"
+        store.close()
+        server.close()
+
+
+def test_an_sqlite_file_that_somebody_locks(tmp_path: Path, make: Make) -> None:
+    url, key = f"sqlite:///{tmp_path}/logs.db", sample_log_key()
+    store = make(url, timeout_s=1)
+    store.append([sample_log_chunk(key, 1, ["first"])])
+    with closing(sqlite3.connect(tmp_path / "logs.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with takes_less_than(1 + SLACK_S), pytest.raises(LogSqlError, match="no answer within 1 s|is locked"):
+            store.append([sample_log_chunk(key, 2, ["second"])])
+        assert store.read(key, 1, 100) == "first\n"
+    assert store.append([sample_log_chunk(key, 2, ["second"])]) == [3]
+
+
+def test_an_sqlite_file_without_room(tmp_path: Path, make: Make) -> None:
+    store, key = make(f"sqlite:///{tmp_path}/logs.db"), sample_log_key()
+    store.append([sample_log_chunk(key, 1, ["first"])])
+    with closing(sqlite3.connect(tmp_path / "logs.db")) as other:
+        (pages,) = other.execute("PRAGMA page_count").fetchone()
+    event.listen(
+        store._connections._get_engine(),
+        "begin",
+        lambda conn: conn.exec_driver_sql(f"PRAGMA max_page_count={pages}"),
+    )
+    with pytest.raises(LogSqlError, match="database or disk is full"):
+        store.append([sample_log_chunk(key, 2, [os.urandom(60_000).hex()])])
+    assert read_log(store, key) == "first\n"
+
+
+def test_a_damaged_row_is_told(url: str, make: Make) -> None:
+    store, key = make(url), sample_log_key()
+    store.append([sample_log_chunk(key, 1, ["first"])])
+    engine = create_engine(url)
+    with engine.begin() as conn:
+        conn.execute(text("UPDATE xwheel_log SET tail = :tail"), {"tail": b"no zlib"})
+    engine.dispose()
+    with pytest.raises(ValueError, match="cannot be decompressed"):
+        store.read(key, 1, 100)
+
+
+def _append_in_child(store: SqlLogs, run_id: int, created_ms: int, said: Queue[object]) -> None:
+    key = LogKey(run_id, created_ms)
+    said.put((store.append([sample_log_chunk(key, 2, ["child"])]), os.getpid()))
+
+
+def test_a_forked_process_opens_connections_of_its_own(url: str, make: Make) -> None:
+    store, key = make(url), sample_log_key()
+    store.append([sample_log_chunk(key, 1, ["parent"])])
+    context = get_context("fork")
+    said: Queue[object] = context.Queue()
+    child = context.Process(target=_append_in_child, args=(store, key.run_id, key.created_ms, said))
+    child.start()
+    assert said.get(timeout=60) == ([3], child.pid)
+    child.join(60)
+    assert store.append([sample_log_chunk(key, 3, ["parent again"])]) == [4]
+    assert read_log(store, key) == "parent\nchild\nparent again\n"
+
+
+def test_tables_that_are_taken_away_come_back(url: str, make: Make) -> None:
+    store, key = make(url), sample_log_key()
+    store.append([sample_log_chunk(key, 1, ["first"])])
+    engine = create_engine(url)
+    with engine.begin() as conn:
+        conn.execute(text("DROP TABLE xwheel_log"))
+        conn.execute(text("DROP TABLE xwheel_log_piece"))
+    engine.dispose()
+    with pytest.raises(LogSqlError):
+        store.append([sample_log_chunk(key, 2, ["second"])])
+    assert store.append([sample_log_chunk(key, 2, ["second"])]) == [1]
+
+
+def test_a_user_that_may_not_make_tables(server_of: Callable[[str], Server], make: Make) -> None:
+    server = server_of("postgresql")
+    url = make_url(server.new_url())
+    engine = create_engine(url)
+    with engine.begin() as conn:
+        conn.execute(text("DROP ROLE IF EXISTS poor"))
+        conn.execute(text("CREATE ROLE poor LOGIN PASSWORD 'poor'"))
+    engine.dispose()
+    poor = url.set(username="poor", password="poor").render_as_string(hide_password=False)
+    with pytest.raises(LogSqlError, match="permission denied.*: let this user make the tables"):
+        make(poor).find(sample_log_key())
+
+
+def test_the_sqlite_file_is_of_this_user_alone(tmp_path: Path, make: Make) -> None:
+    store = make(f"sqlite:///{tmp_path}/new/logs.db")
+    store.find(sample_log_key())
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "new").iterdir()} == {0o600}

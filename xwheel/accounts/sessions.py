@@ -1,0 +1,240 @@
+"""Sessions: which cookie is whose, from where it is good and until when; a change elsewhere counts within a second."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import logging
+import secrets
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Final
+
+from xwheel.accounts.accounts import same_password
+from xwheel.accounts.sign_in import WRONG, WRONG_LINK, SignInError, WrongLinkError
+from xwheel.accounts.throttle import network_of
+from xwheel.clock import Clock
+from xwheel.config.sections import AccountsSection
+from xwheel.errors import AuthError, NotFoundError, XwheelError
+from xwheel.model.access import NOTHING, Actor, ActorKind
+from xwheel.model.audit import AuditEntry
+from xwheel.storage.access import accounts, links, sessions
+from xwheel.storage.access.accounts import Account
+from xwheel.storage.access.audit import AuditTrail
+from xwheel.storage.access.sessions import Session
+from xwheel.storage.database.engine import Connection, Database
+
+logger = logging.getLogger(__name__)
+
+SECRET_BYTES: Final = 32
+MAX_SECRET: Final = 64
+CACHE_MS: Final = 1000
+MOST_KNOWN: Final = 10_000
+SEEN_MS: Final = 60_000
+"""How exactly it is known when a session was used last."""
+
+MAX_AGENT: Final = 255
+
+
+class SessionElsewhereError(AuthError):
+    """A session's cookie came from another network than that where it began.
+
+    Attributes:
+        account: Name of its account.
+        credential: The session, in words.
+    """
+
+    def __init__(self, known: KnownSession) -> None:
+        super().__init__("Cookie: this session is not good from this address: sign in again")
+        self.account = known.account.name
+        self.credential = f"session {known.session.id} from elsewhere"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownSession:
+    """A session with its account, as the database had both a second ago at most."""
+
+    session: Session
+    account: Account
+    read_ms: int
+
+    def actor(self, address: str) -> Actor:
+        """Return who acts with it; who has to change the password may do nothing else."""
+        grants = NOTHING if self.account.must_change else self.account.grants
+        return Actor(
+            kind=ActorKind.ACCOUNT,
+            name=self.account.name,
+            grants=grants,
+            account_id=self.account.id,
+            credential=f"session {self.session.id}",
+            address=address,
+        )
+
+
+class SessionStore:
+    """The sessions in the database, by cookie.
+
+    Thread-safety: any thread may ask; a lock guards the copy and is not held while the database is asked.
+
+    Args:
+        db: The database.
+        clock: Where time comes from.
+        config: How long sessions last, and whether they keep to a network.
+        trail: Records who did what.
+    """
+
+    def __init__(self, db: Database, clock: Clock, config: AccountsSection, trail: AuditTrail) -> None:
+        self._trail = trail
+        self._db = db
+        self._clock = clock
+        self._config = config
+        self._lock = threading.Lock()
+        self._known: OrderedDict[bytes, KnownSession] = OrderedDict()
+
+    def begin(
+        self,
+        account: Account,
+        address: str,
+        agent: str,
+        *,
+        link: str | None = None,
+        provider_data: str | None = None,
+        refresh_ms: int | None = None,
+    ) -> tuple[str, int]:
+        """Begin a session; return the cookie's secret and when the session ends at the latest.
+
+        Args:
+            account: Who signed in.
+            address: Where from.
+            agent: What the browser calls itself.
+            link: What the link holds that was judged in place of a password; it is used up with this.
+            provider_data: What the identity provider needs to ask again or to sign out.
+            refresh_ms: When the provider is asked again; None for never.
+
+        Raises:
+            SignInError: The account was changed since its password or link was judged, or another call used the link.
+        """
+        secret = secrets.token_urlsafe(SECRET_BYTES)
+        now_ms = self._clock.now_ms()
+        network = network_of(address) if self._config.bind_sessions else ""
+
+        def work(conn: Connection) -> None:
+            present = accounts.get_account(conn, account.id, lock=True)
+            if present.disabled or present.locked_ms is not None or not same_password(present, account):
+                raise SignInError(WRONG, account.name)  # changed since the password was judged
+            if link is not None and not links.take_link(conn, link, account.id, now_ms):
+                raise WrongLinkError(WRONG_LINK, account.name)  # another call was faster
+            session_id = sessions.insert_session(
+                conn,
+                secret,
+                account.id,
+                now_ms,
+                expires_ms=now_ms + 1000 * self._config.session_idle_s,
+                provider=account.provider,
+                address=address[:MAX_SECRET],
+                network=network,
+                agent=agent[:MAX_AGENT],
+                provider_data=provider_data,
+                refresh_ms=refresh_ms,
+            )
+            accounts.note_sign_in(conn, account.id, now_ms)
+            who = Actor(
+                kind=ActorKind.ACCOUNT,
+                name=account.name,
+                account_id=account.id,
+                credential=f"session {session_id}",
+                address=address,
+            )
+            how = {"how": "password" if link is None else "link"}
+            entry = AuditEntry(action="session.begin", kind="session", object_id=session_id, after=how)
+            self._trail.record_many(conn, [entry], actor=who)
+
+        self._db.transaction(work)
+        return secret, now_ms + 1000 * self._config.session_s
+
+    def find(self, secret: str, address: str) -> KnownSession | None:
+        """Return the session of a cookie; None if there is none now.
+
+        Raises:
+            SessionElsewhereError: It is not good from this address.
+        """
+        if not 0 < len(secret) <= MAX_SECRET:
+            return None
+        key = hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
+        known = self._recall(key) or self._read(key, secret)
+        if known is None or not self._is_alive(known):
+            return None
+        if known.session.network not in ("", network_of(address)):
+            raise SessionElsewhereError(known)
+        self._note_use(key, known)
+        return known
+
+    def end(self, session_id: int, account_id: int) -> None:
+        """End a session of an account.
+
+        Raises:
+            NotFoundError: The account has none of this id.
+        """
+
+        def work(conn: Connection) -> None:
+            found = {item.id for item in sessions.list_sessions(conn, account_id, 0)}
+            if session_id not in found:
+                raise NotFoundError("session", session_id)
+            sessions.delete_sessions(conn, [session_id])
+            self._trail.record(conn, "session.end", "session", session_id)
+
+        self._db.transaction(work)
+        self.forget()
+
+    def forget(self) -> None:
+        """Ask the database anew from now on; for the node that changed something itself."""
+        with self._lock:
+            self._known.clear()
+
+    def _recall(self, key: bytes) -> KnownSession | None:
+        with self._lock:
+            known = self._known.get(key)
+        if known is None or not 0 <= self._clock.monotonic_ms() - known.read_ms < CACHE_MS:
+            return None
+        return known
+
+    def _read(self, key: bytes, secret: str) -> KnownSession | None:
+        read_ms = self._clock.monotonic_ms()
+        with self._db.read() as conn:
+            session = sessions.find_session(conn, secret)
+            found = {} if session is None else accounts.get_accounts(conn, {session.account_id})
+        account = None if session is None else found.get(session.account_id)
+        with self._lock:
+            self._known.pop(key, None)
+            if session is None or account is None:
+                return None
+            known = self._known[key] = KnownSession(session, account, read_ms)
+            if len(self._known) > MOST_KNOWN:
+                self._known.popitem(last=False)
+        return known
+
+    def _is_alive(self, known: KnownSession) -> bool:
+        now_ms = self._clock.now_ms()
+        ends_ms = min(known.session.expires_ms, known.session.created_ms + 1000 * self._config.session_s)
+        return not known.account.disabled and now_ms < ends_ms
+
+    def _note_use(self, key: bytes, known: KnownSession) -> None:
+        """Write down once a minute that a session is used; a database that does not answer ends none."""
+        session, now_ms = known.session, self._clock.now_ms()
+        if now_ms - session.seen_ms < SEEN_MS:
+            return
+        expires_ms = max(session.expires_ms, now_ms + 1000 * self._config.session_idle_s)
+        try:
+            self._db.transaction(lambda conn: sessions.update_seen(conn, session.id, now_ms, expires_ms))
+        except XwheelError as error:
+            logger.warning("cannot note that session %d is used: %s", session.id, error)
+        with self._lock:
+            self._known.pop(key, None)
+
+
+def csrf_token(secret: str) -> str:
+    """Return what a page shows with each change that it asks for, beside its cookie; made of the cookie alone."""
+    made = hmac.digest(secret.encode("utf-8", "surrogateescape"), b"xwheel csrf", "sha256")
+    return base64.urlsafe_b64encode(made).rstrip(b"=").decode()

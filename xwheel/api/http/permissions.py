@@ -1,0 +1,161 @@
+"""What each route needs: the one table that the check of calls, the OpenAPI document, the pages and the tests read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from xwheel.model.access import Permission
+
+Methods = Mapping[str, "Need"]
+"""HTTP method to what it needs."""
+
+
+class Of(StrEnum):
+    """Where a caller must have the permission."""
+
+    NOBODY = "nobody"
+    """The route is public."""
+
+    CALLER = "caller"
+    """Whoever is known may call, about themselves."""
+
+    SOME = "some group"
+    """In one group at least; the route shows and changes nothing of others."""
+
+    ALL = "all groups"
+    """In all groups: what belongs to no group, or to all."""
+
+    GROUP = "the group"
+    """In the group that the path names."""
+
+    JOB = "the job's group"
+    RUN = "the run's group"
+    RULE = "the rule's group, or all groups for a rule of all"
+    ALARM = "the alarm's group"
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a method of a route needs.
+
+    Attributes:
+        permission: What it takes; None for nothing.
+        of: Where.
+        group_token: A token of a group opens it too; the route checks that it is about that group.
+    """
+
+    permission: Permission | None
+    of: Of
+    group_token: bool = False
+
+    def __str__(self) -> str:
+        return "public" if self.of is Of.NOBODY else f"{self.permission or 'a session or token'}, {self.of}"
+
+
+PUBLIC: Final = Need(None, Of.NOBODY)
+CALLER: Final = Need(None, Of.CALLER)
+
+_READ_SOME: Final = Need(Permission.READ, Of.SOME)
+_RUN_SOME: Final = Need(Permission.RUN, Of.SOME)
+_EDIT_SOME: Final = Need(Permission.EDIT, Of.SOME)
+_ADMIN_SOME: Final = Need(Permission.ADMIN, Of.SOME)
+_READ_JOB: Final = Need(Permission.READ, Of.JOB)
+_RUN_JOB: Final = Need(Permission.RUN, Of.JOB)
+_EDIT_JOB: Final = Need(Permission.EDIT, Of.JOB)
+_SCRIPT_JOB: Final = Need(Permission.SCRIPT, Of.JOB)
+_READ_RUN: Final = Need(Permission.READ, Of.RUN)
+_RUN_RUN: Final = Need(Permission.RUN, Of.RUN)
+_ADMIN_GROUP: Final = Need(Permission.ADMIN, Of.GROUP)
+_EDIT_RULE: Final = Need(Permission.EDIT, Of.RULE)
+_EDIT_ALL: Final = Need(Permission.EDIT, Of.ALL)
+_ADMIN_ALL: Final = Need(Permission.ADMIN, Of.ALL)
+_RUN_ALL: Final = Need(Permission.RUN, Of.ALL)
+
+PERMISSIONS: Final[Mapping[str, Methods]] = {
+    "/health": {"GET": _READ_SOME},
+    "/groups": {"GET": _READ_SOME, "POST": _ADMIN_ALL},
+    "/groups/{group_id}": {
+        "GET": Need(Permission.READ, Of.GROUP),
+        "PATCH": _ADMIN_GROUP,
+        "DELETE": _ADMIN_GROUP,
+    },
+    "/groups/{group_id}/executors": {"GET": Need(Permission.READ, Of.GROUP)},
+    "/executors": {"GET": _READ_SOME},
+    "/jobs": {"GET": _READ_SOME, "POST": _EDIT_SOME},
+    "/jobs/recent": {"GET": _READ_SOME},
+    "/jobs/csv": {"GET": _READ_SOME},
+    "/jobs/{job_id}": {"GET": _READ_JOB, "PATCH": _EDIT_JOB, "DELETE": _EDIT_JOB},
+    "/jobs/{job_id}/start": {"POST": _RUN_JOB},
+    "/jobs/{job_id}/stop": {"POST": _RUN_JOB},
+    "/jobs/{job_id}/copy": {"POST": _EDIT_JOB},
+    "/jobs/{job_id}/run": {"POST": _RUN_JOB},
+    "/jobs/{job_id}/release": {"POST": _EDIT_JOB},
+    "/jobs/{job_id}/children": {"GET": _READ_JOB, "PUT": _EDIT_JOB},
+    "/jobs/{job_id}/versions": {"GET": _READ_JOB},
+    "/jobs/{job_id}/versions/{revision}": {"GET": _READ_JOB},
+    "/jobs/{job_id}/versions/{revision}/diff": {"GET": _READ_JOB},
+    # with another source, SCRIPT besides
+    "/jobs/{job_id}/versions/{revision}/restore": {"POST": _EDIT_JOB},
+    "/jobs/{job_id}/glue": {"GET": _READ_JOB, "POST": _SCRIPT_JOB},
+    "/jobs/{job_id}/glue/{number}": {"GET": _READ_JOB},
+    "/jobs/{job_id}/glue/{number}/restore": {"POST": _SCRIPT_JOB},
+    "/jobs/bulk/start": {"POST": _RUN_SOME},
+    "/jobs/bulk/stop": {"POST": _RUN_SOME},
+    "/jobs/bulk/run": {"POST": _RUN_SOME},
+    "/jobs/bulk/delete": {"POST": _EDIT_SOME},
+    "/declarations": {"GET": _READ_SOME},
+    "/declarations/sync": {"POST": Need(Permission.EDIT, Of.SOME, group_token=True)},
+    "/runs": {"GET": _READ_SOME},
+    "/runs/csv": {"GET": _READ_SOME},
+    "/runs/{run_id}": {"GET": _READ_RUN},
+    "/runs/{run_id}/kill": {"POST": _RUN_RUN},
+    "/runs/{run_id}/rerun": {"POST": _RUN_RUN},
+    "/runs/{run_id}/log": {"GET": _READ_RUN},
+    "/runs/{run_id}/log/search": {"GET": _READ_RUN},
+    "/reports": {"GET": _READ_SOME},
+    "/overview": {"GET": _READ_SOME},
+    "/schedule/preview": {"GET": _READ_SOME},
+    "/schedule/upcoming": {"GET": _READ_SOME},
+    "/schedule/pause": {"GET": _READ_SOME, "PUT": _RUN_ALL, "DELETE": _RUN_ALL},
+    "/tokens": {"GET": _ADMIN_SOME, "POST": _ADMIN_SOME},
+    "/tokens/{name}": {"GET": _ADMIN_SOME, "DELETE": _ADMIN_SOME},
+    "/secrets": {"GET": _ADMIN_SOME, "POST": _ADMIN_SOME},
+    "/secrets/{name}": {"GET": _ADMIN_SOME, "PATCH": _ADMIN_SOME, "DELETE": _ADMIN_SOME},
+    "/secrets/{name}/rotate": {"POST": _ADMIN_SOME},
+    "/calendars": {"GET": _READ_SOME},
+    "/calendars/{name}": {"GET": _READ_SOME, "PUT": _EDIT_ALL, "DELETE": _EDIT_ALL},
+    "/alarms": {"GET": _READ_SOME},
+    "/alarms/{alarm_id}": {"GET": Need(Permission.READ, Of.ALARM)},
+    "/alarms/attempts": {"GET": _READ_SOME},
+    "/alarms/rules": {"GET": _READ_SOME, "POST": _EDIT_SOME},
+    "/alarms/rules/{rule_id}": {
+        "GET": Need(Permission.READ, Of.RULE),
+        "PATCH": _EDIT_RULE,
+        "DELETE": _EDIT_RULE,
+    },
+    "/alarms/test": {"POST": _EDIT_SOME},
+    "/plugins": {"GET": _READ_SOME},
+    "/console/manifest": {"GET": CALLER},
+    "/audit": {"GET": _ADMIN_SOME},
+    "/audit/csv": {"GET": _ADMIN_SOME},
+    "/events": {"GET": _READ_SOME},
+    "/nodes": {"GET": _READ_SOME},
+    "/session": {"GET": CALLER, "POST": PUBLIC, "DELETE": CALLER},
+    "/me/password": {"PUT": CALLER},
+    "/me/sessions": {"GET": CALLER},
+    "/me/sessions/{session_id}": {"DELETE": CALLER},
+    "/me/tokens": {"GET": CALLER, "POST": _READ_SOME},
+    "/me/tokens/{name}": {"DELETE": CALLER},
+    "/me/settings": {"GET": CALLER},
+    "/me/settings/{setting}": {"PUT": CALLER, "DELETE": CALLER},
+    "/accounts": {"GET": _ADMIN_ALL, "POST": _ADMIN_ALL},
+    "/accounts/{account_id}": {"GET": _ADMIN_ALL, "PATCH": _ADMIN_ALL, "DELETE": _ADMIN_ALL},
+    "/accounts/{account_id}/reset": {"POST": _ADMIN_ALL},
+    "/accounts/{account_id}/link": {"POST": _ADMIN_ALL},
+    "/accounts/{account_id}/sessions": {"GET": _ADMIN_ALL, "DELETE": _ADMIN_ALL},
+    "/openapi.json": {"GET": PUBLIC},
+}
+"""Path below the prefix, to method, to what it needs."""

@@ -1,0 +1,167 @@
+"""What clients of the management API send and get about accounts and their sessions."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from xwheel.api.schema.access import GroupRoles, GroupRoleView
+from xwheel.api.schema.derived import fields_of, page_of
+from xwheel.api.schema.fields import After, Id, PageSize, PlainName, Title
+from xwheel.api.schema.messages import Input
+from xwheel.model.access import Role
+from xwheel.storage.access.accounts import Account
+from xwheel.storage.access.sessions import Session
+
+AccountName = Annotated[str, Meta(min_length=1, max_length=64)]
+Typed = Annotated[str, Meta(min_length=1, max_length=256)]
+"""A password; what it must be is judged where it is set."""
+
+LinkSecret = Annotated[str, Meta(min_length=1, max_length=64)]
+SettingName = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=64,
+        pattern=r"\A[a-z0-9][a-z0-9._-]*\Z",
+        extra={"hint": "small letters, digits, dot, dash and underscore, a letter or digit first"},
+    ),
+]
+MAX_SETTING = 64 * 1024
+"""Bytes of a setting as JSON."""
+
+MAX_DEPTH = 32
+"""How deep lists and objects of a setting may be nested."""
+
+ACCOUNT_FIELDS = "id name display_name provider must_change disabled locked_ms revision"
+ACCOUNT_TIMES = "created_ms updated_ms signed_in_ms password_ms"
+
+
+class SignInInput(Input, frozen=True, kw_only=True):
+    """Who signs in: by name and password, or by a link and neither."""
+
+    name: Typed | UnsetType = UNSET
+    password: Typed | UnsetType = UNSET
+    link: LinkSecret | UnsetType = UNSET
+
+
+class PasswordChange(Input, frozen=True, kw_only=True):
+    """Another password for the account that asks."""
+
+    old_password: Typed
+    password: Typed
+
+
+class PasswordReset(Input, frozen=True, kw_only=True):
+    """Another password for somebody; without one, one is made."""
+
+    password: Typed | None = None
+
+
+class AccountCreate(Input, frozen=True, kw_only=True):
+    """A new account; without a ``password`` one is made, and either way the first sign-in sets another one.
+
+    With another ``provider`` than ``local`` no password is kept here.
+    """
+
+    name: AccountName
+    display_name: Title = ""
+    role: Role | None = None
+    script: bool = False
+    groups: GroupRoles = ()
+    password: Typed | None = None
+    provider: PlainName = "local"
+
+
+class AccountChange(Input, frozen=True, kw_only=True):
+    """New values for an account; ``groups`` replace all that it had, ``locked`` can only be lifted."""
+
+    display_name: Title | UnsetType = UNSET
+    role: Role | UnsetType | None = UNSET
+    script: bool | UnsetType = UNSET
+    groups: GroupRoles | UnsetType = UNSET
+    disabled: bool | UnsetType = UNSET
+    locked: bool | UnsetType = UNSET
+    revision: Id | UnsetType | None = UNSET
+
+
+class AccountQuery(Input, frozen=True, kw_only=True):
+    """Which page of the accounts, by id."""
+
+    after: After = 0
+    limit: PageSize = 50
+
+
+@fields_of(Account, ACCOUNT_FIELDS, ACCOUNT_TIMES)
+class AccountView(Struct, frozen=True, kw_only=True):
+    """An account as admins see it."""
+
+    role: Role | None
+    script: bool
+    groups: list[GroupRoleView]
+
+
+@fields_of(Account, ACCOUNT_FIELDS, ACCOUNT_TIMES)
+class NewAccountView(Struct, frozen=True, kw_only=True):
+    """An account with a password that was just set; shown this once, null where another provider keeps it."""
+
+    role: Role | None
+    script: bool
+    groups: list[GroupRoleView]
+    password: str | None
+
+
+class NewLinkView(Struct, frozen=True, kw_only=True):
+    """A link that signs in once, until ``expires_ms``; its secret is shown this once."""
+
+    link_secret: str
+    expires_ms: int
+
+
+class SettingPath(Input, frozen=True, kw_only=True):
+    """The name of a setting, which is part of a path."""
+
+    setting: SettingName
+
+
+class SettingInput(Input, frozen=True, kw_only=True):
+    """What a page keeps."""
+
+    value: Annotated[Any, Meta(extra={"json_bytes": MAX_SETTING, "depth": MAX_DEPTH})]
+
+
+class SettingsView(Struct, frozen=True, kw_only=True):
+    """What pages keep for the account that asks, by name."""
+
+    settings: dict[str, Any]
+
+
+class SessionView(Struct, frozen=True, kw_only=True):
+    """Who calls, and what they may do.
+
+    ``csrf`` goes into the header ``X-Xwheel-CSRF`` of every call of a session that changes something; null for tokens.
+    ``expires_ms`` is when a session ends at the latest.
+    """
+
+    kind: str
+    name: str
+    account_id: int | None
+    display_name: str
+    role: Role | None
+    script: bool
+    groups: list[GroupRoleView]
+    must_change: bool
+    csrf: str | None
+    expires_ms: int | None
+
+
+@fields_of(Session, "id provider created_ms seen_ms expires_ms address agent")
+class SessionItem(Struct, frozen=True, kw_only=True):
+    """A session of an account; ``is_this`` for the one that asks."""
+
+    is_this: bool
+
+
+AccountPage = page_of("AccountPage", AccountView, "accounts")
+SessionPage = page_of("SessionPage", SessionItem, "sessions")

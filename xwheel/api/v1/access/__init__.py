@@ -1,0 +1,1 @@
+"""Who may call: sessions, accounts, tokens, and secrets of executors."""

@@ -1,0 +1,180 @@
+"""Accounts: who there is, and what each may do."""
+
+from __future__ import annotations
+
+import falcon
+from msgspec import UNSET
+
+from xwheel.api.http.body import take_body, take_changes, take_query
+from xwheel.api.http.headers import MATCH_HEADER, wanted_revision
+from xwheel.api.http.resource import Resource, reply, reply_page, view_of
+from xwheel.api.openapi.operation import Operation
+from xwheel.api.schema.access import GroupRole, GroupRoleView
+from xwheel.api.schema.accounts import (
+    AccountChange,
+    AccountCreate,
+    AccountPage,
+    AccountQuery,
+    AccountView,
+    NewAccountView,
+    NewLinkView,
+    PasswordReset,
+    SessionItem,
+    SessionPage,
+)
+from xwheel.errors import FieldError
+from xwheel.model.access import Grant, Grants, Role
+from xwheel.storage.access import accounts, sessions
+from xwheel.storage.access.accounts import Account
+
+
+class Accounts(Resource):
+    """``/accounts``."""
+
+    @Operation({200: AccountPage}, query=AccountQuery)
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """List accounts by id."""
+        query = take_query(req, AccountQuery)
+        with self._db.read() as conn:
+            found = accounts.list_accounts(conn, after_id=query.after, limit=query.limit + 1)
+        reply_page(resp, AccountPage, account_view, found, query.limit)
+
+    @Operation({201: NewAccountView}, body=AccountCreate, problems=("conflict",))
+    def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Make an account; its password is in this answer and never again."""
+        body = take_body(req, AccountCreate, self._limit)
+        made, password = self._parts.access.accounts.create(
+            body.name,
+            read_grants(body.role, body.script, body.groups),
+            display_name=body.display_name,
+            password=body.password,
+            provider=body.provider,
+        )
+        resp.location = f"/api/v1/accounts/{made.id}"
+        reply(resp, _new_view(made, password), 201)
+
+
+class AccountResource(Resource):
+    """``/accounts/{account_id}``."""
+
+    @Operation({200: AccountView}, problems=("not-found",))
+    def on_get(self, req: falcon.Request, resp: falcon.Response, account_id: int) -> None:
+        """Return an account."""
+        del req
+        with self._db.read() as conn:
+            found = accounts.get_account(conn, account_id)
+        _reply(resp, found)
+
+    @Operation(
+        {200: AccountView}, body=AccountChange, headers=(MATCH_HEADER,), problems=("not-found", "conflict")
+    )
+    def on_patch(self, req: falcon.Request, resp: falcon.Response, account_id: int) -> None:
+        """Change what an account may do or is called, disable it, or lift its lock; it counts within a second."""
+        changes = take_changes(req, AccountChange, self._limit)
+        revision = wanted_revision(req, changes.pop("revision", None))
+        if changes.get("locked", False):
+            raise FieldError("locked", "can only be false: too many wrong passwords lock an account")
+        given = {name: changes.pop(name, UNSET) for name in ("role", "script", "groups")}
+        if any(value is not UNSET for value in given.values()):
+            with self._db.read() as conn:
+                before = accounts.get_account(conn, account_id)
+            revision = revision or before.revision  # what was not given is of this one
+            role, script, groups = roles_of(before.grants)
+            changes["grants"] = read_grants(
+                role if given["role"] is UNSET else given["role"],
+                script if given["script"] is UNSET else given["script"],
+                groups if given["groups"] is UNSET else given["groups"],
+            )
+        found = self._parts.access.accounts.change(account_id, changes, revision=revision)
+        self._parts.access.sessions.forget()
+        _reply(resp, found)
+
+    @Operation({204: None}, headers=(MATCH_HEADER,), problems=("not-found", "conflict"))
+    def on_delete(self, req: falcon.Request, resp: falcon.Response, account_id: int) -> None:
+        """Delete an account with its sessions, tokens, links and settings; what it did stays in the audit."""
+        self._parts.access.accounts.delete(account_id, revision=wanted_revision(req, None))
+        self._parts.access.sessions.forget()
+        resp.status = 204
+
+    @Operation(
+        {200: NewAccountView}, body=PasswordReset, is_body_optional=True, problems=("not-found", "conflict")
+    )
+    def on_post_reset(self, req: falcon.Request, resp: falcon.Response, account_id: int) -> None:
+        """Set another password, which is in this answer and never again; the account's sessions and tokens end."""
+        body = take_body(req, PasswordReset, self._limit, optional=True)
+        found, password = self._parts.access.accounts.reset(account_id, body.password)
+        self._parts.access.sessions.forget()
+        reply(resp, _new_view(found, password))
+
+    @Operation({201: NewLinkView}, problems=("not-found", "conflict"))
+    def on_post_link(self, req: falcon.Request, resp: falcon.Response, account_id: int) -> None:
+        """Make a link that signs the account in once, within ten minutes; its secret is in this answer alone."""
+        del req
+        secret, expires_ms = self._parts.access.accounts.make_link(account_id)
+        resp.location = "/api/v1/session"
+        reply(resp, NewLinkView(link_secret=secret, expires_ms=expires_ms), 201)
+
+
+class AccountSessions(Resource):
+    """``/accounts/{account_id}/sessions``."""
+
+    @Operation({200: SessionPage}, problems=("not-found",))
+    def on_get(self, req: falcon.Request, resp: falcon.Response, account_id: int) -> None:
+        """List the sessions of an account, the one that was used last first."""
+        del req
+        with self._db.read() as conn:
+            accounts.get_account(conn, account_id)
+            found = sessions.list_sessions(conn, account_id, self._parts.clock.now_ms())
+        reply(resp, SessionPage(items=[view_of(SessionItem, item, is_this=False) for item in found]))
+
+    @Operation({204: None}, problems=("not-found",))
+    def on_delete(self, req: falcon.Request, resp: falcon.Response, account_id: int) -> None:
+        """End all sessions of an account; its tokens stay."""
+        del req
+        self._parts.access.accounts.end_sessions(account_id)
+        self._parts.access.sessions.forget()
+        resp.status = 204
+
+
+def read_grants(
+    role: Role | None, script: bool, groups: tuple[GroupRole, ...] | list[GroupRoleView]
+) -> Grants:
+    """Return grants as they were sent.
+
+    Raises:
+        FieldError: A group is named twice.
+    """
+    found: dict[int, Grant] = {}
+    for item in groups:
+        if item.group_id in found:
+            raise FieldError("groups", f"name group {item.group_id} twice")
+        found[item.group_id] = Grant(item.role, item.script)
+    return Grants(None if role is None else Grant(role, script), found)
+
+
+def roles_of(grants: Grants) -> tuple[Role | None, bool, list[GroupRoleView]]:
+    """Return grants as clients see them: the role in all groups, whether scripts too, and the roles in some."""
+    everywhere = grants.everywhere
+    groups = [
+        GroupRoleView(group_id=group_id, role=grant.role, script=grant.allows_scripts)
+        for group_id, grant in sorted(grants.groups.items())
+    ]
+    if everywhere is None:
+        return None, False, groups
+    return everywhere.role, everywhere.allows_scripts, groups
+
+
+def account_view(found: Account) -> AccountView:
+    """Return what admins see of an account."""
+    role, script, groups = roles_of(found.grants)
+    return view_of(AccountView, found, role=role, script=script, groups=groups)
+
+
+def _new_view(found: Account, password: str) -> NewAccountView:
+    role, script, groups = roles_of(found.grants)
+    return view_of(NewAccountView, found, role=role, script=script, groups=groups, password=password or None)
+
+
+def _reply(resp: falcon.Response, found: Account) -> None:
+    resp.etag = str(found.revision)
+    reply(resp, account_view(found))

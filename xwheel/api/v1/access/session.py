@@ -1,0 +1,258 @@
+"""Signing in and out, and what everybody may do about themselves: password, sessions, tokens."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Final
+
+import falcon
+from msgspec import UNSET
+
+from xwheel.accounts.sessions import SessionElsewhereError, csrf_token
+from xwheel.accounts.sign_in import SignInError, SignInThrottledError, WrongPasswordError
+from xwheel.api.http.body import rules_of, take_body, take_query
+from xwheel.api.http.browsers import Browsers
+from xwheel.api.http.client import TrustedProxies
+from xwheel.api.http.errors import InputError
+from xwheel.api.http.places import Places
+from xwheel.api.http.resource import ApiParts, Resource, by_name, named, reply, reply_page, view_of
+from xwheel.api.openapi.operation import Operation
+from xwheel.api.schema.access import (
+    SECRET_BYTES,
+    NewTokenView,
+    OwnTokenCreate,
+    TokenPage,
+    TokenQuery,
+)
+from xwheel.api.schema.accounts import PasswordChange, SessionItem, SessionPage, SessionView, SignInInput
+from xwheel.api.v1.access.accounts import read_grants, roles_of
+from xwheel.api.v1.access.tokens import make_token, new_token_view, token_view
+from xwheel.errors import ForbiddenError, NotFoundError
+from xwheel.model.access import Actor, ActorKind, Permission, acting, current_actor
+from xwheel.storage.access import accounts, sessions, tokens
+from xwheel.storage.access.accounts import Account
+
+CREDENTIAL: Final = "session "
+
+
+class SessionResource(Resource):
+    """``/session``: at most an eighth of the listener's threads judge passwords at once."""
+
+    def __init__(self, parts: ApiParts) -> None:
+        super().__init__(parts)
+        self._places = Places(max(1, parts.config.threads // 8), "passwords are being judged")
+        proxies = TrustedProxies(parts.config.trusted_proxies)
+        self._browsers = Browsers(proxies, secure_cookies=parts.access.config.secure_cookies)
+
+    @Operation(
+        {201: SessionView}, body=SignInInput, problems=("unauthorized", "throttled", "busy", "forbidden")
+    )
+    def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Sign in: the answer sets the session's cookie. A session that the call came with ends."""
+        self._browsers.check_origin(req)
+        body = take_body(req, SignInInput, self._limit)
+        access, address = self._parts.access, self._browsers.proxies.address_of(req)
+        link = None if body.link is UNSET else body.link
+        account = self._judge(body, link, address)
+        self._end_present(req, address)
+        secret, expires_ms = access.sessions.begin(account, address, req.user_agent or "", link=link)
+        self._browsers.set_cookie(req, resp, secret, access.config.session_s)
+        known = access.sessions.find(secret, address)
+        if known is None:
+            raise NotFoundError("session", account.name)  # it was disabled in this very moment
+        resp.location = "/api/v1/session"
+        reply(resp, _session_view(known.actor(address), account, csrf_token(secret), expires_ms), 201)
+
+    @Operation({200: SessionView})
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Return who calls, by session or token, and what they may do."""
+        actor, account, csrf, expires_ms = current_actor(), None, None, None
+        if actor.account_id is not None:
+            with self._db.read() as conn:
+                account = accounts.get_account(conn, actor.account_id)
+        secret = None if _session_id(actor) is None else self._browsers.cookie_of(req)
+        if secret is not None:
+            known = self._parts.access.sessions.find(secret, actor.address)
+            if known is not None:
+                expires_ms = known.session.created_ms + 1000 * self._parts.access.config.session_s
+            csrf = csrf_token(secret)
+        reply(resp, _session_view(actor, account, csrf, expires_ms))
+
+    @Operation({204: None}, problems=("forbidden",))
+    def on_delete(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Sign out: this session ends, and the answer takes its cookie away."""
+        actor = current_actor()
+        session_id = _session_id(actor)
+        if session_id is None or actor.account_id is None:
+            raise ForbiddenError(Permission.READ, "a token has no session that could end: delete the token")
+        self._parts.access.sessions.end(session_id, actor.account_id)
+        self._browsers.unset_cookie(req, resp)
+        resp.status = 204
+
+    def _judge(self, body: SignInInput, link: str | None, address: str) -> Account:
+        """Return the account of whoever signs in, by link or else by name and password.
+
+        Raises:
+            InputError: Neither is there, or both are.
+            SignInError: It is wrong.
+        """
+        name, password = body.name, body.password
+        if link is not None:
+            if name is not UNSET or password is not UNSET:
+                raise InputError("link", "must stand alone, without name and password")
+            return self._parts.access.sign_in.judge_link(link, address)
+        if name is UNSET or password is UNSET:
+            field = "name" if name is UNSET else "password"
+            rule = rules_of(SignInInput)[field]
+            raise InputError(field, f"is required without a link and must be {rule.words}", rule.limit)
+        with self._places.hold(0):
+            return self._parts.access.sign_in.judge(name, password, address)
+
+    def _end_present(self, req: falcon.Request, address: str) -> None:
+        secret = self._browsers.cookie_of(req)
+        try:
+            known = None if secret is None else self._parts.access.sessions.find(secret, address)
+        except SessionElsewhereError:
+            return
+        if known is not None:
+            actor = known.actor(address)
+            with acting(actor):
+                self._parts.access.sessions.end(known.session.id, known.account.id)
+
+
+class OwnPassword(Resource):
+    """``/me/password``: at most an eighth of the listener's threads judge passwords at once."""
+
+    def __init__(self, parts: ApiParts) -> None:
+        super().__init__(parts)
+        self._places = Places(max(1, parts.config.threads // 8), "passwords are being judged")
+
+    @Operation({204: None}, body=PasswordChange, problems=("forbidden", "throttled", "unauthorized", "busy"))
+    def on_put(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Set another password; all other sessions of the account end."""
+        body = take_body(req, PasswordChange, self._limit)
+        access, actor = self._parts.access, current_actor()
+        _need_session(actor)
+        own = access.accounts.own_account()
+        try:
+            with self._places.hold(0):
+                judged = access.sign_in.judge(own.name, body.old_password, actor.address)
+        except SignInThrottledError:
+            raise
+        except SignInError:
+            raise WrongPasswordError(own.name) from None
+        access.accounts.change_password(judged, body.password, session_id=_session_id(actor))
+        access.sessions.forget()
+        resp.status = 204
+
+
+class OwnSessions(Resource):
+    """``/me/sessions``."""
+
+    @Operation({200: SessionPage}, problems=("forbidden",))
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """List the sessions of the account that asks, the one that was used last first."""
+        del req
+        actor = current_actor()
+        with self._db.read() as conn:
+            found = sessions.list_sessions(conn, own_account(actor), self._parts.clock.now_ms())
+        this = _session_id(actor)
+        reply(
+            resp, SessionPage(items=[view_of(SessionItem, item, is_this=item.id == this) for item in found])
+        )
+
+
+class OwnSession(Resource):
+    """``/me/sessions/{session_id}``."""
+
+    @Operation({204: None}, problems=("forbidden", "not-found"))
+    def on_delete(self, req: falcon.Request, resp: falcon.Response, session_id: int) -> None:
+        """End a session of the account that asks."""
+        del req
+        actor = current_actor()
+        _need_session(actor)
+        self._parts.access.sessions.end(session_id, own_account(actor))
+        resp.status = 204
+
+
+class OwnTokens(Resource):
+    """``/me/tokens``."""
+
+    @Operation({200: TokenPage}, query=TokenQuery, problems=("forbidden",))
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """List the tokens of the account that asks, by name."""
+        query, account_id = take_query(req, TokenQuery), own_account(current_actor())
+        with self._db.read() as conn:
+            known = [item for item in tokens.list_tokens(conn) if item.account_id == account_id]
+        reply_page(resp, TokenPage, token_view, by_name(known, query.after), query.limit, key="name")
+
+    @Operation({201: NewTokenView}, body=OwnTokenCreate, problems=("conflict", "forbidden"))
+    def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Make a token of one's own; it may never do more than its account, and its secret is in this answer alone."""
+        body = take_body(req, OwnTokenCreate, self._limit)
+        actor = current_actor()
+        account_id = own_account(actor)
+        _need_session(actor)
+        grants = actor.grants
+        if body.role is not None or body.groups:
+            grants = read_grants(body.role, body.script, body.groups)
+        secret = secrets.token_urlsafe(SECRET_BYTES)
+        made = make_token(self._parts, body, secret, grants, account_id=account_id)
+        resp.location = f"/api/v1/me/tokens/{made.name}"
+        reply(resp, new_token_view(made, secret), 201)
+
+
+class OwnToken(Resource):
+    """``/me/tokens/{name}``."""
+
+    @Operation({204: None}, problems=("forbidden", "not-found", "invalid-field"))
+    def on_delete(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
+        """Delete a token of one's own; within a second it opens nothing."""
+        del req
+        actor = current_actor()
+        wanted, account_id = named(name), own_account(actor)
+        if actor.credential != f"token {wanted}":  # which may end itself
+            _need_session(actor)
+        self._parts.access.token_changes.delete(wanted, account_id=account_id)
+        resp.status = 204
+
+
+def own_account(actor: Actor) -> int:
+    """Return the id of the account that acts.
+
+    Raises:
+        ForbiddenError: It is none.
+    """
+    if actor.account_id is None:
+        raise ForbiddenError(Permission.READ, "a service's token belongs to no account")
+    return actor.account_id
+
+
+def _need_session(actor: Actor) -> None:
+    """Refuse what must not be done with a token alone: who finds one would keep the account."""
+    if _session_id(actor) is None:
+        raise ForbiddenError(Permission.READ, "this takes a session: sign in with name and password")
+
+
+def _session_id(actor: Actor) -> int | None:
+    if not actor.credential.startswith(CREDENTIAL) or actor.kind is not ActorKind.ACCOUNT:
+        return None
+    return int(actor.credential.removeprefix(CREDENTIAL))
+
+
+def _session_view(
+    actor: Actor, account: Account | None, csrf: str | None, expires_ms: int | None
+) -> SessionView:
+    role, script, groups = roles_of(actor.grants)
+    return SessionView(
+        kind=actor.kind.value,
+        name=actor.name,
+        account_id=actor.account_id,
+        display_name="" if account is None else account.display_name,
+        role=role,
+        script=script,
+        groups=groups,
+        must_change=account is not None and account.must_change,
+        csrf=csrf,
+        expires_ms=expires_ms,
+    )

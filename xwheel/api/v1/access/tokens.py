@@ -1,0 +1,123 @@
+"""Tokens of services: who may use the management API, and who only the jobs of one executor group."""
+
+from __future__ import annotations
+
+import secrets
+from functools import partial
+
+import falcon
+
+from xwheel.accounts.tokens import check_networks
+from xwheel.api.http.body import take_body, take_query
+from xwheel.api.http.resource import ApiParts, Resource, by_name, named, naming, reply, reply_page, view_of
+from xwheel.api.openapi.operation import Operation
+from xwheel.api.schema.access import (
+    SECRET_BYTES,
+    GroupRoleView,
+    NewTokenView,
+    OwnTokenCreate,
+    TokenCreate,
+    TokenPage,
+    TokenQuery,
+    TokenView,
+)
+from xwheel.api.v1.access.accounts import read_grants, roles_of
+from xwheel.errors import NotFoundError
+from xwheel.model.access import ALL, Actor, Grants, Permission, Role, current_actor
+from xwheel.storage.access import tokens
+from xwheel.storage.access.tokens import KnownToken
+
+
+class Tokens(Resource):
+    """``/tokens``."""
+
+    @Operation({200: TokenPage}, query=TokenQuery)
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """List tokens by name."""
+        query, actor = take_query(req, TokenQuery), current_actor()
+        with self._db.read() as conn:
+            known = [item for item in tokens.list_tokens(conn) if _may_see(actor, item)]
+        reply_page(resp, TokenPage, token_view, by_name(known, query.after), query.limit, key="name")
+
+    @Operation({201: NewTokenView}, body=TokenCreate, problems=("conflict",))
+    def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Make a token; its secret is in this answer and never again."""
+        body = take_body(req, TokenCreate, self._limit)
+        secret = secrets.token_urlsafe(SECRET_BYTES)
+        grants = read_grants(body.role, body.script, body.groups) if body.role or body.groups else ALL
+        with naming("group_id", "group"):
+            made = make_token(self._parts, body, secret, grants, group_id=body.group_id)
+        resp.location = f"/api/v1/tokens/{made.name}"
+        reply(resp, new_token_view(made, secret), 201)
+
+
+class Token(Resource):
+    """``/tokens/{name}``."""
+
+    @Operation({200: TokenView}, problems=("not-found", "invalid-field"))
+    def on_get(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
+        """Return a token, without its secret."""
+        del req
+        wanted = named(name)
+        with self._db.read() as conn:
+            found = tokens.get_token(conn, wanted)
+        if not _may_see(current_actor(), found):
+            raise NotFoundError("token", wanted)
+        reply(resp, token_view(found))
+
+    @Operation({204: None}, problems=("not-found", "conflict", "invalid-field"))
+    def on_delete(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
+        """Delete a token; within a second it opens nothing."""
+        del req
+        wanted, actor = named(name), current_actor()
+        self._parts.access.token_changes.delete(wanted, may=partial(_may_see, actor))
+        resp.status = 204
+
+
+def make_token(
+    parts: ApiParts,
+    body: TokenCreate | OwnTokenCreate,
+    secret: str,
+    grants: Grants,
+    *,
+    group_id: int | None = None,
+    account_id: int | None = None,
+) -> KnownToken:
+    """Make a token that may do no more than who acts."""
+    expires_ms = None if body.expires_in_s is None else parts.clock.now_ms() + 1000 * body.expires_in_s
+    return parts.access.token_changes.create(
+        body.name,
+        secret,
+        grants,
+        group_id=group_id,
+        account_id=account_id,
+        expires_ms=expires_ms,
+        networks=check_networks(body.networks),
+    )
+
+
+def token_view(found: KnownToken) -> TokenView:
+    """Return what clients see of a token."""
+    role, script, groups = _roles(found)
+    return view_of(TokenView, found, role=role, script=script, groups=groups)
+
+
+def new_token_view(found: KnownToken, secret: str) -> NewTokenView:
+    """Return what the client that made a token sees of it, once."""
+    role, script, groups = _roles(found)
+    return view_of(NewTokenView, found, role=role, script=script, groups=groups, token=secret)
+
+
+def _roles(found: KnownToken) -> tuple[Role | None, bool, list[GroupRoleView]]:
+    return roles_of(found.grants) if found.group_id is None else (None, False, [])
+
+
+def _may_see(actor: Actor, found: KnownToken) -> bool:
+    """Return whether a token is of the actor's to see and to end: it opens nothing that the actor has not."""
+    if found.group_id is not None:
+        return actor.grants.allows(Permission.ADMIN, found.group_id)
+    return actor.grants.allows(Permission.ADMIN) or (
+        found.account_id is None
+        and all(actor.grants.allows(Permission.ADMIN, group_id) for group_id in found.grants.groups)
+        and found.grants.everywhere is None
+    )

@@ -1,0 +1,226 @@
+"""The management API as a plain WSGI application beside the nodes: no loops, no leases, no sending.
+
+What it is asked to do becomes rows: a run by hand is a planned row that the holder of its partition adopts, a kill is
+a mark that this node sends on. What loops keep fresh in a node is read here before a call, at most once a second.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterable
+from http import HTTPStatus
+from typing import Any, Final
+
+import msgspec
+
+from xwheel.accounts.audit.refusals import RefusalLog
+from xwheel.alarms.channels import AlarmChannels
+from xwheel.alarms.matching import AlarmMatcher, RuleIndex
+from xwheel.alarms.rules import AlarmManager
+from xwheel.api.app import build_management_app
+from xwheel.api.http.errors import PROBLEM_TYPE, RETRY_AFTER_S, TYPE_PREFIX, Problem
+from xwheel.api.parts import parts_of
+from xwheel.api.schema.health import HealthCounts, HealthReport
+from xwheel.clock import OffsetFilter, SystemClock
+from xwheel.config import Config
+from xwheel.errors import ConfigError, XwheelError
+from xwheel.plugin.discovery import Plugins, load_plugins
+from xwheel.runtime.sealing import KeyRing, read_keys
+from xwheel.scheduler.cluster.clock_sync import ClockSync
+from xwheel.scheduler.executors.secrets import find_executor_token
+from xwheel.scheduler.finish.finish import Finisher
+from xwheel.scheduler.live.reader import LiveReader
+from xwheel.scheduler.manage.parts import ManagementParts, SharedParts
+from xwheel.storage.access import executor_secrets
+from xwheel.storage.database.engine import Database
+from xwheel.storage.database.startup import open_database
+from xwheel.wire.http.tls import TlsFiles, check_tls
+
+logger = logging.getLogger(__name__)
+
+READ_MS: Final = 1000
+CLOCK_MS: Final = 5000
+
+StartResponse = Callable[..., Any]
+
+
+class ManagementApp:
+    """The management API as a WSGI application that may be loaded before its server forks.
+
+    Nothing that a process has opened is used in another one: after a fork the first call opens the database anew, and
+    what was copied is left alone.
+
+    Thread-safety: any thread may call it.
+
+    Args:
+        config: The settings.
+
+    Raises:
+        ConfigError: A setting cannot be used, or no node has ever started on this database.
+        XwheelError: As :func:`xwheel.api.management_app` says.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._keys, self._tls = read_keys(config.security.key_file), check_tls(config.tls)
+        self._lock = threading.Lock()
+        self._left: list[ManagementProcess] = []
+        self._process = self._open(wait_s=config.database.wait_s)
+        # a master that forks then takes no connection along, which its children could harm by closing theirs
+        self._process.db.close()
+        logger.info("the management API is ready; it fires nothing, the nodes on this database do")
+
+    def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        """Answer a call."""
+        process = self._process
+        if process.pid != os.getpid():
+            try:
+                process = self._after_fork()
+            except XwheelError as error:
+                logger.warning("the management API cannot begin in process %d: %s", os.getpid(), error)
+                return _refuse(start_response, error)
+        return process.app(environ, start_response)
+
+    def close(self) -> None:
+        """Close the connections to the database."""
+        self._process.db.close()
+
+    def _open(self, wait_s: float = 0) -> ManagementProcess:
+        # plugins, too: what they began is the parent's
+        plugins = load_plugins(self._config)
+        db = open_database(self._config, create=False, wait_s=wait_s)
+        try:
+            executor_secrets.bind_key(db, self._keys)
+            token = find_executor_token(self._config, db)
+            if token is None:
+                raise ConfigError(
+                    "no node has started on this database yet, so that there is no executor token: start "
+                    "'xwheel server' first, or set api.executor_token as for the nodes"
+                )
+            return ManagementProcess(self._config, db, plugins, token, self._keys, self._tls)
+        except BaseException:
+            db.close()
+            raise
+
+    def _after_fork(self) -> ManagementProcess:
+        with self._lock:
+            if self._process.pid != os.getpid():
+                made = self._open()
+                # kept, not closed: its connections, if any, are the parent's
+                self._left.append(self._process)
+                self._process = made
+            return self._process
+
+
+class ManagementProcess:
+    """What serves the management API within one process.
+
+    Attributes:
+        pid: The process.
+        app: The application.
+
+    Args:
+        config: The settings.
+        db: The database, at this version's schema.
+        plugins: What jobs may name.
+        token: The token that all executors share.
+        keys: What executor secrets are sealed under.
+        tls: The authority that calls to executors trust, and the certificate that they show.
+    """
+
+    def __init__(
+        self, config: Config, db: Database, plugins: Plugins, token: str, keys: KeyRing, tls: TlsFiles
+    ) -> None:
+        self.pid = os.getpid()
+        self.db = db
+        clock = SystemClock()
+        self._shared = shared = SharedParts(config, db, plugins, token, clock, keys, tls)
+        self._clock_sync = ClockSync(db, clock, OffsetFilter(clock), lambda _: None)
+        self._rules = RuleIndex(db)
+        # tests of channels are sent from here, alarms by the nodes
+        channels = AlarmChannels(
+            plugins.alarm_channels,
+            clock,
+            _nothing,
+            lambda _: False,
+            queue_size=config.alarm.queue_size,
+            timeout_s=config.alarm.send_timeout_s,
+        )
+        finisher = Finisher(
+            db,
+            shared.run_ids,
+            clock,
+            shared.timetable,
+            AlarmMatcher(self._rules, _nothing),
+            _nothing,
+            lambda _: None,
+            max_param_bytes=config.api.max_param_bytes,
+        )
+        parts = parts_of(
+            shared,
+            ManagementParts(shared, finisher),
+            finisher,
+            AlarmManager(db, clock, channels, shared.audit, lambda: self._rules.refresh(clock.now_ms())),
+            RefusalLog(db, shared.audit, clock, writes_at_once=True),
+            # no loop reads: who asks does, at most once a second
+            LiveReader(db, clock, shared.registry.all, max_age_ms=READ_MS),
+            health=self.health,
+        )
+        self._lock = threading.Lock()
+        self._read_ms = self._followed_ms = -CLOCK_MS
+        self.refresh()
+        self.app = build_management_app(parts, before=self.refresh)
+
+    def refresh(self) -> None:
+        """Read what others changed, if that was read a second ago; one thread reads, the others have its answer.
+
+        Raises:
+            DatabaseUnreachableError: The database does not answer.
+        """
+        if self._is_fresh():
+            return
+        with self._lock:
+            if self._is_fresh():
+                return
+            shared, began_ms = self._shared, self._shared.clock.monotonic_ms()
+            if began_ms - self._followed_ms >= CLOCK_MS:
+                # as it is: nothing here waits for an instant that a jump could pass over
+                self._clock_sync.begin()
+                self._followed_ms = began_ms
+            now_ms = shared.clock.now_ms()
+            shared.registry.look(now_ms)
+            shared.calendars.step(now_ms)
+            self._rules.step(now_ms)
+            self._read_ms = began_ms
+
+    def _is_fresh(self) -> bool:
+        return self._shared.clock.monotonic_ms() - self._read_ms < READ_MS
+
+    def health(self) -> HealthReport:
+        """Return what the process knows of itself."""
+        return HealthReport(
+            role="management",
+            missing_plugins=sorted(self._shared.plugins.missing),
+            counts=HealthCounts(
+                deadlocks=self.db.deadlocks, retries=self.db.retries, broken_connections=self.db.broken
+            ),
+        )
+
+
+def _refuse(start_response: StartResponse, error: XwheelError) -> Iterable[bytes]:
+    """Answer a call that cannot reach the application, as the application would."""
+    problem = Problem(
+        type=f"{TYPE_PREFIX}storage",
+        title="The database cannot do this now",
+        status=HTTPStatus.SERVICE_UNAVAILABLE.value,
+        detail=str(error),
+    )
+    headers = [("Content-Type", PROBLEM_TYPE), ("Retry-After", str(RETRY_AFTER_S))]
+    start_response("503 Service Unavailable", headers)
+    return [msgspec.json.encode(problem)]
+
+
+def _nothing() -> None:
+    """Wake no loop: there is none."""

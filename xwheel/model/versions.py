@@ -1,0 +1,156 @@
+"""Versions of jobs: how a job was after each change, and what differs between two of them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from xwheel.errors import FieldError
+from xwheel.model.jobs import KEPT_BY_NODES, ChildLink, Job
+
+DEFINED: Final = tuple(name for name in Job.__struct_fields__ if name not in KEPT_BY_NODES)
+"""Fields of a job that its author writes, and to which a job can be rolled back."""
+
+KEPT: Final = (*DEFINED, "enabled")
+"""Fields of a job that a version has."""
+
+
+CHILDREN: Final = "children"
+CHILDREN_BEFORE: Final = "children_before"
+"""What a version keeps besides if it changed which jobs run after its own."""
+
+
+class JobAction(StrEnum):
+    """What made a version."""
+
+    FOUND = "found"
+    """Nothing: so the job was before its first change that was kept."""
+
+    CREATE = "create"
+    EDIT = "edit"
+    START = "start"
+    STOP = "stop"
+    DELETE = "delete"
+    RESTORE = "restore"
+    SCRIPT = "script"
+    """A new source of its script."""
+
+    CHILDREN = "children"
+    """Which jobs run after it."""
+
+    SYNC = "sync"
+    """What code declares of it."""
+
+    RELEASE = "release"
+    """What code owns of it."""
+
+    CALENDAR = "calendar"
+    """A calendar that it follows was changed."""
+
+    PAUSE = "pause"
+    """Schedules were paused, and it got back what was planned."""
+
+
+class JobVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as it was from one change to the next.
+
+    Attributes:
+        revision: The job's revision from then on.
+        at_ms: When it was changed.
+        actor_kind: How who changed it came to act.
+        actor: Who; empty if that is not known.
+        action: What was done.
+        reason: Why, in their words, or empty.
+        glue_version: Which version of the source counted, 0 for none.
+        definition: The fields of the job; empty in lists.
+    """
+
+    job_id: int
+    revision: int
+    at_ms: int
+    actor_kind: str
+    actor: str
+    action: str
+    reason: str
+    glue_version: int
+    definition: Mapping[str, Any] = {}
+
+
+class FieldDifference(NamedTuple):
+    """A field that two versions have otherwise.
+
+    Attributes:
+        before: Its value in the one; None too if that version does not have the field.
+        after: Its value in the other.
+    """
+
+    field: str
+    before: Any
+    after: Any
+
+
+def definition_of(job: Job) -> dict[str, Any]:
+    """Return what a version keeps of a job, as plain values."""
+    return {name: msgspec.to_builtins(getattr(job, name)) for name in KEPT}
+
+
+def children_of(links: Iterable[ChildLink]) -> list[dict[str, Any]]:
+    """Return the children of a job as plain values, by child."""
+    return [
+        {"child_id": link.child_id, "param": link.param}
+        for link in sorted(links, key=lambda one: one.child_id)
+    ]
+
+
+def children_at(
+    revision: int, changes: Sequence[JobVersion], now: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the children that a job had at a revision.
+
+    Args:
+        revision: Which.
+        changes: Its versions that changed its children, oldest first.
+        now: Those that it has now.
+    """
+    for version in reversed(changes):
+        if version.revision <= revision:
+            return list(version.definition.get(CHILDREN, now))
+    return list(changes[0].definition.get(CHILDREN_BEFORE, now)) if changes else now
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[FieldDifference]:
+    """Return the fields that two definitions have otherwise, in the order of a job's fields."""
+    names = [*KEPT, *sorted({*old, *new} - set(KEPT))]
+    return [
+        FieldDifference(name, old.get(name), new.get(name))
+        for name in names
+        if old.get(name) != new.get(name)
+    ]
+
+
+def source_difference(old: str, new: str, names: tuple[str, str]) -> str:
+    """Return what differs between two sources as a unified diff; empty if they are the same."""
+    lines = difflib.unified_diff(
+        old.splitlines(), new.splitlines(), fromfile=names[0], tofile=names[1], lineterm=""
+    )
+    return "".join(f"{line}\n" for line in lines)
+
+
+def changes_back(job: Job, definition: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that must be changed, and to what, for a job to be as a definition says.
+
+    Whether it is started stays as it is, and so does what the definition, being older, does not have.
+
+    Raises:
+        FieldError: A value is none that this version of xwheel knows.
+    """
+    wanted = {name: value for name, value in definition.items() if name in DEFINED}
+    try:
+        made = msgspec.convert({**msgspec.to_builtins(job), **wanted}, Job)
+    except msgspec.ValidationError as error:
+        raise FieldError("revision", f"cannot be restored here: {error}") from error
+    return {name: getattr(made, name) for name in wanted if getattr(made, name) != getattr(job, name)}

@@ -1,0 +1,80 @@
+"""Pages that plugins bring: files that a node's management listener serves, and what they add to the console."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Protocol, runtime_checkable
+
+from xwheel.errors import PluginError
+
+MEDIA_TYPES: Final[Mapping[str, str]] = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".json": "application/json",
+    ".png": "image/png",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain; charset=utf-8",
+    ".woff2": "font/woff2",
+}
+"""Kinds of files that are served; what the host's own table says would differ from machine to machine."""
+
+INDEX: Final = "index.html"
+MOST_FILES: Final = 2000
+MOST_BYTES: Final = 8 * 1024 * 1024
+_NAME: Final = re.compile(r"[a-z][a-z0-9-]*")
+_PATH: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*")
+
+
+@runtime_checkable
+class Pages(Protocol):
+    """Files that browsers get from the management listener, without signing in: they hold nothing secret.
+
+    Those of most plugins are below ``/plugins/NAME/`` and add to the console what the default export of their module
+    says: menu entries with pages, tiles of the dashboard, actions on rows, and the words for them in each language.
+
+    Attributes:
+        name: Unique among pages: small letters, digits and dashes.
+        folder: Path of the folder with the files; those in its folders too. Only known kinds of files are served, and
+            none whose name begins with a dot.
+        at_root: Whether the files are served at ``/``, which one plugin may do: it is the console.
+        module: Path in the folder of the ES module that says what is added to the console; empty for none.
+    """
+
+    name: str
+    folder: str
+    at_root: bool = False
+    module: str = ""
+
+
+def find_files(pages: Pages) -> dict[str, Path]:
+    """Return what is served of a plugin: path in its folder, with slashes, to the file.
+
+    Raises:
+        PluginError: Name, folder, module or a file cannot be used.
+    """
+    if not _NAME.fullmatch(pages.name):
+        raise PluginError(f"pages {pages.name}: a name of pages has small letters, digits and dashes only")
+    folder = Path(pages.folder)
+    if not folder.is_absolute() or not folder.is_dir():
+        raise PluginError(f"pages {pages.name}: folder must be the absolute path of a folder, not {folder}")
+    root = folder.resolve()
+    found: dict[str, Path] = {}
+    for file in sorted(folder.rglob("*")):
+        path = file.relative_to(folder).as_posix()
+        if file.suffix not in MEDIA_TYPES or not _PATH.fullmatch(path) or not file.is_file():
+            continue
+        if not file.resolve().is_relative_to(root):
+            raise PluginError(f"pages {pages.name}: {path} is a link to a file outside of {folder}")
+        if file.stat().st_size > MOST_BYTES:
+            raise PluginError(f"pages {pages.name}: {path} is larger than {MOST_BYTES >> 20} MiB")
+        found[path] = file
+    if len(found) > MOST_FILES:
+        raise PluginError(f"pages {pages.name}: {len(found)} files; {MOST_FILES} are the most")
+    needed = [pages.module] if pages.module else []
+    for path in [*needed, *([INDEX] if pages.at_root else [])]:
+        if path not in found:
+            raise PluginError(f"pages {pages.name}: there is no file {path[:80]} in {folder}")
+    return found

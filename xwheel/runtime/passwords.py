@@ -1,0 +1,175 @@
+"""Passwords of people: hashed with argon2id, and refused where they would be guessed.
+
+The rules are those of NIST SP 800-63B revision 4, section 3.1.1.2, for a password that stands alone: length and a list
+of what is known, and no rule about kinds of characters.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import secrets
+import unicodedata
+from collections.abc import Iterable
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+from xwheel.errors import ConfigError, FieldError
+from xwheel.extras import extra
+
+if TYPE_CHECKING:
+    from argon2 import PasswordHasher
+
+FIELD: Final = "password"
+MIN_LENGTH: Final = 15
+"""What NIST SP 800-63B revision 4 asks of a password that no second factor stands beside."""
+
+MAX_LENGTH: Final = 256
+MIN_OWN: Final = 8
+"""Letters and digits that a password must have beside words that are known."""
+
+MEMORY_KIB: Final = 19 * 1024
+"""Memory, passes and lanes as the OWASP Password Storage Cheat Sheet says: about 25 ms on a core of 2023."""
+
+PASSES: Final = 2
+LANES: Final = 1
+MAX_STORED: Final = 255
+DUMMY: Final = (
+    "$argon2id$v=19$m=19456,t=2,p=1$Fvhd5KW+v3nNznbwkht5BA$6qWwF0/fom9FNqGxIPIYd5lefk3A1Jm4JimXOEzMlC8"
+)
+"""The hash of nothing that is known: to judge the password of an unknown name costs as much as that of a known one."""
+
+LETTERS: Final = "abcdefghjkmnpqrstuvwxyz23456789"
+"""Of what made passwords consist: nothing that is easily mistaken for something else, nor needs a shift key."""
+
+MADE_PARTS: Final = 4
+MADE_LENGTH: Final = 5
+OWN_WORDS: Final = ("xwheel", "password", "passwort")
+SHORTEST_WORD: Final = 2
+
+
+def hash_password(text: str) -> str:
+    """Return what is stored of a password: argon2id with a salt of its own, in the usual form of such hashes."""
+    return _hasher().hash(_bytes(text))
+
+
+def verify_password(stored: str | None, text: str) -> bool:
+    """Return whether a password is the one that was hashed; it takes as long for a name that is unknown.
+
+    Args:
+        stored: What :func:`hash_password` returned; None if there is none, or no such name.
+        text: What somebody typed.
+    """
+    from argon2.exceptions import InvalidHashError, VerificationError
+
+    is_fit = stored is not None and 0 < len(text) <= MAX_LENGTH
+    try:
+        return _hasher().verify(stored if stored and is_fit else DUMMY, _bytes(text[:MAX_LENGTH])) and is_fit
+    except (InvalidHashError, VerificationError):
+        return False
+
+
+def needs_rehash(stored: str) -> bool:
+    """Return whether a hash was made with other parameters than new ones are: hash the password anew at a sign-in."""
+    from argon2.exceptions import InvalidHashError
+
+    try:
+        return _hasher().check_needs_rehash(stored)
+    except InvalidHashError:
+        return True
+
+
+def check_password(text: str, words: Iterable[str] = ()) -> None:
+    """Refuse a password that is too short, known, or easily guessed.
+
+    Args:
+        text: The password.
+        words: What an attacker would try first for this account: its name, the person's name, the company's.
+
+    Raises:
+        FieldError: Says what is wrong, and holds nothing of the password.
+    """
+    plain = _normalised(text)
+    if not MIN_LENGTH <= len(plain) <= MAX_LENGTH:
+        raise FieldError(
+            FIELD,
+            f"must have {MIN_LENGTH} to {MAX_LENGTH} characters; several words that do not belong together do well",
+        )
+    try:
+        plain.encode()
+    except UnicodeEncodeError:
+        raise FieldError(FIELD, "must not hold halves of characters") from None
+    if weakness := _weakness(plain.casefold(), _parts_of(words)):
+        raise FieldError(FIELD, f"must not {weakness}")
+
+
+def make_password() -> str:
+    """Return a random password that people can read aloud and type: about 99 bits."""
+    parts = ("".join(secrets.choice(LETTERS) for _ in range(MADE_LENGTH)) for _ in range(MADE_PARTS))
+    return "-".join(parts)
+
+
+def _weakness(bare: str, words: Iterable[str]) -> str:
+    """Return what makes a password easy to guess, or an empty text."""
+    if easy := _is_easy(bare):
+        return easy
+    known = _known_passwords()
+    if bare in known:
+        return "be one that is on lists of known passwords"
+    rest = bare
+    for word in sorted(words, key=len, reverse=True):
+        rest = rest.replace(word, "")
+    if rest != bare and _is_little(rest):
+        return "consist of names and words that everybody knows"
+    core = re.sub(r"^[\W\d_]+|[\W\d_]+$", "", bare)
+    rest = bare.replace(core, "") if core else bare
+    if (core in known or _is_easy(core)) and _is_little(rest):
+        return "be one that is on lists of known passwords, with something in front of or behind it"
+    return ""
+
+
+def _is_little(rest: str) -> bool:
+    """Return whether what a password has beside known words is guessed soon."""
+    return sum(char.isalnum() for char in rest) < MIN_OWN or bool(_is_easy(rest))
+
+
+def _is_easy(bare: str) -> str:
+    """Return what is wrong with a text of repeated or counting characters, or an empty text."""
+    if any(bare.startswith(bare[period:]) for period in range(1, len(bare) // 2 + 1)):
+        return "repeat itself"
+    # 9 to 0 and z to a go on counting
+    steps = sum(abs(ord(one) - ord(two)) in (0, 1, 9, 25) for one, two in itertools.pairwise(bare))
+    return "count, or repeat characters" if 3 * steps >= 2 * (len(bare) - 1) > 0 else ""
+
+
+def _parts_of(words: Iterable[str]) -> set[str]:
+    """Return words and what stands in them between dots, blanks and the like, all in small letters."""
+    whole = {_normalised(word).casefold() for word in (*words, *OWN_WORDS)}
+    parts = {part for word in whole for part in re.split(r"[\W_]+", word)}
+    return {word for word in whole | parts if len(word) >= SHORTEST_WORD}
+
+
+@cache
+def _known_passwords() -> frozenset[str]:
+    """Return passwords, words and names that are tried first; read once, when the first password is set."""
+    with extra("server", lambda why: ConfigError(f"judging passwords {why}")):
+        from zxcvbn.frequency_lists import FREQUENCY_LISTS
+
+    return frozenset(word for words in FREQUENCY_LISTS.values() for word in words)
+
+
+@cache
+def _hasher() -> PasswordHasher:
+    with extra("server", lambda why: ConfigError(f"hashing passwords {why}")):
+        from argon2 import PasswordHasher
+
+    return PasswordHasher(time_cost=PASSES, memory_cost=MEMORY_KIB, parallelism=LANES)
+
+
+def _normalised(text: str) -> str:
+    """Return a text in the one form that all keyboards and systems come to."""
+    return unicodedata.normalize("NFC", text)
+
+
+def _bytes(text: str) -> bytes:
+    return _normalised(text).encode("utf-8", "surrogatepass")

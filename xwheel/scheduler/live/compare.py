@@ -1,0 +1,132 @@
+"""Find what differs between what was read a second ago and what is read now. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from xwheel.model import OPEN_STATES, RegisteredExecutor
+from xwheel.model.audit import AuditOutcome
+from xwheel.scheduler.live.feed import Audience, EventKind, LiveEvent
+from xwheel.storage.leases import LeaseRow
+from xwheel.storage.live.news import AuditedChange, LiveAlarm, LiveRun
+
+KINDS: Final = {
+    "run": EventKind.RUN,
+    "job": EventKind.JOB,
+    "group": EventKind.GROUP,
+    "schedule": EventKind.PAUSE,
+    "calendar": EventKind.CALENDAR,
+    "alarm_rule": EventKind.RULE,
+    "account": EventKind.ACCOUNT,
+}
+"""Kind of an object of the audit to the kind of event that tells of it; others are on no page that stays open."""
+
+OF_NO_GROUP: Final = {
+    EventKind.PAUSE: Audience.READERS,
+    EventKind.CALENDAR: Audience.READERS,
+    EventKind.ACCOUNT: Audience.ADMINS,
+}
+
+
+class RunsNow(NamedTuple):
+    """The runs that were read together.
+
+    Attributes:
+        rows: By id.
+        is_whole: Everything that is open, and everything that was due since the last time, is among them.
+    """
+
+    rows: Mapping[int, LiveRun]
+    is_whole: bool
+
+    def gone(self, before: RunsNow) -> list[int]:
+        """Return ids of runs that were open before and are not among these."""
+        return [
+            row.id for row in before.rows.values() if row.state in OPEN_STATES and row.id not in self.rows
+        ]
+
+
+def run_events(
+    before: RunsNow, now: RunsNow, ended: Sequence[LiveRun], gone: Collection[int]
+) -> list[LiveEvent]:
+    """Return which runs changed.
+
+    Args:
+        before: What was read the last time.
+        now: What was read this time.
+        ended: What became of those that were open before and are not among the latter.
+        gone: Ids of these; one without a row was deleted.
+    """
+    if not (before.is_whole and now.is_whole):
+        return [LiveEvent(EventKind.RUN, audience=Audience.READERS)]
+    rows = [*now.rows.values(), *ended]
+    events = [_run_event(row) for row in rows if before.rows.get(row.id) != row]
+    deleted = set(gone).difference(row.id for row in ended)
+    events += [_run_event(before.rows[run_id])._replace(state=None) for run_id in deleted]
+    return sorted(events, key=lambda event: event.id or 0)
+
+
+def _run_event(row: LiveRun) -> LiveEvent:
+    return LiveEvent(EventKind.RUN, row.id, row.job_id, row.group_id, row.state.value)
+
+
+def audit_events(rows: Collection[AuditedChange], runs: Mapping[int, LiveRun]) -> Iterator[LiveEvent]:
+    """Give what people changed; ``runs`` are known ones, whose state and job are told."""
+    for row in rows:
+        kind = KINDS.get(row.object_kind)
+        if kind is None or row.outcome != AuditOutcome.DONE:
+            continue
+        number = int(row.object_id) if row.object_id.isdecimal() else None
+        known = runs.get(number or 0) if kind is EventKind.RUN else None
+        if known is not None:
+            yield _run_event(known)
+            continue
+        audience = Audience.GROUP if row.group_id is not None else OF_NO_GROUP.get(kind, Audience.ALL)
+        state = row.action.rpartition(".")[2]
+        job_id = number if kind is EventKind.JOB else None
+        yield LiveEvent(
+            kind, number, job_id, row.group_id, None if kind is EventKind.RUN else state, audience
+        )
+
+
+def alarm_events(before: Mapping[int, LiveAlarm], rows: Collection[LiveAlarm]) -> Iterator[LiveEvent]:
+    """Give alarms that are new or in another state."""
+    for row in rows:
+        if before.get(row.id) != row:
+            audience = Audience.ALL if row.group_id is None else Audience.GROUP
+            yield LiveEvent(EventKind.ALARM, row.id, row.job_id, row.group_id, row.state, audience)
+
+
+def executor_events(
+    before: Mapping[int, RegisteredExecutor], now: Mapping[int, RegisteredExecutor]
+) -> Iterator[LiveEvent]:
+    """Give executors that came, left, moved, or failed to take a run."""
+    for executor_id, row in before.items():
+        if executor_id not in now:
+            yield LiveEvent(EventKind.EXECUTOR, executor_id, None, row.group_id, "gone")
+    for executor_id, row in now.items():
+        was = before.get(executor_id)
+        if was is None or _as_seen(was) != _as_seen(row):
+            state = "suspect" if row.suspect_until_ms else "live"
+            yield LiveEvent(EventKind.EXECUTOR, executor_id, None, row.group_id, state)
+
+
+def _as_seen(row: RegisteredExecutor) -> tuple[object, ...]:
+    return row.group_id, row.address, row.instance, row.boot, row.release, bool(row.suspect_until_ms)
+
+
+def node_events(
+    before: Mapping[str, str],
+    now: Mapping[str, str],
+    leases_before: Sequence[LeaseRow],
+    leases: Sequence[LeaseRow],
+) -> Iterator[LiveEvent]:
+    """Give what became of nodes, each by the state that it has now; and whether partitions changed hands."""
+    if before.keys() - now.keys():
+        yield LiveEvent(EventKind.NODE, state="gone", audience=Audience.READERS)
+    for name, state in now.items():
+        if before.get(name) != state:
+            yield LiveEvent(EventKind.NODE, state=state, audience=Audience.READERS)
+    if list(leases_before) != list(leases):
+        yield LiveEvent(EventKind.NODE, state="partitions", audience=Audience.READERS)

@@ -1,0 +1,61 @@
+"""What the actor may do to jobs whose rows are locked: the group that a job is in now counts, not that of the call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xwheel.errors import ForbiddenError, NotFoundError, XwheelError
+from xwheel.model import Job, NewSource
+from xwheel.model.access import Permission, current_actor
+
+
+def check_new_job(values: Mapping[str, object], source: NewSource | None) -> None:
+    """Check that the actor may create a job; asked before anything else is, which may depend on the group.
+
+    Raises:
+        NotFoundError: The actor may not read the group.
+        ForbiddenError: The actor may not edit there, or not say what scripts run.
+    """
+    group_id = values.get("group_id")
+    if isinstance(group_id, int):
+        current_actor().need(Permission.EDIT, group_id, "group", group_id)
+        if source is not None:
+            current_actor().need(Permission.SCRIPT, group_id, "group", group_id)
+
+
+def check_move(job: Job, changes: Mapping[str, object]) -> None:
+    """Check that the actor may bring a job to the group that changes name, if they do.
+
+    Raises:
+        NotFoundError: The actor may not read that group.
+        ForbiddenError: The actor may not edit there.
+    """
+    group_id = changes.get("group_id", job.group_id)
+    if isinstance(group_id, int) and group_id != job.group_id:
+        current_actor().need(Permission.EDIT, group_id, "group", group_id)
+
+
+def check_script(job: Job, merged: Job, source: NewSource | None) -> None:
+    """Check that the actor may change what a job's script runs, if an edit does: another glue type takes the source.
+
+    Raises:
+        ForbiddenError: The actor may not.
+    """
+    if source is not None or (merged.glue_type != job.glue_type and job.glue_version):
+        current_actor().need(Permission.SCRIPT, merged.group_id, "job", job.id)
+
+
+def permitted(
+    found: Mapping[int, Job], permission: Permission
+) -> tuple[Mapping[int, Job], dict[int, XwheelError]]:
+    """Return those jobs with which the actor may do what needs a permission, and why not with the others."""
+    actor = current_actor()
+    if actor.grants.allows(permission):
+        return found, {}
+    refused: dict[int, XwheelError] = {}
+    for job in found.values():
+        try:
+            actor.need(permission, job.group_id, "job", job.id)
+        except (NotFoundError, ForbiddenError) as error:
+            refused[job.id] = error
+    return {job_id: job for job_id, job in found.items() if job_id not in refused}, refused

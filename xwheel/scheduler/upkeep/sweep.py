@@ -1,0 +1,68 @@
+"""Sweeps of what is old: one short piece of work a step, by the holder of partition 0, with rests between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from xwheel.clock import Clock
+from xwheel.runtime.loops import Rest
+from xwheel.scheduler.cluster.contract import Lease
+from xwheel.storage.database.engine import LONG_MS, Database
+
+LONGEST_NAP_MS: Final = 5000
+# deleting takes at most a fifth of the time, writers that wait included
+SWEEP_REST: Final = 4
+SHORTEST_PAUSE_MS: Final = 50
+
+
+class Sweeps:
+    """Goes through a sweep step by step, and begins another one after a while.
+
+    Nothing here needs the lease to be safe: two nodes that sweep at the same time find less to do.
+
+    Args:
+        db: The database.
+        lease: Our partitions.
+        clock: Measures the work.
+        sweep: Gives a sweep that begins at an instant; each of its items is one piece of work that was done.
+        interval_ms: From the end of one sweep to the next.
+    """
+
+    def __init__(
+        self,
+        db: Database,
+        lease: Lease,
+        clock: Clock,
+        sweep: Callable[[int], Iterator[None]],
+        *,
+        interval_ms: int,
+    ) -> None:
+        self._db = db
+        self._lease = lease
+        self._rest = Rest(clock, SWEEP_REST)
+        self._begin = sweep
+        self._interval_ms = interval_ms
+        self._sweep: Iterator[None] | None = None
+        self._sweep_at_ms = 0
+
+    def step(self, now_ms: int) -> int:
+        """Do one piece of a sweep if it is time; return how long to wait in milliseconds."""
+        if not (self._lease.may_act() and 0 in self._lease.epochs):
+            self._sweep = None
+            return LONGEST_NAP_MS
+        left_ms = self._rest.left_ms()
+        if self._sweep is None:
+            left_ms = max(left_ms, min(LONGEST_NAP_MS, self._sweep_at_ms - now_ms))
+        if left_ms > 0:
+            return left_ms
+        with self._db.limited(statement_ms=LONG_MS):
+            return self._rest.after(lambda: self._do_next(now_ms), SHORTEST_PAUSE_MS)
+
+    def _do_next(self, now_ms: int) -> None:
+        # a sweep that fails is over; the next one goes on behind the batch that failed
+        sweep, self._sweep = self._sweep or self._begin(now_ms), None
+        self._sweep_at_ms = now_ms + self._interval_ms
+        for _ in sweep:
+            self._sweep = sweep
+            return

@@ -1,0 +1,225 @@
+"""Tokens, by digest: of services and of accounts for the management API, of executor groups for the jobs of one."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import Connection, Row, Select, delete, func, insert, select
+from sqlalchemy.exc import IntegrityError
+
+from xwheel.errors import ConflictError, NotFoundError
+from xwheel.model.access import ALL, NOTHING, Grants
+from xwheel.storage import executors
+from xwheel.storage.access.accounts import grants_of, grants_text
+from xwheel.storage.database.bulk import update_many
+from xwheel.storage.schema.access_tables import account, api_token
+from xwheel.storage.schema.tables import executor_group
+
+MAX_TOKENS: Final = 1000
+"""Each call is compared with all of them."""
+
+NO_GROUP: Final = -1
+"""The group of tokens with grants, as it is stored: a node of a version without grants opens nothing with them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownToken:
+    """What a token's bearer may do.
+
+    Attributes:
+        group_id: The group whose jobs it opens over XXL-JOB's calls and for what code declares, and nothing else; None
+            for a token that opens the management API.
+        app_name: That group's app name; None as well for a group that went while the token was made.
+        grants: What it may do over the management API, whatever its account may do.
+        account_id: Whose it is; None for a service.
+        account_name: The account's name.
+        account_grants: What the account may do; None for a service.
+        disabled: The account is disabled, so that the token opens nothing.
+        expires_ms: When it ends; None for never.
+        networks: Networks that it is good from; empty for all.
+        used_ms: Last use, to a minute; None for none.
+    """
+
+    id: int = 0
+    name: str
+    digest: bytes
+    group_id: int | None = None
+    app_name: str | None = None
+    grants: Grants = ALL
+    account_id: int | None = None
+    account_name: str | None = None
+    account_grants: Grants | None = None
+    disabled: bool = False
+    expires_ms: int | None = None
+    networks: tuple[str, ...] = ()
+    used_ms: int | None = None
+    created_ms: int
+
+    @property
+    def present_grants(self) -> Grants:
+        """What it may do now: no more than its account."""
+        return self.grants if self.account_grants is None else self.grants.within(self.account_grants)
+
+
+def digest_token(token: str) -> bytes:
+    """Return the digest under which a token is known.
+
+    Tokens are 256 random bits, so a fast hash is enough; passwords would need a slow one.
+    """
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+
+
+def insert_token(
+    conn: Connection,
+    name: str,
+    token: str,
+    now_ms: int,
+    *,
+    group_id: int | None = None,
+    grants: Grants = ALL,
+    account_id: int | None = None,
+    expires_ms: int | None = None,
+    networks: Sequence[str] = (),
+) -> KnownToken:
+    """Store the digest of a token for the jobs of a group, or for the management API.
+
+    Raises:
+        ConflictError: The name is taken, or there are as many tokens as there may be.
+        NotFoundError: The group does not exist.
+    """
+    if group_id is not None:
+        executors.get_group(conn, group_id)
+    if conn.execute(select(func.count()).select_from(api_token)).scalar_one() >= MAX_TOKENS:
+        raise ConflictError(f"there are {MAX_TOKENS} tokens already: delete those that are not used")
+    is_plain = group_id is not None or (
+        grants == ALL and account_id is None and expires_ms is None and not networks
+    )
+    values = {
+        "name": name,
+        "digest": digest_token(token),
+        "group_id": group_id if is_plain else NO_GROUP,
+        "created_ms": now_ms,
+        # null as ever for everything, so that a node of an earlier version takes it, too
+        "grants": None if is_plain else grants_text(grants),
+        "account_id": account_id,
+        "expires_ms": expires_ms,
+        "networks": msgspec.json.encode(list(networks)).decode() if networks else None,
+    }
+    try:
+        conn.execute(insert(api_token).values(values))
+    except IntegrityError as error:
+        raise ConflictError(f"a token with the name {name} exists already") from error
+    return get_token(conn, name)
+
+
+def list_tokens(conn: Connection) -> Sequence[KnownToken]:
+    """Return all tokens, oldest first."""
+    return [_token(row) for row in conn.execute(_select())]
+
+
+def get_token(conn: Connection, name: str) -> KnownToken:
+    """Return a token.
+
+    Raises:
+        NotFoundError: There is none of this name.
+    """
+    found = find_token(conn, name)
+    if found is None:
+        raise NotFoundError("token", name)
+    return found
+
+
+def find_token(conn: Connection, name: str) -> KnownToken | None:
+    """Return a token, or None."""
+    row = conn.execute(_select().where(api_token.c.name == name)).one_or_none()
+    return None if row is None else _token(row)
+
+
+def delete_tokens_of(conn: Connection, account_id: int) -> None:
+    """Delete all tokens of an account."""
+    conn.execute(delete(api_token).where(api_token.c.account_id == account_id))
+
+
+def has_unrestricted(conn: Connection) -> bool:
+    """Return whether there is a token of a service for everything, for ever."""
+    return conn.execute(_unrestricted().limit(1)).first() is not None
+
+
+def delete_token(conn: Connection, name: str) -> None:
+    """Delete a token.
+
+    Raises:
+        NotFoundError: There is none of this name.
+        ConflictError: It is the last one that opens the management API.
+    """
+    # locked in one order, so that two callers cannot delete the last two from each other
+    unrestricted = list(conn.execute(_unrestricted().order_by(api_token.c.id).with_for_update()).scalars())
+    found = conn.execute(select(api_token.c.id).where(api_token.c.name == name)).scalar_one_or_none()
+    if found is None:
+        raise NotFoundError("token", name)
+    if unrestricted == [found]:
+        raise ConflictError(f"token {name} is the last one for the management API: make another one first")
+    conn.execute(delete(api_token).where(api_token.c.id == found))
+
+
+def replace_token(conn: Connection, name: str, token: str, now_ms: int) -> None:
+    """Store a token for the management API in place of one of the same name."""
+    conn.execute(delete(api_token).where(api_token.c.name == name))
+    insert_token(conn, name, token, now_ms)
+
+
+def update_used(conn: Connection, used: Mapping[int, int]) -> None:
+    """Note when tokens were last used.
+
+    Args:
+        conn: Connection.
+        used: Id of a token to that time, in milliseconds.
+    """
+    update_many(conn, api_token, ("used_ms",), sorted(used.items()))
+
+
+def _unrestricted() -> Select[tuple[int]]:
+    return select(api_token.c.id).where(
+        api_token.c.group_id.is_(None),
+        api_token.c.grants.is_(None),
+        api_token.c.account_id.is_(None),
+        api_token.c.expires_ms.is_(None),
+    )
+
+
+def _select() -> Select[Any]:
+    names = "id name digest group_id grants account_id expires_ms networks used_ms created_ms"
+    columns = [api_token.c[name] for name in names.split()]
+    joined = api_token.outerjoin(executor_group, executor_group.c.id == api_token.c.group_id).outerjoin(
+        account, account.c.id == api_token.c.account_id
+    )
+    query = select(
+        *columns,
+        executor_group.c.app_name,
+        account.c.name.label("account_name"),
+        account.c.grants.label("account_grants"),
+        account.c.disabled,
+        account.c.must_change,
+    )
+    return query.select_from(joined).order_by(api_token.c.id)
+
+
+def _token(row: Row[Any]) -> KnownToken:
+    values = dict(row._mapping)
+    must_change = values.pop("must_change")
+    values["grants"] = ALL if values["grants"] is None else grants_of(values["grants"])
+    if values["account_id"] is not None:
+        # an account that is gone leaves none; should one do so, it opens nothing
+        text = values["account_grants"]
+        values["account_grants"] = NOTHING if text is None else grants_of(text)
+        values["disabled"] = text is None or values["disabled"] or must_change
+    else:
+        values["disabled"] = False
+    if values["group_id"] == NO_GROUP:
+        values["group_id"] = None
+    values["networks"] = () if values["networks"] is None else tuple(msgspec.json.decode(values["networks"]))
+    return KnownToken(**values)

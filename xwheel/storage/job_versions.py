@@ -1,0 +1,99 @@
+"""Versions of jobs: a row for each revision, written in the transaction that makes it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import Connection, Row, delete, func, select
+
+from xwheel.model.versions import JobAction, JobVersion
+from xwheel.storage.database.bulk import insert_many
+from xwheel.storage.database.rows import one_row
+from xwheel.storage.schema.tables import job_version
+
+_NAMES: Final = JobVersion.__struct_fields__
+_ALL: Final = tuple(job_version.c[name] for name in _NAMES)
+_LISTED: Final = tuple(column for column in _ALL if column.name != "definition")
+
+
+def insert_versions(conn: Connection, versions: Sequence[JobVersion]) -> None:
+    """Write versions of jobs whose rows are locked, in one statement; those that are there already stay as they are."""
+    rows = [tuple(_values(version).values()) for version in versions]
+    insert_many(conn, job_version, _NAMES, rows, keep="id")
+
+
+def get_version(conn: Connection, job_id: int, revision: int) -> JobVersion:
+    """Return a version of a job with its definition.
+
+    Raises:
+        NotFoundError: There is none of that revision, or it is not kept any more.
+    """
+    query = select(*_ALL).where(job_version.c.job_id == job_id, job_version.c.revision == revision)
+    return _version(one_row(conn, query, f"version of job {job_id} at revision", revision))
+
+
+def find_before(conn: Connection, job_id: int, revision: int) -> JobVersion | None:
+    """Return the newest version of a job before a revision with its definition, or None."""
+    query = select(*_ALL).where(job_version.c.job_id == job_id, job_version.c.revision < revision)
+    row = conn.execute(query.order_by(job_version.c.revision.desc()).limit(1)).one_or_none()
+    return None if row is None else _version(row)
+
+
+def list_versions(conn: Connection, job_id: int, *, before: int, limit: int) -> list[JobVersion]:
+    """Return versions of a job below a revision, 0 for all, newest first, without their definitions."""
+    query = select(*_LISTED).where(job_version.c.job_id == job_id)
+    if before:
+        query = query.where(job_version.c.revision < before)
+    rows = conn.execute(query.order_by(job_version.c.revision.desc()).limit(limit))
+    return [JobVersion(**row._asdict()) for row in rows]
+
+
+def list_children_changes(conn: Connection, job_id: int) -> list[JobVersion]:
+    """Return the versions of a job that changed its children, oldest first, with their definitions."""
+    key = job_version.c
+    query = select(*_ALL).where(key.job_id == job_id, key.action == str(JobAction.CHILDREN))
+    return [_version(row) for row in conn.execute(query.order_by(key.revision))]
+
+
+def page_ids(conn: Connection, after_id: int, limit: int) -> tuple[set[int], int | None]:
+    """Return the jobs of the versions that were written next after one, and the last of these, if any."""
+    query = select(job_version.c.id, job_version.c.job_id).where(job_version.c.id > after_id)
+    rows = conn.execute(query.order_by(job_version.c.id).limit(limit)).all()
+    return {row.job_id for row in rows}, rows[-1].id if rows else None
+
+
+def find_many(conn: Connection, job_ids: Collection[int], keep: int) -> dict[int, int]:
+    """Return those of a few hundred jobs that have more versions than are kept, and the newest revision to delete."""
+    key = job_version.c.job_id
+    counts = select(key).where(key.in_(sorted(job_ids))).group_by(key).having(func.count() > keep)
+    found = {}
+    for job_id in conn.execute(counts).scalars():
+        query = select(job_version.c.revision).where(key == job_id).order_by(job_version.c.revision.desc())
+        found[job_id] = conn.execute(query.offset(keep).limit(1)).scalar_one_or_none() or 0
+    return found
+
+
+def delete_until(conn: Connection, last: Mapping[int, int]) -> int:
+    """Delete versions of jobs up to a revision of each; return how many."""
+    key = job_version.c
+    return sum(
+        conn.execute(delete(job_version).where(key.job_id == job_id, key.revision <= revision)).rowcount
+        for job_id, revision in sorted(last.items())
+    )
+
+
+def delete_of(conn: Connection, job_ids: Collection[int]) -> None:
+    """Delete all versions of jobs."""
+    conn.execute(delete(job_version).where(job_version.c.job_id.in_(sorted(job_ids))))
+
+
+def _values(version: JobVersion) -> dict[str, Any]:
+    values = {name: getattr(version, name) for name in _NAMES}
+    return {**values, "definition": msgspec.json.encode(version.definition).decode()}
+
+
+def _version(row: Row[Any]) -> JobVersion:
+    values = row._asdict()
+    return JobVersion(**{**values, "definition": msgspec.json.decode(values["definition"])})

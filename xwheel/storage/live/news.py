@@ -1,0 +1,130 @@
+"""What changed lately, asked once a second: a few statements, each bounded and answered from an index.
+
+Runs are compared with how they were a second ago, so that nothing has to be
+written for it; changes that people make are read from the newest rows of the audit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Connection, Select, bindparam, func, select
+
+from xwheel.model import PARTITIONS, RunState
+from xwheel.storage.database.rows import IN_LIMIT, in_parts
+from xwheel.storage.schema.access_tables import audit
+from xwheel.storage.schema.tables import IS_SENT, alarm, hourly_report, run
+
+
+class LiveRun(NamedTuple):
+    """A run as the lists show it."""
+
+    id: int
+    job_id: int
+    group_id: int
+    state: RunState
+    due_ms: int
+
+
+class AuditedChange(NamedTuple):
+    """A row of the audit: what was done to which object."""
+
+    id: int
+    action: str
+    object_kind: str
+    object_id: str
+    group_id: int | None
+    outcome: str
+
+
+class LiveAlarm(NamedTuple):
+    """An alarm, and what became of it."""
+
+    id: int
+    job_id: int | None
+    group_id: int | None
+    state: str
+
+
+# asked every second: to build them takes longer than to ask them of few rows
+_RUN: Final = select(run.c.id, run.c.job_id, run.c.group_id, run.c.state, run.c.due_ms)
+_WAITING: Final = _RUN.where(run.c.open_partition.in_(range(PARTITIONS))).limit(bindparam("most"))
+_SENT: Final = _RUN.where(IS_SENT).limit(bindparam("most"))
+_RECENT: Final = (
+    _RUN.where(run.c.due_ms > bindparam("after_ms"), run.c.due_ms <= bindparam("until_ms"))
+    .order_by(run.c.due_ms.desc())
+    .limit(bindparam("most"))
+)
+_AUDITED: Final = (
+    select(*(audit.c[name] for name in AuditedChange._fields))
+    .where(audit.c.id > bindparam("after"))
+    .order_by(audit.c.id.desc())
+    .limit(bindparam("most"))
+)
+_ALARMS: Final = (
+    select(*(alarm.c[name] for name in LiveAlarm._fields))
+    .where(alarm.c.id > bindparam("after"))
+    .order_by(alarm.c.id.desc())
+    .limit(bindparam("most"))
+)
+
+
+def list_waiting(conn: Connection, limit: int) -> list[LiveRun]:
+    """Return at most ``limit`` planned runs, in no order."""
+    return _runs(conn, _WAITING, most=limit)
+
+
+def list_sent(conn: Connection, limit: int) -> list[LiveRun]:
+    """Return at most ``limit`` runs that are dispatching or running, in no order."""
+    return _runs(conn, _SENT, most=limit)
+
+
+def list_recent(conn: Connection, after_ms: int, until_ms: int, limit: int) -> list[LiveRun]:
+    """Return at most ``limit`` runs that were due in a stretch of time, latest first; ``after_ms`` does not count."""
+    return _runs(conn, _RECENT, after_ms=after_ms, until_ms=until_ms, most=limit)
+
+
+def list_by_id(conn: Connection, ids: Collection[int]) -> list[LiveRun]:
+    """Return the runs of these ids that are there."""
+    rows = in_parts(conn, sorted(ids), IN_LIMIT, lambda part: _RUN.where(run.c.id.in_(part)))
+    return list(map(_live_run, rows))
+
+
+def list_audited(conn: Connection, after: int, limit: int) -> list[AuditedChange]:
+    """Return at most ``limit`` rows of the audit whose id is greater, newest first."""
+    return [AuditedChange(*row) for row in conn.execute(_AUDITED, {"after": after, "most": limit})]
+
+
+def list_alarmed(conn: Connection, after: int, limit: int) -> list[LiveAlarm]:
+    """Return at most ``limit`` alarms whose id is greater, newest first."""
+    return [LiveAlarm(*row) for row in conn.execute(_ALARMS, {"after": after, "most": limit})]
+
+
+def find_newest_ids(conn: Connection) -> tuple[int, int]:
+    """Return the greatest ids of the audit and of alarms; 0 where there is no row."""
+    newest = (conn.execute(select(func.max(column))).scalar() for column in (audit.c.id, alarm.c.id))
+    audited, alarmed = newest
+    return audited or 0, alarmed or 0
+
+
+def count_failed(conn: Connection, from_ms: int) -> dict[int, int]:
+    """Return how many runs of each group failed, timed out, were lost or refused since then, by the hourly report."""
+    told = hourly_report.c
+    query = (
+        select(told.group_id, func.sum(told.failed + told.timed_out + told.lost + told.refused))
+        .where(told.hour_ms >= from_ms)
+        .group_by(told.group_id)
+    )
+    return {group_id: int(count) for group_id, count in conn.execute(query)}
+
+
+def _runs(conn: Connection, query: Select[Any], **values: int) -> list[LiveRun]:
+    return list(map(_live_run, conn.execute(query, values)))
+
+
+def _live_run(row: Any) -> LiveRun:
+    return LiveRun(row[0], row[1], row[2], _STATES[row[3]], row[4])
+
+
+_STATES: Final = {state.value: state for state in RunState}
