@@ -28,7 +28,7 @@ TWIN := tests/ring tests/unit/scheduler/fire/test_tick.py tests/unit/scheduler/f
 # what a wheel must bring along: compiled code, migrations, templates, generated documents
 INSTALLED := tests/ring tests/unit/builtin tests/unit/cli tests/unit/cron tests/unit/plugin tests/unit/storage/schema
 
-.PHONY: run test test-fast gate lint types stubs plugins console console-all wheel docs soak soak-mutants bench clean
+.PHONY: run test test-fast generated gate lint types stubs plugins console console-all wheel docs soak soak-mutants bench clean
 
 run: $(READY)
 	$(BIN)/xwheel quickstart $(ARGS)
@@ -42,6 +42,11 @@ test: $(READY) lint types
 # while one works: neither servers nor processes
 test-fast: $(READY)
 	$(PYTEST) -n 2 --dist worksteal -m 'not long and not processes' tests/unit tests/ring tests/contract tests/test_layers.py tests/test_public_api.py $(ARGS)
+
+# pages and documents that are made from the code; tests compare them
+generated: $(READY)
+	for module in tests.test_docs tests.test_plugin_reference tests.unit.cli.test_reference tests.unit.api.openapi.test_document \
+		tests.unit.api.openapi.test_permissions; do $(BIN)/python -m $$module || exit 1; done
 
 SEEDS ?= 21
 SECONDS ?= 8
