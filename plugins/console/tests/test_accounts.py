@@ -11,8 +11,6 @@ from conftest import PASSWORD, Open, Site, Watch, choose, dialog, row, settled, 
 from playwright.sync_api import expect
 from tests.support.console_history import permissions_of
 
-pytestmark = pytest.mark.long
-
 
 def sign_in(site: Site, name: str, password: str) -> requests.Response:
     return requests.post(f"{site.url}/api/v1/session", json={"name": name, "password": password}, timeout=30)

@@ -6,13 +6,9 @@ import json
 import re
 from typing import Any
 
-import pytest
 from conftest import ANSWER, Open, Site, Watch, choose, dialog, row
 from playwright.sync_api import Route, expect
 from xwheel.testing import wait_until
-
-pytestmark = pytest.mark.long
-
 
 # nodes
 

@@ -13,8 +13,6 @@ from conftest import Open, Site, Watch
 from playwright.sync_api import Locator, Page, expect
 from xwheel.testing import wait_until
 
-pytestmark = pytest.mark.long
-
 
 @pytest.fixture(autouse=True)
 def _refusals_are_seen(watch: Watch) -> None:

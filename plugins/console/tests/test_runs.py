@@ -15,8 +15,6 @@ from conftest import PASSWORD, SAID, Contexts, Open, Site, Watch, go_to, visit
 from playwright.sync_api import Locator, Page, Route, expect
 from tests.support.console_history import REASONS, a_month, write_history
 
-pytestmark = pytest.mark.long
-
 EVIL = "<img src=x onerror=alert(1)> \u202egnp.exe\u202c"
 STATIC = Path(__file__).resolve().parents[1] / "xwheel_console" / "static"
 HOUR_MS = 3_600_000
