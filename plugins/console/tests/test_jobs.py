@@ -500,8 +500,8 @@ def test_first_steps_end_with_a_run_of_the_code_that_was_copied(
 
 
 def test_who_sees_no_jobs_is_shown_the_first_steps(open_page: Open, site: Site, first_group: int) -> None:
-    site.account("newcomer", groups=[{"group_id": first_group, "role": "editor", "script": False}])
-    page = open_page("/jobs", "newcomer")
+    site.account("beginner", groups=[{"group_id": first_group, "role": "editor", "script": False}])
+    page = open_page("/jobs", "beginner")
     expect(page.locator("[data-steps] [data-code=python]")).to_be_visible()
     page.get_by_role("button", name="Make the job").click()
     expect(page.locator("[data-step='2'][data-done=yes]")).to_be_visible()
