@@ -169,10 +169,15 @@ class Site:
         return cookie_of(self.url, name)
 
     def signed_in(self, name: str) -> dict[str, Any]:
-        """Return the cookie of a session of an account, the same each time."""
-        if name not in self._cookies:
-            self._cookies[name] = self.cookie(name)
-        return self._cookies[name]
+        """Return the cookie of a session of an account, the same as long as no page ends that session."""
+        known = self._cookies.get(name)
+        if known is None or not self._is_open(known["value"]):
+            known = self._cookies[name] = self.cookie(name)
+        return known
+
+    def _is_open(self, cookie: str) -> bool:
+        answer = requests.get(f"{self.url}/api/v1/session", cookies={"xwheel_session": cookie}, timeout=30)
+        return answer.status_code == 200
 
     def forget_preferences(self, cookie: str) -> None:
         """Delete what pages saved as the preferences of the account that a session's cookie is of."""
