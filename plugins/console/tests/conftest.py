@@ -63,6 +63,13 @@ def sleep(context: JobContext) -> str:
     return "slept"
 
 
+@job("stumble")
+def stumble(context: JobContext) -> str:
+    """Fail after a moment, and say the parameter: the node knows when it began."""
+    context.wait(0.5)
+    raise RuntimeError(context.param)
+
+
 SAID: queue.SimpleQueue[str | None] = queue.SimpleQueue()
 """What a run of the handler ``say`` writes into its log, line by line; None ends it."""
 
@@ -131,7 +138,7 @@ class Site:
     """
 
     def __init__(self, folder: Path, *plugins: object, **more: Any) -> None:
-        self.node = NodeSite(folder, "console", *plugins, handlers=[talk, sleep, say], **more)
+        self.node = NodeSite(folder, "console", *plugins, handlers=[talk, sleep, stumble, say], **more)
         self.url = self.node.url
         self.group_id: int = self.node.call("GET", "groups")["items"][0]["id"]
         self._cookies: dict[str, dict[str, Any]] = {}

@@ -28,6 +28,7 @@ def test_an_account_made_here_signs_in_and_chooses_a_password(
     form = dialog(page)
     form.get_by_label("Name", exact=True).fill("newcomer")
     form.get_by_role("button", name="Add a role in a group").click()
+    form.get_by_role("combobox", name="Group", exact=True).select_option(label="Demo")
     form.get_by_role("combobox", name="Role", exact=True).select_option("editor")
     form.get_by_label("may change scripts").check()
     form.get_by_role("button", name="Create").click()

@@ -154,6 +154,7 @@ def test_a_rule_is_made_and_its_test_shows_what_the_channel_answered(open_page: 
     form = dialog(page)
     form.get_by_label("Name", exact=True).fill("tell the bakers")
     form.get_by_label("For", exact=True).select_option("group")
+    form.locator("[data-field=group_id] select").select_option(label="Demo")
     form.get_by_role("button", name="Add a channel").click()
     form.get_by_label("Channel").select_option("gateway")
     form.get_by_label("Receivers, one a line").fill("anna\nbert")

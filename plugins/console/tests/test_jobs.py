@@ -219,7 +219,14 @@ def test_a_role_sees_only_what_the_node_lets_it_do(
 
 
 def test_a_job_shows_settings_fires_runs_and_trend(open_page: Open, site: Site) -> None:
-    job_id = site.job("overview of it", schedule_type="CRON", schedule_conf="0 0 9 * * ?", max_retries=3)
+    job_id = site.job(
+        "overview of it",
+        schedule_type="CRON",
+        schedule_conf="0 0 9 * * ?",
+        max_retries=3,
+        handler="sleep",
+        param="0.1",
+    )
     runs = [job_run(site, site.run(job_id)) for _ in range(3)]
     known = sum(run["accepted_ms"] is not None for run in runs)
     site.job("fires with it", schedule_type="CRON", schedule_conf="0 0 9 * * ?", enabled=True)

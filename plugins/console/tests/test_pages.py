@@ -18,7 +18,7 @@ WIDTHS = (1440, 1024, 390)
 PLACES: Mapping[str, str] = {
     "/": "[data-chart=results] [data-drawn]",
     "/jobs?q=onerror": "[data-id='{job}'] [data-words]",
-    "/jobs/{job}": "[data-chart=durations] [data-drawn]",
+    "/jobs/{job}": "[data-part=fires] [data-due]",
     "/jobs/{job}/runs": "[data-list=job-runs] tbody tr",
     "/jobs/{job}/children": "[data-child='{child}']",
     "/jobs/{job}/history?rev={revision}": "[data-diff]",
@@ -77,7 +77,7 @@ def filled(site: Site) -> Filled:
     group = call("POST", "groups", {"app_name": "hostile", "title": name})["id"]
     call("PATCH", f"groups/{site.group_id}", {"glue_types": ["GLUE_SHELL"]})
     cron = {"schedule_type": "CRON", "schedule_conf": "0 0 2 * * ?", "enabled": True}
-    job = site.job(name, description=long[:1024], handler="fail", **cron)
+    job = site.job(name, description=long[:1024], handler="stumble", **cron)
     child = site.job(f"child {name}"[:128], handler=f'{MARKUP}"')
     text = f"echo '{HOSTILE}'"
     script = site.job(f"script {name}"[:128], glue_type="GLUE_SHELL", glue_source=text, handler="")
@@ -100,6 +100,7 @@ def show(page: Page, place: str, filled: Filled) -> None:
     go_to(page, place.format(**fields))
     page.locator(PLACES[place].format(**fields)).first.wait_for(timeout=WAIT_MS)
     settled(page)
+    expect(page.locator(".drawing:not([data-drawn])")).to_have_count(0)
 
 
 def fits(page: Page) -> bool:
