@@ -16,8 +16,9 @@ from tests.unit.api.v1.access.test_session import browse, sign_in
 from xwheel.accounts.accounts import LINK_MS
 from xwheel.accounts.throttle import OF_ADDRESS, STEP_MS
 from xwheel.api.http.browsers import COOKIE
+from xwheel.errors import ConflictError
 from xwheel.model.access import ALL, Actor, ActorKind, Grant, Grants, Role, acting
-from xwheel.storage.access import accounts
+from xwheel.storage.access import accounts, sessions
 from xwheel.storage.access.accounts import Account
 from xwheel.storage.access.links import MAX_LINKS
 
@@ -98,6 +99,23 @@ def test_a_link_that_ends_between_its_judgement_and_its_session_is_refused(api: 
     with pytest.raises(Exception, match="this link is wrong"):
         access.sessions.begin(account, "10.0.0.1", "browser", link=secret)
     assert api.rows()["account_session"] == []
+
+
+@pytest.mark.parametrize("lost", [1, 3])
+def test_an_attempt_counts_though_others_write_first(
+    api: Api, ann: Account, lost: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first row of an address is written, taken back by a right link, and written again, while one waits."""
+    save, races = sessions.save_failures, iter(range(lost))
+
+    def save_late(*arguments: Any, **named: Any) -> None:
+        if next(races, None) is not None:
+            raise ConflictError("another attempt wrote it")
+        save(*arguments, **named)
+
+    monkeypatch.setattr(sessions, "save_failures", save_late)
+    assert is_refused(follow(api, "x"))
+    assert len(api.rows()["sign_in_failure"]) == 1
 
 
 @pytest.mark.parametrize("secret", ["x", "x" * 64, "\u20ac", "' OR 1=1 --"])
