@@ -172,21 +172,26 @@ def _alone(db: Database) -> Iterator[Connection]:
     Raises:
         SchemaError: Another process has changed it for a minute.
     """
-    with db.limited(statement_ms=LONGEST_MS), db.write() as conn:
-        match db.backend:
-            case "postgresql":
-                _lock_postgresql(conn)
-                yield conn
-            case "mysql":
-                if conn.execute(text(f"SELECT GET_LOCK({LOCK_NAME}, {WAIT_S})")).scalar_one() != 1:
-                    raise SchemaError(BUSY)
-                try:
-                    yield conn
-                finally:
-                    # it belongs to the connection, which goes back to the pool
-                    conn.execute(text(f"SELECT RELEASE_LOCK({LOCK_NAME})"))
-            case _:
-                yield conn  # the lock of the file does it
+    with db.limited(statement_ms=LONGEST_MS), _locked_server(db), db.write() as conn:
+        if db.backend == "postgresql":
+            _lock_postgresql(conn)
+        yield conn  # of SQLite, the lock of the file does it
+
+
+@contextmanager
+def _locked_server(db: Database) -> Iterator[None]:
+    """Hold MariaDB's advisory lock, on a connection of its own: until what was changed is committed, not before."""
+    if db.backend != "mysql":
+        yield
+        return
+    with db.read() as conn:
+        if conn.execute(text(f"SELECT GET_LOCK({LOCK_NAME}, {WAIT_S})")).scalar_one() != 1:
+            raise SchemaError(BUSY)
+        try:
+            yield
+        finally:
+            # it belongs to the connection, which goes back to the pool
+            conn.execute(text(f"SELECT RELEASE_LOCK({LOCK_NAME})"))
 
 
 def _lock_postgresql(conn: Connection) -> None:
