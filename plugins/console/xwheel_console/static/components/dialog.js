@@ -8,7 +8,11 @@ import {now, preferences} from "../store.js";
 const open = signal([]);
 let last = 0;
 
-/** Open a dialog; resolves with what it is closed with, undefined if it is dismissed. `render(close)` gives what is in it. */
+/**
+ * Open a dialog; resolves with what it is closed with, undefined if it is dismissed. `render(close)` gives what is in it.
+ *
+ * What is in it may set `close.ask`, which returns words if something would be lost: Escape and ✕ ask first then.
+ */
 export function openDialog(render, {label, wide = false, isHigh = false} = {}) {
   return new Promise((done) => {
     const id = ++last;
@@ -18,9 +22,22 @@ export function openDialog(render, {label, wide = false, isHigh = false} = {}) {
       queueMicrotask(() => opener?.isConnected && opener.focus());
       done(value);
     };
+    close.ask = null;
     open.value = [...open.value, {id, render, close, label, wide, isHigh}];
   });
 }
+
+/** Keep a form from being dismissed unasked while `isChanged()`. */
+export function useAsked(close, isChanged) {
+  close.ask = () => (isChanged() ? t("dialog.leave") : null);
+}
+
+async function dismiss({close}) {
+  const words = close.ask?.();
+  if (words && !(await confirmed({title: words, action: t("dialog.discard"), isDangerous: true}))) return;
+  close(undefined);
+}
+addEventListener("beforeunload", (event) => { if (open.peek().some(({close}) => close.ask?.())) event.preventDefault(); });
 
 function Layer({item}) {
   const ref = useRef(null);
@@ -31,9 +48,16 @@ function Layer({item}) {
     (dialog.querySelector("[autofocus]") ?? dialog.querySelector("input, textarea, select, button"))?.focus();
     return () => dialog.open && dialog.close();
   }, []);
-  return html`<dialog ref=${ref} class="${item.wide ? "wide" : ""} ${item.isHigh ? "high" : ""}" aria-labelledby="dialog-${item.id}" onCancel=${(event) => { event.preventDefault(); item.close(undefined); }}>
+  // a browser lets a page refuse the second Escape in a row only here
+  const onKey = (event) => {
+    if (event.key !== "Escape" || event.isComposing || event.defaultPrevented) return;
+    event.preventDefault();
+    event.stopPropagation();
+    dismiss(item);
+  };
+  return html`<dialog ref=${ref} class="${item.wide ? "wide" : ""} ${item.isHigh ? "high" : ""}" aria-labelledby="dialog-${item.id}" onKeyDown=${onKey} onCancel=${(event) => { event.preventDefault(); dismiss(item); }}>
     <article>
-      <header><h2 id="dialog-${item.id}">${item.label}</h2><button class="close" aria-label=${t("action.close")} onClick=${() => item.close(undefined)}>✕</button></header>
+      <header><h2 id="dialog-${item.id}">${item.label}</h2><button class="close" aria-label=${t("action.close")} onClick=${() => dismiss(item)}>✕</button></header>
       ${item.render(item.close)}
     </article>
   </dialog>`;
