@@ -11,7 +11,8 @@ let last = 0;
 /**
  * Open a dialog; resolves with what it is closed with, undefined if it is dismissed. `render(close)` gives what is in it.
  *
- * What is in it may set `close.ask`, which returns words if something would be lost: Escape and ✕ ask first then.
+ * What is in it may set `close.ask`, which returns a question for `confirmed` if something would be lost: Escape and ✕ ask
+ * it first then.
  */
 export function openDialog(render, {label, wide = false, isHigh = false} = {}) {
   return new Promise((done) => {
@@ -29,12 +30,12 @@ export function openDialog(render, {label, wide = false, isHigh = false} = {}) {
 
 /** Keep a form from being dismissed unasked while `isChanged()`. */
 export function useAsked(close, isChanged) {
-  close.ask = () => (isChanged() ? t("dialog.leave") : null);
+  close.ask = () => (isChanged() ? {title: t("dialog.leave"), action: t("dialog.discard"), keep: t("dialog.keep"), isDangerous: true} : null);
 }
 
 async function dismiss({close}) {
-  const words = close.ask?.();
-  if (words && !(await confirmed({title: words, action: t("dialog.discard"), isDangerous: true}))) return;
+  const question = close.ask?.();
+  if (question && !(await confirmed(question))) return;
   close(undefined);
 }
 addEventListener("beforeunload", (event) => { if (open.peek().some(({close}) => close.ask?.())) event.preventDefault(); });
@@ -67,13 +68,14 @@ export const Dialogs = () => html`${open.value.map((item) => html`<${Layer} key=
 /**
  * Ask before something is done; resolves with {reason} or undefined.
  *
- * `asksReason` shows a field for why; `typed` is a name that must be typed; `body` is shown above.
+ * `asksReason` shows a field for why; `typed` is a name that must be typed; `body` is shown above. `keep` are the words of
+ * what Enter does where that is to leave all as it is.
  */
-export function confirmed({title, body, action, isDangerous = false, asksReason = false, typed = null}) {
-  return openDialog((close) => html`<${Question} ...${{body, action, isDangerous, asksReason, typed, close}} />`, {label: title});
+export function confirmed({title, body, action, keep = null, isDangerous = false, asksReason = false, typed = null}) {
+  return openDialog((close) => html`<${Question} ...${{body, action, keep, isDangerous, asksReason, typed, close}} />`, {label: title});
 }
 
-function Question({body, action, isDangerous, asksReason, typed, close}) {
+function Question({body, action, keep, isDangerous, asksReason, typed, close}) {
   const reason = useSignal(""), name = useSignal("");
   const isReady = typed === null || name.value === typed;
   const submit = (event) => { event.preventDefault(); if (isReady) close({reason: reason.value.trim()}); };
@@ -81,7 +83,7 @@ function Question({body, action, isDangerous, asksReason, typed, close}) {
     ${body && html`<div>${body}</div>`}
     ${asksReason && html`<label>${t("dialog.reason")}<input name="reason" maxlength="500" autocomplete="off" value=${reason.value} onInput=${(event) => { reason.value = event.target.value; }} /></label>`}
     ${typed !== null && html`<label>${t("dialog.type", {name: typed})}<input name="typed" autocomplete="off" spellcheck="false" value=${name.value} onInput=${(event) => { name.value = event.target.value; }} /></label>`}
-    <footer><button type="button" class="secondary" onClick=${() => close(undefined)}>${t("action.cancel")}</button><button type="submit" class=${isDangerous ? "danger" : ""} disabled=${!isReady} autofocus=${typed === null && !asksReason}>${action}</button></footer>
+    <footer><button type="button" class="secondary" autofocus=${keep !== null} onClick=${() => close(undefined)}>${keep ?? t("action.cancel")}</button><button type="submit" class=${isDangerous ? "danger" : ""} disabled=${!isReady} autofocus=${keep === null && typed === null && !asksReason}>${action}</button></footer>
   </form>`;
 }
 

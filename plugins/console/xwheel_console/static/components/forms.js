@@ -34,7 +34,7 @@ export function DialogForm({of, close, save, action, done, href, labels, isReady
 }
 
 /** Show something that nobody can show again: a password, a token. */
-export const showOnce = ({title, label, secret, words, more = null}) => openDialog((close) => html`<div class="once" ref=${() => { close.ask = () => t("dialog.once"); }}>
+export const showOnce = ({title, label, secret, words, more = null}) => openDialog((close) => html`<div class="once" ref=${() => { close.ask = () => ({title: t("dialog.once"), action: t("action.close"), keep: t("action.cancel")}); }}>
   <p>${words}</p>
   <label>${label}<input class="mono" readonly autofocus value=${secret} onFocus=${(event) => event.target.select()} data-once /></label>
   <${Copy} text=${secret} />

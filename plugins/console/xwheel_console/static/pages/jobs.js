@@ -39,9 +39,9 @@ const groupName = (groups, id) => { const group = groups.find((one) => one.id ==
 
 function columnsOf({groups, recent, reload}) {
   return [
-    {key: "id", label: "ID", className: "tight number", optional: "on", cell: (job) => job.id, csv: (job) => job.id},
+    {key: "id", label: "ID", className: "tight number wide-only", optional: "on", cell: (job) => job.id, csv: (job) => job.id},
     {key: "name", label: t("field.name"), csv: (job) => job.name, className: "clip-name", cell: (job) => html`<a href="#/jobs/${job.id}"><bdi>${job.name}</bdi></a>${job.description && html`<span class="under clip-line"><bdi>${job.description}</bdi></span>`}`},
-    {key: "group", label: t("filter.group"), optional: "on", csv: (job) => groupName(groups, job.group_id), cell: (job) => html`<bdi>${groupName(groups, job.group_id)}</bdi>`},
+    {key: "group", label: t("filter.group"), className: "wide-only", optional: "on", csv: (job) => groupName(groups, job.group_id), cell: (job) => html`<bdi>${groupName(groups, job.group_id)}</bdi>`},
     {key: "type", label: t("field.glue_type"), optional: "on", csv: (job) => `${job.glue_type} ${job.handler}`, cell: (job) => html`<span class="number">${job.glue_type}</span>${job.handler && html`<code class="under one-line" title=${job.handler}>${job.handler}</code>`}`},
     {key: "schedule", label: t("jobs.schedule"), csv: (job) => `${job.schedule_type} ${job.schedule_conf}`, cell: (job) => html`<${ScheduleWords} job=${job} />`},
     {key: "state", label: t("filter.state"), className: "tight", csv: (job) => t(`state.${job.state}`), cell: (job) => html`<${StateSwitch} job=${job} done=${reload} />`},

@@ -64,13 +64,13 @@ function StateChoice() {
 
 const columnsOf = (most) => [
   {key: "id", label: t("runs.id"), className: "tight", cell: (run) => html`<a href="#/runs/${run.id}">#${run.id}</a>`, csv: (run) => run.id},
-  {key: "job", label: t("runs.job"), cell: (run) => html`<${JobLink} run=${run} /><span class="under"><bdi>${run.app_name}</bdi></span>`, csv: (run) => run.job_name},
+  {key: "job", label: t("runs.job"), className: "clip-name", cell: (run) => html`<${JobLink} run=${run} /><span class="under"><bdi>${run.app_name}</bdi></span>`, csv: (run) => run.job_name},
   {key: "due", label: t("runs.due"), className: "tight", cell: (run) => html`<${Time} ms=${run.due_ms} />`, csv: (run) => new Date(run.due_ms).toISOString()},
   {key: "state", label: t("filter.state"), cell: (run) => html`<${Outcome} run=${run} nowMs=${now.value} />`, csv: (run) => run.state},
   {key: "why", label: t("runs.why"), optional: "off", cell: (run) => whyOf(run) ?? "–", csv: (run) => run.reason},
   {key: "took", label: t("runs.took"), className: "tight", cell: (run) => html`<${DurationBar} run=${run} most=${most} />`, csv: (run) => runMs(run)},
-  {key: "address", label: t("runs.address"), optional: "on", cell: (run) => run.address ? html`<span title=${run.address}>${run.address.replace(/^https?:\/\//, "")}</span>` : html`<span class="faint">–</span>`, csv: (run) => run.address},
-  {key: "origin", label: t("runs.trigger"), optional: "on", className: "tight", cell: (run) => html`${t(`origin.${run.origin}`)}<span class="under">${partOf(run)}</span>`, csv: (run) => run.origin},
+  {key: "address", label: t("runs.address"), className: "wide-only", optional: "on", cell: (run) => run.address ? html`<span class="number" title=${run.address}>${run.address.replace(/^https?:\/\//, "")}</span>` : html`<span class="faint">–</span>`, csv: (run) => run.address},
+  {key: "origin", label: t("runs.trigger"), optional: "on", className: "tight wide-only", cell: (run) => html`${t(`origin.${run.origin}`)}<span class="under">${partOf(run)}</span>`, csv: (run) => run.origin},
   {key: "message", label: t("runs.message"), optional: "on", className: "clip", cell: (run) => html`<bdi>${run.message.slice(0, 600)}</bdi>`, csv: (run) => run.message},
   {key: "menu", label: t("action.menu"), className: "tight", cell: (run) => html`<a href="#/runs/${run.id}" class="small">${t("action.log")}</a> <${RunMenu} run=${run} />`},
 ];
