@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from conftest import Open, Site, Watch
 from playwright.sync_api import Locator, Page, expect
 
@@ -73,6 +74,8 @@ def test_a_run_can_be_asked_for_later(open_page: Open, site: Site, watch: Watch)
     expect(form.get_by_text("In the zone Asia/Shanghai")).to_be_visible()
     form.get_by_role("button", name="Run", exact=True).click()
     expect(form.locator("[data-field=at] .field-error")).to_be_visible()
+    faults = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
+    assert not [item["id"] for item in faults if item["impact"] in {"serious", "critical"}]
     form.get_by_label("Parameter").fill("new")
     day = (datetime.now(UTC) + timedelta(days=200)).date()
     form.get_by_label("Time").fill(f"{day}T08:30")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from axe_playwright_python.sync_playwright import Axe
 from conftest import Open, Site, Watch, visit
 from playwright.sync_api import Page, expect
 
@@ -33,6 +34,8 @@ def test_a_link_names_its_account_and_waits_for_a_click(open_page: Open, site: S
     expect(asked).to_contain_text("This link signs you in as editor.")
     assert place.split("=")[1] not in page.url
     assert page.context.cookies() == []
+    faults = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
+    assert not [item["id"] for item in faults if item["impact"] in {"serious", "critical"}]
     asked.get_by_role("button", name="Sign in as editor").press("Enter")
     expect(page.locator("nav.side")).to_be_visible()
     expect(page.locator(".note.good")).to_have_text("You are signed in as editor now.✕")
@@ -82,3 +85,20 @@ def test_the_sign_in_page_leads_on_whoever_is_signed_in(open_page: Open, site: S
     page = open_page("/jobs", "viewer")
     visit(page, site, "/login")
     expect(page.locator("[data-page=jobs]")).to_be_visible()
+
+
+def test_who_tried_too_often_is_told_how_long_to_wait(open_page: Open, watch: Watch) -> None:
+    watch.allowed.append("429")
+    page = open_page("/login", name=None)
+    page.route(
+        "**/api/v1/session",
+        lambda route: route.fulfill(
+            status=429,
+            headers={"Retry-After": "7"},
+            json={"type": "urn:xwheel:problem:throttled", "status": 429},
+        ),
+    )
+    page.get_by_label("Name").fill("viewer")
+    page.get_by_label("Password", exact=True).fill("guessed")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("alert")).to_have_text("Too many wrong passwords: try again in 7 s.")

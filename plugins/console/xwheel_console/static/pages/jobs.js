@@ -69,7 +69,7 @@ function FirstSteps({query}) {
 
 export default function Jobs({query}) {
   const groups = useLoad((abort) => getAll("groups", {}, 5000, {abort}), [], {when: (event) => event.kind === "group"});
-  const params = {name_contains: query.q, group_id: query.group, handler: query.handler, schedule_type: query.type, enabled: {started: "true", stopped: "false"}[query.state]};
+  const params = {search: query.q, group_id: query.group, handler: query.handler, schedule_type: query.type, enabled: {started: "true", stopped: "false"}[query.state]};
   const pages = usePages("jobs", params, {when: (event) => LIVE.has(event.kind), everyMs: 3000});
   const ids = pages.items.map((job) => job.id);
   const recent = useLoad((abort) => recentRuns(ids, abort), [ids.join()], {when: (event) => event.kind === "run", everyMs: 3000});
