@@ -93,6 +93,7 @@ ROUTES: Final[dict[str, type[Resource]]] = {
     "/secrets/{name}": Secret,
     "/secrets/{name}/rotate": Secret,
     "/session": SessionResource,
+    "/session/link": SessionResource,
     "/me/password": OwnPassword,
     "/me/sessions": OwnSessions,
     "/me/sessions/{session_id:id}": OwnSession,

@@ -274,3 +274,30 @@ def test_the_audit_says_who_made_a_link_and_how_somebody_signed_in(api: Api, ann
     assert how == ["link", "password"]
     assert found["call.refuse"]["outcome"] == "refused"
     assert secret not in str(api.rows())
+
+
+def look(api: Api, secret: str, **options: Any) -> falcon.testing.Result:
+    return api.management.simulate_post("/api/v1/session/link", json={"link": secret}, **options)
+
+
+def test_whose_a_link_is_can_be_asked_before_it_signs_in(api: Api, ann: Account) -> None:
+    """So that nobody is signed in as somebody else unnoticed."""
+    secret = link(api, ann)
+    answer = look(api, secret)
+    assert (answer.status_code, answer.json) == (200, {"name": "ann", "display_name": ann.display_name})
+    assert COOKIE not in answer.cookies
+    assert api.rows()["account_session"] == []
+    assert follow(api, secret).status_code == 201
+    assert is_refused(look(api, secret)), "a link that was used names nobody"
+
+
+def test_guessing_links_by_asking_whose_they_are_is_throttled(api: Api, ann: Account) -> None:
+    for number in range(OF_ADDRESS.free):
+        assert is_refused(look(api, f"guess {number}"))
+    assert look(api, link(api, ann)).status_code == 429
+
+
+def test_a_page_of_another_site_learns_no_name(api: Api, ann: Account) -> None:
+    answer = look(api, link(api, ann), headers={"Origin": "https://elsewhere.example"})
+    assert answer.status_code == 403
+    assert "ann" not in answer.text
