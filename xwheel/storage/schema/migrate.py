@@ -54,7 +54,7 @@ def upgrade(db: Database, revision: str = "head") -> None:
     Raises:
         SchemaError: The schema is a newer version's, or the tables are another program's.
     """
-    with _alone(db) as conn:
+    with alone(db) as conn:
         current = _revision(conn)
         if current is None:
             _drop_remains(conn)
@@ -78,7 +78,7 @@ def downgrade(db: Database, revision: str) -> None:
     Raises:
         SchemaError: Another process changes the schema.
     """
-    with _alone(db) as conn:
+    with alone(db) as conn:
         command.downgrade(_config(conn), revision)
 
 
@@ -166,7 +166,7 @@ def _config(conn: Connection) -> AlembicConfig:
 
 
 @contextmanager
-def _alone(db: Database) -> Iterator[Connection]:
+def alone(db: Database) -> Iterator[Connection]:
     """Give a connection inside a writing transaction of the one process that changes the schema; others wait.
 
     Raises:
