@@ -67,6 +67,7 @@ def test_a_link_made_here_signs_in_and_another_password_ends_that(
     theirs = open_page("/login", name=None)
     theirs.goto("about:blank")
     theirs.goto(link)
+    theirs.get_by_role("button", name="Sign in as guest").click()
     expect(theirs.locator("nav.side")).to_be_visible()
     assert "link" not in theirs.url
     choose(page, "More about guest", "Set another password")
