@@ -366,7 +366,7 @@ class Contexts:
         context.on("request", on_request)
         yield context
         context.remove_listener("request", on_request)
-        for page in context.pages:
+        for page in context.pages or [context.new_page()]:
             page.unroute_all(behavior="ignoreErrors")
             stored = {"origin": site.url, "storageTypes": "local_storage"}
             context.new_cdp_session(page).send("Storage.clearDataForOrigin", stored)

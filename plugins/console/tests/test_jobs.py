@@ -502,6 +502,7 @@ def test_first_steps_end_with_a_run_of_the_code_that_was_copied(
         expect(page.locator("[data-finished]")).to_be_visible()
         assert "run=" in page.url
     finally:
+        page.close()  # it asks for the log, which is gone with the program
         program.terminate()
         program.wait(20)
 

@@ -45,7 +45,7 @@ def test_what_can_be_done_with_a_row_is_in_sight(open_page: Open, site: Site, wi
     conf = "0 0/30 8-18 ? * MON-FRI"
     site.run(site.job(name, schedule_type="CRON", schedule_conf=conf, enabled=True))
     page = open_page("/me", viewport={"width": width, "height": 800})
-    for place in ("/jobs", "/runs"):
+    for place in (f"/jobs?q={name}", "/runs"):
         visit(page, site, place)
         link = page.get_by_role("link", name=name).first
         # words are not broken
