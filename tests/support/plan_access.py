@@ -124,7 +124,8 @@ def cases() -> Iterator[Case]:
             agent="",
         ),
     )
-    yield Case("access.sessions.find_session", lambda conn: sessions.find_session(conn, "session-5"))
+    digests = [tokens.digest_token(f"session-{number}") for number in range(100)]
+    yield Case("access.sessions.get_sessions", lambda conn: sessions.get_sessions(conn, digests))
     yield Case("access.sessions.list_sessions", lambda conn: sessions.list_sessions(conn, 5, NOW))
     yield Case("access.sessions.update_seen", lambda conn: sessions.update_seen(conn, 5, NOW, NOW + 1))
     yield Case("access.sessions.delete_sessions", lambda conn: sessions.delete_sessions(conn, [5, 6]))
