@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import hmac
 import logging
 import secrets
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
-from itertools import islice, takewhile
 from typing import Final
 
 from xwheel.accounts.accounts import same_password
@@ -25,6 +23,7 @@ from xwheel.storage.access import accounts, links, sessions
 from xwheel.storage.access.accounts import Account
 from xwheel.storage.access.audit import AuditTrail
 from xwheel.storage.access.sessions import Session
+from xwheel.storage.access.tokens import digest_token
 from xwheel.storage.database.engine import Connection, Database
 
 logger = logging.getLogger(__name__)
@@ -32,11 +31,11 @@ logger = logging.getLogger(__name__)
 SECRET_BYTES: Final = 32
 MAX_SECRET: Final = 64
 CACHE_MS: Final = 1000
-FRESH_MS: Final = 500
-"""Copies younger than this are left as they are when others are read anew."""
-
-MOST_AT_ONCE: Final = 200
 MOST_KNOWN: Final = 10_000
+USED_MS: Final = 3000
+"""Sessions that were used within this time are read together: pages that are open ask again each second."""
+
+MOST_TOGETHER: Final = 100
 SEEN_MS: Final = 60_000
 """How exactly it is known when a session was used last."""
 
@@ -57,19 +56,13 @@ class SessionElsewhereError(AuthError):
         self.credential = f"session {known.session.id} from elsewhere"
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class KnownSession:
-    """A session with its account, as the database had both a second ago at most.
-
-    Attributes:
-        read_ms: When they were read, on the monotonic clock.
-        used_ms: When somebody asked for them last.
-    """
+    """A session with its account, as the database had both a second ago at most."""
 
     session: Session
     account: Account
     read_ms: int
-    used_ms: int
 
     def actor(self, address: str) -> Actor:
         """Return who acts with it; who has to change the password may do nothing else."""
@@ -82,6 +75,14 @@ class KnownSession:
             credential=f"session {self.session.id}",
             address=address,
         )
+
+
+@dataclass(slots=True)
+class _Copy:
+    """A session in memory, and when it was used last."""
+
+    known: KnownSession
+    used_ms: int
 
 
 class SessionStore:
@@ -102,7 +103,9 @@ class SessionStore:
         self._clock = clock
         self._config = config
         self._lock = threading.Lock()
-        self._known: OrderedDict[bytes, KnownSession] = OrderedDict()
+        # the one that was used last at the end
+        self._known: OrderedDict[bytes, _Copy] = OrderedDict()
+        self._forgotten = 0
 
     def begin(
         self,
@@ -173,7 +176,7 @@ class SessionStore:
         """
         if not 0 < len(secret) <= MAX_SECRET:
             return None
-        key = hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
+        key = digest_token(secret)
         known = self._recall(key) or self._read(key)
         if known is None or not self._is_alive(known):
             return None
@@ -202,43 +205,62 @@ class SessionStore:
     def forget(self) -> None:
         """Ask the database anew from now on; for the node that changed something itself."""
         with self._lock:
+            self._forgotten += 1
             self._known.clear()
 
     def _recall(self, key: bytes) -> KnownSession | None:
         now_ms = self._clock.monotonic_ms()
         with self._lock:
-            known = self._known.get(key)
-            if known is None or not 0 <= now_ms - known.read_ms < CACHE_MS:
+            copy = self._known.get(key)
+            if copy is None:
                 return None
-            known.used_ms = now_ms
-            return known
+            copy.used_ms = now_ms
+            self._known.move_to_end(key)
+            known = copy.known
+        return known if 0 <= now_ms - known.read_ms < CACHE_MS else None
 
     def _read(self, key: bytes) -> KnownSession | None:
-        """Read a session, and with it those that are asked for all the time: pages that are open ask each second."""
         read_ms = self._clock.monotonic_ms()
         with self._lock:
-            lately = takewhile(
-                lambda item: item[1].read_ms > read_ms - 3 * CACHE_MS, reversed(self._known.items())
-            )
-            used = {
-                other: known.used_ms
-                for other, known in lately
-                if known.used_ms > read_ms - 2 * CACHE_MS and known.read_ms <= read_ms - FRESH_MS
-            }
-        wanted = dict(islice(used.items(), MOST_AT_ONCE)) | {key: read_ms}
+            turn, wanted = self._forgotten, self._read_with(key, read_ms)
         with self._db.read() as conn:
-            found = {item.digest: item for item in sessions.get_sessions(conn, wanted.keys())}
-            owners = accounts.get_accounts(conn, {item.account_id for item in found.values()})
+            rows = sessions.get_sessions(conn, wanted)
+            owners = accounts.get_accounts(conn, {session.account_id for session in rows.values()})
+        found = {
+            digest: KnownSession(session, owners[session.account_id], read_ms)
+            for digest, session in rows.items()
+            if session.account_id in owners
+        }
         with self._lock:
-            for digest, used_ms in wanted.items():
-                self._known.pop(digest, None)
-                session = found.get(digest)
-                account = None if session is None else owners.get(session.account_id)
-                if session is not None and account is not None:
-                    self._known[digest] = KnownSession(session, account, read_ms, used_ms)
-            while len(self._known) > MOST_KNOWN:
+            if turn == self._forgotten:  # else something changed while the rows were read
+                for digest in wanted:
+                    self._keep(digest, found.get(digest), read_ms)
+        return found.get(key)
+
+    def _read_with(self, key: bytes, now_ms: int) -> list[bytes]:
+        """Return what is read together: with a session that is known, those that were used a moment ago.
+
+        With another it is read alone: anybody can send cookies of none.
+        """
+        wanted = [key]
+        if key in self._known:
+            for digest, copy in reversed(self._known.items()):
+                if len(wanted) == MOST_TOGETHER or not 0 <= now_ms - copy.used_ms < USED_MS:
+                    break
+                if digest != key:
+                    wanted.append(digest)
+        return wanted
+
+    def _keep(self, digest: bytes, known: KnownSession | None, now_ms: int) -> None:
+        copy = self._known.get(digest)
+        if known is None:
+            self._known.pop(digest, None)
+        elif copy is not None:
+            copy.known = known
+        else:
+            self._known[digest] = _Copy(known, now_ms)
+            if len(self._known) > MOST_KNOWN:
                 self._known.popitem(last=False)
-            return self._known.get(key)
 
     def _is_alive(self, known: KnownSession) -> bool:
         now_ms = self._clock.now_ms()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final, cast
 
 import falcon
+import msgspec
 
 from xwheel import __version__
 from xwheel.api.http.body import take_query
-from xwheel.api.http.resource import Resource, readable_groups, reply
+from xwheel.api.http.resource import Resource, reply
 from xwheel.api.openapi.operation import Operation
 from xwheel.api.schema.live import (
     EventQuery,
@@ -20,8 +23,11 @@ from xwheel.api.schema.live import (
     NodeView,
 )
 from xwheel.model.access import current_actor
-from xwheel.scheduler.live.feed import LiveCounts
+from xwheel.scheduler.live.feed import LiveCounts, Sight
+from xwheel.scheduler.live.reader import Told
 from xwheel.storage import leases
+
+MOST_ENCODED: Final = 64
 
 
 class Events(Resource):
@@ -35,31 +41,36 @@ class Events(Resource):
         what you show, and go on from ``next``. Of a kind of which very much changed there is one event without an id.
         """
         query = take_query(req, EventQuery)
-        told = self._parts.live.ask(query.after, current_actor().grants)
-        events = told.news.events
-        items = [
-            EventView(
-                kind=event.kind,
-                id=event.id,
-                job_id=event.job_id,
-                group_id=event.group_id,
-                state=event.state,
-            )
-            for event in events or ()
-        ]
+        told = self._parts.live.ask(query.after, Sight.of(current_actor().grants))
+        items, counts = _encoded(told)
         view = EventsView(
             next=told.news.cursor,
-            reset=events is None,
-            now_ms=told.now_ms,
-            items=items,
-            counts=_counts_view(told.counts),
+            reset=told.news.events is None,
+            now_ms=self._parts.clock.now_ms(),
+            items=cast("list[EventView]", items),
+            counts=cast(LiveCountsView, counts),
         )
         reply(resp, view)
 
 
-def _counts_view(counts: LiveCounts) -> LiveCountsView:
-    groups = readable_groups()
+@lru_cache(maxsize=MOST_ENCODED)
+def _encoded(told: Told) -> tuple[msgspec.Raw, msgspec.Raw]:
+    """Return events and counts as JSON, made once for all who get the same answer; it depends on nothing else."""
+    items = [
+        EventView(
+            kind=event.kind,
+            id=event.id,
+            job_id=event.job_id,
+            group_id=event.group_id,
+            state=event.state,
+        )
+        for event in told.news.events or ()
+    ]
+    counts = _counts_view(told.counts, told.sight.groups)
+    return msgspec.Raw(msgspec.json.encode(items)), msgspec.Raw(msgspec.json.encode(counts))
 
+
+def _counts_view(counts: LiveCounts, groups: frozenset[int] | None) -> LiveCountsView:
     def total(of: Mapping[int, int]) -> int:
         return sum(count for group_id, count in of.items() if groups is None or group_id in groups)
 

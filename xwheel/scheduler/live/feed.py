@@ -49,6 +49,23 @@ class Audience(Enum):
     """Admins of all groups."""
 
 
+class Sight(NamedTuple):
+    """What of all news somebody is told; callers with the same one get the same answer.
+
+    Attributes:
+        groups: Those whose events and counts they are told; None for all.
+        is_admin: They are told what only admins of all groups may know.
+    """
+
+    groups: frozenset[int] | None
+    is_admin: bool
+
+    @classmethod
+    def of(cls, grants: Grants) -> Sight:
+        """Return what somebody is told who may do this."""
+        return cls(grants.groups_with(Permission.READ), grants.allows(Permission.ADMIN))
+
+
 class LiveEvent(NamedTuple):
     """Something changed; without an id it is of a kind that has none, or so much that lists are to be read again."""
 
@@ -125,7 +142,7 @@ class EventFeed:
             self._events.extend(events)
             self._last += len(events)
 
-    def after(self, cursor: str | None, grants: Grants) -> News:
+    def after(self, cursor: str | None, sight: Sight) -> News:
         """Return what somebody may know of what came after a cursor."""
         name, _, number = (cursor or "").partition("-")
         with self._lock:
@@ -135,20 +152,20 @@ class EventFeed:
             if seen < 0 or not 0 <= missed <= len(self._events):
                 return News(None, following)
             events = list(islice(self._events, len(self._events) - missed, None)) if missed else []
-        return News(_shortened(event for event in events if is_told(event, grants)), following)
+        return News(_shortened(event for event in events if is_told(event, sight)), following)
 
 
-def is_told(event: LiveEvent, grants: Grants) -> bool:
-    """Return whether somebody who may do this is told of an event."""
+def is_told(event: LiveEvent, sight: Sight) -> bool:
+    """Return whether somebody is told of an event."""
     match event.audience:
         case Audience.READERS:
             return True
         case Audience.ADMINS:
-            return grants.allows(Permission.ADMIN)
+            return sight.is_admin
         case Audience.ALL:
-            return grants.allows(Permission.READ)
+            return sight.groups is None
         case _:
-            return grants.allows(Permission.READ, event.group_id)
+            return sight.groups is None or event.group_id in sight.groups
 
 
 def _shortened(events: Iterable[LiveEvent]) -> list[LiveEvent]:

@@ -6,12 +6,11 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, TypeVar
 
 from xwheel.clock import Clock
 from xwheel.errors import StorageError, XwheelError
 from xwheel.model import RegisteredExecutor, RunState
-from xwheel.model.access import Grants
 from xwheel.scheduler.live.compare import (
     RunsNow,
     alarm_events,
@@ -20,7 +19,15 @@ from xwheel.scheduler.live.compare import (
     node_events,
     run_events,
 )
-from xwheel.scheduler.live.feed import Audience, EventFeed, EventKind, LiveCounts, LiveEvent, News
+from xwheel.scheduler.live.feed import (
+    Audience,
+    EventFeed,
+    EventKind,
+    LiveCounts,
+    LiveEvent,
+    News,
+    Sight,
+)
 from xwheel.storage import leases, settings
 from xwheel.storage.database.engine import Connection, Database
 from xwheel.storage.leases import LeaseRow, NodeRow
@@ -47,6 +54,9 @@ NEWS: Final = 1000
 COMMIT_MS: Final = 30_000
 """Rows with smaller ids may be committed so much later than others, and are seen."""
 
+MOST_TOLD: Final = 256
+"""Answers that are kept for callers that ask for the same; consoles that are open ask for a handful of them."""
+
 FAILED_MS: Final = 30_000
 LATE_MS: Final = 30_000
 
@@ -54,12 +64,17 @@ LATE_MS: Final = 30_000
 R = TypeVar("R", AuditedChange, LiveAlarm)
 
 
-class Told(NamedTuple):
-    """What is answered to a caller."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Told:
+    """What is answered to callers that ask after the same cursor and are told the same; one object until it changes.
+
+    Attributes:
+        sight: What these callers are told. The counts are those of all groups: show no more of them than this.
+    """
 
     news: News
     counts: LiveCounts
-    now_ms: int
+    sight: Sight
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +139,8 @@ class LiveReader:
         self._lock = threading.Lock()
         self._feed = EventFeed()
         self._counts = LiveCounts()
+        # answers since the last look, by cursor and sight
+        self._told: dict[tuple[str | None, Sight], Told] = {}
         self._asked_ms: int | None = None
         self._tried_ms: int | None = None
         self._read_ms: int | None = None
@@ -140,17 +157,22 @@ class LiveReader:
             self._refresh(now_ms)
         return READ_MS
 
-    def ask(self, cursor: str | None, grants: Grants) -> Told:
-        """Return what somebody may know of what came after a cursor, and the counts.
+    def ask(self, cursor: str | None, sight: Sight) -> Told:
+        """Return what is told of what came after a cursor, and the counts.
 
         Raises:
             XwheelError: The database did not answer for a while, nor now.
         """
         self._asked_ms = self._clock.monotonic_ms()
-        now_ms = self._clock.now_ms()
         if self._is_older(self._read_ms, self._max_age_ms - 1):
-            self._refresh(now_ms)
-        return Told(self._feed.after(cursor, grants), self._counts, now_ms)
+            self._refresh(self._clock.now_ms())
+        told = self._told  # another thread may begin a new one; then what is found now is not kept in that
+        found = told.get((cursor, sight))
+        if found is None:
+            found = Told(self._feed.after(cursor, sight), self._counts, sight)
+            if len(told) < MOST_TOLD:
+                told[cursor, sight] = found
+        return found
 
     def _is_older(self, at_ms: int | None, age_ms: int) -> bool:
         return at_ms is None or self._clock.monotonic_ms() - at_ms > age_ms
@@ -209,6 +231,7 @@ class LiveReader:
         else:
             self._feed.put(events)
         self._counts = _count(seen, self._failed, now_ms)
+        self._told = {}
         self._seen = seen
 
     def _begin(self, conn: Connection, now_ms: int) -> None:

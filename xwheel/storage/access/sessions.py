@@ -97,10 +97,11 @@ def insert_session(
     return insert_row(conn, account_session, values)
 
 
-def get_sessions(conn: Connection, digests: Collection[bytes]) -> list[Session]:
-    """Return the sessions of cookies, by their digests; those that are not there are left out."""
-    rows = conn.execute(select(account_session).where(account_session.c.digest.in_(digests)))
-    return [_session(row) for row in rows]
+def get_sessions(conn: Connection, digests: Collection[bytes]) -> dict[bytes, Session]:
+    """Return sessions by the digests of their cookies; those that are not there are left out."""
+    query = select(account_session).where(account_session.c.digest.in_(list(digests)))
+    found = [_session(row) for row in conn.execute(query)]
+    return {session.digest: session for session in found}
 
 
 def list_sessions(conn: Connection, account_id: int, now_ms: int) -> list[Session]:

@@ -1,5 +1,5 @@
 // What all pages share: who is signed in, what they like, what time it is, and what changed.
-import {computed, effect, signal, useEffect, useRef, useSignal} from "./vendor/core.js";
+import {computed, effect, signal, useEffect, useLayoutEffect, useRef, useSignal} from "./vendor/core.js";
 import {ApiError, away, get, put, session, signedOut} from "./api.js";
 import {language, setLanguage, zone} from "./i18n.js";
 
@@ -146,7 +146,8 @@ export function useLoad(load, deps, {when = null, everyMs = 1500} = {}) {
       if (!abort.signal.aborted) state.value = {...state.value, error, isLoading: false};
     }
   };
-  useEffect(() => {
+  // asked for before what stands already is painted
+  useLayoutEffect(() => {
     state.value = {...state.value, isLoading: true};
     run.current(true);
     return () => latest.current.abort?.abort();

@@ -11,8 +11,10 @@ from tests.support.callers import ROLES, Callers
 from tests.support.rows import NOW, make_run
 from tests.unit.api.conftest import Api
 from xwheel import __version__
+from xwheel.api.schema.live import EventView
+from xwheel.api.v1 import live
 from xwheel.model import PARTITIONS, RunState
-from xwheel.model.access import Grants
+from xwheel.model.access import ALL, Grants
 from xwheel.storage import jobs, leases
 from xwheel.storage.live import last_and_next
 from xwheel.storage.schema.tables import job
@@ -66,11 +68,29 @@ def test_events_and_counts_are_those_of_the_callers_groups(api: Api) -> None:
     api.running(6, group_id=groups[1], check_ms=NOW)
     api.running(7, group_id=groups[1], check_ms=NOW)
     api.clock.advance(3000)
-    for grants, ids in ((mine, [5]), (theirs, [6, 7])):
+    # whoever asks first, and whatever is kept of the answer
+    for grants, ids in ((ALL, [5, 6, 7]), (mine, [5]), (theirs, [6, 7]), (mine, [5]), (ALL, [5, 6, 7])):
         found = callers.call(grants, "GET", "events", params={"after": first}).json
         assert [item["id"] for item in found["items"] if item["kind"] == "run"] == ids
         assert found["counts"]["running"] == len(ids)
     assert callers.call(Grants(), "GET", "events").status_code == 403
+
+
+def test_callers_that_are_told_the_same_share_the_work_and_each_has_its_time(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = api.call("GET", "events").json["next"]
+    api.running(5, check_ms=NOW)
+    api.clock.advance(3000)
+    made: list[Any] = []
+    monkeypatch.setattr(live, "EventView", lambda **fields: made.append(fields) or EventView(**fields))
+    begin_ms, answers = api.clock.now_ms(), []
+    for _ in range(5):
+        answers.append(api.call("GET", "events", params={"after": first}).json)
+        api.clock.advance(10)
+    assert len(made) == len(answers[0]["items"]) == 1
+    assert [found.pop("now_ms") - begin_ms for found in answers] == [0, 10, 20, 30, 40]
+    assert answers == [answers[0]] * 5
 
 
 def test_nodes_and_their_partitions(api: Api) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from xwheel.model.access import ALL, Grant, Grants, Role
-from xwheel.scheduler.live.feed import MOST, Audience, EventFeed, EventKind, LiveEvent
+from xwheel.scheduler.live.feed import MOST, Audience, EventFeed, EventKind, LiveEvent, Sight
 
 VIEWER = Grants(Grant(Role.VIEWER))
 OF_ONE = Grants(groups={1: Grant(Role.ADMIN)})
+EVERYTHING = Sight.of(ALL)
 
 
 def run(number: int, group_id: int = 1, state: str = "running") -> LiveEvent:
@@ -17,27 +18,27 @@ def run(number: int, group_id: int = 1, state: str = "running") -> LiveEvent:
 
 def test_each_event_is_told_once_and_in_order() -> None:
     feed = EventFeed()
-    start = feed.after(None, ALL)
+    start = feed.after(None, EVERYTHING)
     assert start.events is None
     feed.put([run(1), run(2)])
-    first = feed.after(start.cursor, ALL)
+    first = feed.after(start.cursor, EVERYTHING)
     assert first.events == [run(1), run(2)]
-    assert feed.after(first.cursor, ALL) == ([], first.cursor)
+    assert feed.after(first.cursor, EVERYTHING) == ([], first.cursor)
     feed.put([run(3)])
-    assert feed.after(first.cursor, ALL).events == [run(3)]
-    assert feed.after(start.cursor, ALL).events == [run(1), run(2), run(3)]
+    assert feed.after(first.cursor, EVERYTHING).events == [run(3)]
+    assert feed.after(start.cursor, EVERYTHING).events == [run(1), run(2), run(3)]
 
 
 def test_a_cursor_that_is_unknown_or_too_old_is_told() -> None:
     feed, other = EventFeed(size=3), EventFeed()
-    start = feed.after(None, ALL).cursor
+    start = feed.after(None, EVERYTHING).cursor
     feed.put([run(1), run(2), run(3)])
-    assert feed.after(start, ALL).events == [run(1), run(2), run(3)]
+    assert feed.after(start, EVERYTHING).events == [run(1), run(2), run(3)]
     feed.put([run(4)])
-    assert feed.after(start, ALL).events is None
+    assert feed.after(start, EVERYTHING).events is None
     name = start.partition("-")[0]
     for cursor in (
-        f"{other.after(None, ALL).cursor.partition('-')[0]}-4",
+        f"{other.after(None, EVERYTHING).cursor.partition('-')[0]}-4",
         "",
         "-",
         name,
@@ -48,11 +49,11 @@ def test_a_cursor_that_is_unknown_or_too_old_is_told() -> None:
         f"{name}-²",
         f"{name}-{'9' * 60}",
     ):
-        assert feed.after(cursor, ALL).events is None, cursor
-    last = feed.after(None, ALL).cursor
-    assert feed.after(last, ALL).events == []
+        assert feed.after(cursor, EVERYTHING).events is None, cursor
+    last = feed.after(None, EVERYTHING).cursor
+    assert feed.after(last, EVERYTHING).events == []
     feed.begin()
-    assert feed.after(last, ALL).events is None
+    assert feed.after(last, EVERYTHING).events is None
 
 
 @pytest.mark.parametrize(
@@ -67,24 +68,24 @@ def test_a_cursor_that_is_unknown_or_too_old_is_told() -> None:
 )
 def test_an_event_is_told_to_those_who_may_read_it(event: LiveEvent, seen: list[Grants]) -> None:
     feed = EventFeed()
-    start = feed.after(None, ALL).cursor
+    start = feed.after(None, EVERYTHING).cursor
     feed.put([event])
     for grants in (ALL, VIEWER, OF_ONE):
-        assert feed.after(start, grants).events == ([event] if grants in seen else []), grants
+        assert feed.after(start, Sight.of(grants)).events == ([event] if grants in seen else []), grants
 
 
 def test_of_what_changed_several_times_the_last_is_told() -> None:
     feed = EventFeed()
-    start = feed.after(None, ALL).cursor
+    start = feed.after(None, EVERYTHING).cursor
     feed.put([run(1, state="dispatching"), run(2), run(1), run(1, state="failed")])
-    assert feed.after(start, ALL).events == [run(2), run(1, state="failed")]
+    assert feed.after(start, EVERYTHING).events == [run(2), run(1, state="failed")]
 
 
 def test_of_very_many_it_is_told_that_there_are_many() -> None:
     feed = EventFeed()
-    start = feed.after(None, ALL).cursor
+    start = feed.after(None, EVERYTHING).cursor
     job = LiveEvent(EventKind.JOB, 1, 1, 1, "edit")
     feed.put([*(run(number) for number in range(1, MOST)), job])
-    assert len(feed.after(start, ALL).events or ()) == MOST
+    assert len(feed.after(start, EVERYTHING).events or ()) == MOST
     feed.put([run(MOST)])
-    assert feed.after(start, ALL).events == [LiveEvent(EventKind.RUN, audience=Audience.READERS), job]
+    assert feed.after(start, EVERYTHING).events == [LiveEvent(EventKind.RUN, audience=Audience.READERS), job]

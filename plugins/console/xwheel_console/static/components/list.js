@@ -4,7 +4,7 @@ import {get} from "../api.js";
 import {number, t} from "../i18n.js";
 import {useKeys} from "../keys.js";
 import {link, place, setQuery} from "../router.js";
-import {prefer, preferences, saveViews, useLoad, useRested, views} from "../store.js";
+import {prefer, preferences, saveViews, useLoad, views} from "../store.js";
 import {act, Menu, openDialog} from "./dialog.js";
 import {Panel, Time, saveAs, toCsv} from "./ui.js";
 
@@ -43,15 +43,23 @@ export function usePages(path, params, {when, limit = 50, everyMs} = {}) {
   return {load, items: load.data?.items ?? [], hasMore: load.data?.next != null, looked: load.data?.looked ?? null, more, isMoreLoading: isBusy.value};
 }
 
-/** A field of a filter strip that is typed; the address follows when it rests. */
+/** Between letters: the first after a pause is looked for at once, others when what is typed rests. */
+const REST_MS = 50, FIRST_MS = 150;
+
+/** A field of a filter strip that is typed; the address follows. */
 export function Search({name = "q", label, ...rest}) {
-  const text = useSignal(place.value.query[name] ?? "");
-  const known = useRef(text.value);
-  const rested = useRested(text.value, 50);
-  useEffect(() => { if (rested !== known.current) { known.current = rested; setQuery({[name]: rested}); } }, [rested]);
   const shown = place.value.query[name] ?? "";
-  useEffect(() => { if (shown !== known.current) { known.current = shown; text.value = shown; } }, [shown]);
-  return html`<label class="filter">${label}<input type="search" name=${name} value=${text.value} onInput=${(event) => { text.value = event.target.value; }} ...${rest} /></label>`;
+  const text = useSignal(shown), known = useRef(shown), wait = useRef({timer: null, lastMs: 0});
+  // from the event itself: an effect would wait for the letter to be painted
+  const type = (event) => {
+    const typed = text.value = event.target.value, of = wait.current, isFirst = event.timeStamp - of.lastMs > FIRST_MS;
+    of.lastMs = event.timeStamp;
+    clearTimeout(of.timer);
+    of.timer = setTimeout(() => { known.current = typed; setQuery({[name]: typed}); }, isFirst ? 0 : REST_MS);
+  };
+  useEffect(() => { if (shown !== known.current) { clearTimeout(wait.current.timer); known.current = shown; text.value = shown; } }, [shown]);
+  useEffect(() => () => clearTimeout(wait.current.timer), []);
+  return html`<label class="filter">${label}<input type="search" name=${name} value=${text.value} onInput=${type} ...${rest} /></label>`;
 }
 
 /** A choice of a filter strip: options are [[value, words]]. */

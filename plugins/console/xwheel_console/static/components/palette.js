@@ -87,7 +87,7 @@ function Palette({close}) {
         ]);
         jobs.value = [...(run ? [{words: t("palette.run", {id: run.id, name: run.job_name}), run: () => go(`/runs/${run.id}`)}] : []), ...named.flatMap(ofJob)];
       } catch { /* what is fixed is there still */ }
-    }, text ? 100 : 0);
+    }, text ? 40 : 0);
     return () => { clearTimeout(wait); abort.abort(); };
   }, [typed.value]);
   // "run mail" finds "mail" among jobs only if the words of the action are matched too

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from typing import Any
 
-import falcon.testing
 import pytest
 
 from tests.unit.api.conftest import Api
 from tests.unit.api.v1.access.test_session import ann, browse, sign_in
+from xwheel.accounts.sessions import CACHE_MS, USED_MS
+from xwheel.api.http.browsers import COOKIE
 from xwheel.model.access import Grants
 from xwheel.storage.access import accounts, sessions
 from xwheel.storage.access.accounts import Account
-from xwheel.storage.database.engine import Connection
 
 __all__ = ["ann"]
 
@@ -35,46 +35,75 @@ def test_a_change_elsewhere_counts_within_a_second(api: Api, ann: Account) -> No
     assert browse(api, answer, "GET", "session").status_code == 401
 
 
-@pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many sessions were read together, each time that the database was asked."""
-    found: list[int] = []
-    read = sessions.get_sessions
-
-    def counted(conn: Connection, digests: Collection[bytes]) -> list[sessions.Session]:
-        found.append(len(digests))
-        return read(conn, digests)
-
-    monkeypatch.setattr(sessions, "get_sessions", counted)
-    return found
-
-
-def test_the_database_is_asked_once_a_second(api: Api, ann: Account, reads: list[int]) -> None:
+def test_the_database_is_asked_once_a_second(api: Api, ann: Account, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = sign_in(api)
-    reads.clear()
     api.clock.advance(1000)
+    asked = count_reads(monkeypatch)
     for _ in range(20):
         assert browse(api, answer, "GET", "session").status_code == 200
-    assert reads == [1]
+    assert asked == [1]
 
 
-def test_sessions_in_use_are_read_together_and_others_are_not(
-    api: Api, ann: Account, reads: list[int]
+def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the list that takes how many sessions are read with each look at the database."""
+    asked: list[int] = []
+    read = sessions.get_sessions
+    monkeypatch.setattr(
+        sessions, "get_sessions", lambda conn, digests: asked.append(len(digests)) or read(conn, digests)
+    )
+    return asked
+
+
+def test_sessions_in_use_are_read_together(api: Api, ann: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [sign_in(api) for _ in range(5)]
+    for answer in answers:
+        assert browse(api, answer, "GET", "session").status_code == 200
+    asked = count_reads(monkeypatch)
+    for _ in range(3):
+        api.clock.advance(CACHE_MS)
+        for answer in answers:
+            assert browse(api, answer, "GET", "session").status_code == 200
+    assert asked == [5, 5, 5]
+    # a cookie that is none, and a session that nobody uses now, make nothing more be read
+    api.clock.advance(USED_MS)
+    wrong = api.management.simulate_get("/api/v1/session", headers={"Cookie": f"{COOKIE}={'x' * 43}"})
+    assert wrong.status_code == 401
+    assert browse(api, answers[1], "GET", "session").status_code == 200
+    assert asked[3:] == [1, 1]
+
+
+def test_a_session_that_was_read_with_another_ends_within_a_second(api: Api, ann: Account) -> None:
+    """It was asked for by nobody since: still no copy of it is older than a second."""
+    one, other = sign_in(api), sign_in(api)
+    for answer in (one, other):
+        assert browse(api, answer, "GET", "session").status_code == 200
+    api.clock.advance(CACHE_MS)
+    assert browse(api, one, "GET", "session").status_code == 200
+    items = browse(api, other, "GET", "me/sessions").json["items"]
+    (ended,) = [item["id"] for item in items if item["is_this"]]
+    api.db.transaction(lambda conn: sessions.delete_sessions(conn, [ended]))
+    api.clock.advance(CACHE_MS)
+    assert browse(api, one, "GET", "session").status_code == 200
+    assert browse(api, other, "GET", "session").status_code == 401
+
+
+def test_what_was_read_before_a_change_here_is_not_kept(
+    api: Api, ann: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    several = [sign_in(api) for _ in range(6)]
+    one, other = sign_in(api), sign_in(api)
+    for answer in (one, other):
+        assert browse(api, answer, "GET", "session").status_code == 200
+    api.clock.advance(CACHE_MS)
+    read = accounts.get_accounts
 
-    def ask(answer: falcon.testing.Result) -> int:
-        return browse(api, answer, "GET", "session").status_code
+    def change_meanwhile(*given: Any) -> Any:
+        found = read(*given)
+        api.db.transaction(lambda conn: sessions.delete_sessions_of(conn, ann.id))
+        api.parts.access.sessions.forget()
+        return found
 
-    assert [ask(answer) for answer in several] == [200] * 6
-    reads.clear()
-    for _ in range(10):  # five of them ask each second, at different times in it
-        for answer in several[:5]:
-            assert ask(answer) == 200
-            api.clock.advance(200)
-    assert len(reads) <= 2 * 10
-    assert set(reads[-5:]) == {5}  # the sixth was forgotten once it did not ask
-    # what was read for another one's sake is no older than what it asks for itself
-    api.db.transaction(lambda conn: sessions.delete_sessions_of(conn, ann.id))
-    api.clock.advance(1000)
-    assert [ask(answer) for answer in several] == [401] * 6
+    with monkeypatch.context() as patched:
+        patched.setattr(accounts, "get_accounts", change_meanwhile)
+        browse(api, one, "GET", "session")
+    assert browse(api, one, "GET", "session").status_code == 401
+    assert browse(api, other, "GET", "session").status_code == 401
