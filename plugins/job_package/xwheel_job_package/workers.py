@@ -335,6 +335,12 @@ class WorkerPool:
         with self._changed:
             return list(self._idle)
 
+    @property
+    def leaving(self) -> int:
+        """How many are about to end."""
+        with self._changed:
+            return len(self._leaving)
+
     def find(self, key: str) -> Worker | None:
         """Take a process that waits for a run of this environment; None if there is none."""
         with self._changed:
