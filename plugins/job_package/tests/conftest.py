@@ -153,7 +153,7 @@ class Store:
         if self.reply is not None:
             self.reply(handler, request)
             return
-        found = re.fullmatch(r"/packages/(\d+)/file", request.path)
+        found = re.fullmatch(r"/api/v1/packages/(\d+)/file", request.path)
         data = self.files.get(int(found[1])) if found else None
         if request.headers.get("XXL-JOB-ACCESS-TOKEN") is None:
             web_reply(401)(handler, request)

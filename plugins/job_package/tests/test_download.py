@@ -99,7 +99,7 @@ def test_a_file_appears_whole_and_checked(tmp_path: Path, store: WebServer) -> N
     assert path.read_bytes() == DATA
     assert path == tmp_path / SHA256 / NAME
     (request,) = store.requests
-    assert (request.path, request.headers["XXL-JOB-ACCESS-TOKEN"]) == ("/packages/7/file", TOKEN)
+    assert (request.path, request.headers["XXL-JOB-ACCESS-TOKEN"]) == ("/api/v1/packages/7/file", TOKEN)
     assert [item.name for item in path.parent.iterdir()] == [NAME]
 
 

@@ -143,7 +143,7 @@ def test_a_cached_package_runs_while_the_store_is_down(place: Place, acme: Path,
     )
     place.store.reply = web_reply(503)
     waiting = place.start(other)
-    wait_until(lambda: f"/packages/{other.package_id}/file" in place.store.asked)
+    wait_until(lambda: f"/api/v1/packages/{other.package_id}/file" in place.store.asked)
     assert place.run(known)[0] == 200
     assert waiting not in place.site.outcomes
     place.store.reply = None

@@ -17,7 +17,7 @@ import requests
 from xwheel_job_package.failures import Cancel, permanent, transient
 from xwheel_job_package.locks import take, try_take
 
-PATH: Final = "/packages/{id}/file"
+PATH: Final = "/api/v1/packages/{id}/file"
 TOKEN_HEADER: Final = "XXL-JOB-ACCESS-TOKEN"  # noqa: S105 -- a header's name
 HASH_LENGTH: Final = 64
 CHUNK: Final = 256 * 1024

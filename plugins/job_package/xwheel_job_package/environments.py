@@ -15,6 +15,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tarfile
 import time
 import tomllib
 import zipfile
@@ -249,7 +250,7 @@ class Environments:
                 f"{name} is a source distribution, whose building runs its code: upload a wheel, or set "
                 "plugins.options.job_package.node.allow_sdist_build",
             )
-        return _Plan([str(package)]), []
+        return _Plan([str(package)], factory=_factory_of_sdist(package)), []
 
     def _unpack_wheels(self, package: Path, names: Sequence[str]) -> list[str]:
         """Put the wheels of a package beside those of others, each once by its hash; return their folders."""
@@ -403,12 +404,30 @@ def _bundled(archive: zipfile.ZipFile) -> list[str]:
     return [name for name in archive.namelist() if BUNDLED.fullmatch(name)]
 
 
+def _factory_of_sdist(package: Path) -> str:
+    try:
+        with tarfile.open(package, "r:gz") as archive:
+            for member in archive:
+                if member.isfile() and PurePosixPath(member.name).parts[1:] == (MANIFEST,):
+                    source = archive.extractfile(member)
+                    return _parse_manifest(source.read())[1] if source is not None else ""
+    except (tarfile.TarError, OSError, EOFError) as error:
+        raise permanent("bad_archive", f"{package.name}: {error}") from None
+    return ""
+
+
 def _read_manifest(archive: zipfile.ZipFile) -> tuple[list[str], str]:
     """Return the requirements of a plain archive and its bean factory."""
     try:
-        found: dict[str, Any] = tomllib.loads(archive.read(MANIFEST).decode("utf-8"))
+        data = archive.read(MANIFEST)
     except KeyError:
         return [], ""
+    return _parse_manifest(data)
+
+
+def _parse_manifest(data: bytes) -> tuple[list[str], str]:
+    try:
+        found: dict[str, Any] = tomllib.loads(data.decode("utf-8"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise permanent("bad_archive", f"{MANIFEST}: {error}") from None
     table = found.get("package", found)
