@@ -204,6 +204,18 @@ with ExecutorSite(Path({folder!r}), config, "PACKAGE") as site:
 """
 
 
+def test_working_directories_of_executors_that_are_gone_are_deleted(
+    home: Path, make_place: Make, acme: Path
+) -> None:
+    gone = home / "work" / "gone"
+    (gone / "1").mkdir(parents=True)
+    gone.with_suffix(".lock").touch()
+    alone = make_place({"idle_worker_s": 600})
+    assert alone.run(alone.store.add(acme))[0] == 200
+    wait_until(lambda: not gone.exists())
+    assert len(list(home.glob("work/*/1"))) >= 1
+
+
 def test_an_executor_that_dies_leaves_no_process(home: Path, acme: Path, tmp_path: Path) -> None:
     """ENV-3: after kill -9 of the executor no process of a job survives, however it left its session."""
     code = SITE.format(

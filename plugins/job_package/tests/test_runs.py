@@ -76,15 +76,13 @@ def test_an_object_that_cannot_be_made_fails_the_run(place: Place, job: Job) -> 
     assert "TypeError" in place.site.log(place.last)
 
 
-def test_a_job_parameter_has_the_jobs_values_under_those_of_the_run(place: Place, job: Job) -> None:
+def test_a_job_parameter_has_the_jobs_values_under_those_of_the_run(make_place: Any, acme: Path) -> None:
     """BEAN-5: stored parameters merged with the run's own; a missing one is a clear error."""
-    given = job("given")
-    both = place.run(
-        given,
-        job_param='{"rows": 10, "mode": "full"}',
-        param='{"rows": 3}',
-        instance=place.site.executor.instance,
-    )
+    place = make_place()  # a young one: runs that name the instance want a scheduler that confirms beats
+    given = place.store.add(acme, name="given")
+    instance = place.site.executor.instance
+    stored = '{"rows": 10, "mode": "full"}'
+    both = place.run(given, job_param=stored, param='{"rows": 3}', instance=instance)
     assert (both[0], json.loads(both[1])) == (200, {"rows": 3, "mode": "full"})
     code, message = place.run(given, param='{"rows": 3}')
     assert (code, "mode" in message) == (500, True)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
 
 from xwheel.plugin import ConfigError, ExecutorError, HostSetup, RunContext
 
@@ -17,6 +18,7 @@ import xwheel_package
 from xwheel_job_package.download import PackageCache
 from xwheel_job_package.environments import Environment, Environments
 from xwheel_job_package.failures import Cancel, Write, transient
+from xwheel_job_package.locks import take, try_take
 from xwheel_job_package.node_options import NodeOptions
 from xwheel_job_package.reference import PackageReference
 from xwheel_job_package.workers import Worker, WorkerPool
@@ -48,10 +50,10 @@ class PackageHost:
     def __init__(self, setup: HostSetup, options: NodeOptions) -> None:
         settings = setup.config.executor
         folder = Path(options.directory or settings.data_dir / "packages").absolute()
-        self._work = folder / "work"
+        self._work = folder / "work" / uuid4().hex
         try:
-            for path in (folder, self._work):
-                path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._work.mkdir(mode=0o700, parents=True)
+            self._work_lock = take(self._work.with_suffix(".lock"), Cancel())
         except OSError as error:
             raise ConfigError(f"plugins.options.job_package.node.directory: {folder}: {error}") from None
         self._options = options
@@ -85,6 +87,9 @@ class PackageHost:
         self._pool.close()
         if self._thread.ident is not None:
             self._thread.join(CLOSE_S)
+        shutil.rmtree(self._work, ignore_errors=True)
+        self._work.with_suffix(".lock").unlink(missing_ok=True)
+        self._work_lock.release()
 
     def step(self, now_ms: int, now_s: float) -> None:
         """End processes that wait for long; once an hour, check and delete what no run used.
@@ -141,15 +146,17 @@ class PackageHost:
         self._pool.give_back(worker, keep=keep)
 
     def _make_worker(self, environment: Environment) -> Worker:
-        folder = self._work / f"{os.getpid()}-{next(self._numbers)}"
+        folder = self._work / str(next(self._numbers))
         return Worker(environment, folder, self._options, self._variables, self._sdk, self._supervisor)
 
     def _sweep_work(self) -> None:
-        """Delete working directories of executors that are gone."""
-        for path in self._work.iterdir():
-            pid = path.name.partition("-")[0]
-            if pid.isdigit() and not Path("/proc", pid).exists():
-                shutil.rmtree(path, ignore_errors=True)
+        """Delete working directories of executors that are gone; those that live hold a lock each."""
+        for lock_file in self._work.parent.glob("*.lock"):
+            lock = try_take(lock_file)
+            if lock is not None:
+                with lock:
+                    shutil.rmtree(lock_file.with_suffix(""), ignore_errors=True)
+                    lock_file.unlink(missing_ok=True)
 
     def _loop(self) -> None:
         while not self._stopping.is_set():
