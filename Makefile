@@ -28,7 +28,7 @@ TWIN := tests/ring tests/unit/scheduler/fire/test_tick.py tests/unit/scheduler/f
 # what a wheel must bring along: compiled code, migrations, templates, generated documents
 INSTALLED := tests/ring tests/unit/builtin tests/unit/cli tests/unit/cron tests/unit/plugin tests/unit/storage/schema
 
-.PHONY: run test test-fast generated gate lint types stubs plugins console console-all wheel docs soak soak-mutants bench clean
+.PHONY: run test test-fast generated gate lint types stubs plugins console wheel docs soak soak-mutants bench clean
 
 run: $(READY)
 	$(BIN)/xwheel quickstart $(ARGS)
@@ -93,11 +93,8 @@ wheel: $(READY)
 # the longest first
 plugins: test-glue_script $(filter-out test-console,$(PLUGINS:%=test-%))
 
-# the console in a real browser: what is shipped, the shell, outages, proxies, plugins; then every journey besides
+# the console in a real browser
 console: $(VENV)/plugins/console/.ready
-	cd plugins/console && $(CURDIR)/$(VENV)/plugins/console/bin/python -m pytest -q -n $(SUITE_JOBS) --dist loadfile -m 'not long'
-
-console-all: $(VENV)/plugins/console/.ready
 	cd plugins/console && $(CURDIR)/$(VENV)/plugins/console/bin/python -m pytest -q -n $(SUITE_JOBS) --dist loadfile
 
 test-%: $(VENV)/plugins/%/.ready

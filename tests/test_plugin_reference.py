@@ -25,6 +25,8 @@ from xwheel.plugin.contracts import (
     ChecksSetup,
     ChecksSource,
     Command,
+    Commands,
+    CommandSite,
     GlueRequest,
     GlueType,
     HandlerLookup,
@@ -35,6 +37,7 @@ from xwheel.plugin.contracts import (
     LogEnd,
     LogKey,
     LogStore,
+    ManagementCalls,
     RouteContext,
     Router,
     RunChange,
@@ -56,6 +59,19 @@ from xwheel.plugin.identities import (
 )
 from xwheel.plugin.options import PluginOptions
 from xwheel.plugin.pages import Pages
+from xwheel.plugin.routes import (
+    CallBody,
+    PluginDatabase,
+    PluginJobs,
+    PluginSite,
+    Route,
+    RouteCall,
+    RouteRefusedError,
+    RouteReply,
+    Routes,
+    RouteScope,
+)
+from xwheel.plugin.tables import Migration, Tables
 
 PAGE = ROOT / "docs" / "reference" / "plugins.md"
 SHIPPED = sorted(
@@ -82,6 +98,19 @@ PARTS: dict[type[Any], list[type[Any]]] = {
     LogStore: [ChecksSetup, LogKey, LogChunk, LogEnd],
     IdentityProvider: [SignsInByPassword, SignsInByRedirect, SignsOut, KnownAccount, Identity, SignInStart],
     Pages: [],
+    Tables: [Migration],
+    Routes: [
+        Route,
+        RouteScope,
+        RouteCall,
+        CallBody,
+        RouteReply,
+        RouteRefusedError,
+        PluginSite,
+        PluginDatabase,
+        PluginJobs,
+    ],
+    Commands: [CommandSite, ManagementCalls],
 }
 HEAD = """# Plugins
 

@@ -24,6 +24,9 @@ REGISTERED = {
     Kind.LOG: ("log store", "my_log"),
     Kind.IDENTITY: ("identity provider", "my_identity"),
     Kind.PAGES: ("set of pages", "xwheel-my-pages"),
+    Kind.TABLES: ("set of tables", "my_tables"),
+    Kind.ROUTES: ("set of routes", "xwheel-my-routes"),
+    Kind.COMMANDS: ("set of commands", "xwheel-my-commands"),
 }
 
 
@@ -70,7 +73,7 @@ def test_new_projects_work_as_they_are(tmp_path: Path) -> None:
         sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "error", *names,
         folder=projects, **path,
     )  # fmt: skip
-    assert re.search(r"\b22 passed", said), said
+    assert re.search(r"\b29 passed", said), said
 
     packages = [f"my_{kind}/xwheel_my_{kind}" for kind in Kind]
     # our own cache, which the types' check has filled

@@ -14,7 +14,7 @@ from tests.support.route_calls import UNKNOWN, World
 from tests.support.rows import NOW
 from tests.unit.api.conftest import Api
 from xwheel.api.http.permissions import PERMISSIONS, Of
-from xwheel.api.openapi.document import Described, Route, operations
+from xwheel.api.openapi.document import Described, DescribedRoute, operations
 from xwheel.model import RunState
 from xwheel.model.access import NODE, Actor, ActorKind, Grants, Permission, acting, current_actor
 from xwheel.storage import jobs
@@ -44,7 +44,7 @@ def of(role: str, *group_ids: int) -> Grants:
 def reads(api: Api) -> Iterator[Described]:
     """What can be read of some groups, with the fields by which it can be asked for."""
     app: Any = api.management.app
-    for item in operations([Route(*route, app.needs[route[0]]) for route in app.routes]):
+    for item in operations([DescribedRoute(*route, app.needs[route[0]]) for route in app.routes]):
         if item.method == "GET" and item.need.of is Of.SOME:
             yield item
 

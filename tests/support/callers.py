@@ -11,6 +11,7 @@ from xwheel.api.http.browsers import COOKIE, CSRF_HEADER
 from xwheel.model.access import Grant, Grants, Role
 from xwheel.runtime.passwords import hash_password
 from xwheel.storage.access import accounts, sessions, settings, tokens
+from xwheel.storage.access.tokens import digest_token
 
 ROLES: Final[dict[str, Grant]] = {
     "viewer": Grant(Role.VIEWER),
@@ -50,8 +51,7 @@ class Person:
         """Begin another session; return its id."""
         secret = self.sign_in()
         with self._api.db.read() as conn:
-            found = sessions.find_session(conn, secret)
-        assert found is not None
+            (found,) = sessions.get_sessions(conn, [digest_token(secret)])
         return found.id
 
     def new_token(self) -> str:

@@ -13,6 +13,7 @@ from tests.support.rows import NOW
 from xwheel.model.access import Grant, Grants, Role
 from xwheel.storage.access import accounts, links, sessions, settings, tokens
 from xwheel.storage.access.sessions import Failures
+from xwheel.storage.access.tokens import digest_token
 from xwheel.storage.database.engine import Database
 
 ACCOUNTS: Final = 5000
@@ -124,7 +125,12 @@ def cases() -> Iterator[Case]:
             agent="",
         ),
     )
-    yield Case("access.sessions.find_session", lambda conn: sessions.find_session(conn, "session-5"))
+    yield Case(
+        "access.sessions.get_sessions",
+        lambda conn: sessions.get_sessions(
+            conn, [digest_token(f"session-{number}") for number in range(200)]
+        ),
+    )
     yield Case("access.sessions.list_sessions", lambda conn: sessions.list_sessions(conn, 5, NOW))
     yield Case("access.sessions.update_seen", lambda conn: sessions.update_seen(conn, 5, NOW, NOW + 1))
     yield Case("access.sessions.delete_sessions", lambda conn: sessions.delete_sessions(conn, [5, 6]))

@@ -13,11 +13,12 @@ from typing import Any, Final
 from tests.support.callers import HASHED, PASSWORD, Person
 from tests.support.rows import NOW, make_executor, make_run
 from tests.unit.api.conftest import Api
+from xwheel.accounts.accounts import LINK_MS
 from xwheel.model import NewSource, Run, RunState
 from xwheel.model.access import Grants
 from xwheel.model.alarms import AlarmKind, AlarmTarget, AttemptState
 from xwheel.storage import reports
-from xwheel.storage.access import accounts, executor_secrets, tokens
+from xwheel.storage.access import accounts, executor_secrets, links, tokens
 from xwheel.storage.alarms import alarms, attempts
 from xwheel.storage.declarations import owners, records
 from xwheel.storage.declarations.records import DeclaredJob
@@ -173,6 +174,13 @@ class World:
         )
         return made.id, name
 
+    def link(self) -> str:
+        """Make a link that signs such an account in; return its secret."""
+        (number, _), secret = self.account(), f"link of {self.name()}"
+        ends_ms = self.api.clock.now_ms() + LINK_MS
+        self.api.db.transaction(lambda conn: links.insert_link(conn, secret, number, ends_ms))
+        return secret
+
     def owner(self, group_id: int) -> None:
         """Let a group follow what code declares."""
 
@@ -308,6 +316,7 @@ for _path in ("/session", "/me/sessions", "/me/tokens", "/me/settings", "/accoun
 CALLS["POST", "/session"] = lambda world, _: RouteCall(
     path="/session", body={"name": world.account()[1], "password": PASSWORD}, is_last=True
 )
+CALLS["POST", "/session/link"] = lambda world, _: RouteCall(path="/session/link", body={"link": world.link()})
 CALLS["DELETE", "/session"] = lambda _world, _group_id: RouteCall(path="/session", is_last=True)
 CALLS["PUT", "/me/password"] = lambda _world, _group_id: RouteCall(
     path="/me/password",

@@ -10,6 +10,7 @@ import secrets
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
+from itertools import islice, takewhile
 from typing import Final
 
 from xwheel.accounts.accounts import same_password
@@ -31,6 +32,10 @@ logger = logging.getLogger(__name__)
 SECRET_BYTES: Final = 32
 MAX_SECRET: Final = 64
 CACHE_MS: Final = 1000
+FRESH_MS: Final = 500
+"""Copies younger than this are left as they are when others are read anew."""
+
+MOST_AT_ONCE: Final = 200
 MOST_KNOWN: Final = 10_000
 SEEN_MS: Final = 60_000
 """How exactly it is known when a session was used last."""
@@ -52,13 +57,19 @@ class SessionElsewhereError(AuthError):
         self.credential = f"session {known.session.id} from elsewhere"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class KnownSession:
-    """A session with its account, as the database had both a second ago at most."""
+    """A session with its account, as the database had both a second ago at most.
+
+    Attributes:
+        read_ms: When they were read, on the monotonic clock.
+        used_ms: When somebody asked for them last.
+    """
 
     session: Session
     account: Account
     read_ms: int
+    used_ms: int
 
     def actor(self, address: str) -> Actor:
         """Return who acts with it; who has to change the password may do nothing else."""
@@ -163,7 +174,7 @@ class SessionStore:
         if not 0 < len(secret) <= MAX_SECRET:
             return None
         key = hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
-        known = self._recall(key) or self._read(key, secret)
+        known = self._recall(key) or self._read(key)
         if known is None or not self._is_alive(known):
             return None
         if known.session.network not in ("", network_of(address)):
@@ -194,26 +205,40 @@ class SessionStore:
             self._known.clear()
 
     def _recall(self, key: bytes) -> KnownSession | None:
+        now_ms = self._clock.monotonic_ms()
         with self._lock:
             known = self._known.get(key)
-        if known is None or not 0 <= self._clock.monotonic_ms() - known.read_ms < CACHE_MS:
-            return None
-        return known
-
-    def _read(self, key: bytes, secret: str) -> KnownSession | None:
-        read_ms = self._clock.monotonic_ms()
-        with self._db.read() as conn:
-            session = sessions.find_session(conn, secret)
-            found = {} if session is None else accounts.get_accounts(conn, {session.account_id})
-        account = None if session is None else found.get(session.account_id)
-        with self._lock:
-            self._known.pop(key, None)
-            if session is None or account is None:
+            if known is None or not 0 <= now_ms - known.read_ms < CACHE_MS:
                 return None
-            known = self._known[key] = KnownSession(session, account, read_ms)
-            if len(self._known) > MOST_KNOWN:
+            known.used_ms = now_ms
+            return known
+
+    def _read(self, key: bytes) -> KnownSession | None:
+        """Read a session, and with it those that are asked for all the time: pages that are open ask each second."""
+        read_ms = self._clock.monotonic_ms()
+        with self._lock:
+            lately = takewhile(
+                lambda item: item[1].read_ms > read_ms - 3 * CACHE_MS, reversed(self._known.items())
+            )
+            used = {
+                other: known.used_ms
+                for other, known in lately
+                if known.used_ms > read_ms - 2 * CACHE_MS and known.read_ms <= read_ms - FRESH_MS
+            }
+        wanted = dict(islice(used.items(), MOST_AT_ONCE)) | {key: read_ms}
+        with self._db.read() as conn:
+            found = {item.digest: item for item in sessions.get_sessions(conn, wanted.keys())}
+            owners = accounts.get_accounts(conn, {item.account_id for item in found.values()})
+        with self._lock:
+            for digest, used_ms in wanted.items():
+                self._known.pop(digest, None)
+                session = found.get(digest)
+                account = None if session is None else owners.get(session.account_id)
+                if session is not None and account is not None:
+                    self._known[digest] = KnownSession(session, account, read_ms, used_ms)
+            while len(self._known) > MOST_KNOWN:
                 self._known.popitem(last=False)
-        return known
+            return self._known.get(key)
 
     def _is_alive(self, known: KnownSession) -> bool:
         now_ms = self._clock.now_ms()

@@ -27,6 +27,7 @@ from xwheel.storage.database.engine import Connection, Database
 logger = logging.getLogger(__name__)
 
 MAX_TYPED: Final = 256
+COUNT_TRIES: Final = 4
 WRONG: Final = "the name or the password is wrong, or the account is locked or disabled"
 WRONG_LINK: Final = (
     "this link is wrong, was used, or is too old, or its account is locked or disabled: sign in with name and "
@@ -188,10 +189,13 @@ class SignIn:
         now_ms = self._clock.now_ms()
         if waits := max((throttle.wait_ms(item, now_ms) for item in known.values()), default=0):
             raise SignInThrottledError(waits)  # without a lock: a flood costs a read
-        try:
-            self._db.transaction(lambda conn: self._count_locked(conn, keys))
-        except ConflictError:
-            self._db.transaction(lambda conn: self._count_locked(conn, keys))
+        for left in reversed(range(COUNT_TRIES)):
+            try:
+                self._db.transaction(lambda conn: self._count_locked(conn, keys))
+                return
+            except ConflictError:  # another attempt wrote the first row; a right one may delete it again
+                if not left:
+                    raise
 
     def _count_locked(self, conn: Connection, keys: dict[str, Limits]) -> None:
         known = sessions.get_failures(conn, keys, lock=True)

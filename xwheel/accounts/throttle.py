@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Final
 
@@ -96,6 +97,7 @@ def after_failure(known: Failures, now_ms: int, limits: Limits) -> Failures:
     return Failures(count, now_ms + pause_ms, now_ms)
 
 
+@lru_cache(4096)
 def network_of(address: str) -> str:
     """Return the network that a session keeps to: people's addresses change within it."""
     try:

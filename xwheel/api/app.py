@@ -14,8 +14,9 @@ from xwheel.api.http.auth import Gate, GuardedApp
 from xwheel.api.http.client import TrustedProxies
 from xwheel.api.http.permissions import CALLER, PERMISSIONS, PUBLIC
 from xwheel.api.http.resource import ApiParts, Resource
-from xwheel.api.openapi.document import Route
+from xwheel.api.openapi.document import DescribedRoute
 from xwheel.api.openapi.pages import Documents, OpenApiDocument, ReferencePage, ReferenceStyle
+from xwheel.api.plugins.routes import PREFIX, PluginRoutes
 from xwheel.api.v1.access.accounts import AccountResource, Accounts, AccountSessions
 from xwheel.api.v1.access.audit import Audit
 from xwheel.api.v1.access.secrets import Secret, Secrets
@@ -45,8 +46,6 @@ from xwheel.api.v1.versions import GlueVersionResource, GlueVersions, JobVersion
 from xwheel.api.xxl import executor_calls
 from xwheel.model import MAX_ID
 from xwheel.scheduler.manage.jobs import BulkAction
-
-PREFIX: Final = "/api/v1"
 
 ROUTES: Final[dict[str, type[Resource]]] = {
     "/groups": Groups,
@@ -93,6 +92,7 @@ ROUTES: Final[dict[str, type[Resource]]] = {
     "/secrets/{name}": Secret,
     "/secrets/{name}/rotate": Secret,
     "/session": SessionResource,
+    "/session/link": SessionResource,
     "/me/password": OwnPassword,
     "/me/sessions": OwnSessions,
     "/me/sessions/{session_id:id}": OwnSession,
@@ -134,11 +134,14 @@ class ExecutorApp(falcon.App[falcon.Request, falcon.Response]):
 
     Args:
         calls: Answers them.
+        routes: Those of plugins, for executors.
     """
 
-    def __init__(self, calls: executor_calls.ExecutorCalls) -> None:
+    def __init__(self, calls: executor_calls.ExecutorCalls, routes: PluginRoutes) -> None:
         super().__init__()
         self._calls = calls
+        self.router_options.converters["id"] = IdConverter
+        routes.add_to_executors(self, calls.gate)
         self.add_sink(calls)
         self.add_error_handler(Exception, executor_calls.on_error)
         self.add_error_handler(falcon.HTTPError, executor_calls.on_error)
@@ -148,23 +151,37 @@ class ExecutorApp(falcon.App[falcon.Request, falcon.Response]):
         return self._calls.admits(falcon.Request(environ))
 
 
-def executor_app(parts: ApiParts) -> ExecutorApp:
+def plugin_routes(parts: ApiParts) -> PluginRoutes:
+    """Return the routes of plugins, for both applications.
+
+    Raises:
+        PluginError: Some cannot be served; the message names the plugin.
+    """
+    own = {path.split("/")[1] for path in (*ROUTES, "/health", "/openapi.json")}
+    return PluginRoutes(parts, frozenset(own))
+
+
+def executor_app(parts: ApiParts, routes: PluginRoutes | None = None) -> ExecutorApp:
     """Return XXL-JOB's executor API, for a listener of its own."""
-    return ExecutorApp(executor_calls.ExecutorCalls(parts))
+    return ExecutorApp(executor_calls.ExecutorCalls(parts), routes or plugin_routes(parts))
 
 
-def build_management_app(parts: ApiParts, *, before: Callable[[], None] | None = None) -> GuardedApp:
+def build_management_app(
+    parts: ApiParts, routes: PluginRoutes | None = None, *, before: Callable[[], None] | None = None
+) -> GuardedApp:
     """Return the management API with its health checks.
 
     More routes and sinks may be added; each must say what it needs, or adding it fails.
 
     Args:
         parts: What the resources work with.
+        routes: Those of plugins; None takes them from the parts.
         before: Called before each call with a token; for a process without loops, which must read what others changed.
     """
     proxies = TrustedProxies(parts.config.trusted_proxies)
     gate = Gate(parts.db, parts.access, parts.clock, proxies, parts.refusals)
-    app = GuardedApp(gate, before)
+    further = routes or plugin_routes(parts)
+    app = GuardedApp(gate, before, further.refuses_body)
     app.router_options.converters["id"] = IdConverter
     app.add_error_handler(Exception, gate.on_error)
     app.add_error_handler(falcon.HTTPError, errors.on_http_error)
@@ -180,7 +197,8 @@ def build_management_app(parts: ApiParts, *, before: Callable[[], None] | None =
         suffix = action if is_own else None
         needs = PERMISSIONS.get(path.replace(":id}", "}"))
         app.add_route(PREFIX + path, resources[kind], suffix=suffix, needs=needs)
-    documents = Documents(lambda: [Route(*route, app.needs[route[0]]) for route in app.routes])
+    further.add_to_management(app)
+    documents = Documents(lambda: [DescribedRoute(*route, app.needs[route[0]]) for route in app.routes])
     app.add_route(f"{PREFIX}/openapi.json", OpenApiDocument(documents), needs=PERMISSIONS["/openapi.json"])
     app.add_route("/docs", ReferencePage(documents), needs=public)
     app.add_route("/docs/reference.css", ReferenceStyle(documents), needs=public)

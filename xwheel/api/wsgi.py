@@ -90,7 +90,7 @@ class ManagementApp:
     def _open(self, wait_s: float = 0) -> ManagementProcess:
         # plugins, too: what they began is the parent's
         plugins = load_plugins(self._config)
-        db = open_database(self._config, create=False, wait_s=wait_s)
+        db = open_database(self._config, create=False, wait_s=wait_s, tables=plugins.tables)
         try:
             executor_secrets.bind_key(db, self._keys)
             token = find_executor_token(self._config, db)

@@ -11,6 +11,8 @@ from typer import Typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
+from xwheel.errors import PluginError
+
 if TYPE_CHECKING:
     from typer._click import Command, Context, HelpFormatter
 
@@ -57,11 +59,13 @@ class CommandPlace(NamedTuple):
         module: The module; its Typer is called ``app``.
         help: What the help says of them.
         is_one: Whether it is one command of the module and not a group of all.
+        owner: The plugin that brought them; empty for ours.
     """
 
     module: str
     help: str
     is_one: bool = False
+    owner: str = ""
 
 
 class LazyCommands(PlainGroup):
@@ -73,10 +77,15 @@ class LazyCommands(PlainGroup):
 
     @cached_property
     def loaded(self) -> TyperGroup | Command:
-        """The commands themselves."""
-        found: Typer = import_module(self._place.module).app
-        group = get_group(found)
+        """The commands themselves.
+
+        Raises:
+            PluginError: A plugin's module cannot be loaded, or has no such commands.
+        """
+        group = load_group(self._place)
         if self._place.is_one:
+            if str(self.name) not in group.commands:
+                raise PluginError(f"{self._place.owner}: {self._place.module}.app has no command {self.name}")
             return group.commands[str(self.name)]
         group.name = self.name
         group.help = group.help or self.help
@@ -85,6 +94,34 @@ class LazyCommands(PlainGroup):
     def make_context(self, *args: Any, **kwargs: Any) -> Context:
         """Return the context of the commands themselves, which then takes over."""
         return self.loaded.make_context(*args, **kwargs)
+
+
+def load_group(place: CommandPlace) -> TyperGroup:
+    """Return all commands of a module.
+
+    Raises:
+        PluginError: A plugin's module cannot be loaded, or has none.
+    """
+    return get_group(_app_of(place))
+
+
+def _app_of(place: CommandPlace) -> Typer:
+    """Return the Typer of a module; what a plugin's module raises is told as one line that names the plugin."""
+    if not place.owner:
+        found: Typer = import_module(place.module).app
+        return found
+    from xwheel.plugin.validation import error_words  # not for our own commands, which must begin quickly
+
+    try:
+        app = getattr(import_module(place.module), "app", None)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        words = " ".join(error_words(error).split())
+        raise PluginError(f"{place.owner}: commands of {place.module} cannot be loaded: {words}") from error
+    if not isinstance(app, Typer):
+        raise PluginError(f"{place.owner}: {place.module}.app must be a typer.Typer")
+    return app
 
 
 class LazyGroup(PlainGroup):

@@ -42,6 +42,8 @@ from xwheel.errors import (
 )
 
 if TYPE_CHECKING:
+    from typer._click import Command, Context
+
     from xwheel.runtime.signals import StopSignals
 
 EXIT_FAILED = 1
@@ -134,10 +136,20 @@ class RootGroup(LazyGroup):
         ),
     }
 
+    def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
+        """Return a command; plugins are loaded for one that is none of ours."""
+        found = super().get_command(ctx, cmd_name)
+        if found is not None or ctx.resilient_parsing:
+            return found
+        from xwheel.cli.plugin_commands import find_command
+
+        return find_command(ctx, cmd_name, self.commands)
+
 
 app = typer.Typer(
     cls=RootGroup,
     help="xwheel: a distributed job scheduler that speaks XXL-JOB's wire protocol.",
+    epilog="Plugins may bring further commands: 'xwheel plugins' lists them.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,  # a help without colours is there in a third of the time
@@ -357,12 +369,19 @@ def executor(
 def database_upgrade(
     config_path: ConfigOption = None, url: DatabaseOption = None, as_json: PlainJsonOption = False
 ) -> None:
-    """Bring the schema to the one this version needs."""
+    """Bring the schema to the one this version needs, and the tables of plugins to those that they need."""
+    from xwheel.plugin.discovery import survey_plugins
     from xwheel.storage.database import startup
     from xwheel.storage.database.address import with_password
 
-    before, after = startup.upgrade(with_password(configure(config_path, url).database))
-    Printer(as_json).print_done({"before": before, "after": after}, f"schema: {before or 'empty'} -> {after}")
+    config = configure(config_path, url)
+    survey = survey_plugins(config)
+    before, after, applied = startup.upgrade(with_password(config.database), survey.plugins.tables)
+    lines = [f"schema: {before or 'empty'} -> {after}"]
+    lines += [f"tables of plugin {name}: {', '.join(done)}" for name, done in applied.items()]
+    Printer(as_json).print_done({"before": before, "after": after, "plugins": applied}, "\n".join(lines))
+    for error in survey.errors:
+        typer.echo(f"xwheel: warning: {visible(str(error))}", err=True)
 
 
 @database.command("check")
@@ -370,12 +389,18 @@ def database_check(
     config_path: ConfigOption = None, url: DatabaseOption = None, as_json: PlainJsonOption = False
 ) -> None:
     """Say whether a node could work with the database; exit with 4 if its schema is not the one this version needs."""
+    from xwheel.plugin.discovery import load_plugins
     from xwheel.storage.database.startup import open_database
     from xwheel.storage.schema import migrate
 
-    open_database(configure(config_path, url), create=False).close()
-    schema = migrate.head_revision()
-    Printer(as_json).print_done({"schema": schema, "ok": True}, f"schema: {schema}, as needed")
+    config = configure(config_path, url)
+    tables = load_plugins(config).tables
+    open_database(config, create=False, tables=tables).close()
+    schema, names = migrate.head_revision(), sorted(tables)
+    text = "\n".join(
+        [f"schema: {schema}, as needed", *(f"tables of plugin {name}: as needed" for name in names)]
+    )
+    Printer(as_json).print_done({"schema": schema, "plugins": names, "ok": True}, text)
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from xwheel.accounts.accounts import ensure_admin
-from xwheel.api.app import build_management_app, executor_app
+from xwheel.api.app import build_management_app, executor_app, plugin_routes
 from xwheel.api.http.resource import ApiParts
 from xwheel.api.parts import parts_of
 from xwheel.api.schema.health import HealthCounts, HealthReport, LoopHealth
@@ -67,7 +67,7 @@ class Node:
         plugins = load_plugins(config, given)
         # files first: what is wrong with them is said before a database is waited for
         keys, tls = read_keys(config.security.key_file), check_tls(config.tls)
-        self._db = open_database(config, wait_s=config.database.wait_s)
+        self._db = open_database(config, wait_s=config.database.wait_s, tables=plugins.tables)
         executor_secrets.bind_key(self._db, keys)
         token = executor_token(config, self._db, announce)
         self.scheduler = scheduler = Scheduler(Core(config, self._db, plugins, token, keys=keys, tls=tls))
@@ -78,7 +78,8 @@ class Node:
             ensure_admin(self._db, scheduler.core.audit, scheduler.core.clock.now_ms(), announce)
         parts = api_parts(scheduler, self.health)
         api = config.api
-        management_api, executor_api = build_management_app(parts), executor_app(parts)
+        routes = plugin_routes(parts)
+        management_api, executor_api = build_management_app(parts, routes), executor_app(parts, routes)
         self.management = Listener(
             "api",
             management_api,
@@ -87,6 +88,7 @@ class Node:
             threads=api.threads,
             max_body_bytes=api.max_body_bytes,
             limits=config.connections,
+            limit_of=routes.limit_of,
             admits=management_api.admits,
             own_threads=HEALTH_PATHS,
             # the application judges them itself

@@ -1,7 +1,21 @@
 """What plugin authors import: the hook marker, the contracts, and nothing with I/O."""
 
-from xwheel.errors import AlarmRetryLater, ConfigError, ExecutorError, RouteError, ScheduleError
+from xwheel.errors import (
+    AlarmRetryLater,
+    ConfigError,
+    ConflictError,
+    ExecutorError,
+    FieldError,
+    ForbiddenError,
+    NameTakenError,
+    NotFoundError,
+    RevisionError,
+    RouteError,
+    ScheduleError,
+    XwheelError,
+)
 from xwheel.model import RegisteredExecutor, RunState
+from xwheel.model.access import Actor, Permission
 from xwheel.model.alarms import AlarmKind
 from xwheel.plugin.contracts import (
     Alarm,
@@ -9,6 +23,8 @@ from xwheel.plugin.contracts import (
     ChecksSetup,
     ChecksSource,
     Command,
+    Commands,
+    CommandSite,
     GlueRequest,
     GlueType,
     HandlerLookup,
@@ -19,6 +35,7 @@ from xwheel.plugin.contracts import (
     LogEnd,
     LogKey,
     LogStore,
+    ManagementCalls,
     RouteContext,
     Router,
     RunChange,
@@ -48,10 +65,24 @@ from xwheel.plugin.identities import (
 )
 from xwheel.plugin.options import PluginOptions, read_options
 from xwheel.plugin.pages import Pages
+from xwheel.plugin.routes import (
+    CallBody,
+    PluginDatabase,
+    PluginJobs,
+    PluginSite,
+    Route,
+    RouteCall,
+    RouteRefusedError,
+    RouteReply,
+    Routes,
+    RouteScope,
+)
+from xwheel.plugin.tables import Migration, Tables
 from xwheel.wire.http.networks import AddressKind, PlainUrl, refused_kind
 
 __all__ = [
     "ALARM_PLACEHOLDERS",
+    "Actor",
     "AddressKind",
     "Alarm",
     "AlarmChannel",
@@ -59,11 +90,17 @@ __all__ = [
     "AlarmReceipts",
     "AlarmRetryLater",
     "AlarmTemplate",
+    "CallBody",
     "ChecksSetup",
     "ChecksSource",
     "Command",
+    "CommandSite",
+    "Commands",
     "ConfigError",
+    "ConflictError",
     "ExecutorError",
+    "FieldError",
+    "ForbiddenError",
     "GlueRequest",
     "GlueType",
     "HandlerLookup",
@@ -77,13 +114,28 @@ __all__ = [
     "LogEnd",
     "LogKey",
     "LogStore",
+    "ManagementCalls",
+    "Migration",
+    "NameTakenError",
+    "NotFoundError",
     "Pages",
+    "Permission",
     "PlainUrl",
+    "PluginDatabase",
+    "PluginJobs",
     "PluginOptions",
+    "PluginSite",
     "RegisteredExecutor",
+    "RevisionError",
+    "Route",
+    "RouteCall",
     "RouteContext",
     "RouteError",
+    "RouteRefusedError",
+    "RouteReply",
+    "RouteScope",
     "Router",
+    "Routes",
     "RunChange",
     "RunContext",
     "RunListener",
@@ -96,7 +148,9 @@ __all__ = [
     "SignsInByPassword",
     "SignsInByRedirect",
     "SignsOut",
+    "Tables",
     "TakesOptions",
+    "XwheelError",
     "alarm_values",
     "checked_receivers",
     "hookimpl",

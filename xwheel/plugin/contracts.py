@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
+from xwheel.config import Config
 from xwheel.model import ExecutorGroup, Job, RegisteredExecutor, Run, RunState
 from xwheel.model.alarms import AlarmKind
-
-if TYPE_CHECKING:
-    from xwheel.config import Config
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -540,4 +538,53 @@ class ChecksSetup(Protocol):
         Raises:
             ConfigError: One sentence that names the option and says what is allowed.
         """
+        ...
+
+
+@runtime_checkable
+class Commands(Protocol):
+    """Commands ``xwheel NAME ...``; their module is loaded when one of them is used, or asked for its help.
+
+    Attributes:
+        name: The word behind ``xwheel``: small letters, digits and dashes; none that xwheel has itself.
+        help: One sentence for ``xwheel --help``.
+        module: The module whose attribute ``app`` is a :class:`typer.Typer`.
+        is_one: Whether it is one command, which the module's Typer has under the same name, and not a group of all.
+    """
+
+    name: str
+    help: str
+    module: str
+    is_one: bool = False
+
+
+class ManagementCalls(Protocol):
+    """The management API of a node, as commands call it; a refusal is raised as the error that it is."""
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        params: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
+        """Make one call, such as ``GET /api/v1/jobs``, and return the decoded answer; None if it has no body."""
+        ...
+
+    def send_file(self, path: str, file: Path, *, params: Mapping[str, Any] | None = None) -> Any:
+        """Send a file as the body of a ``POST``, without holding it in memory, and return the decoded answer."""
+        ...
+
+
+class CommandSite(Protocol):
+    """What commands of plugins work with: ``context.obj`` of their :class:`typer.Context`."""
+
+    def config(self, path: Path | None = None) -> Config:
+        """Return the settings of a file, or of the one that ``XWHEEL_CONFIG`` names."""
+        ...
+
+    def node(self, url: str | None = None, token_file: Path | None = None) -> ManagementCalls:
+        """Return the management API of a node: of the login that this user has, unless told otherwise."""
         ...

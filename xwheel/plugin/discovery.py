@@ -26,12 +26,22 @@ import pluggy
 from xwheel.config import Config
 from xwheel.errors import ConfigError, DuplicateNameError, PluginError, XwheelError
 from xwheel.plugin import folder, hookspecs
-from xwheel.plugin.contracts import AlarmChannel, GlueType, LogStore, Router, RunListener, ScheduleType
+from xwheel.plugin.contracts import (
+    AlarmChannel,
+    Commands,
+    GlueType,
+    LogStore,
+    Router,
+    RunListener,
+    ScheduleType,
+)
 from xwheel.plugin.folder import PluginFile, list_files, one_file, warning_above
 from xwheel.plugin.identities import IdentityProvider
 from xwheel.plugin.options import PluginOptions, noting_options, read_options, shown_options
 from xwheel.plugin.pages import Pages
 from xwheel.plugin.registries import Registry
+from xwheel.plugin.routes import Routes
+from xwheel.plugin.tables import Tables
 from xwheel.plugin.validation import check_object, guarded, words_of
 
 logger = logging.getLogger(__name__)
@@ -45,6 +55,9 @@ CONTRACTS: Final[Mapping[str, tuple[str, type[Any]]]] = {
     "xwheel_register_log_stores": ("log store", LogStore),
     "xwheel_register_identity_providers": ("identity provider", IdentityProvider),
     "xwheel_register_pages": ("set of pages", Pages),
+    "xwheel_register_tables": ("set of tables", Tables),
+    "xwheel_register_routes": ("set of routes", Routes),
+    "xwheel_register_commands": ("set of commands", Commands),
 }
 """Hook to the kind of object that it registers, and the contract of that kind."""
 
@@ -125,6 +138,9 @@ class Plugins:
         default_factory=lambda: Registry("identity provider", {}, {})
     )
     pages: Registry[Pages] = field(default_factory=lambda: Registry("set of pages", {}, {}))
+    tables: Registry[Tables] = field(default_factory=lambda: Registry("set of tables", {}, {}))
+    routes: Registry[Routes] = field(default_factory=lambda: Registry("set of routes", {}, {}))
+    commands: Registry[Commands] = field(default_factory=lambda: Registry("set of commands", {}, {}))
     installed: Sequence[PluginInfo] = ()
     missing: Mapping[str, str] = field(default_factory=dict)
 
@@ -208,6 +224,9 @@ def survey_plugins(
         log_stores=registries["xwheel_register_log_stores"],
         identity_providers=registries["xwheel_register_identity_providers"],
         pages=registries["xwheel_register_pages"],
+        tables=registries["xwheel_register_tables"],
+        routes=registries["xwheel_register_routes"],
+        commands=registries["xwheel_register_commands"],
         installed=sorted(infos, key=lambda info: info.origin.name),
         missing=missing,
     )
@@ -437,6 +456,8 @@ def _take(hook: str, kind: str, contract: type[Any], item: Any, origin: PluginOr
             lambda: check_object(kind, contract, item),
             allowed=PluginError,
         )
+        if contract is Tables and item.name != origin.name:
+            raise PluginError(f"the tables of plugin {origin.name} must have its name, not {item.name[:40]}")
         return str.__str__(item.name)
     except PluginError as error:
         raise PluginError(f"{origin}, {hook}: {error}{_place_of(item)}") from None

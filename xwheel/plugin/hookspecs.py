@@ -11,9 +11,19 @@ from typing import Any
 import pluggy
 
 from xwheel.config import Config
-from xwheel.plugin.contracts import AlarmChannel, GlueType, LogStore, Router, RunListener, ScheduleType
+from xwheel.plugin.contracts import (
+    AlarmChannel,
+    Commands,
+    GlueType,
+    LogStore,
+    Router,
+    RunListener,
+    ScheduleType,
+)
 from xwheel.plugin.identities import IdentityProvider
 from xwheel.plugin.pages import Pages
+from xwheel.plugin.routes import Routes
+from xwheel.plugin.tables import Tables
 
 PROJECT = "xwheel"
 Options = Mapping[str, Any]
@@ -62,3 +72,18 @@ def xwheel_register_identity_providers(config: Config, options: Options) -> Iter
 @hookspec
 def xwheel_register_pages(config: Config, options: Options) -> Iterable[Pages]:  # type: ignore[empty-body]
     """Return pages: files for browsers, and what they add to the console."""
+
+
+@hookspec
+def xwheel_register_tables(config: Config, options: Options) -> Iterable[Tables]:  # type: ignore[empty-body]
+    """Return tables: those of the plugin in the nodes' database, and the migrations that make them."""
+
+
+@hookspec
+def xwheel_register_routes(config: Config, options: Options) -> Iterable[Routes]:  # type: ignore[empty-body]
+    """Return routes: resources of the management API below ``/api/v1/NAME``."""
+
+
+@hookspec
+def xwheel_register_commands(config: Config, options: Options) -> Iterable[Commands]:  # type: ignore[empty-body]
+    """Return commands: ``xwheel NAME ...``; asked by the command ``xwheel``, too, where it knows no such command."""

@@ -19,9 +19,18 @@ from typing import Any, Final, TypeVar
 
 from xwheel.errors import PluginError, RouteError, ScheduleError, XwheelError
 from xwheel.model import RegisteredExecutor
-from xwheel.plugin.contracts import ChecksSetup, ChecksSource, ScheduleSpec, ScheduleType, TakesOptions
+from xwheel.plugin.contracts import (
+    ChecksSetup,
+    ChecksSource,
+    Commands,
+    ScheduleSpec,
+    ScheduleType,
+    TakesOptions,
+)
 from xwheel.plugin.identities import SignsInByPassword, SignsInByRedirect, SignsOut
 from xwheel.plugin.pages import Pages, find_files
+from xwheel.plugin.routes import Routes, check_routes_name
+from xwheel.plugin.tables import KnownTables, Tables
 
 T = TypeVar("T")
 
@@ -40,6 +49,8 @@ MAX_NAME: Final = 64
 
 MAX_SCHEDULE_NAME: Final = 32
 _NAME: Final = re.compile(r"[^\s\x00-\x1f\x7f\x85\ufeff]+")
+_COMMAND: Final = re.compile(r"[a-z][a-z0-9-]*")
+_MODULE: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 OPTIONAL: Final[Mapping[str, Sequence[type[Any]]]] = {
     "router": (TakesOptions,),
     "glue type": (ChecksSource,),
@@ -84,8 +95,33 @@ def check_object(kind: str, contract: type[Any], item: object) -> None:
         _check_optional(kind, more, item)
     if kind == "identity provider" and not isinstance(item, SignsInByPassword | SignsInByRedirect):
         raise PluginError(f"{_named(item)} is no {kind}: it needs the method sign_in, or begin and finish")
-    if isinstance(item, Pages) and kind == "set of pages":
-        find_files(item)
+    _check_whole(kind, item)
+
+
+def _check_whole(kind: str, item: object) -> None:
+    """Refuse an object whose attributes do not go together, or that names what is not there."""
+    match kind, item:
+        case "set of pages", Pages():
+            find_files(item)
+        case "set of tables", Tables():
+            KnownTables(item)
+        case "set of routes", Routes():
+            check_routes_name(item.name)
+        case "set of commands", Commands():
+            _check_commands(item)
+
+
+def _check_commands(item: Commands) -> None:
+    if not _COMMAND.fullmatch(item.name):
+        raise PluginError(
+            f"commands {item.name[:MAX_NAME]}: a command's name has small letters, digits and dashes only"
+        )
+    if not item.help.strip() or not item.help.isprintable():
+        raise PluginError(f"commands {item.name}: help must be one sentence")
+    if not _MODULE.fullmatch(item.module):
+        raise PluginError(
+            f"commands {item.name}: module must be the name of a module, not {item.module[:MAX_NAME]!r}"
+        )
 
 
 def _check_optional(kind: str, contract: type[Any], item: object) -> None:

@@ -43,6 +43,8 @@ logger = logging.getLogger(__name__)
 Admits = Callable[[dict[str, Any]], bool]
 """Whether an application knows the caller, from the WSGI environment without the body."""
 
+LimitOf = Callable[[str, str], int]
+
 TICK_S: Final = 0.5
 MAX_HEAD_BYTES: Final = 32 * 1024
 ACCEPTS: Final = 16
@@ -53,6 +55,9 @@ WANT: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 STRANGER_BYTES: Final = 32 * 1024
 """Bodies up to this size are read before the application sees them, from any caller; a hundred outcomes fit in."""
+
+LEAST_BYTES_S: Final = 64 * 1024
+"""A body that may be larger than the listener's others gets a second more for each so many bytes that came."""
 
 OVERHEAD: Final = 2
 """A chunked body may take so many times the limit on the wire."""
@@ -69,6 +74,7 @@ class Listener:
         threads: Worker threads.
         max_body_bytes: Larger bodies are not read: the application sees their length and no content, and must refuse.
         limits: What callers are granted.
+        limit_of: Returns how large the body of a call may be, by method and path, where that is more; otherwise 0.
         admits: Asked before a body of more than 32 KiB is read; callers that it does not know are answered by the
             application without the body, and must be refused there by what the head says. None takes all bodies.
         own_threads: Paths that have a thread each, so that they are answered while all workers are busy.
@@ -88,6 +94,7 @@ class Listener:
         threads: int,
         max_body_bytes: int,
         limits: ConnectionsSection | None = None,
+        limit_of: LimitOf | None = None,
         admits: Admits | None = None,
         own_threads: Sequence[str] = (),
         keep_forwarded: bool = False,
@@ -101,6 +108,7 @@ class Listener:
             threads=threads,
             max_body_bytes=max_body_bytes,
             limits=limits or ConnectionsSection(),
+            limit_of=limit_of,
             admits=admits,
             own_threads=own_threads,
             keep_forwarded=keep_forwarded,
@@ -157,9 +165,13 @@ class IncomingRequest(HTTPRequestParser):
 
     Attributes:
         is_known: The application said that it knows the caller.
+        most_bytes: How large its body may be; None as long as that was not asked.
     """
 
     is_known = False
+    most_bytes: int | None = None
+    command: str  # type: ignore[assignment]
+    path: str
 
     def parse_header(self, header_plus: bytes) -> None:
         """Read the head.
@@ -220,7 +232,7 @@ class Connection(HTTPChannel):
         elif self.close_when_flushed or self.will_close:
             stage = ConnectionStage.WRITING
         elif self._body_s is not None:
-            stage, since_s = ConnectionStage.BODY, self._body_s
+            stage, since_s = ConnectionStage.BODY, self._body_s + self._earned_s()
         elif self._head_s is not None:
             stage, since_s = ConnectionStage.HEAD, self._head_s
         return ConnectionState(self.peer, stage, since_s)
@@ -298,7 +310,7 @@ class Connection(HTTPChannel):
         if request.body_rcv is None:  # pragma: no cover - a request without a body is complete with its head
             return
         arrived = request.body_bytes_received
-        limit = self.server.max_body_bytes
+        limit = self._limit(request)
         if max(request.content_length, len(request.body_rcv)) > limit or arrived > OVERHEAD * limit:
             self._cut(request)
         elif max(request.content_length, arrived) > STRANGER_BYTES and self.server.asks_about(request):
@@ -306,6 +318,18 @@ class Connection(HTTPChannel):
             self.server.ask(self)
         elif request.expect_continue and not self.sent_continue:
             self.send_continue()
+
+    def _limit(self, request: IncomingRequest) -> int:
+        if request.most_bytes is None:
+            usual, limit_of = self.server.max_body_bytes, self.server.limit_of
+            request.most_bytes = max(usual, limit_of(request.command, request.path)) if limit_of else usual
+        return request.most_bytes
+
+    def _earned_s(self) -> float:
+        """Return how much longer a body may take that may be larger than others: it is measured by what came."""
+        request = self.request
+        is_large = request is not None and (request.most_bytes or 0) > self.server.max_body_bytes
+        return request.body_bytes_received / LEAST_BYTES_S if request is not None and is_large else 0
 
     def ask(self) -> None:
         """Ask the application whether it knows the caller that announced a large body; on a worker's thread."""
@@ -405,11 +429,13 @@ class Server(TcpWSGIServer):
         threads: int,
         max_body_bytes: int,
         limits: ConnectionsSection,
+        limit_of: LimitOf | None,
         admits: Admits | None,
         own_threads: Sequence[str],
         keep_forwarded: bool,
     ) -> None:
         self.max_body_bytes = max_body_bytes
+        self.limit_of = limit_of
         self.small_bytes = min(max_body_bytes, STRANGER_BYTES)
         self.admits = admits
         self.cuts = CutLog()

@@ -99,6 +99,13 @@ _UNADOPTED = (
     )
     .limit(bindparam("most"))
 )
+# after a backlog PostgreSQL believes for a minute or two that very many rows match, and would read the whole table for
+# those few that do; each partition in the order of the index leaves it no choice
+_UNADOPTED_POSTGRESQL = text(
+    "SELECT queued.id, queued.due_ms FROM unnest(CAST(:partitions AS integer[])) AS held (part) CROSS JOIN LATERAL ("
+    "SELECT run.id, run.due_ms FROM run WHERE run.open_partition = held.part AND run.epoch = 0"
+    " AND run.due_ms <= :horizon_ms ORDER BY run.due_ms LIMIT :most) AS queued LIMIT :most"
+)
 
 
 class QueuedRun(Struct, frozen=True, gc=False):
@@ -242,7 +249,8 @@ def find_unadopted(
     """
     ordered = sorted(partitions)
     values = {"partitions": ordered, "horizon_ms": horizon_ms, "most": limit}
-    found = [(run_id, due_ms) for run_id, due_ms in conn.execute(_UNADOPTED, values)]
+    first_few = _UNADOPTED_POSTGRESQL if conn.dialect.name == "postgresql" else _UNADOPTED
+    found = [(run_id, due_ms) for run_id, due_ms in conn.execute(first_few, values)]
     if len(found) < limit:
         return found
     query = _queue_query(tuple((part, 0, 0) for part in ordered))

@@ -29,6 +29,7 @@ from xwheel.testing.samples import (
     sample_route_context,
     sample_run,
 )
+from xwheel.testing.subsystem_suite import check_commands, check_routes, check_tables
 from xwheel.testing.suites import (
     check_alarm_channel,
     check_glue_type,
@@ -49,14 +50,17 @@ __all__ = [
     "WebServer",
     "XwheelProcess",
     "check_alarm_channel",
+    "check_commands",
     "check_glue_type",
     "check_identity_provider",
     "check_log_store",
     "check_logs_outlast",
     "check_pages",
     "check_router",
+    "check_routes",
     "check_run_listener",
     "check_schedule_type",
+    "check_tables",
     "load_plugin",
     "sample_alarm",
     "sample_executors",

@@ -12,7 +12,9 @@ from xwheel.config import Config, build_config
 from xwheel.plugin.discovery import CONTRACTS, survey_plugins
 from xwheel.testing.identity_suite import check_identity_provider
 from xwheel.testing.log_suite import check_log_store
+from xwheel.testing.page_suite import check_pages
 from xwheel.testing.samples import strangers
+from xwheel.testing.subsystem_suite import check_commands, check_routes, check_tables
 from xwheel.testing.suites import (
     check_alarm_channel,
     check_glue_type,
@@ -86,6 +88,10 @@ def check_file(path: Path, config: Config, trials: Trials | None = None) -> list
             plugins.run_listeners,
             plugins.log_stores,
             plugins.identity_providers,
+            plugins.pages,
+            plugins.tables,
+            plugins.routes,
+            plugins.commands,
         )
     }
     found = [
@@ -115,6 +121,10 @@ def _check(kind: str, name: str, item: object, trials: Trials) -> Checked:
             lambda: check_identity_provider(item),  # type: ignore[arg-type]
             "" if trials.send else "--send signs strangers in with it, who must be refused",
         ),
+        "set of pages": (lambda: check_pages(item), ""),  # type: ignore[arg-type]
+        "set of tables": (lambda: check_tables(item), ""),  # type: ignore[arg-type]
+        "set of routes": (lambda: _check_routes(item), ""),
+        "set of commands": (lambda: check_commands(item), ""),  # type: ignore[arg-type]
         "schedule type": (
             lambda: check_schedule_type(item, trials.confs),  # type: ignore[arg-type]
             "" if trials.confs else "--conf CONF tries a configuration",
@@ -127,6 +137,10 @@ def _check(kind: str, name: str, item: object, trials: Trials) -> Checked:
     suite, note = suites[kind]
     problem = "" if note else _run(suite, trials.limit_s)
     return Checked(kind=kind, name=name, problem=problem, note=note)
+
+
+def _check_routes(item: object) -> None:
+    check_routes(item)  # type: ignore[arg-type]
 
 
 def _run(suite: Callable[[], None], limit_s: float) -> str:

@@ -7,14 +7,28 @@ import queue
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 import requests
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Route, expect, sync_playwright
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Locator,
+    Page,
+    Request,
+    ViewportSize,
+    WebError,
+    expect,
+    sync_playwright,
+)
 from xwheel.executor import JobContext, job
+from xwheel.plugin import Alarm, hookimpl
 from xwheel.testing import NodeProcess, NodeSite, wait_until
 
 sys.path.append(str(Path(__file__).resolve().parents[3]))
@@ -86,6 +100,28 @@ def cookie_of(url: str, name: str) -> dict[str, Any]:
     return {"name": "xwheel_session", "value": answer.cookies["xwheel_session"], "url": url}
 
 
+ANSWER = "the gateway said 503: come back later"
+
+
+class Gateway:
+    """A plugin whose alarm channel always fails."""
+
+    name = "gateway"
+
+    def send(self, alarm: Alarm) -> str:
+        raise RuntimeError(ANSWER)
+
+    @hookimpl
+    def xwheel_register_alarms(self) -> list[Gateway]:
+        return [self]
+
+
+class Served(Protocol):
+    """What has a console at an address."""
+
+    url: str
+
+
 class Site:
     """A node with the console and an executor, and accounts of each role.
 
@@ -98,6 +134,7 @@ class Site:
         self.node = NodeSite(folder, "console", *plugins, handlers=[talk, sleep, say], **more)
         self.url = self.node.url
         self.group_id: int = self.node.call("GET", "groups")["items"][0]["id"]
+        self._cookies: dict[str, dict[str, Any]] = {}
         for name, role in ROLES.items():
             self.account(name, role=role)
 
@@ -128,13 +165,32 @@ class Site:
         return items
 
     def cookie(self, name: str) -> dict[str, Any]:
-        """Return a session's cookie of an account."""
+        """Return the cookie of a session of an account that begins now."""
         return cookie_of(self.url, name)
+
+    def signed_in(self, name: str) -> dict[str, Any]:
+        """Return the cookie of a session of an account, the same as long as no page ends that session."""
+        known = self._cookies.get(name)
+        if known is None or not self._is_open(known["value"]):
+            known = self._cookies[name] = self.cookie(name)
+        return known
+
+    def _is_open(self, cookie: str) -> bool:
+        answer = requests.get(f"{self.url}/api/v1/session", cookies={"xwheel_session": cookie}, timeout=30)
+        return answer.status_code == 200
+
+    def forget_preferences(self, cookie: str) -> None:
+        """Delete what pages saved as the preferences of the account that a session's cookie is of."""
+        with requests.Session() as session:
+            session.cookies.set("xwheel_session", cookie)
+            csrf = session.get(f"{self.url}/api/v1/session", timeout=30).json().get("csrf")
+            address = f"{self.url}/api/v1/me/settings/preferences"
+            session.delete(address, headers={"X-Xwheel-CSRF": csrf or ""}, timeout=30)
 
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    found = Site(tmp_path_factory.mktemp("site") / "node")
+    found = Site(tmp_path_factory.mktemp("site") / "node", Gateway())
     yield found
     found.node.close()
 
@@ -170,21 +226,34 @@ class Watch:
         self.found: list[str] = []
         self.allowed: list[str] = []
 
-    def attach(self, context: BrowserContext, url: str) -> None:
-        def on_route(route: Route) -> None:
-            if route.request.url.startswith((url, "data:", "blob:")):
-                route.continue_()
-            else:
-                self.found.append(f"asked for {route.request.url}")
-                route.abort()
+    def attach(self, context: BrowserContext, url: str) -> Callable[[], None]:
+        """Note what goes wrong in a context, until what is returned is called.
+
+        Nothing is held up: what a page asks others for ends at the browser's own resolver, and is noted here.
+        """
+        own = (url, "data:", "blob:", "about:")
+
+        def on_request(request: Request) -> None:
+            if not request.url.startswith(own):
+                self.found.append(f"asked for {request.url}")
 
         def on_console(message: ConsoleMessage) -> None:
             if message.type in {"error", "warning"}:
                 self.found.append(f"{message.type}: {message.text} ({message.location.get('url', '')})")
 
-        context.route("**/*", on_route)
+        def on_error(error: WebError) -> None:
+            self.found.append(f"uncaught: {error.error}")
+
+        context.on("request", on_request)
         context.on("console", on_console)
-        context.on("weberror", lambda error: self.found.append(f"uncaught: {error.error}"))
+        context.on("weberror", on_error)
+
+        def detach() -> None:
+            context.remove_listener("request", on_request)
+            context.remove_listener("console", on_console)
+            context.remove_listener("weberror", on_error)
+
+        return detach
 
     @property
     def problems(self) -> list[str]:
@@ -202,21 +271,33 @@ def watch() -> Iterator[Watch]:
     assert not found.problems, "\n".join(found.problems)
 
 
-@contextmanager
-def opened(browser: Browser, site: Site, watch: Watch, **options: Any) -> Iterator[BrowserContext]:
-    """Give a browser context that watches what goes wrong."""
-    known = {"locale": "en-US", "timezone_id": "UTC", "reduced_motion": "reduce"}
-    context = browser.new_context(**{"viewport": {"width": 1440, "height": 900}, **known, **options})
-    watch.attach(context, site.url)
-    # as in a browser in which somebody has signed in before
+KNOWN_OPTIONS = {
+    "viewport": {"width": 1440, "height": 900},
+    "locale": "en-US",
+    "timezone_id": "UTC",
+    "reduced_motion": "reduce",
+}
+
+
+def new_context(browser: Browser, **options: Any) -> BrowserContext:
+    """Return a context as of a browser in which somebody has signed in before."""
+    context = browser.new_context(**{**KNOWN_OPTIONS, **options})
     context.add_init_script("try { localStorage.setItem('xwheel.known', 'yes') } catch {}")
+    return context
+
+
+@contextmanager
+def opened(browser: Browser, site: Served, watch: Watch, **options: Any) -> Iterator[BrowserContext]:
+    """Give a browser context of its own that watches what goes wrong."""
+    context = new_context(browser, **options)
+    watch.attach(context, site.url)
     try:
         yield context
     finally:
         context.close()
 
 
-def visit(page: Page, site: Site, place: str) -> Page:
+def visit(page: Page, site: Served, place: str) -> Page:
     """Open a place behind the # and wait until the console shows it."""
     page.goto(f"{site.url}/#{place}")
     page.locator("#app[data-ready]").wait_for()
@@ -224,19 +305,127 @@ def visit(page: Page, site: Site, place: str) -> Page:
     return page
 
 
+def go_to(page: Page, place: str) -> Page:
+    """Change the address as a link does, in a page that is open, and wait until what is there is loaded."""
+    page.evaluate("place => { location.hash = place; }", place)
+    return settled(page)
+
+
+def row(page: Page, name: str, text: str) -> Locator:
+    """Return the first row with a text in a list."""
+    return page.locator(f"[data-list={name}] tbody tr[data-id]").filter(has_text=text).first
+
+
+def choose(page: Page, menu: str, item: str) -> None:
+    """Choose an item of a menu."""
+    page.get_by_role("button", name=menu, exact=True).click()
+    page.get_by_role("menuitem", name=item, exact=True).click()
+
+
+def dialog(page: Page) -> Locator:
+    """Return the topmost dialog."""
+    return page.locator("dialog[open]").last
+
+
+def settled(page: Page) -> Page:
+    """Wait until nothing of the page is still loaded."""
+    expect(page.locator("#app .skeleton")).to_have_count(0)
+    expect(page.locator("#app [aria-busy=true]")).to_have_count(0)
+    return page
+
+
+class Contexts:
+    """Contexts of one browser, used again by later tests: what was loaded once stays in their caches.
+
+    Cookies, what pages stored, and preferences that were saved with the account are gone before the next test.
+    """
+
+    def __init__(self, browser: Browser) -> None:
+        self.browser = browser
+        self._idle: dict[str, list[BrowserContext]] = {}
+
+    @contextmanager
+    def one(self, site: Site, watch: Watch, **options: Any) -> Iterator[BrowserContext]:
+        """Give a context that no other test uses meanwhile."""
+        idle = self._idle.setdefault(f"{site.url} {sorted(options.items())}", [])
+        context = idle.pop() if idle else new_context(self.browser, **options)
+        detach = watch.attach(context, site.url)
+        kept: list[str] = []
+
+        def on_request(request: Request) -> None:
+            if request.method == "PUT" and request.url.endswith("/me/settings/preferences"):
+                kept.append(request.url)
+
+        context.on("request", on_request)
+        yield context
+        context.remove_listener("request", on_request)
+        for page in context.pages:
+            page.unroute_all(behavior="ignoreErrors")
+            stored = {"origin": site.url, "storageTypes": "local_storage"}
+            context.new_cdp_session(page).send("Storage.clearDataForOrigin", stored)
+            page.close()
+        detach()
+        if kept:
+            for cookie in context.cookies(site.url):
+                site.forget_preferences(cookie["value"])
+        context.clear_cookies()
+        idle.append(context)
+
+
+@pytest.fixture(scope="session")
+def contexts(browser: Browser) -> Contexts:
+    return Contexts(browser)
+
+
 @pytest.fixture
-def open_page(browser: Browser, site: Site, watch: Watch) -> Iterator[Open]:
-    """Give a function that opens a place as an account (``name``), in a context of its own."""
-    contexts: list[Any] = []
+def open_page(contexts: Contexts, site: Site, watch: Watch) -> Iterator[Open]:
+    """Give a function that opens a place as an account (``name``), as in a browser of its own.
 
-    def make(place: str = "/", name: str | None = "chief", **options: Any) -> Page:
-        manager = opened(browser, site, watch, **options)
-        context = manager.__enter__()
-        contexts.append(manager)
-        if name is not None:
-            context.add_cookies([site.cookie(name)])
-        return visit(context.new_page(), site, place)
+    With ``alone=True`` no later test gets its context: for what cannot be undone there, such as another clock.
+    """
+    with ExitStack() as stack:
 
-    yield make
-    for manager in reversed(contexts):
-        manager.__exit__(None, None, None)
+        def make(
+            place: str = "/",
+            name: str | None = "chief",
+            *,
+            alone: bool = False,
+            viewport: ViewportSize | None = None,
+            dark: bool = False,
+            **options: Any,
+        ) -> Page:
+            taken = (
+                opened(contexts.browser, site, watch, **options)
+                if alone
+                else contexts.one(site, watch, **options)
+            )
+            context = stack.enter_context(taken)
+            if name is not None:
+                context.add_cookies([site.signed_in(name)])
+            page = context.new_page()
+            if viewport:
+                page.set_viewport_size(viewport)
+            if dark:
+                page.emulate_media(color_scheme="dark")
+            return visit(page, site, place)
+
+        yield make
+
+
+@cache
+def _axe() -> str:
+    return Axe().axe_script
+
+
+def faults(page: Page, part: str = "html") -> list[str]:
+    """Return what axe calls serious or critical in a part of a page."""
+    if page.evaluate("typeof axe") == "undefined":
+        page.evaluate(_axe())
+    found = page.evaluate(
+        "part => axe.run(part, {resultTypes: ['violations']}).then(found => found.violations.map(item =>"
+        " ({id: item.id, impact: item.impact, where: item.nodes.map(node => node.html.slice(0, 200))})))",
+        part,
+    )
+    return [
+        f"{item['id']}: {item['where'][:3]}" for item in found if item["impact"] in {"serious", "critical"}
+    ]

@@ -40,7 +40,7 @@ def test_every_page_loads_and_asks_nobody_else(
     flags = chromium.flags(f"--log-net-log={log}")
     recorded = browser.browser_type.launch(executable_path=chromium.PLACE, headless=True, args=flags)
     with opened(recorded, site, watch) as context:
-        context.add_cookies([site.cookie("chief")])
+        context.add_cookies([site.signed_in("chief")])
         page = context.new_page()
         for place in PLACES:
             visit(page, site, place)
@@ -114,7 +114,7 @@ def test_it_works_below_a_prefix(browser: Browser, site: Site, mounted: str, wat
     with browser.new_context(locale="en-US") as context:
         watch.attach(context, mounted)
         page = context.new_page()
-        page.goto(f"{mounted}#/login?to=/jobs")
+        page.goto(f"{mounted}#/login?to=/jobs%3Fq%3Dmounted")
         page.get_by_label("Name").fill("chief")
         page.get_by_label("Password", exact=True).fill(PASSWORD)
         page.get_by_role("button", name="Sign in").click()

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import requests
-from conftest import PASSWORD, Open, Site, Watch, cookie_of, make_account, visit
+from conftest import PASSWORD, Open, Site, Watch, cookie_of, make_account, opened, visit
 from playwright.sync_api import Browser, Page, Route, expect
 from xwheel.testing import NodeProcess, XwheelProcess
 
@@ -61,11 +61,9 @@ def save(page: Page) -> None:
 
 def test_a_killed_node_loses_nothing_that_was_typed(browser: Browser, mortal: Mortal, watch: Watch) -> None:
     watch.allowed += LOST
-    with browser.new_context(locale="en-US", timezone_id="UTC") as context:
-        watch.attach(context, mortal.url)
-        context.add_init_script("try { localStorage.setItem('xwheel.known', 'yes') } catch {}")
-        context.add_cookies([cookie_of(mortal.url, "chief")])  # type: ignore[list-item]
-        page = visit(context.new_page(), mortal, "/jobs/new")  # type: ignore[arg-type]
+    with opened(browser, mortal, watch) as context:
+        context.add_cookies([cookie_of(mortal.url, "chief")])
+        page = visit(context.new_page(), mortal, "/jobs/new")
         page.evaluate("globalThis.stays = true")
         fill_job(page, "typed before the end")
         mortal.kill()
@@ -87,11 +85,9 @@ def test_a_killed_node_loses_nothing_that_was_typed(browser: Browser, mortal: Mo
 
 def test_a_list_says_how_old_it_is_and_goes_on(browser: Browser, mortal: Mortal, watch: Watch) -> None:
     watch.allowed += LOST
-    with browser.new_context(locale="en-US", timezone_id="UTC") as context:
-        watch.attach(context, mortal.url)
-        context.add_init_script("try { localStorage.setItem('xwheel.known', 'yes') } catch {}")
-        context.add_cookies([cookie_of(mortal.url, "chief")])  # type: ignore[list-item]
-        page = visit(context.new_page(), mortal, "/executors")  # type: ignore[arg-type]
+    with opened(browser, mortal, watch) as context:
+        context.add_cookies([cookie_of(mortal.url, "chief")])
+        page = visit(context.new_page(), mortal, "/executors")
         expect(page.locator("table.list")).to_contain_text("mortal")
         mortal.kill()
         expect(page.locator(".age").first).to_contain_text("this is as it was")
@@ -117,7 +113,7 @@ def test_every_third_answer_is_lost_and_all_pages_work(open_page: Open, site: Si
         visit(page, site, place)
         expect(page.locator("main .skeleton")).to_have_count(0)
         expect(page.locator("main .failure")).to_have_count(0)
-    visit(page, site, "/jobs")
+    visit(page, site, "/jobs?q=third time")
     page.locator(f"tr[data-id='{job_id}'] [data-action=run]").click()
     expect(page.locator(".note.good")).to_contain_text("third time lucky will run now")
     site.wait_for_runs(job_id, 1)

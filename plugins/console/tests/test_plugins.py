@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import Site, Watch, opened, visit
-from playwright.sync_api import Browser, expect
+from conftest import Contexts, Site, Watch, visit
+from playwright.sync_api import expect
 
 SAMPLE = Path(__file__).parent / "sample_pages.py"
 
@@ -19,10 +19,10 @@ def sample_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     found.node.close()
 
 
-def test_with_the_plugin_all_of_it_is_there(browser: Browser, sample_site: Site, watch: Watch) -> None:
+def test_with_the_plugin_all_of_it_is_there(contexts: Contexts, sample_site: Site, watch: Watch) -> None:
     sample_site.job("greeted one")
-    with opened(browser, sample_site, watch) as context:
-        context.add_cookies([sample_site.cookie("chief")])
+    with contexts.one(sample_site, watch) as context:
+        context.add_cookies([sample_site.signed_in("chief")])
         page = visit(context.new_page(), sample_site, "/sample")
         expect(page.locator("h1")).to_have_text("A page of a plugin")
         expect(page).to_have_title("A page of a plugin · xwheel")
@@ -40,9 +40,9 @@ def test_with_the_plugin_all_of_it_is_there(browser: Browser, sample_site: Site,
         expect(page.locator(".note")).to_contain_text("greeted greeted one")
 
 
-def test_without_it_nothing_is(browser: Browser, site: Site, watch: Watch) -> None:
-    with opened(browser, site, watch) as context:
-        context.add_cookies([site.cookie("chief")])
+def test_without_it_nothing_is(contexts: Contexts, site: Site, watch: Watch) -> None:
+    with contexts.one(site, watch) as context:
+        context.add_cookies([site.signed_in("chief")])
         page = visit(context.new_page(), site, "/sample")
         expect(page.locator("h1")).to_have_text("There is no such page")
         assert page.locator("a[href='#/sample']").count() == 0
@@ -50,11 +50,11 @@ def test_without_it_nothing_is(browser: Browser, site: Site, watch: Watch) -> No
 
 
 def test_a_plugin_whose_pages_are_broken_harms_no_other(
-    browser: Browser, sample_site: Site, watch: Watch
+    contexts: Contexts, sample_site: Site, watch: Watch
 ) -> None:
     watch.allowed += ["sample cannot be loaded", "SyntaxError"]
-    with opened(browser, sample_site, watch) as context:
-        context.add_cookies([sample_site.cookie("chief")])
+    with contexts.one(sample_site, watch) as context:
+        context.add_cookies([sample_site.signed_in("chief")])
         context.route(
             "**/plugins/sample/sample.js",
             lambda route: route.fulfill(content_type="text/javascript", body="export default {"),

@@ -17,8 +17,6 @@ import pytest
 from conftest import Open, Site, Watch, launched, opened, visit
 from playwright.sync_api import Locator, Page, expect
 
-pytestmark = pytest.mark.long
-
 PAGE = Path(__file__).parents[3] / "docs" / "howto" / "console.md"
 HEAD = "## Clicks and keys\n"
 INTRO = """

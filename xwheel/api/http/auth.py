@@ -396,11 +396,18 @@ class GuardedApp(falcon.App[falcon.Request, falcon.Response]):
     Args:
         gate: Checks what they need.
         before: Called before the resource of each call whose caller is known.
+        refuses_body: Returns whether a known caller's large body is not read, by method and path.
     """
 
-    def __init__(self, gate: Gate, before: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        gate: Gate,
+        before: Callable[[], None] | None = None,
+        refuses_body: Callable[[Actor, str, str], bool] = lambda *_: False,
+    ) -> None:
         super().__init__(middleware=[gate, *([] if before is None else [_Before(before)]), Packing()])
         self._gate = gate
+        self._refuses_body = refuses_body
         self.routes: list[tuple[str, object, str | None]] = []
 
     @property
@@ -410,11 +417,12 @@ class GuardedApp(falcon.App[falcon.Request, falcon.Response]):
 
     def admits(self, environ: dict[str, Any]) -> bool:
         """Return whether the head of a call shows who calls; for listeners, before they read a large body."""
+        req = falcon.Request(environ)
         try:
-            self._gate.identify(falcon.Request(environ), may_be_groups=True)
+            actor = self._gate.identify(req, may_be_groups=True)
         except AuthError:
             return False
-        return True
+        return not self._refuses_body(actor, req.method, req.path)
 
     def add_route(
         self, uri_template: str, resource: object, *, needs: Methods | None = None, **kwargs: Any

@@ -30,6 +30,7 @@ from xwheel.errors import (
     WireError,
     XwheelError,
 )
+from xwheel.plugin.routes import RouteRefusedError
 
 logger = logging.getLogger(__name__)
 
@@ -90,6 +91,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         limit: What the field may hold, as data.
         incident: Number under which the log of the node has the details.
         revision: The revision that the object is at.
+        reason: Why a plugin refuses the call, as a word for programs.
+        facts: What else a plugin says of that, as data.
     """
 
     type: str
@@ -100,6 +103,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     limit: dict[str, object] | UnsetType = UNSET
     incident: str | UnsetType = UNSET
     revision: int | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
+    facts: dict[str, object] | UnsetType = UNSET
 
 
 # first match wins, so a subclass stands before its base
@@ -128,6 +133,8 @@ RETRY_AFTER_S: Final = "1"
 
 def problem_of(error: Exception) -> Problem | None:
     """Return the problem of an error that the table knows; None for an unexpected one."""
+    if isinstance(error, RouteRefusedError):
+        return _refused(error)
     for kind, status, slug, title in TABLE:
         if isinstance(error, kind):
             # sent: the question may have arrived, the answer did not
@@ -142,6 +149,19 @@ def problem_of(error: Exception) -> Problem | None:
                 revision=error.revision if isinstance(error, RevisionError) else UNSET,
             )
     return None
+
+
+def _refused(error: RouteRefusedError) -> Problem:
+    """Return the problem of what a plugin refuses."""
+    return Problem(
+        type=TYPE_PREFIX + "plugin-refused",
+        title="A plugin refuses this",
+        status=error.status,
+        detail=str(error),
+        field=error.field or UNSET,
+        reason=error.reason,
+        facts=error.facts or UNSET,
+    )
 
 
 def _field_of(error: Exception) -> str | UnsetType:

@@ -144,6 +144,7 @@ PERMISSIONS: Final[Mapping[str, Methods]] = {
     "/events": {"GET": _READ_SOME},
     "/nodes": {"GET": _READ_SOME},
     "/session": {"GET": CALLER, "POST": PUBLIC, "DELETE": CALLER},
+    "/session/link": {"POST": PUBLIC},
     "/me/password": {"PUT": CALLER},
     "/me/sessions": {"GET": CALLER},
     "/me/sessions/{session_id}": {"DELETE": CALLER},

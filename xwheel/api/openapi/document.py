@@ -35,6 +35,7 @@ FAULTS: Final = {
     "bad-request": (400, "Bad Request"),
     "unknown-route": (404, "Not Found"),
     "internal": (500, "Internal error"),
+    "busy": (503, "Too many calls of this kind"),
 }
 NUL_FREE: Final = r"^[^\u0000]*$"
 NOT_BLANK: Final = rf"^[^\u0000]*{VISIBLE}[^\u0000]*$"
@@ -44,7 +45,7 @@ _EITHER: Final = {SignInInput: (("name", "password"), ("link",))}
 _CHANGES: Final = (messages.JobChange, messages.GroupChange, AlarmRuleChange)
 
 
-class Route(NamedTuple):
+class DescribedRoute(NamedTuple):
     """A route as it was added to the application."""
 
     template: str
@@ -75,7 +76,7 @@ class Described(NamedTuple):
         return first if first in TAGS else "service"
 
 
-def operations(routes: Iterable[Route]) -> Iterator[Described]:
+def operations(routes: Iterable[DescribedRoute]) -> Iterator[Described]:
     """Return every method of every route.
 
     Raises:
@@ -95,7 +96,7 @@ def operations(routes: Iterable[Route]) -> Iterator[Described]:
             yield Described(method, path, route.needs[method], summary, noted)
 
 
-def build_document(routes: Iterable[Route]) -> Json:
+def build_document(routes: Iterable[DescribedRoute]) -> Json:
     """Return the document of all routes."""
     found = list(operations(routes))
     components = _components(found)
@@ -209,7 +210,12 @@ def _operation(item: Described, components: Json) -> Json:
 
 def _parameters(item: Described, components: Json) -> list[Json]:
     made: list[Json] = [
-        {"name": name, "in": "path", "required": True, "schema": _clean(PATH_FIELDS[name])}
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "schema": _clean(PATH_FIELDS.get(name, PATH_FIELDS["name"])),
+        }
         for name in re.findall(r"\{(\w+)\}", item.path)
     ]
     query = item.operation.query

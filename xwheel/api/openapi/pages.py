@@ -13,7 +13,7 @@ from typing import Any, Final
 import falcon
 import msgspec
 
-from xwheel.api.openapi.document import Json, Route, build_document
+from xwheel.api.openapi.document import DescribedRoute, Json, build_document
 from xwheel.api.openapi.operation import Operation
 
 HTML: Final = "text/html; charset=utf-8"
@@ -30,7 +30,7 @@ class Documents:
         routes: All routes of the application, also those that are added later.
     """
 
-    def __init__(self, routes: Callable[[], Sequence[Route]]) -> None:
+    def __init__(self, routes: Callable[[], Sequence[DescribedRoute]]) -> None:
         self._routes = routes
 
     @cached_property

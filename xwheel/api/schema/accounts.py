@@ -46,6 +46,12 @@ class SignInInput(Input, frozen=True, kw_only=True):
     link: LinkSecret | UnsetType = UNSET
 
 
+class LinkInput(Input, frozen=True, kw_only=True):
+    """A link that nobody has signed in with yet."""
+
+    link: LinkSecret
+
+
 class PasswordChange(Input, frozen=True, kw_only=True):
     """Another password for the account that asks."""
 
@@ -117,6 +123,13 @@ class NewLinkView(Struct, frozen=True, kw_only=True):
 
     link_secret: str
     expires_ms: int
+
+
+class LinkOwnerView(Struct, frozen=True, kw_only=True):
+    """The account that a link signs in."""
+
+    name: str
+    display_name: str
 
 
 class SettingPath(Input, frozen=True, kw_only=True):

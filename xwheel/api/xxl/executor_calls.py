@@ -41,13 +41,16 @@ REPORTED: Final = 5
 class ExecutorCalls:
     """A Falcon sink for everything executors call; see the protocol's section 2.
 
+    Attributes:
+        gate: Lets callers in.
+
     Args:
         parts: What it works with.
     """
 
     def __init__(self, parts: ApiParts) -> None:
         self._parts = parts
-        self._gate = ExecutorGate(parts.secrets, parts.access.tokens, parts.clock, parts.refusals)
+        self.gate = ExecutorGate(parts.secrets, parts.access.tokens, parts.clock, parts.refusals)
         self._jobs = JobCalls(parts)
         self._job_calls = frozenset(self._jobs.names if parts.config.job_openapi else ())
         self._calls: dict[str, Callable[[falcon.Request, Caller, bytes], Response]] = {
@@ -64,12 +67,12 @@ class ExecutorCalls:
         del params
         if req.method != "POST":
             raise WireError(f"{req.method}: every call must be a POST")
-        caller = self._gate.require(req)
+        caller = self.gate.require(req)
         with acting(actor_of_caller(caller, req.remote_addr)) as actor:
             try:
                 write_envelope(resp, self._answer(req, caller))
             except (ForbiddenError, HiddenError) as error:
-                self._gate.note_refused(req, actor, error)
+                self.gate.note_refused(req, actor, error)
                 raise
 
     def _answer(self, req: falcon.Request, caller: Caller) -> Response:
@@ -87,7 +90,7 @@ class ExecutorCalls:
         if req.method != "POST":
             return False
         try:
-            self._gate.identify(req)
+            self.gate.identify(req)
         except WireError:
             return False
         return True

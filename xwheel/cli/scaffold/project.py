@@ -29,6 +29,9 @@ class Kind(StrEnum):
     LOG = "log"
     IDENTITY = "identity"
     PAGES = "pages"
+    TABLES = "tables"
+    ROUTES = "routes"
+    COMMANDS = "commands"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +44,7 @@ class Words:
         options_example: Lines of its table of options.
         usage: How it is named.
         needs: Distributions of ours that it depends on beside xwheel.
+        libraries: What else it depends on.
     """
 
     summary: str
@@ -48,6 +52,7 @@ class Words:
     options_example: str
     usage: str
     needs: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
 
 
 WORDS: Final = {
@@ -100,6 +105,26 @@ WORDS: Final = {
         beside="each scheduler node",
         options_example="# it has none",
         usage="It stands in the menu of the console.",
+    ),
+    Kind.TABLES: Words(
+        summary="A table of xwheel's database for notes about jobs",
+        beside="each scheduler node",
+        options_example="# it has none",
+        usage="`xwheel db upgrade` makes its table, and a node with SQLite does so when it starts.",
+        libraries=("sqlalchemy>=2",),
+    ),
+    Kind.ROUTES: Words(
+        summary="A call of xwheel's management API that says which job a group has under a name",
+        beside="each scheduler node",
+        options_example="# it has none",
+        usage="`GET /api/v1/{distribution}/groups/1/jobs/nightly` then answers whoever may read group 1.",
+    ),
+    Kind.COMMANDS: Words(
+        summary="A command of xwheel that lists the jobs of a node by name",
+        beside="whoever types it",
+        options_example="# it has none",
+        usage="`xwheel {distribution} names` then asks the node of this user's login.",
+        libraries=("typer>=0.15",),
     ),
 }
 
@@ -160,9 +185,15 @@ def _texts(kind: Kind, name: str, version: str) -> dict[str, str]:
     words = WORDS[kind]
     values |= {
         **asdict(words),
-        "usage": words.usage.format(name=name, registered=name.upper()),
+        "usage": words.usage.format(name=name, registered=name.upper(), distribution=values["distribution"]),
         "dependencies": ", ".join(
-            f'"{one}>={values["version"]},<{values["next_version"]}"' for one in ("xwheel", *words.needs)
+            [
+                *(
+                    f'"{one}>={values["version"]},<{values["next_version"]}"'
+                    for one in ("xwheel", *words.needs)
+                ),
+                *(f'"{one}"' for one in words.libraries),
+            ]
         ),
     }
     places = {
@@ -173,6 +204,8 @@ def _texts(kind: Kind, name: str, version: str) -> dict[str, str]:
     }
     if kind is Kind.PAGES:
         places[f"{package}/pages/pages.js"] = "pages/pages.js.txt"
+    if kind is Kind.COMMANDS:
+        places[f"{package}/commands.py"] = "commands/commands.py.txt"
     templates = files("xwheel.cli.scaffold") / "files"
     texts = {
         path: string.Template((templates / place).read_text(encoding="utf-8")).substitute(values)

@@ -97,11 +97,10 @@ def insert_session(
     return insert_row(conn, account_session, values)
 
 
-def find_session(conn: Connection, secret: str) -> Session | None:
-    """Return the session of a cookie, or None."""
-    found = account_session.c.digest == digest_token(secret)
-    row = conn.execute(select(account_session).where(found)).one_or_none()
-    return None if row is None else _session(row)
+def get_sessions(conn: Connection, digests: Collection[bytes]) -> list[Session]:
+    """Return the sessions of cookies, by their digests; those that are not there are left out."""
+    rows = conn.execute(select(account_session).where(account_session.c.digest.in_(digests)))
+    return [_session(row) for row in rows]
 
 
 def list_sessions(conn: Connection, account_id: int, now_ms: int) -> list[Session]:

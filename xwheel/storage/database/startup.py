@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from sqlalchemy import text
 
 from xwheel.config import Config
 from xwheel.errors import DatabaseUnreachableError
+from xwheel.plugin.tables import Tables
 from xwheel.runtime.private_files import warn_if_open
 from xwheel.storage.database.address import place_of, with_password
 from xwheel.storage.database.engine import STATEMENT_S, Database
 from xwheel.storage.database.errors import explain, explained
 from xwheel.storage.database.outage import IDLE_S
 from xwheel.storage.database.requirements import check_may_upgrade, check_rights, check_server
-from xwheel.storage.schema import migrate
+from xwheel.storage.schema import migrate, plugin_tables
 
 __all__ = ["explain", "open_database", "open_ready", "reach", "upgrade"]
 
@@ -25,6 +26,7 @@ logger = logging.getLogger(__name__)
 
 FIRST_PAUSE_S: Final = 0.5
 LAST_PAUSE_S: Final = 10.0
+NO_TABLES: Final[Mapping[str, Tables]] = {}
 
 
 def open_ready(
@@ -35,6 +37,7 @@ def open_ready(
     idle_s: int = IDLE_S,
     create: bool = False,
     wait_s: float = 0,
+    tables: Mapping[str, Tables] = NO_TABLES,
 ) -> Database:
     """Open a database that a node can work with: reachable, fit, with this version's schema, writable.
 
@@ -45,12 +48,13 @@ def open_ready(
         idle_s: After how long a server ends a transaction whose client is silent.
         create: Create the tables of an empty SQLite database.
         wait_s: How long to wait for a database that takes no connection yet.
+        tables: Those of plugins that must be there.
 
     Raises:
         ConfigError: The URL cannot be used.
         DatabaseUnreachableError: No connection in that time.
         DatabaseRefusedError: A person must act: login, database, rights or settings of the server.
-        SchemaError: The schema is older, newer or foreign.
+        SchemaError: The schema is older, newer or foreign, or tables of a plugin are.
     """
     db = Database(url, pool_size=pool_size, statement_s=statement_s, idle_s=idle_s)
     try:
@@ -60,6 +64,9 @@ def open_ready(
             if create and db.backend == "sqlite" and migrate.current_revision(db) is None:
                 migrate.upgrade(db)
             migrate.check_schema(db)
+            if create and db.backend == "sqlite":
+                plugin_tables.upgrade(db, plugin_tables.unknown_in(db, tables))
+            plugin_tables.check(db, tables)
             check_rights(db)
         if db.backend == "sqlite":
             warn_if_open("the database", place_of(db.engine.url))
@@ -69,13 +76,16 @@ def open_ready(
     return db
 
 
-def open_database(config: Config, *, create: bool = True, wait_s: float = 0) -> Database:
+def open_database(
+    config: Config, *, create: bool = True, wait_s: float = 0, tables: Mapping[str, Tables] = NO_TABLES
+) -> Database:
     """Open the database of the settings and make sure that a node can work with it.
 
     Args:
         config: The settings.
         create: Create the tables of an empty SQLite database.
         wait_s: How long to wait for a database that takes no connection yet.
+        tables: Those of plugins that must be there.
 
     Raises:
         DatabaseUnreachableError: No connection in that time.
@@ -91,17 +101,23 @@ def open_database(config: Config, *, create: bool = True, wait_s: float = 0) -> 
         idle_s=max(1, int(schedule.lease_s - schedule.lease_renew_s)),
         create=create,
         wait_s=wait_s,
+        tables=tables,
     )
 
 
-def upgrade(url: str) -> tuple[str | None, str]:
-    """Bring the schema to the one this version needs; return its revision before (None for no tables) and now.
+def upgrade(
+    url: str, tables: Mapping[str, Tables] = NO_TABLES
+) -> tuple[str | None, str, Mapping[str, list[str]]]:
+    """Bring the schema to the one this version needs, and the tables of plugins after it.
+
+    Returns:
+        The schema's revision before (None for no tables) and now, and by plugin the migrations that it lacked.
 
     Raises:
         ConfigError: The URL cannot be used.
         DatabaseUnreachableError: No connection.
         DatabaseRefusedError: A person must act: login, database, rights or settings of the server.
-        SchemaError: The schema is a newer version's, or the tables are another program's.
+        SchemaError: The schema is a newer version's, the tables are another program's, or a plugin's migration failed.
     """
     db = Database(url)
     try:
@@ -112,9 +128,10 @@ def upgrade(url: str) -> tuple[str | None, str]:
             if before != head:
                 check_may_upgrade(db)
             migrate.upgrade(db)
+            applied = plugin_tables.upgrade(db, tables)
     finally:
         db.close()
-    return before, head
+    return before, head, applied
 
 
 def reach(

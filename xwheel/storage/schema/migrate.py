@@ -54,7 +54,7 @@ def upgrade(db: Database, revision: str = "head") -> None:
     Raises:
         SchemaError: The schema is a newer version's, or the tables are another program's.
     """
-    with _alone(db) as conn:
+    with alone(db) as conn:
         current = _revision(conn)
         if current is None:
             _drop_remains(conn)
@@ -78,7 +78,7 @@ def downgrade(db: Database, revision: str) -> None:
     Raises:
         SchemaError: Another process changes the schema.
     """
-    with _alone(db) as conn:
+    with alone(db) as conn:
         command.downgrade(_config(conn), revision)
 
 
@@ -166,27 +166,32 @@ def _config(conn: Connection) -> AlembicConfig:
 
 
 @contextmanager
-def _alone(db: Database) -> Iterator[Connection]:
+def alone(db: Database) -> Iterator[Connection]:
     """Give a connection inside a writing transaction of the one process that changes the schema; others wait.
 
     Raises:
         SchemaError: Another process has changed it for a minute.
     """
-    with db.limited(statement_ms=LONGEST_MS), db.write() as conn:
-        match db.backend:
-            case "postgresql":
-                _lock_postgresql(conn)
-                yield conn
-            case "mysql":
-                if conn.execute(text(f"SELECT GET_LOCK({LOCK_NAME}, {WAIT_S})")).scalar_one() != 1:
-                    raise SchemaError(BUSY)
-                try:
-                    yield conn
-                finally:
-                    # it belongs to the connection, which goes back to the pool
-                    conn.execute(text(f"SELECT RELEASE_LOCK({LOCK_NAME})"))
-            case _:
-                yield conn  # the lock of the file does it
+    with db.limited(statement_ms=LONGEST_MS), _locked_server(db), db.write() as conn:
+        if db.backend == "postgresql":
+            _lock_postgresql(conn)
+        yield conn  # of SQLite, the lock of the file does it
+
+
+@contextmanager
+def _locked_server(db: Database) -> Iterator[None]:
+    """Hold MariaDB's advisory lock, on a connection of its own: until what was changed is committed, not before."""
+    if db.backend != "mysql":
+        yield
+        return
+    with db.read() as conn:
+        if conn.execute(text(f"SELECT GET_LOCK({LOCK_NAME}, {WAIT_S})")).scalar_one() != 1:
+            raise SchemaError(BUSY)
+        try:
+            yield
+        finally:
+            # it belongs to the connection, which goes back to the pool
+            conn.execute(text(f"SELECT RELEASE_LOCK({LOCK_NAME})"))
 
 
 def _lock_postgresql(conn: Connection) -> None:

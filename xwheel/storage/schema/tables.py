@@ -498,6 +498,16 @@ alarm_attempt = Table(
     sqlite_autoincrement=True,
 )
 
+# which steps of plugins' own tables this database has
+plugin_migration = Table(
+    "plugin_migration",
+    metadata,
+    Column("plugin", String(64), primary_key=True),
+    Column("name", String(64), primary_key=True),
+    Column("position", Integer, nullable=False),
+    Column("applied_ms", BigInteger, nullable=False),
+)
+
 
 def server_collation(conn: Connection) -> str:
     """Return the collation of our tables on a MariaDB or MySQL server."""

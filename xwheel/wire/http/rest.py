@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 from io import BytesIO
 from math import ceil
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, BinaryIO, Final
 from urllib.parse import urlencode
 
 import msgspec
@@ -84,9 +85,32 @@ class RestClient:
             {name: value for name, value in (params or {}).items() if value is not None}, doseq=True
         )
         data = b"" if body is None else msgspec.json.encode(body)
+        return self._call(method, path, query, BytesIO(data), len(data), headers or {})
+
+    def send_file(self, path: str, file: Path, *, params: Mapping[str, Any] | None = None) -> Any:
+        """Send a file as the body of a POST, without holding it in memory, and return the decoded answer.
+
+        Raises:
+            FieldError: It cannot be read.
+            XwheelError: What :meth:`call` raises.
+        """
+        query = urlencode({name: value for name, value in (params or {}).items() if value is not None})
+        headers = {"Content-Type": "application/octet-stream", "Expect": "100-continue"}
+        try:
+            opened = file.open("rb")
+        except OSError as error:
+            raise FieldError("FILE", f"cannot read {file}: {error.strerror}") from error
+        with opened:
+            size = opened.seek(0, 2)
+            opened.seek(0)
+            return self._call("POST", path, query, opened, size, headers)
+
+    def _call(
+        self, method: str, path: str, query: str, data: BinaryIO, size: int, headers: Mapping[str, str]
+    ) -> Any:
         url = f"{self.base_url}{path}{'?' if query else ''}{query}"
         try:
-            status, content = self._perform(method, url, data, headers or {})
+            status, content = self._perform(method, url, data, size, headers)
         except pycurl.error as error:
             raise self._failure(int(error.args[0])) from None
         if status not in SUCCESS:
@@ -98,7 +122,9 @@ class RestClient:
                 f"{self.base_url} answers {method} {path} with something else than JSON"
             ) from None
 
-    def _perform(self, method: str, url: str, data: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
+    def _perform(
+        self, method: str, url: str, data: BinaryIO, size: int, headers: Mapping[str, str]
+    ) -> tuple[int, bytes]:
         """Return status and body.
 
         What changes something has a connection of its own: on a kept one that has ended meanwhile, nobody would know
@@ -112,8 +138,8 @@ class RestClient:
             curl.setopt(pycurl.HTTPGET, 1)
         else:
             curl.setopt(pycurl.POST, 1)
-            curl.setopt(pycurl.POSTFIELDSIZE, len(data))
-            curl.setopt(pycurl.READFUNCTION, BytesIO(data).read)
+            curl.setopt(pycurl.POSTFIELDSIZE_LARGE, size)
+            curl.setopt(pycurl.READFUNCTION, data.read)
         curl.setopt(pycurl.FRESH_CONNECT, method != "GET")
         curl.setopt(pycurl.CUSTOMREQUEST, method)
         curl.setopt(pycurl.WRITEFUNCTION, answer.write)

@@ -2,8 +2,8 @@
 import {html, render, signal, useEffect, useErrorBoundary, useRef, useSignal} from "./vendor/core.js";
 import {ApiError, get, session, signedOut} from "./api.js";
 import {addWords, language, loadWords, pickLanguage, setLanguage, t} from "./i18n.js";
-import {go, match, place} from "./router.js";
-import {loadSettings, preferences, startLive} from "./store.js";
+import {match, place} from "./router.js";
+import {loadSettings, mayBeSignedIn, preferences, rememberWho, startLive} from "./store.js";
 import {PAGES} from "./pages.js";
 import {Login, SignInAgain} from "./pages/login.js";
 import {Shell} from "./components/shell.js";
@@ -17,26 +17,23 @@ globalThis.xwheel = Object.freeze({added});
 
 async function loadPlugins() {
   const {items} = await get("console/manifest");
+  // who signs in again, or as somebody else, has none of them twice
+  const made = Object.fromEntries(Object.keys(added.value).map((part) => [part, []]));
   for (const {name, module} of items) {
     try {
       const found = (await import(new URL(module, document.baseURI).href)).default;
       for (const [lang, words] of Object.entries(found.words ?? {})) addWords(lang, Object.fromEntries(Object.entries(words).map(([key, text]) => [`${name}.${key}`, text])));
-      const next = {...added.value};
-      for (const part of Object.keys(next)) next[part] = [...next[part], ...(found[part] ?? []).map((item) => ({...item, plugin: name, ...(part === "pages" ? {title: `${name}.${item.title}`} : {})}))];
-      added.value = next;
+      for (const part of Object.keys(made)) made[part].push(...(found[part] ?? []).map((item) => ({...item, plugin: name, ...(part === "pages" ? {title: `${name}.${item.title}`} : {})})));
     } catch (error) {
       console.warn(`the pages of plugin ${name} cannot be loaded:`, error);
     }
   }
+  added.value = made;
 }
-
-const KNOWN = "xwheel.known";
-/** Whether this browser has ever been signed in here: the cookie itself is hidden from scripts. */
-const mayBeSignedIn = () => { try { return localStorage.getItem(KNOWN) !== null; } catch { return true; } };
 
 export async function enter() {
   session.value = await get("session");
-  try { localStorage.setItem(KNOWN, "yes"); } catch { /* then it is asked each time */ }
+  rememberWho();
   signedOut.value = false;
   await Promise.all([loadSettings(), loadPlugins().catch((error) => { if (!(error instanceof ApiError)) throw error; })]);
 }
@@ -72,7 +69,7 @@ function App() {
   language.value;
   if (!isReady.value) return null;
   const {path} = place.value;
-  if (!session.value) return html`<${Login} enter=${enter} /><${Notes} />`;
+  if (!session.value || path === "/login") return html`<${Login} enter=${enter} /><${Notes} />`;
   const all = [...PAGES, ...added.value.pages];
   let fields = null;
   const page = all.find((one) => { fields = match(one.path, path); return fields; });
@@ -100,7 +97,6 @@ async function start() {
   root.removeAttribute("aria-busy");
   render(html`<${App} />`, root);
   startLive();
-  if (session.value && place.value.path === "/login") go(preferences.value.landing, {}, {replace: true});
   root.dataset.ready = "yes";
 }
 start();

@@ -24,6 +24,22 @@ export const now = signal(Date.now());
 export const skewMs = signal(0);
 setInterval(() => { if (!document.hidden) now.value = Date.now() + skewMs.value; }, 1000);
 
+// who this browser is
+
+const KNOWN = "xwheel.known", WHO = "xwheel.who";
+/** Whether this browser has ever been signed in here: the cookie itself is hidden from scripts. */
+export const mayBeSignedIn = () => { try { return localStorage.getItem(KNOWN) !== null; } catch { return true; } };
+/** Name of another account with which another tab of this browser signed in meanwhile, or null: the cookie is theirs now. */
+export const otherWho = signal(null);
+/** Keep that somebody is signed in here, and who: other tabs look at it. */
+export function rememberWho() {
+  otherWho.value = null;
+  try { localStorage.setItem(KNOWN, "yes"); localStorage.setItem(WHO, session.value.name); } catch { /* then it is asked each time */ }
+}
+addEventListener("storage", ({key, newValue}) => {
+  if (key === WHO && newValue && session.value) otherWho.value = newValue === session.value.name ? null : newValue;
+});
+
 // preferences
 
 const KEPT = "xwheel.preferences";

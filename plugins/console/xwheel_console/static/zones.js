@@ -8,11 +8,11 @@ function partsOf(ms) {
   return Object.fromEntries(clocks.get(name).formatToParts(ms).map((part) => [part.type, part.value]));
 }
 
-/** An instant as a field of the kind datetime-local holds it, to the minute. */
-export function toLocal(ms) {
+/** An instant as a field of the kind datetime-local holds it, to the minute or to the second. */
+export function toLocal(ms, {seconds = false} = {}) {
   if (ms === null || ms === undefined || ms === "" || Number.isNaN(Number(ms))) return "";
-  const {year, month, day, hour, minute} = partsOf(Number(ms));
-  return `${year.padStart(4, "0")}-${month}-${day}T${hour}:${minute}`;
+  const {year, month, day, hour, minute, second} = partsOf(Number(ms));
+  return `${year.padStart(4, "0")}-${month}-${day}T${hour}:${minute}${seconds ? `:${second}` : ""}`;
 }
 
 /** The instant of such a text; null if it is none. In an hour that a zone leaves out it is the one after. */

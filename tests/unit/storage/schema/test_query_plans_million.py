@@ -19,7 +19,6 @@ from xwheel import storage
 from xwheel.storage import settings
 from xwheel.storage.access import executor_secrets, tokens
 from xwheel.storage.database.engine import LONG_MS, Database
-from xwheel.storage.schema.tables import metadata
 
 # what it makes of statements is seen where these are asked
 NO_QUESTIONS = ("database.bulk", "database.rows", "database.changes", "schema.")
@@ -68,11 +67,6 @@ def long_answers(db: Database) -> Iterator[None]:
 @pytest.mark.long
 @pytest.mark.usefixtures("long_answers")
 def test_no_question_reads_more_than_it_is_about(db: Database) -> None:
-    if db.backend == "postgresql":
-        # else it analyzes by itself, in the middle of all, and plans are those of half the rows
-        with db.write() as conn:
-            for table in metadata.sorted_tables:
-                conn.execute(text(f"ALTER TABLE {table.name} SET (autovacuum_enabled = off)"))
     million.fill(db)
     plan_alarms.fill(db)
     plan_audit.fill(db)

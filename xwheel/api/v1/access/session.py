@@ -24,7 +24,15 @@ from xwheel.api.schema.access import (
     TokenPage,
     TokenQuery,
 )
-from xwheel.api.schema.accounts import PasswordChange, SessionItem, SessionPage, SessionView, SignInInput
+from xwheel.api.schema.accounts import (
+    LinkInput,
+    LinkOwnerView,
+    PasswordChange,
+    SessionItem,
+    SessionPage,
+    SessionView,
+    SignInInput,
+)
 from xwheel.api.v1.access.accounts import read_grants, roles_of
 from xwheel.api.v1.access.tokens import make_token, new_token_view, token_view
 from xwheel.errors import ForbiddenError, NotFoundError
@@ -62,6 +70,14 @@ class SessionResource(Resource):
             raise NotFoundError("session", account.name)  # it was disabled in this very moment
         resp.location = "/api/v1/session"
         reply(resp, _session_view(known.actor(address), account, csrf_token(secret), expires_ms), 201)
+
+    @Operation({200: LinkOwnerView}, body=LinkInput, problems=("unauthorized", "throttled", "forbidden"))
+    def on_post_link(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Return whose link it is, so that a browser can ask before it signs in; the link stays good."""
+        self._browsers.check_origin(req)
+        body = take_body(req, LinkInput, self._limit)
+        account = self._parts.access.sign_in.judge_link(body.link, self._browsers.proxies.address_of(req))
+        reply(resp, LinkOwnerView(name=account.name, display_name=account.display_name))
 
     @Operation({200: SessionView})
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:

@@ -8,7 +8,12 @@ import {now, preferences} from "../store.js";
 const open = signal([]);
 let last = 0;
 
-/** Open a dialog; resolves with what it is closed with, undefined if it is dismissed. `render(close)` gives what is in it. */
+/**
+ * Open a dialog; resolves with what it is closed with, undefined if it is dismissed. `render(close)` gives what is in it.
+ *
+ * What is in it may set `close.ask`, which returns a question for `confirmed` if something would be lost: Escape and ✕ ask
+ * it first then.
+ */
 export function openDialog(render, {label, wide = false, isHigh = false} = {}) {
   return new Promise((done) => {
     const id = ++last;
@@ -18,9 +23,22 @@ export function openDialog(render, {label, wide = false, isHigh = false} = {}) {
       queueMicrotask(() => opener?.isConnected && opener.focus());
       done(value);
     };
+    close.ask = null;
     open.value = [...open.value, {id, render, close, label, wide, isHigh}];
   });
 }
+
+/** Keep a form from being dismissed unasked while `isChanged()`. */
+export function useAsked(close, isChanged) {
+  close.ask = () => (isChanged() ? {title: t("dialog.leave"), action: t("dialog.discard"), keep: t("dialog.keep"), isDangerous: true} : null);
+}
+
+async function dismiss({close}) {
+  const question = close.ask?.();
+  if (question && !(await confirmed(question))) return;
+  close(undefined);
+}
+addEventListener("beforeunload", (event) => { if (open.peek().some(({close}) => close.ask?.())) event.preventDefault(); });
 
 function Layer({item}) {
   const ref = useRef(null);
@@ -31,9 +49,16 @@ function Layer({item}) {
     (dialog.querySelector("[autofocus]") ?? dialog.querySelector("input, textarea, select, button"))?.focus();
     return () => dialog.open && dialog.close();
   }, []);
-  return html`<dialog ref=${ref} class="${item.wide ? "wide" : ""} ${item.isHigh ? "high" : ""}" aria-labelledby="dialog-${item.id}" onCancel=${(event) => { event.preventDefault(); item.close(undefined); }}>
+  // a browser lets a page refuse the second Escape in a row only here
+  const onKey = (event) => {
+    if (event.key !== "Escape" || event.isComposing || event.defaultPrevented) return;
+    event.preventDefault();
+    event.stopPropagation();
+    dismiss(item);
+  };
+  return html`<dialog ref=${ref} class="${item.wide ? "wide" : ""} ${item.isHigh ? "high" : ""}" aria-labelledby="dialog-${item.id}" onKeyDown=${onKey} onCancel=${(event) => { event.preventDefault(); dismiss(item); }}>
     <article>
-      <header><h2 id="dialog-${item.id}">${item.label}</h2><button class="close" aria-label=${t("action.close")} onClick=${() => item.close(undefined)}>✕</button></header>
+      <header><h2 id="dialog-${item.id}">${item.label}</h2><button class="close" aria-label=${t("action.close")} onClick=${() => dismiss(item)}>✕</button></header>
       ${item.render(item.close)}
     </article>
   </dialog>`;
@@ -43,13 +68,14 @@ export const Dialogs = () => html`${open.value.map((item) => html`<${Layer} key=
 /**
  * Ask before something is done; resolves with {reason} or undefined.
  *
- * `asksReason` shows a field for why; `typed` is a name that must be typed; `body` is shown above.
+ * `asksReason` shows a field for why; `typed` is a name that must be typed; `body` is shown above. `keep` are the words of
+ * what Enter does where that is to leave all as it is.
  */
-export function confirmed({title, body, action, isDangerous = false, asksReason = false, typed = null}) {
-  return openDialog((close) => html`<${Question} ...${{body, action, isDangerous, asksReason, typed, close}} />`, {label: title});
+export function confirmed({title, body, action, keep = null, isDangerous = false, asksReason = false, typed = null}) {
+  return openDialog((close) => html`<${Question} ...${{body, action, keep, isDangerous, asksReason, typed, close}} />`, {label: title});
 }
 
-function Question({body, action, isDangerous, asksReason, typed, close}) {
+function Question({body, action, keep, isDangerous, asksReason, typed, close}) {
   const reason = useSignal(""), name = useSignal("");
   const isReady = typed === null || name.value === typed;
   const submit = (event) => { event.preventDefault(); if (isReady) close({reason: reason.value.trim()}); };
@@ -57,7 +83,7 @@ function Question({body, action, isDangerous, asksReason, typed, close}) {
     ${body && html`<div>${body}</div>`}
     ${asksReason && html`<label>${t("dialog.reason")}<input name="reason" maxlength="500" autocomplete="off" value=${reason.value} onInput=${(event) => { reason.value = event.target.value; }} /></label>`}
     ${typed !== null && html`<label>${t("dialog.type", {name: typed})}<input name="typed" autocomplete="off" spellcheck="false" value=${name.value} onInput=${(event) => { name.value = event.target.value; }} /></label>`}
-    <footer><button type="button" class="secondary" onClick=${() => close(undefined)}>${t("action.cancel")}</button><button type="submit" class=${isDangerous ? "danger" : ""} disabled=${!isReady} autofocus=${typed === null && !asksReason}>${action}</button></footer>
+    <footer><button type="button" class="secondary" autofocus=${keep !== null} onClick=${() => close(undefined)}>${keep ?? t("action.cancel")}</button><button type="submit" class=${isDangerous ? "danger" : ""} disabled=${!isReady} autofocus=${keep === null && typed === null && !asksReason}>${action}</button></footer>
   </form>`;
 }
 

@@ -3,7 +3,7 @@ import {html, useSignal} from "../vendor/core.js";
 import {getAll, session} from "../api.js";
 import {byName, t} from "../i18n.js";
 import {useLoad} from "../store.js";
-import {act, openDialog} from "./dialog.js";
+import {act, openDialog, useAsked} from "./dialog.js";
 import {Summary} from "./fields.js";
 import {Copy, Failure} from "./ui.js";
 
@@ -12,14 +12,15 @@ import {Copy, Failure} from "./ui.js";
  *
  * A refusal that names a field stands at that field, any other one above the buttons.
  */
-export function DialogForm({of, close, save, action, done, labels, isReady = true, children}) {
+export function DialogForm({of, close, save, action, done, href, labels, isReady = true, children}) {
   const problem = useSignal(null), isBusy = useSignal(false);
+  useAsked(close, of.isChanged);
   const submit = async (event) => {
     event.preventDefault();
     if (isBusy.value) return;
     isBusy.value = true;
     problem.value = null;
-    const {value, error} = await act(() => save(of.values.value), {done, quiet: true});
+    const {value, error} = await act(() => save(of.values.value), {done, href, quiet: true});
     isBusy.value = false;
     if (!error) close(value ?? true);
     else if (!of.take(error)) problem.value = error;
@@ -33,7 +34,7 @@ export function DialogForm({of, close, save, action, done, labels, isReady = tru
 }
 
 /** Show something that nobody can show again: a password, a token. */
-export const showOnce = ({title, label, secret, words, more = null}) => openDialog((close) => html`<div class="once">
+export const showOnce = ({title, label, secret, words, more = null}) => openDialog((close) => html`<div class="once" ref=${() => { close.ask = () => ({title: t("dialog.once"), action: t("action.close"), keep: t("action.cancel")}); }}>
   <p>${words}</p>
   <label>${label}<input class="mono" readonly autofocus value=${secret} onFocus=${(event) => event.target.select()} data-once /></label>
   <${Copy} text=${secret} />

@@ -4,11 +4,11 @@ import {away, del, put, session} from "../api.js";
 import {LANGUAGES, ago, language, number, t, zoneShown} from "../i18n.js";
 import {KEYS, active, useKeys} from "../keys.js";
 import {go, place} from "../router.js";
-import {counts, heardMs, may, now, prefer, preferences} from "../store.js";
+import {counts, heardMs, may, now, otherWho, prefer, preferences} from "../store.js";
 import {Menu, act, confirmed, notes, openDialog} from "./dialog.js";
 // there at once: what is typed right after its key must land in it, and not be keys of the page
 import {openPalette} from "./palette.js";
-import {Time} from "./ui.js";
+import {PauseMark, Time} from "./ui.js";
 
 const MENU = [
   ["dashboard", "/", "◫"], ["jobs", "/jobs", "☰"], ["runs", "/runs", "▤"], ["nodes", "/nodes", "⬡"], ["executors", "/executors", "⚙"],
@@ -51,8 +51,9 @@ function Banners() {
   const of = counts.value;
   const age = away.value === null ? null : (now.value, Date.now() - away.value);
   return html`<div class="banners">
+    ${otherWho.value && html`<div class="banner bad" role="alert" data-banner="who">${t("banner.who", {name: otherWho.value})} <button class="small" onClick=${() => location.reload()}>${t("banner.reload")}</button></div>`}
     ${age !== null && html`<div class="banner bad" role="status" data-banner="away">⚡ ${t("banner.away", {age: ago(heardMs.value ?? away.value, Date.now())})}</div>`}
-    ${of?.paused_since_ms && html`<div class="banner" role="status" data-banner="paused">⏸ ${t("banner.paused")} <${Time} ms=${of.paused_since_ms} />${may("run", null) && html` <button class="small" onClick=${resumeAll}>${t("resume.action")}</button>`}</div>`}
+    ${of?.paused_since_ms && html`<div class="banner" role="status" data-banner="paused"><${PauseMark} /> ${t("banner.paused")} <${Time} ms=${of.paused_since_ms} />${may("run", null) && html` <button class="small" onClick=${resumeAll}>${t("resume.action")}</button>`}</div>`}
     ${of?.nodes_away > 0 && html`<div class="banner bad" role="status" data-banner="nodes">⚡ <a href="#/nodes">${t("count.away", {count: of.nodes_away})}</a></div>`}
     ${of?.late > 0 && html`<div class="banner" role="status" data-banner="late">◷ <a href="#/runs?state=planned">${t("count.late", {count: of.late})}</a></div>`}
     ${session.value?.must_change && html`<div class="banner" role="status" data-banner="password"><a href="#/me">${t("banner.password")}</a></div>`}

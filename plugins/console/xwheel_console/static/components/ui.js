@@ -25,6 +25,8 @@ export const Duration = ({ms}) => html`<span class="number">${duration(ms)}</spa
 /** How long a run has taken, or takes by now. */
 export const runMs = (run) => (run.accepted_ms === null ? null : (run.finished_ms ?? (isOpen(run) ? now.value : null)) === null ? null : Math.max(0, (run.finished_ms ?? now.value) - run.accepted_ms));
 
+/** Two bars: many fonts have no sign for a pause. */
+export const PauseMark = () => html`<svg class="glyph" viewBox="0 0 16 16" aria-hidden="true"><path d="M3 2h4v12H3zM9 2h4v12H9z" /></svg>`;
 export const Icon = ({of}) => html`<span class="icon" aria-hidden="true">${of}</span>`;
 
 /** Why something could not be loaded or done, with what helps. */

@@ -5,7 +5,7 @@ import {number, t} from "../i18n.js";
 import {leaving, setQuery} from "../router.js";
 import {may, useLoad} from "../store.js";
 import {runJob} from "../actions.js";
-import {Act, act, confirmed, note, openDialog, wordsOf} from "../components/dialog.js";
+import {Act, act, confirmed, note, openDialog, useAsked, wordsOf} from "../components/dialog.js";
 import {Diff} from "../components/diff.js";
 import {usePages} from "../components/list.js";
 import {Panel, Time} from "../components/ui.js";
@@ -18,6 +18,7 @@ const LEAST = 4, MOST = 100;
 const askRemark = (title, body = null) => openDialog((close) => html`<${Remark} close=${close} body=${body} />`, {label: title, wide: Boolean(body)});
 function Remark({close, body}) {
   const remark = useSignal(""), isTold = useSignal(false);
+  useAsked(close, () => Boolean(remark.value.trim()));
   const length = [...remark.value.trim()].length, isGood = length >= LEAST && length <= MOST;
   const submit = (event) => { event.preventDefault(); if (isGood) close(remark.value.trim()); else isTold.value = true; };
   return html`<form onSubmit=${submit}>${body}

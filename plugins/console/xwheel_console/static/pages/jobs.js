@@ -39,10 +39,10 @@ const groupName = (groups, id) => { const group = groups.find((one) => one.id ==
 
 function columnsOf({groups, recent, reload}) {
   return [
-    {key: "id", label: "ID", className: "tight number", optional: "on", cell: (job) => job.id, csv: (job) => job.id},
+    {key: "id", label: "ID", className: "tight number wide-only", optional: "on", cell: (job) => job.id, csv: (job) => job.id},
     {key: "name", label: t("field.name"), csv: (job) => job.name, className: "clip-name", cell: (job) => html`<a href="#/jobs/${job.id}"><bdi>${job.name}</bdi></a>${job.description && html`<span class="under clip-line"><bdi>${job.description}</bdi></span>`}`},
-    {key: "group", label: t("filter.group"), optional: "on", csv: (job) => groupName(groups, job.group_id), cell: (job) => html`<bdi>${groupName(groups, job.group_id)}</bdi>`},
-    {key: "type", label: t("field.glue_type"), optional: "on", csv: (job) => `${job.glue_type} ${job.handler}`, cell: (job) => html`<span class="number">${job.glue_type}</span>${job.handler && html`<span class="under"><code>${job.handler}</code></span>`}`},
+    {key: "group", label: t("filter.group"), className: "wide-only", optional: "on", csv: (job) => groupName(groups, job.group_id), cell: (job) => html`<bdi>${groupName(groups, job.group_id)}</bdi>`},
+    {key: "type", label: t("field.glue_type"), optional: "on", csv: (job) => `${job.glue_type} ${job.handler}`, cell: (job) => html`<span class="number">${job.glue_type}</span>${job.handler && html`<code class="under one-line" title=${job.handler}>${job.handler}</code>`}`},
     {key: "schedule", label: t("jobs.schedule"), csv: (job) => `${job.schedule_type} ${job.schedule_conf}`, cell: (job) => html`<${ScheduleWords} job=${job} />`},
     {key: "state", label: t("filter.state"), className: "tight", csv: (job) => t(`state.${job.state}`), cell: (job) => html`<${StateSwitch} job=${job} done=${reload} />`},
     {key: "next", label: t("jobs.next"), className: "tight", csv: (job) => (job.next_fire_ms ? dateTime(job.next_fire_ms) : ""), cell: (job) => html`<${Time} ms=${job.next_fire_ms} relative />`},
@@ -69,7 +69,7 @@ function FirstSteps({query}) {
 
 export default function Jobs({query}) {
   const groups = useLoad((abort) => getAll("groups", {}, 5000, {abort}), [], {when: (event) => event.kind === "group"});
-  const params = {name_contains: query.q, group_id: query.group, handler: query.handler, schedule_type: query.type, enabled: {started: "true", stopped: "false"}[query.state]};
+  const params = {search: query.q, group_id: query.group, handler: query.handler, schedule_type: query.type, enabled: {started: "true", stopped: "false"}[query.state]};
   const pages = usePages("jobs", params, {when: (event) => LIVE.has(event.kind), everyMs: 3000});
   const ids = pages.items.map((job) => job.id);
   const recent = useLoad((abort) => recentRuns(ids, abort), [ids.join()], {when: (event) => event.kind === "run", everyMs: 3000});

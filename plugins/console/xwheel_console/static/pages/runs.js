@@ -17,14 +17,14 @@ const SLOW_MS = [1000, 10_000, 60_000, 600_000, 3_600_000];
 const whole = (value) => (/^\d{1,15}$/.test(value ?? "") ? Number(value) : undefined);
 
 /** The filters of the API that an address names; what is no number or no state is left out. */
-export function filtersOf(query, nowMs) {
+export function filtersOf(query, nowMs, range) {
   return {
     job_id: whole(query.job), group_id: whole(query.group), chain_id: whole(query.chain), root_id: whole(query.fire),
     state: (query.state ?? "").split(",").filter((one) => STATES.includes(one)),
     origin: ORIGINS.includes(query.origin) ? query.origin : undefined,
     address: query.address && !/\s/.test(query.address) ? query.address.slice(0, 255) : undefined,
     message: query.message ? query.message.slice(0, 500) : undefined, min_duration_ms: SLOW_MS.includes(whole(query.longer)) ? whole(query.longer) : undefined,
-    ...rangeOf(query, nowMs),
+    ...rangeOf(query, nowMs, range),
   };
 }
 
@@ -64,13 +64,13 @@ function StateChoice() {
 
 const columnsOf = (most) => [
   {key: "id", label: t("runs.id"), className: "tight", cell: (run) => html`<a href="#/runs/${run.id}">#${run.id}</a>`, csv: (run) => run.id},
-  {key: "job", label: t("runs.job"), cell: (run) => html`<${JobLink} run=${run} /><span class="under"><bdi>${run.app_name}</bdi></span>`, csv: (run) => run.job_name},
+  {key: "job", label: t("runs.job"), className: "clip-name", cell: (run) => html`<${JobLink} run=${run} /><span class="under"><bdi>${run.app_name}</bdi></span>`, csv: (run) => run.job_name},
   {key: "due", label: t("runs.due"), className: "tight", cell: (run) => html`<${Time} ms=${run.due_ms} />`, csv: (run) => new Date(run.due_ms).toISOString()},
   {key: "state", label: t("filter.state"), cell: (run) => html`<${Outcome} run=${run} nowMs=${now.value} />`, csv: (run) => run.state},
   {key: "why", label: t("runs.why"), optional: "off", cell: (run) => whyOf(run) ?? "–", csv: (run) => run.reason},
   {key: "took", label: t("runs.took"), className: "tight", cell: (run) => html`<${DurationBar} run=${run} most=${most} />`, csv: (run) => runMs(run)},
-  {key: "address", label: t("runs.address"), optional: "on", cell: (run) => run.address ? html`<span title=${run.address}>${run.address.replace(/^https?:\/\//, "")}</span>` : html`<span class="faint">–</span>`, csv: (run) => run.address},
-  {key: "origin", label: t("runs.trigger"), optional: "on", className: "tight", cell: (run) => html`${t(`origin.${run.origin}`)}<span class="under">${partOf(run)}</span>`, csv: (run) => run.origin},
+  {key: "address", label: t("runs.address"), className: "wide-only", optional: "on", cell: (run) => run.address ? html`<span class="number" title=${run.address}>${run.address.replace(/^https?:\/\//, "")}</span>` : html`<span class="faint">–</span>`, csv: (run) => run.address},
+  {key: "origin", label: t("runs.trigger"), optional: "on", className: "tight wide-only", cell: (run) => html`${t(`origin.${run.origin}`)}<span class="under">${partOf(run)}</span>`, csv: (run) => run.origin},
   {key: "message", label: t("runs.message"), optional: "on", className: "clip", cell: (run) => html`<bdi>${run.message.slice(0, 600)}</bdi>`, csv: (run) => run.message},
   {key: "menu", label: t("action.menu"), className: "tight", cell: (run) => html`<a href="#/runs/${run.id}" class="small">${t("action.log")}</a> <${RunMenu} run=${run} />`},
 ];
@@ -94,13 +94,15 @@ function List({filters}) {
 export default function Runs({query}) {
   const groups = useLoad((abort) => get("groups", {limit: 1000}, {abort}), [], {when: (event) => event.kind === "group"});
   const minute = Math.floor(now.value / 60_000) * 60_000;
-  const filters = filtersOf(query, minute);
   const isTimeline = query.view === "timeline";
+  // bars of weeks are too thin to be told apart; a chain is shown whole
+  const range = isTimeline && !query.chain && !query.fire ? "24h" : undefined;
+  const filters = filtersOf(query, minute, range);
   return html`<div class="page-head"><h1 tabindex="-1">${t("nav.runs")}</h1><span class="actions">
       <button type="button" class="small secondary" aria-pressed=${isTimeline} onClick=${() => setQuery({view: isTimeline ? undefined : "timeline"}, {replace: false})}>${t(isTimeline ? "runs.asList" : "runs.asTimeline")}</button>
       <a class="small" href=${url("runs/csv", filters).href} download="runs.csv">${t("runs.csv")}</a></span></div>
     <${Filters} names=${NAMES}>
-      <${JobChoice} /><${StateChoice} /><${RangeChoice} />
+      <${JobChoice} /><${StateChoice} /><${RangeChoice} fallback=${range} />
       <${Choice} name="group" label=${t("filter.group")} options=${(groups.data?.items ?? []).map((group) => [group.id, group.title || group.app_name])} />
       <${Choice} name="origin" label=${t("runs.trigger")} options=${ORIGINS.map((one) => [one, t(`origin.${one}`)])} />
       <${Choice} name="longer" label=${t("runs.longer")} options=${SLOW_MS.map((ms) => [ms, duration(ms)])} />

@@ -5,7 +5,7 @@ import {ago, clock, dayOf, number, percent, t, zoneShown} from "../i18n.js";
 import {counts, heardMs, now, useLoad} from "../store.js";
 import {failedOf, rateOf} from "../components/reports.js";
 import {FAILED, whyOf} from "../components/runs.js";
-import {Badge, Panel, Time} from "../components/ui.js";
+import {Badge, Panel, PauseMark, Time} from "../components/ui.js";
 
 const SHOWN = 6;
 const REPORT_MS = 15_000;
@@ -22,7 +22,7 @@ export default function Wall() {
   return html`<main class="wall">
     <header><h1 tabindex="-1">xwheel</h1><span class="clock"><time datetime=${new Date(now.value).toISOString()}>${clock(now.value)}</time></span><span class="faint">${dayOf(now.value, {weekday: "long", month: "long", day: "numeric"})} · ${zoneShown()}</span><a class="leave" href="#/">${t("wall.leave")}</a></header>
     ${away.value !== null && html`<div class="banner bad" role="status" data-banner="away">⚡ ${t("banner.away", {age: ago(heardMs.value ?? away.value, Date.now())})}</div>`}
-    ${live?.paused_since_ms && html`<div class="banner" role="status" data-banner="paused">⏸ ${t("banner.paused")} <${Time} ms=${live.paused_since_ms} /></div>`}
+    ${live?.paused_since_ms && html`<div class="banner" role="status" data-banner="paused"><${PauseMark} /> ${t("banner.paused")} <${Time} ms=${live.paused_since_ms} /></div>`}
     <div class="tiles">
       ${tile("running", t("wall.running"), figure(live?.running), live?.running ? "busy" : "")}
       ${tile("waiting", t("wall.waiting"), figure(live?.waiting))}

@@ -16,8 +16,9 @@ from tests.unit.api.v1.access.test_session import browse, sign_in
 from xwheel.accounts.accounts import LINK_MS
 from xwheel.accounts.throttle import OF_ADDRESS, STEP_MS
 from xwheel.api.http.browsers import COOKIE
+from xwheel.errors import ConflictError
 from xwheel.model.access import ALL, Actor, ActorKind, Grant, Grants, Role, acting
-from xwheel.storage.access import accounts
+from xwheel.storage.access import accounts, sessions
 from xwheel.storage.access.accounts import Account
 from xwheel.storage.access.links import MAX_LINKS
 
@@ -98,6 +99,23 @@ def test_a_link_that_ends_between_its_judgement_and_its_session_is_refused(api: 
     with pytest.raises(Exception, match="this link is wrong"):
         access.sessions.begin(account, "10.0.0.1", "browser", link=secret)
     assert api.rows()["account_session"] == []
+
+
+@pytest.mark.parametrize("lost", [1, 3])
+def test_an_attempt_counts_though_others_write_first(
+    api: Api, ann: Account, lost: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first row of an address is written, taken back by a right link, and written again, while one waits."""
+    save, races = sessions.save_failures, iter(range(lost))
+
+    def save_late(*arguments: Any, **named: Any) -> None:
+        if next(races, None) is not None:
+            raise ConflictError("another attempt wrote it")
+        save(*arguments, **named)
+
+    monkeypatch.setattr(sessions, "save_failures", save_late)
+    assert is_refused(follow(api, "x"))
+    assert len(api.rows()["sign_in_failure"]) == 1
 
 
 @pytest.mark.parametrize("secret", ["x", "x" * 64, "\u20ac", "' OR 1=1 --"])
@@ -256,3 +274,30 @@ def test_the_audit_says_who_made_a_link_and_how_somebody_signed_in(api: Api, ann
     assert how == ["link", "password"]
     assert found["call.refuse"]["outcome"] == "refused"
     assert secret not in str(api.rows())
+
+
+def look(api: Api, secret: str, **options: Any) -> falcon.testing.Result:
+    return api.management.simulate_post("/api/v1/session/link", json={"link": secret}, **options)
+
+
+def test_whose_a_link_is_can_be_asked_before_it_signs_in(api: Api, ann: Account) -> None:
+    """So that nobody is signed in as somebody else unnoticed."""
+    secret = link(api, ann)
+    answer = look(api, secret)
+    assert (answer.status_code, answer.json) == (200, {"name": "ann", "display_name": ann.display_name})
+    assert COOKIE not in answer.cookies
+    assert api.rows()["account_session"] == []
+    assert follow(api, secret).status_code == 201
+    assert is_refused(look(api, secret)), "a link that was used names nobody"
+
+
+def test_guessing_links_by_asking_whose_they_are_is_throttled(api: Api, ann: Account) -> None:
+    for number in range(OF_ADDRESS.free):
+        assert is_refused(look(api, f"guess {number}"))
+    assert look(api, link(api, ann)).status_code == 429
+
+
+def test_a_page_of_another_site_learns_no_name(api: Api, ann: Account) -> None:
+    answer = look(api, link(api, ann), headers={"Origin": "https://elsewhere.example"})
+    assert answer.status_code == 403
+    assert "ann" not in answer.text

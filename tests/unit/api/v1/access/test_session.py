@@ -242,35 +242,6 @@ def test_nobody_ends_the_sessions_of_others(api: Api, ann: Account) -> None:
     assert browse(api, hers, "GET", "session").status_code == 200
 
 
-def test_a_change_elsewhere_counts_within_a_second(api: Api, ann: Account) -> None:
-    """Another node changes the rows: this one asks again after a second."""
-    answer = sign_in(api)
-    assert browse(api, answer, "GET", "accounts").status_code == 200
-    api.db.transaction(lambda conn: accounts.update_account(conn, ann.id, {"grants": Grants()}, 1))
-    api.clock.advance(1000)
-    assert browse(api, answer, "GET", "accounts").status_code == 403
-    api.db.transaction(lambda conn: accounts.update_account(conn, ann.id, {"disabled": True}, 1))
-    api.clock.advance(1000)
-    assert browse(api, answer, "GET", "session").status_code == 401
-    api.db.transaction(lambda conn: accounts.update_account(conn, ann.id, {"disabled": False}, 1))
-    api.clock.advance(1000)
-    assert browse(api, answer, "GET", "session").status_code == 200
-    api.db.transaction(lambda conn: sessions.delete_sessions_of(conn, ann.id))
-    api.clock.advance(1000)
-    assert browse(api, answer, "GET", "session").status_code == 401
-
-
-def test_the_database_is_asked_once_a_second(api: Api, ann: Account, monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = sign_in(api)
-    api.clock.advance(1000)
-    asked: list[int] = []
-    find = sessions.find_session
-    monkeypatch.setattr(sessions, "find_session", lambda *given: asked.append(1) or find(*given))
-    for _ in range(20):
-        assert browse(api, answer, "GET", "session").status_code == 200
-    assert len(asked) == 1
-
-
 @pytest.mark.parametrize(
     ("name", "password"),
     [

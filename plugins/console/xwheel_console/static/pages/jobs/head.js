@@ -5,8 +5,9 @@ import {t} from "../../i18n.js";
 import {go} from "../../router.js";
 import {may} from "../../store.js";
 import {copyJob, deleteJob, runJob, startJob, stopJob} from "../../actions.js";
-import {Act, Menu, act, confirmed} from "../../components/dialog.js";
+import {Act, Menu, act, confirmed, openDialog} from "../../components/dialog.js";
 import {Badge, Tabs} from "../../components/ui.js";
+import {Fires} from "./schedule.js";
 
 /** Whether a job's glue type takes a source. */
 export const isScript = (job) => job.glue_type !== "BEAN" && (job.glue_type.startsWith("GLUE_") || job.glue_version > 0);
@@ -40,6 +41,7 @@ export function jobActions(job, done) {
   return [
     may("run", job.group_id) && {label: t("action.runWith"), run: () => runJob(job, {asks: true})},
     {label: t("jobs.runsOf"), href: `#/runs?job=${job.id}`},
+    job.schedule_type !== "NONE" && {label: t("fires.title"), run: () => openDialog(() => html`<${Fires} job=${job} />`, {label: t("fires.of", {name: job.name})})},
     edits && {label: t("action.edit"), href: `#/jobs/${job.id}/edit`},
     isScript(job) && {label: t("nav.jobCode"), href: `#/jobs/${job.id}/code`},
     {label: t("job.tab.history"), href: `#/jobs/${job.id}/history`},

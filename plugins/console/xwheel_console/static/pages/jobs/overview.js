@@ -20,14 +20,14 @@ const DEFAULTS = {
 
 function Settings({job}) {
   const other = Object.keys(DEFAULTS).filter((name) => JSON.stringify(job[name]) !== JSON.stringify(DEFAULTS[name]));
-  return html`${job.description && html`<p class="described"><bdi>${job.description}</bdi></p>`}
+  return html`${job.description && html`<p class="described" tabindex="0" role="region" aria-label=${fieldLabel("description")}><bdi>${job.description}</bdi></p>`}
     <${Facts} items=${[
     [t("jobs.schedule"), html`<${ScheduleWords} job=${job} />`],
     [t("jobs.next"), html`<${Time} ms=${job.next_fire_ms} />`],
     [t("job.last"), html`<${Time} ms=${job.last_fire_ms} />`],
     [fieldLabel("glue_type"), job.glue_type],
     [fieldLabel("handler"), job.handler && html`<code>${job.handler}</code>`],
-    [fieldLabel("param"), job.param && html`<code class="clip-text">${job.param.length > 300 ? `${job.param.slice(0, 300)}…` : job.param}</code>`],
+    [fieldLabel("param"), job.param && html`<code class="clip-text" tabindex=${job.param.length > 100 ? "0" : null}>${job.param.length > 300 ? `${job.param.slice(0, 300)}…` : job.param}</code>`],
     ...[...ALWAYS, ...other].map((name) => [fieldLabel(name), fieldValue(name, job[name])]),
     [t("job.updated"), html`<${Time} ms=${job.updated_ms} />`],
   ]} />`;

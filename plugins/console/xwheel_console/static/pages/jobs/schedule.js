@@ -55,7 +55,7 @@ export function ScheduleWords({job}) {
   }, [type, conf]);
   const said = WITH_WORDS.has(type) ? words.value?.[language.value === "zh-CN" ? "zh" : "en"]
     : has(`schedule.say.${type}`) ? t(`schedule.say.${type}`, {conf}) : typeWords(type);
-  return html`<span data-words=${type}>${said ?? typeWords(type)}</span>${conf && html`<span class="under"><code>${conf}</code></span>`}`;
+  return html`<span data-words=${type}>${said ?? typeWords(type)}</span>${conf && html`<span class="under"><code title=${conf}>${conf}</code></span>`}`;
 }
 
 const offsetOf = (local) => /(Z|[+-]\d\d:\d\d)$/.exec(local)?.[0] ?? "";

@@ -7,7 +7,8 @@ import {Field} from "../../components/fields.js";
 import {Failure, Panel} from "../../components/ui.js";
 import {ChildrenField} from "./family.js";
 import {FireList, WeekStrip, countTogether, preview, typeWords} from "./schedule.js";
-import {fromLocal, scheduleIn, toLocal} from "./values.js";
+import {fromLocal, toLocal} from "../../zones.js";
+import {scheduleIn} from "./values.js";
 import {fieldLabel, valueWords} from "./words.js";
 
 /** A field with the words of its name; locked if only code may change it. */
@@ -62,7 +63,7 @@ function Check({of, job, refused}) {
 function When({of, name, locked}) {
   const id = useId(), zone = zoneShown(), error = of.errors.value[name];
   return html`<div class="field" data-field=${name}><label for=${id}>${fieldLabel(name)}</label><input id=${id} type="datetime-local" step="1" name=${name} disabled=${locked.has(name)} aria-describedby=${`${id}-hint`} aria-invalid=${error ? "true" : null}
-    value=${toLocal(of.values.value[name], zone)} onChange=${(event) => of.set({[name]: fromLocal(event.target.value, zone)})} /><small id=${`${id}-hint`}>${t("form.inZone", {zone})}</small>${error && html`<small class="field-error">${error}</small>`}</div>`;
+    value=${toLocal(of.values.value[name], {seconds: true})} onChange=${(event) => of.set({[name]: fromLocal(event.target.value)})} /><small id=${`${id}-hint`}>${t("form.inZone", {zone})}</small>${error && html`<small class="field-error">${error}</small>`}</div>`;
 }
 
 function Calendars({of, name, names, locked}) {

@@ -42,21 +42,3 @@ export async function loadChoices(abort) {
   const of = (kind) => [...new Set(items.filter((item) => item.enabled).flatMap((item) => item.registers).filter((item) => item.kind === kind).map((item) => item.name))].sort();
   return {schedules: of("schedule type"), routers: of("router"), glue: of("glue type")};
 }
-
-// times of a field of the kind datetime-local, in the zone in which all times are shown
-
-const partsIn = (ms, zone) => Object.fromEntries(new Intl.DateTimeFormat("en-CA", {timeZone: zone, hourCycle: "h23", year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit"})
-  .formatToParts(ms).map(({type, value}) => [type, value]));
-export function toLocal(ms, zone) {
-  if (ms === null || ms === undefined) return "";
-  const {year, month, day, hour, minute, second} = partsIn(ms, zone);
-  return `${year.padStart(4, "0")}-${month}-${day}T${hour}:${minute}:${second}`;
-}
-export function fromLocal(text, zone) {
-  if (!text) return null;
-  const wanted = Date.parse(`${text.length === 16 ? `${text}:00` : text}Z`);
-  if (Number.isNaN(wanted)) return null;
-  const offsetAt = (ms) => Date.parse(`${toLocal(ms, zone)}Z`) - Math.floor(ms / 1000) * 1000;
-  const first = wanted - offsetAt(wanted);
-  return wanted - offsetAt(first);
-}

@@ -1,0 +1,87 @@
+"""Forms in dialogs: Escape and ✕ lose nothing unasked."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from conftest import Open, Site, Watch
+from playwright.sync_api import Locator, Page, expect
+
+
+def top(page: Page) -> Locator:
+    return page.locator("dialog[open]").last
+
+
+def test_a_form_that_was_not_changed_closes_at_once(open_page: Open) -> None:
+    page = open_page("/executors")
+    page.get_by_role("button", name="New group").click()
+    expect(top(page)).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("dialog[open]")).to_have_count(0)
+
+
+@pytest.mark.parametrize("way", ["Escape", "✕"])
+def test_a_form_that_was_changed_asks_first(open_page: Open, way: str) -> None:
+    page = open_page("/executors")
+    page.get_by_role("button", name="New group").click()
+    form = top(page)
+    form.get_by_label("Title").fill("typed by hand")
+
+    def leave() -> None:
+        if way == "Escape":
+            page.keyboard.press("Escape")
+        else:
+            page.locator("dialog[open]").first.locator("header .close").click()
+
+    # Chromium closes at the second Escape in a row unless that is refused as well
+    for _ in range(3):
+        leave()
+        expect(page.get_by_role("heading", name="Discard what you changed?")).to_be_visible()
+        page.keyboard.press("Escape")
+        expect(page.locator("dialog[open]")).to_have_count(1)
+        expect(top(page).get_by_label("Title")).to_have_value("typed by hand")
+    leave()
+    top(page).get_by_role("button", name="Discard").click()
+    expect(page.locator("dialog[open]")).to_have_count(0)
+
+
+def test_what_is_shown_once_is_not_closed_by_a_key_alone(open_page: Open, site: Site) -> None:
+    page = open_page("/accounts/secrets")
+    page.get_by_role("button", name="New secret").click()
+    top(page).get_by_label("Name", exact=True).fill("shown-once")
+    top(page).get_by_role("button", name="Create").click()
+    shown = page.locator("[data-once]")
+    expect(shown).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("heading", name="This is shown only once. Close it?")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(shown).to_be_visible()
+    top(page).get_by_role("button", name="Close").last.click()
+    expect(page.locator("dialog[open]")).to_have_count(0)
+
+
+def test_a_run_can_be_asked_for_later(open_page: Open, site: Site, watch: Watch) -> None:
+    watch.allowed.append("422")
+    job_id = site.job("later", param="old")
+    page = open_page("/jobs?q=later", timezone_id="Asia/Shanghai")
+    page.get_by_role("button", name="Menu of later").click()
+    page.get_by_role("menuitem", name="Run with…").click()
+    form = top(page)
+    form.get_by_label("When").select_option("at")
+    form.get_by_label("Time").fill("1999-01-01T08:00")
+    expect(form.get_by_text("In the zone Asia/Shanghai")).to_be_visible()
+    form.get_by_role("button", name="Run", exact=True).click()
+    expect(form.locator("[data-field=at] .field-error")).to_be_visible()
+    faults = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
+    assert not [item["id"] for item in faults if item["impact"] in {"serious", "critical"}]
+    form.get_by_label("Parameter").fill("new")
+    day = (datetime.now(UTC) + timedelta(days=200)).date()
+    form.get_by_label("Time").fill(f"{day}T08:30")
+    form.get_by_role("button", name="Run", exact=True).click()
+    expect(page.locator(".note.good")).to_contain_text(f"later will run at {day:%m/%d/%Y}")
+    (run,) = site.node.call("GET", f"runs?job_id={job_id}")["items"]
+    due = datetime.fromtimestamp(run["due_ms"] / 1000, UTC)
+    assert (run["param"], run["state"]) == ("new", "planned")
+    assert due == datetime(day.year, day.month, day.day, 0, 30, tzinfo=UTC), "as a clock of the zone says it"

@@ -1,0 +1,186 @@
+"""Every page: hostile text stays text, it fits every screen, all its words are there, axe finds nothing grave."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import NamedTuple
+
+import pytest
+from conftest import WAIT_MS, Open, Site, choose, dialog, faults, go_to, settled
+from playwright.sync_api import Page, expect
+from xwheel.testing import wait_until
+
+MARKUP = "<img src=x onerror=\"globalThis.harmed = 'yes'\">"
+HOSTILE = f"{MARKUP}<script>globalThis.harmed = 'yes'</script>\u202etxet\u202c \u200f"
+WIDTHS = (1440, 1024, 390)
+PLACES: Mapping[str, str] = {
+    "/": "[data-chart=results] [data-drawn]",
+    "/jobs?q=onerror": "[data-id='{job}'] [data-words]",
+    "/jobs/{job}": "[data-chart=durations] [data-drawn]",
+    "/jobs/{job}/runs": "[data-list=job-runs] tbody tr",
+    "/jobs/{job}/children": "[data-child='{child}']",
+    "/jobs/{job}/history?rev={revision}": "[data-diff]",
+    "/jobs/{job}/operations": "[data-list=job-audit] tbody tr",
+    "/jobs/{job}/edit": "[data-check=done]",
+    "/jobs/new": "[data-form=job]",
+    "/jobs/{script}/code?version=1": "[data-editor][data-drawn]",
+    "/welcome": "[data-steps] [data-code]",
+    "/runs?job={job}": "[data-list=runs] tbody tr",
+    "/runs?job={job}&view=timeline&by=job": "[data-chart=timeline] [data-drawn]",
+    "/runs/{run}": ".lines .row",
+    "/runs/compare/{run}/{other}": "[role=figure]",
+    "/wall": "[data-list=failures] li",
+    "/nodes": "[data-node]",
+    "/executors": "[data-list=groups] tbody tr",
+    "/calendars?name=freeze": "[data-preview=freeze] li",
+    "/audit?kind=job&object={job}": "[data-list=audit] tbody tr",
+    "/alarms": "[data-list=alarms] tbody tr",
+    "/alarms/rules": "[data-list=rules] tbody tr",
+    "/alarms/attempts": "[data-list=attempts] tbody tr",
+    "/accounts/users": "[data-list=accounts] tbody tr",
+    "/accounts/tokens": "[data-list=tokens] tbody tr",
+    "/accounts/secrets": "[data-list=secrets] tbody tr",
+    "/accounts/roles": "[data-list=roles] tbody tr",
+    "/system": "[data-health]",
+    "/system/plugins": "[data-plugin=console]",
+    "/system/about": "[data-licences]",
+    "/me": "[data-section=sessions]",
+}
+KEY = re.compile(
+    r"\b(?:node|executor|calendar|audit|alarm|account|access|token|secret|role|permission|session|system|plugin|me|health|"
+    r"ends|list|filter|state|action|nav|keys|views|theme)\.[a-z][a-zA-Z_.]+"
+)
+TEXT = (
+    "main => { const copy = main.cloneNode(true); copy.querySelectorAll('code, pre, textarea, option, .lines')"
+    ".forEach(one => one.remove()); return copy.textContent }"
+)
+
+
+class Filled(NamedTuple):
+    """What the pages are about: each text that people or handlers choose is hostile."""
+
+    group: int
+    job: int
+    child: int
+    script: int
+    revision: int
+    run: int
+    other: int
+
+
+@pytest.fixture(scope="module")
+def filled(site: Site) -> Filled:
+    call, name = site.node.call, HOSTILE[:128]
+    long = f"{HOSTILE}{'W' * 4000}"
+    group = call("POST", "groups", {"app_name": "hostile", "title": name})["id"]
+    call("PATCH", f"groups/{site.group_id}", {"glue_types": ["GLUE_SHELL"]})
+    cron = {"schedule_type": "CRON", "schedule_conf": "0 0 2 * * ?", "enabled": True}
+    job = site.job(name, description=long[:1024], handler="fail", **cron)
+    child = site.job(f"child {name}"[:128], handler=f'{MARKUP}"')
+    text = f"echo '{HOSTILE}'"
+    script = site.job(f"script {name}"[:128], glue_type="GLUE_SHELL", glue_source=text, handler="")
+    call("PUT", f"jobs/{job}/children", {"children": [{"child_id": child, "param": HOSTILE}]})
+    call("PATCH", f"jobs/{job}", {"param": long})
+    rule = {"name": name, "kinds": ["failed"], "job_id": job, "window_s": 0}
+    call("POST", "alarms/rules", {**rule, "targets": [{"channel": "gateway", "receivers": ["<b>x</b>"]}]})
+    call("PUT", "calendars/freeze", {"times": ["2026-11-10T22:00..2026-11-11T06:00"]})
+    call("POST", "secrets", {"name": "demo-1", "group_id": site.group_id})
+    call("POST", "tokens", {"name": "shown", "role": "operator"})
+    site.account("hostile", role="admin", display_name=name.translate({0x202E: "", 0x202C: "", 0x200F: ""}))
+    runs = site.run(job, f"{long} \x1b[31mred\x1b[0m\a"), site.run(job, "short")
+    site.node.wait_for_attempt("gateway")
+    return Filled(group, job, child, script, call("GET", f"jobs/{job}")["revision"], *runs)
+
+
+def show(page: Page, place: str, filled: Filled) -> None:
+    """Go to a place, and wait until what makes it that page is there."""
+    fields = filled._asdict()
+    go_to(page, place.format(**fields))
+    page.locator(PLACES[place].format(**fields)).first.wait_for(timeout=WAIT_MS)
+    settled(page)
+
+
+def fits(page: Page) -> bool:
+    """Whether nothing is wider than the window, once charts have taken its size."""
+
+    def is_so() -> bool:
+        return bool(page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
+
+    with suppress(AssertionError):
+        wait_until(is_so, deadline_s=5)
+    return is_so()
+
+
+def test_hostile_text_stays_text_and_every_page_fits_every_screen(open_page: Open, filled: Filled) -> None:
+    page = open_page("/me", "hostile")
+    for place in PLACES:
+        show(page, place, filled)
+        if "timeline" in place:
+            page.get_by_role("button", name="Show as table").click()
+        if place in {"/", "/wall", "/alarms"} or "{" in place:
+            expect(page.get_by_text("<img src=x onerror=").first).to_be_attached()
+        if place.startswith("/jobs/{script}/code"):
+            expect(page.locator("[data-editor]")).to_contain_text(MARKUP)
+        assert page.evaluate("globalThis.harmed") is None, place
+        assert page.locator("#app :is(img:not([src='icon.svg'], .cm-widgetBuffer), script)").count() == 0
+        for width in WIDTHS:
+            page.set_viewport_size({"width": width, "height": 844})
+            assert fits(page), (place, width)
+
+
+def test_hostile_names_can_be_typed_and_deleted(open_page: Open, site: Site, filled: Filled) -> None:
+    name = HOSTILE[:128]
+    page = open_page(f"/jobs/{filled.job}", "hostile")
+    expect(page.locator("h1")).to_have_text(name)
+    go_to(page, "/executors")
+    choose(page, f"More about {name}", "Delete")
+    dialog(page).get_by_label("Type hostile to go on").fill("hostile")
+    dialog(page).get_by_role("button", name="Delete").click()
+    expect(page.locator(f"[data-id='{filled.group}']")).to_have_count(0)
+    assert page.evaluate("globalThis.harmed") is None
+
+
+# a language changes words only and a theme colours only: each is seen once
+@pytest.mark.parametrize(("locale", "dark"), [("en-US", False), ("zh-CN", True)], ids=["english", "chinese"])
+def test_axe_finds_nothing_grave_and_all_words_are_there(
+    open_page: Open, filled: Filled, locale: str, dark: bool
+) -> None:
+    page = open_page("/login", name=None, locale=locale, dark=dark)
+    bad = [f"/login {item}" for item in faults(page)]
+    page = open_page("/me", locale=locale, dark=dark)
+    for place in PLACES:
+        show(page, place, filled)
+        bad += [f"{place} {item}" for item in faults(page)]
+        words = page.locator("main").first.evaluate(TEXT)
+        bad += [f"{place} has no words for {key}" for key in KEY.findall(words)]
+        assert bool(re.search("[一-鿿]", words)) == dark, (place, words)
+    assert not bad, "\n".join(bad)
+
+
+FORMS = {
+    "/executors": ["New group"],
+    "/alarms/rules": ["New rule", "Send test"],
+    "/accounts/users": ["New account"],
+    "/accounts/tokens": ["New token"],
+    "/accounts/secrets": ["New secret"],
+    "/calendars": ["New calendar"],
+}
+
+
+def test_axe_finds_nothing_grave_in_forms(open_page: Open, filled: Filled) -> None:
+    page = open_page("/me")
+    bad = []
+    for place, openers in FORMS.items():
+        for opener in openers:
+            go_to(page, place)
+            page.locator("#main").get_by_role("button", name=opener).first.click()
+            form = "#main" if place == "/calendars" else "dialog[open]"
+            page.locator(f"{form} form").first.wait_for(timeout=WAIT_MS)
+            for more in ("Add a channel", "Add a role in a group", "Add an address"):
+                if page.get_by_role("button", name=more).count():
+                    page.get_by_role("button", name=more).click()
+            bad += [f"{place} {opener} {item}" for item in faults(page, form)]
+            page.keyboard.press("Escape")
+    assert not bad, "\n".join(bad)

@@ -1,0 +1,121 @@
+"""Commands of plugins: loaded when one is typed that xwheel does not know, and named when they are broken."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from xwheel.cli.main import app
+from xwheel.errors import PluginError
+from xwheel.plugin import CommandSite
+from xwheel.testing import check_commands
+
+PLUGIN = """
+from xwheel import hookimpl
+
+class Toys:
+    name = "{name}"
+    help = "Toys of a node."
+    module = "toys_of_a_test"
+
+@hookimpl
+def xwheel_register_commands():
+    return [Toys()]
+"""
+MODULE = '''
+import typer
+app = typer.Typer()
+
+@app.callback()
+def root():
+    """Toys."""
+
+@app.command()
+def play(context: typer.Context, word: str):
+    """Play with a word."""
+    typer.echo(f"{word} {type(context.obj).__name__} {context.obj.config().api.threads}")
+'''
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return the folder of plugins, from which modules can be imported, too."""
+    folder = tmp_path / "plugins"
+    folder.mkdir(mode=0o755)
+    (tmp_path / "toys_of_a_test.py").write_text(MODULE)
+    settings = tmp_path / "xwheel.toml"
+    settings.write_text(f'[plugins]\nfolder = "{folder}"\n')
+    monkeypatch.setenv("XWHEEL_CONFIG", str(settings))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield folder
+    sys.modules.pop("toys_of_a_test", None)
+
+
+def test_a_command_of_a_plugin_gets_what_it_works_with(home: Path) -> None:
+    (home / "toys.py").write_text(PLUGIN.format(name="toys"))
+    done = CliRunner().invoke(app, ["toys", "play", "red"])
+    assert (done.exit_code, done.output) == (0, "red CommandParts 8\n")
+    said = CliRunner().invoke(app, ["toys", "--help"])
+    assert "Play with a word." in said.output
+    assert CliRunner().invoke(app, ["toyz"]).exit_code == 2
+
+
+def test_a_module_that_is_broken_is_one_line(home: Path) -> None:
+    (home / "toys.py").write_text(PLUGIN.format(name="toys"))
+    (home.parent / "toys_of_a_test.py").write_text("raise SystemExit('no')")
+    error = CliRunner().invoke(app, ["toys", "play", "red"]).exception
+    assert isinstance(error, PluginError)
+    assert "plugin toys" in str(error)
+    assert "commands of toys_of_a_test cannot be loaded: SystemExit: no" in str(error)
+
+
+def test_a_name_of_ours_is_refused(home: Path) -> None:
+    (home / "toys.py").write_text(PLUGIN.format(name="job"))
+    error = CliRunner().invoke(app, ["toys"]).exception
+    assert isinstance(error, PluginError)
+    assert "xwheel itself has 'xwheel job'" in str(error)
+
+
+def test_our_own_commands_load_no_plugin(home: Path) -> None:
+    (home / "toys.py").write_text("raise SystemExit('loaded')")
+    assert CliRunner().invoke(app, ["cron", "--help"]).exit_code == 0
+    done = CliRunner().invoke(app, ["toys"])
+    assert done.exit_code == 2
+    assert "plugin toys" in done.output
+
+
+class Toys:
+    """Sample commands."""
+
+    name = "toys"
+    help = "Toys of a node."
+    module = "toys_of_a_test"
+    is_one = False
+
+
+def test_the_suite_finds_what_is_wrong(home: Path) -> None:
+    check_commands(Toys())
+    wrong = Toys()
+    for field, value, words in (
+        ("name", "job", "xwheel itself has 'xwheel job'"),
+        ("name", "A b", "small letters|no blanks"),
+        ("module", "no.such.module", "cannot be loaded"),
+        ("module", "json", "must be a typer.Typer"),
+        ("help", " ", "help must be one sentence"),
+        ("is_one", True, "has no command toys"),
+    ):
+        setattr(wrong, field, value)
+        with pytest.raises(AssertionError, match=words):
+            check_commands(wrong)
+        setattr(wrong, field, getattr(Toys, field))
+
+
+def test_what_commands_get_is_what_is_promised() -> None:
+    from xwheel.cli.plugin_commands import CommandParts
+
+    site: CommandSite = CommandParts()
+    assert callable(site.node)

@@ -1,0 +1,370 @@
+"""Calls of plugins' routes: handed over a bounded number at a time, and what comes back made the response."""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import falcon
+import msgspec
+
+from xwheel.api.http.auth import Caller, ExecutorGate, GuardedApp, UnknownCallerError, actor_of_caller
+from xwheel.api.http.body import PIECE
+from xwheel.api.http.errors import (
+    TYPE_PREFIX,
+    BodyTooLargeError,
+    Problem,
+    on_error,
+    on_http_error,
+    problem_of,
+    write_problem,
+)
+from xwheel.api.http.permissions import Need, Of
+from xwheel.api.http.places import Places
+from xwheel.api.http.resource import ApiParts
+from xwheel.api.openapi.operation import Operation
+from xwheel.api.plugins.files import send_file
+from xwheel.api.plugins.site import RouteSite, has_recorded
+from xwheel.errors import PluginError, XwheelError
+from xwheel.model.access import Actor, acting, current_actor
+from xwheel.plugin.routes import (
+    READS,
+    Route,
+    RouteCall,
+    RouteRefusedError,
+    RouteReply,
+    Routes,
+    RouteScope,
+    read_routes,
+)
+from xwheel.plugin.validation import guarded
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+PREFIX: Final = "/api/v1"
+MAX_HEADER: Final = 4096
+UNAUTHORIZED: Final = Problem(
+    type=TYPE_PREFIX + "unauthorized",
+    title="A valid token is needed",
+    status=401,
+    detail="",
+    field="XXL-JOB-ACCESS-TOKEN",
+)
+_OF: Final = {
+    RouteScope.SOME: Of.SOME,
+    RouteScope.ALL: Of.ALL,
+    RouteScope.GROUP: Of.GROUP,
+    RouteScope.JOB: Of.JOB,
+    RouteScope.RUN: Of.RUN,
+}
+
+
+class PluginFailedError(Exception):
+    """A plugin raised or returned what it may not; its words are for the log alone.
+
+    Attributes:
+        owner: Whose routes they are.
+    """
+
+    def __init__(self, owner: str, words: str) -> None:
+        super().__init__(words)
+        self.owner = owner
+
+
+class LimitedBody:
+    """The body of a call, read piece by piece.
+
+    Args:
+        req: The call.
+        limit: Bytes that are allowed.
+
+    Raises:
+        BodyTooLargeError: It announces more.
+    """
+
+    def __init__(self, req: falcon.Request, limit: int) -> None:
+        self.length = req.content_length
+        if self.length is not None and self.length > limit:
+            raise BodyTooLargeError(limit)
+        is_open = self.length is not None or req.env.get("wsgi.input_terminated")
+        self._stream = (req.bounded_stream if self.length is not None else req.stream) if is_open else None
+        self._limit = limit
+        self._taken = 0
+
+    def read(self, size: int = PIECE) -> bytes:
+        """Return up to so many bytes more; nothing at the end."""
+        if self._stream is None or size == 0:
+            return b""
+        data: bytes = self._stream.read(size if 0 < size < PIECE else PIECE)
+        self._taken += len(data)
+        if self._taken > self._limit:
+            raise BodyTooLargeError(self._limit)
+        if not data and self.length is not None and self._taken < self.length:
+            raise RouteRefusedError(
+                400, "body_cut", f"the body ended after {self._taken} of {self.length} bytes", field="body"
+            )
+        return data
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A route, and whose it is."""
+
+    owner: str
+    prefix: str
+    route: Route
+    limit: int
+
+    @property
+    def template(self) -> str:
+        return f"{PREFIX}/{self.prefix}{self.route.path}"
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """What the paths of its calls look like."""
+        parts = re.split(r"(\{[^}]*\})", self.template)
+        return re.compile("".join("[^/]+" if part.startswith("{") else re.escape(part) for part in parts))
+
+
+class PluginRoutes:
+    """The routes of all plugins, for both applications.
+
+    Args:
+        parts: What the applications work with.
+        taken: First parts of paths that are xwheel's own.
+
+    Raises:
+        PluginError: A plugin's routes cannot be served; the message names it.
+    """
+
+    def __init__(self, parts: ApiParts, taken: frozenset[str]) -> None:
+        self._parts = parts
+        config = parts.config
+        self._places = {
+            False: Places(max(1, config.threads // 4), "calls of plugins' routes are under way"),
+            True: Places(max(1, config.executor_threads // 4), "calls of plugins' routes are under way"),
+        }
+        registry = parts.plugins.routes
+        self._known = [
+            known
+            for name, item in sorted(registry.items())
+            for known in self._read(registry.owners[name], item, taken)
+        ]
+        self._large = [(known, known.pattern) for known in self._known if known.limit > config.max_body_bytes]
+
+    def _read(self, owner: str, item: Routes, taken: frozenset[str]) -> Iterator[_Known]:
+        if item.name in taken:
+            raise PluginError(
+                f"{owner}: routes {item.name}: xwheel itself has /api/v1/{item.name}: choose another name"
+            )
+        try:
+            found = guarded(
+                f"routes {item.name}", lambda: read_routes(item, RouteSite(self._parts)), allowed=PluginError
+            )
+        except PluginError as error:
+            raise PluginError(f"{owner}: {error}") from error
+        for route in found:
+            limit = (
+                self._parts.config.max_body_bytes if route.max_body_bytes is None else route.max_body_bytes
+            )
+            yield _Known(owner, item.name, route, 0 if route.method in READS else limit)
+
+    def limit_of(self, method: str, path: str) -> int:
+        """Return how long a body may be where that is more than the setting says; otherwise 0."""
+        found = self._find_large(method, path)
+        return 0 if found is None else found.limit
+
+    def refuses_body(self, actor: Actor, method: str, path: str) -> bool:
+        """Return whether a large body is not even read, since the caller may not do what it is for."""
+        known = self._find_large(method, path)
+        if known is None or known.route.permission is None:
+            return False
+        return actor.grants.groups_with(known.route.permission) == frozenset()
+
+    def _find_large(self, method: str, path: str) -> _Known | None:
+        return next(
+            (
+                known
+                for known, pattern in self._large
+                if known.route.method == method and pattern.fullmatch(path)
+            ),
+            None,
+        )
+
+    def add_to_management(self, app: GuardedApp) -> None:
+        """Add the routes of people and programs."""
+        for template, known in _by_template(self._known, for_executors=False).items():
+            resource = _Resource({one.route.method: self._responder(one) for one in known})
+            needs = {one.route.method: Need(one.route.permission, _OF[one.route.scope]) for one in known}
+            _add(known, lambda: app.add_route(template, resource, needs=needs))  # noqa: B023 - called at once
+
+    def add_to_executors(self, app: falcon.App[Any, Any], gate: ExecutorGate) -> None:
+        """Add the routes of executors."""
+        for template, known in _by_template(self._known, for_executors=True).items():
+            methods = {one.route.method: self._executor_responder(one, gate) for one in known}
+            resource = _Resource(methods)
+            _add(known, lambda: app.add_route(template, resource))  # noqa: B023 - called at once
+
+    def _responder(self, known: _Known) -> Callable[..., None]:
+        def respond(req: falcon.Request, resp: falcon.Response, **path: Any) -> None:
+            self._answer(known, req, resp, path, None)
+
+        respond.__doc__ = known.route.summary
+        return Operation({200: None}, problems=("not-found", "conflict", "busy"))(respond)
+
+    def _executor_responder(self, known: _Known, gate: ExecutorGate) -> Callable[..., None]:
+        def respond(req: falcon.Request, resp: falcon.Response, **path: Any) -> None:
+            resp.set_header("Cache-Control", "no-store")
+            try:
+                caller = gate.require(req)
+                with acting(actor_of_caller(caller, req.remote_addr)):
+                    self._answer(known, req, resp, path, caller)
+            except UnknownCallerError as error:
+                write_problem(resp, msgspec.structs.replace(UNAUTHORIZED, detail=str(error)))
+            except falcon.HTTPError as error:
+                on_http_error(req, resp, error, None)
+            except Exception as error:  # as the management API answers it
+                on_error(req, resp, error, None)
+
+        return respond
+
+    def _answer(
+        self,
+        known: _Known,
+        req: falcon.Request,
+        resp: falcon.Response,
+        path: Mapping[str, Any],
+        caller: Caller | None,
+    ) -> None:
+        route = known.route
+        if caller is not None and not caller.is_executor:
+            raise UnknownCallerError(
+                "XXL-JOB-ACCESS-TOKEN: this takes the secret of an executor, not a group's token"
+            )
+        group_id = None if caller is None else caller.group_id
+        with self._places[route.for_executors].hold(group_id):
+            call = RouteCall(
+                path=dict(path),
+                query={
+                    name: value if isinstance(value, str) else value[-1] for name, value in req.params.items()
+                },
+                headers={name.lower(): value[:MAX_HEADER] for name, value in req.headers.items()},
+                body=LimitedBody(req, known.limit),
+                actor=current_actor(),
+                group_id=group_id,
+            )
+            token = has_recorded.set(False)
+            try:
+                reply = self._ask(known, req, resp, call)
+                if reply is not None:
+                    self._note(known, req, path)
+                    self._send(known, req, resp, reply)
+            finally:
+                has_recorded.reset(token)
+
+    def _ask(
+        self, known: _Known, req: falcon.Request, resp: falcon.Response, call: RouteCall
+    ) -> RouteReply | None:
+        """Return what the plugin answers; None if it failed and the response says so."""
+        try:
+            reply = known.route.answer(call)
+            if not isinstance(reply, RouteReply):
+                raise TypeError(
+                    f"answered with an object of {type(reply).__qualname__} instead of a RouteReply"
+                )
+            reply.check()
+        except falcon.HTTPError:
+            raise
+        except BaseException as error:  # whatever it is, it ends this call and nothing else
+            if isinstance(error, XwheelError) and problem_of(error) is not None:
+                raise
+            write_problem(resp, _failure(known, req, error))
+            return None
+        return reply
+
+    def _note(self, known: _Known, req: falcon.Request, path: Mapping[str, Any]) -> None:
+        """Record in the audit what a call changed if the plugin recorded nothing itself."""
+        route = known.route
+        if route.method in READS or route.for_executors or has_recorded.get():
+            return
+        words = "/".join(str(value) for value in path.values()) or known.prefix
+        action = f"{known.prefix}.{req.method.lower()}"
+        self._parts.db.transaction(
+            lambda conn: self._parts.audit.record(
+                conn,
+                action,
+                "plugin route",
+                words,
+                group_id=path.get("group_id"),
+                after={"path": req.path[:200]},
+            )
+        )
+
+    def _send(self, known: _Known, req: falcon.Request, resp: falcon.Response, reply: RouteReply) -> None:
+        resp.status = reply.status
+        for name, value in reply.headers.items():
+            resp.set_header(name, value)
+        if reply.file is not None:
+            try:
+                etag = reply.headers.get("ETag", "")
+                send_file(req, resp, reply.file, media_type=reply.media_type, name=reply.file_name, etag=etag)
+            except OSError as error:
+                write_problem(resp, _failure(known, req, error))
+            return
+        if reply.data is not None:
+            resp.content_type = reply.media_type
+            resp.data = reply.data
+            return
+        if reply.value is None:
+            resp.status = reply.status if reply.status != 200 else 204  # noqa: PLR2004 - there is nothing to read
+            return
+        try:
+            resp.data = msgspec.json.encode(reply.value)
+        except (TypeError, ValueError, RecursionError) as error:
+            write_problem(resp, _failure(known, req, error))
+
+
+class _Resource:
+    """What Falcon asks for the responders of a path."""
+
+    def __init__(self, methods: Mapping[str, Callable[..., None]]) -> None:
+        for method, responder in methods.items():
+            setattr(self, f"on_{method.lower()}", responder)
+
+
+def _by_template(known: Sequence[_Known], *, for_executors: bool) -> dict[str, list[_Known]]:
+    found: dict[str, list[_Known]] = {}
+    for one in known:
+        if one.route.for_executors is for_executors:
+            found.setdefault(one.template, []).append(one)
+    return found
+
+
+def _add(known: Sequence[_Known], add: Callable[[], None]) -> None:
+    """Add a route, and name its plugin if that cannot be done."""
+    try:
+        add()
+    except (ValueError, TypeError) as error:
+        first = known[0]
+        raise PluginError(f"{first.owner}: {first.template} cannot be added: {error}") from error
+
+
+def _failure(known: _Known, req: falcon.Request, error: BaseException) -> Problem:
+    """Log what a plugin did, and return what its caller is told: whose fault it is, and where to read more."""
+    incident = secrets.token_hex(8)
+    logger.error(
+        "incident %s: %s: %s %r failed", incident, known.owner, req.method, req.path[:200], exc_info=error
+    )
+    return Problem(
+        type=TYPE_PREFIX + "plugin-failed",
+        title="A plugin failed",
+        status=500,
+        detail=f"{known.owner.partition(' (')[0]} failed; the log of the node has the details under this incident",
+        incident=incident,
+    )

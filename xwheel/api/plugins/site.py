@@ -1,0 +1,176 @@
+"""What routes of plugins work with: the database, jobs and runs as the management API has them, the audit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import Any, Final
+
+import msgspec
+
+from xwheel import cron
+from xwheel.api.http.body import fields_in, read_fields
+from xwheel.api.http.resource import ApiParts, naming, run_views
+from xwheel.api.schema.messages import JobChange, JobCreate
+from xwheel.api.v1.jobs import job_views, new_source
+from xwheel.api.v1.schedule import check_calendars, naming_schedule_fields
+from xwheel.errors import FieldError
+from xwheel.model import Job
+from xwheel.model.access import Permission, current_actor
+from xwheel.model.runs import OPEN_STATES
+from xwheel.storage import executors, jobs
+from xwheel.storage.jobs import JobFilter, page_jobs
+from xwheel.storage.run_list import RunFilter, page_runs
+
+MOST_RUNS: Final = 100
+has_recorded: Final = ContextVar("xwheel_plugin_recorded", default=False)
+"""Whether the plugin that answers on this thread recorded something in the audit."""
+
+
+class RouteSite:
+    """What routes of plugins work with.
+
+    Args:
+        parts: What the resources of the management API work with.
+    """
+
+    def __init__(self, parts: ApiParts) -> None:
+        self._parts = parts
+        self.database = parts.db
+        self.jobs = SiteJobs(parts)
+
+    def now_ms(self) -> int:
+        """Return what time it is."""
+        return self._parts.clock.now_ms()
+
+    def record(
+        self,
+        conn: Any,
+        action: str,
+        kind: str,
+        object_id: object,
+        *,
+        group_id: int | None = None,
+        before: object = None,
+        after: object = None,
+    ) -> None:
+        """Record in the audit what the caller does."""
+        self._parts.audit.record(conn, action, kind, object_id, group_id=group_id, before=before, after=after)
+        has_recorded.set(True)
+
+    def need(
+        self, permission: Permission, group_id: int | None = None, kind: str = "object", key: object = ""
+    ) -> None:
+        """Make sure that the caller has a permission."""
+        current_actor().need(permission, group_id, kind, key)
+
+
+class SiteJobs:
+    """Jobs and runs, changed as the caller that is being answered.
+
+    Args:
+        parts: What the resources of the management API work with.
+    """
+
+    def __init__(self, parts: ApiParts) -> None:
+        self._parts = parts
+
+    def get(self, job_id: int) -> dict[str, Any]:
+        """Return a job."""
+        with self._parts.db.read() as conn:
+            job = jobs.get_job(conn, job_id)
+        current_actor().need(Permission.READ, job.group_id, "job", job_id)
+        return self._view(job)
+
+    def find(self, group_id: int, name: str) -> dict[str, Any] | None:
+        """Return the job of a group with this name."""
+        current_actor().need(Permission.READ, group_id, "group", group_id)
+        with self._parts.db.read() as conn:
+            found = page_jobs(conn, JobFilter(group_id=group_id, name=name), after_id=0, limit=1).jobs
+        return self._view(found[0]) if found else None
+
+    def create(self, values: Mapping[str, object]) -> dict[str, Any]:
+        """Create a job."""
+        body = read_fields(JobCreate, dict(values))
+        fields = fields_in(body)
+        enabled = fields.pop("enabled")
+        source = new_source(fields.pop("glue_source"), current_actor().name)
+        check_calendars(self._parts.calendars, fields)
+        with naming("group_id", "group"), naming_schedule_fields():
+            cron.zone(body.timezone)
+            job = self._parts.jobs.create(fields, enabled=enabled, source=source, unique=True)
+        return self._view(job)
+
+    def change(
+        self, job_id: int, values: Mapping[str, object], *, revision: int | None = None
+    ) -> dict[str, Any]:
+        """Change a job."""
+        fields = fields_in(read_fields(JobChange, dict(values)))
+        fields.pop("revision", None)
+        if not fields:
+            raise FieldError("body", "must change at least one field")
+        source = new_source(fields.pop("glue_source", None), current_actor().name)
+        check_calendars(self._parts.calendars, fields)
+        with naming("group_id", "group"), naming_schedule_fields():
+            job = self._parts.jobs.edit(job_id, fields, revision=revision, source=source, unique=True)
+        return self._view(job)
+
+    def start(self, job_id: int, *, revision: int | None = None) -> dict[str, Any]:
+        """Let a job fire."""
+        self._need(Permission.RUN, job_id)
+        with naming_schedule_fields():
+            return self._view(self._parts.jobs.start(job_id, revision=revision))
+
+    def stop(self, job_id: int, *, revision: int | None = None) -> dict[str, Any]:
+        """Let a job fire no more."""
+        self._need(Permission.RUN, job_id)
+        return self._view(self._parts.jobs.stop(job_id, revision=revision))
+
+    def delete(self, job_id: int) -> None:
+        """Delete a job."""
+        self._need(Permission.EDIT, job_id)
+        self._parts.jobs.delete(job_id)
+
+    def run(self, job_id: int, *, param: str | None = None) -> dict[str, Any]:
+        """Plan a run that is due now."""
+        self._need(Permission.RUN, job_id)
+        run = self._parts.run_now.run(job_id, param=param)
+        with self._parts.db.read() as conn:
+            (view,) = run_views(conn, [run])
+        return _plain(view)
+
+    def open_runs(self, job_id: int) -> list[dict[str, Any]]:
+        """Return the runs of a job that have not ended."""
+        self._need(Permission.READ, job_id)
+        wanted = RunFilter(job_id=job_id, states=OPEN_STATES)
+        with self._parts.db.read() as conn:
+            found = page_runs(conn, wanted, limit=MOST_RUNS).runs
+            return [_plain(view) for view in run_views(conn, found)]
+
+    def kill(self, run_id: int) -> dict[str, Any]:
+        """End a run, or begin to."""
+        run = self._parts.kill(run_id)
+        with self._parts.db.read() as conn:
+            (view,) = run_views(conn, [run])
+        return _plain(view)
+
+    def group_id(self, app_name: str) -> int | None:
+        """Return the id of a group."""
+        with self._parts.db.read() as conn:
+            found = executors.find_group(conn, app_name)
+        return None if found is None else found.id
+
+    def _need(self, permission: Permission, job_id: int) -> None:
+        with self._parts.db.read() as conn:
+            job = jobs.get_job(conn, job_id)
+        current_actor().need(permission, job.group_id, "job", job_id)
+
+    def _view(self, job: Job) -> dict[str, Any]:
+        with self._parts.db.read() as conn:
+            (view,) = job_views(self._parts, conn, [job])
+        return _plain(view)
+
+
+def _plain(view: msgspec.Struct) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.to_builtins(view)
+    return found

@@ -1,0 +1,414 @@
+"""Resources that plugins add to the management API and to the executor API, and what they are given to answer calls."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeVar, runtime_checkable
+
+import msgspec
+
+from xwheel.errors import FieldError, PluginError, XwheelError
+from xwheel.model.access import Actor, Permission
+
+T = TypeVar("T")
+
+MOST_ROUTES: Final = 200
+MOST_BODY_BYTES: Final = 4 * 1024**3
+METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
+READS: Final = frozenset({"GET"})
+PIECE: Final = 64 * 1024
+MOST_JSON_BYTES: Final = 1024 * 1024
+LOWEST_PROBLEM: Final = 400
+HIGHEST_PROBLEM: Final = 599
+_NAME: Final = re.compile(r"[a-z][a-z0-9-]*")
+_PATH: Final = re.compile(r"(/([a-z0-9][a-z0-9._-]*|\{[a-z][a-z0-9_]*(:id)?\}))*")
+_FIELD: Final = re.compile(r"\{([a-z][a-z0-9_]*)(:id)?\}")
+_REASON: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_HEADERS: Final = frozenset({"Location", "ETag", "Cache-Control", "Retry-After"})
+
+
+class RouteScope(StrEnum):
+    """Where a caller must have the permission of a route."""
+
+    SOME = "some group"
+    """In one group at least; the plugin shows and changes nothing of others."""
+
+    ALL = "all groups"
+    GROUP = "the group"
+    """In the group whose id is the field ``group_id`` of the path."""
+
+    JOB = "the job's group"
+    """The job's id is the field ``job_id`` of the path."""
+
+    RUN = "the run's group"
+    """The run's id is the field ``run_id`` of the path."""
+
+
+_SCOPE_FIELDS: Final = {
+    RouteScope.GROUP: "group_id",
+    RouteScope.JOB: "job_id",
+    RouteScope.RUN: "run_id",
+}
+
+
+class RouteRefusedError(XwheelError):
+    """A call that a plugin refuses; becomes a problem document.
+
+    Attributes:
+        status: HTTP status, from 400 to 599.
+        reason: A stable word for programs, of small letters, digits and underscores.
+        field: The field, parameter or header at fault, or empty.
+        facts: What else programs may want to know; JSON.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        reason: str,
+        detail: str,
+        *,
+        field: str = "",
+        facts: Mapping[str, object] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        if not LOWEST_PROBLEM <= status <= HIGHEST_PROBLEM:
+            raise ValueError(f"status must be from {LOWEST_PROBLEM} to {HIGHEST_PROBLEM}, not {status}")
+        if not _REASON.fullmatch(reason):
+            raise ValueError(f"reason must be 1 to 64 small letters, digits and underscores, not {reason!r}")
+        self.status = status
+        self.reason = reason
+        self.field = field
+        self.facts = dict(facts or {})
+
+
+class CallBody(Protocol):
+    """The body of a call, read piece by piece.
+
+    Attributes:
+        length: Bytes that the caller announced; None if it did not.
+    """
+
+    length: int | None
+
+    def read(self, size: int = PIECE) -> bytes:
+        """Return up to so many bytes more; nothing at the end.
+
+        Raises:
+            XwheelError: The body is over the route's limit, or ended before its announced length.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteCall:
+    """One call of a route.
+
+    Attributes:
+        path: The fields of the route's path; those with ``:id`` are numbers.
+        query: The parameters of the query; of a repeated one the last.
+        headers: By name in small letters.
+        body: The body; empty for a ``GET``.
+        actor: Who calls, with their grants; the node itself for an executor.
+        group_id: Of an executor, the group whose secret it showed; None for the shared token, and for people.
+    """
+
+    path: Mapping[str, Any]
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: CallBody
+    actor: Actor
+    group_id: int | None = None
+
+    def json(self, most: int = MOST_JSON_BYTES) -> dict[str, Any]:
+        """Return the body as a JSON object; an empty body as an empty one.
+
+        Raises:
+            RouteRefusedError: It is too large, or no JSON.
+            FieldError: It is no object.
+        """
+        pieces: list[bytes] = []
+        while piece := self.body.read():
+            pieces.append(piece)
+            if sum(map(len, pieces)) > most:
+                raise RouteRefusedError(413, "body_too_large", f"the body may have at most {most} bytes")
+        content = b"".join(pieces)
+        try:
+            found = msgspec.json.decode(content) if content else {}
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise RouteRefusedError(400, "malformed_body", f"body: not JSON: {error}", field="body") from None
+        if not isinstance(found, dict):
+            raise FieldError("body", "must be a JSON object")
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteReply:
+    """What a route answers: JSON, bytes, or a file, which is sent without being held in memory.
+
+    Attributes:
+        status: HTTP status, from 200 to 299.
+        value: What is sent as JSON, if there is neither ``data`` nor ``file``; None for no content.
+        data: Bytes that are sent as they are.
+        file: Path of a file; callers may ask for a range of it.
+        media_type: Of ``data`` and ``file``.
+        file_name: Under which browsers keep the file; empty for none.
+        headers: ``Location``, ``ETag``, ``Cache-Control`` or ``Retry-After``.
+    """
+
+    status: int = 200
+    value: object = None
+    data: bytes | None = None
+    file: Path | None = None
+    media_type: str = "application/octet-stream"
+    file_name: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Refuse what cannot be sent.
+
+        Raises:
+            ValueError: It says what is wrong.
+        """
+        if type(self.status) is not int or not 200 <= self.status <= 299:  # noqa: PLR2004 - HTTP's good ones
+            raise ValueError(f"status must be from 200 to 299, not {self.status!r}")
+        texts = [self.media_type, self.file_name, *self.headers, *self.headers.values()]
+        if any(not isinstance(text, str) or not text.isprintable() for text in texts):
+            raise ValueError("media_type, file_name and headers must be text without control characters")
+        if unknown := set(self.headers) - _HEADERS:
+            raise ValueError(f"headers may be {', '.join(sorted(_HEADERS))}, not {min(unknown)[:40]}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """One method of one path.
+
+    Attributes:
+        method: ``GET``, ``POST``, ``PUT``, ``PATCH`` or ``DELETE``.
+        path: Below ``/api/v1/NAME``: empty, or such as ``/{package_id:id}/file``. A field takes one part of a path;
+            with ``:id`` only a whole number from 1 on.
+        answer: Answers a call; on several threads at once.
+        summary: One sentence for the OpenAPI document.
+        permission: What people and programs need. A route with neither this nor ``for_executors`` is refused.
+        scope: Where they need it.
+        for_executors: It is served by the executor API instead, to executors, which show their group's secret or the
+            token that all share.
+        max_body_bytes: Larger bodies are refused; None for the setting ``api.max_body_bytes``. What is over that one is
+            taken only from callers who have the permission.
+    """
+
+    method: str
+    path: str
+    answer: Callable[[RouteCall], RouteReply]
+    summary: str
+    permission: Permission | None = None
+    scope: RouteScope = RouteScope.SOME
+    for_executors: bool = False
+    max_body_bytes: int | None = None
+
+
+class PluginDatabase(Protocol):
+    """The database of the nodes, at the schema that the plugin's migrations made.
+
+    Attributes:
+        backend: ``sqlite``, ``mysql`` (MariaDB too) or ``postgresql``.
+    """
+
+    backend: str
+
+    def read(self) -> AbstractContextManager[Any]:
+        """Give a connection of SQLAlchemy for reading."""
+        ...
+
+    def transaction(self, work: Callable[[Any], T]) -> T:
+        """Return what ``work`` returns inside a writing transaction.
+
+        A lost race or a broken connection repeats it, at most five times: ``work`` keeps its effects inside. On SQLite
+        no other transaction writes meanwhile, so it neither waits for anything nor calls others.
+        """
+        ...
+
+
+class PluginJobs(Protocol):
+    """Jobs and runs as the management API has them; what the caller may not do raises what it would answer.
+
+    Jobs and runs are tables with the fields of ``GET /api/v1/jobs/{job_id}`` and ``GET /api/v1/runs/{run_id}``.
+    """
+
+    def get(self, job_id: int) -> dict[str, Any]:
+        """Return a job."""
+        ...
+
+    def find(self, group_id: int, name: str) -> dict[str, Any] | None:
+        """Return the job of a group that has exactly this name, or None."""
+        ...
+
+    def create(self, values: Mapping[str, object]) -> dict[str, Any]:
+        """Create a job from the fields of ``POST /api/v1/jobs``; no other job of the group may have its name."""
+        ...
+
+    def change(
+        self, job_id: int, values: Mapping[str, object], *, revision: int | None = None
+    ) -> dict[str, Any]:
+        """Change a job by the fields of ``PATCH /api/v1/jobs/{job_id}``; only at this revision if one is given."""
+        ...
+
+    def start(self, job_id: int, *, revision: int | None = None) -> dict[str, Any]:
+        """Let a job fire by its schedule; nothing changes if it does."""
+        ...
+
+    def stop(self, job_id: int, *, revision: int | None = None) -> dict[str, Any]:
+        """Let a job fire no more; runs that executors have go on."""
+        ...
+
+    def delete(self, job_id: int) -> None:
+        """Delete a job; runs that executors have go on."""
+        ...
+
+    def run(self, job_id: int, *, param: str | None = None) -> dict[str, Any]:
+        """Plan a run that is due now, with the job's parameter or another one."""
+        ...
+
+    def open_runs(self, job_id: int) -> list[dict[str, Any]]:
+        """Return the newest runs of a job that have not ended, 100 at most."""
+        ...
+
+    def kill(self, run_id: int) -> dict[str, Any]:
+        """End a run, or begin to."""
+        ...
+
+    def group_id(self, app_name: str) -> int | None:
+        """Return the id of an executor group, or None."""
+        ...
+
+
+class PluginSite(Protocol):
+    """What a plugin's routes work with.
+
+    Attributes:
+        database: The database.
+        jobs: Jobs and runs, changed as the caller that is being answered.
+    """
+
+    @property
+    def database(self) -> PluginDatabase:
+        """The database."""
+        ...
+
+    @property
+    def jobs(self) -> PluginJobs:
+        """Jobs and runs, changed as the caller that is being answered."""
+        ...
+
+    def now_ms(self) -> int:
+        """Return what time it is, as all nodes count it."""
+        ...
+
+    def record(
+        self,
+        conn: Any,
+        action: str,
+        kind: str,
+        object_id: object,
+        *,
+        group_id: int | None = None,
+        before: object = None,
+        after: object = None,
+    ) -> None:
+        """Record in the audit what the caller does to an object, in the transaction that does it.
+
+        A call that changes something and records nothing is recorded with its method and path alone.
+        """
+        ...
+
+    def need(
+        self, permission: Permission, group_id: int | None = None, kind: str = "object", key: object = ""
+    ) -> None:
+        """Make sure that the caller has a permission in a group; None for all groups.
+
+        Raises:
+            XwheelError: The caller has not, or may not even know of the object.
+        """
+        ...
+
+
+@runtime_checkable
+class Routes(Protocol):
+    """Resources below ``/api/v1/NAME`` of the management API, and of the executor API.
+
+    xwheel signs callers in, checks what each route needs before the plugin is called, limits bodies and calls under
+    way, and writes what was refused into the audit. What a route raises is a problem document: errors of xwheel's with
+    their own statuses, anything else with status 500 and a number under which the log has the details.
+
+    Attributes:
+        name: The first part of the paths: small letters, digits and dashes; none that xwheel has itself.
+    """
+
+    name: str
+
+    def routes(self, site: PluginSite) -> Sequence[Route]:
+        """Return the routes; called once when a node starts, with what they work with. It does no I/O."""
+        ...
+
+
+def check_routes_name(name: str) -> None:
+    """Refuse a name that cannot be part of a path.
+
+    Raises:
+        PluginError: It says what is allowed.
+    """
+    if not _NAME.fullmatch(name):
+        raise PluginError(f"routes {name[:40]}: a name of routes has small letters, digits and dashes only")
+
+
+def read_routes(item: Routes, site: PluginSite) -> Sequence[Route]:
+    """Return the routes of a plugin, once they are known to be such, and each says who may call it.
+
+    Raises:
+        PluginError: One is none, is there twice, or does not say who may call it.
+    """
+    found = tuple(item.routes(site))
+    if not 0 < len(found) <= MOST_ROUTES:
+        raise PluginError(f"routes {item.name}: {len(found)} routes; from 1 to {MOST_ROUTES} are allowed")
+    seen: set[tuple[bool, str, str]] = set()
+    for route in found:
+        if not isinstance(route, Route):
+            raise PluginError(f"routes {item.name}: routes() must return objects of Route")
+        words = f"routes {item.name}: {str(route.method)[:8]} {str(route.path)[:80]}"
+        if reason := _fault(route):
+            raise PluginError(f"{words} {reason}")
+        key = (route.for_executors, route.method, _FIELD.sub("{}", route.path))
+        if key in seen:
+            raise PluginError(f"{words} is there twice")
+        seen.add(key)
+    return found
+
+
+def _fault(route: Route) -> str:
+    """Return what is wrong with a route, or nothing."""
+    names = [found[0] for found in _FIELD.findall(str(route.path))]
+    most = route.max_body_bytes
+    wanted = _SCOPE_FIELDS.get(route.scope)
+    checks = {
+        f"has a method that is none of {', '.join(METHODS)}": route.method in METHODS,
+        "has a path that cannot be used: write '' or such as /{package_id:id}/file": isinstance(
+            route.path, str
+        )
+        and _PATH.fullmatch(route.path) is not None
+        and len(set(names)) == len(names),
+        "has no answer that can be called": callable(route.answer),
+        "has no summary": isinstance(route.summary, str) and bool(route.summary.strip()),
+        "does not say who may call it: give it a permission, or for_executors": route.for_executors is True
+        or isinstance(route.permission, Permission),
+        "is for executors and for people: make two": not (route.for_executors and route.permission),
+        f"may have a body of 0 to {MOST_BODY_BYTES} bytes": most is None
+        or (type(most) is int and 0 <= most <= MOST_BODY_BYTES),
+        f"needs {{{wanted}:id}} in its path, for its scope": wanted is None
+        or route.for_executors
+        or f"{{{wanted}:id}}" in str(route.path),
+    }
+    return next((words for words, holds in checks.items() if not holds), "")

@@ -1,0 +1,116 @@
+"""Tables that plugins bring into a node's database, and the migrations that make and change them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, runtime_checkable
+
+from xwheel.errors import PluginError
+
+MOST_MIGRATIONS: Final = 1000
+MOST_TABLES: Final = 100
+MAX_MIGRATION: Final = 64
+MAX_TABLE: Final = 60
+"""Characters of a table's name; every database takes so many, with those of an index's prefix besides."""
+
+_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,29}")
+_TABLE: Final = re.compile(r"[a-z][a-z0-9_]*")
+_MIGRATION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One step from one form of a plugin's tables to the next.
+
+    Attributes:
+        name: Unique among the plugin's migrations and never changed: databases remember it.
+        apply: Called with a connection of SQLAlchemy, inside a transaction of the one process that changes the schema.
+            MariaDB keeps what was done before a failure, so it must be able to begin again: it makes what is not there.
+    """
+
+    name: str
+    apply: Callable[[Any], None]
+
+
+@runtime_checkable
+class Tables(Protocol):
+    """Tables of a plugin in the database that all nodes share.
+
+    ``xwheel db upgrade`` applies the migrations that a database lacks, after those of xwheel itself, each in a
+    transaction of its own; a node does so at its start with a database of SQLite that has none of them yet, and refuses
+    any other database that lacks one. Texts compare by bytes on every server, as those of xwheel's tables do.
+
+    Attributes:
+        name: The plugin's own name; the names of its tables and indexes begin with it and an underscore.
+    """
+
+    name: str
+
+    def migrations(self) -> Sequence[Migration]:
+        """Return all migrations in their order; new ones come at the end."""
+        ...
+
+    def tables(self) -> Sequence[str]:
+        """Return the names of the tables that are there after the last migration."""
+        ...
+
+
+class KnownTables:
+    """What a plugin's tables are, read once and checked.
+
+    Attributes:
+        name: The plugin's name.
+        prefix: What the names of its tables begin with.
+        migrations: In their order.
+        tables: Names of its tables.
+
+    Args:
+        item: The plugin's object.
+
+    Raises:
+        PluginError: A name cannot be used, or is there twice.
+    """
+
+    def __init__(self, item: Tables) -> None:
+        self.name = item.name
+        if not _NAME.fullmatch(self.name):
+            raise PluginError(
+                f"tables {self.name[:40]}: a plugin with tables has a name of 1 to 30 small letters, digits and "
+                "underscores, a letter first"
+            )
+        self.prefix = f"{self.name}_"
+        self.migrations = tuple(item.migrations())
+        self.tables = tuple(item.tables())
+        self._check_migrations()
+        self._check_tables()
+
+    def _check_migrations(self) -> None:
+        if not 0 < len(self.migrations) <= MOST_MIGRATIONS:
+            raise PluginError(
+                f"tables {self.name}: {len(self.migrations)} migrations; from 1 to {MOST_MIGRATIONS} are allowed"
+            )
+        seen = set()
+        for one in self.migrations:
+            if not isinstance(one, Migration) or not isinstance(one.name, str) or not callable(one.apply):
+                raise PluginError(f"tables {self.name}: migrations() must return objects of Migration")
+            if len(one.name) > MAX_MIGRATION or not _MIGRATION.fullmatch(one.name):
+                raise PluginError(
+                    f"tables {self.name}: a migration's name has 1 to {MAX_MIGRATION} letters, digits, dots, dashes "
+                    f"and underscores, not {one.name[:MAX_MIGRATION]!r}"
+                )
+            if one.name in seen:
+                raise PluginError(f"tables {self.name}: two migrations are called {one.name}")
+            seen.add(one.name)
+
+    def _check_tables(self) -> None:
+        if not 0 < len(self.tables) <= MOST_TABLES or len(set(self.tables)) != len(self.tables):
+            raise PluginError(f"tables {self.name}: tables() must return 1 to {MOST_TABLES} different names")
+        for one in self.tables:
+            fits = isinstance(one, str) and len(one) <= MAX_TABLE and _TABLE.fullmatch(one)
+            if not fits or not one.startswith(self.prefix):
+                raise PluginError(
+                    f"tables {self.name}: a table's name begins with {self.prefix} and has at most {MAX_TABLE} small "
+                    f"letters, digits and underscores, not {str(one)[:MAX_TABLE]!r}"
+                )

@@ -1,0 +1,176 @@
+"""Tables that plugins bring: applying the migrations that a database lacks, and refusing one that lacks some."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from sqlalchemy import Connection, Table, delete, event, insert, inspect, select
+
+from xwheel.clock import SystemClock
+from xwheel.errors import SchemaError
+from xwheel.plugin.tables import KnownTables, Migration, Tables
+from xwheel.plugin.validation import error_words
+from xwheel.storage.database.engine import Database
+from xwheel.storage.schema.migrate import VERSION_TABLE, alone
+from xwheel.storage.schema.tables import metadata, plugin_migration, set_collation
+
+OURS: Final = frozenset({*metadata.tables, VERSION_TABLE})
+
+
+def upgrade(db: Database, tables: Mapping[str, Tables]) -> dict[str, list[str]]:
+    """Apply what the database lacks, each migration in a transaction of its own; return their names by plugin.
+
+    What fails stops nothing of other plugins, whose migrations are applied first.
+
+    Raises:
+        SchemaError: A migration failed, or the database has one that the plugin does not know; names the plugin.
+    """
+    applied: dict[str, list[str]] = {}
+    failed: list[SchemaError] = []
+    for name, item in sorted(tables.items()):
+        try:
+            if done := _upgrade_one(db, KnownTables(item)):
+                applied[name] = done
+        except SchemaError as error:
+            failed.append(error)
+    if failed:
+        more = f" (and {len(failed) - 1} more plugins)" if len(failed) > 1 else ""
+        raise SchemaError(f"{failed[0]}{more}") from failed[0].__cause__
+    return applied
+
+
+def check(db: Database, tables: Mapping[str, Tables]) -> None:
+    """Make sure that the database has all tables of plugins, as these versions of the plugins need them.
+
+    Raises:
+        SchemaError: It lacks a migration or a table, or has a migration that the plugin does not know.
+    """
+    if not tables:
+        return
+    with db.read() as conn:
+        there = set(inspect(conn).get_table_names())
+        for name, item in sorted(tables.items()):
+            known = KnownTables(item)
+            lacking = _lacking(conn, known)
+            if lacking:
+                raise SchemaError(
+                    f"plugin {name}: the database lacks {len(lacking)} migrations of its tables, {lacking[0].name} "
+                    "first: stop all nodes, run 'xwheel db upgrade'"
+                )
+            if gone := sorted(set(known.tables) - there):
+                raise SchemaError(
+                    f"plugin {name}: its table {gone[0]} is gone: restore it from a backup, or disable the plugin"
+                )
+
+
+def unknown_in(db: Database, tables: Mapping[str, Tables]) -> dict[str, Tables]:
+    """Return those of plugins of which the database has nothing yet."""
+    if not tables:
+        return {}
+    with db.read() as conn:
+        known = set(conn.scalars(select(plugin_migration.c.plugin).distinct()))
+    return {name: item for name, item in tables.items() if name not in known}
+
+
+def forget(db: Database, plugin: str, migration: str) -> None:
+    """Let a migration count as not applied, as after a failure on MariaDB; for tests."""
+    mine = plugin_migration.c
+    with db.write() as conn:
+        conn.execute(delete(plugin_migration).where(mine.plugin == plugin, mine.name == migration))
+
+
+def _upgrade_one(db: Database, known: KnownTables) -> list[str]:
+    for table in sorted(OURS):
+        if table.startswith(known.prefix):
+            raise SchemaError(
+                f"plugin {known.name}: xwheel's own table {table} begins with {known.prefix}: give the plugin "
+                "another name"
+            )
+    done: list[str] = []
+    while True:
+        with _blaming(known, done), alone(db) as conn:
+            lacking = _lacking(conn, known)
+            if not lacking:
+                return done
+            first = lacking[0]
+            done.append(first.name)
+            _apply(conn, known, first)
+
+
+def _apply(conn: Connection, known: KnownTables, migration: Migration) -> None:
+    before = set(inspect(conn).get_table_names())
+    with _guarding_names(known):
+        try:
+            migration.apply(conn)
+        except (SchemaError, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            raise _FailedError(" ".join(error_words(error).split())) from error
+    after = set(inspect(conn).get_table_names())
+    strange = sorted(name for name in before ^ after if not name.startswith(known.prefix))
+    if strange:
+        raise SchemaError(f"it made or dropped {strange[0]}, which does not begin with {known.prefix}")
+    conn.execute(
+        insert(plugin_migration).values(
+            plugin=known.name,
+            name=migration.name,
+            position=known.migrations.index(migration),
+            applied_ms=SystemClock().now_ms(),
+        )
+    )
+
+
+class _FailedError(SchemaError):
+    """A migration raised what is none of xwheel's errors."""
+
+
+@contextmanager
+def _blaming(known: KnownTables, done: list[str]) -> Iterator[None]:
+    """Name the plugin, and the migration that was under way, in an error; a broken connection is none of its own."""
+    count = len(done)
+    try:
+        yield
+    except SchemaError as error:
+        if len(done) == count:
+            raise
+        raise SchemaError(
+            f"plugin {known.name}: migration {done[-1]} failed: {error}; the tables of xwheel and of other plugins "
+            "are as they should be: run 'xwheel db upgrade' again once its cause is removed, or name the plugin in "
+            "plugins.disabled"
+        ) from error
+
+
+@contextmanager
+def _guarding_names(known: KnownTables) -> Iterator[None]:
+    """Refuse a table of another name before it is made, and let texts of those that are made compare by bytes."""
+
+    def before_create(table: Table, conn: Connection, **more: Any) -> None:
+        if not table.name.startswith(known.prefix):
+            raise SchemaError(f"it makes the table {table.name}, which does not begin with {known.prefix}")
+        set_collation(table, conn, **more)
+
+    event.listen(Table, "before_create", before_create)
+    try:
+        yield
+    finally:
+        event.remove(Table, "before_create", before_create)
+
+
+def _lacking(conn: Connection, known: KnownTables) -> list[Migration]:
+    """Return which migrations a database lacks, in their order.
+
+    Raises:
+        SchemaError: It has one that the plugin does not know, or one behind another that it lacks.
+    """
+    mine = plugin_migration.c
+    rows = conn.execute(select(mine.name).where(mine.plugin == known.name).order_by(mine.position, mine.name))
+    names = [row.name for row in rows]
+    for place, name in enumerate(names):
+        if place >= len(known.migrations) or known.migrations[place].name != name:
+            raise SchemaError(
+                f"plugin {known.name}: the database has the migration {name[:64]} of its tables, which this version of "
+                "the plugin does not know: install the newer one"
+            )
+    return list(known.migrations[len(names) :])
