@@ -154,6 +154,24 @@ def test_many_starts_at_once_build_once(tmp_path: Path, plain: Path) -> None:
     assert len({id(item) for item in found[4:]}) == 1
 
 
+def test_a_run_that_waited_for_a_building_does_not_wait_for_the_end_of_its_use(
+    tmp_path: Path, plain: Path
+) -> None:
+    """ENV-6: the one who built it may use it for days; the others get it at once."""
+    site = Site(tmp_path / "site")
+    found: list[Environment] = []
+    later = threading.Thread(target=lambda: found.append(site.open(plain)))
+
+    def fetch() -> Path:
+        later.start()  # it finds the lock taken, and no environment
+        return plain
+
+    environment = site.made.open(sha256_of(plain), fetch, Cancel(), site.text.append)
+    later.join(60)
+    assert len(found) == 1
+    environment.release()
+
+
 def test_a_source_distribution_is_not_built_unless_that_is_allowed(tmp_path: Path) -> None:
     """ENV-7: building runs code of the package."""
     package = tmp_path / "acme-1.0.tar.gz"

@@ -26,7 +26,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final
 
 from xwheel_job_package.failures import Cancel, PackageRunError, Write, permanent, transient
-from xwheel_job_package.locks import HeldLock, take, try_take
+from xwheel_job_package.locks import AGAIN_S, HeldLock, try_take
 from xwheel_job_package.node_options import NodeOptions
 
 READY: Final = ".ready"
@@ -146,18 +146,20 @@ class Environments:
         home, lock_file = self._folder / key, self._folder / f"{key}.lock"
         since_s = self._clock()
         while True:
-            lock = take(lock_file, cancel, shared=True)
-            try:
+            lock = try_take(lock_file, shared=True)
+            if lock is not None:
                 ready = _read(home / READY)
                 if ready is not None:
                     os.utime(home / READY)
                     return Environment(key, home / "bin" / "python", str(ready.get("factory", "")), lock)
-            except BaseException:
                 lock.release()
-                raise
-            lock.release()
-            with take(lock_file, cancel):
-                if not (home / READY).exists():
+            # not waited for: whoever built it meanwhile keeps it locked for as long as it is used
+            lock = try_take(lock_file)
+            if lock is None:
+                cancel.pause(AGAIN_S)
+                continue
+            with lock:
+                if _read(home / READY) is None:
                     self._build_once(key, since_s, fetch, cancel, write)
 
     def collect(self, now_s: float) -> int:
