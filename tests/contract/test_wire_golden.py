@@ -55,6 +55,7 @@ XWHEEL_RUN = TriggerRequest(
     attempt=2,
     instance="f00d",
 )
+PARAM_RUN = msgspec.structs.replace(XWHEEL_RUN, job_param="stored")
 KILLED = CallbackItem(
     run_id=11,
     created_ms=1790000000123,
@@ -102,13 +103,21 @@ def done(run_id: int, code: int, message: str, created_ms: int, state: RunState)
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"), [("run.g1-g3", RUN), ("run.absent-params", ABSENT), ("run.xwheel", XWHEEL_RUN)]
+    ("name", "expected"),
+    [
+        ("run.g1-g3", RUN),
+        ("run.absent-params", ABSENT),
+        ("run.xwheel", XWHEEL_RUN),
+        ("run.job-param", PARAM_RUN),
+    ],
 )
 def test_triggers_are_read(name: str, expected: TriggerRequest) -> None:
     assert codec.decode_trigger(golden(name)) == expected
 
 
-@pytest.mark.parametrize(("name", "request_"), [("run.g1-g3", RUN), ("run.xwheel", XWHEEL_RUN)])
+@pytest.mark.parametrize(
+    ("name", "request_"), [("run.g1-g3", RUN), ("run.xwheel", XWHEEL_RUN), ("run.job-param", PARAM_RUN)]
+)
 def test_triggers_are_spelled(name: str, request_: TriggerRequest) -> None:
     assert json.loads(codec.encode_trigger(request_)) == json.loads(golden(name))
 

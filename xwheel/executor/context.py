@@ -35,6 +35,8 @@ class JobContext:
         job_id: The job it belongs to.
         handler: Name under which the job called.
         param: Parameter of this run.
+        job_param: The job's own parameter, if this run was given another one; of jobs whose code is their source, and
+            from an xwheel scheduler. Otherwise empty.
         shard_index: Which shard this is, from 0.
         shard_total: How many shards there are; 1 if the job is not sharded.
         planned_ms: When the schedule wanted it, epoch milliseconds; from a scheduler that does not say, when it was
@@ -51,6 +53,7 @@ class JobContext:
         self.job_id = request.job_id
         self.handler = request.handler
         self.param = request.param
+        self.job_param = request.job_param
         self.shard_index = request.shard_index
         self.shard_total = request.shard_total
         self.knows_planned = request.planned_ms > 0

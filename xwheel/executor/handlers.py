@@ -18,7 +18,7 @@ from xwheel.model.shorthand import SHORT_NAMES
 from xwheel.wire.contract import TEXT_NO_HANDLER
 
 if TYPE_CHECKING:
-    from xwheel.plugin.contracts import Command
+    from xwheel.plugin.contracts import Command, HostedRun
 
 MARK: Final = "__xwheel_job__"
 MAX_NAME: Final = 255
@@ -37,6 +37,7 @@ class HandlerKind(StrEnum):
     THREAD = "thread"
     ASYNC = "async"
     PROCESS = "process"
+    HOSTED = "hosted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +50,7 @@ class Handler:
         init: Called once before the first run in this executor (in a process handler: in each process).
         destroy: Called once when the executor ends.
         command: The program that a process handler becomes, or None; ``function`` prepares it then.
+        hosted: The run in a process of its glue type's own, or None.
         declaration: The job that code declares with it, or None.
     """
 
@@ -60,6 +62,7 @@ class Handler:
     init: Callable[[], object] | None = None
     destroy: Callable[[], object] | None = None
     command: Command | None = None
+    hosted: HostedRun | None = None
     declaration: Declaration | None = None
 
 
@@ -153,13 +156,21 @@ def describe(
     )
 
 
-def handler_of(function: Callable[..., object] | Command, name: str) -> Handler:
-    """Return a function's handler; functions that glue types build count as plain ones, commands as processes."""
+def handler_of(function: Callable[..., object] | Command | HostedRun, name: str) -> Handler:
+    """Return a function's handler; functions that glue types build count as plain ones, other things as processes."""
     found = getattr(function, MARK, None)
     if isinstance(found, Handler):
         return found
-    from xwheel.plugin.contracts import Command  # applications that only mark handlers do without
+    from xwheel.plugin.contracts import Command, HostedRun  # applications that only mark handlers do without
 
+    if isinstance(function, HostedRun):
+        return Handler(
+            name=name or "glue",
+            function=function.run,
+            kind=HandlerKind.HOSTED,
+            takes_context=True,
+            hosted=function,
+        )
     if not isinstance(function, Command):
         return describe(name or "glue", function)
     _kind("the command of a glue type", function.prepare, process=True)

@@ -22,9 +22,11 @@ from xwheel.executor.reporting.admin_client import AdminClient, Registration
 from xwheel.executor.reporting.job_sync import JobSync
 from xwheel.executor.reporting.log_shipping import LogShipping
 from xwheel.executor.reporting.outcomes import OutcomeDelivery
+from xwheel.executor.running import supervisor
 from xwheel.executor.running.execution import STOPPED
+from xwheel.executor.running.process import PASSED, plain_environment
 from xwheel.executor.running.worker import Workers
-from xwheel.plugin.contracts import GlueType
+from xwheel.plugin.contracts import GlueType, HostSetup, KeepsThings
 from xwheel.runtime.http_server import Listener
 from xwheel.runtime.loops import Service
 from xwheel.wire import contract
@@ -108,11 +110,14 @@ class Parts:
             allowed=settings.allowed_glue_types,
         )
         self.app = CallsApp(endpoints, max_body_bytes=settings.max_body_bytes, clock=clock)
+        self._kept: list[KeepsThings] = []
         try:
+            self._open_glue_types(config, token, glue_types)
             self.listener = self._listen() if settings.listen else None
             port = self.listener.port if self.listener else 0
             self.address = advertised_address(settings.address, settings.host, port, settings.admin_addresses)
         except BaseException:
+            self._close_glue_types()
             self._logs.close()
             self.journal.close()
             raise
@@ -129,6 +134,26 @@ class Parts:
             interval_ms=int(self._settings.sync_s * 1000),
             tls=tls,
         )
+
+    def _open_glue_types(self, config: Config, token: str, glue_types: Mapping[str, GlueType]) -> None:
+        setup = HostSetup(
+            config=config,
+            token=token,
+            environment=plain_environment((*PASSED, *self._settings.script_environment)),
+            supervisor=Path(supervisor.__file__),
+        )
+        for name in dict.fromkeys(self._settings.allowed_glue_types):
+            glue: object = glue_types.get(name)
+            if isinstance(glue, KeepsThings):
+                self._kept.append(glue)
+                glue.open(setup)
+
+    def _close_glue_types(self) -> None:
+        for glue in self._kept:
+            try:
+                glue.close()
+            except Exception:  # a plugin's
+                logger.exception("glue type %s", getattr(glue, "name", glue))
 
     def _sync_step(self, now_ms: int) -> int:
         if self._sync is None:
@@ -200,6 +225,7 @@ class Parts:
         for service in (self._beating, self._delivery, self._housekeeping):
             service.stop()
         self._workers.close()
+        self._close_glue_types()
         CAPTURE.remove()
         self._logs.close()
         self.journal.close()

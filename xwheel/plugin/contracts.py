@@ -11,12 +11,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import msgspec
 
 from xwheel.config import Config
 from xwheel.model import ExecutorGroup, Job, RegisteredExecutor, Run, RunState
 from xwheel.model.alarms import AlarmKind
+
+if TYPE_CHECKING:
+    from xwheel.config import Config
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +167,11 @@ class RunContext(Protocol):
         ...
 
     @property
+    def job_param(self) -> str:
+        """The job's own parameter, if this run was given another one; otherwise empty."""
+        ...
+
+    @property
     def shard_index(self) -> int:
         """Which shard this is, from 0."""
         ...
@@ -225,6 +236,27 @@ class Command:
     data: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostedRun:
+    """A run that a process of the glue type's own executes, in place of a Python function or a :class:`Command`.
+
+    For glue types that keep processes ready: the executor gives a thread, the log and the signs to end; which process
+    does the work is theirs. They hand it none of the executor's secrets and let it end with the executor.
+
+    Attributes:
+        run: Called once, on a thread of the executor: ``run(context, write)`` works until the run is over and returns
+            its result; ``write(text)`` adds text to the run's log as it is. What it raises is the run's failure, an
+            :class:`~xwheel.errors.ExecutorError` without its traceback.
+        end: Called on another thread when the run is killed or out of time: ``end(0)`` at once, then ``end(1)``,
+            ``end(2)`` and so on, after a grace each. It returns at once, and ``run`` shortly after: the first call asks
+            the process, the second forces it. Calls may come before ``run`` does. A run that is still there after the
+            fourth is reported without its end.
+    """
+
+    run: Callable[[RunContext, Callable[[str], None]], object]
+    end: Callable[[int], None]
+
+
 class GlueType(Protocol):
     """Turns what a job row names into something an executor can call.
 
@@ -240,13 +272,52 @@ class GlueType(Protocol):
     name: str
     takes_source: bool = True
 
-    def build(self, request: GlueRequest, handlers: HandlerLookup) -> Callable[..., object] | Command:
+    def build(
+        self, request: GlueRequest, handlers: HandlerLookup
+    ) -> Callable[..., object] | Command | HostedRun:
         """Return what to call, or the program to start. Called for every run before it is accepted, so it is quick.
 
         Raises:
             HandlerNotFoundError: The name is not registered.
             ExecutorError: The source cannot be used.
         """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostSetup:
+    """What a glue type that hosts runs gets from its executor.
+
+    Attributes:
+        config: The executor's settings.
+        token: What the executor shows to schedulers; not for processes that run jobs.
+        environment: The variables that such processes may have: what scripts get, and no setting of xwheel.
+        supervisor: A file that such a process may load, whatever its Python from 3.11 on has installed. Its function
+            ``divide(control)`` forks: it returns in the process that shall work, which another one supervises, and all
+            that it started is killed when it ends, when something is written into ``control``, or when the other end of
+            that pipe closes. ``descendants(pid)`` returns all living descendants of a process.
+    """
+
+    config: Config
+    token: str = field(repr=False)
+    environment: Mapping[str, str] = field(repr=False)
+    supervisor: Path
+
+
+@runtime_checkable
+class KeepsThings(Protocol):
+    """A glue type that holds processes or other things for the runs of an executor, and lets them go at its end."""
+
+    def open(self, setup: HostSetup) -> None:
+        """Take what is needed; called when an executor starts whose setting ``allowed_glue_types`` names the type.
+
+        Raises:
+            ConfigError: It cannot work with these settings; the executor does not start.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let everything go, within seconds; called when the executor has ended all its runs."""
         ...
 
 

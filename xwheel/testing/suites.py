@@ -27,6 +27,7 @@ from xwheel.plugin.contracts import (
     Command,
     GlueRequest,
     GlueType,
+    HostedRun,
     RouteContext,
     Router,
     RunChange,
@@ -142,7 +143,7 @@ def sample_alarms(receivers: Sequence[str] = ()) -> Iterator[Alarm]:
 def check_glue_type(
     glue: GlueType, *, source: str = "", handler: str = "", bad_sources: Sequence[str] = ()
 ) -> None:
-    """Check a glue type: it builds a function or a command that can travel, and refuses what it cannot use.
+    """Check a glue type: it builds a function, a command that can travel or a hosted run, and refuses other sources.
 
     Args:
         glue: The glue type.
@@ -156,6 +157,10 @@ def check_glue_type(
     built = glue.build(request, handlers)
     if isinstance(built, Command):
         _check_command(glue.name, built)
+    elif isinstance(built, HostedRun):
+        _demand(
+            callable(built.run) and callable(built.end), f"glue type {glue.name} built no whole HostedRun"
+        )
     else:
         _demand(
             callable(built), f"glue type {glue.name} built {type(built).__name__}, which cannot be called"

@@ -48,6 +48,7 @@ class TriggerRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         planned_ms: The due time the schedule named, 0 if the peer does not say.
         attempt: 1 for the first try.
         instance: Executor instance the run is meant for; empty when the peer is not xwheel.
+        job_param: The job's own parameter, if the run has another one and the job's code is its source; or empty.
         trace_parent: The call's W3C ``traceparent``, or empty; a header and no part of the message.
     """
 
@@ -67,6 +68,7 @@ class TriggerRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     planned_ms: int = 0
     attempt: int = 1
     instance: str = ""
+    job_param: str = ""
     trace_parent: str = ""
 
     @property

@@ -246,19 +246,29 @@ def _environment(trace_parent: str, passed: Sequence[str] | None) -> dict[str, s
     The application's own handlers get all but xwheel's settings, for which they have no use. Programs get what is
     named: everyone who may edit jobs may write a script, and the application's environment is full of secrets.
     """
-    if passed is None:
-        kept = {
-            name: value
-            for name, value in os.environ.items()
-            if not (name.startswith(ENV_PREFIX) and "__" in name)
-        }
-    else:
-        kept = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(ENV_PREFIX) and any(_is_meant(name, pattern) for pattern in passed)
-        }
+    kept = _own_environment() if passed is None else plain_environment(passed)
     return {**kept, "TRACEPARENT": trace_parent} if trace_parent else kept
+
+
+def _own_environment() -> dict[str, str]:
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not (name.startswith(ENV_PREFIX) and "__" in name)
+    }
+
+
+def plain_environment(passed: Sequence[str] = PASSED) -> dict[str, str]:
+    """Return the variables of this process that a program may have: those of the names, and none of xwheel's.
+
+    Args:
+        passed: Names; ``*`` ends a beginning.
+    """
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(ENV_PREFIX) and any(_is_meant(name, pattern) for pattern in passed)
+    }
 
 
 def _is_meant(name: str, pattern: str) -> bool:

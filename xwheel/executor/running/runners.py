@@ -1,4 +1,4 @@
-"""Calls handlers: plain functions on pool threads, coroutines on one event loop."""
+"""Calls handlers: plain functions and runs that glue types host on pool threads, coroutines on one event loop."""
 
 from __future__ import annotations
 
@@ -7,15 +7,20 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from xwheel.clock import Clock
-from xwheel.errors import JobKilledError, JobTimeoutError
+from xwheel.errors import ExecutorError, JobKilledError, JobTimeoutError
 from xwheel.executor.context import CURRENT, JobContext
+from xwheel.executor.logs.run_log import RunLog
 from xwheel.executor.running.execution import Execution
 from xwheel.executor.running.lifecycles import DESTROY_S, Lifecycles
 from xwheel.executor.running.pool import DaemonExecutor
+from xwheel.wire.contract import FAIL
 from xwheel.wire.messages import CallbackItem
+
+if TYPE_CHECKING:
+    from xwheel.plugin.contracts import HostedRun
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +52,41 @@ def run_in_thread(
     CURRENT.reset(token)
     if error is not None:
         return execution.failed(error, clock.now_ms())
+    return execution.succeeded(value, clock.now_ms())
+
+
+def run_hosted(
+    execution: Execution, hosted: HostedRun, context: JobContext, log: RunLog, clock: Clock
+) -> CallbackItem:
+    """Let a glue type's own process execute a run, on this thread, and return the outcome, whatever it raises.
+
+    Signs to end go to the glue type; no error is raised inside this thread.
+    """
+
+    def push(round_number: int) -> None:
+        try:
+            hosted.end(round_number)
+        except (
+            BaseException
+        ):  # the next round comes, and after the fourth the run is reported without its end
+            logger.exception("run %d of job %d cannot be ended", execution.key.run_id, execution.key.job_id)
+
+    with execution.lock:
+        execution.force = push
+        ending = execution.ending
+    if ending is not None:  # the kill came before there was anything to end
+        push(0)
+    token = CURRENT.set(context)
+    try:
+        value = hosted.run(context, log.raw)
+    except ExecutorError as error:  # said for people; where it was raised tells them nothing
+        return execution.outcome(FAIL, str(error), clock.now_ms())
+    except BaseException as error:
+        return execution.failed(error, clock.now_ms())
+    finally:
+        CURRENT.reset(token)
+        with execution.lock:
+            execution.force = None
     return execution.succeeded(value, clock.now_ms())
 
 

@@ -35,10 +35,13 @@ from xwheel.executor.running.execution import (
 from xwheel.executor.running.lifecycles import Lifecycles
 from xwheel.executor.running.pool import ThreadPool, Timers
 from xwheel.executor.running.process import run_in_process
-from xwheel.executor.running.runners import AsyncRunner, run_in_thread
+from xwheel.executor.running.runners import AsyncRunner, run_hosted, run_in_thread
 from xwheel.wire.messages import CallbackItem, ExecutionState, RunKey, TriggerRequest
 
 logger = logging.getLogger(__name__)
+
+FORCED: Final = (HandlerKind.PROCESS, HandlerKind.HOSTED)
+"""Kinds whose runs end by signals to a process."""
 
 JOURNAL_WAIT_S: Final = 30.0
 """Longer than any scheduler waits for an answer (10 s), so that what follows is never taken for a refusal."""
@@ -246,6 +249,8 @@ class Workers:
             return None
         if kind is HandlerKind.PROCESS:
             return run_in_process(execution, context, log, self._clock, self._passed)
+        if execution.handler.hosted is not None:
+            return run_hosted(execution, execution.handler.hosted, context, log, self._clock)
         return run_in_thread(execution, context, self._lifecycles, self._clock)
 
     # -- ending ---------------------------------------------------------------------------------------------
@@ -267,7 +272,7 @@ class Workers:
         kind = execution.handler.kind
         if kind is HandlerKind.ASYNC:
             self._async.cancel(execution)
-        elif kind is HandlerKind.PROCESS:
+        elif kind in FORCED:
             with execution.lock:
                 if execution.force is not None:
                     execution.force(round_number)

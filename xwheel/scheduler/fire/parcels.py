@@ -69,7 +69,9 @@ class Sizes:
         """Return the size of a run."""
         param = job.param if run.param is None else run.param
         size = trigger_bytes(job.handler, param, job.glue_type)
-        return size + self._sources.get(job.id, 0) if self._sources else size
+        if job.id not in self._sources:
+            return size
+        return size + self._sources[job.id] + (0 if run.param is None else text_bytes(job.param))
 
 
 def pack_again(

@@ -215,6 +215,7 @@ def trigger_request(shard: Shard, source: GlueVersion | None = None) -> TriggerR
         planned_ms=run.planned_ms,
         attempt=run.attempt,
         instance=shard.executor.instance,
+        job_param="" if run.param is None or source is None else job.param,
     )
 
 

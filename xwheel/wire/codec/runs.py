@@ -62,6 +62,8 @@ def trigger_item(request: TriggerRequest) -> dict[str, Any]:
             "attempt": request.attempt,
             "instance": request.instance,
         }
+        if request.job_param:
+            item[EXTRA]["job_param"] = request.job_param
     return item
 
 
@@ -106,6 +108,7 @@ def read_trigger(item: dict[str, Any]) -> TriggerRequest:
         planned_ms=int_in(extra, "planned_ms", MAX_MS),
         attempt=int_in(extra, "attempt", MAX_INT, default=1),
         instance=text_in(extra, "instance", MAX_WORD),
+        job_param=text_in(extra, "job_param", MAX_PARAM),
     )
 
 

@@ -11,9 +11,11 @@ import pytest
 from tests.support.lines import Line, batch_body
 from tests.support.rows import NOW, make_executor, make_job, make_run
 from tests.support.stubs import StubLease, StubLimits, StubRegistry, StubResults
+from xwheel.model import GlueVersion
+from xwheel.scheduler.fire.parcels import Sizes
 from xwheel.scheduler.records import Delivery, Fate, Parcel, Shard
-from xwheel.scheduler.send.lane import Lane
-from xwheel.wire.codec import encode_response
+from xwheel.scheduler.send.lane import Lane, trigger_request
+from xwheel.wire.codec import encode_response, encode_trigger
 from xwheel.wire.contract import FAIL, TEXT_TOKEN
 from xwheel.wire.messages import Response
 
@@ -254,3 +256,22 @@ def test_r17_at_each_moment_the_lane_or_the_writer_has_a_run() -> None:
     lane.step(NOW)
     assert seen == [True, True]
     assert not lane.is_held(ONE)
+
+
+@pytest.mark.parametrize(
+    ("own", "has_source", "told"), [("run", True, "job"), (None, True, ""), ("run", False, "")]
+)
+def test_the_jobs_own_parameter_goes_beside_that_of_the_run_if_its_code_is_its_source(
+    own: str | None, has_source: bool, told: str
+) -> None:
+    """BEAN-5: an executor that merges parameters gets both; for others nothing is added."""
+    shard = Shard(
+        run=make_run(1, param=own), job=make_job(param="job"), executor=make_executor(instance="instance-1")
+    )
+    source = GlueVersion(
+        job_id=1, number=1, glue_type="PACKAGE", source="{}", author="", remark="", created_ms=NOW
+    )
+    request = trigger_request(shard, source if has_source else None)
+    assert (request.param, request.job_param) == (own or "job", told)
+    sizes = [Sizes({shard.job.id: source} if has_source else {}).of(shard.run, shard.job)]
+    assert sizes[0] >= len(encode_trigger(request))

@@ -1,0 +1,449 @@
+"""The process in which jobs of a package run: one file, run with ``-I`` by the Python of the package's environment.
+
+It imports the standard library alone, beside the package and the author's module ``xwheel_package``. The executor
+(:mod:`xwheel_job_package.workers`) hands it the descriptor of a socket, on which messages are JSON objects behind their
+length in four bytes; what it prints is the run's log. It divides first: one process runs jobs, the other one supervises
+it and ends with it whatever it started (:mod:`xwheel.executor.running.supervisor`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import importlib.metadata
+import importlib.util
+import json
+import logging
+import os
+import resource
+import signal
+import socket
+import struct
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from types import FrameType, ModuleType, TracebackType
+from typing import Any, Final, cast
+
+PROTOCOL: Final = 1
+"""What this file and the author's module say to each other; a module of another number is refused."""
+
+SDK: Final = "xwheel_package"
+FACTORIES: Final = "xwheel.bean_factory"
+PR_SET_CHILD_SUBREAPER: Final = 36
+MAX_MESSAGE: Final = 16 * 1024 * 1024
+MAX_TEXT: Final = 32_768
+"""Characters of a result or an error that are told; the executor cuts them further."""
+
+LEFTOVERS_S: Final = 5.0
+LIMITS: Final = {
+    "memory_mb": (resource.RLIMIT_AS, 1024 * 1024),
+    "file_mb": (resource.RLIMIT_FSIZE, 1024 * 1024),
+    "open_files": (resource.RLIMIT_NOFILE, 1),
+    "processes": (resource.RLIMIT_NPROC, 1),
+}
+
+
+class JobCallError(Exception):
+    """A run cannot be called; ``reason`` is a stable word for programs."""
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+class RunEnded(BaseException):
+    """The executor asks the run to end; not an Exception, so that a handler's ``except Exception`` does not stop it."""
+
+
+class Channel:
+    """Messages from and to the executor."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._socket = socket.socket(fileno=descriptor)
+        self._socket.set_inheritable(False)
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Send a message."""
+        data = json.dumps(message).encode()
+        self._socket.sendall(struct.pack(">I", len(data)) + data)
+
+    def receive(self) -> dict[str, Any] | None:
+        """Return the next message; None if there will be none."""
+        head = self._read(4)
+        body = self._read(struct.unpack(">I", head)[0]) if head else b""
+        return cast("dict[str, Any]", json.loads(body)) if body else None
+
+    def _read(self, size: int) -> bytes:
+        parts = b""
+        while len(parts) < size:
+            data = self._socket.recv(size - len(parts))
+            if not data:
+                return b""
+            parts += data
+        return parts
+
+
+class Beans:
+    """The objects whose methods are jobs.
+
+    Args:
+        factory: Where the package's container is, as ``module:name``; empty if it has none.
+        fallback: Whether a bare object takes the place of one that the container does not give.
+    """
+
+    def __init__(self, factory: str, fallback: bool) -> None:
+        self._place = factory
+        self._fallback = fallback
+        self._factory: Any = None
+        self._bare: dict[type, object] = {}
+
+    def get(self, wanted: type, container: str) -> object:
+        """Return the object of a class: from the container, or without one the worker's own.
+
+        Raises:
+            JobCallError: ``bean_failed``; the cause is what the constructor or the container raised.
+        """
+        if container != "Container":
+            return self._bare_one(wanted)
+        try:
+            found = self._container()(wanted)
+            if found is None:
+                raise JobCallError(
+                    "bean_failed", f"the bean factory {self._place} gave None for {_name(wanted)}"
+                )
+        except Exception as error:
+            if self._fallback:
+                print(
+                    f"the bean factory failed ({_describe(error)}); a bare object is used, as bean_fallback says"
+                )
+                return self._bare_one(wanted)
+            if isinstance(error, JobCallError):
+                raise
+            text = f"the bean factory {self._place} failed for {_name(wanted)}: {_describe(error)}"
+            raise JobCallError("bean_failed", text) from error
+        return found
+
+    def handler(self, name: str, container: str) -> Callable[..., object] | None:
+        """Return what the container itself calls by a name; None if it names no handlers, or not this one."""
+        if container != "Container":
+            return None
+        try:
+            find = getattr(self._container(), "handler", None)
+            return None if find is None else cast("Callable[..., object] | None", find(name))
+        except JobCallError:
+            raise
+        except Exception as error:
+            text = f"the bean factory {self._place} failed for handler {name!r}: {_describe(error)}"
+            raise JobCallError("bean_failed", text) from error
+
+    def _container(self) -> Any:
+        if self._factory is None:
+            if not self._place:
+                raise JobCallError(
+                    "bean_failed", f"the package names no bean factory (entry point {FACTORIES})"
+                )
+            module, _, path = self._place.partition(":")
+            found: Any = importlib.import_module(module)
+            for part in filter(None, path.split(".")):
+                found = getattr(found, part)
+            self._factory = found() if isinstance(found, type) else found
+        return self._factory
+
+    def _bare_one(self, wanted: type) -> object:
+        if wanted not in self._bare:
+            try:
+                self._bare[wanted] = wanted()
+            except Exception as error:
+                text = f"{_name(wanted)} cannot be made: {_describe(error)}"
+                raise JobCallError("bean_failed", text) from error
+        return self._bare[wanted]
+
+
+class Runner:
+    """Runs jobs, one after the other."""
+
+    def __init__(
+        self, channel: Channel, order: dict[str, Any], descendants: Callable[[int], list[int]]
+    ) -> None:
+        self._channel = channel
+        self._descendants = descendants
+        self._pid = os.getpid()
+        self._is_running = False
+        self._beans = Beans(order["factory"] or _factory_of(order["package"]), order["fallback"])
+        self._sdk: ModuleType | None = None
+
+    def greet(self) -> None:
+        """Say which protocol the author's module of this environment speaks."""
+        self._sdk = importlib.import_module(SDK)
+        found = getattr(self._sdk, "PROTOCOL", 0)
+        self._channel.send(
+            {"protocol": found if isinstance(found, int) else 0, "file": str(self._sdk.__file__)}
+        )
+
+    def serve(self) -> None:
+        """Run what comes until nothing more does."""
+        self._obey_terminate()
+        while (order := self._channel.receive()) is not None:
+            answer = self._run(order)
+            if os.getpid() != self._pid:  # the handler forked, and this is the child
+                os._exit(0)
+            self._end_leftovers()
+            _flush()
+            self._channel.send(answer)
+            if not answer["keep"]:
+                os._exit(0)
+
+    def _run(self, order: dict[str, Any]) -> dict[str, Any]:
+        os.environ.update(order["environment"])
+        answer: dict[str, Any] = {"ok": False, "reason": "", "text": "", "keep": True}
+        try:
+            self._is_running = True
+            try:
+                value = self._call(order)
+                answer.update(ok=True, text=_shown(value))
+            finally:
+                self._is_running = False
+        except JobCallError as error:
+            _show(error.__cause__ or error)
+            answer.update(reason=error.reason, text=str(error))
+        except RunEnded:
+            answer.update(reason="killed", text="the run was asked to end", keep=False)
+        except MemoryError as error:
+            _show(error)
+            answer.update(reason="out_of_memory", text="the run wants more memory than its limit", keep=False)
+        except BaseException as error:
+            _show(error)
+            answer.update(text=_describe(error))
+        answer["text"] = answer["text"][:MAX_TEXT]
+        return answer
+
+    def _call(self, order: dict[str, Any]) -> object:
+        function = self._beans.handler(order["name"], order["container"]) or self._find(order)
+        arguments = [self._parameter(order)] if _takes_one(function) else []
+        value = function(*arguments)
+        if hasattr(value, "__await__"):
+            value = self._await(value)
+        return value
+
+    def _find(self, order: dict[str, Any]) -> Callable[..., object]:
+        """Return what a job calls.
+
+        Raises:
+            JobCallError: ``no_such_job`` or ``import_failed``.
+        """
+        group, name = order["group"], order["name"]
+        module, owner = _open_group(group)
+        holder: Any = module
+        for part in owner:
+            holder = getattr(holder, part, None)
+        raw = None
+        for base in holder.__mro__ if isinstance(holder, type) else (holder,):
+            raw = vars(base).get(name) if hasattr(base, "__dict__") else None
+            if raw is not None:
+                break
+        if raw is None:
+            raise JobCallError("no_such_job", f"the package has no {group}.{name}")
+        if isinstance(holder, type) and not isinstance(raw, (staticmethod, classmethod)):
+            holder = self._beans.get(holder, order["container"])
+        found = getattr(holder, name)
+        if not callable(found):
+            raise JobCallError("no_such_job", f"{group}.{name} of the package cannot be called")
+        return cast("Callable[..., object]", found)
+
+    def _parameter(self, order: dict[str, Any]) -> object:
+        merged = {**_object(order["stored"], "job"), **_object(order["param"], "run")}
+        return cast(Any, self._sdk).JobParameter(merged)
+
+    def _await(self, value: Any) -> object:
+        import asyncio
+
+        async def bounded() -> object:
+            task = asyncio.current_task()
+            if task is not None:
+                asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+            return await value
+
+        try:
+            return asyncio.run(bounded())
+        except asyncio.CancelledError:
+            raise RunEnded from None
+        finally:
+            self._obey_terminate()
+
+    def _obey_terminate(self) -> None:
+        def end(_number: int, _frame: FrameType | None) -> None:
+            if not self._is_running:
+                os._exit(0)
+            raise RunEnded
+
+        signal.signal(signal.SIGTERM, end)
+
+    def _end_leftovers(self) -> None:
+        """Kill what the run started and left; orphans are children of this process, see :func:`main`."""
+        end = time.monotonic() + LEFTOVERS_S
+        while _has_children() and time.monotonic() < end:
+            for pid in self._descendants(self._pid):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+
+
+def main() -> None:
+    """Divide, greet, and run jobs until the executor closes the socket."""
+    descriptor, supervisor = int(sys.argv[1]), _load(sys.argv[2])
+    sys.argv = [SDK]
+    supervisor.divide(_take_control())
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    channel = Channel(descriptor)
+    order = channel.receive()
+    if order is None:
+        return
+    _limit(order["limits"])
+    # last, so that a copy that the package brings is found before; then its protocol is looked at, not ours
+    sys.path.append(order["sdk"])
+    for stream in (sys.stdout, sys.stderr):
+        cast(Any, stream).reconfigure(encoding="utf-8", errors="replace", line_buffering=True)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    runner = Runner(channel, order, supervisor.descendants)
+    runner.greet()
+    runner.serve()
+
+
+def _load(path: str) -> Any:
+    spec = importlib.util.spec_from_file_location("_xwheel_supervisor", path)
+    if spec is None or spec.loader is None:
+        raise ImportError(path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _take_control() -> int:
+    """Keep the executor's pipe for the supervisor; the standard input of jobs is empty."""
+    control = os.dup(0)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    return control
+
+
+def _limit(limits: dict[str, int]) -> None:
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for name, number in limits.items():
+        which, unit = LIMITS[name]
+        wanted, most = number * unit, resource.getrlimit(which)[1]
+        wanted = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
+        resource.setrlimit(which, (wanted, wanted))
+
+
+def _factory_of(package: str) -> str:
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        for point in importlib.metadata.distribution(package).entry_points:
+            if point.group == FACTORIES:
+                return point.value
+    return ""
+
+
+def _open_group(group: str) -> tuple[ModuleType, list[str]]:
+    """Import the module of a group, and return it with the names of the classes in it."""
+    module, owner = group, list[str]()
+    while True:
+        try:
+            return importlib.import_module(module), owner
+        except Exception as error:
+            above, _, last = module.rpartition(".")
+            is_class = isinstance(error, ModuleNotFoundError) and error.name == module and above
+            if not is_class:
+                missing = isinstance(error, ModuleNotFoundError) and error.name == module
+                reason = "no_such_job" if missing else "import_failed"
+                raise JobCallError(
+                    reason, f"module {module!r} cannot be imported: {_describe(error)}"
+                ) from error
+            module, owner = above, [last, *owner]
+
+
+def _takes_one(function: Callable[..., object]) -> bool:
+    import inspect
+
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    return any(item.kind in (item.POSITIONAL_ONLY, item.POSITIONAL_OR_KEYWORD) for item in parameters)
+
+
+def _object(text: str, whose: str) -> dict[str, Any]:
+    """Return a parameter as an object.
+
+    Raises:
+        JobCallError: ``bad_parameter``.
+    """
+    if not text.strip():
+        return {}
+    with contextlib.suppress(ValueError):
+        found = json.loads(text)
+        if isinstance(found, dict):
+            return found
+    raise JobCallError(
+        "bad_parameter",
+        f'the parameter of the {whose} must be a JSON object such as {{"rows": 10}}, since the job takes a '
+        f"JobParameter; it is {text[:100]!r}",
+    )
+
+
+def _has_children() -> bool:
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+        with contextlib.suppress(Exception):
+            cast(Any, stream).flush()
+
+
+def _show(error: BaseException) -> None:
+    """Print a traceback without the frames of this file at its beginning."""
+    frames: TracebackType | None = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
+        frames = frames.tb_next
+    traceback.print_exception(type(error), error, frames)
+
+
+def _describe(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except BaseException:  # the package's own code runs here
+        text = "(its text cannot be shown)"
+    name = type(error).__name__
+    if isinstance(error, SystemExit):
+        text = f"the job called sys.exit({text})"
+    return f"{name}: {text}" if text else name
+
+
+def _shown(value: object) -> str:
+    """Return a result as text: strings as they are, JSON where possible, otherwise ``repr``."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except BaseException:
+        return repr(value)
+
+
+def _name(wanted: type) -> str:
+    return f"{wanted.__module__}.{wanted.__qualname__}"
+
+
+if __name__ == "__main__":
+    main()
