@@ -8,16 +8,12 @@ object without it gets it when it is registered. :mod:`xwheel.testing` has a sui
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import msgspec
 
-from xwheel.config import Config
 from xwheel.model import ExecutorGroup, Job, RegisteredExecutor, Run, RunState
 from xwheel.model.alarms import AlarmKind
 
