@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import msgspec
 
-from xwheel.config import Config
 from xwheel.model import ExecutorGroup, Job, RegisteredExecutor, Run, RunState
 from xwheel.model.alarms import AlarmKind
+
+if TYPE_CHECKING:
+    from xwheel.config import Config
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

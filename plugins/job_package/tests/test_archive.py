@@ -10,7 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from tests.archives import JOB, raw_zip, sdist, wheel, zipped
+from archives import JOB, raw_zip, sdist, wheel, zipped
 from xwheel_job_package.archive import MAX_TEXT, Limits, open_package, parse_file_name
 from xwheel_job_package.report import PackageError
 

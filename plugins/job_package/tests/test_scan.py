@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.archives import sdist, wheel, zipped
+from archives import sdist, wheel, zipped
 from xwheel_job_package.archive import open_package
 from xwheel_job_package.report import ScanReport
 from xwheel_job_package.scan import scan

@@ -13,11 +13,40 @@ from xwheel_job_package.options import read_options
 
 if TYPE_CHECKING:
     from xwheel import Config
+    from xwheel.plugin import Routes, Tables
 
-__all__ = ["Acceptance", "PackageGlue", "set_acceptance", "xwheel_register_glue_types"]
+__all__ = [
+    "Acceptance",
+    "PackageGlue",
+    "set_acceptance",
+    "xwheel_register_glue_types",
+    "xwheel_register_routes",
+    "xwheel_register_tables",
+]
 
 
 @hookimpl
 def xwheel_register_glue_types(config: Config) -> Iterable[PackageGlue]:
     """Register the glue type ``PACKAGE``."""
     return [PackageGlue(read_options(config).node)]
+
+
+@hookimpl
+def xwheel_register_tables(config: Config) -> Iterable[Tables]:
+    """Register the store's tables, where there is a store; executors need none of what they import."""
+    if not read_options(config).store.directory:
+        return []
+    from xwheel_job_package.tables import PackageTables
+
+    return [PackageTables()]
+
+
+@hookimpl
+def xwheel_register_routes(config: Config) -> Iterable[Routes]:
+    """Register the store's calls, where there is a store."""
+    options = read_options(config).store
+    if not options.directory:
+        return []
+    from xwheel_job_package.routes import PackageRoutes
+
+    return [PackageRoutes(options)]

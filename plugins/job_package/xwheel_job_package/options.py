@@ -9,6 +9,7 @@ from xwheel import plugin
 from xwheel.plugin import PluginOptions
 
 from xwheel_job_package.node_options import NodeOptions
+from xwheel_job_package.store_options import StoreOptions
 
 if TYPE_CHECKING:
     from xwheel import Config
@@ -20,6 +21,7 @@ class Options(PluginOptions):
     """The plugin's options."""
 
     node: NodeOptions = Field(NodeOptions(), description="What an executor does with packages.")
+    store: StoreOptions = Field(StoreOptions(), description="What a scheduler node does with packages.")
 
 
 def read_options(config: Config) -> Options:

@@ -1,0 +1,225 @@
+"""The store's calls below ``/api/v1/packages``.
+
+``package:upload``, ``package:delete`` and ``package:force_delete`` are the permission ``admin`` in all groups, since
+whoever may upload may run code on the nodes; ``package:list`` and ``job:view`` are ``read``, ``job:operate`` and
+``job:kill`` are ``run``, and ``job:edit`` is ``edit`` with ``script``, which xwheel checks where a job changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+from xwheel.plugin import FieldError, Permission, PluginSite, Route, RouteCall, RouteReply, RouteScope
+
+from xwheel_job_package.operations import CHANGES, JobOperations, Operation, Wish
+from xwheel_job_package.service import MIB, PackageService
+from xwheel_job_package.store_options import StoreOptions
+
+MOST_ITEMS: Final = 1000
+OPERATIONS: Final = ("Start", "Pause", "Restart")
+
+
+class PackageRoutes:
+    """The calls of people, of programs, and of executors that fetch packages.
+
+    Args:
+        options: Limits and places.
+    """
+
+    name = "packages"
+
+    def __init__(self, options: StoreOptions) -> None:
+        self._options = options
+
+    def routes(self, site: PluginSite) -> Sequence[Route]:
+        """Return the routes."""
+        return _Calls(PackageService(self._options, site), JobOperations(site), site).routes()
+
+
+class _Calls:
+    def __init__(self, service: PackageService, operations: JobOperations, site: PluginSite) -> None:
+        self._service = service
+        self._operations = operations
+        self._site = site
+
+    def routes(self) -> list[Route]:
+        most = self._service.options.max_upload_mb * MIB
+        admin: dict[str, Any] = {"permission": Permission.ADMIN, "scope": RouteScope.ALL}
+        job: dict[str, Any] = {"scope": RouteScope.JOB}
+        one, of_job = "/{package_id:id}", "/jobs/{job_id:id}"
+        return [
+            Route(
+                method="POST",
+                path="",
+                answer=self.upload,
+                summary="Take a package in; the body is its file.",
+                max_body_bytes=most,
+                **admin,
+            ),
+            Route(
+                method="GET",
+                path="",
+                answer=self.page,
+                summary="List packages by id.",
+                permission=Permission.READ,
+            ),
+            Route(
+                method="GET",
+                path=one,
+                answer=self.show,
+                summary="Return a package.",
+                permission=Permission.READ,
+            ),
+            Route(
+                method="GET",
+                path=f"{one}/file",
+                answer=self.give,
+                summary="Return a package's file.",
+                **admin,
+            ),
+            Route(
+                method="GET",
+                path=f"{one}/file",
+                answer=self.give,
+                summary="Return a package's file to an executor.",
+                for_executors=True,
+            ),
+            Route(
+                method="DELETE",
+                path=one,
+                answer=self.delete,
+                summary="Delete a package and its jobs; force=true stops them first.",
+                **admin,
+            ),
+            Route(
+                method="GET",
+                path="/jobs",
+                answer=self.jobs,
+                summary="List jobs of packages by id.",
+                permission=Permission.READ,
+                scope=RouteScope.ALL,
+            ),
+            Route(
+                method="GET",
+                path=of_job,
+                answer=self.job,
+                summary="Return a job of a package.",
+                permission=Permission.READ,
+                **job,
+            ),
+            Route(
+                method="POST",
+                path=f"{of_job}/operations",
+                answer=self.operate,
+                summary="Start, pause or restart a job of a package.",
+                permission=Permission.RUN,
+                **job,
+            ),
+            Route(
+                method="GET",
+                path=f"{of_job}/operations",
+                answer=self.log,
+                summary="List operations of a job of a package, newest first.",
+                permission=Permission.READ,
+                **job,
+            ),
+            Route(
+                method="POST",
+                path=f"{of_job}/run",
+                answer=self.run,
+                summary="Run a job of a package once; its schedule stays.",
+                permission=Permission.RUN,
+                **job,
+            ),
+        ]
+
+    def upload(self, call: RouteCall) -> RouteReply:
+        scanned = call.query.get("packages_to_scan", "")
+        found = self._service.upload(
+            call.body.read,
+            call.query.get("file", ""),
+            call.actor,
+            project=call.query.get("name", ""),
+            version=call.query.get("version", ""),
+            packages=[item.strip() for item in scanned.split(",") if item.strip()],
+            allow_empty=_flag(call.query, "allow_empty"),
+        )
+        return RouteReply(status=201, value=found, headers={"Location": f"/api/v1/packages/{found['id']}"})
+
+    def page(self, call: RouteCall) -> RouteReply:
+        return RouteReply(value=self._service.page(_number(call.query, "after", 0), _limit(call.query)))
+
+    def show(self, call: RouteCall) -> RouteReply:
+        return RouteReply(value=self._service.get(call.path["package_id"]))
+
+    def give(self, call: RouteCall) -> RouteReply:
+        path, name, sha256 = self._service.file_of(call.path["package_id"])
+        return RouteReply(file=path, file_name=name, headers={"ETag": f'"{sha256}"'})
+
+    def delete(self, call: RouteCall) -> RouteReply:
+        found = self._service.delete(call.path["package_id"], force=_flag(call.query, "force"))
+        return RouteReply(status=202 if found["runs"] else 200, value=found)
+
+    def jobs(self, call: RouteCall) -> RouteReply:
+        return RouteReply(value=self._operations.page(_number(call.query, "after", 0), _limit(call.query)))
+
+    def job(self, call: RouteCall) -> RouteReply:
+        return RouteReply(value=self._operations.get(call.path["job_id"]))
+
+    def operate(self, call: RouteCall) -> RouteReply:
+        wish = _wish(call.json())
+        return RouteReply(value=self._operations.apply(call.path["job_id"], wish, call.actor))
+
+    def log(self, call: RouteCall) -> RouteReply:
+        before = _number(call.query, "before", 0) or None
+        return RouteReply(value=self._operations.log(call.path["job_id"], before, _limit(call.query)))
+
+    def run(self, call: RouteCall) -> RouteReply:
+        self._operations.get(call.path["job_id"])
+        param = call.json().get("param")
+        if param is not None and not isinstance(param, str):
+            raise FieldError("param", "must be text, or null for the job's own")
+        return RouteReply(status=201, value=self._site.jobs.run(call.path["job_id"], param=param))
+
+
+def _wish(body: Mapping[str, Any]) -> Wish:
+    for name in body:
+        if name not in {"operation", "version", *CHANGES}:
+            raise FieldError(
+                name[:64], f"is not a field here; known: operation, version, {', '.join(CHANGES)}"
+            )
+    operation, version = body.get("operation"), body.get("version")
+    if operation not in OPERATIONS:
+        raise FieldError("operation", f"must be one of {', '.join(OPERATIONS)}")
+    if version is not None and type(version) is not int:
+        raise FieldError("version", "must be a whole number, or null")
+    changes = {name: body[name] for name in CHANGES if name in body}
+    for name, value in changes.items():
+        wanted = int if name == "package_id" else str
+        if type(value) is not wanted or (isinstance(value, str) and len(value) > 200):  # noqa: PLR2004 - the column's
+            raise FieldError(
+                name, "must be a whole number" if wanted is int else "must be text of at most 200 characters"
+            )
+    return Wish(operation=cast(Operation, operation), version=version, changes=changes)
+
+
+def _flag(query: Mapping[str, str], name: str) -> bool:
+    value = query.get(name, "false")
+    if value not in {"true", "false"}:
+        raise FieldError(name, "must be true or false")
+    return value == "true"
+
+
+def _number(query: Mapping[str, str], name: str, default: int) -> int:
+    value = query.get(name, str(default))
+    if not (value.isascii() and value.isdigit() and len(value) <= 15):  # noqa: PLR2004 - fits 53 bits
+        raise FieldError(name, "must be a whole number from 0 on")
+    return int(value)
+
+
+def _limit(query: Mapping[str, str]) -> int:
+    found = _number(query, "limit", 100)
+    if not 0 < found <= MOST_ITEMS:
+        raise FieldError("limit", f"must be a whole number from 1 to {MOST_ITEMS}")
+    return found

@@ -1,0 +1,381 @@
+"""Packages of the store: taken in, checked, scanned, kept, deleted; each function of one becomes a job of xwheel."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import delete, insert, select, update
+from sqlalchemy.exc import IntegrityError
+from xwheel.plugin import Actor, NameTakenError, NotFoundError, PluginSite, RouteRefusedError
+
+from xwheel_job_package import archive as archives
+from xwheel_job_package.reference import PackageReference
+from xwheel_job_package.report import FoundJob, PackageError, PackageInfo, ScanReport
+from xwheel_job_package.scan import scan
+from xwheel_job_package.store import Incoming, PackageStore
+from xwheel_job_package.store_options import StoreOptions
+from xwheel_job_package.tables import FOUND, JOB, PACKAGE
+
+MIB: Final = 1024 * 1024
+MISFIRES: Final = {
+    "None": "fire_once",
+    "FireAndProceed": "fire_once",
+    "DoNothing": "skip",
+    "IgnoreMisfires": "fire_all",
+}
+"""What a package says of missed fires, and what xwheel calls it."""
+
+Row = Mapping[str, Any]
+
+
+class PackageService:
+    """Packages and their jobs.
+
+    Args:
+        options: Limits and places.
+        site: The node.
+    """
+
+    def __init__(self, options: StoreOptions, site: PluginSite) -> None:
+        self.options = options
+        self._site = site
+        self._store = PackageStore(Path(options.directory))
+        self._swept = threading.Lock()
+        self._is_swept = False
+
+    def upload(
+        self,
+        read: Any,
+        file_name: str,
+        actor: Actor,
+        *,
+        project: str = "",
+        version: str = "",
+        packages: Sequence[str] = (),
+        allow_empty: bool = False,
+    ) -> dict[str, Any]:
+        """Take a package in; what is refused leaves nothing behind.
+
+        Args:
+            read: Gives the next piece of the file.
+            file_name: What the uploader calls it.
+            actor: Who uploads it.
+            project: Name of a plain archive that does not say it.
+            version: Its version likewise.
+            packages: Where to look for jobs; everywhere if empty.
+            allow_empty: Take one without jobs.
+
+        Raises:
+            RouteRefusedError: It is refused; ``reason`` says why.
+        """
+        self.sweep_once()
+        group_id = self._group_id()
+        try:
+            archives.parse_file_name(file_name)
+            with self._store.take(read) as incoming:
+                limits = archives.Limits(
+                    unpacked_bytes=self.options.max_unpacked_mb * MIB, members=self.options.max_members
+                )
+                found = archives.open_package(
+                    incoming.path, file_name, limits, project=project, version=version
+                )
+                self._refuse_known(found.info, incoming)
+                report = scan(found, packages or found.info.packages_to_scan)
+                self._judge(report, allow_empty=allow_empty)
+                package_id = self._keep(found.info, report, incoming, actor)
+        except PackageError as error:
+            facts = {"file": error.file, "line": error.line} if error.file else {}
+            raise RouteRefusedError(422, error.reason, str(error), field="body", facts=facts) from None
+        jobs = self.make_jobs(package_id, group_id)
+        return {**self.get(package_id), "jobs": jobs, "report": _shown(report)}
+
+    def _group_id(self) -> int:
+        group_id = self._site.jobs.group_id(self.options.group)
+        if group_id is None:
+            name = self.options.group
+            text = f"there is no executor group {name}: 'xwheel group create {name}' makes it"
+            raise RouteRefusedError(409, "no_group", text)
+        return group_id
+
+    def _refuse_known(self, info: PackageInfo, incoming: Incoming) -> None:
+        """Refuse a version that is there; one whose file is gone may be uploaded again."""
+        with self._site.database.read() as conn:
+            known = _find(conn, info)
+        if known is None or (known["state"] == "missing" and known["sha256"] == incoming.sha256):
+            return
+        is_same = known["sha256"] == incoming.sha256
+        raise RouteRefusedError(
+            409,
+            "package_exists_same" if is_same else "package_exists_different",
+            f"{info.project} {info.version} is there as package {known['id']}, with "
+            f"{'the same' if is_same else 'other'} content: give what differs another version",
+            facts={"package_id": known["id"], "sha256": known["sha256"]},
+        )
+
+    def _judge(self, report: ScanReport, *, allow_empty: bool) -> None:
+        problems = [item for item in report.problems if item.reason != "bad_signature"]
+        if problems and (self.options.strict_scan or not report.jobs):
+            first = problems[0]
+            raise PackageError(first.reason, first.text, file=first.file, line=first.line)
+        if not report.jobs and not allow_empty:
+            raise PackageError(
+                "no_jobs", "nothing in it is marked with @schedule; allow_empty=true takes it anyway"
+            )
+
+    def _keep(self, info: PackageInfo, report: ScanReport, incoming: Incoming, actor: Actor) -> int:
+        """Write rows in one transaction, then let the file appear; a sweep finds what a crash leaves between."""
+
+        def work(conn: Any) -> int:
+            known = _find(conn, info)
+            if known is not None:
+                again = update(PACKAGE).where(
+                    PACKAGE.c.id == known["id"],
+                    PACKAGE.c.state == "missing",
+                    PACKAGE.c.sha256 == incoming.sha256,
+                )
+                if conn.execute(again.values(state="incoming")).rowcount:
+                    return int(known["id"])
+            values = {
+                "project": info.project,
+                "version": info.version,
+                "file": info.file,
+                "sha256": incoming.sha256,
+                "size": incoming.size,
+                "container": info.container,
+                "state": "incoming",
+                "uploaded_ms": self._site.now_ms(),
+                "uploaded_by": actor.name[:128],
+                "report": json.dumps(_shown(report), ensure_ascii=False),
+            }
+            package_id = int(conn.execute(insert(PACKAGE).values(values)).inserted_primary_key[0])
+            if report.jobs:
+                conn.execute(
+                    insert(FOUND),
+                    [_found_row(package_id, place, job) for place, job in enumerate(report.jobs)],
+                )
+            after = {"project": info.project, "version": info.version, "sha256": incoming.sha256}
+            self._site.record(conn, "package.upload", "package", package_id, after=after)
+            return package_id
+
+        try:
+            package_id = self._site.database.transaction(work)
+        except IntegrityError:  # another upload was faster
+            self._refuse_known(info, incoming)
+            raise RouteRefusedError(
+                409, "package_exists_same", f"{info.project} {info.version} is being uploaded by another call"
+            ) from None
+        self._store.keep(incoming, package_id, info.file)
+        self._set_state(package_id, "stored")
+        return package_id
+
+    def _set_state(self, package_id: int, state: str) -> None:
+        self._site.database.transaction(
+            lambda conn: conn.execute(update(PACKAGE).where(PACKAGE.c.id == package_id).values(state=state))
+        )
+
+    def make_jobs(self, package_id: int, group_id: int) -> list[dict[str, Any]]:
+        """Make jobs of what a package has and no version of it had before; those that are there keep theirs."""
+        with self._site.database.read() as conn:
+            package = _get(conn, package_id)
+            found = (
+                conn.execute(select(FOUND).where(FOUND.c.package_id == package_id).order_by(FOUND.c.place))
+                .mappings()
+                .all()
+            )
+            known = {
+                (row["group_name"], row["name"]): dict(row)
+                for row in conn.execute(select(JOB).where(JOB.c.project == package["project"])).mappings()
+            }
+        made = []
+        for item in found:
+            row = known.get((item["group_name"], item["name"]))
+            made.append(row if row is not None else self._make_job(package, item, group_id))
+        return made
+
+    def _make_job(self, package: Row, item: Row, group_id: int) -> dict[str, Any]:
+        name = f"{item['group_name']}.{item['name']}"
+        values = {
+            "group_id": group_id,
+            "name": name,
+            "glue_type": "PACKAGE",
+            "glue_source": reference_of(package, item).source(),
+            **schedule_of(item["cron"], item["misfire"], item["time_zone"]),
+        }
+        try:
+            job = self._site.jobs.create(values)
+        except NameTakenError:
+            found = self._site.jobs.find(group_id, name)
+            if found is None or found["glue_type"] != "PACKAGE":
+                raise
+            job = found  # of an upload that did not come to its end
+        row = {
+            "job_id": job["id"],
+            "project": package["project"],
+            "group_name": item["group_name"],
+            "name": item["name"],
+            "package_id": package["id"],
+            "cron": item["cron"],
+            "misfire": item["misfire"],
+            "time_zone": item["time_zone"],
+            "state": "Shutdown",
+            "version": 1,
+        }
+        self._site.database.transaction(lambda conn: conn.execute(insert(JOB).values(row)))
+        return row
+
+    def get(self, package_id: int) -> dict[str, Any]:
+        """Return a package."""
+        with self._site.database.read() as conn:
+            return _view(_get(conn, package_id))
+
+    def page(self, after: int, limit: int) -> dict[str, Any]:
+        """Return packages by id, and after which id the next page begins."""
+        self.sweep_once()
+        query = select(PACKAGE).where(PACKAGE.c.id > after).order_by(PACKAGE.c.id).limit(limit + 1)
+        with self._site.database.read() as conn:
+            rows = [dict(row) for row in conn.execute(query).mappings()]
+        following = rows[limit - 1]["id"] if len(rows) > limit else None
+        return {"items": [_view(row) for row in rows[:limit]], "next": following}
+
+    def file_of(self, package_id: int) -> tuple[Path, str, str]:
+        """Return a package's file, its name and its hash; looked up by the id alone.
+
+        Raises:
+            NotFoundError: There is no such package, or its file is gone.
+        """
+        with self._site.database.read() as conn:
+            row = _get(conn, package_id)
+        path = self._store.path(package_id, row["file"])
+        if not path.is_file():
+            if row["state"] == "stored":
+                self._set_state(package_id, "missing")
+            raise NotFoundError("package_missing", package_id)
+        return path, row["file"], row["sha256"]
+
+    def delete(self, package_id: int, *, force: bool = False) -> dict[str, Any]:
+        """Delete a package with its jobs, unless one is started or runs; with ``force``, these are stopped first.
+
+        Raises:
+            RouteRefusedError: ``package_in_use``, with the jobs and runs.
+        """
+        with self._site.database.read() as conn:
+            package = _get(conn, package_id)
+            ids = list(conn.scalars(select(JOB.c.job_id).where(JOB.c.package_id == package_id)))
+        jobs = [job for job_id in ids if (job := self._find_job(job_id)) is not None]
+        started = [job["id"] for job in jobs if job["enabled"]]
+        runs = [run["id"] for job in jobs for run in self._site.jobs.open_runs(job["id"])]
+        if (started or runs) and not force:
+            raise RouteRefusedError(
+                409,
+                "package_in_use",
+                f"{len(started)} jobs of it are started and {len(runs)} runs are open: stop them, or force it",
+                facts={"jobs": started[:100], "runs": runs[:100]},
+            )
+        for job_id in started:
+            self._site.jobs.stop(job_id)
+        if runs:
+            self._set_state(package_id, "deleting")
+            return {"state": "deleting", "runs": runs[:100]}
+        for job in jobs:
+            self._site.jobs.delete(job["id"])
+        self._site.database.transaction(lambda conn: self._delete_rows(conn, package))
+        self._store.drop(package_id, package["file"])
+        return {"state": "deleted", "runs": []}
+
+    def _delete_rows(self, conn: Any, package: Row) -> None:
+        for table in (JOB, FOUND):
+            conn.execute(delete(table).where(table.c.package_id == package["id"]))
+        conn.execute(delete(PACKAGE).where(PACKAGE.c.id == package["id"]))
+        before = {name: package[name] for name in ("project", "version", "sha256")}
+        self._site.record(conn, "package.delete", "package", package["id"], before=before)
+
+    def _find_job(self, job_id: int) -> dict[str, Any] | None:
+        try:
+            return self._site.jobs.get(job_id)
+        except NotFoundError:
+            return None
+
+    def sweep_once(self) -> None:
+        """Sweep the store before the first call of this process."""
+        with self._swept:
+            if not self._is_swept:
+                self.sweep()
+                self._is_swept = True
+
+    def sweep(self) -> None:
+        """Delete files without a row, and mark rows without a file ``missing``; a mark that is wrong goes."""
+        with self._site.database.read() as conn:
+            rows = {row.id: row.state for row in conn.execute(select(PACKAGE.c.id, PACKAGE.c.state))}
+        there = self._store.sweep(rows, self._site.now_ms() / 1000)
+        for package_id, state in rows.items():
+            wanted = "stored" if package_id in there else "missing"
+            if state not in {wanted, "deleting"}:
+                self._set_state(package_id, wanted)
+
+
+def reference_of(package: Row, item: Row) -> PackageReference:
+    """Return what a job's source says."""
+    return PackageReference(
+        package=package["project"],
+        version=package["version"],
+        package_id=package["id"],
+        sha256=package["sha256"],
+        file=package["file"],
+        group=item["group_name"],
+        name=item["name"],
+        container=package["container"],
+        call=item["call"],
+    )
+
+
+def schedule_of(cron: str, misfire: str, time_zone: str) -> dict[str, Any]:
+    """Return the fields of a job of xwheel that say when it fires; without a cron it fires by hand only."""
+    return {
+        "schedule_type": "CRON" if cron else "NONE",
+        "schedule_conf": cron,
+        "misfire_policy": MISFIRES[misfire],
+        **({"timezone": time_zone} if time_zone else {}),
+    }
+
+
+def _found_row(package_id: int, place: int, job: FoundJob) -> dict[str, Any]:
+    return {
+        "package_id": package_id,
+        "place": place,
+        "group_name": job.group,
+        "name": job.name,
+        "call": job.call,
+        "cron": job.cron,
+        "misfire": job.misfire,
+        "time_zone": job.time_zone,
+    }
+
+
+def _shown(report: ScanReport) -> dict[str, Any]:
+    return {
+        "disabled": report.disabled,
+        "confirmed": report.confirmed,
+        "problems": [asdict(item) for item in report.problems],
+    }
+
+
+def _find(conn: Any, info: PackageInfo) -> Row | None:
+    query = select(PACKAGE).where(PACKAGE.c.project == info.project, PACKAGE.c.version == info.version)
+    row = conn.execute(query).mappings().first()
+    return None if row is None else dict(row)
+
+
+def _get(conn: Any, package_id: int) -> dict[str, Any]:
+    row = conn.execute(select(PACKAGE).where(PACKAGE.c.id == package_id)).mappings().first()
+    if row is None:
+        raise NotFoundError("package", package_id)
+    return dict(row)
+
+
+def _view(row: Row) -> dict[str, Any]:
+    return {**row, "report": json.loads(row["report"])}
