@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from archives import JOB, raw_zip, sdist, wheel, zipped
+
 from xwheel_job_package.archive import MAX_TEXT, Limits, open_package, parse_file_name
 from xwheel_job_package.report import PackageError
 

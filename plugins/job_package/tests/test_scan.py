@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from archives import sdist, wheel, zipped
+
 from xwheel_job_package.archive import open_package
 from xwheel_job_package.report import ScanReport
 from xwheel_job_package.scan import scan

@@ -34,6 +34,7 @@ from packaging.utils import (
     parse_wheel_filename,
 )
 from packaging.version import InvalidVersion, Version
+
 from xwheel_job_package.report import Kind, PackageError, PackageInfo
 
 MAX_FILE_NAME: Final = 200

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from xwheel_job_package.archive import Archive
-from xwheel_job_package.report import Call, FoundJob, Kind, Problem, ScanReport
-
 from xwheel.cron import parse, zone
 from xwheel.plugin import ScheduleError
+
+from xwheel_job_package.archive import Archive
+from xwheel_job_package.report import Call, FoundJob, Kind, Problem, ScanReport
 
 AUTHORS: Final = "xwheel_package"
 """The module that authors import."""

@@ -19,7 +19,11 @@ RUFF = Path(sys.executable).with_name("ruff")
 @pytest.mark.processes
 def test_every_project_is_tidy_whatever_it_is_called(tmp_path: Path) -> None:
     for number, kind in enumerate(Kind):
-        for name in (f"my_{kind}", f"{'abcdefghijklmnop'[number]}", f"{kind}_" + "y" * (MAX_NAME - len(kind) - 1)):
+        for name in (
+            f"my_{kind}",
+            f"{'abcdefghijklmnop'[number]}",
+            f"{kind}_" + "y" * (MAX_NAME - len(kind) - 1),
+        ):
             write_project(kind, name, tmp_path, "0.1.0")
     for command in (["check", "--no-cache"], ["format", "--no-cache", "--check", "--diff"]):
         done = subprocess.run(
