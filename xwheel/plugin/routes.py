@@ -287,12 +287,7 @@ class PluginJobs(Protocol):
 
 
 class PluginSite(Protocol):
-    """What a plugin's routes work with.
-
-    Attributes:
-        database: The database.
-        jobs: Jobs and runs, changed as the caller that is being answered.
-    """
+    """What a plugin's routes work with."""
 
     @property
     def database(self) -> PluginDatabase:
