@@ -13,6 +13,7 @@ needs = $(filter-out $1,$(filter $(PLUGINS),$(subst -,_,$(shell grep -o '"xwheel
 HOMES := $(PLUGINS:%=$(VENV)/plugins/%/.ready)
 # most tests wait for processes and servers more than they compute
 JOBS ?= 4
+NPM := plugins/console/vendor/node_modules/.package-lock.json
 # for each of three suites at once
 SUITE_JOBS ?= 2
 # says every few seconds what a silent command does
@@ -94,11 +95,16 @@ wheel: $(READY)
 plugins: test-glue_script $(filter-out test-console,$(PLUGINS:%=test-%))
 
 # the console in a real browser
-console: $(VENV)/plugins/console/.ready
+console: $(VENV)/plugins/console/.ready $(NPM)
 	cd plugins/console && $(CURDIR)/$(VENV)/plugins/console/bin/python -m pytest -q -n $(SUITE_JOBS) --dist loadfile
 
 test-%: $(VENV)/plugins/%/.ready
 	cd plugins/$* && $(CURDIR)/$(VENV)/plugins/$*/bin/python -m pytest -q -n $(SUITE_JOBS) --dist loadfile
+
+# what the console's libraries were built from: a test builds them anew and compares
+$(NPM): plugins/console/vendor/package-lock.json
+	cd plugins/console/vendor && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	touch $@
 
 # random faults from seeds, while jobs fire: nothing may be lost, run twice or be stuck
 soak: $(READY)
