@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from archives import JOB, raw_zip, sdist, wheel, zipped
 
-from xwheel_job_package.archive import MAX_TEXT, Limits, open_package, parse_file_name
+from xwheel_job_package.archive import MAX_SOURCE, MAX_TEXT, Limits, open_package, parse_file_name
 from xwheel_job_package.report import PackageError
 
 MANIFEST = '[package]\nname = "Acme.Jobs"\nversion = "1.2"\n'
@@ -179,6 +179,16 @@ def test_bombs(tmp_path: Path) -> None:
     assert refused(many, limits=Limits(members=100)).reason == "too_large"
     files = {"x-1.0/PKG-INFO": "", "x-1.0/zeros": "\0" * 5_000_000}
     assert refused(sdist(tmp_path / "x-1.0.tar.gz", files)).reason == "too_large"
+
+
+def test_modules_without_jobs_are_not_kept_in_memory(tmp_path: Path) -> None:
+    """PKG-8: of a large package little is in memory."""
+    large = "".join(f"x{number} = {number}\n" for number in range(MAX_SOURCE // 10))
+    path = zipped(tmp_path / "x.zip", {"xwheel.toml": MANIFEST, "large.py": large, "acme.py": JOB})
+    assert sorted(open_package(path, "x.zip").texts) == ["acme.py", "xwheel.toml"]
+    path = zipped(tmp_path / "y.zip", {"xwheel.toml": MANIFEST, "large.py": JOB + large})
+    error = refused(path)
+    assert (error.reason, error.file) == ("too_large", "large.py")
 
 
 def test_a_bomb_whose_header_lies(tmp_path: Path) -> None:

@@ -154,7 +154,10 @@ def test_what_only_an_import_knows(tmp_path: Path) -> None:
 def test_modules_that_are_no_python(tmp_path: Path, source: str) -> None:
     found = scanned(
         tmp_path,
-        {"bad.py": source, "good.py": "from xwheel_package import schedule\n@schedule()\ndef a(): ...\n"},
+        {
+            "bad.py": f"{source}# xwheel_package\n",
+            "good.py": "from xwheel_package import schedule\n@schedule()\ndef a(): ...\n",
+        },
     )
     assert [item.reason for item in found.problems] == ["syntax_error"]
     assert [job.group for job in found.jobs] == ["good"]

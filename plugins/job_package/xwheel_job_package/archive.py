@@ -44,6 +44,12 @@ MAX_TEXT: Final = 1 << 20
 MAX_SOURCE: Final = 4 << 20
 """Bytes of one module."""
 
+MAX_KEPT: Final = 32 << 20
+"""Bytes of all modules that have jobs."""
+
+AUTHORS: Final = b"xwheel_package"
+"""The module that authors import."""
+
 PIECE: Final = 1 << 16
 MANIFEST: Final = "xwheel.toml"
 FACTORIES: Final = "xwheel.bean_factory"
@@ -113,7 +119,7 @@ class Archive:
     Attributes:
         info: What it says of itself.
         members: Its files, by path.
-        texts: Modules, and what else is read as text.
+        texts: Modules that may have jobs, and what else is read as text.
     """
 
     info: PackageInfo
@@ -193,6 +199,7 @@ class _Counter:
         self.texts: dict[str, bytes] = {}
         self._seen: dict[str, str] = {}
         self._bytes = 0
+        self._kept = 0
 
     def declare(self, count: int, size: int) -> None:
         """Refuse what says itself that it is too large, before it is read."""
@@ -241,21 +248,25 @@ class _Counter:
                     raise PackageError("unsafe_member", f"{found!a} is a file and a folder")
 
     def read(self, path: str, source: IO[bytes]) -> None:
-        """Read a member, counting; what is a text is kept."""
-        digest, size, kept = hashlib.sha256(), 0, _most_kept(path)
-        pieces: list[bytes] = []
+        """Read a member, counting; what is a text that is asked for later is kept."""
+        digest, size, most = hashlib.sha256(), 0, _most_kept(path)
+        kept = bytearray()
         while piece := source.read(PIECE):
             size += len(piece)
             self._bytes += len(piece)
             self.judge(self._bytes)
             digest.update(piece)
-            if kept:
-                pieces.append(piece)
-                if size > kept:
-                    raise PackageError("too_large", f"more than {kept} bytes are not read", file=path)
+            if len(kept) <= most:
+                kept += piece
         self.members[path] = Member(path, size, digest.digest())
-        if kept:
-            self.texts[path] = b"".join(pieces)
+        # of modules, those that have jobs: they name the module that marks them
+        if not most or (path.endswith(".py") and AUTHORS not in kept):
+            return
+        self._kept += size
+        if size > most or self._kept > MAX_KEPT:
+            limit = f"{most} bytes of one file, {MAX_KEPT} of all"
+            raise PackageError("too_large", f"more than {limit} are not read", file=path)
+        self.texts[path] = bytes(kept)
 
 
 def check_path(path: str) -> None:

@@ -11,12 +11,10 @@ from typing import Final
 from xwheel.cron import parse, zone
 from xwheel.plugin import ScheduleError
 
-from xwheel_job_package.archive import Archive
+from xwheel_job_package.archive import AUTHORS, Archive
 from xwheel_job_package.report import Call, FoundJob, Kind, Problem, ScanReport
 
-AUTHORS: Final = "xwheel_package"
-"""The module that authors import."""
-
+_AUTHORS: Final = AUTHORS.decode()
 MISFIRES: Final = ("None", "FireAndProceed", "DoNothing", "IgnoreMisfires")
 ARGUMENTS: Final = ("cron", "misfire", "time_zone")
 DEEPEST: Final = 20
@@ -55,7 +53,7 @@ def scan(archive: Archive, packages: Sequence[str] = ()) -> ScanReport:
 
 
 def modules_of(archive: Archive) -> dict[str, str]:
-    """Return the modules of a package: dotted name to path in the archive."""
+    """Return the modules of a package that may have jobs: dotted name to path in the archive."""
     found = {}
     for path in archive.texts:
         if not path.endswith(".py"):
@@ -108,10 +106,10 @@ class _Module:
         """Note under which names an import makes the decorators known."""
         if isinstance(node, ast.Import):
             for item in node.names:
-                if item.name == AUTHORS:
+                if item.name == _AUTHORS:
                     for name in ("schedule", "disabled"):
-                        self._known[f"{item.asname or AUTHORS}.{name}"] = name
-        elif isinstance(node, ast.ImportFrom) and node.module == AUTHORS and not node.level:
+                        self._known[f"{item.asname or _AUTHORS}.{name}"] = name
+        elif isinstance(node, ast.ImportFrom) and node.module == _AUTHORS and not node.level:
             for item in node.names:
                 if item.name == "*":
                     self._known |= {"schedule": "schedule", "disabled": "disabled"}
