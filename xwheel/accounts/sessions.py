@@ -244,11 +244,11 @@ class SessionStore:
         """
         wanted = [key]
         if key in self._known:
-            for digest, copy in reversed(self._known.items()):
+            for other, copy in reversed(self._known.items()):
                 if len(wanted) == MOST_TOGETHER or not 0 <= now_ms - copy.used_ms < USED_MS:
                     break
-                if digest != key:
-                    wanted.append(digest)
+                if other != key:
+                    wanted.append(other)
         return wanted
 
     def _keep(self, digest: bytes, known: KnownSession | None, now_ms: int) -> None:
