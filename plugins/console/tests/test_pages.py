@@ -58,6 +58,12 @@ TEXT = (
 )
 
 
+KEYS = (
+    "async () => { const keys = await import(new URL('keys.js', document.baseURI).href);"
+    " return [[...keys.active.value], keys.KEYS.map(([, key]) => key)] }"
+)
+
+
 class Filled(NamedTuple):
     """What the pages are about: each text that people or handlers choose is hostile."""
 
@@ -116,8 +122,12 @@ def fits(page: Page) -> bool:
 
 def test_hostile_text_stays_text_and_every_page_fits_every_screen(open_page: Open, filled: Filled) -> None:
     page = open_page("/me", "hostile")
+    handled: set[str] = set()
+    listed: set[str] = set()
     for place in PLACES:
         show(page, place, filled)
+        active, listed = map(set, page.evaluate(KEYS))
+        handled |= active
         if "timeline" in place:
             page.get_by_role("button", name="Show as table").click()
         if place in {"/", "/wall", "/alarms"} or "{" in place:
@@ -129,6 +139,8 @@ def test_hostile_text_stays_text_and_every_page_fits_every_screen(open_page: Ope
         for width in WIDTHS:
             page.set_viewport_size({"width": width, "height": 844})
             assert fits(page), (place, width)
+    # "?" lists what the pages handle, and nothing else
+    assert handled | {"Escape"} == listed
 
 
 def test_hostile_names_can_be_typed_and_deleted(open_page: Open, site: Site, filled: Filled) -> None:

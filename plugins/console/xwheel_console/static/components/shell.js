@@ -21,9 +21,11 @@ function count(name) {
   return null;
 }
 
+const ARROWS = {ArrowDown: "↓", ArrowUp: "↑"};
+
 export function showKeys() {
   const sections = [...new Set(KEYS.map(([section]) => section))];
-  openDialog(() => html`<div class="keys">${sections.map((section) => html`<section><h3>${t(`keys.in.${section}`)}</h3><dl>${KEYS.filter(([one]) => one === section).map(([, keys, words]) => html`<div data-key=${keys} class=${active.value.has(keys) || keys === "Escape" ? "" : "faint"}><dt>${keys.split(" ").map((key) => html`<kbd>${key.replace("Mod+", t("keys.mod"))}</kbd> `)}</dt><dd>${t(words)}</dd></div>`)}</dl></section>`)}
+  openDialog(() => html`<div class="keys">${sections.map((section) => html`<section><h3>${t(`keys.in.${section}`)}</h3><dl>${KEYS.filter(([one]) => one === section).map(([, keys, words]) => html`<div data-key=${keys} class=${active.value.has(keys) || keys === "Escape" ? "" : "faint"}><dt>${keys.split(" ").map((key) => html`<kbd>${ARROWS[key] ?? key.replace("Mod+", t("keys.mod"))}</kbd> `)}</dt><dd>${t(words)}</dd></div>`)}</dl></section>`)}
     <label class="inline"><input type="checkbox" checked=${preferences.value.keys} onChange=${(event) => prefer({keys: event.target.checked})} /> ${t("keys.on")}</label></div>`, {label: t("keys.title"), wide: true});
 }
 
