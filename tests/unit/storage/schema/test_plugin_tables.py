@@ -176,6 +176,12 @@ def test_what_cannot_be_used_is_refused_at_the_start(item: Toys, words: str) -> 
         KnownTables(item)
 
 
+def test_the_same_tables_can_be_made_in_databases_of_other_kinds(db: Database) -> None:
+    """As suites of plugins do: what one database wants of a text is not asked of the next."""
+    plugin_tables.upgrade(db, {"toys": Toys()})
+    check_tables(Toys())
+
+
 def test_the_suite_finds_what_is_wrong() -> None:
     check_tables(Toys(FIRST, SECOND))
     twice = Migration(
