@@ -42,10 +42,8 @@ def tutorial(tmp_path: Path) -> Iterator[Tutorial]:
 @pytest.mark.long
 @pytest.mark.timeout(900)  # it builds and installs five wheels, and starts a node three times
 def test_a_strangers_plugins(tutorial: Tutorial) -> None:
-    folders, install, check, listing, serve, prepare, first, second, *use, wrong, remove, save, new = (
-        tutorial.shells
-    )
-    create, look, fail, tell = use
+    folders, install, check, listing, serve, prepare, first, second, *use = tutorial.shells
+    create, look, fail, tell, wrong, remove, save, several, new = use
     mistake, missing = (text.strip() for text in tutorial.outputs)
     done_well(tutorial.type(folders))
     tutorial.save_files()
@@ -87,8 +85,10 @@ def test_a_strangers_plugins(tutorial: Tutorial) -> None:
     done_well(tutorial.type("pip uninstall --yes acme-file-alarm"))
     tutorial.start(serve, "server.log")
     tutorial.said("server.log", f"(?s){LISTENS}.*{LISTENS}.*{LISTENS}")
+    done_well(tutorial.type(several))
     done_well(tutorial.type(new))
-    assert (tutorial.folder / "my_router" / "pyproject.toml").exists()
+    for name in ("my_notes", "my_calls", "my_words", "my_router"):
+        assert (tutorial.folder / name / "pyproject.toml").exists()
     rule = fail.splitlines()[0]
     assert "'file' is not installed" in tutorial.type(f"{rule} || true").stderr
 
