@@ -9,6 +9,7 @@ PROTOCOL = 1
 """What this file and a package node say to each other."""
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T", bound=Any)
 
 
 def schedule(cron: str = "", *, misfire: str = "", time_zone: str = "") -> Callable[[F], F]:
@@ -19,6 +20,12 @@ def schedule(cron: str = "", *, misfire: str = "", time_zone: str = "") -> Calla
         return function
 
     return mark
+
+
+def disabled(marked: T) -> T:
+    """Let a function, or all of a class, be no job for now, though ``@schedule`` marks it."""
+    marked.__xwheel_disabled__ = True
+    return marked
 
 
 class JobParameter(Mapping[str, Any]):
@@ -45,7 +52,15 @@ class JobParameter(Mapping[str, Any]):
         return str(self[key])
 
     def integer(self, key: str) -> int:
-        """Return a whole number."""
-        return int(self[key])
+        """Return a whole number.
+
+        Raises:
+            ValueError: It is none; the message names the parameter.
+        """
+        value = self[key]
+        try:
+            return int(value)
+        except (TypeError, ValueError):
+            raise ValueError(f"parameter {key!r} must be a whole number, not {value!r}"[:300]) from None
 
     long = integer

@@ -77,7 +77,7 @@ SAID: queue.SimpleQueue[str | None] = queue.SimpleQueue()
 @job("say")
 def say(context: JobContext) -> str:
     """Write what a test says, when it says it."""
-    while (line := SAID.get(timeout=60)) is not None:
+    while (line := SAID.get(timeout=600)) is not None:
         context.log(line)
     return "said"
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from archives import sdist, wheel, zipped
 
+import xwheel_package
 from xwheel_job_package.archive import open_package
 from xwheel_job_package.report import ScanReport
 from xwheel_job_package.scan import scan
@@ -39,6 +40,31 @@ def test_what_is_disabled_is_counted(tmp_path: Path, source: str) -> None:
     """SCN-3: a function that is disabled, or whose class is."""
     found = one(tmp_path, source)
     assert (found.jobs, found.disabled) == ([], 1)
+
+
+def test_what_the_scan_knows_can_be_imported() -> None:
+    """SCN-3: the decorators mark, and change nothing else."""
+
+    @xwheel_package.disabled
+    @xwheel_package.schedule("0 0 1 * * ?")
+    def job() -> int:
+        return 5
+
+    @xwheel_package.disabled
+    class Jobs:
+        @xwheel_package.schedule()
+        def job(self) -> None: ...
+
+    assert job() == 5
+    assert [hasattr(marked, "__xwheel_disabled__") for marked in (job, Jobs, Jobs.job)] == [True, True, False]
+
+
+def test_a_parameter_that_is_no_number_is_named() -> None:
+    """BEAN-5: a clear error."""
+    given = xwheel_package.JobParameter({"rows": "many", "days": "7"})
+    assert given.integer("days") == 7
+    with pytest.raises(ValueError, match="parameter 'rows' must be a whole number, not 'many'"):
+        given.integer("rows")
 
 
 def test_two_required_parameters_are_a_problem_of_that_job_alone(tmp_path: Path) -> None:
