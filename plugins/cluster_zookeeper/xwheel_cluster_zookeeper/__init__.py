@@ -1,0 +1,1 @@
+"""Nodes that share jobs of packages through ZooKeeper."""
