@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from xwheel.plugin import hookimpl
 
 from xwheel_job_package.acceptance import Acceptance, set_acceptance
+from xwheel_job_package.distribution import Distribution, set_distribution
 from xwheel_job_package.glue import PackageGlue
 from xwheel_job_package.options import read_options
 
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Acceptance",
+    "Distribution",
     "PackageGlue",
     "set_acceptance",
+    "set_distribution",
     "xwheel_register_glue_types",
     "xwheel_register_routes",
     "xwheel_register_tables",

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from sqlalchemy import insert, select, update
 from xwheel.plugin import Actor, FieldError, NotFoundError, PluginSite, RouteRefusedError, XwheelError
 
-from xwheel_job_package.service import MISFIRES, reference_of, schedule_of
+from xwheel_job_package.distribution import present_distribution
+from xwheel_job_package.service import CUT_OFF_MS, MISFIRES, reference_of, schedule_of
 from xwheel_job_package.tables import FOUND, JOB, OPERATION, PACKAGE
 
 Operation = Literal["Start", "Pause", "Restart"]
 MAX_ERROR: Final = 5000
+MAX_LATE: Final = 500
+MOST_WAITING: Final = 1000
+BEGUN: Final = "begun"
+"""The reason of an operation whose part in the scheduler is being done."""
+NEVER_ACCEPTED: Final = ("refused", "already_started", "resumed", "not_running", "superseded")
+LATE: Final = "; answered later: "
 CHANGES: Final = ("cron", "misfire", "time_zone", "package_id")
 
 
@@ -44,7 +52,7 @@ class JobOperations:
         self._site = site
 
     def get(self, job_id: int) -> dict[str, Any]:
-        """Return a job of a package, as operators see it."""
+        """Return a job of a package."""
         with self._site.database.read() as conn:
             return _get(conn, job_id)
 
@@ -65,6 +73,9 @@ class JobOperations:
     def apply(self, job_id: int, wish: Wish, actor: Actor) -> dict[str, Any]:
         """Do what an operator asks for, and return the job with the operation's result and reason.
 
+        While a :class:`~xwheel_job_package.distribution.Distribution` is set, the result is ``Waiting`` until
+        :meth:`settle` is called.
+
         Raises:
             RouteRefusedError: ``bad_cron``, ``stale_version`` or ``no_such_job_in_package``; nothing is written then.
         """
@@ -74,19 +85,41 @@ class JobOperations:
         if wish.operation == "Pause" and wish.changes:
             raise FieldError("operation", "Pause changes neither the schedule nor the package")
         nothing = _idle_reason(wish.operation, before["state"], is_changed=bool(changed))
-        if nothing:
-            return {**before, **self._note(job_id, wish, actor, before, before, nothing)}
-        self._check(before, after, changed)
-        claimed = self._claim(before, after)
-        number = self._begin(job_id, wish, actor, before, after)
+        if nothing and not self._is_worth_repeating(job_id, nothing):
+            return {**before, **self._note(job_id, wish, actor, before, nothing)}
+        self._check(after, changed)
+        number, claimed = self._claim(wish, actor, before, after)
         try:
-            self._do(after, changed)
+            self._do(before, after, changed)
         except XwheelError as error:
             self._put_back(before, claimed)
             self._end(number, "Failed", "refused", str(error))
             raise
-        self._end(number, "Success", "", "")
-        return {**claimed, "result": "Success", "reason": ""}
+        return {**claimed, **self._accept(number)}
+
+    def _is_worth_repeating(self, job_id: int, nothing: str) -> bool:
+        """Return whether nodes have to be asked although the scheduler has nothing to do: the last time they failed."""
+        if present_distribution() is None or nothing == "not_running":
+            return False
+        query = (
+            select(OPERATION.c.result)
+            .where(OPERATION.c.job_id == job_id, OPERATION.c.reason.not_in(NEVER_ACCEPTED))
+            .order_by(OPERATION.c.id.desc())
+            .limit(1)
+        )
+        with self._site.database.read() as conn:
+            return bool(conn.scalar(query) == "Failed")
+
+    def _accept(self, number: int) -> dict[str, str]:
+        """Let nodes do their part of an operation, or end it if there is nobody to bring it to them."""
+        distribution = present_distribution()
+        if distribution is None:
+            self._end(number, "Success", "", "")
+            return {"result": "Success", "reason": ""}
+        reason = distribution.waiting_reason()
+        self.progress(number, reason)
+        distribution.wake()
+        return {"result": "Waiting", "reason": reason}
 
     def _merged(self, row: Mapping[str, Any], wish: Wish) -> dict[str, Any]:
         if wish.version is not None and wish.version != row["version"]:
@@ -96,7 +129,7 @@ class JobOperations:
         state = "Pause" if wish.operation == "Pause" else "Startup"
         return {**row, **wish.changes, "state": state}
 
-    def _check(self, before: Mapping[str, Any], after: dict[str, Any], changed: list[str]) -> None:
+    def _check(self, after: Mapping[str, Any], changed: list[str]) -> None:
         if after["misfire"] not in MISFIRES:
             raise FieldError("misfire", f"must be one of {', '.join(MISFIRES)}")
         if "package_id" in changed:
@@ -108,7 +141,6 @@ class JobOperations:
                 "cron: a job without a cron runs by hand only: give it one to start it",
                 field="cron",
             )
-        del before
 
     def _reference(self, row: Mapping[str, Any]) -> str:
         """Return the source of a job of this package."""
@@ -131,98 +163,201 @@ class JobOperations:
             )
         return reference_of(dict(package), dict(item)).source()
 
-    def _claim(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-        """Write the job's new row if it is as it was read, one version further."""
+    def _claim(
+        self, wish: Wish, actor: Actor, before: Mapping[str, Any], after: Mapping[str, Any]
+    ) -> tuple[int, dict[str, Any]]:
+        """Write the job's new row if it is as it was read, one version further, and log the operation as begun."""
         claimed = {**after, "version": before["version"] + 1}
-        self._write(before, claimed)
-        return claimed
+        number = self._write(before, claimed, lambda conn: self._begin(conn, wish, actor, before, claimed))
+        return number, claimed
 
     def _put_back(self, before: Mapping[str, Any], claimed: Mapping[str, Any]) -> None:
         """Write the row that was there before an operation that failed; nothing of it was accepted."""
-        self._write(claimed, before)
+        self._write(claimed, before, lambda _: 0)
 
-    def _write(self, present: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    def _write(
+        self, present: Mapping[str, Any], wanted: Mapping[str, Any], more: Callable[[Any], int]
+    ) -> int:
+        """Write a job's row if it is as it was read, and what belongs to it, in one transaction."""
         values = {name: wanted[name] for name in (*CHANGES, "state", "version")}
         guarded = update(JOB).where(JOB.c.job_id == present["job_id"], JOB.c.version == present["version"])
-        count = self._site.database.transaction(lambda conn: conn.execute(guarded.values(values)).rowcount)
-        if not count:
+
+        def work(conn: Any) -> int | None:
+            return more(conn) if conn.execute(guarded.values(values)).rowcount else None
+
+        number = self._site.database.transaction(work)
+        if number is None:
             now = self.get(present["job_id"])
             shown = {name: now[name] for name in (*CHANGES, "state", "version")}
             text = f"the job is at version {now['version']} by now: read it again"
             raise RouteRefusedError(409, "stale_version", text, field="version", facts=shown)
+        return number
 
-    def _do(self, after: Mapping[str, Any], changed: list[str]) -> None:
+    def _do(self, before: Mapping[str, Any], after: Mapping[str, Any], changed: list[str]) -> None:
+        """Do the scheduler's part; what is refused leaves the scheduler's job as it was."""
+        values = self._values(after, changed)
         job_id = after["job_id"]
-        values: dict[str, Any] = {}
-        if {"cron", "misfire", "time_zone"} & set(changed):
-            values |= schedule_of(after["cron"], after["misfire"], after["time_zone"])
-        if "package_id" in changed:
-            values["glue_source"] = self._reference(after)
         try:
             if values:
                 self._site.jobs.change(job_id, values)
-            if after["state"] == "Pause":
-                self._site.jobs.stop(job_id)
-            else:
-                self._site.jobs.start(job_id)
+            try:
+                if after["state"] == "Startup":
+                    self._site.jobs.start(job_id)
+                else:
+                    self._site.jobs.stop(job_id)
+            except XwheelError:
+                if values:
+                    self._site.jobs.change(job_id, self._values(before, changed))
+                raise
         except FieldError as error:
             if error.field in {"schedule_conf", "schedule_type"}:
                 raise RouteRefusedError(422, "bad_cron", f"cron: {error.reason}", field="cron") from None
             raise
 
+    def _values(self, row: Mapping[str, Any], changed: list[str]) -> dict[str, Any]:
+        """Return the fields of the scheduler's job that are to change."""
+        values: dict[str, Any] = {}
+        if {"cron", "misfire", "time_zone"} & set(changed):
+            values |= schedule_of(row["cron"], row["misfire"], row["time_zone"])
+        if "package_id" in changed:
+            values["glue_source"] = self._reference(row)
+        return values
+
     def _note(
-        self,
-        job_id: int,
-        wish: Wish,
-        actor: Actor,
-        before: Mapping[str, Any],
-        after: Mapping[str, Any],
-        reason: str,
+        self, job_id: int, wish: Wish, actor: Actor, before: Mapping[str, Any], reason: str
     ) -> dict[str, Any]:
         """Log an operation that had nothing to do."""
-        self._end(self._begin(job_id, wish, actor, before, after), "Success", reason, "")
+        number = self._site.database.transaction(
+            lambda conn: self._begin(conn, wish, actor, {**before, "job_id": job_id}, before)
+        )
+        self._end(number, "Success", reason, "")
         return {"result": "Success", "reason": reason}
 
     def _begin(
-        self,
-        job_id: int,
-        wish: Wish,
-        actor: Actor,
-        before: Mapping[str, Any],
-        after: Mapping[str, Any],
+        self, conn: Any, wish: Wish, actor: Actor, before: Mapping[str, Any], after: Mapping[str, Any]
     ) -> int:
         values = {
-            "job_id": job_id,
+            "job_id": before["job_id"],
             "operation": wish.operation,
             "result": "Waiting",
-            "reason": "",
+            "reason": BEGUN,
             "error": "",
             "actor": actor.name[:128],
             "before": _shown(before),
             "after": _shown(after),
             "begun_ms": self._site.now_ms(),
         }
+        number = int(conn.execute(insert(OPERATION).values(values)).inserted_primary_key[0])
+        action = f"package_job.{wish.operation.lower()}"
+        self._site.record(conn, action, "job", before["job_id"], after=dict(wish.changes))
+        return number
 
-        def work(conn: Any) -> int:
-            number = int(conn.execute(insert(OPERATION).values(values)).inserted_primary_key[0])
-            self._site.record(
-                conn, f"package_job.{wish.operation.lower()}", "job", job_id, after=dict(wish.changes)
-            )
-            return number
+    def waiting(self, limit: int = MOST_WAITING) -> list[dict[str, Any]]:
+        """Return the oldest operations that wait for nodes, with the versions they led to as ``version``."""
+        query = (
+            select(OPERATION)
+            .where(OPERATION.c.ended_ms.is_(None), OPERATION.c.reason != BEGUN)
+            .order_by(OPERATION.c.id)
+            .limit(limit)
+        )
+        with self._site.database.read() as conn:
+            rows = [dict(row) for row in conn.execute(query).mappings()]
+        return [{**row, "version": json.loads(row["after"])["version"]} for row in rows]
 
-        return self._site.database.transaction(work)
+    def progress(self, number: int, reason: str) -> None:
+        """Say why an operation still waits; nothing changes once it is closed."""
+        self._site.database.transaction(lambda conn: conn.execute(_open(number).values(reason=reason[:64])))
 
-    def _end(self, number: int, result: str, reason: str, error: str) -> None:
-        """Close an operation; one that is closed stays as it is."""
-        is_open = update(OPERATION).where(OPERATION.c.id == number, OPERATION.c.ended_ms.is_(None))
-        values = {
-            "result": result,
-            "reason": reason,
-            "error": error[:MAX_ERROR],
-            "ended_ms": self._site.now_ms(),
-        }
-        close: Callable[[Any], object] = lambda conn: conn.execute(is_open.values(values))  # noqa: E731
-        self._site.database.transaction(close)
+    def settle(
+        self, operation_id: int, result: Literal["Success", "Failed"], reason: str, error: str
+    ) -> bool:
+        """Close an operation that waited for nodes, and return whether it was open until now.
+
+        One that failed puts the job's state back, and a job that was not started before is stopped; unless the job
+        had another operation meanwhile. With the reason ``timeout`` all stays, since nodes may still do it.
+        """
+        with self._site.database.read() as conn:
+            row = conn.execute(select(OPERATION).where(OPERATION.c.id == operation_id)).mappings().first()
+        if row is None or row["ended_ms"] is not None:
+            return False
+        if result != "Failed" or reason in {"timeout", "superseded"}:
+            return self._end(operation_id, result, reason, error)
+        return self._fail(dict(row), reason, error)
+
+    def _fail(self, row: Mapping[str, Any], reason: str, error: str) -> bool:
+        """Close an operation as failed; the scheduler's job comes first, so that a crash leaves it open."""
+        state, version = json.loads(row["before"])["state"], json.loads(row["after"])["version"]
+        present = JOB.c.job_id == row["job_id"], JOB.c.version == version
+        with self._site.database.read() as conn:
+            is_last = conn.scalar(select(JOB.c.job_id).where(*present)) is not None
+        if not is_last:
+            return self._end(row["id"], "Failed", reason, error)
+        self._let(row["job_id"], state)
+        closing = self._closing(row["id"], "Failed", reason, error)
+
+        def work(conn: Any) -> tuple[int, int]:
+            closed = conn.execute(closing).rowcount
+            return closed, conn.execute(update(JOB).where(*present).values(state=state)).rowcount
+
+        closed, is_back = self._site.database.transaction(work)
+        if not is_back:  # there is another operation since
+            self._let(row["job_id"], self.get(row["job_id"])["state"])
+        return bool(closed)
+
+    def _let(self, job_id: int, state: str) -> None:
+        """Start or stop the scheduler's job, if there still is one."""
+        with suppress(NotFoundError):
+            (self._site.jobs.start if state == "Startup" else self._site.jobs.stop)(job_id)
+
+    def note_late(self, operation_id: int, text: str) -> bool:
+        """Add to an operation that was closed by ``timeout`` what was answered later, once."""
+        late = update(OPERATION).where(
+            OPERATION.c.id == operation_id, OPERATION.c.reason == "timeout", OPERATION.c.ended_ms.is_not(None)
+        )
+        unsaid = late.where(OPERATION.c.error.not_like(f"%{LATE}%"))
+        words = unsaid.values(error=OPERATION.c.error + f"{LATE}{text[:MAX_LATE]}")
+        return bool(self._site.database.transaction(lambda conn: conn.execute(words).rowcount))
+
+    def resume(self) -> None:
+        """Do the rest of operations that a crash cut off; for callers who may change every job."""
+        before_ms = self._site.now_ms() - CUT_OFF_MS
+        query = select(OPERATION).where(
+            OPERATION.c.ended_ms.is_(None), OPERATION.c.reason == BEGUN, OPERATION.c.begun_ms < before_ms
+        )
+        with self._site.database.read() as conn:
+            rows = [dict(row) for row in conn.execute(query).mappings()]
+        for row in rows:
+            self._resume(row)
+
+    def _resume(self, row: Mapping[str, Any]) -> None:
+        before, after = json.loads(row["before"]), json.loads(row["after"])
+        with self._site.database.read() as conn:
+            present = conn.execute(select(JOB).where(JOB.c.job_id == row["job_id"])).mappings().first()
+        if present is None or present["version"] != after["version"]:
+            self._end(row["id"], "Failed", "interrupted", "another operation came before it was done")
+            return
+        was = {**present, **before}
+        try:
+            self._do(was, present, [name for name in CHANGES if before[name] != after[name]])
+        except XwheelError as error:
+            self._put_back(was, present)
+            self._end(row["id"], "Failed", "refused", str(error))
+        else:
+            self._accept(row["id"])
+
+    def _end(self, number: int, result: str, reason: str, error: str) -> bool:
+        """Close an operation, and return whether it was open; one that is closed stays as it is."""
+        closing = self._closing(number, result, reason, error)
+        return bool(self._site.database.transaction(lambda conn: conn.execute(closing).rowcount))
+
+    def _closing(self, number: int, result: str, reason: str, error: str) -> Any:
+        return _open(number).values(
+            result=result, reason=reason[:64], error=error[:MAX_ERROR], ended_ms=self._site.now_ms()
+        )
+
+
+def _open(number: int) -> Any:
+    return update(OPERATION).where(OPERATION.c.id == number, OPERATION.c.ended_ms.is_(None))
 
 
 def _idle_reason(operation: Operation, state: str, *, is_changed: bool) -> str:

@@ -7,13 +7,24 @@ whoever may upload may run code on the nodes; ``package:list`` and ``job:view`` 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from xwheel.plugin import FieldError, Permission, PluginSite, Route, RouteCall, RouteReply, RouteScope
+from xwheel.plugin import (
+    FieldError,
+    Permission,
+    PluginSite,
+    Route,
+    RouteCall,
+    RouteReply,
+    RouteScope,
+    XwheelError,
+)
 
+from xwheel_job_package.distribution import present_distribution
 from xwheel_job_package.operations import CHANGES, JobOperations, Operation, Wish
-from xwheel_job_package.service import MIB, PackageService
+from xwheel_job_package.service import CUT_OFF_MS, MIB, PackageService
 from xwheel_job_package.store_options import StoreOptions
 
 MOST_ITEMS: Final = 1000
@@ -42,6 +53,8 @@ class _Calls:
         self._service = service
         self._operations = operations
         self._site = site
+        self._tidying = threading.Lock()
+        self._tidy_ms = 0
 
     def routes(self) -> list[Route]:
         most = self._service.options.max_upload_mb * MIB
@@ -134,7 +147,23 @@ class _Calls:
             ),
         ]
 
+    def _tidy(self) -> None:
+        """Do the rest of what a crash cut off, once in a while, when somebody calls who may change everything."""
+        now_ms = self._site.now_ms()
+        with self._tidying:
+            if now_ms < self._tidy_ms:
+                return
+            self._tidy_ms = now_ms + CUT_OFF_MS
+        try:
+            self._site.need(Permission.ADMIN)
+        except XwheelError:
+            self._tidy_ms = 0
+            return
+        self._service.make_missing_jobs()
+        self._operations.resume()
+
     def upload(self, call: RouteCall) -> RouteReply:
+        self._tidy()
         scanned = call.query.get("packages_to_scan", "")
         found = self._service.upload(
             call.body.read,
@@ -148,6 +177,7 @@ class _Calls:
         return RouteReply(status=201, value=found, headers={"Location": f"/api/v1/packages/{found['id']}"})
 
     def page(self, call: RouteCall) -> RouteReply:
+        self._tidy()
         return RouteReply(value=self._service.page(_number(call.query, "after", 0), _limit(call.query)))
 
     def show(self, call: RouteCall) -> RouteReply:
@@ -165,11 +195,15 @@ class _Calls:
         return RouteReply(value=self._operations.page(_number(call.query, "after", 0), _limit(call.query)))
 
     def job(self, call: RouteCall) -> RouteReply:
-        return RouteReply(value=self._operations.get(call.path["job_id"]))
+        found = self._operations.get(call.path["job_id"])
+        distribution = present_distribution()
+        cluster = distribution.describe(found["job_id"]) if distribution is not None else None
+        return RouteReply(value=found if cluster is None else {**found, "cluster": cluster})
 
     def operate(self, call: RouteCall) -> RouteReply:
-        wish = _wish(call.json())
-        return RouteReply(value=self._operations.apply(call.path["job_id"], wish, call.actor))
+        self._tidy()
+        found = self._operations.apply(call.path["job_id"], _wish(call.json()), call.actor)
+        return RouteReply(status=202 if found["result"] == "Waiting" else 200, value=found)
 
     def log(self, call: RouteCall) -> RouteReply:
         before = _number(call.query, "before", 0) or None

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import logging
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
-from xwheel.plugin import Actor, NameTakenError, NotFoundError, PluginSite, RouteRefusedError
+from xwheel.plugin import Actor, NameTakenError, NotFoundError, PluginSite, RouteRefusedError, XwheelError
 
 from xwheel_job_package import archive as archives
+from xwheel_job_package.distribution import present_distribution
 from xwheel_job_package.reference import PackageReference
 from xwheel_job_package.report import FoundJob, PackageError, PackageInfo, ScanReport
 from xwheel_job_package.scan import scan
@@ -21,7 +24,11 @@ from xwheel_job_package.store import Incoming, PackageStore
 from xwheel_job_package.store_options import StoreOptions
 from xwheel_job_package.tables import FOUND, JOB, PACKAGE
 
+_log = logging.getLogger(__name__)
+
 MIB: Final = 1024 * 1024
+CUT_OFF_MS: Final = 60_000
+"""After so long without an end, what was begun is taken to be cut off."""
 MISFIRES: Final = {
     "None": "fire_once",
     "FireAndProceed": "fire_once",
@@ -206,6 +213,8 @@ class PackageService:
             "glue_source": reference_of(package, item).source(),
             **schedule_of(item["cron"], item["misfire"], item["time_zone"]),
         }
+        if (distribution := present_distribution()) is not None:
+            values["route_strategy"] = distribution.route_strategy
         try:
             job = self._site.jobs.create(values)
         except NameTakenError:
@@ -225,8 +234,38 @@ class PackageService:
             "state": "Shutdown",
             "version": 1,
         }
-        self._site.database.transaction(lambda conn: conn.execute(insert(JOB).values(row)))
+        with suppress(IntegrityError):  # a sweep was faster
+            self._site.database.transaction(lambda conn: conn.execute(insert(JOB).values(row)))
         return row
+
+    def make_missing_jobs(self) -> None:
+        """Make the jobs of uploads that a crash cut off; for callers who may make jobs."""
+        group_id = self._site.jobs.group_id(self.options.group)
+        known = (
+            (JOB.c.project == PACKAGE.c.project)
+            & (JOB.c.group_name == FOUND.c.group_name)
+            & (JOB.c.name == FOUND.c.name)
+        )
+        query = (
+            select(PACKAGE.c.id)
+            .join(FOUND, FOUND.c.package_id == PACKAGE.c.id)
+            .outerjoin(JOB, known)
+            .where(
+                PACKAGE.c.state == "stored",
+                PACKAGE.c.uploaded_ms < self._site.now_ms() - CUT_OFF_MS,
+                JOB.c.job_id.is_(None),
+            )
+            .distinct()
+        )
+        with self._site.database.read() as conn:
+            ids = sorted(conn.scalars(query))
+        if group_id is None:
+            return
+        for package_id in ids:
+            try:
+                self.make_jobs(package_id, group_id)
+            except XwheelError as error:
+                _log.warning("jobs of package %d are missing and cannot be made: %s", package_id, error)
 
     def get(self, package_id: int) -> dict[str, Any]:
         """Return a package."""
