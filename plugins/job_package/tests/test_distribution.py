@@ -160,10 +160,12 @@ def test_an_operation_is_closed_once(store: Store, job_id: int) -> None:
     operate(store, job_id, "Start", 202)
     (waiting,) = call(store, "waiting")
     done: list[bool] = []
-    threads = [
-        threading.Thread(target=lambda: done.append(settle(store, waiting["id"], "Success")))
-        for _ in range(4)
-    ]
+    (operations,) = Settling.known
+
+    def close() -> None:
+        done.append(operations.settle(waiting["id"], "Success", "", ""))
+
+    threads = [threading.Thread(target=close) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
