@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import PASSWORD, SAID, Contexts, Open, Site, Watch, go_to, visit
+from conftest import PASSWORD, SAID, Contexts, Open, Site, Watch, go_to, settled, visit
 from playwright.sync_api import Locator, Page, Route, expect
 from tests.support.console_history import REASONS, a_month, write_history
 
@@ -410,7 +410,7 @@ def test_a_point_of_the_trend_opens_the_runs_of_its_day_and_result(
     site, _, now_ms = month_site
     with contexts.one(site, watch) as context:
         context.add_cookies([site.signed_in("chief")])
-        page = visit(context.new_page(), site, "/?range=7d")
+        page = settled(visit(context.new_page(), site, "/?range=7d"))
         drawing = page.locator("[data-chart=trend] .drawing[data-drawn]")
         points = drawing.locator("path[fill='#c23632']")
         # one for each day, and that of the legend
@@ -421,6 +421,32 @@ def test_a_point_of_the_trend_opens_the_runs_of_its_day_and_result(
         today = now_ms // DAY_MS * DAY_MS
         assert f"from={today}&to={today + DAY_MS}" in page.url
         assert "state=failed%2Ctimed_out%2Clost%2Crefused" in page.url
+
+
+def test_what_is_read_later_moves_nothing_that_is_there(
+    contexts: Contexts, month_site: tuple[Site, Path, int], watch: Watch
+) -> None:
+    site, _, _ = month_site
+    held: list[Route] = []
+    with contexts.one(site, watch) as context:
+        context.add_cookies([site.signed_in("chief")])
+        page = context.new_page()
+
+        def hold(route: Route) -> None:
+            held.append(route)
+
+        page.route("**/api/v1/overview*", hold)
+        visit(page, site, "/?range=7d")
+        trend = page.locator("[data-chart=trend] .drawing[data-drawn]")
+        trend.wait_for()
+        expect(page.locator("[data-list=failures] li")).to_have_count(8)
+        before = trend.bounding_box()
+        assert held
+        assert page.locator("a.tile").count() == 0
+        for route in held:
+            route.continue_()
+        expect(page.locator("a.tile")).to_have_count(6)
+        assert trend.bounding_box() == before
 
 
 def test_last_failures_can_be_run_again_and_what_comes_is_told(open_page: Open, site: Site) -> None:
