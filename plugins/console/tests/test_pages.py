@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 from conftest import WAIT_MS, Open, Site, choose, dialog, faults, go_to, settled
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 from xwheel.testing import wait_until
 
 MARKUP = "<img src=x onerror=\"globalThis.harmed = 'yes'\">"
@@ -57,6 +57,30 @@ TEXT = (
     ".forEach(one => one.remove()); return copy.textContent }"
 )
 
+
+LEFT = """app => {
+  const copy = app.cloneNode(true);
+  const data = 'bdi, code, pre, textarea, time, .lines, .mono, .number, [data-editor], [data-diff], [role=figure]';
+  const zones = ':is(select[name=zone], select[name=timezone], datalist) option';
+  copy.querySelectorAll(`${data}, ${zones}`).forEach(one => one.remove());
+  const found = new Set(), walk = document.createTreeWalker(copy, NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) {
+    let text = walk.currentNode.data, before;
+    do { before = text; text = text.replace(/⟦[^⟦⟧]*⟧/g, ' '); } while (text !== before);
+    if (/[A-Za-z]{3,}/.test(text)) found.add(text.trim());
+  }
+  return [...found];
+}"""
+"""The texts of a page that are no words of a catalogue in which each begins and ends with a bracket."""
+
+NAMES = re.compile(
+    r"xwheel|UTC|English|CSV|PNG|Demo( \(demo\))?|first|shown|demo-1|freeze|gateway|captured|given by a test|"
+    r"hostile|admin|viewer|operator|editor|chief|local|file|console|xwheel-console|[A-Z][A-Z_]+|[a-z]+_[a-z_]+|routers|[0-9a-f]{16}|"
+    r"http://127.*|python-requests.*|RuntimeError: .*|(child |script )?<img .*|([0-9]+ )?(Mon|Tue|Wed|Thu|Fri|Sat|Sun)|"
+    r"[A-Z][a-z]+day, [A-Z][a-z]+ [0-9]+|(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)( [0-9]+)?",
+    re.DOTALL,
+)
+"""What is no word: names that somebody or something has, and dates, which the browser writes."""
 
 KEYS = (
     "async () => { const keys = await import(new URL('keys.js', document.baseURI).href);"
@@ -141,6 +165,29 @@ def test_hostile_text_stays_text_and_every_page_fits_every_screen(open_page: Ope
             assert fits(page), (place, width)
     # "?" lists what the pages handle, and nothing else
     assert handled | {"Escape"} == listed
+
+
+def lengthen(route: Route) -> None:
+    """Give a catalogue whose words are marked, and a third longer than English, as many languages are."""
+    words = route.fetch().json()
+    route.fulfill(json={key: f"⟦{text}{' ñ' * (len(text) // 6)}⟧" for key, text in words.items()})
+
+
+def test_every_word_comes_from_a_catalogue_and_may_be_a_third_longer(open_page: Open, filled: Filled) -> None:
+    page = open_page("/me", alone=True)
+    page.context.route("**/i18n/en/*.json", lengthen)
+    page.reload()
+    bad = []
+    for place in PLACES:
+        show(page, place, filled)
+        expect(page.locator("#app")).to_contain_text("⟦")
+        texts = page.locator("#app").evaluate(LEFT)
+        bad += [f"{place}: {text[:200]}" for text in texts if not NAMES.fullmatch(text)]
+        for width in WIDTHS:
+            page.set_viewport_size({"width": width, "height": 844})
+            if not fits(page):
+                bad.append(f"{place} is wider than {width}")
+    assert not bad, "\n".join(bad)
 
 
 def test_hostile_names_can_be_typed_and_deleted(open_page: Open, site: Site, filled: Filled) -> None:
