@@ -62,6 +62,7 @@ from xwheel.plugin.pages import Pages
 from xwheel.plugin.routes import (
     CallBody,
     PluginDatabase,
+    PluginExecutors,
     PluginJobs,
     PluginSite,
     Route,
@@ -70,6 +71,7 @@ from xwheel.plugin.routes import (
     RouteReply,
     Routes,
     RouteScope,
+    WorksAlong,
 )
 from xwheel.plugin.tables import Migration, Tables
 
@@ -109,6 +111,8 @@ PARTS: dict[type[Any], list[type[Any]]] = {
         PluginSite,
         PluginDatabase,
         PluginJobs,
+        PluginExecutors,
+        WorksAlong,
     ],
     Commands: [CommandSite, ManagementCalls],
 }

@@ -14,6 +14,7 @@ from xwheel.accounts.accounts import ensure_admin
 from xwheel.api.app import build_management_app, executor_app, plugin_routes
 from xwheel.api.http.resource import ApiParts
 from xwheel.api.parts import parts_of
+from xwheel.api.plugins.work import PluginWork
 from xwheel.api.schema.health import HealthCounts, HealthReport, LoopHealth
 from xwheel.config import Config
 from xwheel.errors import ConflictError
@@ -80,6 +81,7 @@ class Node:
         api = config.api
         routes = plugin_routes(parts)
         management_api, executor_api = build_management_app(parts, routes), executor_app(parts, routes)
+        self.work = PluginWork(parts)
         self.management = Listener(
             "api",
             management_api,
@@ -119,6 +121,7 @@ class Node:
             self.executors.start()
             first()
         self.scheduler.start()
+        self.work.start()
         for listener in self._listeners:
             if first is None or listener is not self.executors:
                 listener.start()
@@ -136,7 +139,8 @@ class Node:
             last: Called when nothing more is sent, while callbacks are taken: to end an executor in this process.
                 Returns whether it ended well.
         """
-        drained = self.scheduler.stop()
+        drained = self.work.stop()
+        drained = self.scheduler.stop() and drained
         if last is not None:
             drained = last() and drained
         self.close()
@@ -172,10 +176,11 @@ class Node:
             LoopHealth(
                 name=service.name, ok=service.is_healthy(), age_ms=service.age_ms(), failures=service.failures
             )
-            for service in scheduler.services
+            for service in (*scheduler.services, *self.work.services)
         ]
         return HealthReport(
-            stale_loops=[loop.name for loop in loops if not loop.ok],
+            # a plugin that hangs makes no node unready
+            stale_loops=[service.name for service in scheduler.services if not service.is_healthy()],
             holds_leases=scheduler.core.lease.may_act(),
             partitions=len(scheduler.core.lease.epochs),
             loops=loops,

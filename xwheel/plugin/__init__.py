@@ -68,6 +68,7 @@ from xwheel.plugin.pages import Pages
 from xwheel.plugin.routes import (
     CallBody,
     PluginDatabase,
+    PluginExecutors,
     PluginJobs,
     PluginSite,
     Route,
@@ -76,6 +77,7 @@ from xwheel.plugin.routes import (
     RouteReply,
     Routes,
     RouteScope,
+    WorksAlong,
 )
 from xwheel.plugin.tables import Migration, Tables
 from xwheel.wire.http.networks import AddressKind, PlainUrl, refused_kind
@@ -122,6 +124,7 @@ __all__ = [
     "Permission",
     "PlainUrl",
     "PluginDatabase",
+    "PluginExecutors",
     "PluginJobs",
     "PluginOptions",
     "PluginSite",
@@ -150,6 +153,7 @@ __all__ = [
     "SignsOut",
     "Tables",
     "TakesOptions",
+    "WorksAlong",
     "XwheelError",
     "alarm_values",
     "checked_receivers",

@@ -286,6 +286,18 @@ class PluginJobs(Protocol):
         ...
 
 
+class PluginExecutors(Protocol):
+    """Executors, as a plugin that watches them in another way may speak of them."""
+
+    def doubt(self, address: str) -> None:
+        """Say that the executor at this address was seen to die, so that it is asked about its runs at once.
+
+        If it does not answer, its runs of this node's partitions end as lost within seconds; one that answers, or whose
+        beat comes, keeps them. Each node says so for itself.
+        """
+        ...
+
+
 class PluginSite(Protocol):
     """What a plugin's routes work with."""
 
@@ -297,6 +309,11 @@ class PluginSite(Protocol):
     @property
     def jobs(self) -> PluginJobs:
         """Jobs and runs, changed as the caller that is being answered."""
+        ...
+
+    @property
+    def executors(self) -> PluginExecutors:
+        """Executors."""
         ...
 
     def now_ms(self) -> int:
@@ -347,6 +364,26 @@ class Routes(Protocol):
 
     def routes(self, site: PluginSite) -> Sequence[Route]:
         """Return the routes; called once when a node starts, with what they work with. It does no I/O."""
+        ...
+
+
+@runtime_checkable
+class WorksAlong(Protocol):
+    """Routes that also work between calls, such as to follow a store outside, on a thread of their own in each node.
+
+    There they act as the node, which may do everything, with the site that ``routes`` was given.
+    """
+
+    def step(self, now_ms: int) -> int:
+        """Do what is due, and return how long to wait in milliseconds; more than a minute counts as a minute.
+
+        Called again and again from the node's start on, and again after what it raises, ever later up to five seconds.
+        It may wait itself, at most five seconds: a node that stops waits no longer for it.
+        """
+        ...
+
+    def end(self) -> None:
+        """Let go of what it keeps; called once, when no step is called any more, and given five seconds."""
         ...
 
 

@@ -71,7 +71,7 @@ class _NoSite:
     """What routes are made with where there is no node: to use it then is I/O, which comes too early."""
 
     def __getattr__(self, name: str) -> Any:
-        if name in {"database", "jobs"}:
+        if name in {"database", "executors", "jobs"}:
             return _NoSite()
         raise AssertionError(f"routes() uses {name}: it does no I/O, its routes do when they are called")
 

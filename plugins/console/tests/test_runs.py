@@ -423,6 +423,32 @@ def test_a_point_of_the_trend_opens_the_runs_of_its_day_and_result(
         assert "state=failed%2Ctimed_out%2Clost%2Crefused" in page.url
 
 
+def test_what_is_read_later_moves_nothing_that_is_there(
+    contexts: Contexts, month_site: tuple[Site, Path, int], watch: Watch
+) -> None:
+    site, _, _ = month_site
+    held: list[Route] = []
+    with contexts.one(site, watch) as context:
+        context.add_cookies([site.signed_in("chief")])
+        page = context.new_page()
+
+        def hold(route: Route) -> None:
+            held.append(route)
+
+        page.route("**/api/v1/overview*", hold)
+        visit(page, site, "/?range=7d", waits=False)
+        trend = page.locator("[data-chart=trend] .drawing[data-drawn]")
+        trend.wait_for()
+        expect(page.locator("[data-list=failures] li")).to_have_count(8)
+        before = trend.bounding_box()
+        assert held
+        assert page.locator("a.tile").count() == 0
+        for route in held:
+            route.continue_()
+        expect(page.locator("a.tile")).to_have_count(6)
+        assert trend.bounding_box() == before
+
+
 def test_last_failures_can_be_run_again_and_what_comes_is_told(open_page: Open, site: Site) -> None:
     bad = site.run(site.job("failing again", handler="fail"), "no")
     site.job("coming soon", schedule_type="FIX_RATE", schedule_conf="1800", enabled=True)

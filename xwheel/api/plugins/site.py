@@ -38,6 +38,7 @@ class RouteSite:
         self._parts = parts
         self.database = parts.db
         self.jobs = SiteJobs(parts)
+        self.executors = SiteExecutors(parts)
 
     def now_ms(self) -> int:
         """Return what time it is."""
@@ -63,6 +64,21 @@ class RouteSite:
     ) -> None:
         """Make sure that the caller has a permission."""
         current_actor().need(permission, group_id, kind, key)
+
+
+class SiteExecutors:
+    """Executors, as plugins may speak of them.
+
+    Args:
+        parts: What the resources of the management API work with.
+    """
+
+    def __init__(self, parts: ApiParts) -> None:
+        self._parts = parts
+
+    def doubt(self, address: str) -> None:
+        """Say that the executor at this address was seen to die."""
+        self._parts.registry.doubt(address, self._parts.clock.now_ms())
 
 
 class SiteJobs:

@@ -76,6 +76,12 @@ def decide_gone(row: OpenRun, missing_ms: int, now_ms: int, rules: CheckRules) -
     )
 
 
+def decide_doubted(row: OpenRun) -> Decision:
+    """Decide about a run whose executor was seen to die, and does not answer either."""
+    text = f"executor {row.address} was lost by its cluster, does not answer, and reported no end"
+    return _end(row, RunState.LOST, RunReason.INSTANCE_GONE, text)
+
+
 def decide_silent(row: OpenRun, now_ms: int, wait_ms: int, rules: CheckRules) -> Decision:
     """Decide about a run whose executor is registered and gave no usable answer: it is asked again, never lost."""
     limit_ms = _silence_limit_ms(row, rules)

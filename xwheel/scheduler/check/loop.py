@@ -13,6 +13,7 @@ from xwheel.scheduler.check.decide import (
     CheckRules,
     Decision,
     begun_at,
+    decide_doubted,
     decide_gone,
     decide_idle,
     decide_marked,
@@ -264,10 +265,14 @@ class CheckLoop:
         self._send_kills([pair for pair in decided if pair[0].kill], now_ms)
 
     def _states(self, reply: Reply, now_ms: int, again_ms: int) -> Iterable[Decision]:
+        address = reply.question.executor.address
+        is_dead = bool(reply.error) and not reply.reached and self._registry.is_doubted(address, now_ms)
         for row in reply.question.rows:
             answer = reply.states.get(row.id)
             wait_ms = self._wait_ms(row, again_ms)
-            if answer is None:
+            if answer is None and is_dead:
+                yield decide_doubted(row)
+            elif answer is None:
                 yield decide_silent(row, now_ms, wait_ms, self._rules)
             else:
                 yield decide_state(row, answer, now_ms, wait_ms, self._rules)

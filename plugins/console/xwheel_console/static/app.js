@@ -5,7 +5,6 @@ import {addWords, language, loadWords, pickLanguage, setLanguage, t} from "./i18
 import {match, place} from "./router.js";
 import {loadSettings, mayBeSignedIn, preferences, rememberWho, startLive} from "./store.js";
 import {PAGES} from "./pages.js";
-import {Login, SignInAgain} from "./pages/login.js";
 import {Shell} from "./components/shell.js";
 import {Dialogs, Notes} from "./components/dialog.js";
 import {Failure} from "./components/ui.js";
@@ -65,16 +64,31 @@ function Page({page, fields}) {
   return html`<div ref=${ref} class="page" data-page=${page.name}>${View ? html`<${View} ...${fields} query=${place.value.query} />` : null}</div>`;
 }
 
+const signIn = signal(null);
+const AGAIN_MS = 2000;
+/** Load what people sign in with; until it is there, as nothing can be done without it. */
+async function loadSignIn() {
+  while (!signIn.value) {
+    try { signIn.value = await import("./pages/login.js"); } catch { await new Promise((done) => setTimeout(done, AGAIN_MS)); }
+  }
+}
+
+function SignIn({view}) {
+  useEffect(() => { loadSignIn(); }, []);
+  const View = signIn.value?.[view];
+  return View ? html`<${View} enter=${enter} />` : null;
+}
+
 function App() {
   language.value;
   if (!isReady.value) return null;
   const {path} = place.value;
-  if (!session.value || path === "/login") return html`<${Login} enter=${enter} /><${Notes} />`;
+  if (!session.value || path === "/login") return html`<${SignIn} view="Login" /><${Notes} />`;
   const all = [...PAGES, ...added.value.pages];
   let fields = null;
   const page = all.find((one) => { fields = match(one.path, path); return fields; });
   const shown = page ? html`<${Page} page=${page} fields=${fields} />` : html`<div class="page" data-page="none"><h1 tabindex="-1">${t("error.noPage")}</h1><p><a href="#/">${t("nav.dashboard")}</a></p></div>`;
-  return html`<${page?.isBare ? "div" : Shell} added=${page?.isBare ? null : added.value}>${shown}<//>${signedOut.value && html`<${SignInAgain} enter=${enter} />`}<${Dialogs} /><${Notes} />`;
+  return html`<${page?.isBare ? "div" : Shell} added=${page?.isBare ? null : added.value}>${shown}<//>${signedOut.value && html`<${SignIn} view="SignInAgain" />`}<${Dialogs} /><${Notes} />`;
 }
 
 /** Begin to load the page of the address, while it is asked who is signed in. */
@@ -84,13 +98,16 @@ function fetchEarly() {
 }
 
 async function start() {
-  if (mayBeSignedIn()) fetchEarly();
+  const isLogin = place.value.path.startsWith("/login");
+  if (isLogin || !mayBeSignedIn()) loadSignIn();
+  else fetchEarly();
   const wanted = [preferences.value.language, ...navigator.languages].filter(Boolean);
   await Promise.all([setLanguage(pickLanguage(wanted)), loadWords("shell", pickLanguage(wanted))]);
   // who was never here has no session: to ask for it would be a refused call, which nodes count
-  if (!place.value.path.startsWith("/login") && mayBeSignedIn()) {
+  if (!isLogin && mayBeSignedIn()) {
     try { await enter(); } catch (error) { if (!(error instanceof ApiError)) throw error; }
   }
+  if (isLogin || !session.value) await loadSignIn();
   signedOut.value = false;
   isReady.value = true;
   const root = document.getElementById("app");

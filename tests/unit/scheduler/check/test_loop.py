@@ -112,6 +112,40 @@ def test_a_run_that_its_executor_never_saw_is_lost(node: HandNode) -> None:
     assert (load(node, run_id).state, load(node, run_id).reason) == (RunState.LOST, "unknown_there")
 
 
+def test_runs_of_an_executor_that_was_seen_to_die_are_lost_once_it_does_not_answer(node: HandNode) -> None:
+    _, (run_id, other_id) = start(node, 2)
+    network = attach(node, lambda *_: None)
+    pass_time(node, 3000)
+    assert network.paths() == []
+    node.scheduler.core.registry.doubt(ADDRESS, node.clock.now_ms())
+    for _ in range(3):
+        check(node, 1000)
+    assert network.paths() == ["/runState"]
+    row = load(node, run_id)
+    assert (row.state, row.reason) == (RunState.LOST, "instance_gone")
+    assert load(node, other_id).state is RunState.LOST
+
+
+@pytest.mark.parametrize("how", ["answers", "beats", "errs"])
+def test_an_executor_that_was_taken_for_dead_and_lives_keeps_its_runs(node: HandNode, how: str) -> None:
+    _, (run_id,) = start(node)
+    answers = {"answers": states({run_id: "started"}), "beats": lambda *_: None, "errs": lambda *_: 500}
+    attach(node, answers[how])
+    node.scheduler.core.registry.doubt(ADDRESS, node.clock.now_ms())
+    if how == "beats":
+        beat(node)
+    for _ in range(5):
+        check(node, 1000)
+    assert load(node, run_id).state is RunState.RUNNING
+
+
+def test_nobody_is_doubted_for_longer_than_half_a_minute(node: HandNode) -> None:
+    registry = node.scheduler.core.registry
+    registry.doubt(ADDRESS, node.clock.now_ms())
+    assert registry.is_doubted(ADDRESS, node.clock.advance(29_000))
+    assert not registry.is_doubted(ADDRESS, node.clock.advance(1000))
+
+
 @pytest.mark.servers_get(3)
 @pytest.mark.parametrize(
     "said",

@@ -3,9 +3,10 @@ import {html, useEffect, useSignal} from "../vendor/core.js";
 import {away, del, put, session} from "../api.js";
 import {LANGUAGES, ago, language, number, t, zoneShown} from "../i18n.js";
 import {KEYS, active, useKeys} from "../keys.js";
+import {later, loadRest} from "../later.js";
 import {go, place} from "../router.js";
 import {counts, heardMs, may, now, otherWho, prefer, preferences} from "../store.js";
-import {Menu, act, confirmed, note, notes, openDialog} from "./dialog.js";
+import {Menu, act, confirmed, notes, openDialog} from "./dialog.js";
 import {PauseMark, Time} from "./ui.js";
 
 const MENU = [
@@ -60,16 +61,14 @@ function Banners() {
   </div>`;
 }
 
-// it is not on the first page that is painted: loaded a moment later, or when it is asked for
-const PALETTE_MS = 1000;
-const palette = () => import("./palette.js");
-const openPalette = () => palette().then((module) => module.openPalette(), () => note(t("error.network"), {tone: "bad"}));
+const REST_MS = 1000;
+const openPalette = async () => (await later.palette())?.();
 
 export function Shell({children, added}) {
   const isWide = useSignal(false);
   const {path} = place.value;
   useEffect(() => { isWide.value = false; }, [path]);
-  useEffect(() => { const wait = setTimeout(() => palette().catch(() => {}), PALETTE_MS); return () => clearTimeout(wait); }, []);
+  useEffect(() => { const wait = setTimeout(loadRest, REST_MS); return () => clearTimeout(wait); }, []);
   useKeys({
     "Mod+k": () => openPalette(), "/": () => openPalette(), "?": showKeys,
     "g d": () => go("/"), "g j": () => go("/jobs"), "g r": () => go("/runs"), "g n": () => go("/nodes"), "g e": () => go("/executors"), "g a": () => go("/alarms"),

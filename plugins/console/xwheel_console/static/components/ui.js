@@ -40,8 +40,8 @@ export function Failure({error, retry}) {
   </div>`;
 }
 
-/** A panel in one of four states: loading (after 300 ms), empty, error, or stale with its age. */
-export function Panel({of, isEmpty, empty, children, label}) {
+/** A panel in one of four states: loading (after 300 ms, or at once what `waiting` is), empty, error, or stale with its age. */
+export function Panel({of, isEmpty, empty, children, label, waiting}) {
   const isSlow = useSignal(false);
   const waits = of.isLoading && of.data === null;
   useEffect(() => {
@@ -50,7 +50,7 @@ export function Panel({of, isEmpty, empty, children, label}) {
     return () => clearTimeout(timer);
   }, [waits]);
   if (of.data === null && of.error) return html`<${Failure} error=${of.error} retry=${of.reload} />`;
-  if (of.data === null) return html`<div class="skeleton ${isSlow.value ? "shown" : ""}" role="status" aria-label=${t("state.loading")}>${isSlow.value && html`<span></span><span></span><span></span>`}</div>`;
+  if (of.data === null) return html`<div class="skeleton ${isSlow.value ? "shown" : ""}" role="status" aria-label=${t("state.loading")}>${waiting ?? (isSlow.value && html`<span></span><span></span><span></span>`)}</div>`;
   return html`<div class=${of.isStale ? "stale" : ""} aria-label=${label} aria-busy=${of.isLoading}>
     ${of.isStale && html`<p class="age" role="status">${t("state.stale", {age: ago(of.atMs, Date.now())})}</p>`}
     ${isEmpty ? html`<div class="empty">${empty}</div>` : children}

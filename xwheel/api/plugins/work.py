@@ -1,0 +1,86 @@
+"""What routes of plugins do between calls: each on a thread of its own, supervised as the node's loops are."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from xwheel.api.http.resource import ApiParts
+from xwheel.errors import OutageError, PluginError
+from xwheel.model.access import ALL, Actor, ActorKind, acting
+from xwheel.plugin.routes import WorksAlong
+from xwheel.plugin.validation import guarded
+from xwheel.runtime.loops import Service
+
+logger = logging.getLogger(__name__)
+
+LONGEST_WAIT_MS: Final = 60_000
+STALE_MS: Final = 90_000
+"""A step may take seconds, and the wait after it a minute."""
+
+END_S: Final = 5.0
+
+
+class PluginWork:
+    """The threads of all plugins whose routes work along.
+
+    Args:
+        parts: What the applications work with; the routes were made before.
+    """
+
+    def __init__(self, parts: ApiParts) -> None:
+        registry = parts.plugins.routes
+        self._workers = {
+            name: item for name, item in sorted(registry.items()) if isinstance(item, WorksAlong)
+        }
+        self.services = [
+            Service(f"work-{name}", _checked(name, item), parts.clock, stale_ms=STALE_MS)
+            for name, item in self._workers.items()
+        ]
+
+    def start(self) -> None:
+        """Start all threads."""
+        for service in self.services:
+            service.start()
+
+    def stop(self) -> bool:
+        """Call no step any more, then let each plugin let go; return whether all of that ended in time."""
+        ended = [service.stop(END_S) for service in self.services]
+        for name, item in self._workers.items():
+            ended.append(_end(name, item))
+        return all(ended)
+
+
+def _checked(name: str, item: WorksAlong) -> Callable[[int], int]:
+    """Return a plugin's step, which acts as the node, and whose answer is checked."""
+    actor = Actor(kind=ActorKind.NODE, name=f"plugin {name}", grants=ALL)
+
+    def step(now_ms: int) -> int:
+        with acting(actor):
+            wait_ms = guarded(f"routes {name}: step()", lambda: item.step(now_ms), allowed=OutageError)
+        if type(wait_ms) is not int or wait_ms < 0:
+            raise PluginError(
+                f"routes {name}: step() must return milliseconds from 0 on, not {wait_ms!r:.40}"
+            )
+        return min(wait_ms, LONGEST_WAIT_MS)
+
+    return step
+
+
+def _end(name: str, item: WorksAlong) -> bool:
+    """Let a plugin let go, on a thread that is left behind if it hangs; return whether it did in time."""
+
+    def end() -> None:
+        try:
+            guarded(f"routes {name}: end()", item.end)
+        except PluginError as error:
+            logger.warning("%s", error)
+
+    thread = threading.Thread(target=end, name=f"xwheel-end-{name}", daemon=True)
+    thread.start()
+    thread.join(END_S)
+    if thread.is_alive():
+        logger.warning("routes %s: end() did not come back within %g s", name, END_S)
+    return not thread.is_alive()
