@@ -21,13 +21,14 @@ from xwheel.plugin import (
     RouteCall,
     RouteReply,
     RouteScope,
-    XwheelError,
+    WorksAlong,
     hookimpl,
 )
 from xwheel.testing import NodeSite, wait_until
 
 from xwheel_job_package import set_distribution
 from xwheel_job_package.operations import JobOperations
+from xwheel_job_package.outbox import Outbox
 from xwheel_job_package.routes import PackageRoutes
 from xwheel_job_package.service import PackageService
 from xwheel_job_package.store_options import StoreOptions
@@ -66,7 +67,7 @@ class Settling:
 
         def answer(call: RouteCall) -> RouteReply:
             name = call.path["name"]
-            owner = service if name == "make_missing_jobs" else operations
+            owner: Any = next(item for item in (operations, Outbox(site), service) if hasattr(item, name))
             return RouteReply(value={"found": getattr(owner, name)(**call.json())})
 
         return [
@@ -281,26 +282,21 @@ def test_jobs_of_an_upload_that_was_cut_off(store: Store, tmp_path: Path) -> Non
     assert gone not in {job["job_id"] for job in jobs}
 
 
-def test_who_tidies_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """PKG-12: it is done once a minute, in a call of somebody who may do everything."""
+def test_the_node_tidies_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PKG-12: files, jobs and operations that a crash left are seen to by each node, once a minute."""
     done: list[str] = []
-    clock, may = [10**12], [False]
-
-    def need(permission: Permission) -> None:
-        if not may[0]:
-            raise XwheelError("only those who may do everything")
-
-    monkeypatch.setattr(PackageService, "make_missing_jobs", lambda _: done.append("jobs"))
-    monkeypatch.setattr(PackageService, "page", lambda *_: {})
-    monkeypatch.setattr(JobOperations, "resume", lambda _: done.append("operations"))
-    site: Any = SimpleNamespace(now_ms=lambda: clock[0], need=need)
-    routes = PackageRoutes(StoreOptions(directory=str(tmp_path))).routes(site)
-    page: Any = next(route.answer for route in routes if (route.method, route.path) == ("GET", ""))
-    for allowed, later, wanted in ((False, 0, 0), (True, 0, 1), (True, 59_999, 1), (True, 1, 2)):
-        may[0] = allowed
-        clock[0] += later
-        page(SimpleNamespace(query={}))
-        assert done == ["jobs", "operations"] * wanted
+    for owner, name in (
+        (PackageService, "sweep_once"),
+        (PackageService, "make_missing_jobs"),
+        (JobOperations, "resume"),
+    ):
+        monkeypatch.setattr(owner, name, lambda _, name=name: done.append(name))
+    made = PackageRoutes(StoreOptions(directory=str(tmp_path)))
+    assert isinstance(made, WorksAlong)
+    made.routes(SimpleNamespace())  # type: ignore[arg-type]
+    assert made.step(1) == 60_000
+    assert done == ["sweep_once", "make_missing_jobs", "resume"]
+    made.end()
 
 
 def test_an_operation_that_was_cut_off(store: Store, tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from xwheel_job_package.tables import FOUND, JOB, OPERATION, PACKAGE
 Operation = Literal["Start", "Pause", "Restart"]
 MAX_ERROR: Final = 5000
 MAX_LATE: Final = 500
-MOST_WAITING: Final = 1000
 BEGUN: Final = "begun"
 """The reason of an operation whose part in the scheduler is being done."""
 NEVER_ACCEPTED: Final = ("refused", "already_started", "resumed", "not_running", "superseded")
@@ -251,18 +250,6 @@ class JobOperations:
         action = f"package_job.{wish.operation.lower()}"
         self._site.record(conn, action, "job", before["job_id"], after=dict(wish.changes))
         return number
-
-    def waiting(self, limit: int = MOST_WAITING) -> list[dict[str, Any]]:
-        """Return the oldest operations that wait for nodes, with the versions they led to as ``version``."""
-        query = (
-            select(OPERATION)
-            .where(OPERATION.c.ended_ms.is_(None), OPERATION.c.reason != BEGUN)
-            .order_by(OPERATION.c.id)
-            .limit(limit)
-        )
-        with self._site.database.read() as conn:
-            rows = [dict(row) for row in conn.execute(query).mappings()]
-        return [{**row, "version": json.loads(row["after"])["version"]} for row in rows]
 
     def progress(self, number: int, reason: str) -> None:
         """Say why an operation still waits; nothing changes once it is closed."""

@@ -7,7 +7,6 @@ whoever may upload may run code on the nodes; ``package:list`` and ``job:view`` 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
@@ -19,7 +18,6 @@ from xwheel.plugin import (
     RouteCall,
     RouteReply,
     RouteScope,
-    XwheelError,
 )
 
 from xwheel_job_package.distribution import present_distribution
@@ -45,7 +43,19 @@ class PackageRoutes:
 
     def routes(self, site: PluginSite) -> Sequence[Route]:
         """Return the routes."""
-        return _Calls(PackageService(self._options, site), JobOperations(site), site).routes()
+        self._service, self._operations = PackageService(self._options, site), JobOperations(site)
+        return _Calls(self._service, self._operations, site).routes()
+
+    def step(self, now_ms: int) -> int:
+        """Do the rest of what a crash cut off."""
+        del now_ms
+        self._service.sweep_once()
+        self._service.make_missing_jobs()
+        self._operations.resume()
+        return CUT_OFF_MS
+
+    def end(self) -> None:
+        """Keep nothing."""
 
 
 class _Calls:
@@ -53,8 +63,6 @@ class _Calls:
         self._service = service
         self._operations = operations
         self._site = site
-        self._tidying = threading.Lock()
-        self._tidy_ms = 0
 
     def routes(self) -> list[Route]:
         most = self._service.options.max_upload_mb * MIB
@@ -147,23 +155,7 @@ class _Calls:
             ),
         ]
 
-    def _tidy(self) -> None:
-        """Do the rest of what a crash cut off, once in a while, when somebody calls who may change everything."""
-        now_ms = self._site.now_ms()
-        with self._tidying:
-            if now_ms < self._tidy_ms:
-                return
-            self._tidy_ms = now_ms + CUT_OFF_MS
-        try:
-            self._site.need(Permission.ADMIN)
-        except XwheelError:
-            self._tidy_ms = 0
-            return
-        self._service.make_missing_jobs()
-        self._operations.resume()
-
     def upload(self, call: RouteCall) -> RouteReply:
-        self._tidy()
         scanned = call.query.get("packages_to_scan", "")
         found = self._service.upload(
             call.body.read,
@@ -177,7 +169,6 @@ class _Calls:
         return RouteReply(status=201, value=found, headers={"Location": f"/api/v1/packages/{found['id']}"})
 
     def page(self, call: RouteCall) -> RouteReply:
-        self._tidy()
         return RouteReply(value=self._service.page(_number(call.query, "after", 0), _limit(call.query)))
 
     def show(self, call: RouteCall) -> RouteReply:
@@ -201,7 +192,6 @@ class _Calls:
         return RouteReply(value=found if cluster is None else {**found, "cluster": cluster})
 
     def operate(self, call: RouteCall) -> RouteReply:
-        self._tidy()
         found = self._operations.apply(call.path["job_id"], _wish(call.json()), call.actor)
         return RouteReply(status=202 if found["result"] == "Waiting" else 200, value=found)
 

@@ -1,0 +1,65 @@
+"""ASSIGNED: a job of a package runs on the node of the cluster that has it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from xwheel.plugin import RegisteredExecutor, RouteContext, RouteError
+
+from xwheel_cluster_zookeeper.model import JobStatus
+from xwheel_cluster_zookeeper.view import ClusterView
+
+NAME: Final = "ASSIGNED"
+_TAG: Final = re.compile(r"(tag=[A-Za-z0-9][A-Za-z0-9._-]{0,63})?")
+
+
+class Assigned:
+    """The executor whose address the job's node has registered; asks nobody.
+
+    Args:
+        view: What this scheduler node knows of the cluster.
+    """
+
+    name = NAME
+    asks = False
+
+    def __init__(self, view: ClusterView) -> None:
+        self._view = view
+
+    def check(self, options: str) -> None:
+        """Refuse options that are no tag."""
+        if not _TAG.fullmatch(options):
+            raise RouteError(
+                "route_options of ASSIGNED must be empty, or tag=NAME for nodes with that tag only:"
+                " a name has at most 64 letters, digits, dots, dashes and underscores"
+            )
+
+    def route(self, context: RouteContext) -> Sequence[RegisteredExecutor]:
+        """Return the executor of the node that has the job."""
+        place = self._view.find(context.job.id)
+        if place is None:
+            raise RouteError("the cluster does not know the job: start it with POST .../operations")
+        if place.assignment is None:
+            raise RouteError(f"no node has the job{_why(place.status)}")
+        if place.node is None:
+            raise RouteError(f"node {place.assignment.node_id}, which had the job, is gone")
+        address = place.node.address.rstrip("/")
+        for item in context.executors:
+            if item.address.rstrip("/") == address:
+                return [item]
+        raise RouteError(
+            f"node {place.node.node_id} has the job, but no executor of the group has registered as {address}"
+        )
+
+
+def tag_of(options: str) -> str:
+    """Return the tag that a job's route options ask for, or nothing."""
+    return options.removeprefix("tag=") if _TAG.fullmatch(options) else ""
+
+
+def _why(status: JobStatus | None) -> str:
+    if status is None:
+        return ""
+    return f": {status.result.value}" + (f"({status.reason})" if status.reason else "")

@@ -1,0 +1,147 @@
+"""What a scheduler node knows of a cluster, kept in memory: it answers at once, also while the store does not."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from xwheel_cluster_zookeeper.model import (
+    Assignment,
+    ClusterState,
+    Epoch,
+    JobStatus,
+    NodeRecord,
+    Result,
+    Stored,
+    Wanted,
+)
+
+MOST_LOST: Final = 100
+KEEP_LOST_MS: Final = 24 * 60 * 60 * 1000
+NOTHING: Final = ClusterState(
+    epoch=Stored(Epoch(), 0), nodes={}, jobs={}, assignments={}, statuses={}, owners={}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a job is.
+
+    Attributes:
+        assignment: Which node it was given to; None if none has it.
+        node: That node, while it lives.
+        status: How its last operation went.
+    """
+
+    assignment: Assignment | None
+    node: NodeRecord | None
+    status: JobStatus | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """One state, and what is looked up in it."""
+
+    state: ClusterState = NOTHING
+    keys: Mapping[int, str] = field(default_factory=dict)
+    lost: Mapping[str, tuple[NodeRecord, int]] = field(default_factory=dict)
+    is_read: bool = False
+
+
+class ClusterView:
+    """The newest state that was read, when that was, and nodes that are gone; for many threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._seen = _Seen()
+        self._read_ms = 0
+
+    @property
+    def state(self) -> ClusterState:
+        """The newest state; an empty one before the first."""
+        return self._seen.state
+
+    def confirm(self, now_ms: int) -> None:
+        """Note that the state is still what it was."""
+        self._read_ms = now_ms
+
+    def update(self, state: ClusterState, now_ms: int) -> list[str]:
+        """Take a newer state, and return addresses of nodes that are gone and have not come back."""
+        with self._lock:
+            before = self._seen
+            last_ms = self._read_ms
+            gone = {path: node for path, node in before.state.nodes.items() if path not in state.nodes}
+            back = {node.node_id for node in state.nodes.values()}
+            lost = {
+                node_id: (node, seen_ms)
+                for node_id, (node, seen_ms) in before.lost.items()
+                if node_id not in back and now_ms - seen_ms < KEEP_LOST_MS
+            }
+            lost |= {node.node_id: (node, last_ms) for node in gone.values() if node.node_id not in back}
+            newest = sorted(lost.items(), key=lambda item: item[1][1])[-MOST_LOST:]
+            self._seen = _Seen(state, _keys(state), dict(newest), is_read=True)
+            self._read_ms = now_ms
+        present = {node.address for node in state.nodes.values()}
+        return sorted({node.address for node in gone.values()} - present)
+
+    def find(self, job_id: int) -> Place | None:
+        """Return where a job is; None if the cluster does not know it."""
+        seen = self._seen
+        key = seen.keys.get(job_id)
+        if key is None:
+            return None
+        given, status = seen.state.assignments.get(key), seen.state.statuses.get(key)
+        assignment = given.value if given else None
+        node = seen.state.nodes.get(assignment.node_path) if assignment else None
+        return Place(assignment, node, status.value if status else None)
+
+    def summary(self, now_ms: int) -> dict[str, Any]:
+        """Return what people want to know of the cluster, as JSON."""
+        seen = self._seen
+        state = seen.state
+        loads = Counter(item.value.node_path for item in state.assignments.values())
+        nodes = [
+            {**_node(node), "jobs": loads[path], "is_lost": False, "last_seen_ms": None}
+            for path, node in sorted(state.nodes.items())
+        ]
+        nodes += [
+            {**_node(node), "jobs": 0, "is_lost": True, "last_seen_ms": seen_ms}
+            for node, seen_ms in seen.lost.values()
+        ]
+        return {
+            "age_ms": max(0, now_ms - self._read_ms) if seen.is_read else None,
+            "epoch": state.epoch.value.number,
+            "master": state.epoch.value.node_id,
+            "nodes": nodes,
+            "jobs": {
+                "started": sum(item.value.wanted is Wanted.STARTED for item in state.jobs.values()),
+                "assigned": len(state.assignments),
+                "waiting": sum(item.value.result is Result.WAITING for item in state.statuses.values()),
+                "retrying": sum(item.value.result is Result.RETRYING for item in state.statuses.values()),
+                "failed": sum(item.value.result is Result.FAILED for item in state.statuses.values()),
+            },
+        }
+
+
+def _keys(state: ClusterState) -> dict[int, str]:
+    """Return the keys of jobs by their ids."""
+    return {item.value.job_id: key for key, item in state.jobs.items()}
+
+
+def _node(node: NodeRecord) -> dict[str, Any]:
+    return {
+        "node_id": node.node_id,
+        "path": node.path,
+        "role": node.role.value,
+        "host": node.host,
+        "address": node.address,
+        "pid": node.pid,
+        "slots": node.slots,
+        "tags": list(node.tags),
+        "xwheel_version": node.xwheel_version,
+        "python_version": node.python_version,
+        "started_ms": node.started_ms,
+    }
