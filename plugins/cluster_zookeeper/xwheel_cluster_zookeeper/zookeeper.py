@@ -14,8 +14,8 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
-from kazoo.client import KazooClient, KazooState
-from kazoo.exceptions import (
+from kazoo.client import KazooClient, KazooState  # type: ignore[import-untyped]
+from kazoo.exceptions import (  # type: ignore[import-untyped]
     AuthFailedError,
     BadVersionError,
     KazooException,
@@ -26,9 +26,9 @@ from kazoo.exceptions import (
     RolledBackError,
     SessionExpiredError,
 )
-from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.retry import KazooRetry
-from kazoo.security import make_digest_acl
+from kazoo.handlers.threading import KazooTimeoutError  # type: ignore[import-untyped]
+from kazoo.retry import KazooRetry  # type: ignore[import-untyped]
+from kazoo.security import make_digest_acl  # type: ignore[import-untyped]
 from xwheel.plugin import XwheelError
 
 from xwheel_cluster_zookeeper.backend import (
