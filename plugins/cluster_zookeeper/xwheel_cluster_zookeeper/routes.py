@@ -69,6 +69,8 @@ class ClusterRoutes:
             raise RouteRefusedError(503, "store_unreachable", text)
         count = self._mirror.rebalance()
         self._site.database.transaction(
-            lambda conn: self._site.record(conn, "package_cluster.rebalance", "cluster", 0, after={"jobs": count})
+            lambda conn: self._site.record(
+                conn, "package_cluster.rebalance", "cluster", 0, after={"jobs": count}
+            )
         )
         return RouteReply(status=202, value={"jobs": count})

@@ -50,9 +50,7 @@ class Site:
         self.clock = NOW
         self.doubted: list[str] = []
         self.executors: Any = SimpleNamespace(doubt=self.doubted.append)
-        self.database: Any = SimpleNamespace(
-            backend="sqlite", read=self._read, transaction=self._transaction
-        )
+        self.database: Any = SimpleNamespace(backend="sqlite", read=self._read, transaction=self._transaction)
         self.operations = JobOperations(self)
         self.outbox = Outbox(self)
         self._transaction(self._fill(count))
