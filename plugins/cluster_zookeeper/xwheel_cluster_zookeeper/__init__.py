@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from xwheel.plugin import hookimpl
 
 if TYPE_CHECKING:
-    from xwheel.plugin import Commands
+    from xwheel import Config
+    from xwheel.plugin import Commands, Router, Routes
 
-__all__ = ["xwheel_register_commands"]
+__all__ = ["xwheel_register_commands", "xwheel_register_routers", "xwheel_register_routes"]
 
 
 class NodeCommand:
@@ -26,3 +27,33 @@ class NodeCommand:
 def xwheel_register_commands() -> Iterable[Commands]:
     """Register ``xwheel node``."""
     return [NodeCommand()]
+
+
+@hookimpl
+def xwheel_register_routers(config: Config) -> Iterable[Router]:
+    """Register the router ``ASSIGNED``, where ZooKeeper is named."""
+    from xwheel_cluster_zookeeper.options import read_options
+
+    if not read_options(config).hosts:
+        return []
+    from xwheel_cluster_zookeeper.router import Assigned
+    from xwheel_cluster_zookeeper.scheduler import shared_view
+
+    return [Assigned(shared_view(config))]
+
+
+@hookimpl
+def xwheel_register_routes(config: Config) -> Iterable[Routes]:
+    """Register the cluster's calls, and with them the part that follows it, where there is a store of packages."""
+    from xwheel_job_package.options import read_options as read_packages
+
+    from xwheel_cluster_zookeeper.options import read_options
+
+    options = read_options(config)
+    if not options.hosts or not read_packages(config).store.directory:
+        return []
+    from xwheel_cluster_zookeeper.routes import ClusterRoutes
+    from xwheel_cluster_zookeeper.scheduler import make_mirror, shared_view
+
+    view = shared_view(config)
+    return [ClusterRoutes(lambda: make_mirror(options, view))]

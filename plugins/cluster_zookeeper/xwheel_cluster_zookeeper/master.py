@@ -182,10 +182,8 @@ class _Reconciliation:
             self._keep(before.value)
             return
         if not is_said:
-            state = (
-                JobState.PAUSE if status is None or status.job_state is JobState.STARTUP else status.job_state
-            )
-            self._say(job, result=Result.SUCCESS, job_state=state, reason="" if before else "not_running")
+            state, reason = _stopped_state(job, status), "" if before else "not_running"
+            self._say(job, result=Result.SUCCESS, job_state=state, reason=reason)
         self._remove(job.key, before)
 
     def _begin(self, job: JobRecord) -> None:
@@ -382,6 +380,13 @@ class _Reconciliation:
         self.changes.append(
             MasterChange(key=status.key, expected=expected, is_assignment=False, status=status)
         )
+
+
+def _stopped_state(job: JobRecord, status: JobStatus | None) -> JobState:
+    """Return what a job is that no node has: paused only if it ran, or was asked to pause."""
+    if status is None:
+        return JobState.PAUSE if job.operation == "Pause" else JobState.SHUTDOWN
+    return JobState.PAUSE if status.job_state is JobState.STARTUP else status.job_state
 
 
 def _mark(item: JobRecord | Assignment) -> int:

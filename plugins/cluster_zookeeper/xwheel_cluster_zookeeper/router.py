@@ -37,10 +37,10 @@ class Assigned:
             )
 
     def route(self, context: RouteContext) -> Sequence[RegisteredExecutor]:
-        """Return the executor of the node that has the job."""
+        """Return the executor of the node that has the job; of any that may, for one that is run by hand."""
         place = self._view.find(context.job.id)
-        if place is None:
-            raise RouteError("the cluster does not know the job: start it with POST .../operations")
+        if place is None or not place.is_wanted:
+            return self._any(context)
         if place.assignment is None:
             raise RouteError(f"no node has the job{_why(place.status)}")
         if place.node is None:
@@ -52,6 +52,15 @@ class Assigned:
         raise RouteError(
             f"node {place.node.node_id} has the job, but no executor of the group has registered as {address}"
         )
+
+    def _any(self, context: RouteContext) -> Sequence[RegisteredExecutor]:
+        """Return the executor with the fewest runs among those of nodes that may run the job by hand."""
+        tag = tag_of(context.job.route_options)
+        addresses = {node.address.rstrip("/") for node in self._view.nodes(tag)}
+        found = [item for item in context.trusted if item.address.rstrip("/") in addresses]
+        if not found:
+            raise RouteError("the job is not started, and no node of the cluster could run it by hand")
+        return [min(found, key=lambda item: context.load(item.address))]
 
 
 def tag_of(options: str) -> str:

@@ -15,6 +15,7 @@ from xwheel_cluster_zookeeper.model import (
     JobStatus,
     NodeRecord,
     Result,
+    Role,
     Stored,
     Wanted,
 )
@@ -31,11 +32,13 @@ class Place:
     """Where a job is.
 
     Attributes:
+        is_wanted: Whether it shall run by its schedule.
         assignment: Which node it was given to; None if none has it.
         node: That node, while it lives.
         status: How its last operation went.
     """
 
+    is_wanted: bool
     assignment: Assignment | None
     node: NodeRecord | None
     status: JobStatus | None
@@ -96,7 +99,16 @@ class ClusterView:
         given, status = seen.state.assignments.get(key), seen.state.statuses.get(key)
         assignment = given.value if given else None
         node = seen.state.nodes.get(assignment.node_path) if assignment else None
-        return Place(assignment, node, status.value if status else None)
+        is_wanted = key in seen.state.jobs and seen.state.jobs[key].value.wanted is Wanted.STARTED
+        return Place(is_wanted, assignment, node, status.value if status else None)
+
+    def nodes(self, tag: str) -> list[NodeRecord]:
+        """Return the living nodes that may run a job with this tag by hand; in a standby cluster the master alone."""
+        state = self._seen.state
+        found = [node for _, node in sorted(state.nodes.items()) if not tag or tag in node.tags]
+        if any(node.role is Role.BACKUP for node in state.nodes.values()):
+            return [node for node in found if node.role is Role.MASTER]
+        return found
 
     def summary(self, now_ms: int) -> dict[str, Any]:
         """Return what people want to know of the cluster, as JSON."""
