@@ -30,20 +30,23 @@ def tick():
     print("tick of VERSION in", os.getpid())
     return "VERSION"
 
-@schedule()
-def long():
+def sleep():
     print("begun", flush=True)
-    time.sleep(SLEEP)
-    return "VERSION slept"
+    time.sleep(60)
+
+@schedule()
+def once():
+    sleep()
+
+@schedule()
+def again():
+    sleep()
 """
 
 
-def source(version: str, sleep_s: float = 60) -> Mapping[str, str]:
+def source(version: str) -> Mapping[str, str]:
     """Return the files of a package of this version."""
-    return {
-        "acme/__init__.py": "",
-        "acme/jobs.py": JOBS.replace("VERSION", version).replace("SLEEP", str(sleep_s)),
-    }
+    return {"acme/__init__.py": "", "acme/jobs.py": JOBS.replace("VERSION", version)}
 
 
 class PackageNode(XwheelProcess):
