@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from xwheel.plugin import hookimpl
@@ -45,12 +45,12 @@ def xwheel_register_routers(config: Config) -> Iterable[Router]:
 @hookimpl
 def xwheel_register_routes(config: Config) -> Iterable[Routes]:
     """Register the cluster's calls, and with them the part that follows it, where there is a store of packages."""
-    from xwheel_job_package.options import read_options as read_packages
-
     from xwheel_cluster_zookeeper.options import read_options
 
     options = read_options(config)
-    if not options.hosts or not read_packages(config).store.directory:
+    # as it stands there: that plugin checks it
+    store = config.plugin("job_package").get("store")
+    if not options.hosts or not (isinstance(store, Mapping) and store.get("directory")):
         return []
     from xwheel_cluster_zookeeper.routes import ClusterRoutes
     from xwheel_cluster_zookeeper.scheduler import make_mirror, shared_view

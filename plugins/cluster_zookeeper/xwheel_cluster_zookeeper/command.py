@@ -173,7 +173,7 @@ def _record(options: Options, address: str) -> NodeRecord:
         path="",
         node_id=options.node.name or f"{host}:{urlsplit(address).port or 0}",
         host=host,
-        address=address,
+        address=address.rstrip("/"),
         pid=os.getpid(),
         role=Role.SLAVE,
         slots=options.node.slots,

@@ -78,7 +78,8 @@ class SiteExecutors:
 
     def doubt(self, address: str) -> None:
         """Say that the executor at this address was seen to die."""
-        self._parts.registry.doubt(address, self._parts.clock.now_ms())
+        # executors say where they are with or without it, and are known without
+        self._parts.registry.doubt(address.rstrip("/"), self._parts.clock.now_ms())
 
 
 class SiteJobs:

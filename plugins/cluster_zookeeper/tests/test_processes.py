@@ -1,0 +1,92 @@
+"""Package nodes as processes on a real ZooKeeper: killed, frozen, without a server."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from site_of_cluster import SESSION_S, ClusterSite
+from tests.support.zookeeper import Servers, zookeeper
+from xwheel.testing import wait_until
+
+from xwheel_cluster_zookeeper.backend import Conflict, Link
+
+
+def test_nodes_join_elect_one_and_the_next_when_it_is_killed(
+    tmp_path: Path, server: Servers, root: str
+) -> None:
+    """CLU-4, CLU-5, CLU-8: one master; another within the session's time + 2 s; who stops is gone at once."""
+    with ClusterSite(tmp_path, server, root) as site:
+        site.add("anna", "bert", "carl")
+        master = wait_until(site.master)
+        began = site.kill(master)
+        wait_until(lambda: site.master() not in {"", master})
+        assert time.monotonic() - began < SESSION_S + 2 + 2
+        left = next(name for name in site.nodes if name != site.master())
+        node = site.nodes.pop(left)
+        began = time.monotonic()
+        node.signal(signal.SIGTERM)
+        wait_until(lambda: left not in {item.node_id for item in site.state.nodes.values()})
+        assert time.monotonic() - began < SESSION_S
+        assert node._child.wait(30) == 0
+
+
+def test_a_frozen_master_that_thaws_is_a_slave(tmp_path: Path, server: Servers, root: str) -> None:
+    """CLU-10, CLU-11: another was elected meanwhile; the thawed one joins anew and changes nothing."""
+    with ClusterSite(tmp_path, server, root) as site:
+        site.add("anna", "bert")
+        frozen = wait_until(site.master)
+        epoch = site.state.epoch.value.number
+        site.nodes[frozen].freeze()
+        wait_until(lambda: site.master() not in {"", frozen})
+        taken = site.state.epoch
+        assert taken.value.number == epoch + 1
+        site.nodes[frozen].thaw()
+        wait_until(lambda: len(site.state.nodes) == 2)
+        roles = {item.node_id: item.role for item in site.state.nodes.values()}
+        assert roles[frozen] == "Slave"
+        assert site.state.epoch == taken
+
+
+def test_the_next_joins_when_the_one_that_holds_the_lock_dies(
+    tmp_path: Path, server: Servers, root: str
+) -> None:
+    """CLU-3: within the session's time + 2 s."""
+    with ClusterSite(tmp_path, server, root) as site:
+        script = (
+            "import sys, time; from xwheel_cluster_zookeeper.zookeeper import ZooKeeperBackend as Z;"
+            "from xwheel_cluster_zookeeper.paths import Paths; from xwheel_cluster_zookeeper.model import Mode;"
+            f"b = Z({server.hosts!r}, Paths({root!r}, Mode.MASTER_SLAVE), session_s={SESSION_S}); b.open(20);"
+            "l = b.init_lock(5); l.__enter__(); print('held', flush=True); time.sleep(60)"
+        )
+        holder = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(Conflict), site.watcher.init_lock(0.2):
+            raise AssertionError("two hold it")
+        holder.kill()
+        holder.wait()
+        holder.stdout.close()
+        began = time.monotonic()
+        with site.watcher.init_lock(20):
+            assert time.monotonic() - began < SESSION_S + 2
+
+
+def test_a_node_waits_for_a_server_that_is_not_there_yet(tmp_path: Path, root: str) -> None:
+    """CLU-14: it says where it waits, and joins by itself; with a limit it ends instead."""
+    with zookeeper() as servers, ClusterSite(tmp_path, servers, root) as site:
+        servers.members[0].stop()
+        wait_until(lambda: site.watcher.connection().link is not Link.CONNECTED)
+        node = site.start("anna")
+        node.find(f"waiting for ZooKeeper at ({servers.hosts})")
+        limited = site.start("bert", start_timeout_s=0.5)
+        assert limited._child.wait(30) == 2
+        assert "did not answer within 0.5 s" in limited.output.read_text()
+        del site.nodes["bert"]
+        servers.members[0].start()
+        wait_until(lambda: site.watcher.connection().link is Link.CONNECTED)
+        wait_until(lambda: site.master() == "anna")

@@ -1,0 +1,91 @@
+"""The walk through a package's life on a real cluster: upload, start, a lost node, pause, a new version, roll back."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from site_of_cluster import SESSION_S, ClusterSite, now_ms, source
+from tests.support.zookeeper import Servers
+from wheels import make_wheel
+from xwheel.testing import wait_until
+
+SLACK_S = 3.0
+
+
+def test_the_walk(tmp_path: Path, server: Servers, root: str) -> None:
+    """CLU-7, OPS-1, OPS-3, OPS-5, ENV-2: the whole walk with real processes."""
+    with ClusterSite(tmp_path, server, root) as site:
+        site.add("anna", "bert")
+        first = site.upload(make_wheel(tmp_path, "acme", "1.0", source("one")))
+        job_id = site.jobs()["tick"]
+
+        # start, and see it run on the node that has it
+        row = site.operate(job_id, "Start")
+        assert (row["result"], row["reason"]) == ("Success", "")
+        name = wait_until(lambda: site.where(job_id))
+        run = site.wait_for_run(job_id, 0, state="succeeded")
+        assert run["address"] == site.address(name)
+        assert run["message"] == "one"
+
+        # the node is killed: it runs on the other one
+        other = {"anna": "bert", "bert": "anna"}[name]
+        killed_ms = now_ms()
+        began = site.kill(name)
+        wait_until(lambda: site.where(job_id) == other)
+        assert time.monotonic() - began < SESSION_S + SLACK_S + 2
+        run = site.wait_for_run(job_id, killed_ms, state="succeeded", address=site.address(other))
+
+        # pause: nothing more runs
+        row = site.operate(job_id, "Pause")
+        assert (row["result"], row["reason"]) == ("Success", "")
+        assert site.where(job_id) == ""
+        paused_ms = now_ms()
+
+        # a new version; the job goes on with the old one until it is told otherwise
+        second = site.upload(make_wheel(tmp_path, "acme", "1.1", source("two")))
+        row = site.operate(job_id, "Start")
+        run = site.wait_for_run(job_id, paused_ms, state="succeeded")
+        assert run["message"] == "one"
+        between = [run for run in site.runs(job_id) if paused_ms + 1000 < run["due_ms"] < row["begun_ms"]]
+        assert between == []
+
+        # restart with it, then roll back
+        row = site.operate(job_id, "Restart", package_id=second["id"])
+        assert row["result"] == "Success"
+        assert site.wait_for_run(job_id, row["ended_ms"], state="succeeded")["message"] == "two"
+        row = site.operate(job_id, "Restart", package_id=first["id"])
+        assert site.wait_for_run(job_id, row["ended_ms"], state="succeeded")["message"] == "one"
+
+        # of each second there is one run at most, and none began twice; those of a pause were cancelled
+        runs = [run for run in site.runs(job_id) if run["state"] != "cancelled"]
+        assert len({run["due_ms"] for run in runs}) == len(runs)
+        assert sum(run["state"] == "succeeded" for run in runs) > 4
+
+
+def test_a_run_on_a_node_that_is_killed_is_lost_at_once_and_repeated_only_if_it_may_be(
+    tmp_path: Path, server: Servers, root: str
+) -> None:
+    """CLU-7: within the session's time + 5 s; the job is on another node, where the next run goes."""
+    with ClusterSite(tmp_path, server, root) as site:
+        site.add("anna")
+        site.upload(make_wheel(tmp_path, "acme", "1.0", source("one")))
+        once, again = site.jobs()["once"], site.jobs()["again"]
+        site.call("PATCH", f"jobs/{again}", {"recover_lost": True})
+        runs = {}
+        for job_id in (once, again):
+            assert site.operate(job_id, "Start", cron="0 0 0 1 1 ?")["result"] == "Success"
+            runs[job_id] = site.call("POST", f"packages/jobs/{job_id}/run", {})["id"]
+        for run_id in runs.values():
+            wait_until(lambda run_id=run_id: site.call("GET", f"runs/{run_id}")["state"] == "running")
+        site.add("bert")
+        began = site.kill("anna")
+        for run_id in runs.values():
+            wait_until(lambda run_id=run_id: site.call("GET", f"runs/{run_id}")["state"] == "lost")
+        assert time.monotonic() - began < SESSION_S + 5 + 2
+        for job_id in (once, again):
+            wait_until(lambda job_id=job_id: site.where(job_id) == "bert")
+        found = site.wait_for_run(again, 0, state="running")
+        assert found["address"] == site.address("bert")
+        assert found["id"] != runs[again]
+        assert [run["id"] for run in site.runs(once)] == [runs[once]]
