@@ -10,12 +10,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from sqlalchemy import create_engine, insert, select
+from world import START_MS as NOW
 from xwheel.plugin import NotFoundError
 from xwheel_job_package.operations import JobOperations, Wish
 from xwheel_job_package.outbox import Outbox
 from xwheel_job_package.tables import FOUND, JOB, OPERATION, PACKAGE, metadata
-
-NOW = 1_700_000_000_000
 
 
 class Jobs:
@@ -43,11 +42,11 @@ class Jobs:
 class Site:
     """What a plugin works with on a scheduler node."""
 
-    def __init__(self, folder: Path, count: int = 1) -> None:
+    def __init__(self, folder: Path, count: int = 1, now_ms: Callable[[], int] = lambda: NOW) -> None:
         self._engine = create_engine(f"sqlite:///{folder / 'site.db'}")
         metadata.create_all(self._engine)
         self.jobs: Any = Jobs()
-        self.clock = NOW
+        self.now_ms = now_ms
         self.doubted: list[str] = []
         self.executors: Any = SimpleNamespace(doubt=self.doubted.append)
         self.database: Any = SimpleNamespace(backend="sqlite", read=self._read, transaction=self._transaction)
@@ -66,9 +65,6 @@ class Site:
     def _transaction(self, work: Callable[[Any], Any]) -> Any:
         with self._engine.begin() as conn:
             return work(conn)
-
-    def now_ms(self) -> int:
-        return self.clock
 
     def record(self, conn: Any, *args: Any, **more: Any) -> None:
         del conn, args, more

@@ -20,6 +20,7 @@ from xwheel_job_package.outbox import Outbox, source_of
 from xwheel_cluster_zookeeper.backend import ClusterBackend, Conflict, Disconnected, Link, SessionLost
 from xwheel_cluster_zookeeper.master import REBALANCE, MasterSettings, movable
 from xwheel_cluster_zookeeper.model import (
+    ClusterState,
     JobRecord,
     JobStatus,
     Mode,
@@ -40,6 +41,8 @@ LOOK_MS: Final = 1_000
 COMPARE_MS: Final = 30_000
 """How often all jobs are compared, not only those with operations."""
 TIMEOUT_MS: Final = 60_000
+MOST_SOME: Final = 500
+"""More jobs than this are read with all others."""
 
 Row = Mapping[str, Any]
 
@@ -73,7 +76,8 @@ class Mirror:
         self._seen = -1
         self._session = -1
         self._look_ms = self._compare_ms = self._lock_ms = 0
-        self._is_writer = False
+        self._is_begun = self._is_writer = False
+        self._stopped: frozenset[int] = frozenset()
         self._late: dict[str, int] = {}
 
     def open(self, site: PluginSite) -> None:
@@ -124,7 +128,10 @@ class Mirror:
 
     def step(self, now_ms: int) -> int:
         """Do what is due, and return how long to wait in milliseconds."""
-        if self._backend.connection().link is not Link.CONNECTED and not self._backend.open(0):
+        if not self._is_begun:
+            self._is_begun = True
+            self._backend.open(0)
+        if self._backend.connection().link is not Link.CONNECTED:
             self._is_writer = False
             return AWAY_MS
         try:
@@ -181,7 +188,10 @@ class Mirror:
         waiting = self._outbox.waiting()
         if is_whole:
             self._compare_ms = now_ms + COMPARE_MS
-        rows = self._outbox.wanted(None if is_whole else {row["job_id"] for row in waiting})
+        stopped, before = _stopped(self._view.state), self._stopped
+        self._stopped = stopped
+        some = {row["job_id"] for row in waiting} | (stopped - before)
+        rows = self._outbox.wanted(None if is_whole or len(some) > MOST_SOME else some)
         newest = {row["job_id"]: row for row in waiting}
         for row in rows.values():
             self._deliver(row, newest.get(row["job_id"]), now_ms)
@@ -327,6 +337,12 @@ _OPERATIONS: Final = {Wanted.STARTED: "Start", Wanted.STOPPED: "Pause"}
 
 def _key(row: Row) -> str:
     return job_key(row["job_id"], row["group_name"], row["name"])
+
+
+def _stopped(state: ClusterState) -> frozenset[int]:
+    """Return the jobs that nodes are told to stop."""
+    stopped = (item.value for item in state.jobs.values() if item.value.wanted is Wanted.STOPPED)
+    return frozenset(job.job_id for job in stopped)
 
 
 def _said(status: JobStatus) -> str:

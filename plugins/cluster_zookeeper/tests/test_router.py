@@ -1,0 +1,106 @@
+"""Where the router ASSIGNED sends runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from records import assignment, job, node, status
+from xwheel.plugin import RouteError
+from xwheel.testing import check_router, sample_executors, sample_job, sample_route_context
+
+from xwheel_cluster_zookeeper.model import Result, Role, Stored, Wanted
+from xwheel_cluster_zookeeper.router import Assigned, tag_of
+from xwheel_cluster_zookeeper.view import NOTHING, ClusterView
+
+EXECUTORS = sample_executors(3)
+NODES = {
+    f"node-{number:010}": node(f"n{number}", path=f"node-{number:010}", address=f"{item.address}/")
+    for number, item in enumerate(EXECUTORS)
+}
+PATHS = list(NODES)
+KEY = job(1).key
+
+
+def router(**changes: object) -> Assigned:
+    view = ClusterView()
+    known = {
+        "nodes": NODES,
+        "jobs": {KEY: Stored(job(1), 0)},
+        "assignments": {KEY: Stored(assignment(1, PATHS[1], node_id="n1"), 0)},
+    }
+    view.update(replace(NOTHING, **{**known, **changes}), 1)  # type: ignore[arg-type]
+    return Assigned(view)
+
+
+def choose(made: Assigned, options: str = "", **more: object) -> list[str]:
+    context = sample_route_context(EXECUTORS, sample_job(id=1, route_options=options), **more)  # type: ignore[arg-type]
+    return [item.address for item in made.route(context)]
+
+
+def test_the_contract_holds() -> None:
+    view = ClusterView()
+    address = {
+        f"node-{number:010}": f"http://10.0.{number // 250}.{number % 250 + 1}:9999" for number in range(300)
+    }
+    nodes = {path: node(path, path=path, address=found) for path, found in address.items()}
+    view.update(replace(NOTHING, nodes=nodes), 1)
+    check_router(Assigned(view))
+
+
+def test_a_run_goes_to_the_node_that_has_the_job() -> None:
+    """CLU-15: the executor whose address the assigned node registered gets the run, whoever else is there."""
+    assert choose(router()) == [EXECUTORS[1].address]
+    elsewhere = {KEY: Stored(assignment(1, PATHS[2], node_id="n2"), 1)}
+    assert choose(router(assignments=elsewhere)) == [EXECUTORS[2].address]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"assignments": {}}, "^no node has the job$"),
+        (
+            {
+                "assignments": {},
+                "statuses": {KEY: Stored(status(1, result=Result.WAITING, reason="no_eligible_node"), 0)},
+            },
+            r"no node has the job: Waiting\(no_eligible_node\)",
+        ),
+        ({"nodes": {}}, "node n1, which had the job, is gone"),
+        (
+            {"nodes": {PATHS[1]: node("n1", path=PATHS[1], address="http://other:1")}},
+            "no executor of the group has registered as http://other:1",
+        ),
+    ],
+)
+def test_where_no_node_has_the_job_the_reason_is_said(changes: dict[str, object], words: str) -> None:
+    """CLU-17: a started job that no node has runs nowhere, and the run says why."""
+    with pytest.raises(RouteError, match=words):
+        choose(router(**changes))
+
+
+def test_a_job_that_is_not_started_runs_anywhere_by_hand() -> None:
+    """OPS-14: a stopped job runs on the eligible node with the fewest runs."""
+    stopped = {KEY: Stored(job(1, wanted=Wanted.STOPPED), 0)}
+    loads = {EXECUTORS[0].address: 2, EXECUTORS[1].address: 3, EXECUTORS[2].address: 1}
+    made = router(jobs=stopped, assignments={})
+    assert choose(made, load=loads.__getitem__) == [EXECUTORS[2].address]
+    tagged = {**NODES, PATHS[1]: replace(NODES[PATHS[1]], tags=("gpu",))}
+    made = router(jobs={}, assignments={}, nodes=tagged)
+    assert choose(made, "tag=gpu", load=loads.__getitem__) == [EXECUTORS[1].address]
+    with pytest.raises(RouteError, match="no node of the cluster could run it by hand"):
+        choose(made, "tag=big")
+
+
+def test_in_standby_a_run_by_hand_goes_to_the_master() -> None:
+    """OPS-14: in a standby cluster the master alone runs jobs."""
+    nodes = {path: replace(item, role=Role.BACKUP) for path, item in NODES.items()}
+    nodes[PATHS[2]] = replace(nodes[PATHS[2]], role=Role.MASTER)
+    assert choose(router(jobs={}, assignments={}, nodes=nodes)) == [EXECUTORS[2].address]
+
+
+@pytest.mark.parametrize("options", ["gpu", "tag=", "tag=a b", "tag=" + "x" * 65, "TAG=x", "tag=x\n"])
+def test_options_are_a_tag_or_nothing(options: str) -> None:
+    with pytest.raises(RouteError, match="tag=NAME"):
+        router().check(options)
+    assert tag_of(options) == ""
