@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 sys.path.append(str(Path(__file__).resolve().parents[3]))
+sys.path.append(str(Path(__file__).resolve().parents[2] / "job_package" / "tests"))
 
 from tests.support.zookeeper import Servers, is_installed, zookeeper
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack, closing
@@ -13,6 +12,7 @@ from typing import Any, Self
 
 import requests
 from tests.support.zookeeper import Servers
+from wheels import make_wheel
 from xwheel.testing import NodeProcess, XwheelProcess, wait_until
 
 from xwheel_cluster_zookeeper.model import ClusterState, Mode
@@ -27,6 +27,9 @@ from xwheel_package import schedule
 
 @schedule(cron="* * * * * ?")
 def tick():
+    # outlives the run, unlike its log: what began twice is there twice
+    with open("LEDGER", "a") as ledger:
+        print(os.environ["XWHEEL_RUN_ID"], file=ledger)
     print("tick of VERSION in", os.getpid())
     return "VERSION"
 
@@ -44,9 +47,12 @@ def again():
 """
 
 
-def source(version: str) -> Mapping[str, str]:
-    """Return the files of a package of this version."""
-    return {"acme/__init__.py": "", "acme/jobs.py": JOBS.replace("VERSION", version)}
+def source(version: str, ledger: Path) -> Mapping[str, str]:
+    """Return the files of a package of this version, whose job ``tick`` writes the ids of its runs into a file."""
+    return {
+        "acme/__init__.py": "",
+        "acme/jobs.py": JOBS.replace("VERSION", version).replace("LEDGER", str(ledger)),
+    }
 
 
 class PackageNode(XwheelProcess):
@@ -165,6 +171,19 @@ class ClusterSite:
 
     # -- the scheduler
 
+    @property
+    def ledger(self) -> Path:
+        """Where runs of ``tick`` write their ids."""
+        return self.folder / "ledger"
+
+    def begun(self) -> list[int]:
+        """Return the ids of runs of ``tick``, in the order in which they began."""
+        return [int(line) for line in self.ledger.read_text().split()] if self.ledger.exists() else []
+
+    def publish(self, version: str, text: str) -> dict[str, Any]:
+        """Upload a version of the package whose jobs say a text."""
+        return self.upload(make_wheel(self.folder, "acme", version, source(text, self.ledger)))
+
     def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         return self.scheduler.call(method, path, body)
 
@@ -200,6 +219,11 @@ class ClusterSite:
         row: dict[str, Any] = wait_until(ended)
         return row
 
+    def cluster(self) -> dict[str, Any]:
+        """Return what the scheduler says of the cluster."""
+        found: dict[str, Any] = self.call("GET", "package-cluster")
+        return found
+
     def runs(self, job_id: int, **filters: Any) -> list[dict[str, Any]]:
         """Return a job's runs, the newest first."""
         query = "".join(f"&{name}={value}" for name, value in filters.items())
@@ -225,6 +249,3 @@ class ClusterSite:
 
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-sys.path.append(str(Path(__file__).resolve().parents[2] / "job_package" / "tests"))

@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from site_of_cluster import SESSION_S, ClusterSite, now_ms, source
+from site_of_cluster import SESSION_S, ClusterSite, now_ms
 from tests.support.zookeeper import Servers
-from wheels import make_wheel
 from xwheel.testing import wait_until
 
 SLACK_S = 3.0
@@ -17,7 +16,7 @@ def test_the_walk(tmp_path: Path, server: Servers, root: str) -> None:
     """CLU-7, OPS-1, OPS-3, OPS-5, ENV-2: the whole walk with real processes."""
     with ClusterSite(tmp_path, server, root) as site:
         site.add("anna", "bert")
-        first = site.upload(make_wheel(tmp_path, "acme", "1.0", source("one")))
+        first = site.publish("1.0", "one")
         job_id = site.jobs()["tick"]
 
         # start, and see it run on the node that has it
@@ -43,7 +42,7 @@ def test_the_walk(tmp_path: Path, server: Servers, root: str) -> None:
         paused_ms = now_ms()
 
         # a new version; the job goes on with the old one until it is told otherwise
-        second = site.upload(make_wheel(tmp_path, "acme", "1.1", source("two")))
+        second = site.publish("1.1", "two")
         row = site.operate(job_id, "Start")
         run = site.wait_for_run(job_id, paused_ms, state="succeeded")
         assert run["message"] == "one"
@@ -60,6 +59,7 @@ def test_the_walk(tmp_path: Path, server: Servers, root: str) -> None:
         # of each second there is one run at most, and none began twice; those of a pause were cancelled
         runs = [run for run in site.runs(job_id) if run["state"] != "cancelled"]
         assert len({run["due_ms"] for run in runs}) == len(runs)
+        assert len(set(site.begun())) == len(site.begun())
         assert sum(run["state"] == "succeeded" for run in runs) > 4
 
 
@@ -69,7 +69,7 @@ def test_a_run_on_a_node_that_is_killed_is_lost_at_once_and_repeated_only_if_it_
     """CLU-7: within the session's time + 5 s; the job is on another node, where the next run goes."""
     with ClusterSite(tmp_path, server, root) as site:
         site.add("anna")
-        site.upload(make_wheel(tmp_path, "acme", "1.0", source("one")))
+        site.publish("1.0", "one")
         once, again = site.jobs()["once"], site.jobs()["again"]
         site.call("PATCH", f"jobs/{again}", {"recover_lost": True})
         runs = {}

@@ -1,0 +1,64 @@
+"""An ensemble of three loses its leader, then its quorum, and comes back; jobs go on, and nothing runs twice."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from conftest import needed
+from site_of_cluster import SESSION_S, ClusterSite, now_ms
+from tests.support.zookeeper import zookeeper
+from xwheel.testing import wait_until
+
+from xwheel_cluster_zookeeper.backend import Link
+
+
+def test_an_ensemble_loses_its_leader_and_its_quorum(tmp_path: Path, root: str) -> None:
+    """CLU-9, CON-5: the scheduler says the truth throughout, at once."""
+    needed()
+    with zookeeper(3) as servers, ClusterSite(tmp_path, servers, root) as site:
+        site.add("anna", "bert")
+        site.publish("1.0", "one")
+        job_id = site.jobs()["tick"]
+        assert site.operate(job_id, "Start")["result"] == "Success"
+        site.wait_for_run(job_id, 0, state="succeeded")
+        before = {node.node_id: node.path for node in site.state.nodes.values()}
+        has = site.where(job_id)
+
+        # the leader is killed: the same sessions, the same node has the job
+        leader = servers.leader()
+        leader.kill()
+        site.wait_for_run(job_id, now_ms(), state="succeeded")
+        wait_until(lambda: site.watcher.connection().link is Link.CONNECTED)
+        assert {node.node_id: node.path for node in site.state.nodes.values()} == before
+        assert site.where(job_id) == has
+        wait_until(lambda: site.cluster()["is_reachable"])
+
+        # a second one is killed: no quorum for longer than a session
+        second = next(member for member in servers.members if member is not leader and member.mode())
+        second.kill()
+        wait_until(lambda: not site.cluster()["is_reachable"])
+        began = time.monotonic()
+        shown = site.cluster()
+        assert time.monotonic() - began < 1
+        assert {item["node_id"] for item in shown["nodes"]} == {"anna", "bert"}
+        first_age = shown["age_ms"]
+        site.wait_for_run(job_id, now_ms(), state="refused")
+        refused = site.runs(job_id, state="refused")[0]
+        assert "ZooKeeper has not answered this node" in refused["message"]
+        until_s = time.monotonic() + SESSION_S
+        wait_until(lambda: time.monotonic() > until_s)
+        assert site.cluster()["age_ms"] > first_age
+
+        # it comes back: the same sessions, and the job goes on where it was
+        leader.start()
+        second.start()
+        wait_until(lambda: site.cluster()["is_reachable"])
+        site.wait_for_run(job_id, now_ms(), state="succeeded")
+        assert {node.node_id: node.path for node in site.state.nodes.values()} == before
+        assert site.where(job_id) == has
+        assert site.cluster()["age_ms"] < 5000
+        begun = site.begun()
+        assert len(set(begun)) == len(begun)
+        succeeded = {run["id"] for run in site.runs(job_id, state="succeeded")}
+        assert succeeded <= set(begun)
