@@ -118,6 +118,7 @@ bench: $(READY) $(HOMES)
 	for bench in pipeline claim api http executor peers listener ring cron nodes many_executors start cli sessions; do $(BIN)/python -m benchmarks.$$bench $(ARGS) || exit 1; done
 	$(VENV)/plugins/router_extra/bin/python -m benchmarks.route $(ARGS)
 	$(VENV)/plugins/job_package/bin/python -m benchmarks.packages $(ARGS)
+	$(VENV)/plugins/cluster_zookeeper/bin/python -m benchmarks.cluster $(ARGS)
 	$(VENV)/plugins/console/bin/python -m benchmarks.console $(ARGS)
 
 # the pages as a site, in build/docs; any warning fails

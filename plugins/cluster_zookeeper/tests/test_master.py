@@ -107,6 +107,13 @@ def test_a_rebalance_moves_each_job_once_at_most() -> None:
     assert made.step().changes == []
 
 
+def test_loads_that_differ_by_one_are_even() -> None:
+    """CLU-16: no job moves where that would only exchange who has one more."""
+    made = running(5, "n1", "n2")
+    assert sorted(made.loads().values()) == [2, 3]
+    assert made.mark() == []
+
+
 def test_a_mark_that_comes_too_late_moves_nothing_and_is_used_up() -> None:
     """CLU-16: when loads are even already, a marked job stays, now and when nodes join."""
     made = running(4, "n1")
@@ -246,6 +253,20 @@ def test_a_retry_keeps_its_time_when_its_node_goes() -> None:
     item = made.assignments["00000"].value
     assert item.node_id not in {waiting.node_id, "n1"}
     assert (item.attempt, item.not_before_ms) == (waiting.attempt, waiting.not_before_ms)
+
+
+def test_a_job_that_ran_at_its_second_attempt_begins_anew() -> None:
+    """OPS-6: retries are counted for each beginning; a release of what ran is a first attempt, on any node."""
+    made = cluster("n1", "n2")
+    made.order("00000")
+    made.step()
+    made.say("00000", Result.RETRYING)
+    made.step()
+    made.work()
+    made.lose(made.node_of("00000"))
+    made.step()
+    item = made.assignments["00000"].value
+    assert (item.attempt, item.not_before_ms, item.excluded) == (1, 0, ())
 
 
 def test_a_permanent_failure_is_not_tried_again() -> None:

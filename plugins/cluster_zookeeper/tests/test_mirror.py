@@ -13,6 +13,7 @@ import pytest
 from sites import Site
 from sqlalchemy import delete
 from world import World
+from xwheel.plugin import FieldError, RouteRefusedError
 from xwheel_job_package import set_distribution
 from xwheel_job_package.tables import JOB
 
@@ -205,6 +206,40 @@ def test_no_answer_in_time_and_a_late_one(scheduler: Scheduler, site: Site, worl
     assert site.job()["version"] == 2
 
 
+def test_the_time_counts_from_the_delivery(scheduler: Scheduler, site: Site, world: World) -> None:
+    """OPS-11: an operation long after the one before it is not closed before it was brought to the nodes."""
+    (member,) = world.add("a")
+    site.operate("Start")
+    scheduler.run(6)
+    world.now_ms += 2 * TIMEOUT_MS
+    member.preparations.outcome = None
+    site.operate("Restart", cron="0 0 4 * * ?")
+    scheduler.mirror.step(world.now_ms)
+    assert last(site)[0] == "Waiting"
+    scheduler.run(6)
+    assert last(site) == ("Waiting", "executing")
+
+
+def test_what_is_being_begun_is_not_brought_to_nodes(
+    scheduler: Scheduler, site: Site, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OPS-9: nodes hear of an operation only when the scheduler has taken it; one that is refused leaves nothing."""
+    world.add("a")
+    scheduler.run(2)
+
+    def refuse(job_id: int) -> None:
+        world.now_ms += COMPARE_MS
+        scheduler.mirror.step(world.now_ms)  # meanwhile, on another thread
+        raise FieldError("schedule_conf", "cannot be used")
+
+    monkeypatch.setattr(site.jobs, "start", refuse)
+    with pytest.raises(RouteRefusedError, match="cannot be used"):
+        site.operate("Start")
+    scheduler.run(2)
+    assert world.state.jobs == {}
+    assert (site.job()["state"], site.job()["version"]) == ("Shutdown", 1)
+
+
 def test_a_late_answer_to_an_older_operation(scheduler: Scheduler, site: Site, world: World) -> None:
     """OPS-11: what a node says of an operation that another followed closes neither and changes no state."""
     (member,) = world.add("a")
@@ -337,6 +372,18 @@ def test_a_node_that_came_back_at_once_is_not_doubted(scheduler: Scheduler, site
     assert [node["is_lost"] for node in scheduler.mirror.summary(world.now_ms)["nodes"]] == [False]
 
 
+def test_a_node_that_is_back_is_lost_no_more(scheduler: Scheduler, site: Site, world: World) -> None:
+    """CON-5: a node is listed once, as it is now."""
+    world.add("a", "b")
+    scheduler.run(2)
+    world.kill("b")
+    scheduler.run(2)
+    assert [node["is_lost"] for node in scheduler.mirror.summary(world.now_ms)["nodes"]] == [False, True]
+    world.add("b")
+    scheduler.run(2)
+    assert [node["is_lost"] for node in scheduler.mirror.summary(world.now_ms)["nodes"]] == [False, False]
+
+
 def test_the_reset_of_a_first_node_reaches_the_tables(scheduler: Scheduler, site: Site, world: World) -> None:
     """CLU-1: jobs that the first node stopped are Shutdown for the scheduler too; a later Start works."""
     world.add("a")
@@ -429,3 +476,36 @@ def test_before_the_first_connection_nothing_is_known(world: World, site: Site) 
     found = made.mirror.summary(world.now_ms)
     assert (found["is_reachable"], found["age_ms"], found["nodes"]) == (False, None, [])
     assert made.mirror.waiting_reason() == "queued"
+
+
+def test_tables_from_a_backup_catch_up(scheduler: Scheduler, site: Site, world: World) -> None:
+    """OPS-13: where the cluster knows later operations than the tables, the next one gets a later number yet."""
+    world.add("a")
+    site.operate("Start")
+    scheduler.run(6)
+    record = world.state.jobs[key(1)]
+    world.scheduler.put_job(replace(record.value, op_seq=9, operation_id=77), record.version)
+    scheduler.run(6)
+    site.operate("Restart", cron="0 0 4 * * ?")
+    assert site.job()["version"] == 3
+    scheduler.run(6)
+    assert site.job()["version"] == 10
+    assert last(site) == ("Success", "")
+    assert world.state.jobs[key(1)].value.op_seq == 10
+
+
+def test_many_operations_are_brought_in_several_steps(
+    scheduler: Scheduler, site: Site, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OPS-12: what is too much for one step follows in the next; nothing waits for the comparison of all jobs."""
+    monkeypatch.setattr("xwheel_cluster_zookeeper.mirror.MOST_WRITES", 2)
+    world.add("a")
+    scheduler.run(2)
+    for number in range(1, 7):
+        site.operate("Start", number)
+    for number in range(1, 4):
+        scheduler.mirror.step(world.now_ms)
+        assert len(world.state.jobs) == 2 * number
+        world.now_ms += 200
+    scheduler.run(6)
+    assert {last(site, number) for number in range(1, 7)} == {("Success", "")}

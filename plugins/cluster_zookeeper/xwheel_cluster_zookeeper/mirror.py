@@ -43,6 +43,8 @@ COMPARE_MS: Final = 30_000
 TIMEOUT_MS: Final = 60_000
 MOST_SOME: Final = 500
 """More jobs than this are read with all others."""
+MOST_WRITES: Final = 200
+"""How many records are written in one step."""
 
 Row = Mapping[str, Any]
 
@@ -138,8 +140,8 @@ class Mirror:
             self._begin_session()
             has_changed = self._follow(now_ms)
             if self._to_rebalance.is_set():
-                self._to_rebalance.clear()
                 self._mark(now_ms)
+                self._to_rebalance.clear()
             if self._may_write(now_ms):
                 self._write(now_ms, has_changed=has_changed)
         except (Disconnected, SessionLost) as error:
@@ -153,7 +155,6 @@ class Mirror:
         session = self._backend.connection().session
         if session != self._session:
             self._session = session
-            self._seen = -1
             self._look_ms = self._compare_ms = self._lock_ms = 0
 
     def _follow(self, now_ms: int) -> bool:
@@ -193,37 +194,56 @@ class Mirror:
         some = {row["job_id"] for row in waiting} | (stopped - before)
         rows = self._outbox.wanted(None if is_whole or len(some) > MOST_SOME else some)
         newest = {row["job_id"]: row for row in waiting}
+        written = 0
         for row in rows.values():
-            self._deliver(row, newest.get(row["job_id"]), now_ms)
+            written += self._deliver(row, newest.get(row["job_id"]), now_ms)
+            if written == MOST_WRITES:  # the rest in the next step, so that a node that stops need not wait
+                self._woken.set()
+                self._compare_ms = now_ms if is_whole else self._compare_ms
+                return
         if is_whole:
             self._forget(rows)
         for operation in waiting:
             self._settle(operation, rows.get(operation["job_id"]), now_ms)
         self._note_late()
 
-    def _deliver(self, row: Row, operation: Row | None, now_ms: int) -> None:
-        """Write a job's record if its version is behind; nothing is written for a job that never was started."""
+    def _deliver(self, row: Row, operation: Row | None, now_ms: int) -> bool:
+        """Write a job's record if its version is behind, and return whether that was so.
+
+        Nothing is written for a job that never was started.
+        """
+        if operation is not None and operation["version"] != row["version"]:
+            operation = None
+        if row["open_id"] not in {None, operation["id"] if operation else None}:
+            return False  # one is being begun
         known = self._view.state.jobs.get(_key(row))
-        if row["is_begun"]:
-            return
         if known is not None and known.value.op_seq >= row["version"]:
-            if known.value.wanted is Wanted.STOPPED and row["state"] == "Startup":
-                self._take_reset(row, known.value)
-            return
+            self._take_what_is_ahead(row, operation, known.value)
+            return False
         if known is None and row["state"] != "Startup" and operation is None:
-            return
+            return False
         record = self._record(row, operation, now_ms)
         if record is None:
-            return
+            return False
+        if known is not None:
+            record = replace(record, more=known.value.more)
         try:
-            self._backend.put_job(
-                replace(record, more=known.value.more) if known else record, known.version if known else None
-            )
+            self._backend.put_job(record, known.version if known else None)
         except Conflict:
             self._seen = -1
-            return
-        if operation and operation["reason"] == "queued":
-            self._operations.progress(operation["id"], "")
+        else:
+            if operation and operation["reason"] == "queued":
+                self._operations.progress(operation["id"], "")
+        return True
+
+    def _take_what_is_ahead(self, row: Row, operation: Row | None, known: JobRecord) -> None:
+        """Follow the first node of an empty cluster, which stopped all jobs, or a store that knows more operations."""
+        if known.wanted is Wanted.STOPPED and row["state"] == "Startup" and operation is None:
+            logger.warning("job %d was stopped by the first node of the cluster", row["job_id"])
+            self._outbox.take_reset(row["job_id"], row["version"], known.op_seq, known.updated_by)
+        elif operation is not None and known.operation_id != operation["id"]:
+            logger.warning("the cluster knows later operations of job %d than the tables", row["job_id"])
+            self._outbox.catch_up(operation, known.op_seq + 1)
 
     def _record(self, row: Row, operation: Row | None, now_ms: int) -> JobRecord | None:
         """Return what nodes are told of a job; None if the job or its package is gone."""
@@ -278,8 +298,8 @@ class Mirror:
             self._operations.settle(number, "Failed", "superseded", text)
             return
         known = self._view.state.jobs.get(_key(row))
-        if known is None or known.value.op_seq < version:
-            return
+        if known is None or known.value.operation_id != number:
+            return  # not brought to the nodes yet
         status = self._status(_key(row), version)
         if status is not None and status.result is Result.SUCCESS:
             self._operations.settle(number, "Success", status.reason, "")

@@ -6,14 +6,14 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import func, insert, select, update
 from xwheel.plugin import NotFoundError, PluginSite
 
 from xwheel_job_package.operations import BEGUN, CHANGES, LATE
 from xwheel_job_package.service import reference_of
 from xwheel_job_package.tables import FOUND, JOB, OPERATION, PACKAGE
 
-MOST_WAITING: Final = 1000
+MOST_WAITING: Final = 10_000
 KEEP_LATE_MS: Final = 24 * 60 * 60 * 1000
 
 Row = Mapping[str, Any]
@@ -44,7 +44,8 @@ class Outbox:
     def wanted(self, job_ids: Collection[int] | None) -> dict[int, dict[str, Any]]:
         """Return what jobs shall be, by their ids; of all jobs if none are given.
 
-        Those with ``is_begun`` are being changed at the moment; :func:`source_of` returns what of a package they call.
+        ``open_id`` is the newest operation that is not closed, one being begun included; :func:`source_of` returns what
+        of a package a job calls.
         """
         if job_ids is not None and not job_ids:
             return {}
@@ -59,11 +60,15 @@ class Outbox:
         query = select(JOB, PACKAGE.c.version.label("package_version"), *more).select_from(joined)
         if job_ids is not None:
             query = query.where(JOB.c.job_id.in_(job_ids))
-        begun = select(OPERATION.c.job_id).where(OPERATION.c.ended_ms.is_(None), OPERATION.c.reason == BEGUN)
+        is_open = OPERATION.c.ended_ms.is_(None)
+        newest = (
+            select(OPERATION.c.job_id, func.max(OPERATION.c.id)).where(is_open).group_by(OPERATION.c.job_id)
+        )
         with self._site.database.read() as conn:
-            busy = set(conn.scalars(begun))
             rows = [dict(row) for row in conn.execute(query).mappings()]
-        return {row["job_id"]: {**row, "is_begun": row["job_id"] in busy} for row in rows}
+            # after the jobs: an operation is written with the version that it leads to
+            last: dict[int, int] = {row[0]: row[1] for row in conn.execute(newest)}
+        return {row["job_id"]: {**row, "open_id": last.get(row["job_id"])} for row in rows}
 
     def unanswered(self) -> list[int]:
         """Return the operations of the last day that were closed by a timeout and that nobody has answered since."""
@@ -108,7 +113,19 @@ class Outbox:
             self._site.jobs.stop(job_id)
         except NotFoundError:
             return False
-        return self._site.database.transaction(work)
+        return bool(self._site.database.transaction(work))
+
+    def catch_up(self, operation: Row, version: int) -> bool:
+        """Let an operation lead to a later version, as the cluster knows later ones: the tables are from a backup."""
+        job = update(JOB).where(JOB.c.job_id == operation["job_id"], JOB.c.version == operation["version"])
+        after = json.dumps({**json.loads(operation["after"]), "version": version})
+        waits = update(OPERATION).where(OPERATION.c.id == operation["id"]).values(after=after)
+
+        def work(conn: Any) -> bool:
+            is_there = conn.execute(job.values(version=version)).rowcount > 0
+            return bool(is_there and conn.execute(waits).rowcount)
+
+        return bool(self._site.database.transaction(work))
 
 
 def source_of(row: Row) -> str | None:
