@@ -335,6 +335,24 @@ def test_two_scheduler_nodes_write_one_at_a_time(scheduler: Scheduler, site: Sit
     assert last(site) == ("Success", "")
 
 
+def test_who_lost_its_session_writes_only_with_the_lock(
+    scheduler: Scheduler, site: Site, world: World
+) -> None:
+    """OPS-12: a scheduler node whose session was lost unseen asks for the lock before it writes anything more."""
+    world.add("a")
+    scheduler.run(2)
+    scheduler.backend.lose()
+    other = Scheduler(world, site)
+    other.mirror.step(world.now_ms)
+    scheduler.backend.resume()  # between two of its steps
+    scheduler.backend.put_job = None  # type: ignore[assignment, method-assign]
+    site.operate("Start")
+    scheduler.mirror.step(world.now_ms)
+    assert world.state.jobs == {}
+    other.run(6)
+    assert last(site) == ("Success", "")
+
+
 def test_a_job_without_a_node_says_why(scheduler: Scheduler, site: Site) -> None:
     """CLU-17: without an eligible node the operation waits, and says no_eligible_node."""
     world = scheduler.world
