@@ -8,12 +8,20 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from sqlalchemy import insert, select, update
-from xwheel.plugin import Actor, FieldError, NotFoundError, PluginSite, RouteRefusedError, XwheelError
+from xwheel.plugin import (
+    Actor,
+    FieldError,
+    NotFoundError,
+    Permission,
+    PluginSite,
+    RouteRefusedError,
+    XwheelError,
+)
 
 from xwheel_job_package.service import MISFIRES, reference_of, schedule_of
 from xwheel_job_package.tables import FOUND, JOB, OPERATION, PACKAGE
 
-Operation = Literal["Start", "Pause", "Restart"]
+Operation = Literal["Start", "Pause", "Restart", "Switch"]
 MAX_ERROR: Final = 5000
 CHANGES: Final = ("cron", "misfire", "time_zone", "package_id")
 
@@ -23,7 +31,7 @@ class Wish:
     """What an operator asks for.
 
     Attributes:
-        operation: What is done.
+        operation: What is done; ``Switch`` is another version for a job that is not started, and starts nothing.
         version: The job's version that the operator saw; None for whatever it is.
         changes: New values of :data:`CHANGES`.
     """
@@ -44,9 +52,12 @@ class JobOperations:
         self._site = site
 
     def get(self, job_id: int) -> dict[str, Any]:
-        """Return a job of a package, as operators see it."""
+        """Return a job of a package, as operators see it: started or not as the job of xwheel is by now."""
         with self._site.database.read() as conn:
-            return _get(conn, job_id)
+            row = _get(conn, job_id)
+        if self._site.jobs.get(job_id)["enabled"]:
+            return {**row, "state": "Startup"}
+        return {**row, "state": "Pause" if row["state"] == "Startup" else row["state"]}
 
     def page(self, after: int, limit: int) -> dict[str, Any]:
         """Return jobs of packages by id, and after which id the next page begins."""
@@ -62,8 +73,25 @@ class JobOperations:
             rows = [dict(row) for row in conn.execute(query.limit(limit + 1)).mappings()]
         return {"items": rows[:limit], "next": rows[limit - 1][key] if len(rows) > limit else None}
 
+    def switch(self, job_id: int, package_id: int, actor: Actor) -> dict[str, Any]:
+        """Let a job use another version of its package: one that is started is restarted, another stays as it is.
+
+        Raises:
+            RouteRefusedError: As of :meth:`apply`.
+        """
+        group_id = self._site.jobs.get(job_id)["group_id"]
+        for permission in (Permission.EDIT, Permission.SCRIPT):
+            self._site.need(permission, group_id, "job", job_id)
+        before = self.get(job_id)
+        if before["package_id"] == package_id:
+            return {"result": "Success", "reason": "same_version"}
+        operation: Operation = "Restart" if before["state"] == "Startup" else "Switch"
+        wish = Wish(operation=operation, version=before["version"], changes={"package_id": package_id})
+        done = self.apply(job_id, wish, actor)
+        return {name: done[name] for name in ("operation_id", "result", "reason")}
+
     def apply(self, job_id: int, wish: Wish, actor: Actor) -> dict[str, Any]:
-        """Do what an operator asks for, and return the job with the operation's result and reason.
+        """Do what an operator asks for, and return the job with the operation's id, result and reason.
 
         Raises:
             RouteRefusedError: ``bad_cron``, ``stale_version`` or ``no_such_job_in_package``; nothing is written then.
@@ -80,20 +108,20 @@ class JobOperations:
         claimed = self._claim(before, after)
         number = self._begin(job_id, wish, actor, before, after)
         try:
-            self._do(after, changed)
+            self._do(before, after, changed)
         except XwheelError as error:
             self._put_back(before, claimed)
             self._end(number, "Failed", "refused", str(error))
             raise
         self._end(number, "Success", "", "")
-        return {**claimed, "result": "Success", "reason": ""}
+        return {**claimed, "operation_id": number, "result": "Success", "reason": ""}
 
     def _merged(self, row: Mapping[str, Any], wish: Wish) -> dict[str, Any]:
         if wish.version is not None and wish.version != row["version"]:
             shown = {name: row[name] for name in (*CHANGES, "state", "version")}
             text = f"the job is at version {row['version']} by now: read it again"
             raise RouteRefusedError(409, "stale_version", text, field="version", facts=shown)
-        state = "Pause" if wish.operation == "Pause" else "Startup"
+        state = {"Pause": "Pause", "Switch": row["state"]}.get(wish.operation, "Startup")
         return {**row, **wish.changes, "state": state}
 
     def _check(self, before: Mapping[str, Any], after: dict[str, Any], changed: list[str]) -> None:
@@ -151,7 +179,7 @@ class JobOperations:
             text = f"the job is at version {now['version']} by now: read it again"
             raise RouteRefusedError(409, "stale_version", text, field="version", facts=shown)
 
-    def _do(self, after: Mapping[str, Any], changed: list[str]) -> None:
+    def _do(self, before: Mapping[str, Any], after: Mapping[str, Any], changed: list[str]) -> None:
         job_id = after["job_id"]
         values: dict[str, Any] = {}
         if {"cron", "misfire", "time_zone"} & set(changed):
@@ -161,10 +189,10 @@ class JobOperations:
         try:
             if values:
                 self._site.jobs.change(job_id, values)
-            if after["state"] == "Pause":
-                self._site.jobs.stop(job_id)
-            else:
+            if after["state"] == "Startup":
                 self._site.jobs.start(job_id)
+            elif before["state"] == "Startup":
+                self._site.jobs.stop(job_id)
         except FieldError as error:
             if error.field in {"schedule_conf", "schedule_type"}:
                 raise RouteRefusedError(422, "bad_cron", f"cron: {error.reason}", field="cron") from None
@@ -180,8 +208,9 @@ class JobOperations:
         reason: str,
     ) -> dict[str, Any]:
         """Log an operation that had nothing to do."""
-        self._end(self._begin(job_id, wish, actor, before, after), "Success", reason, "")
-        return {"result": "Success", "reason": reason}
+        number = self._begin(job_id, wish, actor, before, after)
+        self._end(number, "Success", reason, "")
+        return {"operation_id": number, "result": "Success", "reason": reason}
 
     def _begin(
         self,

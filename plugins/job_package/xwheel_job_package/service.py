@@ -30,6 +30,9 @@ MISFIRES: Final = {
 }
 """What a package says of missed fires, and what xwheel calls it."""
 
+MOST_PROBLEMS: Final = 50
+"""Of a refused package, those that its answer names."""
+
 Row = Mapping[str, Any]
 
 
@@ -89,10 +92,12 @@ class PackageService:
                 self._judge(report, allow_empty=allow_empty)
                 package_id = self._keep(found.info, report, incoming, actor)
         except PackageError as error:
-            facts = {"file": error.file, "line": error.line} if error.file else {}
+            facts: dict[str, Any] = {"file": error.file, "line": error.line} if error.file else {}
+            if error.problems:
+                facts["problems"] = [asdict(item) for item in error.problems[:MOST_PROBLEMS]]
             raise RouteRefusedError(422, error.reason, str(error), field="body", facts=facts) from None
         jobs = self.make_jobs(package_id, group_id)
-        return {**self.get(package_id), "jobs": jobs, "report": _shown(report)}
+        return {**self.get(package_id), "jobs": jobs, "report": _shown(report, found.info)}
 
     def _group_id(self) -> int:
         group_id = self._site.jobs.group_id(self.options.group)
@@ -121,7 +126,9 @@ class PackageService:
         problems = [item for item in report.problems if item.reason != "bad_signature"]
         if problems and (self.options.strict_scan or not report.jobs):
             first = problems[0]
-            raise PackageError(first.reason, first.text, file=first.file, line=first.line)
+            raise PackageError(
+                first.reason, first.text, file=first.file, line=first.line, problems=report.problems
+            )
         if not report.jobs and not allow_empty:
             raise PackageError(
                 "no_jobs", "nothing in it is marked with @schedule; allow_empty=true takes it anyway"
@@ -150,7 +157,7 @@ class PackageService:
                 "state": "incoming",
                 "uploaded_ms": self._site.now_ms(),
                 "uploaded_by": actor.name[:128],
-                "report": json.dumps(_shown(report), ensure_ascii=False),
+                "report": json.dumps(_shown(report, info), ensure_ascii=False),
             }
             package_id = int(conn.execute(insert(PACKAGE).values(values)).inserted_primary_key[0])
             if report.jobs:
@@ -356,11 +363,24 @@ def _found_row(package_id: int, place: int, job: FoundJob) -> dict[str, Any]:
     }
 
 
-def _shown(report: ScanReport) -> dict[str, Any]:
+def _shown(report: ScanReport, info: PackageInfo) -> dict[str, Any]:
     return {
         "disabled": report.disabled,
         "confirmed": report.confirmed,
         "problems": [asdict(item) for item in report.problems],
+        "unresolved": [
+            {
+                "job": f"{job.group}.{job.name}",
+                "arguments": job.unresolved,
+                "file": job.file,
+                "line": job.line,
+            }
+            for job in report.jobs
+            if job.unresolved
+        ],
+        "dependencies": list(info.dependencies),
+        "members": info.members,
+        "unpacked_bytes": info.unpacked_bytes,
     }
 
 
