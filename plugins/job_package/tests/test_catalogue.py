@@ -67,6 +67,12 @@ def test_a_list_of_users_is_of_those_whom_one_may_read(store: Store, tmp_path: P
     assert [item["id"] for item in choices] == [new["id"], old["id"]]
 
 
+def test_the_limits_are_known_before_an_upload(store: Store) -> None:
+    found = store.ask("GET", "/limits")[1]
+    assert (found["max_upload_bytes"], found["group"]) == (6 * 1024 * 1024, "package-nodes")
+    assert found["group_id"] is not None
+
+
 def test_jobs_are_switched_one_by_one(store: Store, tmp_path: Path) -> None:
     """What is started goes on with the new version, what is not stays so, and what cannot is named."""
     old = store.upload(wheel(tmp_path, TWO))[1]

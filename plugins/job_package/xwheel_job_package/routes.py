@@ -134,6 +134,13 @@ class _Calls:
         return [
             Route(
                 method="GET",
+                path="/limits",
+                answer=self.limits,
+                summary="Return how large a package may be, and which executor group its jobs are of.",
+                permission=read,
+            ),
+            Route(
+                method="GET",
                 path="/projects",
                 answer=self.projects,
                 summary="List projects by name, each with its newest versions and how many jobs use them.",
@@ -250,6 +257,15 @@ class _Calls:
     def text(self, call: RouteCall) -> RouteReply:
         path, _, _ = self._service.file_of(call.path["package_id"])
         return RouteReply(value=sources.read_text(path, call.query.get("path", "")))
+
+    def limits(self, _call: RouteCall) -> RouteReply:
+        options = self._service.options
+        found = {
+            "max_upload_bytes": options.max_upload_mb * MIB,
+            "group": options.group,
+            "group_id": self._site.jobs.group_id(options.group),
+        }
+        return RouteReply(value=found)
 
     def projects(self, call: RouteCall) -> RouteReply:
         self._service.sweep_once()
