@@ -182,3 +182,24 @@ def test_a_stored_file_that_is_broken_is_said_to_be_so(tmp_path: Path) -> None:
         path.write_bytes(b"PK no archive")
         with pytest.raises(RouteRefusedError, match="cannot be read"):
             sources.list_files(path)
+
+
+def test_a_name_is_one_projects_alone(store: Store, tmp_path: Path) -> None:
+    """A job whose name another project or a person's job has is refused with its place, and nothing is kept."""
+    store.upload(wheel(tmp_path, NIGHTLY_ONLY))
+    kept = store.files()
+    status, refused = store.upload(wheel(tmp_path, NIGHTLY_ONLY, name="other"))
+    assert (status, refused["reason"], refused["facts"]["line"]) == (422, "job_name_taken", 4)
+    assert "acme-jobs has the name acme.jobs.nightly" in refused["detail"]
+    group = store.node.call("GET", "groups?app_name=package-nodes")["items"][0]["id"]
+    mine = store.node.call(
+        "POST", "jobs", {"group_id": group, "name": "shop.jobs.nightly", "handler": "hello"}
+    )
+    status, refused = store.upload(
+        wheel(tmp_path, {"shop/jobs.py": NIGHTLY_ONLY["acme/jobs.py"]}, name="shop")
+    )
+    assert (status, refused["reason"]) == (422, "job_name_taken")
+    assert f"job {mine['id']}" in refused["detail"]
+    assert store.files() == kept
+    assert [item["project"] for item in store.ask("GET", "/projects")[1]["items"]] == ["acme-jobs"]
+    store.node.call("DELETE", f"jobs/{mine['id']}")

@@ -90,6 +90,7 @@ class PackageService:
                 self._refuse_known(found.info, incoming)
                 report = scan(found, packages or found.info.packages_to_scan)
                 self._judge(report, allow_empty=allow_empty)
+                self._refuse_taken(found.info, report, group_id)
                 package_id = self._keep(found.info, report, incoming, actor)
         except PackageError as error:
             facts: dict[str, Any] = {"file": error.file, "line": error.line} if error.file else {}
@@ -133,6 +134,22 @@ class PackageService:
             raise PackageError(
                 "no_jobs", "nothing in it is marked with @schedule; allow_empty=true takes it anyway"
             )
+
+    def _refuse_taken(self, info: PackageInfo, report: ScanReport, group_id: int) -> None:
+        """Refuse jobs whose names others have: another project's, or jobs that people made."""
+        with self._site.database.read() as conn:
+            query = select(JOB.c.group_name, JOB.c.name, JOB.c.project)
+            groups = sorted({job.group for job in report.jobs})
+            rows = conn.execute(query.where(JOB.c.group_name.in_(groups))) if groups else ()
+            owners = {(row.group_name, row.name): row.project for row in rows}
+        for job in report.jobs:
+            owner, name = owners.get((job.group, job.name)), f"{job.group}.{job.name}"
+            if owner is None:
+                there = self._site.jobs.find(group_id, name)
+                owner = None if there is None or there["glue_type"] == "PACKAGE" else f"job {there['id']}"
+            if owner not in {None, info.project}:
+                text = f"{owner} has the name {name} already: give the module or the function another one"
+                raise PackageError("job_name_taken", text, file=job.file, line=job.line)
 
     def _keep(self, info: PackageInfo, report: ScanReport, incoming: Incoming, actor: Actor) -> int:
         """Write rows in one transaction, then let the file appear; a sweep finds what a crash leaves between."""

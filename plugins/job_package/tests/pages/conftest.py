@@ -39,11 +39,11 @@ JOB = "@schedule({arguments})\ndef {name}():\n    pass\n\n"
 Functions = Mapping[str, str]
 
 
-def module(functions: Functions, more: str = "") -> dict[str, str]:
-    """Return the files of a package whose module ``acme.jobs`` has jobs: their names with the decorator's arguments."""
+def module(functions: Functions, more: str = "", *, name: str = "acme") -> dict[str, str]:
+    """Return the files of a package whose module ``jobs`` has jobs: their names with the decorator's arguments."""
     text = "from xwheel_package import disabled, schedule\n\n" + more
     text += "".join(JOB.format(name=name, arguments=arguments) for name, arguments in functions.items())
-    return {"acme/__init__.py": "", "acme/jobs.py": text}
+    return {f"{name}/__init__.py": "", f"{name}/jobs.py": text}
 
 
 class StoreSite(_console.Site):  # type: ignore[misc]
@@ -54,7 +54,9 @@ class StoreSite(_console.Site):  # type: ignore[misc]
         store = {"directory": str(folder / "store"), "group": "demo", "max_upload_mb": 6}
         node = {"directory": str(folder / "packages")}
         options = {"job_package": {"store": store, "node": node}}
-        super().__init__(folder / "node", "job_package", options=options)
+        # enough places for calls of plugins that none of a page that was just left is in the way of the next
+        settings = {"api": {"threads": 64}}
+        super().__init__(folder / "node", "job_package", options=options, settings=settings)
 
     def send(self, path: Path) -> Any:
         """Upload a package; return the answer."""

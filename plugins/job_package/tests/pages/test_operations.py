@@ -21,7 +21,7 @@ CRON = "0 0 1 * * ?"
 def found(site: StoreSite, tmp_path: Path, request: pytest.FixtureRequest) -> Any:
     """Two versions of a project of the test's own, with one job."""
     name = re.sub(r"\W+", "_", request.node.name)[-60:].strip("_")
-    files = module({"nightly": f"cron='{CRON}'"})
+    files = module({"nightly": f"cron='{CRON}'"}, name=name)
     first, second = (
         site.send(wheel(tmp_path, files, name=name, version=number)) for number in ("1.0", "1.1")
     )

@@ -17,6 +17,7 @@ from playwright.sync_api import Locator, Page, expect
 from xwheel.testing import wait_until
 
 CRON = "cron='0 0 1 * * ?'"
+BULK = {"data.txt": os.urandom(2 << 20).hex()}
 SLOW = 200 * 1024
 """Bytes a second: so slow that an upload of megabytes is seen to move, however busy the machine is."""
 
@@ -37,7 +38,11 @@ def slowly(page: Page, bytes_a_second: int) -> None:
 
 def bulky(folder: Path, name: str) -> Path:
     """Return a package of some megabytes that hardly gets smaller when it is packed."""
-    return wheel(folder, {**module({"nightly": CRON}), "acme/data.txt": os.urandom(2 << 20).hex()}, name=name)
+    return wheel(
+        folder,
+        {**module({"nightly": CRON}, name=name), "acme/data.txt": os.urandom(2 << 20).hex()},
+        name=name,
+    )
 
 
 def sha256(path: Path) -> str:
@@ -54,7 +59,10 @@ def test_an_upload_shows_how_far_it_is_and_what_was_found(
 ) -> None:
     """UI-8: progress, the file's hash, and a report: jobs, what is disabled, and what cannot be a job, and where."""
     more = "@disabled\n@schedule()\ndef off():\n    pass\n\n@schedule()\ndef wide(a, b):\n    pass\n\n"
-    files = {**module({"nightly": CRON, "by_hand": ""}, more), "acme/data.txt": os.urandom(2 << 20).hex()}
+    files = {
+        **module({"nightly": CRON, "by_hand": ""}, more, name="progress"),
+        "acme/data.txt": os.urandom(2 << 20).hex(),
+    }
     path = wheel(tmp_path, files, name="progress")
     slowly(page, SLOW)
     item = take(page, path)
@@ -71,7 +79,7 @@ def test_an_upload_shows_how_far_it_is_and_what_was_found(
     expect(item.locator("[data-warnings]")).to_contain_text("read, not imported")
     problem = item.locator("[data-problems] li")
     expect(problem).to_contain_text("It takes other arguments than a job may")
-    expect(problem.locator("code")).to_have_text(re.compile(r"acme/jobs\.py:\d+"))
+    expect(problem.locator("code")).to_have_text(re.compile(r"progress/jobs\.py:\d+"))
     expect(item.locator("[data-sha256]")).to_have_text(sha256(path))
     expect(page.locator("[data-versions=progress] tbody tr")).to_have_count(1)
     problem.get_by_role("link").click()
@@ -105,9 +113,12 @@ def refused(page: Page, path: Path, reason: str) -> Locator:
     return item
 
 
-def test_both_kinds_of_duplicates_are_told_apart(page: Page, site: StoreSite, tmp_path: Path) -> None:
+def test_both_kinds_of_duplicates_are_told_apart(
+    page: Page, site: StoreSite, tmp_path: Path, watch: Watch
+) -> None:
     """UI-8: the same package again, and another one under the same name and version; the first one stays."""
-    path = wheel(tmp_path, module({"nightly": CRON}), name="twice")
+    watch.allowed += ["409"]
+    path = wheel(tmp_path, module({"nightly": CRON}, name="twice"), name="twice")
     digest = site.send(path)["sha256"]
     before = site.files()
     item = refused(page, path, "package_exists_same")
@@ -115,14 +126,17 @@ def test_both_kinds_of_duplicates_are_told_apart(page: Page, site: StoreSite, tm
     item.get_by_role("button", name="Show the one that is there").click()
     expect(dialog(page).locator("[data-sha256]")).to_have_text(digest)
     dialog(page).get_by_role("button", name="Close").last.click()
-    other = wheel(tmp_path, module({"nightly": CRON, "more": ""}), name="twice")
+    other = wheel(tmp_path, module({"nightly": CRON, "more": ""}, name="twice"), name="twice")
     expect(refused(page, other, "package_exists_different")).to_contain_text("with other content")
     assert site.files() == before
     assert site.versions("twice") == ["1.2.0"]
 
 
-def test_wrong_packages_are_refused_with_the_place(page: Page, site: StoreSite, tmp_path: Path) -> None:
+def test_wrong_packages_are_refused_with_the_place(
+    page: Page, site: StoreSite, tmp_path: Path, watch: Watch
+) -> None:
     """UI-8: bad archive, each bad cron with file and line, nothing to run, too large; nothing is half-stored."""
+    watch.allowed += ["422"]
     before = site.files()
     broken = tmp_path / "broken-1.0-py3-none-any.whl"
     broken.write_bytes(b"no archive")
@@ -150,7 +164,7 @@ def test_wrong_packages_are_refused_with_the_place(page: Page, site: StoreSite, 
 def test_a_missing_dependency_is_named(page: Page, site: StoreSite, tmp_path: Path) -> None:
     """UI-8: what a package needs is said at its upload; a run on a node that cannot install it fails by that name."""
     needs = "Requires-Dist: xwheel-nowhere-to-be-found>=2\n"
-    path = wheel(tmp_path, module({"nightly": CRON}), name="needy", metadata=needs)
+    path = wheel(tmp_path, module({"nightly": CRON}, name="needy"), name="needy", metadata=needs)
     item = take(page, path)
     expect(item).to_have_attribute("data-upload", "done")
     expect(item.locator("[data-warnings] .chip")).to_have_text("xwheel-nowhere-to-be-found>=2")
@@ -163,7 +177,7 @@ def test_a_missing_dependency_is_named(page: Page, site: StoreSite, tmp_path: Pa
 
 
 def test_files_can_be_dropped(page: Page, site: StoreSite, tmp_path: Path) -> None:
-    path = wheel(tmp_path, module({"nightly": CRON}), name="dropped")
+    path = wheel(tmp_path, module({"nightly": CRON}, name="dropped"), name="dropped")
     data = page.evaluate_handle(
         "([bytes, name]) => { const data = new DataTransfer();"
         " data.items.add(new File([new Uint8Array(bytes)], name)); return data; }",
@@ -193,7 +207,9 @@ def test_an_upload_goes_on_while_another_page_is_looked_at(
 def versions_of(site: StoreSite, folder: Path, name: str, *functions: Sequence[str]) -> list[Any]:
     """Upload versions 1.0.0, 1.1.0 and so on of a project, each with jobs of these names."""
     return [
-        site.send(wheel(folder, module(dict.fromkeys(names, CRON)), name=name, version=f"1.{number}.0"))
+        site.send(
+            wheel(folder, module(dict.fromkeys(names, CRON), name=name), name=name, version=f"1.{number}.0")
+        )
         for number, names in enumerate(functions)
     ]
 
@@ -235,7 +251,7 @@ def test_jobs_are_switched_and_what_cannot_is_named(open_page: Open, site: Store
     table = dialog(page).locator("[data-list=users]")
     settled(page)
     expect(table.locator("tbody tr")).to_have_count(4)
-    expect(table.get_by_label("Choose acme.jobs.gone")).to_be_disabled()
+    expect(table.get_by_label("Choose switched.jobs.gone")).to_be_disabled()
     expect(table.locator(f"[data-user='{jobs['gone']}']")).to_contain_text("this version does not have it")
     table.get_by_label("Select all rows shown").check()
     expect(table.locator(f"[data-user='{jobs['kept']}']")).to_contain_text("1.0.0 → 1.1.0")
@@ -269,7 +285,7 @@ def test_a_version_is_deleted_once_it_is_seen_who_uses_it(
     form = dialog(page)
     settled(page)
     expect(form).to_contain_text("2 jobs use it, and are deleted with it")
-    expect(form.locator("li").first).to_contain_text("acme.jobs.nightly")
+    expect(form.locator("li").first).to_contain_text("leaving.jobs.nightly")
     button = form.get_by_role("button", name="Delete", exact=True)
     expect(button).to_be_disabled()
     form.get_by_label("Type leaving 1.0.0 to go on").fill("leaving 1.0.0")
@@ -289,13 +305,16 @@ def test_a_version_is_deleted_once_it_is_seen_who_uses_it(
 def test_the_files_of_a_package_can_be_read(open_page: Open, site: StoreSite, tmp_path: Path) -> None:
     """The address says which file and line; what is no text is not shown, and what is hostile stays text."""
     hostile = "<img src=x onerror=\"globalThis.harmed = 'yes'\">"
-    files = {**module({"nightly": CRON}), f"acme/{hostile}.txt": f"{hostile}<script>harmed()</script>\n"}
+    files = {
+        **module({"nightly": CRON}, name="readable"),
+        f"acme/{hostile}.txt": f"{hostile}<script>harmed()</script>\n",
+    }
     found = site.send(wheel(tmp_path, {**files, "acme/odd.bin": "\0"}, name="readable"))
     page = settled(open_page(f"/packages/{found['id']}/files"))
-    expect(page.locator("[data-source='acme/jobs.py']")).to_contain_text("def nightly():")
+    expect(page.locator("[data-source='readable/jobs.py']")).to_contain_text("def nightly():")
     page.get_by_role("link", name="Line 3").click()
     expect(page.locator(".row.chosen")).to_contain_text("@schedule")
-    expect(page).to_have_url(re.compile(r"path=acme%2Fjobs\.py&line=3"))
+    expect(page).to_have_url(re.compile(r"path=readable%2Fjobs\.py&line=3"))
     page.reload()
     expect(page.locator(".row.chosen")).to_contain_text("@schedule")
     page.get_by_label("Part of the path").fill("IMG")

@@ -20,7 +20,7 @@ KEY: Final = re.compile(r"\bpackages\.[a-zA-Z_.]+")
 @pytest.fixture(scope="module")
 def found(site: StoreSite, tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("views")
-    files = {**module({"nightly": "cron='0 0 1 * * ?'"}), f"acme/{MARKUP}.txt": MARKUP}
+    files = {**module({"nightly": "cron='0 0 1 * * ?'"}, name="viewed"), f"acme/{MARKUP}.txt": MARKUP}
     long = "viewed_" + "w" * 80
     first = site.send(wheel(folder, files, name=long))
     site.send(wheel(folder, files, name=long, version="1.3.0"))
@@ -33,7 +33,7 @@ def found(site: StoreSite, tmp_path_factory: pytest.TempPathFactory) -> Any:
 def places(found: Any) -> dict[str, str]:
     return {
         f"/packages?q={found['project']}": "[data-versions] tbody tr",
-        f"/packages/{found['package']}/files?path=acme/jobs.py&line=3": "[data-source] .chosen",
+        f"/packages/{found['package']}/files?path=viewed/jobs.py&line=3": "[data-source] .chosen",
         f"/packages/jobs/{found['job']}": "[data-list=package-operations] tbody tr",
     }
 

@@ -1,5 +1,5 @@
 // P15: what operators do with a job of a package, now → after, and what became of it.
-import {html, useEffect, useSignal} from "../../vendor/core.js";
+import {html, useEffect, useRef, useSignal} from "../../vendor/core.js";
 import {ApiError, get, getAll, post} from "../../api.js";
 import {dateTime, duration, t} from "../../i18n.js";
 import {may, useLoad, useRested} from "../../store.js";
@@ -40,14 +40,17 @@ const namesOf = (items) => new Map(items.map((item) => [item.id, item.version]))
 
 /** What a job of a package is, with the versions that it may have. */
 async function read(id, abort) {
-  const [row, job, versions] = await Promise.all([get(`packages/jobs/${id}`, {}, {abort}), get(`jobs/${id}`, {}, {abort}), getAll(`packages/jobs/${id}/versions`, {}, 1000, {abort})]);
-  return {row, job, versions};
+  // one after another: a node takes only a few calls of plugins at once
+  const row = await get(`packages/jobs/${id}`, {}, {abort}), job = await get(`jobs/${id}`, {}, {abort});
+  return {row, job, versions: await getAll(`packages/jobs/${id}/versions`, {}, 1000, {abort})};
 }
 
-/** Open the dialog of a job; what a row of a list offers. */
-export async function operate(job, operation = null) {
+/** Open the dialog of a job, once it is known how the job is by now; `done` is called when it is closed. */
+export async function operate(job, {operation = null, done = null} = {}) {
   const {value} = await act(async () => { await loadOwnWords(); return read(job.id); });
-  return value && openDialog((close) => html`<${Operate} found=${value} operation=${operation ?? (value.row.state === "Startup" ? "Restart" : "Start")} close=${close} />`, {label: t("packages.operateOn", {name: value.job.name}), wide: true});
+  if (!value) return;
+  const first = operation ?? (value.row.state === "Startup" ? "Restart" : "Start");
+  openDialog((close) => html`<${Operate} found=${value} operation=${first} close=${close} />`, {label: t("packages.operateOn", {name: value.job.name}), wide: true}).then(done);
 }
 
 /** The node's word on a cron: its next fires, or what is wrong with it. */
@@ -123,13 +126,16 @@ function Outcome({first, job, names, close}) {
     return items.find((item) => item.id === first.operation_id) ?? null;
   }, [first.operation_id]);
   const row = load.data ?? {...first, operation: null, ended_ms: null, error: ""};
+  const ref = useRef(null);
   usePolled(row.ended_ms === null, load);
+  // the form that had the focus is gone
+  useEffect(() => { ref.current?.focus(); }, []);
   return html`<div role="status" aria-live="polite" data-outcome=${row.ended_ms === null ? "open" : "closed"}>
     <p><${Result} of=${row} /></p>
     ${load.data && html`<${NowAfter} now=${JSON.parse(row.before)} after=${JSON.parse(row.after)} versions=${names} />`}
     ${load.error && html`<${Failure} error=${load.error} retry=${load.reload} />`}
     <p class="faint">${t(row.ended_ms === null ? "packages.stillOpen" : "packages.closed")}</p></div>
-    <footer><button type="button" autofocus onClick=${() => close(true)}>${t("action.close")}</button></footer>`;
+    <footer><button type="button" ref=${ref} onClick=${() => close(true)}>${t("action.close")}</button></footer>`;
 }
 
 const changedIn = (row) => {
@@ -154,7 +160,7 @@ function Log({id, names}) {
 export default function PackageJob({id}) {
   const load = useLoad((abort) => read(id, abort), [id], {when: (event) => event.kind === "job" && (event.job_id ?? event.id) === Number(id)});
   const found = load.data;
-  const open = async (operation) => { await operate(found.job, operation); load.reload(); };
+  const open = (operation) => operate(found.job, {operation, done: load.reload});
   const names = namesOf(found?.versions ?? []);
   useEffect(() => { if (found) queueMicrotask(() => { document.title = `${found.job.name} · xwheel`; }); });
   return html`<div class="page-head"><h1 tabindex="-1">${found ? html`<bdi>${found.job.name}</bdi>` : t("packages.operations")}</h1>

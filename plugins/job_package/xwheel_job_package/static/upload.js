@@ -101,6 +101,7 @@ function cancel(item) {
 function Refused({of, again}) {
   const {problem, isNetwork, message, status, requestId} = of.error;
   const {reason, facts = {}} = problem;
+  const mayTry = isNetwork || status === 503;
   const known = facts.problems ?? (facts.file ? [{reason, file: facts.file, line: facts.line, text: ""}] : []);
   return html`<div class="failure" role="alert" data-refused=${reason ?? status}>
     <p><strong>${isNetwork ? t("packages.unsent") : reason ? reasonWords(reason) : t("packages.refused")}</strong></p>
@@ -109,7 +110,7 @@ function Refused({of, again}) {
     <p class="faint">${t(isNetwork ? "packages.unknown" : "packages.nothingKept")}</p>
     ${requestId && html`<p class="faint">${t("error.request", {id: requestId})}</p>`}
     <p>${facts.package_id && html`<button type="button" class="small secondary" onClick=${() => showReport(facts.package_id, of.file.name)}>${t("packages.showThere")}</button> `}
-      ${isNetwork && html`<button type="button" class="small secondary" onClick=${again}>${t("action.retry")}</button>`}</p></div>`;
+      ${mayTry && html`<button type="button" class="small secondary" onClick=${again}>${t("action.retry")}</button>`}</p></div>`;
 }
 
 const TONES = {queued: "planned", sending: "running", checking: "running", done: "ok", refused: "error", cancelled: "cancelled"};
