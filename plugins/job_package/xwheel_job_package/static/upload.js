@@ -127,7 +127,7 @@ function Item({item}) {
         ${!WAITS.has(state) && html`<button type="button" class="close" aria-label=${t("packages.forget", {name: file.name})} onClick=${() => forget(item.id)}>✕</button>`}</span></div>
     ${state === "sending" && html`<progress max="1" value=${part} aria-label=${t("packages.progress", {name: file.name})}></progress><p class="number" data-sent=${sent}>${percent(part, 0)} · ${t("packages.sent", {sent: size(sent), size: size(file.size)})}</p>`}
     ${state === "checking" && html`<progress aria-label=${t("packages.upload.checking")}></progress>`}
-    ${item.sha256 && html`<p>SHA-256 <code data-own-sha256>${item.sha256}</code></p>`}
+    ${item.sha256 && !answer && html`<p>SHA-256 <code data-own-sha256>${item.sha256}</code></p>`}
     ${state === "refused" && html`<${Refused} of=${item} again=${again} />`}
     ${state === "cancelled" && html`<p>${t("packages.nothingKept")}</p>`}
     ${differs && html`<p class="failure" role="alert">${t("packages.differs")}</p>`}
