@@ -101,7 +101,7 @@ function cancel(item) {
 function Refused({of, again}) {
   const {problem, isNetwork, message, status, requestId} = of.error;
   const {reason, facts = {}} = problem;
-  const mayTry = isNetwork || status === 503;
+  const mayTry = isNetwork || status === 503 || status === 401;
   const known = facts.problems ?? (facts.file ? [{reason, file: facts.file, line: facts.line, text: ""}] : []);
   return html`<div class="failure" role="alert" data-refused=${reason ?? status}>
     <p><strong>${isNetwork ? t("packages.unsent") : reason ? reasonWords(reason) : t("packages.refused")}</strong></p>
