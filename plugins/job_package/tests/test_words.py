@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 from xwheel import Config
@@ -54,3 +58,19 @@ def test_no_words_stand_in_the_code() -> None:
         for number, line in enumerate(text.splitlines(), 1):
             for found in re.findall(r">([^<>${}`]*[A-Za-z]{3,}[^<>${}`]*)</", line):
                 assert found.strip() == "SHA-256", f"{name}:{number}: {found!r}"
+
+
+def test_the_wheel_has_every_file(tmp_path: Path) -> None:
+    """UI-2: what browsers load is in the wheel."""
+    source = shutil.copytree(
+        STATIC.parents[1], tmp_path / "source", ignore=shutil.ignore_patterns("build", "*.egg-info", "tests")
+    )
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*command, "--wheel-dir", tmp_path, "."], cwd=source, check=True, timeout=120)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        shipped = {name for name in archive.namelist() if name.startswith("xwheel_job_package/static/")}
+    there = {
+        f"xwheel_job_package/static/{path.relative_to(STATIC).as_posix()}" for path in STATIC.rglob("*.*")
+    }
+    assert shipped == there

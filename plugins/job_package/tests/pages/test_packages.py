@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from xwheel.testing import wait_until
 
 CRON = "cron='0 0 1 * * ?'"
 BULK = {"data.txt": os.urandom(2 << 20).hex()}
-SLOW = 200 * 1024
+SLOW = 50 * 1024
 """Bytes a second: so slow that an upload of megabytes is seen to move, however busy the machine is."""
 
 
@@ -28,12 +29,18 @@ def take(page: Page, *files: Path) -> Locator:
     return page.locator("[data-upload]").first
 
 
-def slowly(page: Page, bytes_a_second: int) -> None:
-    """Let the page send no faster than so; -1 ends that."""
+@contextmanager
+def slow(page: Page) -> Iterator[None]:
+    """Let the page send slowly inside of the block."""
     session = page.context.new_cdp_session(page)
     session.send("Network.enable")
-    conditions = {"offline": False, "latency": 0, "downloadThroughput": -1}
-    session.send("Network.emulateNetworkConditions", {**conditions, "uploadThroughput": bytes_a_second})
+    limits = {"offline": False, "latency": 0, "downloadThroughput": -1}
+    session.send("Network.emulateNetworkConditions", {**limits, "uploadThroughput": SLOW})
+    try:
+        yield
+    finally:
+        session.send("Network.emulateNetworkConditions", {**limits, "uploadThroughput": -1})
+        session.detach()
 
 
 def bulky(folder: Path, name: str) -> Path:
@@ -64,14 +71,13 @@ def test_an_upload_shows_how_far_it_is_and_what_was_found(
         "acme/data.txt": os.urandom(2 << 20).hex(),
     }
     path = wheel(tmp_path, files, name="progress")
-    slowly(page, SLOW)
-    item = take(page, path)
-    expect(item).to_have_attribute("data-upload", "sending")
-    expect(item.locator("[data-sent]:not([data-sent='0'])")).to_be_visible()
-    expect(item.get_by_role("progressbar", name=f"Upload of {path.name}")).to_be_visible()
-    expect(item.locator("[data-own-sha256]")).to_have_text(sha256(path))
-    assert site.versions("progress") == []
-    slowly(page, -1)
+    with slow(page):
+        item = take(page, path)
+        expect(item).to_have_attribute("data-upload", "sending")
+        expect(item.locator("[data-sent]:not([data-sent='0'])")).to_be_visible()
+        expect(item.get_by_role("progressbar", name=f"Upload of {path.name}")).to_be_visible()
+        expect(item.locator("[data-own-sha256]")).to_have_text(sha256(path))
+        assert site.versions("progress") == []
     expect(item).to_have_attribute("data-upload", "done")
     expect(item).to_contain_text("2 jobs found")
     expect(item.locator("[data-list=found] tbody tr")).to_have_count(2)
@@ -89,16 +95,15 @@ def test_an_upload_shows_how_far_it_is_and_what_was_found(
 def test_an_upload_can_be_cancelled(page: Page, site: StoreSite, tmp_path: Path) -> None:
     """UI-8: a cancelled upload leaves nothing behind, neither file nor row; those that wait can be cancelled too."""
     before = site.files()
-    slowly(page, SLOW)
-    take(page, bulky(tmp_path, "cancelled_one"), bulky(tmp_path, "cancelled_two"))
-    second, first = page.locator("[data-upload]").nth(0), page.locator("[data-upload]").nth(1)
-    expect(first.locator("[data-sent]:not([data-sent='0'])")).to_be_visible()
-    second.get_by_role("button", name=re.compile("^Cancel the upload")).click()
-    first.get_by_role("button", name=re.compile("^Cancel the upload")).click()
-    for item in (first, second):
-        expect(item).to_have_attribute("data-upload", "cancelled")
-        expect(item).to_contain_text("Nothing of it is kept.")
-    slowly(page, -1)
+    with slow(page):
+        take(page, bulky(tmp_path, "cancelled_one"), bulky(tmp_path, "cancelled_two"))
+        second, first = page.locator("[data-upload]").nth(0), page.locator("[data-upload]").nth(1)
+        expect(first.locator("[data-sent]:not([data-sent='0'])")).to_be_visible()
+        second.get_by_role("button", name=re.compile("^Cancel the upload")).click()
+        first.get_by_role("button", name=re.compile("^Cancel the upload")).click()
+        for item in (first, second):
+            expect(item).to_have_attribute("data-upload", "cancelled")
+            expect(item).to_contain_text("Nothing of it is kept.")
     wait_until(lambda: site.files() == before)
     assert site.versions("cancelled-one") == site.versions("cancelled-two") == []
     first.get_by_role("button", name=re.compile("off the list")).click()
@@ -194,13 +199,12 @@ def test_files_can_be_dropped(page: Page, site: StoreSite, tmp_path: Path) -> No
 def test_an_upload_goes_on_while_another_page_is_looked_at(
     page: Page, site: StoreSite, tmp_path: Path
 ) -> None:
-    slowly(page, SLOW)
-    item = take(page, bulky(tmp_path, "aside"))
-    expect(item.locator("[data-sent]:not([data-sent='0'])")).to_be_visible()
-    go_to(page, "/jobs")
-    go_to(page, "/packages")
-    expect(page.locator("[data-upload=sending]")).to_be_visible()
-    slowly(page, -1)
+    with slow(page):
+        item = take(page, bulky(tmp_path, "aside"))
+        expect(item.locator("[data-sent]:not([data-sent='0'])")).to_be_visible()
+        go_to(page, "/jobs")
+        go_to(page, "/packages")
+        expect(page.locator("[data-upload=sending]")).to_be_visible()
     expect(page.locator("[data-upload=done]")).to_be_visible()
 
 
