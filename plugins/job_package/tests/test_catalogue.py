@@ -123,6 +123,7 @@ def test_an_operator_changes_no_version(store: Store, tmp_path: Path) -> None:
     status, found = store.ask("POST", f"/{new['id']}/switch", wanted, token=editor)
     assert (status, found["items"][0]["reason"]) == (200, "forbidden")
     assert store.ask("GET", f"/jobs/{nightly_of(old)}")[1]["package_id"] == old["id"]
+    assert store.ask("GET", f"/jobs/{nightly_of(old)}/operations")[1]["items"] == []
 
 
 def test_a_refused_package_names_all_that_is_wrong(store: Store, tmp_path: Path) -> None:
