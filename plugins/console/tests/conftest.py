@@ -304,12 +304,12 @@ def opened(browser: Browser, site: Served, watch: Watch, **options: Any) -> Iter
         context.close()
 
 
-def visit(page: Page, site: Served, place: str) -> Page:
-    """Open a place behind the # and wait until the console shows it."""
+def visit(page: Page, site: Served, place: str, *, waits: bool = True) -> Page:
+    """Open a place behind the #, and wait until the console shows it and, unless told not to, all that it asked for."""
     page.goto(f"{site.url}/#{place}")
     page.locator("#app[data-ready]").wait_for()
     page.locator("[data-page] h1").first.wait_for()
-    return page
+    return settled(page) if waits else page
 
 
 def go_to(page: Page, place: str) -> Page:

@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import closing, suppress
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from conftest import WAIT_MS, Open, Site, choose, dialog, faults, go_to, settled
-from playwright.sync_api import Page, expect
+from conftest import (
+    WAIT_MS,
+    Gateway,
+    Open,
+    Site,
+    Watch,
+    choose,
+    dialog,
+    faults,
+    go_to,
+    opened,
+    settled,
+    visit,
+)
+from playwright.sync_api import Browser, Page, Route, expect
 from xwheel.testing import wait_until
 
 MARKUP = "<img src=x onerror=\"globalThis.harmed = 'yes'\">"
@@ -58,6 +72,31 @@ TEXT = (
 )
 
 
+LEFT = """app => {
+  const copy = app.cloneNode(true);
+  const data = 'bdi, code, pre, textarea, time, .lines, .mono, .number, [data-editor], [data-diff], [role=figure]';
+  const zones = ':is(select[name=zone], select[name=timezone], datalist) option';
+  copy.querySelectorAll(`${data}, ${zones}`).forEach(one => one.remove());
+  const found = new Set(), walk = document.createTreeWalker(copy, NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) {
+    let text = walk.currentNode.data, before;
+    do { before = text; text = text.replace(/⟦[^⟦⟧]*⟧/g, ' '); } while (text !== before);
+    if (/[A-Za-z]{3,}/.test(text)) found.add(text.trim());
+  }
+  return [...found];
+}"""
+"""The texts of a page that are no words of a catalogue in which each begins and ends with a bracket."""
+
+NAMES = re.compile(
+    r"xwheel|UTC|English|CSV|PNG|Demo( \(demo\))?|first|shown|demo-1|freeze|gateway|captured|given by a test|"
+    r"hostile|admin|viewer|operator|editor|chief|local|file|console|xwheel-console|[A-Z][A-Z_]+|[a-z]+_[a-z_]+|routers|[0-9a-f]{16}|"
+    r"⟦[^⟧]*[.]{3}|http://127.*|python-requests.*|RuntimeError: .*|(child |script )?<img .*|"
+    r"([0-9]+ )?(Mon|Tue|Wed|Thu|Fri|Sat|Sun)|"
+    r"[A-Z][a-z]+day, [A-Z][a-z]+ [0-9]+|(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)( [0-9]+)?",
+    re.DOTALL,
+)
+"""What is no word: names that somebody or something has, and dates, which the browser writes."""
+
 KEYS = (
     "async () => { const keys = await import(new URL('keys.js', document.baseURI).href);"
     " return [[...keys.active.value], keys.KEYS.map(([, key]) => key)] }"
@@ -78,6 +117,10 @@ class Filled(NamedTuple):
 
 @pytest.fixture(scope="module")
 def filled(site: Site) -> Filled:
+    return fill(site)
+
+
+def fill(site: Site) -> Filled:
     call, name = site.node.call, HOSTILE[:128]
     long = f"{HOSTILE}{'W' * 4000}"
     group = call("POST", "groups", {"app_name": "hostile", "title": name})["id"]
@@ -141,6 +184,38 @@ def test_hostile_text_stays_text_and_every_page_fits_every_screen(open_page: Ope
             assert fits(page), (place, width)
     # "?" lists what the pages handle, and nothing else
     assert handled | {"Escape"} == listed
+
+
+def lengthen(route: Route) -> None:
+    """Give a catalogue whose words are marked, and a third longer than English, as many languages are."""
+    words = route.fetch().json()
+    route.fulfill(json={key: f"⟦{text}{' ñ' * (len(text) // 6)}⟧" for key, text in words.items()})
+
+
+def test_every_word_comes_from_a_catalogue_and_may_be_a_third_longer(
+    browser: Browser, watch: Watch, tmp_path: Path
+) -> None:
+    # names that other tests gave would be taken for words
+    own = Site(tmp_path / "node", Gateway())
+    with closing(own.node), opened(browser, own, watch) as context:
+        filled = fill(own)
+        context.add_cookies([own.signed_in("chief")])
+        context.route("**/i18n/en/*.json", lengthen)
+        page = visit(context.new_page(), own, "/me")
+        assert not "\n".join(left_or_too_wide(page, filled))
+
+
+def left_or_too_wide(page: Page, filled: Filled) -> Iterator[str]:
+    """Yield what of each page is in no catalogue, and where a page does not fit its window."""
+    for place in PLACES:
+        show(page, place, filled)
+        expect(page.locator("#app")).to_contain_text("⟦")
+        texts = page.locator("#app").evaluate(LEFT)
+        yield from (f"{place}: {text[:200]}" for text in texts if not NAMES.fullmatch(text))
+        for width in WIDTHS:
+            page.set_viewport_size({"width": width, "height": 844})
+            if not fits(page):
+                yield f"{place} is wider than {width}"
 
 
 def test_hostile_names_can_be_typed_and_deleted(open_page: Open, site: Site, filled: Filled) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import PASSWORD, SAID, Contexts, Open, Site, Watch, go_to, settled, visit
+from conftest import PASSWORD, SAID, Contexts, Open, Site, Watch, go_to, visit
 from playwright.sync_api import Locator, Page, Route, expect
 from tests.support.console_history import REASONS, a_month, write_history
 
@@ -410,7 +410,7 @@ def test_a_point_of_the_trend_opens_the_runs_of_its_day_and_result(
     site, _, now_ms = month_site
     with contexts.one(site, watch) as context:
         context.add_cookies([site.signed_in("chief")])
-        page = settled(visit(context.new_page(), site, "/?range=7d"))
+        page = visit(context.new_page(), site, "/?range=7d")
         drawing = page.locator("[data-chart=trend] .drawing[data-drawn]")
         points = drawing.locator("path[fill='#c23632']")
         # one for each day, and that of the legend
@@ -436,7 +436,7 @@ def test_what_is_read_later_moves_nothing_that_is_there(
             held.append(route)
 
         page.route("**/api/v1/overview*", hold)
-        visit(page, site, "/?range=7d")
+        visit(page, site, "/?range=7d", waits=False)
         trend = page.locator("[data-chart=trend] .drawing[data-drawn]")
         trend.wait_for()
         expect(page.locator("[data-list=failures] li")).to_have_count(8)

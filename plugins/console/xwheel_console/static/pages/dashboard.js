@@ -47,8 +47,8 @@ function Tiles() {
   const delta = day ? failedOf(day) - failedOf(before) : 0;
   const tile = (name, href, words, figure, under, tone = "") => html`<a class="tile ${tone}" href=${href} data-tile=${name}>${words}<strong>${figure}</strong><span class="under">${under}</span></a>`;
   // as high as what comes: nothing moves away under a pointer
-  const waiting = html`<div class="tiles">${["nav.jobs", "dash.runs", "dash.failed", "dash.rate", "nav.nodes", "dash.waiting"].map((words) => html`<div class="tile">${t(words)}<strong>–</strong><div class="under">${t("state.loading")}</div></div>`)}</div>`;
-  return html`<${Panel} of=${of} label=${t("dash.tiles")} waiting=${waiting}>${day && html`<div class="tiles">
+  const waiting = html`<div class="tiles six">${["nav.jobs", "dash.runs", "dash.failed", "dash.rate", "nav.nodes", "dash.waiting"].map((words) => html`<div class="tile">${t(words)}<strong>–</strong><div class="under">${t("state.loading")}</div></div>`)}</div>`;
+  return html`<${Panel} of=${of} label=${t("dash.tiles")} waiting=${waiting}>${day && html`<div class="tiles six">
     ${tile("jobs", "#/jobs", t("nav.jobs"), number(overview.jobs), t("dash.scheduled", {count: overview.scheduled_jobs}))}
     ${tile("runs", link("/runs", {range: "24h"}), t("dash.runs"), number(runsOf(day)), t("dash.open", {count: live?.running ?? overview.open_runs}))}
     ${tile("failed", link("/runs", {range: "24h", state: FAILED}), t("dash.failed"), number(failedOf(day)), delta === 0 ? t("dash.asBefore") : t(delta > 0 ? "dash.more" : "dash.fewer", {count: Math.abs(delta)}), failedOf(day) ? "bad" : "")}

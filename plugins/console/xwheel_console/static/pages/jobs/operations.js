@@ -17,7 +17,7 @@ function Detail({detail}) {
   if (!detail || !Object.keys(detail).length) return null;
   const names = changesOf(detail);
   if (!names.length) return null;
-  return html`<details><summary>${t("operation.fields", {count: names.length})}</summary><dl class="facts">${names.map((name) => html`<div><dt>${fieldLabel(name)}</dt><dd>${detail.before ? html`${show(detail.before[name])} → ` : ""}${show(detail.after?.[name])}</dd></div>`)}</dl></details>`;
+  return html`<details><summary>${t("operation.fields", {count: names.length})}</summary><dl class="facts">${names.map((name) => html`<div><dt>${fieldLabel(name)}</dt><dd><bdi>${detail.before ? html`${show(detail.before[name])} → ` : ""}${show(detail.after?.[name])}</bdi></dd></div>`)}</dl></details>`;
 }
 
 export function Operations({job}) {

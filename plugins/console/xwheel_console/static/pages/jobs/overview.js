@@ -86,7 +86,7 @@ export function Overview({job}) {
     return {...await get("reports", {job_id: job.id, by: "day", from_ms: to - 365 * DAY_MS, to_ms: to}, {abort}), jobId: job.id};
   }, [job.id], {when: mine, everyMs: 30_000});
   return html`<section class="card"><h2>${t("job.settings")}</h2><${Settings} job=${job} /></section>
-    <div class="columns">
+    <div class="columns wordy">
       <section class="card" data-part="fires"><h2>${t("fires.title")}</h2><p class="faint">${t("fires.zone", {zone: job.timezone})}</p><${Fires} job=${job} /></section>
       <section class="card" data-part="last"><h2>${t("job.lastRuns")}</h2><${Panel} of=${runs}>${runs.data && html`<${LastRuns} runs=${runs.data.items} />`}<//></section>
     </div>
