@@ -94,9 +94,10 @@ wheel: $(READY)
 # the longest first
 plugins: test-glue_script $(filter-out test-console,$(PLUGINS:%=test-%))
 
-# the console in a real browser
+# the console in a real browser, then the pages of other plugins
 console: $(VENV)/plugins/console/.ready $(NPM)
 	cd plugins/console && $(CURDIR)/$(VENV)/plugins/console/bin/python -m pytest -q -n $(SUITE_JOBS) --dist loadfile
+	cd plugins/job_package && $(CURDIR)/$(VENV)/plugins/console/bin/python -m pytest -q -n $(SUITE_JOBS) --dist loadfile tests/pages
 
 test-%: $(VENV)/plugins/%/.ready
 	cd plugins/$* && $(CURDIR)/$(VENV)/plugins/$*/bin/python -m pytest -q -n $(SUITE_JOBS) --dist loadfile

@@ -40,6 +40,24 @@ def test_with_the_plugin_all_of_it_is_there(contexts: Contexts, sample_site: Sit
         expect(page.locator(".note")).to_contain_text("greeted greeted one")
 
 
+def test_an_action_is_offered_where_it_says_so(contexts: Contexts, sample_site: Site, watch: Watch) -> None:
+    runs = {name: sample_site.run(sample_site.job(name)) for name in ("greeted too", "left alone")}
+    with contexts.one(sample_site, watch) as context:
+        context.add_cookies([sample_site.signed_in("chief")])
+        page = visit(context.new_page(), sample_site, "/jobs")
+        for name, run_id in runs.items():
+            wanted = 1 if name.startswith("greeted") else 0
+            visit(page, sample_site, "/jobs")
+            page.locator("tbody tr", has_text=name).locator(".menu-button").click()
+            expect(page.get_by_role("menuitem", name="Edit", exact=True)).to_be_visible()
+            expect(page.get_by_role("menuitem", name="Greet it")).to_have_count(wanted)
+            page.keyboard.press("Escape")
+            visit(page, sample_site, f"/runs/{run_id}")
+            page.get_by_role("button", name=f"More for run {run_id}").click()
+            expect(page.get_by_role("menuitem", name="Runs of this job")).to_be_visible()
+            expect(page.get_by_role("menuitem", name="Greet it")).to_have_count(wanted)
+
+
 def test_without_it_nothing_is(contexts: Contexts, site: Site, watch: Watch) -> None:
     with contexts.one(site, watch) as context:
         context.add_cookies([site.signed_in("chief")])

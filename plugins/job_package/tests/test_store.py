@@ -449,3 +449,16 @@ def test_the_operation_log(store: Store, job_id: int) -> None:
     assert last["result"] == "Failed"
     assert "cron" in last["error"]
     assert all(item["ended_ms"] >= item["begun_ms"] for item in page["items"])
+
+
+def test_a_job_that_was_stopped_elsewhere_can_be_started_again(store: Store, job_id: int) -> None:
+    """What the job of xwheel is counts: Start after its own Stop starts it, and Pause stops what was started there."""
+    operate(store, job_id, "Start")
+    store.node.call("POST", f"jobs/{job_id}/stop", {})
+    assert store.ask("GET", f"/jobs/{job_id}")[1]["state"] == "Pause"
+    assert operate(store, job_id, "Start")["reason"] == ""
+    assert core_job(store, job_id)["enabled"] is True
+    operate(store, job_id, "Pause")
+    store.node.call("POST", f"jobs/{job_id}/start", {})
+    assert operate(store, job_id, "Pause")["reason"] == ""
+    assert core_job(store, job_id)["enabled"] is False

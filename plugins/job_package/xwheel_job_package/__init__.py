@@ -14,7 +14,7 @@ from xwheel_job_package.options import read_options
 
 if TYPE_CHECKING:
     from xwheel import Config
-    from xwheel.plugin import Commands, Routes, Tables
+    from xwheel.plugin import Commands, Pages, Routes, Tables
 
 __all__ = [
     "Acceptance",
@@ -24,6 +24,7 @@ __all__ = [
     "set_distribution",
     "xwheel_register_commands",
     "xwheel_register_glue_types",
+    "xwheel_register_pages",
     "xwheel_register_routes",
     "xwheel_register_tables",
 ]
@@ -69,3 +70,13 @@ def xwheel_register_routes(config: Config) -> Iterable[Routes]:
     from xwheel_job_package.routes import PackageRoutes
 
     return [PackageRoutes(options)]
+
+
+@hookimpl
+def xwheel_register_pages(config: Config) -> Iterable[Pages]:
+    """Register the console's pages for packages, where there is a store."""
+    if not read_options(config).store.directory:
+        return []
+    from xwheel_job_package.pages import PackagePages
+
+    return [PackagePages()]

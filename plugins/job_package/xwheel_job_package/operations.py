@@ -9,13 +9,21 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from sqlalchemy import insert, select, update
-from xwheel.plugin import Actor, FieldError, NotFoundError, PluginSite, RouteRefusedError, XwheelError
+from xwheel.plugin import (
+    Actor,
+    FieldError,
+    NotFoundError,
+    Permission,
+    PluginSite,
+    RouteRefusedError,
+    XwheelError,
+)
 
 from xwheel_job_package.distribution import present_distribution
 from xwheel_job_package.service import CUT_OFF_MS, MISFIRES, reference_of, schedule_of
 from xwheel_job_package.tables import FOUND, JOB, OPERATION, PACKAGE
 
-Operation = Literal["Start", "Pause", "Restart"]
+Operation = Literal["Start", "Pause", "Restart", "Switch"]
 MAX_ERROR: Final = 5000
 MAX_LATE: Final = 500
 BEGUN: Final = "begun"
@@ -30,7 +38,7 @@ class Wish:
     """What an operator asks for.
 
     Attributes:
-        operation: What is done.
+        operation: What is done; ``Switch`` is another version for a job that is not started, and starts nothing.
         version: The job's version that the operator saw; None for whatever it is.
         changes: New values of :data:`CHANGES`.
     """
@@ -51,9 +59,12 @@ class JobOperations:
         self._site = site
 
     def get(self, job_id: int) -> dict[str, Any]:
-        """Return a job of a package."""
+        """Return a job of a package, as operators see it: started or not as the job of xwheel is by now."""
         with self._site.database.read() as conn:
-            return _get(conn, job_id)
+            row = _get(conn, job_id)
+        if self._site.jobs.get(job_id)["enabled"]:
+            return {**row, "state": "Startup"}
+        return {**row, "state": "Pause" if row["state"] == "Startup" else row["state"]}
 
     def page(self, after: int, limit: int) -> dict[str, Any]:
         """Return jobs of packages by id, and after which id the next page begins."""
@@ -69,8 +80,25 @@ class JobOperations:
             rows = [dict(row) for row in conn.execute(query.limit(limit + 1)).mappings()]
         return {"items": rows[:limit], "next": rows[limit - 1][key] if len(rows) > limit else None}
 
+    def switch(self, job_id: int, package_id: int, actor: Actor) -> dict[str, Any]:
+        """Let a job use another version of its package: one that is started is restarted, another stays as it is.
+
+        Raises:
+            RouteRefusedError: As of :meth:`apply`.
+        """
+        group_id = self._site.jobs.get(job_id)["group_id"]
+        for permission in (Permission.EDIT, Permission.SCRIPT):
+            self._site.need(permission, group_id, "job", job_id)
+        before = self.get(job_id)
+        if before["package_id"] == package_id:
+            return {"result": "Success", "reason": "same_version"}
+        operation: Operation = "Restart" if before["state"] == "Startup" else "Switch"
+        wish = Wish(operation=operation, version=before["version"], changes={"package_id": package_id})
+        done = self.apply(job_id, wish, actor)
+        return {name: done[name] for name in ("operation_id", "result", "reason")}
+
     def apply(self, job_id: int, wish: Wish, actor: Actor) -> dict[str, Any]:
-        """Do what an operator asks for, and return the job with the operation's result and reason.
+        """Do what an operator asks for, and return the job with the operation's id, result and reason.
 
         While a :class:`~xwheel_job_package.distribution.Distribution` is set, the result is ``Waiting`` until
         :meth:`settle` is called.
@@ -94,7 +122,7 @@ class JobOperations:
             self._put_back(before, claimed)
             self._end(number, "Failed", "refused", str(error))
             raise
-        return {**claimed, **self._accept(number)}
+        return {**claimed, "operation_id": number, **self._accept(number)}
 
     def _is_worth_repeating(self, job_id: int, nothing: str) -> bool:
         """Return whether nodes have to be asked although the scheduler has nothing to do: the last time they failed."""
@@ -125,7 +153,7 @@ class JobOperations:
             shown = {name: row[name] for name in (*CHANGES, "state", "version")}
             text = f"the job is at version {row['version']} by now: read it again"
             raise RouteRefusedError(409, "stale_version", text, field="version", facts=shown)
-        state = "Pause" if wish.operation == "Pause" else "Startup"
+        state = {"Pause": "Pause", "Switch": row["state"]}.get(wish.operation, "Startup")
         return {**row, **wish.changes, "state": state}
 
     def _check(self, after: Mapping[str, Any], changed: list[str]) -> None:
@@ -202,7 +230,7 @@ class JobOperations:
             try:
                 if after["state"] == "Startup":
                     self._site.jobs.start(job_id)
-                else:
+                elif before["state"] == "Startup":
                     self._site.jobs.stop(job_id)
             except XwheelError:
                 if values:
@@ -230,7 +258,7 @@ class JobOperations:
             lambda conn: self._begin(conn, wish, actor, {**before, "job_id": job_id}, before)
         )
         self._end(number, "Success", reason, "")
-        return {"result": "Success", "reason": reason}
+        return {"operation_id": number, "result": "Success", "reason": reason}
 
     def _begin(
         self, conn: Any, wish: Wish, actor: Actor, before: Mapping[str, Any], after: Mapping[str, Any]

@@ -21,12 +21,16 @@ class PackageError(XwheelError):
         text: What is wrong, what is allowed, and the way out.
         file: Where: path in the package; empty for the package as a whole.
         line: Line in that file, from 1; 0 for none.
+        problems: All that is wrong, where several things are.
     """
 
-    def __init__(self, reason: str, text: str, *, file: str = "", line: int = 0) -> None:
+    def __init__(
+        self, reason: str, text: str, *, file: str = "", line: int = 0, problems: Sequence[Problem] = ()
+    ) -> None:
         place = f"{file}:{line}: " if line else f"{file}: " if file else ""
         super().__init__(f"{reason}: {place}{text}")
         self.reason, self.text, self.file, self.line = reason, text, file, line
+        self.problems = tuple(problems)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,9 @@
 """The store's calls below ``/api/v1/packages``.
 
-``package:upload``, ``package:delete`` and ``package:force_delete`` are the permission ``admin`` in all groups, since
-whoever may upload may run code on the nodes; ``package:list`` and ``job:view`` are ``read``, ``job:operate`` and
-``job:kill`` are ``run``, and ``job:edit`` is ``edit`` with ``script``, which xwheel checks where a job changes.
+``package:upload``, ``package:download``, ``package:delete`` and ``package:force_delete`` are the permission ``admin``
+in all groups, since whoever may upload may run code on the nodes; ``package:list`` and ``job:view`` are ``read``,
+``job:operate`` and ``job:kill`` are ``run``, and ``job:edit`` is ``edit`` with ``script``, which xwheel checks where a
+job changes.
 """
 
 from __future__ import annotations
@@ -12,20 +13,28 @@ from typing import Any, Final, cast
 
 from xwheel.plugin import (
     FieldError,
+    ForbiddenError,
+    NotFoundError,
     Permission,
     PluginSite,
     Route,
     RouteCall,
+    RouteRefusedError,
     RouteReply,
     RouteScope,
+    XwheelError,
 )
 
+from xwheel_job_package import sources
+from xwheel_job_package.catalogue import Catalogue, switch
 from xwheel_job_package.distribution import present_distribution
 from xwheel_job_package.operations import CHANGES, JobOperations, Operation, Wish
 from xwheel_job_package.service import CUT_OFF_MS, MIB, PackageService
 from xwheel_job_package.store_options import StoreOptions
 
 MOST_ITEMS: Final = 1000
+MOST_SWITCHED: Final = 100
+MOST_USERS: Final = 200
 OPERATIONS: Final = ("Start", "Pause", "Restart")
 
 
@@ -62,13 +71,17 @@ class _Calls:
     def __init__(self, service: PackageService, operations: JobOperations, site: PluginSite) -> None:
         self._service = service
         self._operations = operations
+        self._catalogue = Catalogue(site)
         self._site = site
 
     def routes(self) -> list[Route]:
+        """Return the routes."""
+        return [*self._packages(), *self._lists(), *self._jobs()]
+
+    def _packages(self) -> list[Route]:
         most = self._service.options.max_upload_mb * MIB
         admin: dict[str, Any] = {"permission": Permission.ADMIN, "scope": RouteScope.ALL}
-        job: dict[str, Any] = {"scope": RouteScope.JOB}
-        one, of_job = "/{package_id:id}", "/jobs/{job_id:id}"
+        one = "/{package_id:id}"
         return [
             Route(
                 method="POST",
@@ -115,6 +128,66 @@ class _Calls:
             ),
             Route(
                 method="GET",
+                path=f"{one}/sources",
+                answer=self.files,
+                summary="List the files in a package.",
+                **admin,
+            ),
+            Route(
+                method="GET",
+                path=f"{one}/sources/text",
+                answer=self.text,
+                summary="Return the beginning of a file in a package, by its path.",
+                **admin,
+            ),
+        ]
+
+    def _lists(self) -> list[Route]:
+        read = Permission.READ
+        return [
+            Route(
+                method="GET",
+                path="/limits",
+                answer=self.limits,
+                summary="Return how large a package may be, and which executor group its jobs are of.",
+                permission=read,
+            ),
+            Route(
+                method="GET",
+                path="/projects",
+                answer=self.projects,
+                summary="List projects by name, each with its newest versions and how many jobs use them.",
+                permission=read,
+            ),
+            Route(
+                method="GET",
+                path="/projects/{project}",
+                answer=self.versions,
+                summary="List versions of a project, those that came last first.",
+                permission=read,
+            ),
+            Route(
+                method="GET",
+                path="/{package_id:id}/jobs",
+                answer=self.users,
+                summary="List jobs of a package's project, and whether each uses this version.",
+                permission=read,
+            ),
+            Route(
+                method="POST",
+                path="/{package_id:id}/switch",
+                answer=self.switch,
+                summary="Let jobs use this version; each is answered for.",
+                permission=Permission.EDIT,
+            ),
+        ]
+
+    def _jobs(self) -> list[Route]:
+        job: dict[str, Any] = {"scope": RouteScope.JOB}
+        of_job = "/jobs/{job_id:id}"
+        return [
+            Route(
+                method="GET",
                 path="/jobs",
                 answer=self.jobs,
                 summary="List jobs of packages by id.",
@@ -142,6 +215,14 @@ class _Calls:
                 path=f"{of_job}/operations",
                 answer=self.log,
                 summary="List operations of a job of a package, newest first.",
+                permission=Permission.READ,
+                **job,
+            ),
+            Route(
+                method="GET",
+                path=f"{of_job}/versions",
+                answer=self.choices,
+                summary="List versions that have a job's function, those that came last first.",
                 permission=Permission.READ,
                 **job,
             ),
@@ -182,6 +263,49 @@ class _Calls:
         found = self._service.delete(call.path["package_id"], force=_flag(call.query, "force"))
         return RouteReply(status=202 if found["runs"] else 200, value=found)
 
+    def files(self, call: RouteCall) -> RouteReply:
+        path, _, _ = self._service.file_of(call.path["package_id"])
+        return RouteReply(value=sources.list_files(path))
+
+    def text(self, call: RouteCall) -> RouteReply:
+        path, _, _ = self._service.file_of(call.path["package_id"])
+        return RouteReply(value=sources.read_text(path, call.query.get("path", "")))
+
+    def limits(self, _call: RouteCall) -> RouteReply:
+        options = self._service.options
+        found = {
+            "max_upload_bytes": options.max_upload_mb * MIB,
+            "group": options.group,
+            "group_id": self._site.jobs.group_id(options.group),
+        }
+        return RouteReply(value=found)
+
+    def projects(self, call: RouteCall) -> RouteReply:
+        self._service.sweep_once()
+        search, after = call.query.get("search", "")[:200], call.query.get("after", "")[:200]
+        return RouteReply(value=self._catalogue.projects(search, after, _limit(call.query)))
+
+    def versions(self, call: RouteCall) -> RouteReply:
+        before = _number(call.query, "after", 0) or None
+        return RouteReply(value=self._catalogue.versions(call.path["project"], before, _limit(call.query)))
+
+    def users(self, call: RouteCall) -> RouteReply:
+        limit = min(_limit(call.query), MOST_USERS)
+        return RouteReply(
+            value=self._catalogue.users(call.path["package_id"], _number(call.query, "after", 0), limit)
+        )
+
+    def switch(self, call: RouteCall) -> RouteReply:
+        package_id = call.path["package_id"]
+        ids = _job_ids(call.json())
+        self._service.get(package_id)
+        change = lambda job_id: self._operations.switch(job_id, package_id, call.actor)  # noqa: E731
+        return RouteReply(value={"items": switch(ids, change, _failed)})
+
+    def choices(self, call: RouteCall) -> RouteReply:
+        before = _number(call.query, "after", 0) or None
+        return RouteReply(value=self._catalogue.choices(call.path["job_id"], before, _limit(call.query)))
+
     def jobs(self, call: RouteCall) -> RouteReply:
         return RouteReply(value=self._operations.page(_number(call.query, "after", 0), _limit(call.query)))
 
@@ -196,7 +320,7 @@ class _Calls:
         return RouteReply(status=202 if found["result"] == "Waiting" else 200, value=found)
 
     def log(self, call: RouteCall) -> RouteReply:
-        before = _number(call.query, "before", 0) or None
+        before = _number(call.query, "before", 0) or _number(call.query, "after", 0) or None
         return RouteReply(value=self._operations.log(call.path["job_id"], before, _limit(call.query)))
 
     def run(self, call: RouteCall) -> RouteReply:
@@ -205,6 +329,26 @@ class _Calls:
         if param is not None and not isinstance(param, str):
             raise FieldError("param", "must be text, or null for the job's own")
         return RouteReply(status=201, value=self._site.jobs.run(call.path["job_id"], param=param))
+
+
+def _job_ids(body: Mapping[str, Any]) -> list[int]:
+    found = body.get("job_ids")
+    if not isinstance(found, list) or not 0 < len(found) <= MOST_SWITCHED or set(body) != {"job_ids"}:
+        raise FieldError("job_ids", f"must be a list of 1 to {MOST_SWITCHED} ids of jobs, and nothing else")
+    if any(type(item) is not int or item < 1 for item in found):
+        raise FieldError("job_ids", "must be whole numbers from 1 on")
+    return found
+
+
+def _failed(error: XwheelError) -> dict[str, Any]:
+    """Return why a job was not switched."""
+    if isinstance(error, RouteRefusedError):
+        return {"reason": error.reason, "error": str(error)}
+    if isinstance(error, ForbiddenError):
+        return {"reason": "forbidden", "error": str(error)}
+    if isinstance(error, NotFoundError):
+        return {"reason": "not_found", "error": str(error)}
+    return {"reason": "refused", "error": str(error)}
 
 
 def _wish(body: Mapping[str, Any]) -> Wish:

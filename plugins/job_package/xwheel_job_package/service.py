@@ -37,6 +37,9 @@ MISFIRES: Final = {
 }
 """What a package says of missed fires, and what xwheel calls it."""
 
+MOST_PROBLEMS: Final = 50
+"""Of a refused package, those that its answer names."""
+
 Row = Mapping[str, Any]
 
 
@@ -94,12 +97,15 @@ class PackageService:
                 self._refuse_known(found.info, incoming)
                 report = scan(found, packages or found.info.packages_to_scan)
                 self._judge(report, allow_empty=allow_empty)
+                self._refuse_taken(found.info, report, group_id)
                 package_id = self._keep(found.info, report, incoming, actor)
         except PackageError as error:
-            facts = {"file": error.file, "line": error.line} if error.file else {}
+            facts: dict[str, Any] = {"file": error.file, "line": error.line} if error.file else {}
+            if error.problems:
+                facts["problems"] = [asdict(item) for item in error.problems[:MOST_PROBLEMS]]
             raise RouteRefusedError(422, error.reason, str(error), field="body", facts=facts) from None
         jobs = self.make_jobs(package_id, group_id)
-        return {**self.get(package_id), "jobs": jobs, "report": _shown(report)}
+        return {**self.get(package_id), "jobs": jobs, "report": _shown(report, found.info)}
 
     def _group_id(self) -> int:
         group_id = self._site.jobs.group_id(self.options.group)
@@ -128,11 +134,29 @@ class PackageService:
         problems = [item for item in report.problems if item.reason != "bad_signature"]
         if problems and (self.options.strict_scan or not report.jobs):
             first = problems[0]
-            raise PackageError(first.reason, first.text, file=first.file, line=first.line)
+            raise PackageError(
+                first.reason, first.text, file=first.file, line=first.line, problems=report.problems
+            )
         if not report.jobs and not allow_empty:
             raise PackageError(
                 "no_jobs", "nothing in it is marked with @schedule; allow_empty=true takes it anyway"
             )
+
+    def _refuse_taken(self, info: PackageInfo, report: ScanReport, group_id: int) -> None:
+        """Refuse jobs whose names others have: another project's, or jobs that people made."""
+        with self._site.database.read() as conn:
+            query = select(JOB.c.group_name, JOB.c.name, JOB.c.project)
+            groups = sorted({job.group for job in report.jobs})
+            rows = conn.execute(query.where(JOB.c.group_name.in_(groups))) if groups else ()
+            owners = {(row.group_name, row.name): row.project for row in rows}
+        for job in report.jobs:
+            owner, name = owners.get((job.group, job.name)), f"{job.group}.{job.name}"
+            if owner is None:
+                there = self._site.jobs.find(group_id, name)
+                owner = None if there is None or there["glue_type"] == "PACKAGE" else f"job {there['id']}"
+            if owner not in {None, info.project}:
+                text = f"{owner} has the name {name} already: give the module or the function another one"
+                raise PackageError("job_name_taken", text, file=job.file, line=job.line)
 
     def _keep(self, info: PackageInfo, report: ScanReport, incoming: Incoming, actor: Actor) -> int:
         """Write rows in one transaction, then let the file appear; a sweep finds what a crash leaves between."""
@@ -157,7 +181,7 @@ class PackageService:
                 "state": "incoming",
                 "uploaded_ms": self._site.now_ms(),
                 "uploaded_by": actor.name[:128],
-                "report": json.dumps(_shown(report), ensure_ascii=False),
+                "report": json.dumps(_shown(report, info), ensure_ascii=False),
             }
             package_id = int(conn.execute(insert(PACKAGE).values(values)).inserted_primary_key[0])
             if report.jobs:
@@ -395,11 +419,24 @@ def _found_row(package_id: int, place: int, job: FoundJob) -> dict[str, Any]:
     }
 
 
-def _shown(report: ScanReport) -> dict[str, Any]:
+def _shown(report: ScanReport, info: PackageInfo) -> dict[str, Any]:
     return {
         "disabled": report.disabled,
         "confirmed": report.confirmed,
         "problems": [asdict(item) for item in report.problems],
+        "unresolved": [
+            {
+                "job": f"{job.group}.{job.name}",
+                "arguments": job.unresolved,
+                "file": job.file,
+                "line": job.line,
+            }
+            for job in report.jobs
+            if job.unresolved
+        ],
+        "dependencies": list(info.dependencies),
+        "members": info.members,
+        "unpacked_bytes": info.unpacked_bytes,
     }
 
 

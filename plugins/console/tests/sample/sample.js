@@ -13,6 +13,6 @@ export default {
   menu: [{to: "/sample", label: "title", icon: "✿", permission: "read"}],
   pages: [{name: "sample", path: "/sample", title: "title", load: async () => ({default: Sample})}],
   tiles: [{load: async () => ({default: Tile})}],
-  jobActions: [{label: "greet", permission: "read", run: (job) => note(`greeted ${job.name}`)}],
-  runActions: [{label: "greet", permission: "read", run: (run) => note(`greeted ${run.id}`)}],
+  jobActions: [{label: "greet", permission: "read", shows: (job) => job.name.startsWith("greeted"), run: (job) => note(`greeted ${job.name}`)}],
+  runActions: [{label: "greet", permission: "read", shows: (run) => run.job_name.startsWith("greeted"), run: (run) => note(`greeted ${run.id}`)}],
 };

@@ -82,7 +82,7 @@ function Head({run, reload}) {
     if (other) go(`/runs/compare/${other.id}/${run.id}`);
     else note(t("runs.noBefore"));
   };
-  const actions = added.value.runActions.filter((item) => !item.permission || may(item.permission, run.group_id));
+  const actions = added.value.runActions.filter((item) => (!item.permission || may(item.permission, run.group_id)) && (item.shows?.(run) ?? true));
   return html`<span data-run-state=${run.state}><${Outcome} run=${run} nowMs=${now.value} /></span>
     <span class="actions">
       <${Act} class="small secondary" aria-label=${t("keys.previousRun")} title="[" run=${before}>←<//>

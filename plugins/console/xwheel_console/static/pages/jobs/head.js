@@ -31,7 +31,7 @@ export function StateSwitch({job, done}) {
     <span class="track" aria-hidden="true"></span><${Badge} state=${job.state} /><//>`;
 }
 
-const added = (job) => (globalThis.xwheel?.added.value.jobActions ?? []).filter((item) => !item.permission || may(item.permission, job.group_id))
+const added = (job) => (globalThis.xwheel?.added.value.jobActions ?? []).filter((item) => (!item.permission || may(item.permission, job.group_id)) && (item.shows?.(job) ?? true))
   .map((item) => ({label: t(`${item.plugin}.${item.label}`), run: () => item.run(job)}));
 
 /** What else can be done with a job, as items of a menu. */
