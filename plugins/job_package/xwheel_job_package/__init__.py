@@ -14,7 +14,7 @@ from xwheel_job_package.options import read_options
 
 if TYPE_CHECKING:
     from xwheel import Config
-    from xwheel.plugin import Routes, Tables
+    from xwheel.plugin import Commands, Routes, Tables
 
 __all__ = [
     "Acceptance",
@@ -22,10 +22,26 @@ __all__ = [
     "PackageGlue",
     "set_acceptance",
     "set_distribution",
+    "xwheel_register_commands",
     "xwheel_register_glue_types",
     "xwheel_register_routes",
     "xwheel_register_tables",
 ]
+
+
+class PackageCommands:
+    """``xwheel package ...``."""
+
+    name = "package"
+    help = "Check and upload packages of jobs; start, pause and restart their jobs."
+    module = "xwheel_job_package.command"
+    is_one = False
+
+
+@hookimpl
+def xwheel_register_commands() -> Iterable[Commands]:
+    """Register ``xwheel package``."""
+    return [PackageCommands()]
 
 
 @hookimpl

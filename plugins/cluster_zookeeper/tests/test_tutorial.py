@@ -1,0 +1,84 @@
+"""The tutorial on packages, run as it stands."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import needed
+from tests.support.ports import free_port
+from tests.support.tutorials import Tutorial
+from xwheel.testing import wait_until
+
+
+@pytest.fixture
+def tutorial(tmp_path: Path) -> Iterator[Tutorial]:
+    needed()
+    words = {port: str(free_port()) for port in ("2181", "8080", "8081", "9991", "9992")}
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name, words_of_it in {"xwheel": f"{sys.executable} -m xwheel", "python": sys.executable}.items():
+        (programs / name).write_text(f'#!/bin/sh\nexec {words_of_it} "$@"\n')
+        (programs / name).chmod(0o755)
+    variables = {
+        **os.environ,
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "PYTHONUNBUFFERED": "1",
+        "TZ": "UTC",
+        "XDG_CONFIG_HOME": str(tmp_path / "home"),
+        "ZOO_LOG_DIR": str(tmp_path),
+        "XWHEEL_API__PORT": words["8080"],
+        "XWHEEL_API__EXECUTOR_PORT": words["8081"],
+    }
+    folder = tmp_path / "work"
+    folder.mkdir()
+    made = Tutorial("tutorial/packages.md", folder, variables, words)
+    yield made
+    made.close()
+
+
+def well(result: subprocess.CompletedProcess[str]) -> str:
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+def test_the_tutorial_on_packages(tutorial: Tutorial) -> None:
+    """The walk: upload, start, a node is killed, pause, a new version, roll back."""
+    zookeeper, serve, prepare, anna, build, begin, bert, kill, look, pause, newer, back = tutorial.shells
+    (found,) = tutorial.outputs
+    tutorial.save_files()
+    tutorial.start(zookeeper, "zookeeper.log")
+    tutorial.start(serve, "server.log")
+    tutorial.said("server.log", "(executor API on)")
+    well(tutorial.type(prepare))
+    first = tutorial.start(anna, "anna.log")
+    tutorial.said("anna.log", "(this node is master)")
+    assert found in well(tutorial.type(build))
+    assert "Start of hello.tick: Success" in well(tutorial.type(begin.splitlines()[0]))
+    assert wait_until(lambda: "hello from version 1.0" in well(tutorial.type(begin.splitlines()[1])))
+    change, start = bert.splitlines()
+    well(tutorial.type(change))
+    tutorial.start(start, "bert.log")
+    tutorial.said("bert.log", "(joined as)")
+    tutorial._processes.remove(first)
+    tutorial.type(kill)
+    assert first.wait(30) == -9
+
+    def runs() -> list[dict[str, object]]:
+        shown: list[dict[str, object]] = json.loads(well(tutorial.type(look)))
+        return shown
+
+    port = tutorial.words["9992"]
+    assert wait_until(
+        lambda: [run for run in runs() if run["state"] == "succeeded" and str(run["address"]).endswith(port)]
+    )
+    assert "hello.tick  Pause" in well(tutorial.type(pause))
+    assert "Restart of hello.tick: Success" in well(tutorial.type(newer))
+    assert wait_until(lambda: [run for run in runs() if "version 1.1" in str(run["message"])])
+    well(tutorial.type(back))
+    assert wait_until(lambda: all("version 1.0" in str(run["message"]) for run in runs() if run["message"]))
