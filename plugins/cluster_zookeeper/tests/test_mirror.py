@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,9 +20,11 @@ from xwheel_job_package.tables import JOB
 
 from xwheel_cluster_zookeeper.memory import MemoryBackend
 from xwheel_cluster_zookeeper.mirror import COMPARE_MS, TIMEOUT_MS, Mirror
-from xwheel_cluster_zookeeper.model import JobState, Result, Wanted, job_key
+from xwheel_cluster_zookeeper.model import JobState, Mode, Result, Wanted, job_key
+from xwheel_cluster_zookeeper.paths import Paths
 from xwheel_cluster_zookeeper.preparations import Prepared
 from xwheel_cluster_zookeeper.view import ClusterView
+from xwheel_cluster_zookeeper.zookeeper import ZooKeeperBackend
 
 
 class Scheduler:
@@ -527,3 +530,28 @@ def test_many_operations_are_brought_in_several_steps(
         world.now_ms += 200
     scheduler.run(6)
     assert {last(site, number) for number in range(1, 7)} == {("Success", "")}
+
+
+def test_without_any_server_nothing_blocks(world: World, site: Site) -> None:
+    """OPS-12, CON-5: where nothing listens at ZooKeeper's address, operations are queued and calls answer at once."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))  # bound, but it does not listen
+        hosts = f"127.0.0.1:{listener.getsockname()[1]}"
+        backend = ZooKeeperBackend(hosts, Paths("/none", Mode.MASTER_SLAVE), session_s=3)
+        mirror = Mirror(backend, ClusterView())
+        mirror.open(site)
+        set_distribution(mirror)
+        try:
+            for work in (
+                lambda: mirror.step(world.now_ms),
+                lambda: site.operate("Start"),
+                lambda: mirror.step(world.now_ms),
+                lambda: mirror.summary(world.now_ms),
+            ):
+                began = time.monotonic()
+                work()
+                assert time.monotonic() - began < 1
+            assert last(site) == ("Waiting", "queued")
+        finally:
+            set_distribution(None)
+            mirror.close()

@@ -15,6 +15,7 @@ import pytest
 from archives import wheel
 from test_store import TWO, Store, core_job, nightly_of, operate
 from xwheel.plugin import (
+    FieldError,
     Permission,
     PluginSite,
     Route,
@@ -59,10 +60,12 @@ class Settling:
 
     name = "settling"
     known: ClassVar[list[JobOperations]] = []
+    sites: ClassVar[list[PluginSite]] = []
 
     def routes(self, site: PluginSite) -> Sequence[Route]:
         operations = JobOperations(site)
         Settling.known[:] = [operations]
+        Settling.sites[:] = [site]
         service = PackageService(StoreOptions(directory="/nowhere"), site)
 
         def answer(call: RouteCall) -> RouteReply:
@@ -224,10 +227,34 @@ def test_a_newer_operation_stays_when_an_older_fails(store: Store, job_id: int) 
     operate(store, job_id, "Start", 202)
     operate(store, job_id, "Restart", 202, cron="0 0 5 * * ?")
     first, second = call(store, "waiting")
+    revision = core_job(store, job_id)["revision"]
     assert settle(store, first["id"], "Failed", "sdk_mismatch", "")
+    assert core_job(store, job_id)["revision"] == revision  # not even for a moment
     job = store.ask("GET", f"/jobs/{job_id}")[1]
     assert (job["state"], job["version"], core_job(store, job_id)["enabled"]) == ("Startup", 3, True)
     assert settle(store, second["id"], "Success")
+
+
+def test_a_job_that_cannot_be_started_is_left_as_it_was(
+    store: Store, job_id: int, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OPS-3: where the start is refused after the change was made, the change is undone, and nothing was accepted."""
+    (site,) = Settling.sites
+    before = core_job(store, job_id)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise FieldError("body", "not now")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(site.jobs), "start", refuse)
+        operate(store, job_id, "Restart", 422, cron="0 0 5 * * ?")
+    after = core_job(store, job_id)
+    names = ("schedule_type", "schedule_conf", "misfire_policy", "timezone", "enabled")
+    assert {name: after[name] for name in names} == {name: before[name] for name in names}
+    job = store.ask("GET", f"/jobs/{job_id}")[1]
+    assert (job["cron"], job["state"], job["version"]) == ("0 0 1 * * ?", "Shutdown", 1)
+    assert [(row["result"], row["reason"]) for row in log(store, job_id)] == [("Failed", "refused")]
+    assert cluster.woken == 0
 
 
 def test_no_answer_in_time(store: Store, job_id: int) -> None:
