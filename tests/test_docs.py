@@ -216,7 +216,8 @@ def has_imports(module: str, several: str, names: str) -> bool:
     """Return whether a listing may import these names."""
     found = [name.split()[0] for name in (several or names).replace("\n", " ").split(",") if name.strip()]
     if module.startswith("xwheel_"):  # a plugin's package; it is not installed beside the core's tests
-        return ends(f"{module}/__init__.py") and all(defines("class|def", name) for name in found)
+        is_there = ends(f"{module}/__init__.py") or ends(f"{module}.py")
+        return is_there and all(defines("class|def", name) for name in found)
     return all(
         hasattr(importlib.import_module(module), name) or has_dotted(f"{module}.{name}") for name in found
     )

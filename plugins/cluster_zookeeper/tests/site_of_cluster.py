@@ -103,11 +103,19 @@ class ClusterSite:
         watcher: A connection that only reads.
     """
 
-    def __init__(self, folder: Path, servers: Servers, root: str, *, mode: str = "master-slave") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        servers: Servers,
+        root: str,
+        *,
+        mode: str = "master-slave",
+        session_s: float = SESSION_S,
+    ) -> None:
         self.folder = folder
         self.options = (
             f'[plugins.options.cluster_zookeeper]\nhosts = "{servers.hosts}"\nroot = "{root}"\nmode = "{mode}"\n'
-            f"session_s = {SESSION_S}\nreconcile_s = 2\noperation_timeout_s = 20\n"
+            f"session_s = {session_s}\nreconcile_s = 2\noperation_timeout_s = 20\n"
         )
         self._stack = ExitStack()
         self.nodes: dict[str, PackageNode] = {}
@@ -120,7 +128,7 @@ class ClusterSite:
         self.scheduler = self._stack.enter_context(NodeProcess(home, XWHEEL_CONFIG=str(settings)))
         self.group_id = self.call("POST", "groups", {"app_name": "package-nodes", "title": "Packages"})["id"]
         paths = Paths(root, Mode.STANDBY if mode == "standby" else Mode.MASTER_SLAVE)
-        self.watcher = ZooKeeperBackend(servers.hosts, paths, session_s=SESSION_S)
+        self.watcher = ZooKeeperBackend(servers.hosts, paths, session_s=session_s)
         self._stack.enter_context(closing(self.watcher))
         assert self.watcher.open(20)
 
