@@ -55,6 +55,7 @@ ELSEWHERE = [
     Claim("docs/tutorial/first-executor.md", "tests/integration/test_executor_tutorial.py"),
     Claim("docs/tutorial/first-plugin.md", "tests/integration/test_third_party_plugins.py"),
     Claim("docs/tutorial/one-file-plugin.md", "tests/integration/test_plugin_tutorial.py"),
+    Claim("docs/tutorial/packages.md", "plugins/cluster_zookeeper/tests/test_tutorial.py"),
     Claim(
         "docs/howto/coming-from/apscheduler.md", "tests/integration/test_coming_from.py", languages=TUTORIAL
     ),
@@ -277,7 +278,7 @@ def test_a_listing_without_a_test_is_found() -> None:
 def plugin_path(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Where all our plugins can be imported, and what they say they need is said to be there."""
     needed = tmp_path_factory.mktemp("needed")
-    for name, version in (("aiosmtplib", "5.0"), ("boto3", "1.40")):
+    for name, version in (("aiosmtplib", "5.0"), ("boto3", "1.40"), ("kazoo", "2.11")):
         lay_plugin(needed, name, "", version=version)
         (needed / f"{name}-{version}.dist-info" / "entry_points.txt").unlink()
     return ":".join(map(str, [*(plugin_home(name) for name in ALL_PLUGINS), needed]))
@@ -470,15 +471,20 @@ def test_directives_name_what_there_is() -> None:
 
 
 def test_what_is_installed_is_a_package_of_ours() -> None:
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    ours = {f"xwheel-{name.replace('_', '-')}" for name in ALL_PLUGINS} | {"xwheel"}
+    places = {f"xwheel-{name.replace('_', '-')}": ROOT / "plugins" / name for name in ALL_PLUGINS}
+    extras = {
+        name: tomllib.loads((place / "pyproject.toml").read_text())["project"].get(
+            "optional-dependencies", {}
+        )
+        for name, place in {**places, "xwheel": ROOT}.items()
+    }
     taken = answers_elsewhere()
     for listing in all_listings():
         if listing.language == "sh" and listing not in taken:
             for words in re.findall(r"^pip install (.*)", listing.text, re.MULTILINE):
                 for name, given in (word.rstrip("]").partition("[")[::2] for word in shlex.split(words)):
-                    assert name in ours, listing
-                    assert set(given.split(",")) - {""} <= extras.keys(), listing
+                    assert name in extras, listing
+                    assert set(given.split(",")) - {""} <= extras[name].keys(), listing
 
 
 def test_commands_for_developers() -> None:

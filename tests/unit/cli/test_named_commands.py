@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 from functools import cache
@@ -25,12 +26,41 @@ def root() -> Any:
     return typer.main.get_command(main.app)
 
 
+@cache
+def of_plugins() -> dict[str, set[str]]:
+    """Return the commands of our plugins, which are not installed beside the core's tests, with those below them."""
+    found: dict[str, set[str]] = {}
+    for path in ROOT.glob("plugins/*/xwheel_*/__init__.py"):
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, ast.ClassDef) and "Command" in node.name:
+                values = {
+                    item.targets[0].id: ast.literal_eval(item.value)
+                    for item in node.body
+                    if isinstance(item, ast.Assign) and isinstance(item.targets[0], ast.Name)
+                }
+                below = set() if values["is_one"] else commands_in(path.with_name("command.py"))
+                found[values["name"]] = below
+    return found
+
+
+def commands_in(path: Path) -> set[str]:
+    """Return the names of the commands of a module."""
+    text = path.read_text("utf-8")
+    return set(re.findall(r'^@app\.command\("(\w+)"\)', text, re.MULTILINE)) | set(
+        re.findall(r"^@app\.command\(\)\ndef (\w+)", text, re.MULTILINE)
+    )
+
+
 def unknown_word(command: str) -> str | None:
     """Return the first word of a command line that its command does not know, or None."""
     try:
         words = shlex.split(command)[1:]
     except ValueError:  # a piece of a command
         return None
+    if words and words[0] in of_plugins():
+        below_it = of_plugins()[words[0]]
+        wrong = [one for one in "".join(words[1:2]).split("|") if below_it and one[:1].islower()]
+        return next((one for one in wrong if one not in below_it), None)
     at = root()
     for word in words:
         at = getattr(at, "loaded", at)
@@ -64,6 +94,8 @@ def test_commands_in_the_text_exist(page: Path) -> None:
         ("xwheel job run nightly --wait", None),
         ("xwheel job start|begin", "begin"),
         ("xwheel token …", None),
+        ("xwheel package check|chek", "chek"),
+        ("xwheel node --config node.toml", None),
         ("xwheel db upgrade --help", None),
     ],
 )
