@@ -94,7 +94,7 @@ def test_commands_in_the_text_exist(page: Path) -> None:
         ("xwheel job run nightly --wait", None),
         ("xwheel job start|begin", "begin"),
         ("xwheel token …", None),
-        ("xwheel package check|chek", "chek"),
+        ("xwheel package check|begin", "begin"),
         ("xwheel node --config node.toml", None),
         ("xwheel db upgrade --help", None),
     ],
