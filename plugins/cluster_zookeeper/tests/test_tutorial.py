@@ -49,7 +49,9 @@ def well(result: subprocess.CompletedProcess[str]) -> str:
 
 def test_the_tutorial_on_packages(tutorial: Tutorial) -> None:
     """The walk: upload, start, a node is killed, pause, a new version, roll back."""
-    zookeeper, serve, prepare, anna, build, begin, bert, kill, look, pause, newer, back = tutorial.shells
+    zookeeper, serve, prepare, anna, alone, build, begin, bert, kill, look, pause, newer, back = (
+        tutorial.shells
+    )
     (found,) = tutorial.outputs
     tutorial.save_files()
     tutorial.start(zookeeper, "zookeeper.log")
@@ -58,6 +60,7 @@ def test_the_tutorial_on_packages(tutorial: Tutorial) -> None:
     well(tutorial.type(prepare))
     first = tutorial.start(anna, "anna.log")
     tutorial.said("anna.log", "(this node is master)")
+    well(tutorial.type(alone))
     assert found in well(tutorial.type(build))
     assert "Start of hello.tick: Success" in well(tutorial.type(begin.splitlines()[0]))
     assert wait_until(lambda: "hello from version 1.0" in well(tutorial.type(begin.splitlines()[1])))

@@ -39,10 +39,19 @@ class PackageCommands:
     is_one = False
 
 
+class LocalCommand:
+    """``xwheel local``."""
+
+    name = "local"
+    help = "Fire the jobs of packages that can be imported, in this process, until Ctrl-C."
+    module = "xwheel_job_package.local_command"
+    is_one = True
+
+
 @hookimpl
 def xwheel_register_commands() -> Iterable[Commands]:
-    """Register ``xwheel package``."""
-    return [PackageCommands()]
+    """Register ``xwheel package`` and ``xwheel local``."""
+    return [PackageCommands(), LocalCommand()]
 
 
 @hookimpl
