@@ -97,7 +97,9 @@ plugins: test-glue_script $(filter-out test-console,$(PLUGINS:%=test-%))
 # the console in a real browser, then the pages of other plugins
 console: $(VENV)/plugins/console/.ready $(NPM)
 	cd plugins/console && $(CURDIR)/$(VENV)/plugins/console/bin/python -m pytest -q -n $(SUITE_JOBS) --dist loadfile
-	cd plugins/job_package && $(CURDIR)/$(VENV)/plugins/console/bin/python -m pytest -q -n $(SUITE_JOBS) --dist loadfile tests/pages
+	for plugin in job_package cluster_zookeeper; do \
+		(cd plugins/$$plugin && $(CURDIR)/$(VENV)/plugins/console/bin/python -m pytest -q -n $(SUITE_JOBS) --dist loadfile tests/pages) || exit 1; \
+	done
 
 test-%: $(VENV)/plugins/%/.ready
 	cd plugins/$* && $(CURDIR)/$(VENV)/plugins/$*/bin/python -m pytest -q -n $(SUITE_JOBS) --dist loadfile

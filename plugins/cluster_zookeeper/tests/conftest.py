@@ -7,6 +7,7 @@ import secrets
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,9 @@ settings.register_profile(
     "xwheel", deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("xwheel")
+# these want a browser: 'make console' runs them where Playwright is
+collect_ignore = [] if find_spec("playwright") else ["pages"]
+
 SESSION_S = 3.0
 OPEN_S = 20.0
 Members = Callable[..., ClusterBackend]

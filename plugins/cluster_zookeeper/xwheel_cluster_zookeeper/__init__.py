@@ -9,9 +9,14 @@ from xwheel.plugin import hookimpl
 
 if TYPE_CHECKING:
     from xwheel import Config
-    from xwheel.plugin import Commands, Router, Routes
+    from xwheel.plugin import Commands, Pages, Router, Routes
 
-__all__ = ["xwheel_register_commands", "xwheel_register_routers", "xwheel_register_routes"]
+__all__ = [
+    "xwheel_register_commands",
+    "xwheel_register_pages",
+    "xwheel_register_routers",
+    "xwheel_register_routes",
+]
 
 
 class NodeCommand:
@@ -45,15 +50,30 @@ def xwheel_register_routers(config: Config) -> Iterable[Router]:
 @hookimpl
 def xwheel_register_routes(config: Config) -> Iterable[Routes]:
     """Register the cluster's calls, and with them the part that follows it, where there is a store of packages."""
-    from xwheel_cluster_zookeeper.options import read_options
-
-    options = read_options(config)
-    # as it stands there: that plugin checks it
-    store = config.plugin("job_package").get("store")
-    if not options.hosts or not (isinstance(store, Mapping) and store.get("directory")):
+    if not _follows(config):
         return []
+    from xwheel_cluster_zookeeper.options import read_options
     from xwheel_cluster_zookeeper.routes import ClusterRoutes
     from xwheel_cluster_zookeeper.scheduler import make_mirror, shared_view
 
-    view = shared_view(config)
+    options, view = read_options(config), shared_view(config)
     return [ClusterRoutes(lambda: make_mirror(options, view))]
+
+
+@hookimpl
+def xwheel_register_pages(config: Config) -> Iterable[Pages]:
+    """Register the console's page of the cluster, where its calls are."""
+    if not _follows(config):
+        return []
+    from xwheel_cluster_zookeeper.pages import ClusterPages
+
+    return [ClusterPages()]
+
+
+def _follows(config: Config) -> bool:
+    """Return whether this process is a scheduler node with a store of packages, and of a cluster."""
+    from xwheel_cluster_zookeeper.options import read_options
+
+    # as it stands there: that plugin checks it
+    store = config.plugin("job_package").get("store")
+    return bool(read_options(config).hosts) and isinstance(store, Mapping) and bool(store.get("directory"))

@@ -127,6 +127,7 @@ class ClusterView:
             "age_ms": max(0, now_ms - self._read_ms) if seen.is_read else None,
             "epoch": state.epoch.value.number,
             "master": state.epoch.value.node_id,
+            "master_since_ms": state.epoch.value.since_ms,
             "nodes": nodes,
             "jobs": {
                 "started": sum(item.value.wanted is Wanted.STARTED for item in state.jobs.values()),

@@ -1,0 +1,115 @@
+"""The console's page of the package cluster, in real Chromium, with real nodes and a real ZooKeeper."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+from site_of_cluster import SESSION_S, ClusterSite
+from tests.support.zookeeper import Servers, zookeeper
+from xwheel.testing import wait_until
+
+
+def _console_tests() -> ModuleType:
+    """Return the module with the fixtures of the console's tests; as ``conftest`` it would be another one."""
+    name = "console_site"
+    if name not in sys.modules:
+        path = Path(__file__).resolve().parents[3] / "console" / "tests" / "conftest.py"
+        spec = spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
+
+
+console = _console_tests()
+browser = console.browser
+watch = console.watch
+PATH = "/package-cluster"
+
+
+class Served(NamedTuple):
+    """Where the console is."""
+
+    url: str
+
+
+def page_of(context: BrowserContext, site: ClusterSite, name: str) -> Page:
+    """Open the cluster's page as an account."""
+    url = site.scheduler.url
+    context.add_cookies([console.cookie_of(url, name)])
+    found: Page = console.visit(context.new_page(), Served(url), PATH)
+    return found
+
+
+def test_ui10_lost_nodes_a_new_master_and_a_store_that_is_away(
+    tmp_path: Path, root: str, browser: Browser, watch: object
+) -> None:
+    """UI-10, CON-5: without a reload; with ZooKeeper down it still answers, with its age and a banner."""
+    with zookeeper() as servers, ClusterSite(tmp_path, servers, root) as site:
+        site.add("anna", "bert")
+        master = wait_until(site.master)
+        other = {"anna": "bert", "bert": "anna"}[master]
+        for name, role in (("chief", "admin"), ("viewer", "viewer")):
+            console.make_account(site.scheduler, site.scheduler.url, name, role=role)
+        with console.opened(browser, Served(site.scheduler.url), watch) as context:
+            page = page_of(context, site, "chief")
+            expect(page.locator("[data-node][data-state=up]")).to_have_count(2)
+            expect(page.locator(f"[data-node={master}]")).to_have_attribute("data-role", "Master")
+            expect(page.locator("[data-role=Master]")).to_have_count(1)
+            assert console.faults(page) == []
+
+            began = site.kill(master)
+            lost = page.locator(f"[data-node={master}]")
+            expect(lost).to_have_attribute("data-state", "lost")
+            assert time.monotonic() - began < SESSION_S + 3 + 2
+            expect(page.locator(f"[data-node={other}]")).to_have_attribute("data-role", "Master")
+            expect(page.locator("[data-tile=nodes]")).to_contain_text("1 lost")
+
+            site.add("carl")
+            expect(page.locator("[data-node=carl]")).to_have_attribute("data-state", "up")
+            page.get_by_role("button", name="Make loads even").click()
+            page.locator("dialog[open]").get_by_role("button", name="Make loads even").click()
+            expect(page.locator(".note.good")).to_contain_text("0 jobs will move")
+
+            servers.members[0].stop()
+            banner = page.locator("[data-banner=store]")
+            expect(banner).to_contain_text("cannot be reached")
+            page.reload()
+            expect(page.locator("[data-node=carl]")).to_be_visible()
+            expect(banner).to_contain_text(re.compile("is .* old"))
+            expect(page.get_by_role("button", name="Make loads even")).to_be_disabled()
+            servers.members[0].start()
+            expect(banner).to_have_count(0)
+        with console.opened(browser, Served(site.scheduler.url), watch) as context:
+            page = page_of(context, site, "viewer")
+            expect(page.locator("[data-node=carl]")).to_be_visible()
+            expect(page.get_by_role("button", name="Make loads even")).to_have_count(0)
+
+
+@pytest.mark.parametrize("width", [1440, 1024, 390])
+def test_the_page_speaks_chinese_and_fits(
+    tmp_path: Path, server: Servers, root: str, browser: Browser, watch: object, width: int
+) -> None:
+    """UI-13."""
+    with ClusterSite(tmp_path, server, root) as site:
+        site.start("<img src=x onerror=alert(1)>" if width == 390 else "anna")
+        wait_until(lambda: site.cluster()["nodes"])
+        console.make_account(site.scheduler, site.scheduler.url, "chief", role="admin")
+        options = {"locale": "zh-CN", "color_scheme": "dark", "viewport": {"width": width, "height": 900}}
+        with console.opened(browser, Served(site.scheduler.url), watch, **options) as context:
+            page = page_of(context, site, "chief")
+            expect(page.locator("[data-node]")).to_have_count(1)
+            text = page.locator("main").inner_text()
+            assert "任务包集群" in text
+            assert "package-cluster." not in text
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+            assert console.faults(page) == []
