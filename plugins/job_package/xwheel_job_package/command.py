@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +16,7 @@ from xwheel.plugin import CommandSite, FieldError, ManagementCalls
 from xwheel_job_package.archive import open_package
 from xwheel_job_package.report import PackageError, Problem
 from xwheel_job_package.scan import scan
+from xwheel_job_package.signatures import new_key, sign
 
 PATH: Final = "/api/v1/packages"
 LOOK_S: Final = 0.2
@@ -75,6 +78,50 @@ def _refuse(problems: Any) -> None:
 
 
 @app.command()
+def key(
+    name: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Where the private key is written, for you alone.")
+    ],
+) -> None:
+    """Make a key that signs packages; what is printed goes into the option trusted_keys of stores and nodes."""
+    private, public = new_key()
+    try:
+        made = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        raise FieldError("FILE", f"cannot write {name}: {error.strerror}") from error
+    with os.fdopen(made, "w", encoding="ascii") as file:
+        file.write(f"{private}\n")
+    typer.echo(public)
+
+
+@app.command("sign")
+def sign_package(
+    file: File,
+    key_file: Annotated[Path, typer.Option("--key", metavar="FILE", help="The private key.")],
+    project: Project = "",
+    version: Version = "",
+) -> None:
+    """Sign a package: the signature is written beside it, and upload sends it along."""
+    try:
+        private = key_file.read_text("ascii")
+        info = open_package(file, file.name, project=project, version=version).info
+        with file.open("rb") as opened:
+            sha256 = hashlib.file_digest(opened, "sha256").hexdigest()
+    except (OSError, UnicodeDecodeError) as error:
+        raise FieldError("FILE", f"cannot be read: {error}") from error
+    except PackageError as error:
+        _refuse([Problem(reason=error.reason, text=error.text, file=error.file, line=error.line)])
+        raise typer.Exit(REFUSED) from None
+    beside = _signature_of(file)
+    beside.write_text(f"{sign(private, info.project, info.version, sha256)}\n", "ascii")
+    typer.echo(f"{info.project} {info.version}: {beside}")
+
+
+def _signature_of(file: Path) -> Path:
+    return file.with_name(f"{file.name}.sig")
+
+
+@app.command()
 def upload(
     context: typer.Context,
     file: File,
@@ -86,7 +133,9 @@ def upload(
 ) -> None:
     """Upload a package; its marked functions become jobs, which do not fire before they are started."""
     node = _node(context, url, token_file)
-    params = {"file": file.name, "name": project or None, "version": version or None}
+    beside = _signature_of(file)
+    signature = beside.read_text("ascii", "replace").strip() if beside.exists() else None
+    params = {"file": file.name, "name": project or None, "version": version or None, "signature": signature}
     found = node.send_file(PATH, file, params=params)
     lines = [f"package {found['id']}: {found['project']} {found['version']}, {len(found['jobs'])} jobs"]
     lines += [f"  {item['job_id']}  {item['group_name']}.{item['name']}" for item in found["jobs"]]

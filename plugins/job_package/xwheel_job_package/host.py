@@ -17,10 +17,11 @@ from xwheel.plugin import ConfigError, ExecutorError, HostSetup, RunContext
 import xwheel_package
 from xwheel_job_package.download import PackageCache
 from xwheel_job_package.environments import Environment, Environments
-from xwheel_job_package.failures import Cancel, Write, transient
+from xwheel_job_package.failures import Cancel, Write, permanent, transient
 from xwheel_job_package.locks import take, try_take
 from xwheel_job_package.node_options import NodeOptions
 from xwheel_job_package.reference import PackageReference
+from xwheel_job_package.signatures import SignatureError, TrustedKeys
 from xwheel_job_package.workers import Worker, WorkerPool
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class PackageHost:
         except OSError as error:
             raise ConfigError(f"plugins.options.job_package.node.directory: {folder}: {error}") from None
         self._options = options
+        self._trusted = TrustedKeys(options.trusted_keys)
         self._supervisor = setup.supervisor
         self._sdk = _sdk_folder(folder)
         self._variables = {**setup.environment, "XWHEEL_PACKAGE_NODE": "1", "PYTHONUNBUFFERED": "1"}
@@ -118,6 +120,7 @@ class PackageHost:
         Raises:
             PackageRunError: It cannot be fetched or built.
         """
+        self._check(reference)
 
         def fetch() -> Path:
             write(f"fetching {reference.file}\n")
@@ -131,6 +134,7 @@ class PackageHost:
         Raises:
             PackageRunError: It cannot be fetched or built, or there is no room for a process.
         """
+        self._check(reference)
         worker = self._pool.find(self._environments.key(reference.sha256))
         if worker is not None:
             return worker
@@ -140,6 +144,13 @@ class PackageHost:
         except BaseException:
             environment.release()
             raise
+
+    def _check(self, reference: PackageReference) -> None:
+        """Refuse a package that nobody signed who is trusted here, if somebody has to."""
+        try:
+            self._trusted.check(reference.signature, reference.package, reference.version, reference.sha256)
+        except SignatureError as error:
+            raise permanent(error.reason, str(error).removeprefix(f"{error.reason}: ")) from None
 
     def give_back(self, worker: Worker, *, keep: bool) -> None:
         """Take a process back."""

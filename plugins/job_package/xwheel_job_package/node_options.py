@@ -53,6 +53,12 @@ class NodeOptions(PluginOptions):
     env_keep_days: float = Field(
         7, gt=0, le=3650, description="Environments and packages that no run used for so long are deleted."
     )
+    trusted_keys: tuple[str, ...] = Field(
+        (),
+        max_length=100,
+        description="Public keys, `ed25519:BASE64`: only packages that one of them signed are fetched and run; "
+        "empty for any.",
+    )
     max_workers: int = Field(
         64,
         ge=1,

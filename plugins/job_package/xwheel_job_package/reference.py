@@ -25,6 +25,7 @@ class PackageReference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         name: Name of the function or method.
         container: Whether methods' objects come from the package's bean factory.
         call: What kind of thing is called.
+        signature: Of the file, by its author; empty for none.
     """
 
     schema: Literal[1] = SCHEMA
@@ -37,6 +38,7 @@ class PackageReference(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     name: Annotated[str, msgspec.Meta(pattern=r"^[^\W\d]\w*$", max_length=200)]
     container: Literal["Common", "Container"] = "Common"
     call: Literal["function", "method", "static", "class", "async"] = "function"
+    signature: Annotated[str, msgspec.Meta(max_length=200)] = ""
 
     @classmethod
     def parse(cls, source: str) -> PackageReference:

@@ -30,6 +30,7 @@ from xwheel_job_package.catalogue import Catalogue, switch
 from xwheel_job_package.distribution import present_distribution
 from xwheel_job_package.operations import CHANGES, JobOperations, Operation, Wish
 from xwheel_job_package.service import CUT_OFF_MS, MIB, PackageService
+from xwheel_job_package.signatures import MOST_SIGNATURE
 from xwheel_job_package.store_options import StoreOptions
 
 MOST_ITEMS: Final = 1000
@@ -246,6 +247,7 @@ class _Calls:
             version=call.query.get("version", ""),
             packages=[item.strip() for item in scanned.split(",") if item.strip()],
             allow_empty=_flag(call.query, "allow_empty"),
+            signature=_signature(call.query),
         )
         return RouteReply(status=201, value=found, headers={"Location": f"/api/v1/packages/{found['id']}"})
 
@@ -370,6 +372,13 @@ def _wish(body: Mapping[str, Any]) -> Wish:
                 name, "must be a whole number" if wanted is int else "must be text of at most 200 characters"
             )
     return Wish(operation=cast(Operation, operation), version=version, changes=changes)
+
+
+def _signature(query: Mapping[str, str]) -> str:
+    found = query.get("signature", "")
+    if len(found) > MOST_SIGNATURE or not found.isascii() or not (found.isprintable()):
+        raise FieldError("signature", f"must be at most {MOST_SIGNATURE} printable characters")
+    return found
 
 
 def _flag(query: Mapping[str, str], name: str) -> bool:

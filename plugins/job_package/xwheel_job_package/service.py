@@ -20,6 +20,7 @@ from xwheel_job_package.distribution import present_distribution
 from xwheel_job_package.reference import PackageReference
 from xwheel_job_package.report import FoundJob, PackageError, PackageInfo, ScanReport
 from xwheel_job_package.scan import scan
+from xwheel_job_package.signatures import SignatureError, TrustedKeys
 from xwheel_job_package.store import Incoming, PackageStore
 from xwheel_job_package.store_options import StoreOptions
 from xwheel_job_package.tables import FOUND, JOB, PACKAGE
@@ -55,6 +56,7 @@ class PackageService:
         self.options = options
         self._site = site
         self._store = PackageStore(Path(options.directory))
+        self._trusted = TrustedKeys(options.trusted_keys)
         self._swept = threading.Lock()
         self._is_swept = False
 
@@ -68,6 +70,7 @@ class PackageService:
         version: str = "",
         packages: Sequence[str] = (),
         allow_empty: bool = False,
+        signature: str = "",
     ) -> dict[str, Any]:
         """Take a package in; what is refused leaves nothing behind.
 
@@ -79,6 +82,7 @@ class PackageService:
             version: Its version likewise.
             packages: Where to look for jobs; everywhere if empty.
             allow_empty: Take one without jobs.
+            signature: Of the file, by its author; empty for none.
 
         Raises:
             RouteRefusedError: It is refused; ``reason`` says why.
@@ -95,15 +99,18 @@ class PackageService:
                     incoming.path, file_name, limits, project=project, version=version
                 )
                 self._refuse_known(found.info, incoming)
+                self._trusted.check(signature, found.info.project, found.info.version, incoming.sha256)
                 report = scan(found, packages or found.info.packages_to_scan)
                 self._judge(report, allow_empty=allow_empty)
                 self._refuse_taken(found.info, report, group_id)
-                package_id = self._keep(found.info, report, incoming, actor)
+                package_id = self._keep(found.info, report, incoming, actor, signature)
         except PackageError as error:
             facts: dict[str, Any] = {"file": error.file, "line": error.line} if error.file else {}
             if error.problems:
                 facts["problems"] = [asdict(item) for item in error.problems[:MOST_PROBLEMS]]
             raise RouteRefusedError(422, error.reason, str(error), field="body", facts=facts) from None
+        except SignatureError as error:
+            raise RouteRefusedError(422, error.reason, str(error), field="signature") from None
         jobs = self.make_jobs(package_id, group_id)
         return {**self.get(package_id), "jobs": jobs, "report": _shown(report, found.info)}
 
@@ -158,7 +165,9 @@ class PackageService:
                 text = f"{owner} has the name {name} already: give the module or the function another one"
                 raise PackageError("job_name_taken", text, file=job.file, line=job.line)
 
-    def _keep(self, info: PackageInfo, report: ScanReport, incoming: Incoming, actor: Actor) -> int:
+    def _keep(
+        self, info: PackageInfo, report: ScanReport, incoming: Incoming, actor: Actor, signature: str
+    ) -> int:
         """Write rows in one transaction, then let the file appear; a sweep finds what a crash leaves between."""
 
         def work(conn: Any) -> int:
@@ -182,6 +191,7 @@ class PackageService:
                 "uploaded_ms": self._site.now_ms(),
                 "uploaded_by": actor.name[:128],
                 "report": json.dumps(_shown(report, info), ensure_ascii=False),
+                "signature": signature,
             }
             package_id = int(conn.execute(insert(PACKAGE).values(values)).inserted_primary_key[0])
             if report.jobs:
@@ -393,6 +403,7 @@ def reference_of(package: Row, item: Row) -> PackageReference:
         name=item["name"],
         container=package["container"],
         call=item["call"],
+        signature=package["signature"],
     )
 
 

@@ -19,6 +19,11 @@ class StoreOptions(PluginOptions):
     max_upload_mb: int = Field(200, ge=1, le=4000, description="Size of a package's file.")
     max_unpacked_mb: int = Field(1024, ge=1, le=100_000, description="Size of a package's files, unpacked.")
     max_members: int = Field(20_000, ge=1, le=1_000_000, description="Files and folders of a package.")
+    trusted_keys: tuple[str, ...] = Field(
+        (),
+        max_length=100,
+        description="Public keys, `ed25519:BASE64`: only packages that one of them signed are taken in; empty for any.",
+    )
     strict_scan: bool = Field(
         True, description="Refuse a package in which something that is marked as a job cannot be one."
     )

@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, String, Table, Text, UniqueConstraint
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    inspect,
+    text,
+)
 from xwheel.plugin import Migration
 
 NAME: Final = "job_package"
@@ -28,6 +40,7 @@ PACKAGE = Table(
     Column("uploaded_ms", BigInteger, nullable=False),
     Column("uploaded_by", String(128), nullable=False),
     Column("report", Text, nullable=False),
+    Column("signature", String(200), nullable=False, server_default=""),
     UniqueConstraint("project", "version", name="uq_job_package_file"),
     sqlite_autoincrement=True,
 )
@@ -88,7 +101,7 @@ class PackageTables:
 
     def migrations(self) -> Sequence[Migration]:
         """Return all migrations in their order."""
-        return [Migration("0001_store", _make_all)]
+        return [Migration("0001_store", _make_all), Migration("0002_signatures", _add_signature)]
 
     def tables(self) -> Sequence[str]:
         """Return the names of the tables."""
@@ -98,3 +111,11 @@ class PackageTables:
 def _make_all(conn: Any) -> None:
     """Make what is not there; MariaDB keeps what was done before a failure."""
     metadata.create_all(conn)
+
+
+def _add_signature(conn: Any) -> None:
+    """Add the column to a store of before; a new one has it, and so has one whose migration is begun again."""
+    if "signature" not in {column["name"] for column in inspect(conn).get_columns(PACKAGE.name)}:
+        conn.execute(
+            text("ALTER TABLE job_package_file ADD COLUMN signature VARCHAR(200) NOT NULL DEFAULT ''")
+        )
