@@ -14,6 +14,7 @@ import typer
 from xwheel.plugin import CommandSite, FieldError, ManagementCalls
 
 from xwheel_job_package.archive import open_package
+from xwheel_job_package.project import build_wheel, make_project
 from xwheel_job_package.report import PackageError, Problem
 from xwheel_job_package.scan import scan
 from xwheel_job_package.signatures import new_key, sign
@@ -43,6 +44,29 @@ Misfire = Annotated[
 ]
 OfPackage = Annotated[str | None, typer.Option("--package", help="Another version of the job's project.")]
 Wait = Annotated[float, typer.Option("--wait", min=0, max=3600, help="Seconds to wait for the result.")]
+
+
+@app.command()
+def new(
+    name: Annotated[Path, typer.Argument(metavar="NAME", help="The project's folder, which is made.")],
+) -> None:
+    """Make a project with a job and its test."""
+    for path in make_project(name):
+        typer.echo(path)
+
+
+@app.command()
+def build(
+    path: Annotated[Path, typer.Argument(metavar="[PATH]", help="The project's folder.")] = Path(),
+    into: Annotated[Path, typer.Option("--into", help="Where the wheel is put.")] = Path("dist"),
+    is_isolated: Annotated[
+        bool, typer.Option("--isolated/--no-isolation", help="Let pip fetch what builds the project.")
+    ] = True,
+) -> None:
+    """Build a project's wheel, and check it."""
+    made = build_wheel(path.absolute(), into, is_isolated=is_isolated)
+    typer.echo(made)
+    check(made)
 
 
 @app.command()
