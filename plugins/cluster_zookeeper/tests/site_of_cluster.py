@@ -20,6 +20,9 @@ from xwheel_cluster_zookeeper.paths import Paths
 from xwheel_cluster_zookeeper.zookeeper import ZooKeeperBackend
 
 SESSION_S = 3.0
+LOAD_S = 15.0
+"""What other tests beside may add; without them nothing of it is needed."""
+
 JOBS = """
 import os, time
 from pathlib import Path

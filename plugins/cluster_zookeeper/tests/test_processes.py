@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from site_of_cluster import SESSION_S, ClusterSite
+from site_of_cluster import LOAD_S, SESSION_S, ClusterSite
 from tests.support.zookeeper import Servers, zookeeper
 from xwheel.testing import wait_until
 
@@ -25,14 +25,15 @@ def test_nodes_join_elect_one_and_the_next_when_it_is_killed(
         master = wait_until(site.master)
         began = site.kill(master)
         wait_until(lambda: site.master() not in {"", master})
-        assert time.monotonic() - began < SESSION_S + 2 + 2
+        assert time.monotonic() - began < SESSION_S + 2 + LOAD_S
         left = next(name for name in site.nodes if name != site.master())
         node = site.nodes.pop(left)
-        began = time.monotonic()
         node.signal(signal.SIGTERM)
+        assert node._child.wait(30) == 0
+        # it took its registration away itself: nobody waits for the end of its session
+        began = time.monotonic()
         wait_until(lambda: left not in {item.node_id for item in site.state.nodes.values()})
         assert time.monotonic() - began < SESSION_S
-        assert node._child.wait(30) == 0
 
 
 def test_a_frozen_master_that_thaws_is_a_slave(tmp_path: Path, server: Servers, root: str) -> None:
@@ -73,7 +74,7 @@ def test_the_next_joins_when_the_one_that_holds_the_lock_dies(
         holder.stdout.close()
         began = time.monotonic()
         with site.watcher.init_lock(20):
-            assert time.monotonic() - began < SESSION_S + 2
+            assert time.monotonic() - began < SESSION_S + 2 + LOAD_S
 
 
 def test_a_node_waits_for_a_server_that_is_not_there_yet(tmp_path: Path, root: str) -> None:

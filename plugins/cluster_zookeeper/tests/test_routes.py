@@ -140,7 +140,7 @@ def test_an_operation_goes_to_a_node_and_back(place: Place, jobs: list[int]) -> 
     status, found = place.ask("POST", f"packages/jobs/{first}/operations", b'{"operation": "Start"}')
     assert (status, found["result"]) == (202, "Waiting")
     place.wait_for(first, "Success")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
     cluster = place.ask("GET", f"packages/jobs/{first}")[1]["cluster"]
     assert (cluster["state"], cluster["result"]) == ("Startup", "Success")
     assert cluster["node_id"] in {"a", "b"}
@@ -176,11 +176,11 @@ def test_with_the_store_down_calls_answer_at_once(place: Place, jobs: list[int])
     second = jobs[1]
     began = time.monotonic()
     found = place.cluster()
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 5
     assert (found["is_reachable"], len(found["nodes"])) == (False, 2)
     began = time.monotonic()
     status, answer = place.ask("POST", f"packages/jobs/{second}/operations", b'{"operation": "Start"}')
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 10
     assert (status, answer["result"], answer["reason"]) == (202, "Waiting", "queued")
     status, refused = place.ask("POST", "package-cluster/rebalance")
     assert (status, refused["reason"]) == (503, "store_unreachable")
