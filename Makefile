@@ -88,6 +88,7 @@ wheel: $(READY)
 	$(PYTHON) -m venv build/wheel/venv
 	build/wheel/venv/bin/pip install --quiet --find-links build/wheel/console "$$(echo build/wheel/dist/*.whl)[dev]"
 	cp -r tests docs pyproject.toml build/wheel
+	cp --parents plugins/*/xwheel_*/__init__.py plugins/*/xwheel_*/command.py build/wheel # commands that pages name
 	cd build/wheel && XWHEEL_REQUIRE_EXTENSIONS=1 venv/bin/python -m pytest -q -n $(SUITE_JOBS) -m 'not long' $(INSTALLED)
 	cd build/wheel && venv/bin/xwheel quickstart --seconds 5 --data-dir data
 
