@@ -11,7 +11,7 @@ from records import assignment, job
 from world import World, at_once
 
 from xwheel_cluster_zookeeper.backend import Conflict, Disconnected, Link, MasterChange
-from xwheel_cluster_zookeeper.model import JobState, Mode, Owner, Result, Role, Wanted
+from xwheel_cluster_zookeeper.model import JobState, JobStatus, Mode, Owner, Result, Role, Wanted
 from xwheel_cluster_zookeeper.preparations import Prepared
 
 
@@ -265,6 +265,29 @@ def test_a_master_that_cannot_write_lets_another_lead() -> None:
     world.run(15)
     assert world.masters() == ["b"]
     assert len(world.where()) == 1
+
+
+def test_a_status_that_somebody_else_wrote_meanwhile_costs_no_leadership() -> None:
+    world = World()
+    (one,) = world.add("a")
+    world.run()
+    write = one.backend.put_status
+    refused: list[int] = []
+
+    def put_status(status: JobStatus, expected: int | None) -> None:
+        if len(refused) < 2:
+            refused.append(status.op_seq)
+            raise Conflict("it has changed meanwhile")
+        write(status, expected)
+
+    one.backend.put_status = put_status  # type: ignore[method-assign]
+    world.put(1)
+    world.run(6)
+    assert len(refused) == 2
+    assert world.where() == {1: "a"}
+    assert world.status(1).result is Result.SUCCESS
+    assert world.state.epoch.value.number == 1
+    assert one.node.is_healthy
 
 
 def test_without_zookeeper_the_node_says_where_it_waits(caplog: pytest.LogCaptureFixture) -> None:

@@ -241,7 +241,10 @@ class ClusterNode:
         if self._me.path not in state.nodes:
             raise SessionLost(f"{self._me.path} is gone")
         self._lead(state, now_ms)
-        self._compare(self._backend.read(), now_ms)
+        try:
+            self._compare(self._backend.read(), now_ms)
+        except Conflict as error:  # of one job: no reason to lead no more
+            logger.info("%s: compared anew", error)
 
     @property
     def _follower(self) -> Role:
@@ -351,6 +354,7 @@ class ClusterNode:
         """Rows 6 to 9."""
         had = self._had.get(job.key)
         if had is not None and (had.op_seq, had.node_path) == (item.op_seq, item.node_path):
+            self._say_ready(job, item, state, now_ms)  # the last time may have met another writer
             return
         status = state.statuses.get(job.key)
         if status is not None and _is_failure_of(status.value, item):
@@ -374,6 +378,9 @@ class ClusterNode:
         except Conflict:
             return  # its last owner's session has not ended yet
         self._set({**self._had, job.key: _Had(job.job_id, item.op_seq, item.node_path)})
+        self._say_ready(job, item, state, now_ms)
+
+    def _say_ready(self, job: JobRecord, item: Assignment, state: ClusterState, now_ms: int) -> None:
         self._write(state, item, now_ms, job_state=JobState.STARTUP, result=Result.SUCCESS, op_seq=job.op_seq)
 
     def _fail(self, state: ClusterState, item: Assignment, prepared: Prepared, now_ms: int) -> None:
