@@ -82,6 +82,7 @@ class Site:
                 "version": "1.0",
                 "file": "acme-1.0-py3-none-any.whl",
                 "sha256": "a" * 64,
+                "signature": "0123456789abcdef:signed",
                 "size": 1,
                 "container": "Common",
                 "state": "stored",

@@ -115,7 +115,8 @@ def test_nodes_are_told_what_an_operation_says(scheduler: Scheduler, site: Site,
         assert (record.op_seq, record.operation, record.wanted) == (number, operation, wanted)
         assert (record.job_id, record.tag, record.updated_by) == (1, "gpu", "anna")
         assert record.operation_id == site.log()[-1]["id"]
-        assert json.loads(record.source)["sha256"] == "a" * 64
+        source = json.loads(record.source)
+        assert (source["sha256"], source["signature"]) == ("a" * 64, "0123456789abcdef:signed")
 
 
 def test_an_upload_alone_writes_nothing(scheduler: Scheduler, world: World) -> None:

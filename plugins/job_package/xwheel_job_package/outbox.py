@@ -55,7 +55,7 @@ class Outbox:
             & (FOUND.c.group_name == JOB.c.group_name)
             & (FOUND.c.name == JOB.c.name)
         )
-        more = PACKAGE.c.sha256, PACKAGE.c.file, PACKAGE.c.container, FOUND.c.call
+        more = PACKAGE.c.sha256, PACKAGE.c.file, PACKAGE.c.container, PACKAGE.c.signature, FOUND.c.call
         joined = JOB.outerjoin(PACKAGE, has_package).outerjoin(FOUND, is_found)
         query = select(JOB, PACKAGE.c.version.label("package_version"), *more).select_from(joined)
         if job_ids is not None:
