@@ -123,6 +123,7 @@ bench: $(READY) $(HOMES)
 	$(VENV)/plugins/router_extra/bin/python -m benchmarks.route $(ARGS)
 	$(VENV)/plugins/job_package/bin/python -m benchmarks.packages $(ARGS)
 	$(VENV)/plugins/cluster_zookeeper/bin/python -m benchmarks.cluster $(ARGS)
+	$(VENV)/plugins/cluster_zookeeper/bin/python -m benchmarks.node_loss $(ARGS)
 	$(VENV)/plugins/console/bin/python -m benchmarks.console $(ARGS)
 
 # the pages as a site, in build/docs; any warning fails

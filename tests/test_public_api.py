@@ -21,7 +21,15 @@ PUBLIC = {
         "hookimpl",
     },
     xwheel.embedded: {"EmbeddedScheduler", "JobContext", "current_job"},
-    xwheel.executor: {"Executor", "JobContext", "current_job", "job", "load_handlers", "load_targets"},
+    xwheel.executor: {
+        "SUPERVISOR",
+        "Executor",
+        "JobContext",
+        "current_job",
+        "job",
+        "load_handlers",
+        "load_targets",
+    },
     xwheel.plugin: {
         "ALARM_PLACEHOLDERS",
         "Actor",

@@ -17,7 +17,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from xwheel.executor.context import JobContext, current_job
 from xwheel.executor.handlers import job, load_handlers, load_targets
@@ -25,7 +26,10 @@ from xwheel.executor.handlers import job, load_handlers, load_targets
 if TYPE_CHECKING:
     from xwheel.executor.executor import Executor
 
-__all__ = ["Executor", "JobContext", "current_job", "job", "load_handlers", "load_targets"]
+__all__ = ["SUPERVISOR", "Executor", "JobContext", "current_job", "job", "load_handlers", "load_targets"]
+
+SUPERVISOR: Final = Path(__file__).with_name("running") / "supervisor.py"
+"""A file that a process may load to be supervised; :class:`xwheel.plugin.HostSetup` says what it does."""
 
 
 def __getattr__(name: str) -> object:

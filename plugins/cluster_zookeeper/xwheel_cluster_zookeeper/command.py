@@ -98,7 +98,7 @@ class Membership:
 
     def _prepare(self, source: str, cancel: Cancel) -> None:
         reference = PackageReference.parse(source)
-        self._glue.host.prepare(reference, cancel, lambda text: logger.debug("%s", text.rstrip())).release()
+        self._glue.host.make_ready(reference, cancel, lambda text: logger.debug("%s", text.rstrip()))
 
     def _loop(self) -> None:
         node = self._node

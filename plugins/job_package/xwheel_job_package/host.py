@@ -17,7 +17,7 @@ from xwheel.plugin import ConfigError, ExecutorError, HostSetup, RunContext
 import xwheel_package
 from xwheel_job_package.download import PackageCache
 from xwheel_job_package.environments import Environment, Environments
-from xwheel_job_package.failures import Cancel, Write, permanent, transient
+from xwheel_job_package.failures import Cancel, PackageRunError, Write, permanent, transient
 from xwheel_job_package.locks import take, try_take
 from xwheel_job_package.node_options import NodeOptions
 from xwheel_job_package.reference import PackageReference
@@ -127,6 +127,40 @@ class PackageHost:
             return self._cache.get(reference.package_id, reference.sha256, reference.file, cancel)
 
         return self._environments.open(reference.sha256, fetch, cancel, write)
+
+    def make_ready(self, reference: PackageReference, cancel: Cancel, write: Write) -> None:
+        """Prepare a package for a job, and import the job's module in a process that waits for its first run then.
+
+        While there is no room for a process, or if the import takes long, the first run finds out what it is like.
+
+        Raises:
+            PackageRunError: It cannot be fetched or built; ``import_failed`` or ``no_such_job``.
+        """
+        self.prepare(reference, cancel, write).release()
+        if not self._pool.has_room and not self._pool.idle:
+            return
+        worker = self.take(reference, cancel, write)
+        keep = False
+        limit_s = self._options.start_timeout_s
+        end_s = time.monotonic() + limit_s
+        order = {"confirm": [[reference.group, reference.name]], "environment": {}}
+        try:
+            if not worker.is_started:
+                worker.start(reference.package)
+            answer, keep = worker.run(order, write, limit_s)
+        except PackageRunError:
+            raise
+        except ExecutorError as error:
+            if time.monotonic() < end_s:
+                raise permanent("import_failed", f"while {reference.group} was imported, {error}") from None
+            return
+        finally:
+            self.give_back(worker, keep=keep)
+        text, reason = str(answer.get("text", "")), str(answer.get("reason", ""))
+        if answer.get("ok") is not True:
+            raise permanent(reason or "import_failed", text)
+        if text == "[null]":
+            raise permanent("no_such_job", f"the package has no {reference.group}.{reference.name}")
 
     def take(self, reference: PackageReference, cancel: Cancel, write: Write) -> Worker:
         """Return a process of the package's environment, started or new, to be given back.

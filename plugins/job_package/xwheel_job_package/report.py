@@ -88,12 +88,14 @@ class ScanReport:
         disabled: How many marked functions are disabled.
         problems: Why others are no jobs.
         confirmed: Whether an import has found the same.
+        unconfirmed: Why not, if one was to; empty if none was.
     """
 
     jobs: Sequence[FoundJob] = ()
     disabled: int = 0
     problems: Sequence[Problem] = ()
     confirmed: bool = False
+    unconfirmed: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

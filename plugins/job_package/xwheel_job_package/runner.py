@@ -37,12 +37,16 @@ MAX_MESSAGE: Final = 16 * 1024 * 1024
 MAX_TEXT: Final = 32_768
 """Characters of a result or an error that are told; the executor cuts them further."""
 
+MAX_VALUE: Final = 500
+"""Characters of a mark's value."""
+
 LEFTOVERS_S: Final = 5.0
 LIMITS: Final = {
     "memory_mb": (resource.RLIMIT_AS, 1024 * 1024),
     "file_mb": (resource.RLIMIT_FSIZE, 1024 * 1024),
     "open_files": (resource.RLIMIT_NOFILE, 1),
     "processes": (resource.RLIMIT_NPROC, 1),
+    "cpu_s": (resource.RLIMIT_CPU, 1),
 }
 
 
@@ -202,7 +206,7 @@ class Runner:
         try:
             self._is_running = True
             try:
-                value = self._call(order)
+                value = _confirm(order["confirm"]) if "confirm" in order else self._call(order)
                 answer.update(ok=True, text=_shown(value))
             finally:
                 self._is_running = False
@@ -355,6 +359,8 @@ def _open_group(group: str) -> tuple[ModuleType, list[str]]:
     while True:
         try:
             return importlib.import_module(module), owner
+        except MemoryError:
+            raise  # of the run, not of the module
         except Exception as error:
             above, _, last = module.rpartition(".")
             is_class = isinstance(error, ModuleNotFoundError) and error.name == module and above
@@ -365,6 +371,25 @@ def _open_group(group: str) -> tuple[ModuleType, list[str]]:
                     reason, f"module {module!r} cannot be imported: {_describe(error)}"
                 ) from error
             module, owner = above, [last, *owner]
+
+
+def _confirm(wanted: list[list[str]]) -> list[dict[str, str] | None]:
+    """Import modules, and return what their marks say of functions by group and name; None for one that is not there.
+
+    Raises:
+        JobCallError: ``import_failed``, or ``no_such_job`` for a module that is not there.
+    """
+    found: list[dict[str, str] | None] = []
+    for group, name in wanted:
+        module, owner = _open_group(group)
+        holder: Any = module
+        for part in [*owner, name]:
+            holder = getattr(holder, part, None)
+        mark = getattr(holder, "__xwheel_schedule__", {})
+        said = mark if isinstance(mark, dict) else {}
+        values = {key: str(said[key])[:MAX_VALUE] for key in ("cron", "misfire", "time_zone") if key in said}
+        found.append(None if holder is None else values)
+    return found
 
 
 def _takes_one(function: Callable[..., object]) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
@@ -24,6 +24,9 @@ from xwheel_job_package.signatures import SignatureError, TrustedKeys
 from xwheel_job_package.store import Incoming, PackageStore
 from xwheel_job_package.store_options import StoreOptions
 from xwheel_job_package.tables import FOUND, JOB, PACKAGE
+
+if TYPE_CHECKING:
+    from xwheel_job_package.confirm import ImportScan
 
 _log = logging.getLogger(__name__)
 
@@ -57,6 +60,7 @@ class PackageService:
         self._site = site
         self._store = PackageStore(Path(options.directory))
         self._trusted = TrustedKeys(options.trusted_keys)
+        self._import_scan = _import_scan(options)
         self._swept = threading.Lock()
         self._is_swept = False
 
@@ -101,6 +105,9 @@ class PackageService:
                 self._refuse_known(found.info, incoming)
                 self._trusted.check(signature, found.info.project, found.info.version, incoming.sha256)
                 report = scan(found, packages or found.info.packages_to_scan)
+                if self._import_scan is not None:
+                    self._judge(report, allow_empty=allow_empty)
+                    report = self._import_scan.confirm(found, incoming.path, incoming.sha256, report)
                 self._judge(report, allow_empty=allow_empty)
                 self._refuse_taken(found.info, report, group_id)
                 package_id = self._keep(found.info, report, incoming, actor, signature)
@@ -417,6 +424,15 @@ def schedule_of(cron: str, misfire: str, time_zone: str) -> dict[str, Any]:
     }
 
 
+def _import_scan(options: StoreOptions) -> ImportScan | None:
+    """Return what imports packages here, if that is wanted; nobody else needs what it loads."""
+    if options.scan_confirm != "console":
+        return None
+    from xwheel_job_package.confirm import ImportScan
+
+    return ImportScan(options)
+
+
 def _found_row(package_id: int, place: int, job: FoundJob) -> dict[str, Any]:
     return {
         "package_id": package_id,
@@ -434,6 +450,7 @@ def _shown(report: ScanReport, info: PackageInfo) -> dict[str, Any]:
     return {
         "disabled": report.disabled,
         "confirmed": report.confirmed,
+        "unconfirmed": report.unconfirmed,
         "problems": [asdict(item) for item in report.problems],
         "unresolved": [
             {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Literal
+
 from pydantic import Field
 from xwheel.plugin import PluginOptions
 
@@ -26,4 +28,29 @@ class StoreOptions(PluginOptions):
     )
     strict_scan: bool = Field(
         True, description="Refuse a package in which something that is marked as a job cannot be one."
+    )
+    scan_confirm: Literal["node", "console"] = Field(
+        "node",
+        description="Where modules with jobs are imported for the first time: `node` when a node gets ready for one of "
+        "the jobs, `console` at the upload, on the scheduler's host, where the scheduler must be root for that.",
+    )
+    scan_user: str = Field(
+        "nobody",
+        description="Account of that process on the scheduler's host; never root, best one of its own.",
+    )
+    scan_python: str = Field(
+        "",
+        description="Python of that process, a path that the account can read; by default the scheduler's own.",
+    )
+    scan_timeout_s: float = Field(20, gt=0, le=600, description="Time limit of all these imports together.")
+    scan_memory_mb: int = Field(1024, ge=64, le=1_000_000, description="Address space of that process.")
+    scan_build_timeout_s: float = Field(
+        120, gt=0, le=3600, description="Time limit of the building of the environment for it."
+    )
+    scan_index: Literal["none", "default"] | Annotated[str, Field(pattern="^https?://")] = Field(
+        "none",
+        description="Where that environment's dependencies may come from, as the node's option `index`.",
+    )
+    scan_wheelhouses: tuple[str, ...] = Field(
+        (), description="Folders with wheels for that environment, as the node's option `wheelhouses`."
     )

@@ -54,6 +54,9 @@ class Worker:
         variables: Its environment.
         sdk: The folder with the author's module, for packages that do not bring it.
         supervisor: The file that makes it two processes, see :class:`~xwheel.plugin.HostSetup`.
+        program: What it runs, where the account can read it.
+        account: Ids of the user and the group that it runs as; None for the executor's own.
+        cpu_s: Seconds of a processor that it may use; None for any number.
     """
 
     def __init__(
@@ -64,6 +67,10 @@ class Worker:
         variables: Mapping[str, str],
         sdk: Path,
         supervisor: Path,
+        *,
+        program: Path = Path(runner.__file__),
+        account: tuple[int, int] | None = None,
+        cpu_s: int | None = None,
     ) -> None:
         self.key = environment.key
         self.idle_since_ms = 0
@@ -74,6 +81,11 @@ class Worker:
         self._variables = variables
         self._sdk = sdk
         self._supervisor = supervisor
+        self._program = program
+        self._account = account
+        self._limits = options.limits.model_dump(exclude_none=True) | (
+            {} if cpu_s is None else {"cpu_s": cpu_s}
+        )
         self._lock = threading.Lock()
         self._child: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
@@ -100,7 +112,7 @@ class Worker:
         """
         self._spawn()
         order = {
-            "limits": self._options.limits.model_dump(exclude_none=True),
+            "limits": self._limits,
             "sdk": str(self._sdk),
             "package": package,
             "factory": self._environment.factory,
@@ -112,7 +124,7 @@ class Worker:
             if self._rounds >= 0:
                 raise transient("killed", "the run was asked to end")
             last = " / ".join([line.strip() for line in "".join(said).splitlines() if line.strip()][-3:])
-            raise transient("worker_failed", f"its process {self._end_in_words()}{last and f': {last}'}")
+            raise transient("worker_failed", f"its process {self.end_in_words()}{last and f': {last}'}")
         if answer.get("protocol") != runner.PROTOCOL:
             self.kill()
             raise permanent(
@@ -122,15 +134,22 @@ class Worker:
             )
         self.is_started = True
 
-    def run(self, order: Mapping[str, Any], write: Write) -> tuple[Mapping[str, Any], bool]:
+    def run(
+        self, order: Mapping[str, Any], write: Write, limit_s: float | None = None
+    ) -> tuple[Mapping[str, Any], bool]:
         """Run a job; return the answer, and whether the process may take another run.
+
+        Args:
+            order: What it shall do.
+            write: Takes what it prints.
+            limit_s: Seconds after which the process is killed; None for the run's own limit, whose end kills it.
 
         Raises:
             ExecutorError: The process ended without an answer.
         """
-        answer = self._ask(order, write, None)
+        answer = self._ask(order, write, limit_s)
         if answer is None:
-            raise ExecutorError(f"the job's process {self._end_in_words()} and without a result")
+            raise ExecutorError(f"the job's process {self.end_in_words()} and without a result")
         return answer, bool(answer.get("keep"))
 
     def end(self, round_number: int) -> None:
@@ -185,11 +204,14 @@ class Worker:
                 raise transient("killed", "the run was asked to end")
             try:
                 self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                user, group = self._account or (None, None)
+                if user is not None and group is not None:
+                    os.chown(self._folder, user, group)
                 self._child = subprocess.Popen(  # noqa: S603 -- the environment's Python and a file of ours
                     [
                         str(self._environment.python),
                         "-I",
-                        runner.__file__,
+                        str(self._program),
                         str(theirs.fileno()),
                         str(self._supervisor),
                     ],
@@ -199,6 +221,9 @@ class Worker:
                     pass_fds=(theirs.fileno(),),
                     start_new_session=True,
                     bufsize=0,
+                    user=user,
+                    group=group,
+                    extra_groups=None if user is None else [],
                     cwd=self._folder,
                     env={**self._variables, "TMPDIR": str(self._folder)},
                 )
@@ -268,7 +293,8 @@ class Worker:
             return None
         return found
 
-    def _end_in_words(self) -> str:
+    def end_in_words(self) -> str:
+        """Return how a process that has ended did so, and is not reaped yet, as in "ended with exit status 1"."""
         assert self._child is not None  # noqa: S101
         found = os.waitid(os.P_PID, self._child.pid, os.WEXITED | os.WNOWAIT)
         if found is None or found.si_code == os.CLD_EXITED:
@@ -340,6 +366,12 @@ class WorkerPool:
         """How many are about to end."""
         with self._changed:
             return len(self._leaving)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether there can be one more, and none has to end for it."""
+        with self._changed:
+            return len(self._busy) + len(self._idle) < self._most and not self._is_closed
 
     def find(self, key: str) -> Worker | None:
         """Take a process that waits for a run of this environment; None if there is none."""

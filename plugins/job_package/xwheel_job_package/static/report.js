@@ -11,7 +11,7 @@ import {Place, State, reasonWords, size} from "./words.js";
 export const Problems = ({items, packageId}) => html`<ul class="plain" data-problems>${items.map((item) => html`<li><strong>${reasonWords(item.reason)}</strong> <${Place} of=${item} packageId=${packageId} /> <span>${item.text}</span></li>`)}</ul>`;
 
 const Warnings = ({report, packageId}) => html`<ul class="plain" data-warnings>
-  ${!report.confirmed && html`<li>! ${t("packages.unconfirmed")}</li>`}
+  ${!report.confirmed && html`<li>! ${report.unconfirmed ? t("packages.unconfirmedBecause", {why: report.unconfirmed}) : t("packages.unconfirmed")}</li>`}
   ${report.dependencies?.length > 0 && html`<li>! ${t("packages.needs", {count: report.dependencies.length})} ${report.dependencies.map((item) => html`<code class="chip">${item}</code> `)}</li>`}
   ${report.disabled > 0 && html`<li>! ${t("packages.disabled", {count: report.disabled})}</li>`}
   ${(report.unresolved ?? []).map((item) => html`<li>! ${t("packages.unresolved", {job: item.job, arguments: item.arguments.join(", ")})} <${Place} of=${item} packageId=${packageId} /></li>`)}
