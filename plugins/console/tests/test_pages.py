@@ -99,7 +99,8 @@ NAMES = re.compile(
 
 KEYS = (
     "async () => { const keys = await import(new URL('keys.js', document.baseURI).href);"
-    " return [[...keys.active.value], keys.KEYS.map(([, key]) => key)] }"
+    " const help = await import(new URL('components/keyhelp.js', document.baseURI).href);"
+    " return [[...keys.active.value], help.KEYS.map(([, key]) => key)] }"
 )
 
 

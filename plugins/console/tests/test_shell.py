@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
-from conftest import PASSWORD, Open, Site, Watch
-from playwright.sync_api import Page, expect
+from conftest import PASSWORD, Contexts, Open, Site, Watch, dialog, opened, visit
+from playwright.sync_api import Page, Route, expect
 
 
 def sign_in(page: Page, name: str, password: str) -> None:
@@ -55,3 +57,26 @@ def test_the_palette_finds_a_job_and_runs_it(open_page: Open, site: Site) -> Non
     page.keyboard.press("Enter")
     expect(page.locator(".note.good")).to_contain_text("palette job will run now")
     site.wait_for_runs(job_id, 1)
+
+
+def test_what_is_typed_while_the_palette_is_on_its_way_is_typed_into_it(
+    contexts: Contexts, site: Site, watch: Watch
+) -> None:
+    """And no key of it is one of the page below: ``g j`` would go to the jobs."""
+    site.job("early gj job")
+    held: list[Route] = []
+    with opened(contexts.browser, site, watch) as context:
+        context.add_cookies([site.signed_in("operator")])
+        page = context.new_page()
+        page.route("**/components/palette.js*", lambda route: held.append(route))  # noqa: PLW0108
+        visit(page, site, "/me")
+        page.keyboard.press("Control+k")
+        page.keyboard.type("run early gj job now")
+        expect(dialog(page)).to_have_count(0)
+        assert page.url.endswith("#/me")
+        for route in held:
+            route.continue_()
+        expect(dialog(page).get_by_role("combobox")).to_have_value("run early gj job now")
+        expect(page.get_by_role("option").first).to_have_text(re.compile("^Run early gj job now"))
+        page.keyboard.press("Backspace")
+        expect(dialog(page).get_by_role("combobox")).to_have_value("run early gj job no")

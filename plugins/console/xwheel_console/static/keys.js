@@ -1,19 +1,6 @@
-// Keys: one table, shown by "?". A key works where the component that handles it is on the page.
+// Keys: one works where the component that handles it is on the page. What there are says components/keyhelp.js.
 import {signal, useEffect, useRef} from "./vendor/core.js";
 import {preferences} from "./store.js";
-
-/** What each key does: [section, keys, key of the words]. */
-export const KEYS = [
-  ["global", "Mod+k", "keys.palette"], ["global", "/", "keys.search"], ["global", "?", "keys.help"],
-  ["global", "g d", "keys.dashboard"], ["global", "g j", "keys.jobs"], ["global", "g r", "keys.runs"],
-  ["global", "g n", "keys.nodes"], ["global", "g e", "keys.executors"], ["global", "g a", "keys.alarms"], ["global", "Escape", "keys.close"],
-  ["list", "j", "keys.next"], ["list", "ArrowDown", "keys.next"], ["list", "k", "keys.previous"], ["list", "ArrowUp", "keys.previous"],
-  ["list", "Enter", "keys.open"], ["list", "x", "keys.select"],
-  ["list", ".", "keys.menu"], ["list", "e", "keys.edit"], ["list", "r", "keys.run"], ["list", "s", "keys.startStop"], ["list", "l", "keys.log"],
-  ["run", "[", "keys.previousRun"], ["run", "]", "keys.nextRun"],
-  ["log", "f", "keys.follow"], ["log", "w", "keys.wrap"], ["log", "/", "keys.find"], ["log", "n", "keys.nextMatch"],
-  ["log", "N", "keys.previousMatch"], ["log", "G", "keys.logEnd"], ["log", "g g", "keys.logStart"],
-];
 
 const layers = [];
 /** Handlers of keys that are there now, by the key; the layer that was added last comes first. */

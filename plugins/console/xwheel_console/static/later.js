@@ -4,6 +4,7 @@ import {note} from "./components/dialog.js";
 
 const loads = {
   palette: () => import("./components/palette.js").then((module) => module.openPalette),
+  keyHelp: () => import("./components/keyhelp.js").then((module) => module.showKeys),
   runForm: () => import("./components/runform.js").then((module) => module.RunForm),
 };
 
@@ -12,3 +13,19 @@ export const later = Object.fromEntries(Object.entries(loads).map(([name, load])
 
 /** Load all of it. */
 export const loadRest = () => Promise.allSettled([...Object.values(loads).map((load) => load()), import("./pages/login.js")]);
+
+/** Open the palette; what is typed while it is on its way is typed into it. */
+export async function openPalette() {
+  let typed = "";
+  const keep = (event) => {
+    if (event.key.length === 1 && !event.ctrlKey && !event.metaKey) typed += event.key;
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  const leave = () => removeEventListener("keydown", keep, true);
+  addEventListener("keydown", keep, true);
+  setTimeout(leave, 5000);
+  const show = await later.palette();
+  leave();
+  show?.(typed);
+}

@@ -72,8 +72,8 @@ function rankOf(item, typed) {
   return byName === null || byWords === 0 ? byWords : Math.min(byName, byWords);
 }
 
-function Palette({close}) {
-  const typed = useSignal(""), jobs = useSignal([]), at = useSignal(0), list = useRef(null);
+function Palette({close, text}) {
+  const typed = useSignal(text), jobs = useSignal([]), at = useSignal(0), list = useRef(null);
   useEffect(() => {
     const text = typed.value.trim();
     const abort = new AbortController();
@@ -101,16 +101,17 @@ function Palette({close}) {
   };
   return html`<div class="palette">
     <input type="text" role="combobox" autocomplete="off" spellcheck="false" aria-expanded="true" aria-controls="palette-list" aria-activedescendant=${found.length ? `palette-${to}` : null} aria-label=${t("palette.open")} placeholder=${t("palette.hint")} autofocus value=${typed.value}
-      onInput=${(event) => { typed.value = event.target.value; at.value = 0; }} onKeyDown=${onKey} />
+      onFocus=${({target}) => target.setSelectionRange(target.value.length, target.value.length)} onInput=${(event) => { typed.value = event.target.value; at.value = 0; }} onKeyDown=${onKey} />
     <ul id="palette-list" role="listbox" aria-label=${t("palette.found")} ref=${list}>${found.map((item, index) => html`<li id="palette-${index}" role="option" aria-selected=${index === to} onClick=${() => choose(item)} onPointerMove=${() => { at.value = index; }}>${item.words} ${item.hint && html`<span class="faint">${item.hint}</span>`}</li>`)}</ul>
     ${!found.length && html`<p class="faint" role="status">${t("palette.none")}</p>`}
   </div>`;
 }
 
 let isOpen = false;
-export async function openPalette() {
+/** Open it, with what was typed already. */
+export async function openPalette(text = "") {
   if (isOpen) return;
   isOpen = true;
-  await openDialog((close) => html`<${Palette} close=${close} />`, {label: t("palette.open"), wide: true, isHigh: true});
+  await openDialog((close) => html`<${Palette} close=${close} text=${text} />`, {label: t("palette.open"), wide: true, isHigh: true});
   isOpen = false;
 }

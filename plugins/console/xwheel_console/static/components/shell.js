@@ -2,8 +2,8 @@
 import {html, useEffect, useSignal} from "../vendor/core.js";
 import {away, del, put, session} from "../api.js";
 import {LANGUAGES, ago, language, number, t, zoneShown} from "../i18n.js";
-import {KEYS, active, useKeys} from "../keys.js";
-import {later, loadRest} from "../later.js";
+import {useKeys} from "../keys.js";
+import {later, loadRest, openPalette} from "../later.js";
 import {go, place} from "../router.js";
 import {counts, heardMs, may, now, otherWho, prefer, preferences} from "../store.js";
 import {Menu, act, confirmed, notes, openDialog} from "./dialog.js";
@@ -22,14 +22,7 @@ function count(name) {
   return null;
 }
 
-const ARROWS = {ArrowDown: "↓", ArrowUp: "↑"};
-
-export function showKeys() {
-  const sections = [...new Set(KEYS.map(([section]) => section))];
-  openDialog(() => html`<div class="keys">${sections.map((section) => html`<section><h3>${t(`keys.in.${section}`)}</h3><dl>${KEYS.filter(([one]) => one === section).map(([, keys, words]) => html`<div data-key=${keys} class=${active.value.has(keys) || keys === "Escape" ? "" : "faint"}><dt>${keys.split(" ").map((key) => html`<kbd>${ARROWS[key] ?? key.replace("Mod+", t("keys.mod"))}</kbd> `)}</dt><dd>${t(words)}</dd></div>`)}</dl></section>`)}
-    <label class="inline"><input type="checkbox" checked=${preferences.value.keys} onChange=${(event) => prefer({keys: event.target.checked})} /> ${t("keys.on")}</label></div>`, {label: t("keys.title"), wide: true});
-}
-
+const showKeys = async () => (await later.keyHelp())?.();
 const showLog = () => openDialog(() => html`<ol class="log-of-notes">${[...notes.value].reverse().map((item) => html`<li class=${item.tone}><${Time} ms=${item.atMs} /> ${item.href ? html`<a href=${item.href}>${item.text}</a>` : item.text}</li>`)}${!notes.value.length && html`<li class="faint">${t("notes.none")}</li>`}</ol>`, {label: t("notes.title")});
 
 export async function signOut() {
@@ -62,7 +55,6 @@ function Banners() {
 }
 
 const REST_MS = 1000;
-const openPalette = async () => (await later.palette())?.();
 
 export function Shell({children, added}) {
   const isWide = useSignal(false);
