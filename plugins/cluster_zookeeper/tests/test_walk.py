@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
+from typing import Any
 
 from site_of_cluster import LOAD_S, SESSION_S, ClusterSite, now_ms
 from tests.support.zookeeper import Servers
@@ -24,6 +26,7 @@ def test_the_walk(tmp_path: Path, server: Servers, root: str) -> None:
         run = site.wait_for_run(job_id, 0, state="succeeded")
         assert run["address"] == site.address(name)
         assert run["message"] == "one"
+        check_row(site, job_id, run)
 
         # the node is killed: it runs on the other one
         other = {"anna": "bert", "bert": "anna"}[name]
@@ -59,6 +62,21 @@ def test_the_walk(tmp_path: Path, server: Servers, root: str) -> None:
         assert len({run["due_ms"] for run in runs}) == len(runs)
         assert len(set(site.begun())) == len(site.begun())
         assert sum(run["state"] == "succeeded" for run in runs) > 4
+
+
+def check_row(site: ClusterSite, job_id: int, run: dict[str, Any]) -> None:
+    """LOG-1, DASH-1: a row as all runs have, in the same list; the figures of the dashboard count job and nodes."""
+    assert (run["job_id"], run["origin"], run["attempt"], run["result_code"]) == (job_id, "schedule", 1, 200)
+    assert run["due_ms"] <= run["dispatched_ms"] <= run["accepted_ms"] <= run["finished_ms"]
+    assert run["id"] in {item["id"] for item in site.call("GET", "runs?limit=200")["items"]}
+    # which version that was, and which file, as its job's source said then
+    (newest, *_) = site.call("GET", f"jobs/{job_id}/glue")["items"]
+    source = json.loads(site.call("GET", f"jobs/{job_id}/glue/{newest['number']}")["source"])
+    (package,) = site.call("GET", "packages")["items"]
+    assert (source["version"], source["sha256"]) == (package["version"], package["sha256"])
+    overview = site.call("GET", "overview")
+    assert (overview["jobs"], overview["executors"]) == (len(site.jobs()), 2)
+    assert {node["role"] for node in site.cluster()["nodes"]} == {"Master", "Slave"}
 
 
 def test_a_run_on_a_node_that_is_killed_is_lost_at_once_and_repeated_only_if_it_may_be(

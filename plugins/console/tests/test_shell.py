@@ -77,6 +77,6 @@ def test_what_is_typed_while_the_palette_is_on_its_way_is_typed_into_it(
         for route in held:
             route.continue_()
         expect(dialog(page).get_by_role("combobox")).to_have_value("run early gj job now")
-        expect(page.get_by_role("option").first).to_have_text(re.compile("^Run early gj job now"))
+        expect(dialog(page).get_by_role("option").first).to_have_text(re.compile("^Run early gj job now"))
         page.keyboard.press("Backspace")
         expect(dialog(page).get_by_role("combobox")).to_have_value("run early gj job no")

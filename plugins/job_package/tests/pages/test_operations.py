@@ -146,7 +146,7 @@ HOSTILE = "<img src=x onerror=\"globalThis.harmed = 'yes'\">"
 
 
 def test_a_result_is_followed_until_it_is_closed(open_page: Open, site: StoreSite, found: Any) -> None:
-    """Waiting, Retrying, Failed with reason and the node's text, in the list, and nothing is asked for after that."""
+    """CON-3: what a node says is shown as it is written; and each state of an operation until its last."""
     number = begin(site, found)
     page = settled(open_page(f"/packages/jobs/{found['job']}"))
     line = row(page, "package-operations", "Start")

@@ -101,7 +101,7 @@ function Palette({close, text}) {
   };
   return html`<div class="palette">
     <input type="text" role="combobox" autocomplete="off" spellcheck="false" aria-expanded="true" aria-controls="palette-list" aria-activedescendant=${found.length ? `palette-${to}` : null} aria-label=${t("palette.open")} placeholder=${t("palette.hint")} autofocus value=${typed.value}
-      onFocus=${({target}) => target.setSelectionRange(target.value.length, target.value.length)} onInput=${(event) => { typed.value = event.target.value; at.value = 0; }} onKeyDown=${onKey} />
+      onInput=${(event) => { typed.value = event.target.value; at.value = 0; }} onKeyDown=${onKey} />
     <ul id="palette-list" role="listbox" aria-label=${t("palette.found")} ref=${list}>${found.map((item, index) => html`<li id="palette-${index}" role="option" aria-selected=${index === to} onClick=${() => choose(item)} onPointerMove=${() => { at.value = index; }}>${item.words} ${item.hint && html`<span class="faint">${item.hint}</span>`}</li>`)}</ul>
     ${!found.length && html`<p class="faint" role="status">${t("palette.none")}</p>`}
   </div>`;
