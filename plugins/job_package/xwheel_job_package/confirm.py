@@ -82,8 +82,8 @@ class ImportScan:
             RouteRefusedError: Other packages are being imported for too long.
         """
         modules = _by_module(archive, report)
-        with self._in_turn(), tempfile.TemporaryDirectory(prefix="xwheel-scan-") as name:
-            bench = _Bench(Path(name), self._options, self._account)
+        with self._in_turn(), _folder() as folder:
+            bench = _Bench(folder, self._options, self._account)
             try:
                 bench.build(package, archive.info.file, sha256)
                 said = _import_all(bench, archive.info.project, modules)
@@ -101,6 +101,21 @@ class ImportScan:
             yield
         finally:
             self._turn.release()
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """Give a folder for what the account runs, and delete it.
+
+    Not ``TemporaryDirectory``, which followed links while it deleted, up to Python 3.11.7 (CVE-2023-6597).
+    """
+    folder = Path(tempfile.mkdtemp(prefix="xwheel-scan-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        if folder.exists():
+            _log.warning("%s cannot be deleted", folder)
 
 
 class _Bench:
