@@ -6,6 +6,7 @@ from typing import Any
 
 from xwheel_cluster_zookeeper.model import (
     Assignment,
+    Drain,
     JobRecord,
     JobState,
     JobStatus,
@@ -13,6 +14,7 @@ from xwheel_cluster_zookeeper.model import (
     Result,
     Role,
     Wanted,
+    drain_key,
     job_key,
 )
 
@@ -27,6 +29,10 @@ def node(name: str = "a", **changes: Any) -> NodeRecord:
         "role": Role.SLAVE,
     }
     return NodeRecord(**{**known, **changes})
+
+
+def drain(name: str = "a", **changes: Any) -> Drain:
+    return Drain(**{"key": drain_key(name), "node_id": name, "since_ms": 1, "by": "anna", **changes})
 
 
 def job(number: int = 1, **changes: Any) -> JobRecord:

@@ -11,6 +11,7 @@ from xwheel_cluster_zookeeper.master import REBALANCE, MasterSettings, Plan, mov
 from xwheel_cluster_zookeeper.model import (
     Assignment,
     ClusterState,
+    Drain,
     Epoch,
     JobRecord,
     JobState,
@@ -20,6 +21,7 @@ from xwheel_cluster_zookeeper.model import (
     Role,
     Stored,
     Wanted,
+    drain_key,
 )
 
 NOW = 1_700_000_000_000
@@ -36,6 +38,7 @@ class Cluster:
     jobs: dict[str, Stored[JobRecord]] = field(default_factory=dict)
     assignments: dict[str, Stored[Assignment]] = field(default_factory=dict)
     statuses: dict[str, Stored[JobStatus]] = field(default_factory=dict)
+    drains: dict[str, Drain] = field(default_factory=dict)
     joined: int = 0
 
     def state(self) -> ClusterState:
@@ -46,6 +49,7 @@ class Cluster:
             assignments=dict(self.assignments),
             statuses=dict(self.statuses),
             owners={},
+            drains=dict(self.drains),
         )
 
     def join(self, *node_ids: str, **more: Any) -> str:
@@ -66,6 +70,14 @@ class Cluster:
 
     def lose(self, *node_ids: str) -> None:
         self.nodes = {path: node for path, node in self.nodes.items() if node.node_id not in node_ids}
+
+    def drain(self, *node_ids: str) -> None:
+        for name in node_ids:
+            self.drains[drain_key(name)] = Drain(key=drain_key(name), node_id=name)
+
+    def resume(self, *node_ids: str) -> None:
+        for name in node_ids:
+            self.drains.pop(drain_key(name), None)
 
     def elect(self, node_id: str) -> None:
         self.epoch = Epoch(number=self.epoch.number + 1, node_id=node_id)

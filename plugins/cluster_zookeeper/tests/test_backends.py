@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from conftest import Members
-from records import assignment, job, node, status
+from records import assignment, drain, job, node, status
 from xwheel.testing import wait_until
 
 from xwheel_cluster_zookeeper.backend import ClusterBackend, Conflict, Link, MasterChange, SessionLost
@@ -55,6 +55,21 @@ def test_nodes_come_change_and_go_with_their_session(members: Members) -> None:
     assert one.join(node("a")).path != joined.path
     one.close()
     until(other, lambda state: not state.nodes)
+
+
+def test_a_drained_node_is_drained_until_it_is_resumed_whoever_is_there(members: Members) -> None:
+    one, other = members(), members()
+    name = "host/1: <ä>"
+    for by in ("anna", "bert"):
+        one.put_drain(drain(name, by=by))
+        state = until(other, lambda state, by=by: [item.by for item in state.drained().values()] == [by])
+    assert state.drained() == {name: drain(name, by="bert")}
+    one.reset([])
+    one.close()
+    assert list(members().read().drained()) == [name]
+    for _ in range(2):  # an answer that was lost
+        other.delete_drain(drain(name).key)
+    until(other, lambda state: not state.drains)
 
 
 def test_jobs_are_written_at_the_version_that_was_read(members: Members) -> None:

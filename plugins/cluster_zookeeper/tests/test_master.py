@@ -393,3 +393,60 @@ def test_times_are_those_given() -> None:
     made.order("00000", tag="x")
     made.step()
     assert made.statuses["00000"].value.updated_ms == NOW
+
+
+def test_a_drained_node_gives_its_jobs_to_others_and_gets_none() -> None:
+    """P12: they are as even as they can be without it; resumed, it gets what comes next."""
+    made = running(30, "n1", "n2", "n3")
+    made.drain("n2")
+    plan = made.step()
+    assert len(plan.changes) == 10
+    assert made.loads() == {"n1": 15, "n2": 0, "n3": 15}
+    made.work()
+    made.order(*keys(4, 30))
+    made.step()
+    assert made.loads() == {"n1": 17, "n2": 0, "n3": 17}
+    made.lose("n2")
+    made.join("n2")
+    made.order(*keys(2, 34))
+    made.step()
+    assert made.loads()["n2"] == 0
+    made.resume("n2")
+    assert made.step().changes == []
+    made.order(*keys(3, 36))
+    made.step()
+    assert made.loads()["n2"] == 3
+
+
+def test_jobs_that_no_other_node_can_have_stay_on_a_drained_one() -> None:
+    made = cluster()
+    made.join("n1", tags=("gpu",))
+    made.join("n2", slots=1)
+    made.order("00000", tag="gpu")
+    made.order("00001", "00002")
+    made.step()
+    made.work()
+    made.drain("n1", "n2")
+    assert made.step().changes == []
+    made.order("00000")  # restarted where it is
+    made.step()
+    assert made.node_of("00000") == "n1"
+    made.work()
+    made.order("00003")
+    made.step()
+    assert made.node_of("00003") == ""
+    assert "no node that is not drained has room" in made.statuses["00003"].value.error
+    made.resume("n2")
+    made.lose("n2")
+    made.join("n2")
+    made.step()
+    assert made.loads() == {"n1": 1, "n2": 3}
+
+
+def test_a_drained_master_of_a_standby_cluster_keeps_its_jobs_until_another_is_elected() -> None:
+    made = running(5, "n1", "n2", mode=Mode.STANDBY)
+    made.drain("n1")
+    assert made.step().changes == []
+    made.elect("n2")
+    made.step()
+    assert made.loads() == {"n1": 0, "n2": 5}

@@ -31,6 +31,8 @@ EVENTS = st.one_of(
     st.tuples(st.just("fail"), st.sampled_from(JOBS)),
     st.tuples(st.just("elect"), st.sampled_from(NODES)),
     st.tuples(st.just("rebalance")),
+    st.tuples(st.just("drain"), st.sampled_from(NODES)),
+    st.tuples(st.just("resume"), st.sampled_from(NODES)),
     st.tuples(st.just("pass"), st.integers(1, 60_000)),
 )
 
@@ -59,6 +61,10 @@ def happen(made: Cluster, event: tuple) -> None:  # noqa: C901 -- one line for e
             made.elect(node_id)
         case ("rebalance",):
             made.mark()
+        case ("drain", node_id):
+            made.drain(node_id)
+        case ("resume", node_id):
+            made.resume(node_id)
         case ("pass", ms):
             made.now += ms
 
@@ -83,16 +89,24 @@ def check(made: Cluster) -> None:
             loads[stored.value.node_path] += 1
     for path, node in nodes.items():
         assert not node.slots or loads[path] <= node.slots
+    drained = {path for path, node in nodes.items() if node.node_id in made.state().drained()}
+    room = {path for path, node in nodes.items() if not node.slots or loads[path] < node.slots} - drained
     for key, stored in made.jobs.items():
-        job = stored.value
-        if job.wanted is Wanted.STOPPED or key in made.assignments:
-            continue
-        status = made.statuses[key].value
-        assert status.op_seq == job.op_seq
-        assert status.result in {Result.FAILED, Result.WAITING}
-        if status.result is Result.WAITING:
-            free = [path for path, node in nodes.items() if not node.slots or loads[path] < node.slots]
-            assert not [path for path in free if not job.tag or job.tag in nodes[path].tags]
+        tag = stored.value.tag
+        better = [path for path in room if not tag or tag in nodes[path].tags]
+        if stored.value.wanted is Wanted.STARTED:
+            check_place(made, key, better, drained)
+
+
+def check_place(made: Cluster, key: str, better: list[str], drained: set[str]) -> None:
+    """A drained node has a job, or none has it, only where no other may have it."""
+    if key in made.assignments:
+        assert made.assignments[key].value.node_path not in drained or not better
+        return
+    status = made.statuses[key].value
+    assert status.op_seq == made.jobs[key].value.op_seq
+    assert status.result in {Result.FAILED, Result.WAITING}
+    assert status.result is Result.FAILED or not better
 
 
 @given(st.lists(EVENTS, max_size=40), st.sampled_from(Mode))

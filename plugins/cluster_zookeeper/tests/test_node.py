@@ -7,7 +7,7 @@ from functools import partial
 from itertools import pairwise
 
 import pytest
-from records import assignment, job
+from records import assignment, drain, job
 from world import World, at_once
 
 from xwheel_cluster_zookeeper.backend import Conflict, Disconnected, Link, MasterChange
@@ -469,3 +469,44 @@ def test_a_node_that_is_not_connected_takes_part_in_nothing() -> None:
     assert one.node.refuse(1)
     assert one.backend.connection().link is Link.CONNECTED
     assert one.node.role is None
+
+
+def test_a_drained_node_gives_its_jobs_away_and_stays_a_member() -> None:
+    """P12: jobs go to others, none is on two; a node that joins again is drained still, until it is resumed."""
+    world = World()
+    world.add("a", "b")
+    world.put(*range(1, 7))
+    world.run()
+    world.scheduler.put_drain(drain("b"))
+    for _ in range(8):
+        world.run(1)
+        world.where()
+    assert set(world.where().values()) == {"a"}
+    assert {node.node_id for node in world.state.nodes.values()} == {"a", "b"}
+    world.kill("b")
+    world.add("b")
+    world.run()
+    world.put(7)
+    world.run()
+    assert set(world.where().values()) == {"a"}
+    world.scheduler.delete_drain(drain("b").key)
+    world.put(8)
+    world.run()
+    assert world.where()[8] == "b"
+
+
+def test_a_drained_master_of_a_standby_cluster_hands_over() -> None:
+    """P12: to a backup that is not drained; where there is none it goes on."""
+    world = World(Mode.STANDBY)
+    world.put(1, 2, 3)
+    world.add("a", "b")
+    world.run()
+    world.scheduler.put_drain(drain("a"))
+    world.run(8)
+    assert (world.masters(), set(world.where().values())) == (["b"], {"b"})
+    world.scheduler.put_drain(drain("b"))
+    world.run(8)
+    assert (world.masters(), set(world.where().values())) == (["b"], {"b"})
+    world.scheduler.delete_drain(drain("a").key)
+    world.run(8)
+    assert (world.masters(), set(world.where().values())) == (["a"], {"a"})

@@ -163,11 +163,47 @@ def test_loads_are_made_even_when_it_is_asked_for(place: Place, jobs: list[int])
     assert (status, found) == (202, {"jobs": 0})
 
 
+def test_a_node_is_drained_and_resumed(place: Place, jobs: list[int]) -> None:
+    """P12: its jobs go to the other node; asked for again nothing changes; who did it is recorded."""
+    began = place.ask("GET", f"packages/jobs/{jobs[0]}")[1]["cluster"]["node_id"]
+    other = {"a": "b", "b": "a"}[began]
+    body = json.dumps({"node_id": began}).encode()
+
+    def shown() -> dict[str, Any]:
+        return {item["node_id"]: item for item in place.cluster()["nodes"]}
+
+    def is_at(name: str) -> bool:
+        place.world.run(1)
+        return bool(place.ask("GET", f"packages/jobs/{jobs[0]}")[1]["cluster"]["node_id"] == name)
+
+    for _ in range(2):
+        assert place.ask("POST", "package-cluster/drain", body) == (202, {"node_id": began})
+        wait_until(lambda: is_at(other))
+    assert shown()[began]["drained_ms"] > 0
+    assert shown()[began]["drained_by"]
+    assert shown()[other]["drained_ms"] is None
+    for _ in range(2):
+        assert place.ask("POST", "package-cluster/resume", body) == (202, {"node_id": began})
+        wait_until(lambda: shown()[began]["drained_ms"] is None)
+    actions = [item["action"] for item in place.node.call("GET", "audit?limit=20")["items"]]
+    assert {"package_cluster.drain", "package_cluster.resume"} <= set(actions)
+
+
+@pytest.mark.parametrize("what", ["drain", "resume"])
+def test_only_known_nodes_are_drained(place: Place, what: str) -> None:
+    status, refused = place.ask("POST", f"package-cluster/{what}", b'{"node_id": "nobody"}')
+    assert status == 404, refused
+    for body in (b"{}", b'{"node_id": 1}', b'{"node_id": ""}', json.dumps({"node_id": "x" * 256}).encode()):
+        status, refused = place.ask("POST", f"package-cluster/{what}", body)
+        assert (status, refused["field"]) == (422, "node_id"), refused
+
+
 def test_who_only_looks_moves_nothing(place: Place) -> None:
     """CON-1: a viewer sees the cluster and may not move jobs."""
     token = place.node.call("POST", "tokens", {"name": "viewer", "role": "viewer"})["token"]
     assert place.ask("GET", "package-cluster", token=token)[0] == 200
-    assert place.ask("POST", "package-cluster/rebalance", token=token)[0] == 403
+    for what in ("rebalance", "drain", "resume"):
+        assert place.ask("POST", f"package-cluster/{what}", b'{"node_id": "a"}', token=token)[0] == 403
 
 
 def test_with_the_store_down_calls_answer_at_once(place: Place, jobs: list[int]) -> None:
@@ -184,6 +220,9 @@ def test_with_the_store_down_calls_answer_at_once(place: Place, jobs: list[int])
     assert (status, answer["result"], answer["reason"]) == (202, "Waiting", "queued")
     status, refused = place.ask("POST", "package-cluster/rebalance")
     assert (status, refused["reason"]) == (503, "store_unreachable")
+    for what in ("drain", "resume"):
+        status, refused = place.ask("POST", f"package-cluster/{what}", b'{"node_id": "a"}')
+        assert (status, refused["reason"]) == (503, "store_unreachable")
     wait_until(lambda: place.cluster()["age_ms"] > 300)
     assert place.log(second) == [("Waiting", "queued")]
     place.plugin.backend.resume()

@@ -17,6 +17,7 @@ from xwheel.plugin import XwheelError
 from xwheel_cluster_zookeeper.model import (
     Assignment,
     ClusterState,
+    Drain,
     Epoch,
     JobRecord,
     JobStatus,
@@ -171,6 +172,14 @@ class ClusterBackend(Protocol):
 
     def put_status(self, status: JobStatus, expected: int | None) -> None:
         """Write a job's status at the version that was read; None where there must be none."""
+        ...
+
+    def put_drain(self, drain: Drain) -> None:
+        """Write that a node is drained, over what is there."""
+        ...
+
+    def delete_drain(self, key: str) -> None:
+        """Let a node have jobs again; nothing happens if it may."""
         ...
 
     def own(self, owner: Owner) -> None:

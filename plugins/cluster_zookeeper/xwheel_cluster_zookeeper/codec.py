@@ -14,6 +14,7 @@ from xwheel_cluster_zookeeper.model import (
     MOST_BYTES,
     MOST_ERROR_BYTES,
     Assignment,
+    Drain,
     Epoch,
     JobRecord,
     JobState,
@@ -25,7 +26,7 @@ from xwheel_cluster_zookeeper.model import (
     Wanted,
 )
 
-R = TypeVar("R", NodeRecord, JobRecord, Assignment, JobStatus, Owner, Epoch)
+R = TypeVar("R", NodeRecord, JobRecord, Assignment, JobStatus, Owner, Drain, Epoch)
 
 SCHEMA: Final = 1
 NAMES: Final[Mapping[type[Any], Mapping[str, str]]] = {
@@ -40,6 +41,7 @@ NAMES: Final[Mapping[type[Any], Mapping[str, str]]] = {
     JobStatus: {"result": "operationResult", "error": "errorMessage", "updated_ms": "updatedAt"},
     Epoch: {"number": "epoch", "since_ms": "since"},
     Owner: {},
+    Drain: {"since_ms": "since"},
 }
 """Names in the tree that are not just the field's in another spelling."""
 
@@ -63,7 +65,7 @@ def _name(kind: type[Any], field: str) -> str:
     return NAMES[kind].get(field) or first + "".join(part.capitalize() for part in rest)
 
 
-def encode(record: NodeRecord | JobRecord | Assignment | JobStatus | Owner | Epoch) -> bytes:
+def encode(record: NodeRecord | JobRecord | Assignment | JobStatus | Owner | Drain | Epoch) -> bytes:
     """Return a record as the value of its znode.
 
     Raises:

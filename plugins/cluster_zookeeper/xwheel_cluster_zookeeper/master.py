@@ -60,13 +60,14 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Open:
-    """A job that needs a node: the one named first of all if it can have it, else the one with the fewest jobs."""
+    """A job that needs a node: the one with the fewest jobs; without any it stays at home, a drained node."""
 
     job: JobRecord
     before: Stored[Assignment] | None
     attempt: int = 1
     not_before_ms: int = 0
     excluded: tuple[str, ...] = ()
+    is_at_home: bool = False
 
 
 def reconcile(state: ClusterState, now_ms: int, settings: MasterSettings) -> Plan:
@@ -108,13 +109,15 @@ class _Nodes:
             newest[state.nodes[path].node_id] = state.nodes[path]
         if settings.mode is Mode.STANDBY:
             newest = {name: node for name, node in newest.items() if name == state.epoch.value.node_id}
-        self._nodes = [newest[name] for name in sorted(newest)]
-        self._by_path = {node.path: node for node in self._nodes}
+        drained = state.drained()
+        self._nodes = [newest[name] for name in sorted(newest) if name not in drained]
+        self._by_path = {node.path: node for node in newest.values()}
+        self._drained = {node.path for node in newest.values() if node.node_id in drained}
         self._by_tag: dict[str, list[NodeRecord]] = {}
         self.load: Counter[str] = Counter()
 
     def with_tag(self, tag: str) -> list[NodeRecord]:
-        """Return nodes that may have a job with this tag, by their ids."""
+        """Return nodes that may be given a job with this tag, by their ids; drained ones are not among them."""
         if tag not in self._by_tag:
             self._by_tag[tag] = [node for node in self._nodes if not tag or tag in node.tags]
         return self._by_tag[tag]
@@ -123,6 +126,10 @@ class _Nodes:
         """Return whether a node lives and may have the job."""
         node = self._by_path.get(path)
         return node is not None and (not job.tag or job.tag in node.tags)
+
+    def is_drained(self, path: str) -> bool:
+        """Return whether a node that lives is to have no jobs while others can have them."""
+        return path in self._drained
 
     def choose(self, job: JobRecord, excluded: Sequence[str]) -> NodeRecord | None:
         """Return the node with the fewest jobs that has room; one of the excluded only if there is no other."""
@@ -206,6 +213,8 @@ class _Reconciliation:
             self._retry(job, before, status)
         elif not self._nodes.may_keep(item.node_path, job):
             self._open.append(self._released(job, before))
+        elif self._nodes.is_drained(item.node_path):
+            self._open.append(replace(self._released(job, before), is_at_home=True))
         else:
             self._keep(item)
 
@@ -214,6 +223,9 @@ class _Reconciliation:
         item = before.value
         if not self._nodes.may_keep(item.node_path, job):
             self._open.append(_Open(job=job, before=before))
+            return
+        if self._nodes.is_drained(item.node_path):
+            self._open.append(_Open(job=job, before=before, is_at_home=True))
             return
         self._assign(_Open(job=job, before=before), item.node_id, item.node_path)
 
@@ -259,16 +271,26 @@ class _Reconciliation:
         )
 
     def place_all(self) -> None:
-        """Give each job that needs one a node, those with the least choice first."""
+        """Give each job that needs one a node, those that have one last, those with the least choice first."""
         choice: dict[str, int] = defaultdict(int)
         for tag in {item.job.tag for item in self._open}:
             choice[tag] = len(self._nodes.with_tag(tag))
-        for item in sorted(self._open, key=lambda one: (choice[one.job.tag], one.job.key)):
+        for item in sorted(self._open, key=lambda one: (one.is_at_home, choice[one.job.tag], one.job.key)):
             node = self._nodes.choose(item.job, item.excluded)
             if node is not None:
                 self._assign(item, node.node_id, node.path)
+            elif item.is_at_home and item.before is not None:
+                self._stay(item.job, item.before)
             else:
                 self._wait(item)
+
+    def _stay(self, job: JobRecord, before: Stored[Assignment]) -> None:
+        """Leave a job at its drained node, as no other can have it; a newer operation is done there, too."""
+        item = before.value
+        if item.op_seq == job.op_seq:
+            self._keep(item)
+        else:
+            self._assign(_Open(job=job, before=before), item.node_id, item.node_path)
 
     def _wait(self, item: _Open) -> None:
         """Row 5."""
@@ -282,7 +304,8 @@ class _Reconciliation:
         if not is_said:
             state = status.job_state if status else JobState.SHUTDOWN
             text = f"no node with the tag {item.job.tag!r}" if item.job.tag else "no node"
-            error = f"{text} has room for the job: it begins when there is one"
+            drained = " that is not drained" if self._state.drains else ""
+            error = f"{text}{drained} has room for the job: it begins when there is one"
             self._say(item.job, result=Result.WAITING, job_state=state, reason=NO_NODE, error=error)
 
     def rebalance(self) -> None:

@@ -21,6 +21,7 @@ from xwheel_cluster_zookeeper.codec import decode, encode
 from xwheel_cluster_zookeeper.model import (
     Assignment,
     ClusterState,
+    Drain,
     Epoch,
     JobRecord,
     JobStatus,
@@ -43,6 +44,7 @@ class MemoryStore:
         self.assignments: dict[str, Stored[Assignment]] = {}
         self.statuses: dict[str, Stored[JobStatus]] = {}
         self.owners: dict[str, tuple[Owner, object]] = {}
+        self.drains: dict[str, Drain] = {}
         self.offers: list[object] = []
         self.mirror: object | None = None
         self.lock = threading.Lock()
@@ -144,6 +146,7 @@ class MemoryBackend:
                 assignments=dict(store.assignments),
                 statuses=dict(store.statuses),
                 owners={key: owner for key, (owner, _) in store.owners.items()},
+                drains=dict(store.drains),
             )
 
     @contextmanager
@@ -277,6 +280,18 @@ class MemoryBackend:
         """Write a job's status."""
         with self._used() as store:
             _put(store.statuses, status.key, decode(JobStatus, encode(status), status.key), expected)
+            store.note()
+
+    def put_drain(self, drain: Drain) -> None:
+        """Write that a node is drained."""
+        with self._used() as store:
+            store.drains[drain.key] = decode(Drain, encode(drain), drain.key)
+            store.note()
+
+    def delete_drain(self, key: str) -> None:
+        """Let a node have jobs again."""
+        with self._used() as store:
+            store.drains.pop(key, None)
             store.note()
 
     def own(self, owner: Owner) -> None:

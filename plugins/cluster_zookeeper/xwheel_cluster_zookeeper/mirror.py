@@ -21,12 +21,14 @@ from xwheel_cluster_zookeeper.backend import ClusterBackend, Conflict, Disconnec
 from xwheel_cluster_zookeeper.master import REBALANCE, MasterSettings, movable
 from xwheel_cluster_zookeeper.model import (
     ClusterState,
+    Drain,
     JobRecord,
     JobStatus,
     Mode,
     Result,
     Stored,
     Wanted,
+    drain_key,
     job_key,
 )
 from xwheel_cluster_zookeeper.router import NAME, tag_of
@@ -127,6 +129,28 @@ class Mirror:
         """Ask the master to make loads even, in the next step; return how many jobs would move as it is known now."""
         self._to_rebalance.set()
         return len(movable(self._view.state, self._settings))
+
+    def drain(self, node_id: str, by: str, now_ms: int) -> None:
+        """Let a node's jobs go to others, and give it none until :meth:`resume`.
+
+        Raises:
+            NotFoundError: Nobody knows the node.
+            Disconnected: The store does not answer, or :class:`SessionLost`.
+        """
+        if not self._view.knows(node_id):
+            raise NotFoundError("package node", node_id)
+        self._backend.put_drain(Drain(key=drain_key(node_id), node_id=node_id, since_ms=now_ms, by=by))
+
+    def resume(self, node_id: str) -> None:
+        """Let a node have jobs again.
+
+        Raises:
+            NotFoundError: Nobody knows the node, and it is not drained.
+            Disconnected: The store does not answer, or :class:`SessionLost`.
+        """
+        if not self._view.knows(node_id) and node_id not in self._view.state.drained():
+            raise NotFoundError("package node", node_id)
+        self._backend.delete_drain(drain_key(node_id))
 
     def step(self, now_ms: int) -> int:
         """Do what is due, and return how long to wait in milliseconds."""

@@ -174,6 +174,23 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Drain:
+    """That a node shall have no jobs while others can have them; written for people, and kept until they resume it.
+
+    Attributes:
+        key: See :func:`drain_key`.
+        node_id: The node, in all its lives.
+        by: Who asked for it.
+    """
+
+    key: str
+    node_id: str
+    since_ms: int = 0
+    by: str = ""
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Epoch:
     """Who is master: one more for each election that was won. ``number`` 0: there was none yet."""
 
@@ -201,8 +218,18 @@ class ClusterState:
     assignments: Mapping[str, Stored[Assignment]]
     statuses: Mapping[str, Stored[JobStatus]]
     owners: Mapping[str, Owner]
+    drains: Mapping[str, Drain] = field(default_factory=dict)
+
+    def drained(self) -> dict[str, Drain]:
+        """Return drained nodes by their ids."""
+        return {drain.node_id: drain for drain in self.drains.values()}
 
 
 def job_key(job_id: int, group_name: str, job_name: str) -> str:
     """Return the name of a job's znodes: its id first, as two projects may have a module of one name."""
     return quote(f"{job_id}-{group_name}.{job_name}", safe="")
+
+
+def drain_key(node_id: str) -> str:
+    """Return the name of the znode that drains a node."""
+    return quote(node_id, safe="")

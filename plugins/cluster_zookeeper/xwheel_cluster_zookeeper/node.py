@@ -274,6 +274,8 @@ class ClusterNode:
     def _lead(self, state: ClusterState, now_ms: int) -> None:
         """Decide, if this node is master."""
         assert self._me is not None  # noqa: S101 -- called by members
+        if self._hands_over(state):
+            self._backend.withdraw()
         if not self._backend.is_elected():
             if self._epoch is not None:
                 logger.warning("this node is master no more")
@@ -294,6 +296,17 @@ class ClusterNode:
             logger.info(
                 "%d decisions written, %d met a change and are made anew", len(plan.changes), len(left)
             )
+
+    def _hands_over(self, state: ClusterState) -> bool:
+        """Return whether another node of a standby cluster shall be master, as this one is drained and it is not."""
+        assert self._me is not None  # noqa: S101 -- called by members
+        drained = state.drained()
+        return (
+            self._settings.master.mode is Mode.STANDBY
+            and self._me.node_id in drained
+            and self._backend.is_elected()
+            and any(node.node_id not in drained for node in state.nodes.values())
+        )
 
     def _show_role(self, role: Role) -> None:
         if self._me is not None and self._me.role is not role:

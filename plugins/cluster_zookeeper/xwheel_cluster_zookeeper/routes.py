@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
-from xwheel.plugin import Permission, PluginSite, Route, RouteCall, RouteRefusedError, RouteReply, RouteScope
+from xwheel.plugin import (
+    FieldError,
+    Permission,
+    PluginSite,
+    Route,
+    RouteCall,
+    RouteRefusedError,
+    RouteReply,
+    RouteScope,
+)
 from xwheel_job_package.distribution import present_distribution, set_distribution
 
+from xwheel_cluster_zookeeper.backend import Disconnected, SessionLost
 from xwheel_cluster_zookeeper.mirror import Mirror
+
+MOST_NAME: Final = 255
 
 
 class ClusterRoutes:
@@ -44,6 +57,22 @@ class ClusterRoutes:
                 permission=Permission.ADMIN,
                 scope=RouteScope.ALL,
             ),
+            Route(
+                method="POST",
+                path="/drain",
+                answer=self.drain,
+                summary="Move the jobs of a package node to others, and give it none until it is resumed.",
+                permission=Permission.ADMIN,
+                scope=RouteScope.ALL,
+            ),
+            Route(
+                method="POST",
+                path="/resume",
+                answer=self.resume,
+                summary="Let a package node that was drained have jobs again.",
+                permission=Permission.ADMIN,
+                scope=RouteScope.ALL,
+            ),
         ]
 
     def step(self, now_ms: int) -> int:
@@ -65,8 +94,7 @@ class ClusterRoutes:
         """Hand the wish on; the master moves the jobs."""
         del call
         if self._mirror.waiting_reason():
-            text = "the cluster's store cannot be reached now: ask again when it can"
-            raise RouteRefusedError(503, "store_unreachable", text)
+            raise _unreachable()
         count = self._mirror.rebalance()
         self._site.database.transaction(
             lambda conn: self._site.record(
@@ -74,3 +102,37 @@ class ClusterRoutes:
             )
         )
         return RouteReply(status=202, value={"jobs": count})
+
+    def drain(self, call: RouteCall) -> RouteReply:
+        """Write it for the master, who moves the jobs."""
+        node_id = _node_id(call)
+        return self._change(
+            "drain", node_id, lambda: self._mirror.drain(node_id, call.actor.name, self._site.now_ms())
+        )
+
+    def resume(self, call: RouteCall) -> RouteReply:
+        """Write it for the master."""
+        node_id = _node_id(call)
+        return self._change("resume", node_id, lambda: self._mirror.resume(node_id))
+
+    def _change(self, what: str, node_id: str, change: Callable[[], None]) -> RouteReply:
+        try:
+            change()
+        except (Disconnected, SessionLost):
+            raise _unreachable() from None
+        self._site.database.transaction(
+            lambda conn: self._site.record(conn, f"package_cluster.{what}", "package_node", node_id)
+        )
+        return RouteReply(status=202, value={"node_id": node_id})
+
+
+def _unreachable() -> RouteRefusedError:
+    text = "the cluster's store cannot be reached now: ask again when it can"
+    return RouteRefusedError(503, "store_unreachable", text)
+
+
+def _node_id(call: RouteCall) -> str:
+    found = call.json().get("node_id")
+    if not isinstance(found, str) or not 1 <= len(found) <= MOST_NAME:
+        raise FieldError("node_id", f"must be the name of a package node, 1 to {MOST_NAME} characters")
+    return found

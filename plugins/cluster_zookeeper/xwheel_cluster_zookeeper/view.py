@@ -11,6 +11,7 @@ from typing import Any, Final
 from xwheel_cluster_zookeeper.model import (
     Assignment,
     ClusterState,
+    Drain,
     Epoch,
     JobStatus,
     NodeRecord,
@@ -102,10 +103,17 @@ class ClusterView:
         is_wanted = key in seen.state.jobs and seen.state.jobs[key].value.wanted is Wanted.STARTED
         return Place(is_wanted, assignment, node, status.value if status else None)
 
+    def knows(self, node_id: str) -> bool:
+        """Return whether a node lives, or did lately."""
+        seen = self._seen
+        return node_id in seen.lost or any(node.node_id == node_id for node in seen.state.nodes.values())
+
     def nodes(self, tag: str) -> list[NodeRecord]:
         """Return the living nodes that may run a job with this tag by hand; in a standby cluster the master alone."""
         state = self._seen.state
         found = [node for _, node in sorted(state.nodes.items()) if not tag or tag in node.tags]
+        drained = state.drained()
+        found = [node for node in found if node.node_id not in drained] or found
         if any(node.role is Role.BACKUP for node in state.nodes.values()):
             return [node for node in found if node.role is Role.MASTER]
         return found
@@ -114,13 +122,14 @@ class ClusterView:
         """Return what people want to know of the cluster, as JSON."""
         seen = self._seen
         state = seen.state
+        drained = state.drained()
         loads = Counter(item.value.node_path for item in state.assignments.values())
         nodes = [
-            {**_node(node), "jobs": loads[path], "is_lost": False, "last_seen_ms": None}
+            {**_node(node, drained), "jobs": loads[path], "is_lost": False, "last_seen_ms": None}
             for path, node in sorted(state.nodes.items())
         ]
         nodes += [
-            {**_node(node), "jobs": 0, "is_lost": True, "last_seen_ms": seen_ms}
+            {**_node(node, drained), "jobs": 0, "is_lost": True, "last_seen_ms": seen_ms}
             for node, seen_ms in seen.lost.values()
         ]
         return {
@@ -144,8 +153,11 @@ def _keys(state: ClusterState) -> dict[int, str]:
     return {item.value.job_id: key for key, item in state.jobs.items()}
 
 
-def _node(node: NodeRecord) -> dict[str, Any]:
+def _node(node: NodeRecord, drained: Mapping[str, Drain]) -> dict[str, Any]:
+    drain = drained.get(node.node_id)
     return {
+        "drained_ms": drain.since_ms if drain else None,
+        "drained_by": drain.by if drain else None,
         "node_id": node.node_id,
         "path": node.path,
         "role": node.role.value,

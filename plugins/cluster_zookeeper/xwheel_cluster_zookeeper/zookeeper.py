@@ -43,6 +43,7 @@ from xwheel_cluster_zookeeper.codec import BadZnodeError, decode, encode
 from xwheel_cluster_zookeeper.model import (
     Assignment,
     ClusterState,
+    Drain,
     Epoch,
     JobRecord,
     JobStatus,
@@ -52,6 +53,7 @@ from xwheel_cluster_zookeeper.model import (
 )
 from xwheel_cluster_zookeeper.paths import (
     ASSIGNMENTS,
+    DRAINS,
     EPOCH,
     FOLDERS,
     INIT_LOCK,
@@ -76,6 +78,7 @@ KINDS: Final = {
     ASSIGNMENTS: Assignment,
     STATUSES: JobStatus,
     OWNERS: Owner,
+    DRAINS: Drain,
 }
 BATCH: Final = 500
 """Questions that are under way at a time."""
@@ -259,6 +262,7 @@ class ZooKeeperBackend:
                 assignments=dict(self._tables[ASSIGNMENTS]),
                 statuses=dict(self._tables[STATUSES]),
                 owners={name: item.value for name, item in self._tables[OWNERS].items()},
+                drains={name: item.value for name, item in self._tables[DRAINS].items()},
             )
 
     def _refresh(self, children: set[str], values: set[tuple[str, str]]) -> None:
@@ -537,6 +541,22 @@ class ZooKeeperBackend:
             else:
                 _answer(client.set_async(path, data, version=expected))
         self._mark((kind, name))
+
+    def put_drain(self, drain: Drain) -> None:
+        """Write that a node is drained."""
+        path = self._paths.of(DRAINS, drain.key)
+        with self._asking() as client:
+            try:
+                _answer(client.create_async(path, encode(drain)))
+            except NodeExistsError:
+                _answer(client.set_async(path, encode(drain)))
+        self._mark((DRAINS, drain.key))
+
+    def delete_drain(self, key: str) -> None:
+        """Let a node have jobs again."""
+        with self._asking() as client, suppress(NoNodeError):
+            _answer(client.delete_async(self._paths.of(DRAINS, key)))
+        self._mark((DRAINS, key))
 
     def delete_job(self, key: str, expected: int) -> None:
         """Remove a job and what belongs to it."""

@@ -80,6 +80,14 @@ def test_ui10_lost_nodes_a_new_master_and_a_store_that_is_away(
             page.locator("dialog[open]").get_by_role("button", name="Make loads even").click()
             expect(page.locator(".note.good")).to_contain_text("0 jobs will move")
 
+            node = page.locator("[data-node=carl]")
+            node.get_by_role("button", name="Drain").click()
+            page.locator("dialog[open]").get_by_role("button", name="Drain").click()
+            expect(node.locator("[data-drained]")).to_have_text("drained")
+            assert console.faults(page) == []
+            node.get_by_role("button", name="Resume").click()
+            expect(node.locator("[data-drained]")).to_have_count(0)
+
             servers.members[0].stop()
             banner = page.locator("[data-banner=store]")
             expect(banner).to_contain_text("cannot be reached")
@@ -93,6 +101,7 @@ def test_ui10_lost_nodes_a_new_master_and_a_store_that_is_away(
             page = page_of(context, site, "viewer")
             expect(page.locator("[data-node=carl]")).to_be_visible()
             expect(page.get_by_role("button", name="Make loads even")).to_have_count(0)
+            expect(page.get_by_role("button", name="Drain")).to_have_count(0)
 
 
 @pytest.mark.parametrize("width", [1440, 1024, 390])

@@ -9,6 +9,8 @@ export default {
       node: "Node", role: "Role", address: "Address", pid: "Process", jobs: "Jobs", slots: "At most", tags: "Tags", version: "xwheel, Python", up: "Up since", state: "State",
       "state.up": "alive", "state.lost": "lost", seen: "last seen", anyNumber: "any number", none: "No node has joined yet: start one with xwheel node.",
       "role.Master": "master", "role.Slave": "slave", "role.Backup": "backup", rebalance: "Make loads even", rebalanced: "{count} jobs will move",
+      drain: "Drain", resume: "Resume", drained: "drained", drainedBy: "by {name}", drains: "{name} gives its jobs to others", resumes: "{name} may have jobs again",
+      drainTitle: "Drain the node {name}?", drainBody: "Its jobs move to other nodes, and it is given none until it is resumed, also after it was started anew. Runs under way end where they began. Where no other node can have a job, it stays.",
       askTitle: "Make the loads of all nodes even?", askBody: "As few jobs as it takes move to other nodes. Runs under way end where they began.",
     },
     "zh-CN": {
@@ -19,6 +21,8 @@ export default {
       node: "节点", role: "角色", address: "地址", pid: "进程", jobs: "任务数", slots: "上限", tags: "标签", version: "xwheel、Python", up: "启动时间", state: "状态",
       "state.up": "在线", "state.lost": "失联", seen: "最近在线", anyNumber: "不限", none: "还没有节点加入：请用 xwheel node 启动。",
       "role.Master": "主", "role.Slave": "从", "role.Backup": "备", rebalance: "均衡负载", rebalanced: "将迁移 {count} 个任务",
+      drain: "排空", resume: "恢复", drained: "已排空", drainedBy: "操作人：{name}", drains: "{name} 的任务将迁移到其他节点", resumes: "{name} 可以重新接收任务",
+      drainTitle: "排空节点 {name}？", drainBody: "其任务将迁移到其他节点；恢复前即使重启也不再分配任务。运行中的任务在原节点结束；没有其他可用节点的任务保持不动。",
       askTitle: "均衡所有节点的负载？", askBody: "仅迁移必要的任务，运行中的任务在原节点结束。",
     },
   },

@@ -15,18 +15,26 @@ async function rebalance() {
   if (said) await act(() => post("package-cluster/rebalance", {}), {done: ({jobs}) => w("rebalanced", {count: jobs})});
 }
 
+async function drain(node) {
+  const said = await confirmed({title: w("drainTitle", {name: node.node_id}), body: html`<p>${w("drainBody")}</p>`, action: w("drain")});
+  if (said) await act(() => post("package-cluster/drain", {node_id: node.node_id}), {done: () => w("drains", {name: node.node_id})});
+}
+const resume = (node) => act(() => post("package-cluster/resume", {node_id: node.node_id}), {done: () => w("resumes", {name: node.node_id})});
+
 /** That what is shown is old, if it is. */
 function Age({of}) {
   if (of.is_reachable) return null;
   return html`<div class="banner bad" role="status" data-banner="store">⚡ ${of.age_ms === null ? w("never") : w("away", {age: ago(Date.now() - of.age_ms, Date.now())})}</div>`;
 }
 
-function Node({node, isMaster}) {
+function Node({node, isMaster, isReachable}) {
   const state = node.is_lost ? "lost" : "up";
   return html`<article class="card node" data-node=${node.node_id} data-state=${state} data-role=${node.is_lost ? null : node.role}>
     <header><h3><bdi>${node.node_id}</bdi></h3> <${Badge} state=${node.is_lost ? "lost" : "up"} words=${w(`state.${state}`)} />
       ${isMaster && html`<span class="badge good">${w("role.Master")}</span>`}
-      ${node.is_lost && html`<span class="faint">${w("seen")} <${Time} ms=${node.last_seen_ms} relative /></span>`}</header>
+      ${node.drained_ms !== null && html`<span class="badge" data-drained title=${w("drainedBy", {name: node.drained_by ?? ""})}>${w("drained")}</span>`}
+      ${node.is_lost && html`<span class="faint">${w("seen")} <${Time} ms=${node.last_seen_ms} relative /></span>`}
+      ${may("admin", null) && html`<span class="actions"><${Act} class="small secondary" disabled=${!isReachable} run=${() => (node.drained_ms === null ? drain(node) : resume(node))}>${w(node.drained_ms === null ? "drain" : "resume")}<//></span>`}</header>
     <${Facts} items=${[
     [w("role"), node.is_lost ? null : w(`role.${node.role}`)], [w("address"), html`<bdi>${node.address}</bdi>`],
     [w("pid"), html`<bdi>${node.host}</bdi> ${node.pid}`], [w("jobs"), number(node.jobs)],
@@ -52,5 +60,5 @@ export default function PackageCluster() {
     [w("epoch"), number(of.epoch)], [w("connection"), w(`link.${of.connection}`)], [w("age"), of.age_ms === null ? null : ago(Date.now() - of.age_ms, Date.now())],
   ]} />
       ${of.nodes.length === 0 && html`<p class="empty">${w("none")}</p>`}
-      <div class="nodes">${of.nodes.map((node) => html`<${Node} key=${node.path} node=${node} isMaster=${isMaster(node)} />`)}</div>`}<//>`;
+      <div class="nodes">${of.nodes.map((node) => html`<${Node} key=${node.path} node=${node} isMaster=${isMaster(node)} isReachable=${of.is_reachable} />`)}</div>`}<//>`;
 }
