@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from archives import sdist
 from wheels import make_archive, make_wheel, sha256_of
 from xwheel.testing import WebServer, wait_until
 
@@ -226,3 +227,57 @@ def test_uv_gets_the_same_bounds(tmp_path: Path, plain: Path, monkeypatch: pytes
     (asked,) = [line for line in site.text if line.startswith("asked: ")]
     assert "pip install --python" in asked
     assert all(word in asked for word in ("--offline", "--no-config", "--no-build", "--no-index", str(plain)))
+
+
+@pytest.mark.parametrize("installer", ["pip", "uv"])
+def test_either_installer_builds_without_an_index(
+    tmp_path: Path, installer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ENV-4, ENV-7: the real programs, with a dependency out of a wheelhouse, and with one that is nowhere."""
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    house = tmp_path / "house"
+    house.mkdir()
+    make_wheel(house, "calendars", "2.0", {"calendars.py": "X = 2\n"})
+    package = make_wheel(
+        tmp_path, "acme", "1.0", {"acme.py": "from calendars import X\n"}, requires=["calendars"]
+    )
+    site = Site(tmp_path / "site", installer=installer, wheelhouses=(str(house),))
+    environment = site.open(package)
+    assert python_says(environment, "import acme; print(acme.X)") == "2"
+    environment.release()
+    lost = make_wheel(tmp_path, "lost", "1.0", {"lost.py": ""}, requires=["not-there-at-all"])
+    error = site.refusal(lost)
+    assert (error.reason, error.is_permanent) == ("env_build_failed", True)
+    assert "not-there-at-all" in str(error)
+
+
+BACKEND = """
+import zipfile
+
+def build_wheel(folder, config_settings=None, metadata_directory=None):
+    name = "acme-1.0-py3-none-any.whl"
+    about = "acme-1.0.dist-info"
+    with zipfile.ZipFile(f"{folder}/{name}", "w") as archive:
+        archive.writestr("acme.py", "X = 'built'")
+        archive.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\\nName: acme\\nVersion: 1.0\\n")
+        archive.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+        archive.writestr(f"{about}/RECORD", "")
+    return name
+"""
+
+
+@pytest.mark.parametrize("installer", ["pip", "uv"])
+def test_a_source_distribution_is_built_where_that_is_allowed(
+    tmp_path: Path, installer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ENV-7: by what the package names, here a file of its own, as there is no index to take anything from."""
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    project = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+    project += '[project]\nname = "acme"\nversion = "1.0"\n'
+    about = "Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n"
+    files = {"pyproject.toml": project, "backend.py": BACKEND, "PKG-INFO": about}
+    package = sdist(tmp_path / "acme-1.0.tar.gz", {f"acme-1.0/{name}": text for name, text in files.items()})
+    assert Site(tmp_path / "one", installer=installer).refusal(package).reason == "sdist_not_allowed"
+    environment = Site(tmp_path / "two", installer=installer, allow_sdist_build=True).open(package)
+    assert python_says(environment, "import acme; print(acme.X)") == "built"
+    environment.release()
