@@ -68,6 +68,7 @@ PUBLIC = {
         "ManagementCalls",
         "Migration",
         "NameTakenError",
+        "NoExecutorYetError",
         "NotFoundError",
         "Pages",
         "Permission",

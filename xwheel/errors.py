@@ -114,6 +114,10 @@ class RouteError(XwheelError):
     """No address could be chosen for a run."""
 
 
+class NoExecutorYetError(RouteError):
+    """No executor may have a run now, and one may soon: the run waits as long as its job waits for an executor."""
+
+
 class StorageError(XwheelError):
     """The database refused or the row is not there."""
 

@@ -324,6 +324,13 @@ CASES: dict[str, list[Case]] = {
             f"never: {UNREACHABLE}",
         ),
         Case(
+            "no-connection-wait",
+            "finds no connection; with `wait_for_executor_s`",
+            no_connection,
+            "once: `refused` (failed_over), then `succeeded`",
+            job={"wait_for_executor_s": 60},
+        ),
+        Case(
             "no-connection-retry",
             "finds no connection; with a retry",
             no_connection,

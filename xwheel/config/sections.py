@@ -543,6 +543,7 @@ class PluginsSection(Section):
             "xwheel-alarm-email",
             "xwheel-alarm-sms",
             "xwheel-alarm-webhook",
+            "xwheel-cluster-zookeeper",
             "xwheel-glue-http",
             "xwheel-glue-script",
             "xwheel-router-extra",

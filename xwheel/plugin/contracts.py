@@ -127,6 +127,10 @@ class Router(Protocol):
         ``no_route``. One that asks executors, or whose
         distribution the setting ``plugins.trusted`` does not name, runs on a thread of its own kind; after 30 s its run
         is refused, and while four calls hang, all of them are.
+
+        Raises:
+            NoExecutorYetError: None may have the run now, and one may soon. The router is asked again, within a second
+                or so, for as long as the job's ``wait_for_executor_s`` says.
         """
         ...
 

@@ -41,11 +41,16 @@ class Routed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Shard(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One fenced execution: a dispatching row, its job, and its executor."""
+    """One fenced execution: a dispatching row, its job, and its executor.
+
+    Attributes:
+        is_pinned: Only executors that were named when it was planned may have it.
+    """
 
     run: Run
     job: Job
     executor: RegisteredExecutor
+    is_pinned: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -195,12 +200,12 @@ class Line(NamedTuple):
         kind: ``group`` for room in a group with a limit, ``job`` for the end of a job's open runs, ``executor`` for
             an executor to appear.
         owner: Id of the job or group.
-        address: The one executor that a pinned run waits for, or empty.
+        part: The one executor that a pinned run waits for, or the job whose router has none yet; or empty.
     """
 
     kind: str
     owner: int
-    address: str = ""
+    part: str = ""
 
 
 class Deferred(NamedTuple):

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 from records import assignment, job, node, status
-from xwheel.plugin import RouteError
+from xwheel.plugin import NoExecutorYetError, RouteError
 from xwheel.testing import check_router, sample_executors, sample_job, sample_route_context
 
-from xwheel_cluster_zookeeper.model import Result, Role, Stored, Wanted
+from xwheel_cluster_zookeeper.model import Owner, Result, Role, Stored, Wanted
 from xwheel_cluster_zookeeper.router import Assigned, tag_of
 from xwheel_cluster_zookeeper.view import NOTHING, ClusterView
 
@@ -28,6 +28,7 @@ def router(**changes: object) -> Assigned:
         "nodes": NODES,
         "jobs": {KEY: Stored(job(1), 0)},
         "assignments": {KEY: Stored(assignment(1, PATHS[1], node_id="n1"), 0)},
+        "owners": {KEY: Owner(key=KEY, node_id="n1", epoch=1)},
     }
     view.update(replace(NOTHING, **{**known, **changes}), 1)  # type: ignore[arg-type]
     return Assigned(view)
@@ -52,7 +53,8 @@ def test_a_run_goes_to_the_node_that_has_the_job() -> None:
     """CLU-15: the executor whose address the assigned node registered gets the run, whoever else is there."""
     assert choose(router()) == [EXECUTORS[1].address]
     elsewhere = {KEY: Stored(assignment(1, PATHS[2], node_id="n2"), 1)}
-    assert choose(router(assignments=elsewhere)) == [EXECUTORS[2].address]
+    owners = {KEY: Owner(key=KEY, node_id="n2", epoch=1)}
+    assert choose(router(assignments=elsewhere, owners=owners)) == [EXECUTORS[2].address]
 
 
 @pytest.mark.parametrize(
@@ -67,6 +69,11 @@ def test_a_run_goes_to_the_node_that_has_the_job() -> None:
             r"no node has the job: Waiting\(no_eligible_node\)",
         ),
         ({"nodes": {}}, "node n1, which had the job, is gone"),
+        ({"owners": {}}, "node n1 has the job and is not ready for it yet"),
+        (
+            {"owners": {KEY: Owner(key=KEY, node_id="n0", epoch=1)}},
+            "node n1 has the job and is not ready for it yet",
+        ),
         (
             {"nodes": {PATHS[1]: node("n1", path=PATHS[1], address="http://other:1")}},
             "no executor of the group has registered as http://other:1",
@@ -74,9 +81,16 @@ def test_a_run_goes_to_the_node_that_has_the_job() -> None:
     ],
 )
 def test_where_no_node_has_the_job_the_reason_is_said(changes: dict[str, object], words: str) -> None:
-    """CLU-17: a started job that no node has runs nowhere, and the run says why."""
-    with pytest.raises(RouteError, match=words):
+    """CLU-17: a started job that no node has runs nowhere, and the run says why; it may wait for a node."""
+    with pytest.raises(NoExecutorYetError, match=words):
         choose(router(**changes))
+
+
+def test_no_run_waits_for_a_job_whose_start_failed() -> None:
+    statuses = {KEY: Stored(status(1, result=Result.FAILED, reason="import_failed"), 0)}
+    with pytest.raises(RouteError, match=r"no node has the job: Failed\(import_failed\)") as caught:
+        choose(router(assignments={}, statuses=statuses))
+    assert not isinstance(caught.value, NoExecutorYetError)
 
 
 def test_a_job_that_is_not_started_runs_anywhere_by_hand() -> None:

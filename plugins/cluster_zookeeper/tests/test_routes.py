@@ -135,7 +135,8 @@ def test_the_contracts_hold() -> None:
 def test_an_operation_goes_to_a_node_and_back(place: Place, jobs: list[int]) -> None:
     """OPS-1: 202 with Waiting; within 5 s the job says which node has it, and the operation is closed."""
     first = jobs[0]
-    assert place.node.call("GET", f"jobs/{first}")["route_strategy"] == "ASSIGNED"
+    made = place.node.call("GET", f"jobs/{first}")
+    assert (made["route_strategy"], made["wait_for_executor_s"]) == ("ASSIGNED", 60)
     began = time.monotonic()
     status, found = place.ask("POST", f"packages/jobs/{first}/operations", b'{"operation": "Start"}')
     assert (status, found["result"]) == (202, "Waiting")
@@ -149,12 +150,14 @@ def test_an_operation_goes_to_a_node_and_back(place: Place, jobs: list[int]) -> 
 
 
 def test_a_run_without_the_nodes_executor_says_why(place: Place, jobs: list[int]) -> None:
-    """CLU-17: the run of a job whose node no executor stands for is refused with the router's words."""
+    """CLU-17: the run of a job whose node no executor stands for waits, and is refused with the router's words."""
     place.register("http://127.0.0.1:9")
+    place.node.call("PATCH", f"jobs/{jobs[0]}", {"wait_for_executor_s": 2})
     run = place.node.call("POST", f"packages/jobs/{jobs[0]}/run", {})
     found = place.node.wait_for_run(run["id"])
     assert (found["state"], found["reason"]) == ("refused", "no_route")
     assert "no executor of the group has registered as http://127.0.0.1/" in found["message"]
+    assert "and none came in the 2." in found["message"]
 
 
 def test_loads_are_made_even_when_it_is_asked_for(place: Place, jobs: list[int]) -> None:

@@ -43,6 +43,8 @@ LOOK_MS: Final = 1_000
 COMPARE_MS: Final = 30_000
 """How often all jobs are compared, not only those with operations."""
 TIMEOUT_MS: Final = 60_000
+WAIT_S: Final = 60
+"""How long runs of jobs that are made wait for a node: longer than a session and most preparations last."""
 MOST_SOME: Final = 500
 """More jobs than this are read with all others."""
 MOST_WRITES: Final = 200
@@ -61,7 +63,7 @@ class Mirror:
         timeout_ms: After how long without a result an operation that was delivered is closed as failed.
     """
 
-    route_strategy = NAME
+    job_fields: Mapping[str, Any] = {"route_strategy": NAME, "wait_for_executor_s": WAIT_S}
 
     def __init__(
         self,

@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from xwheel.plugin import RegisteredExecutor, RouteContext, RouteError
+from xwheel.plugin import NoExecutorYetError, RegisteredExecutor, RouteContext, RouteError
 
-from xwheel_cluster_zookeeper.model import JobStatus
+from xwheel_cluster_zookeeper.model import JobStatus, NodeRecord, Result
 from xwheel_cluster_zookeeper.view import ClusterView
 
 NAME: Final = "ASSIGNED"
@@ -42,16 +42,13 @@ class Assigned:
         if place is None or not place.is_wanted:
             return self._any(context)
         if place.assignment is None:
-            raise RouteError(f"no node has the job{_why(place.status)}")
+            is_over = place.status is not None and place.status.result is Result.FAILED
+            raise (RouteError if is_over else NoExecutorYetError)(f"no node has the job{_why(place.status)}")
         if place.node is None:
-            raise RouteError(f"node {place.assignment.node_id}, which had the job, is gone")
-        address = place.node.address.rstrip("/")
-        for item in context.executors:
-            if item.address.rstrip("/") == address:
-                return [item]
-        raise RouteError(
-            f"node {place.node.node_id} has the job, but no executor of the group has registered as {address}"
-        )
+            raise NoExecutorYetError(f"node {place.assignment.node_id}, which had the job, is gone")
+        if not place.is_taken:
+            raise NoExecutorYetError(f"node {place.node.node_id} has the job and is not ready for it yet")
+        return [_executor_of(place.node, context)]
 
     def _any(self, context: RouteContext) -> Sequence[RegisteredExecutor]:
         """Return the executor with the fewest runs among those of nodes that may run the job by hand."""
@@ -61,6 +58,17 @@ class Assigned:
         if not found:
             raise RouteError("the job is not started, and no node of the cluster could run it by hand")
         return [min(found, key=lambda item: context.load(item.address))]
+
+
+def _executor_of(node: NodeRecord, context: RouteContext) -> RegisteredExecutor:
+    """Return a node's executor."""
+    address = node.address.rstrip("/")
+    found = next((item for item in context.executors if item.address.rstrip("/") == address), None)
+    if found is None:
+        raise NoExecutorYetError(
+            f"node {node.node_id} has the job, but no executor of the group has registered as {address}"
+        )
+    return found
 
 
 def tag_of(options: str) -> str:

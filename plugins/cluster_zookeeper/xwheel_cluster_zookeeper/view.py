@@ -37,12 +37,14 @@ class Place:
         assignment: Which node it was given to; None if none has it.
         node: That node, while it lives.
         status: How its last operation went.
+        is_taken: Whether that node is ready for it and takes its runs.
     """
 
     is_wanted: bool
     assignment: Assignment | None
     node: NodeRecord | None
     status: JobStatus | None
+    is_taken: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,9 @@ class ClusterView:
         assignment = given.value if given else None
         node = seen.state.nodes.get(assignment.node_path) if assignment else None
         is_wanted = key in seen.state.jobs and seen.state.jobs[key].value.wanted is Wanted.STARTED
-        return Place(is_wanted, assignment, node, status.value if status else None)
+        owner = seen.state.owners.get(key)
+        is_taken = node is not None and owner is not None and owner.node_id == node.node_id
+        return Place(is_wanted, assignment, node, status.value if status else None, is_taken)
 
     def knows(self, node_id: str) -> bool:
         """Return whether a node lives, or did lately."""

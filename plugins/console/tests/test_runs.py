@@ -505,6 +505,7 @@ def test_from_login_to_the_log_of_a_failed_run_by_keys_alone(
     expect(page.locator("[data-page=run] h1")).to_have_text(f"Run {bad}")
     expect(page.locator(".lines")).to_contain_text("RuntimeError: keyed in")
     page.keyboard.press("?")
+    expect(page.locator(".keys")).to_be_visible()
     shown = set(
         page.locator(".keys [data-key]:not(.faint)").evaluate_all(
             "all => all.map(one => one.closest('section').querySelector('h3').textContent + ' ' + one.dataset.key)"

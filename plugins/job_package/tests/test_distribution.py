@@ -38,7 +38,7 @@ from xwheel_job_package.store_options import StoreOptions
 class Cluster:
     """Counts what it is told."""
 
-    route_strategy = "RANDOM"
+    job_fields = {"route_strategy": "RANDOM"}  # noqa: RUF012
 
     def __init__(self) -> None:
         self.woken = 0

@@ -12,10 +12,10 @@ class Distribution(Protocol):
     It reads them from the tables: ``operations.JobOperations`` says how, and settles them.
 
     Attributes:
-        route_strategy: The router of jobs that are made from now on.
+        job_fields: Fields of jobs that are made from now on, such as their router.
     """
 
-    route_strategy: str
+    job_fields: Mapping[str, Any]
 
     def wake(self) -> None:
         """Look at the tables soon, as an operation was committed; answers at once."""

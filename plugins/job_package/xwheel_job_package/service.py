@@ -255,7 +255,7 @@ class PackageService:
             **schedule_of(item["cron"], item["misfire"], item["time_zone"]),
         }
         if (distribution := present_distribution()) is not None:
-            values["route_strategy"] = distribution.route_strategy
+            values |= distribution.job_fields
         try:
             job = self._site.jobs.create(values)
         except NameTakenError:

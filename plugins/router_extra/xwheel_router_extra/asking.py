@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xwheel.plugin import RegisteredExecutor, RouteContext, RouteError
+from xwheel.plugin import NoExecutorYetError, RegisteredExecutor, RouteContext
 
 
 class Failover:
@@ -18,7 +18,7 @@ class Failover:
         for executor in context.executors:
             if context.beat(executor.address):
                 return [executor]
-        raise RouteError(f"none of {len(context.executors)} executors answers a beat")
+        raise NoExecutorYetError(f"none of {len(context.executors)} executors answers a beat")
 
 
 class Busyover:
@@ -32,4 +32,6 @@ class Busyover:
         for executor in context.executors:
             if context.idle_beat(executor.address):
                 return [executor]
-        raise RouteError(f"all of {len(context.executors)} executors are busy with this job or do not answer")
+        raise NoExecutorYetError(
+            f"all of {len(context.executors)} executors are busy with this job or do not answer"
+        )

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import msgspec
-from xwheel.plugin import RegisteredExecutor, RouteContext, RouteError
+from xwheel.plugin import NoExecutorYetError, RegisteredExecutor, RouteContext, RouteError
 
 from xwheel_router_extra.selector import Requirement, parse_selector
 
@@ -29,7 +29,8 @@ class Labels:
     """Chooses among the executors whose labels meet a selector, by another router that the job names after a bar.
 
     ``route_options`` are such as ``gpu=yes,zone in (a,b),!spot | LEAST_LOADED``; ROUND chooses where none is named. A
-    run that no executor fits is refused. LABELS_ASKING is the same for routers that ask executors.
+    run that no executor fits waits as long as its job waits for an executor, and is refused then. LABELS_ASKING is the
+    same for routers that ask executors.
 
     Args:
         name: What jobs call it.
@@ -56,7 +57,7 @@ class Labels:
         fitting = self._fit(context, options, plan)
         if not fitting:
             text = options.partition(BAR)[0].strip()
-            raise RouteError(f"none of {len(context.executors)} executors has the labels {text}")
+            raise NoExecutorYetError(f"none of {len(context.executors)} executors has the labels {text}")
         router = context.routers.get(plan.then)
         if router is None:
             raise RouteError(f"route_options name the router {plan.then}, which is not installed")

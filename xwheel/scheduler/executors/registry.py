@@ -30,6 +30,9 @@ RETURN_MS = 40_000
 """So long after a gap executors need to beat again, and nodes to write it: they count as live if they did before it."""
 
 SUSPECT_MS = 30_000
+SPARED_MS = 10_000
+"""So long after a failed send no run goes to an executor that can wait for it."""
+
 DOUBT_MS = 30_000
 """So long an executor that somebody saw die has to answer about its runs at once."""
 
@@ -443,6 +446,11 @@ class ExecutorRegistry:
             self._groups[app_name] = group.id
             self._names[group.id] = app_name
         return group.id
+
+
+def is_spared(executor: RegisteredExecutor, now_ms: int) -> bool:
+    """Return whether an executor could not be reached a moment ago."""
+    return executor.suspect_until_ms - SUSPECT_MS + SPARED_MS > now_ms
 
 
 def executor_at(entered: EnteredAddress) -> RegisteredExecutor:

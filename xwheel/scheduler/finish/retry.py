@@ -14,7 +14,7 @@ RETRYABLE: Final = frozenset({RunState.FAILED, RunState.TIMED_OUT, RunState.REFU
 
 LONGEST_MS: Final = 86_400_000
 MOST_OVER: Final = 16
-"""Attempts after which going on with the next executor has to end."""
+"""Attempts after which going on with the next executor, or with the same one later, has to end."""
 
 
 def decide_retry(
@@ -47,7 +47,8 @@ def decide_retry(
         allowed = job.recover_lost and job.delivery is DeliveryPolicy.AT_LEAST_ONCE and not recovered
         return _next_attempt(run, Origin.RECOVERY, run.retries_left, now_ms, now_ms) if allowed else None
     if reason == RunReason.FAILED_OVER and run.attempt < MOST_OVER:
-        return _next_attempt(run, Origin.RETRY, run.retries_left, now_ms, now_ms)
+        # due as before: how long it may wait for an executor counts from there
+        return _next_attempt(run, Origin.RETRY, run.retries_left, run.due_ms, now_ms)
     if state not in RETRYABLE or run.retries_left <= 0 or (run.state is RunState.LOST and recovered):
         return None  # the recovery run of a run that was not lost after all is its next attempt
     # made up here, because none was reported

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-from xwheel.errors import PluginError, RouteError
+from xwheel.errors import NoExecutorYetError, PluginError, RouteError
 from xwheel.model import GlueVersion, Job, Origin, RegisteredExecutor, Run, RunState
 from xwheel.model.reasons import RunReason
-from xwheel.scheduler.executors.registry import ExecutorRegistry
+from xwheel.scheduler.executors.registry import ExecutorRegistry, is_spared
 from xwheel.scheduler.finish.finish import Finisher
 from xwheel.scheduler.fire.deferred import DeferredRuns
 from xwheel.scheduler.fire.fence import Fence
@@ -25,6 +26,10 @@ CACHED_JOBS = 20_000
 CACHED_CHARS = 32 * 1024 * 1024
 """Characters of parameters that are remembered; one may have 65,535."""
 
+PROBE_MS = 2000
+"""So often one run that may wait is sent to an executor that could not be reached lately; the others wait for it."""
+
+KNOWN_PROBES = 10_000
 BEAN = "BEAN"
 
 
@@ -65,6 +70,16 @@ class JobCache:
 
 def _chars(read: Sequence[Job]) -> int:
     return sum([len(job.param) for job in read])
+
+
+class _Absent(NamedTuple):
+    """A due run that no executor may have yet: what it would wait for, and why it is refused if it may not wait."""
+
+    run: Run
+    job: Job
+    line: Line
+    reason: RunReason
+    message: str
 
 
 class Firing:
@@ -112,6 +127,7 @@ class Firing:
         self._lanes = lanes
         self._finisher = finisher
         self._job_cache = job_cache
+        self._probes: dict[str, int] = {}
 
     def fire(self, queued: Sequence[Queued], now_ms: int) -> set[int]:
         """Send what can be sent now, defer what may not go; return the ids of runs that must wait for a place."""
@@ -243,64 +259,101 @@ class Firing:
     def _route_all(self, due: Sequence[tuple[Run, Job]], now_ms: int) -> Batch:
         live: dict[int, Sequence[RegisteredExecutor]] = {}
         batch = Batch()
-        absent: list[tuple[Run, Job]] = []
+        absent: list[_Absent] = []
+        elsewhere: list[int] = []
         for run, job in due:
             if job.group_id not in live:
                 live[job.group_id] = self._registry.live(job.group_id, now_ms)
-            able = live[job.group_id]
-            is_settled = False
-            if run.address is not None:
-                among = run.address.split(" ")
-                able = [item for item in able if item.address in among]
-                is_settled = len(among) == 1
+            able = _able(run, live[job.group_id])
             if not able:
-                absent.append((run, job))
+                line = Line("executor", job.group_id, run.address or "")
+                absent.append(_Absent(run, job, line, RunReason.NO_EXECUTOR, _absence(run, job)))
                 continue
             try:
+                is_settled = run.address is not None and " " not in run.address
                 chosen = able if is_settled else self._chooser.choose(run, job, able, now_ms)
+            except NoExecutorYetError as error:
+                absent.append(_Absent(run, job, _own_line(job), RunReason.NO_ROUTE, str(error)))
+                continue
             except (RouteError, PluginError) as error:
                 batch.close(run, RunState.REFUSED, RunReason.NO_ROUTE, str(error))
                 continue
             if chosen:
-                batch.routed.append(Routed(run=run, job=job, executors=_one_shard(run, chosen)))
-            elif chosen is not None:
+                executors = _one_shard(run, chosen)
+                if job.wait_for_executor_s > 0 and self._waits_for(run, executors, now_ms):
+                    text = f"job {job.id}: {executors[0].address} could not be reached a moment ago"
+                    absent.append(_Absent(run, job, _own_line(job), RunReason.UNREACHABLE, text))
+                else:
+                    batch.routed.append(Routed(run=run, job=job, executors=executors))
+            elif chosen is None:
+                elsewhere.append(run.id)
+            else:
                 batch.waiting.add(run.id)
+        self._deferred.asked_elsewhere(elsewhere, now_ms)
         if absent:
             self._await_executors(batch, absent, now_ms)
         return batch
 
-    def _await_executors(self, batch: Batch, absent: list[tuple[Run, Job]], now_ms: int) -> None:
-        """Let runs without a live executor wait if their job says so, one scheduled fire of a job at most."""
+    def _waits_for(self, run: Run, executors: Sequence[RegisteredExecutor], now_ms: int) -> bool:
+        """Return whether the one executor that a run would go to is better not tried again so soon."""
+        executor = executors[0]
+        if len(executors) > 1 or executor.suspect_until_ms <= now_ms or self._chooser.has_asked(run):
+            return False
+        if is_spared(executor, now_ms) or now_ms < self._probes.get(executor.address, 0):
+            return True
+        if self._deferred.older(run, "executor"):  # that one is to find out
+            return True
+        if len(self._probes) >= KNOWN_PROBES:
+            self._probes.clear()
+        self._probes[executor.address] = now_ms + PROBE_MS
+        return False
+
+    def _await_executors(self, batch: Batch, absent: list[_Absent], now_ms: int) -> None:
+        """Let runs that no executor may have yet wait if their job says so, one scheduled fire of a job at most."""
         with self._db.read() as conn:  # one that was cancelled meanwhile must not hold up those behind it
-            planned = {run.id for run in runs.list_planned(conn, [run.id for run, _ in absent])}
-        absent.sort(key=lambda pair: (pair[0].due_ms, pair[0].id))
+            planned = {run.id for run in runs.list_planned(conn, [item.run.id for item in absent])}
+        absent.sort(key=lambda item: (item.run.due_ms, item.run.id))
         waiting: set[int] = set()
-        for run, job in absent:
+        for run, job, line, reason, message in absent:
             if run.id not in planned:
                 continue
             until_ms = run.due_ms + job.wait_for_executor_s * 1000
             if now_ms >= until_ms:
-                batch.close(run, RunState.REFUSED, RunReason.NO_EXECUTOR, _absence(run, job, now_ms))
+                batch.close(run, RunState.REFUSED, reason, _waited(message, run, job, now_ms))
             elif run.origin is Origin.SCHEDULE and (
-                job.id in waiting or self._deferred.older(run, "executor")
+                job.id in waiting or self._deferred.older(run, "executor") or self._chooser.has_older(run)
             ):
-                message = f"an earlier run of job {job.id} waits for an executor already"
-                batch.close(run, RunState.SKIPPED, RunReason.WAITING_FOR_EXECUTOR, message)
+                text = f"an earlier run of job {job.id} waits for an executor already"
+                batch.close(run, RunState.SKIPPED, RunReason.WAITING_FOR_EXECUTOR, text)
             else:
                 waiting.add(job.id)
-                line = Line("executor", job.group_id, run.address or "")
                 batch.deferred.append(Deferred(run, line, until_ms))
 
 
-def _absence(run: Run, job: Job, now_ms: int) -> str:
+def _able(run: Run, live: Sequence[RegisteredExecutor]) -> Sequence[RegisteredExecutor]:
+    """Return those of a group's executors that may have a run."""
+    if run.address is None:
+        return live
+    among = run.address.split(" ")
+    return [item for item in live if item.address in among]
+
+
+def _own_line(job: Job) -> Line:
+    return Line("executor", job.group_id, f"job {job.id}")
+
+
+def _absence(run: Run, job: Job) -> str:
     who = "no live executor"
     if run.address is not None:
         among = run.address.split(" ")
         who = f"none of {', '.join(among)} is live" if len(among) > 1 else f"executor {among[0]} is not live"
-    text = f"job {job.id}: {who} in group {job.group_id}"
+    return f"job {job.id}: {who} in group {job.group_id}"
+
+
+def _waited(message: str, run: Run, job: Job, now_ms: int) -> str:
     if job.wait_for_executor_s <= 0:
-        return text
-    return f"{text}, and none came in the {(now_ms - run.due_ms) / 1000:.1f} s since it was due"
+        return message
+    return f"{message}, and none came in the {(now_ms - run.due_ms) / 1000:.1f} s since it was due"
 
 
 def _one_shard(run: Run, chosen: Sequence[RegisteredExecutor]) -> Sequence[RegisteredExecutor]:

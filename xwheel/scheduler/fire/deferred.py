@@ -36,13 +36,14 @@ class _Entry:
 
 @dataclass(slots=True)
 class _Queue:
-    """One line: ranks of its runs in order, when it is tried next, and how much of it."""
+    """One line: ranks of its runs in order, when it is tried next, how much of it, and heads whose router is asked."""
 
     ranks: list[tuple[int, int]] = field(default_factory=list)
     try_at_ms: float = math.inf
     wait_ms: int = BASE_WAIT_MS
     take: int = FIRST_TRY
     is_asked: bool = False
+    elsewhere: set[int] = field(default_factory=set)
 
 
 class DeferredRuns:
@@ -115,11 +116,9 @@ class DeferredRuns:
             if queue is None:
                 queue = self._queues[item.line] = _Queue()
                 self._try_at(item.line, queue, now_ms + (SOON_MS if item.soon else queue.wait_ms))
-            elif queue.is_asked and self._asked.get(run.id) == item.line:
+            elif run.id in queue.elsewhere or (queue.is_asked and self._asked.get(run.id) == item.line):
                 # the head may not go, and so nothing behind it
-                queue.is_asked, queue.take = False, FIRST_TRY
-                self._try_at(item.line, queue, now_ms + (SOON_MS if item.soon else queue.wait_ms))
-                queue.wait_ms = min(MAX_WAIT_MS, queue.wait_ms * 2)
+                self._put_off(item.line, queue, now_ms + (SOON_MS if item.soon else queue.wait_ms))
             if item.until_ms is not None and item.until_ms < queue.try_at_ms:
                 self._try_at(item.line, queue, item.until_ms)
             insort(queue.ranks, rank)
@@ -127,6 +126,17 @@ class DeferredRuns:
             self._of_job.setdefault(run.job_id, set()).add(run.id)
             if len(self._entries) > self._limit:
                 self._cut(item.line)
+
+    def asked_elsewhere(self, run_ids: Iterable[int], now_ms: int) -> None:
+        """Put off lines whose heads go where their router is asked: only what comes back from there may not go."""
+        for run_id in run_ids:
+            line = self._asked.get(run_id)
+            if line is None or line.kind != "executor" or (queue := self._queues.get(line)) is None:
+                continue
+            queue.elsewhere.add(run_id)
+            if queue.is_asked:
+                queue.is_asked = False
+                self._try_at(line, queue, now_ms + queue.wait_ms)
 
     def forget(self, run_ids: Iterable[int]) -> None:
         """Drop runs that will never go."""
@@ -154,6 +164,7 @@ class DeferredRuns:
             self._asked.update((run_id, line) for run_id in heads)
             ripe += [self._remove(run_id) for run_id in heads]
             queue.is_asked, queue.try_at_ms = True, math.inf
+            queue.elsewhere.clear()
             queue.take = min(queue.take * 2, TRY_BATCH)
             again.append(line)
         for line in again:
@@ -200,6 +211,12 @@ class DeferredRuns:
     def _others(self, run: Run) -> list[_Entry]:
         entries = (self._entries[run_id] for run_id in self._of_job.get(run.job_id, ()))
         return [entry for entry in entries if entry.root_id != run.root_id]
+
+    def _put_off(self, line: Line, queue: _Queue, at_ms: int) -> None:
+        queue.is_asked, queue.take = False, FIRST_TRY
+        queue.elsewhere.clear()
+        self._try_at(line, queue, at_ms)
+        queue.wait_ms = min(MAX_WAIT_MS, queue.wait_ms * 2)
 
     def _try_at(self, line: Line, queue: _Queue, at_ms: float) -> None:
         queue.try_at_ms = at_ms

@@ -167,7 +167,7 @@ class Fence:
                 dispatched_ms=now_ms,
                 check_ms=check_ms,
             )
-            yield Shard(run=run, job=item.job, executor=executor)
+            yield Shard(run=run, job=item.job, executor=executor, is_pinned=item.run.address is not None)
 
 
 def _is_written(meant: Run, row: Run | None) -> bool:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from xwheel.clock import Clock
-from xwheel.errors import RouteError, XwheelError
+from xwheel.errors import NoExecutorYetError, RouteError, XwheelError
 from xwheel.model import Job, RegisteredExecutor, Run
 from xwheel.plugin import Router
 from xwheel.plugin.validation import error_words
@@ -38,13 +38,18 @@ NAP_MS: Final = 500
 
 
 class Choice(NamedTuple):
-    """What a router came to: addresses, or why there are none."""
+    """What a router came to: addresses, or why there are none.
+
+    Attributes:
+        is_yet: Of none: there may be some soon, so that the run may wait.
+    """
 
     revision: int
     until_ms: int
     addresses: tuple[str, ...]
     error: str
     has_asked: bool
+    is_yet: bool
 
 
 @dataclass(slots=True, eq=False)
@@ -143,11 +148,16 @@ class AsyncChooser:
         """Return the choice for a run if it is there; None if the run was taken, none if there is no room for it.
 
         Raises:
+            NoExecutorYetError: The router says that none may have it now, and one may soon; the next call asks it anew.
             RouteError: The router failed or chose none.
         """
         with self._lock:
             choice = self._choices.get(run.id)
+            if choice is not None and choice.is_yet:
+                del self._choices[run.id]
         if choice is not None and choice.revision == job.revision and now_ms < choice.until_ms:
+            if choice.is_yet:
+                raise NoExecutorYetError(choice.error)
             if choice.error:
                 raise RouteError(choice.error)
             live = {item.address: item for item in executors}
@@ -165,6 +175,17 @@ class AsyncChooser:
     def is_held(self, run_id: int) -> bool:
         """Return whether a run is out; from any thread."""
         return run_id in self._pending
+
+    def has_older(self, run: Run) -> bool:
+        """Return whether another run of the same job that was due before is out; from any thread."""
+        with self._lock:
+            cases = [
+                case
+                for group in self._groups.values()
+                for case in (group.working.get(run.job_id), *group.lines.get(run.job_id, ()))
+                if case is not None
+            ]
+        return any((case.run.due_ms, case.run.id) < (run.due_ms, run.id) for case in cases)
 
     def has_chosen(self, run_id: int) -> bool:
         """Return whether a run got its executor a moment ago by asking some; from any thread."""
@@ -250,7 +271,7 @@ class AsyncChooser:
     def _call(self, group: _RouterThreads, case: _Case, call: PluginCall[None]) -> bool:
         """Call a router for a run; return whether this thread is to go on."""
         addresses: tuple[str, ...] = ()
-        error = ""
+        error, is_yet = "", False
         asked = _Asked(case, self._probes, self._deadline_s)
         try:
             chosen = route(
@@ -265,14 +286,14 @@ class AsyncChooser:
             addresses = tuple(executor.address for executor in chosen)
             asked.spend(addresses)
         except XwheelError as problem:
-            error = str(problem)
+            error, is_yet = str(problem), isinstance(problem, NoExecutorYetError)
         except BaseException as problem:  # nothing else would ever answer this run
             error = f"job {case.job.id}: router {group.name}: {error_words(problem)}"
         with self._lock:
             if call.is_left:
                 return False
             del group.working[case.job.id]
-        self._answer(case, addresses, error, has_asked=asked.has_asked)
+        self._answer(case, addresses, error, has_asked=asked.has_asked, is_yet=is_yet)
         return True
 
     def _deadline_s(self, case: _Case) -> float:
@@ -305,13 +326,23 @@ class AsyncChooser:
                 self._staff(group)
         return failed
 
-    def _answer(self, case: _Case, addresses: tuple[str, ...], error: str, *, has_asked: bool = True) -> None:
+    def _answer(
+        self,
+        case: _Case,
+        addresses: tuple[str, ...],
+        error: str,
+        *,
+        has_asked: bool = True,
+        is_yet: bool = False,
+    ) -> None:
         until_ms = self._clock.now_ms() + KEEP_MS
         with self._lock:
             if self._stopped:
                 return
             self._choices.pop(case.run.id, None)
-            self._choices[case.run.id] = Choice(case.job.revision, until_ms, addresses, error, has_asked)
+            self._choices[case.run.id] = Choice(
+                case.job.revision, until_ms, addresses, error, has_asked, is_yet
+            )
             if len(self._choices) > self._limit:
                 self._choices.popitem(last=False)  # that run asks again
             self._pending.pop(case.run.id, None)

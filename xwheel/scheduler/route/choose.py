@@ -47,6 +47,7 @@ class Chooser:
         """Return who gets a run; None if the choice is made elsewhere and the run comes back, none if it must wait.
 
         Raises:
+            NoExecutorYetError: The router says that none may have it now, and one may soon.
             RouteError: The router fails or chooses none.
             UnknownNameError: The job's router is not installed.
         """
@@ -77,6 +78,14 @@ class Chooser:
         if loads.is_asked:
             loads.chosen(chosen, now_ms)
         return chosen
+
+    def has_older(self, run: Run) -> bool:
+        """Return whether an older run of the same job is where its router is asked."""
+        return self._elsewhere.has_older(run)
+
+    def has_asked(self, run: Run) -> bool:
+        """Return whether a run's router asked executors a moment ago."""
+        return self._elsewhere.has_chosen(run.id)
 
 
 class _OnTick(Mapping[str, Router]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from xwheel.errors import RouteError
+from xwheel.errors import NoExecutorYetError, RouteError
 from xwheel.model import Job, RegisteredExecutor
 from xwheel.plugin import RouteContext, Router
 from xwheel.plugin.contracts import no_load
@@ -39,6 +39,7 @@ def route(
         now_ms: The shared time.
 
     Raises:
+        NoExecutorYetError: The router says that none may have it now, and one may soon.
         RouteError: There is no live executor, or the router fails or chooses none.
         UnknownNameError: The job's router is not installed.
     """
@@ -67,6 +68,8 @@ def call_router(
         chosen = router.route(context)
     except ElsewhereError:
         raise
+    except NoExecutorYetError as error:
+        raise NoExecutorYetError(f"job {job.id}: {error_words(error)}") from error
     except BaseException as error:  # a router is a plugin: whatever it raises fails this run only
         text = f"job {job.id}: router {job.route_strategy} failed: {error_words(error)}"
         raise RouteError(text) from error

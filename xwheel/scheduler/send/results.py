@@ -12,8 +12,9 @@ from xwheel.model.reasons import RunReason
 from xwheel.runtime.repeats import Repeats
 from xwheel.scheduler.check.decide import first_check_ms
 from xwheel.scheduler.finish.finish import Finisher
+from xwheel.scheduler.finish.retry import MOST_OVER
 from xwheel.scheduler.fire.pool import TriggerPool
-from xwheel.scheduler.records import Answer, Delivery, Fate, Outcome
+from xwheel.scheduler.records import Answer, Delivery, Fate, Outcome, Shard
 from xwheel.scheduler.wakeups import Wakeups
 from xwheel.storage import runs
 from xwheel.storage.database import changes
@@ -120,20 +121,20 @@ class ResultWriter:
         for delivery in batch:
             address = delivery.parcel.executor.address
             is_foreign = delivery.parcel.executor.kind != "xwheel"
-            limits = {shard.run.id: shard.job.timeout_s for shard in delivery.parcel.shards}
+            shards = {shard.run.id: shard for shard in delivery.parcel.shards}
             if delivery.tried and not delivery.reached:
                 self._suspect(address, now_ms)
             unknown: list[Answer] = []
             for answer in delivery.answers:
                 if answer.fate is Fate.ACCEPTED:
-                    accepted.setdefault(limits[answer.run_id], []).append(answer.run_id)
+                    accepted.setdefault(shards[answer.run_id].job.timeout_s, []).append(answer.run_id)
                 elif answer.fate is Fate.REFUSED:
-                    refused.append(self._refusal(answer, delivery))
+                    refused.append(self._refusal(answer, delivery, shards[answer.run_id], now_ms))
                 else:
                     unknown.append(answer)
                     if is_foreign and delivery.tried:
                         # never sent again under this id: it may run there, and only its callback can tell
-                        accepted.setdefault(limits[answer.run_id], []).append(answer.run_id)
+                        accepted.setdefault(shards[answer.run_id].job.timeout_s, []).append(answer.run_id)
             if unknown:
                 _log_unknown(address, unknown)
         if accepted:
@@ -162,10 +163,15 @@ class ResultWriter:
                         count - 1,
                     )
 
-    def _refusal(self, answer: Answer, delivery: Delivery) -> Outcome:
+    def _refusal(self, answer: Answer, delivery: Delivery, shard: Shard, now_ms: int) -> Outcome:
         reason = RunReason.EXECUTOR_REFUSED
         if not delivery.reached:
-            reason = RunReason.FAILED_OVER if self._has_asked(answer.run_id) else RunReason.UNREACHABLE
+            run = shard.run
+            # a further attempt is not pinned, and may go elsewhere
+            wait_ms = 0 if shard.is_pinned else shard.job.wait_for_executor_s * 1000
+            goes_on = self._has_asked(run.id) or now_ms < run.due_ms + wait_ms
+            is_over = run.attempt >= MOST_OVER or not goes_on
+            reason = RunReason.UNREACHABLE if is_over else RunReason.FAILED_OVER
         return Outcome(
             run_id=answer.run_id,
             state=RunState.REFUSED,
