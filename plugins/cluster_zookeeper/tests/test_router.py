@@ -86,6 +86,14 @@ def test_where_no_node_has_the_job_the_reason_is_said(changes: dict[str, object]
         choose(router(**changes))
 
 
+@pytest.mark.parametrize("jobs", [{}, {KEY: Stored(job(1, wanted=Wanted.STOPPED), 0)}])
+def test_a_job_that_is_started_waits_until_its_cluster_knows(jobs: dict[str, object]) -> None:
+    """CLU-17: its start is on its way to the nodes; a node would refuse the run meanwhile."""
+    context = sample_route_context(EXECUTORS, sample_job(id=1, glue_type="PACKAGE"))
+    with pytest.raises(NoExecutorYetError, match="its cluster does not know it yet"):
+        router(jobs=jobs, assignments={}).route(context)
+
+
 def test_no_run_waits_for_a_job_whose_start_failed() -> None:
     statuses = {KEY: Stored(status(1, result=Result.FAILED, reason="import_failed"), 0)}
     with pytest.raises(RouteError, match=r"no node has the job: Failed\(import_failed\)") as caught:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from xwheel.plugin import NoExecutorYetError, RegisteredExecutor, RouteContext, RouteError
+from xwheel_job_package.glue import PACKAGE
 
 from xwheel_cluster_zookeeper.model import JobStatus, NodeRecord, Result
 from xwheel_cluster_zookeeper.view import ClusterView
@@ -40,6 +41,8 @@ class Assigned:
         """Return the executor of the node that has the job; of any that may, for one that is run by hand."""
         place = self._view.find(context.job.id)
         if place is None or not place.is_wanted:
+            if context.job.enabled and context.job.glue_type == PACKAGE:
+                raise NoExecutorYetError("the job is started, and its cluster does not know it yet")
             return self._any(context)
         if place.assignment is None:
             is_over = place.status is not None and place.status.result is Result.FAILED
