@@ -15,6 +15,7 @@ from tests.support.zookeeper import Servers
 from wheels import make_wheel
 from xwheel.testing import NodeProcess, XwheelProcess, wait_until
 
+from xwheel_cluster_zookeeper.backend import Disconnected
 from xwheel_cluster_zookeeper.model import ClusterState, Mode
 from xwheel_cluster_zookeeper.paths import Paths
 from xwheel_cluster_zookeeper.zookeeper import ZooKeeperBackend
@@ -164,7 +165,15 @@ class ClusterSite:
 
     @property
     def state(self) -> ClusterState:
-        return self.watcher.read()
+        """What stands in ZooKeeper; while the ensemble elects, the tests' own connection is away for a moment."""
+
+        def read() -> ClusterState | None:
+            try:
+                return self.watcher.read()
+            except Disconnected:
+                return None
+
+        return wait_until(read)
 
     def master(self) -> str:
         """Return the name of the node that says it is master."""
