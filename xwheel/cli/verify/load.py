@@ -32,6 +32,9 @@ RARELY_EDITED: Final = 4
 RARELY_S: Final = 6
 """Longer than fires are planned ahead, so that nobody reads a job again between an edit and the fire after it."""
 
+WAIT_S: Final = 30
+"""How long jobs wait for an executor that have one fire."""
+
 LONG: Final = "long"
 LONG_MS: Final = "600000"
 """Longer than anybody waits: a run of this job ends when it is killed."""
@@ -151,8 +154,9 @@ def _rare(start_ms: int, end_ms: int) -> Iterator[LoadJob]:
     often = range(start_ms + 250, min(early_ms, end_ms + 1), RARE_S * SECOND)
     for number, at_ms in enumerate([*often, *range(early_ms, end_ms + 1, 5 * RARE_S * SECOND)]):
         moment = datetime.fromtimestamp(at_ms / SECOND, UTC)
-        fields = {"schedule_type": "ONCE", "schedule_conf": moment.isoformat(timespec="milliseconds")}
-        yield LoadJob(name=f"once {number}", fields=fields, due=[at_ms])
+        at = moment.isoformat(timespec="milliseconds")
+        once: dict[str, Any] = {"schedule_type": "ONCE", "schedule_conf": at, "wait_for_executor_s": WAIT_S}
+        yield LoadJob(name=f"once {number}", fields=once, due=[at_ms])
     for number, zone in enumerate(("UTC", "Europe/Berlin", "Asia/Kolkata")):
         fields = {"schedule_type": "UNIX_CRON", "schedule_conf": "* * * * *", "timezone": zone}
         yield LoadJob(
@@ -185,6 +189,7 @@ def _changed(start_ms: int, end_ms: int) -> Iterator[LoadJob]:
     for number in range(RARELY_EDITED):
         offset_ms = number * RARELY_S * SECOND // RARELY_EDITED
         rarely = _fixed(f"edited rarely {number}", RARELY_S * SECOND, offset_ms, start_ms, end_ms)
+        rarely.fields["wait_for_executor_s"] = RARELY_S - 1
         yield replace(rarely, actions=(Did.EDIT,))
     yield LoadJob(name=LONG, fields={"schedule_type": "NONE", "handler": "verify_waits", "param": LONG_MS})
     yield every("stopped", 500, Did.STOP)

@@ -57,23 +57,39 @@ def open_ready(
         SchemaError: The schema is older, newer or foreign, or tables of a plugin are.
     """
     db = Database(url, pool_size=pool_size, statement_s=statement_s, idle_s=idle_s)
+    end_s = time.monotonic() + wait_s
     try:
         reach(db, wait_s)
-        with explained(db.engine.url):
-            check_server(db)
-            if create and db.backend == "sqlite" and migrate.current_revision(db) is None:
-                migrate.upgrade(db)
-            migrate.check_schema(db)
-            if create and db.backend == "sqlite":
-                plugin_tables.upgrade(db, plugin_tables.unknown_in(db, tables))
-            plugin_tables.check(db, tables)
-            check_rights(db)
+        while True:
+            try:
+                _check(db, tables, create=create)
+                break
+            except DatabaseUnreachableError as error:  # it went away again
+                left_s = end_s - time.monotonic()
+                if left_s <= 0:
+                    raise
+                logger.warning("%s; another try in %.1f s, for %.0f s more", error, FIRST_PAUSE_S, left_s)
+                time.sleep(FIRST_PAUSE_S)
+                reach(db, max(0.0, end_s - time.monotonic()))
         if db.backend == "sqlite":
             warn_if_open("the database", place_of(db.engine.url))
     except BaseException:
         db.close()
         raise
     return db
+
+
+def _check(db: Database, create: bool, tables: Mapping[str, Tables]) -> None:
+    """Make sure that a node can work with a database that takes connections."""
+    with explained(db.engine.url):
+        check_server(db)
+        if create and db.backend == "sqlite" and migrate.current_revision(db) is None:
+            migrate.upgrade(db)
+        migrate.check_schema(db)
+        if create and db.backend == "sqlite":
+            plugin_tables.upgrade(db, plugin_tables.unknown_in(db, tables))
+        plugin_tables.check(db, tables)
+        check_rights(db)
 
 
 def open_database(

@@ -6,6 +6,7 @@ import logging
 import socket
 import sqlite3
 from collections.abc import Sequence
+from pathlib import Path
 
 import psycopg
 import pymysql
@@ -14,7 +15,7 @@ from sqlalchemy import URL, make_url, select
 from sqlalchemy.exc import DBAPIError, OperationalError, ProgrammingError
 
 from xwheel.errors import ConfigError, DatabaseRefusedError, DatabaseUnreachableError, XwheelError
-from xwheel.storage.database import address
+from xwheel.storage.database import address, startup
 from xwheel.storage.database.engine import Database
 from xwheel.storage.database.errors import explain
 from xwheel.storage.database.startup import LAST_PAUSE_S, reach
@@ -265,3 +266,28 @@ def test_an_error_that_waiting_cannot_end_is_raised_at_once(monkeypatch: pytest.
     with pytest.raises(DatabaseRefusedError, match="does not know this user or password"):
         server.reach(60)
     assert len(server.pauses) == 1
+
+
+@pytest.mark.parametrize("wait_s", [60, 0])
+def test_a_server_that_goes_away_in_the_middle_of_a_start_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, wait_s: float
+) -> None:
+    failures = [DatabaseUnreachableError("server closed the connection unexpectedly")] * 3
+    pauses: list[float] = []
+    real = startup.check_server
+
+    def check(db: Database) -> None:
+        if failures:
+            raise failures.pop()
+        real(db)
+
+    monkeypatch.setattr(startup, "check_server", check)
+    monkeypatch.setattr(startup.time, "sleep", pauses.append)
+    url = f"sqlite:///{tmp_path / 'xwheel.db'}"
+    if not wait_s:
+        with pytest.raises(DatabaseUnreachableError, match="closed the connection"):
+            startup.open_ready(url, create=True)
+        assert len(failures) == 2
+        return
+    startup.open_ready(url, create=True, wait_s=wait_s).close()
+    assert pauses == [startup.FIRST_PAUSE_S] * 3
