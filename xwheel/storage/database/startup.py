@@ -79,7 +79,7 @@ def open_ready(
     return db
 
 
-def _check(db: Database, create: bool, tables: Mapping[str, Tables]) -> None:
+def _check(db: Database, tables: Mapping[str, Tables], *, create: bool) -> None:
     """Make sure that a node can work with a database that takes connections."""
     with explained(db.engine.url):
         check_server(db)
