@@ -19,7 +19,7 @@ from tests.faults.mutants import command
 from tests.faults.soak.cluster import EXECUTOR_NAMES, Cluster, Plan, databases
 from tests.faults.soak.faults import NODES, Scene, Script, Timeline, draw
 from tests.support.small_disk import fill
-from xwheel.cli.main import EXIT_REFUSED, EXIT_UNREACHABLE
+from xwheel.cli.main import EXIT_REFUSED
 from xwheel.cli.verify.check import Check
 from xwheel.cli.verify.records import Verdict, Weather
 from xwheel.storage.database import startup
@@ -179,13 +179,12 @@ class Ground:
 def badly_ended(statuses: Mapping[str, int], script: Script) -> list[str]:
     """Return a sentence for each process that ended as none should.
 
-    A node that starts while its database is read-only or full, or goes away in the middle of the start, says so and
-    ends, for a service manager to try again: that is what the page on databases promises. It stays away here if the
-    seed does not start it once more.
+    A node that starts while its database is read-only or full says so and ends, for a service manager to try again:
+    that is what the page on databases promises. It stays away here if the seed does not start it once more.
     """
     good = {0}
     if any(fault.kind in ("database", "disk") for fault in script.faults):
-        good |= {EXIT_REFUSED, EXIT_UNREACHABLE}
+        good.add(EXIT_REFUSED)
     return [
         f"{name} ended with status {status}"
         for name, status in statuses.items()
