@@ -1,16 +1,22 @@
-# The README's two commands, and the checks behind them. Everything works in .venv, which the first call makes; the
+# The README's two commands, and the checks behind them. Everything works in .venv, which grows with what is asked for:
+# 'make run' installs a node with SQLite and its console, 'make check' adds its tools, 'make test' all that tests use. The
 # plugins are not in it: each is tested in an environment of its own, .venv/plugins/NAME, that sees the core's.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# the three sizes of the environment
+NODE := $(VENV)/.node
+TOOLS := $(VENV)/.tools
 READY := $(VENV)/.ready
-SOURCES := pyproject.toml setup.py plugins/console/pyproject.toml xwheel/_ring.pxd xwheel/_ring.pyx xwheel/_timer.pyx
+SOURCES := pyproject.toml setup.py plugins/console/pyproject.toml plugins/devtools/pyproject.toml xwheel/_ring.pxd xwheel/_ring.pyx xwheel/_timer.pyx
 PROJECTS := $(wildcard plugins/*/pyproject.toml)
 PLUGINS := $(PROJECTS:plugins/%/pyproject.toml=%)
 # plugins of ours that the project of one names as dependencies
 needs = $(filter-out $1,$(filter $(PLUGINS),$(subst -,_,$(shell grep -o '"xwheel-[a-z-]*' plugins/$1/pyproject.toml | sed 's/"xwheel-//'))))
 HOMES := $(PLUGINS:%=$(VENV)/plugins/%/.ready)
+# sees what the core and all plugins import, for the type checker
+ALL := $(VENV)/all/.ready
 # most tests wait for processes and servers more than they compute
 JOBS ?= 4
 NPM := plugins/console/vendor/node_modules/.package-lock.json
@@ -25,85 +31,135 @@ export REQUIRE_SERVERS
 
 PYTEST := $(BIN)/python -m pytest -q
 # what is there without the compiled ring
-TWIN := tests/ring tests/unit/scheduler/fire/test_tick.py tests/unit/scheduler/fire/test_stages.py
-# what a wheel must bring along: compiled code, migrations, templates, generated documents
-INSTALLED := tests/ring tests/unit/builtin tests/unit/cli tests/unit/cron tests/unit/plugin tests/unit/storage/schema
+TWIN := tests/ring tests/unit/scheduler/fire/test_tick.py tests/component/scheduler/fire/test_stages.py
+# what only an installed wheel can get wrong: compiled code, entry points, migrations, files of templates and pages
+INSTALLED := tests/ring tests/unit/builtin/test_contracts.py tests/unit/plugin/test_discovery.py \
+	tests/component/storage/schema tests/unit/cli/test_reference.py tests/unit/api/openapi/test_document.py
 
-.PHONY: run test test-fast generated gate lint types stubs plugins console wheel docs soak soak-mutants bench clean
+.PHONY: run check test collect homes twin generated gate nightly lint types stubs plugins console console-itself wheel docs long soak soak-mutants \
+	mutants bench clean
 
-run: $(READY)
+# stages that run at once; the output of each is shown when it ends
+SIDE_BY_SIDE = $(MAKE) --no-print-directory --output-sync --jobs
+
+run: $(NODE)
 	$(BIN)/xwheel quickstart $(ARGS)
 
-# all that a change must pass, but for what 'gate' runs; what waits for servers is run beside what computes
-test: $(READY) lint types
-	$(PYTEST) -n $(JOBS) --dist worksteal -m 'not long' $(ARGS)
-	XWHEEL_NO_EXTENSIONS=1 $(PYTEST) -n $(JOBS) -m 'not long' $(TWIN)
-	$(MAKE) --no-print-directory --jobs 3 --output-sync on-postgresql on-mariadb plugins
+# while one works: lint, types of the core, and the tests that need neither database, server nor process
+check: $(TOOLS) lint
+	$(BIN)/mypy
+	$(PYTEST) -n 2 --dist worksteal -m 'not long and not processes' tests/unit tests/ring tests/contract tests/mutants \
+		tests/test_layers.py tests/test_docs.py tests/test_public_api.py $(ARGS)
 
-# while one works: neither servers nor processes
-test-fast: $(READY)
-	$(PYTEST) -n 2 --dist worksteal -m 'not long and not processes' tests/unit tests/ring tests/contract tests/test_layers.py tests/test_public_api.py $(ARGS)
+# all that a change must pass, but for what 'gate' runs
+test: $(READY)
+	+$(SIDE_BY_SIDE) 3 homes lint collect
+	$(PYTEST) -n $(JOBS) --dist worksteal -m 'not long' $(ARGS)
+	+$(SIDE_BY_SIDE) 2 types twin
+
+# rewrites the tests' assertions once, which each worker would do for itself
+collect: $(READY)
+	@$(PYTEST) --collect-only -m 'not long' | tail -1
+
+twin: $(READY)
+	XWHEEL_NO_EXTENSIONS=1 $(PYTEST) -n $(SUITE_JOBS) -m 'not long' $(TWIN)
 
 # pages and documents that are made from the code; tests compare them
 generated: $(READY)
 	for module in tests.test_docs tests.test_plugin_reference tests.unit.cli.test_reference tests.unit.api.openapi.test_document \
 		tests.unit.api.openapi.test_permissions; do $(BIN)/python -m $$module || exit 1; done
 
-SEEDS ?= 21
+# seeds of random faults, shared by the three databases, and the seconds of each
+SEEDS ?= 3
 SECONDS ?= 8
+# mistakes that the gate makes, others at each commit
+MISTAKES ?= 10
 
-# what takes long: other languages' executors, killed nodes, sieges, a million rows, random faults, packages, pages
-gate: $(READY) stubs docs wheel soak console
-	$(PYTEST) -n $(JOBS) --dist loadfile -m long --deselect tests/faults/test_many_leases.py $(ARGS)
-	$(PYTEST) -m long tests/faults/test_many_leases.py # 64 nodes in one process keep time only by themselves
-	$(MAKE) --no-print-directory --jobs 2 --output-sync on-postgresql on-mariadb MARK=long
+# the plugins, the tests that depend on the database again on servers, and what takes long: other languages' executors,
+# killed nodes, sieges, random faults, pages; what computes is run at the side of what waits
+gate: $(READY)
+	+$(SIDE_BY_SIDE) 3 homes $(NPM)
+	+$(SIDE_BY_SIDE) 3 plugins on-postgresql on-mariadb docs wheel stubs
+	+$(SIDE_BY_SIDE) 3 console soak mutants SAMPLE=$(MISTAKES)
+	+$(SIDE_BY_SIDE) 2 long on-postgresql on-mariadb MARK='long and not nightly'
+
+long: $(READY)
+	$(PYTEST) -n $(JOBS) --dist loadfile -m 'long and not nightly'
+
+# the rest of what is known to find faults, for hours in which nothing waits: many examples, all generations of other executors, a million
+# rows, 64 nodes, schemathesis at length, every mistake of tests/mutants, seeds of random faults, guards taken out of nodes
+nightly: $(READY)
+	+$(SIDE_BY_SIDE) 2 homes
+	EXAMPLES=nightly $(PYTEST) -n $(SUITE_JOBS) --dist worksteal -m 'hypothesis and not long' \
+		tests/unit tests/component tests/ring tests/contract # a thousand examples of each, for 50 at other times
+	$(PYTEST) -n $(SUITE_JOBS) --dist loadfile -m nightly --deselect tests/faults/test_many_leases.py
+	$(PYTEST) -m nightly tests/faults/test_many_leases.py # 64 nodes in one process keep time only by themselves
+	+$(SIDE_BY_SIDE) 2 on-postgresql on-mariadb MARK=nightly
+	$(MAKE) --no-print-directory test-cluster_zookeeper NIGHT=nightly
+	cd plugins/console && CONSOLE_RUNS=1000000 $(CURDIR)/$(VENV)/plugins/console/bin/python -m pytest -q tests/test_requests.py
+	$(MAKE) --no-print-directory mutants
+	$(MAKE) --no-print-directory soak SEEDS=63
+	$(MAKE) --no-print-directory soak-mutants
 
 # tests that depend on the database, again on a server
 MARK := not long
 on-%: $(READY)
 	$(BIN)/python -m tests.support.backends $* -q -n $(SUITE_JOBS) --dist worksteal -m '$(MARK)'
 
-lint: $(READY)
+lint: $(TOOLS)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/cython-lint --max-line-length 120 xwheel/_ring.pyx xwheel/_timer.pyx
 	$(BIN)/codespell xwheel plugins tests docs benchmarks *.md changelog.d
 
-types: $(READY) $(HOMES)
-	$(BIN)/mypy
-	for plugin in $(PLUGINS); do \
-		MYPYPATH=$$(echo plugins/* | tr ' ' :) $(BIN)/mypy --python-executable $(VENV)/plugins/$$plugin/bin/python plugins/$$plugin/xwheel_$$plugin || exit 1; \
-	done
+# the core and all plugins at once
+types: $(ALL)
+	MYPYPATH=$$(echo plugins/* | tr ' ' :) $(BIN)/mypy --python-executable $(VENV)/all/bin/python \
+		xwheel tests/typing $(foreach plugin,$(PLUGINS),plugins/$(plugin)/xwheel_$(plugin))
 
 # the compiled ring is what its stub says
 stubs: $(READY)
 	$(BIN)/stubtest --mypy-config-file pyproject.toml --allowlist tests/typing/stubtest.txt xwheel._ring xwheel._timer
 
-# the sources and the wheel as they would be published; a part of the suite on the wheel, which is installed anew
+# the sources and the wheel as they would be published: what is in the wheel, the first steps with nothing but what it
+# asks for, then the tests of what only an installed wheel gets wrong, with the tools of the core's environment: its path
+# alone, without the finder of the editable install, which would find what a wheel lacks
 wheel: $(READY)
 	rm -rf build/wheel
 	mkdir -p build/wheel
 	XWHEEL_REQUIRE_EXTENSIONS=1 $(BIN)/python -m build --no-isolation --outdir build/wheel/dist > build/wheel/log 2>&1 || { cat build/wheel/log; exit 1; }
-	$(BIN)/python -m build --no-isolation --wheel --outdir build/wheel/console plugins/console > build/wheel/log 2>&1 || { cat build/wheel/log; exit 1; }
+	for plugin in console devtools; do \
+		$(BIN)/python -m build --no-isolation --wheel --outdir build/wheel/plugins plugins/$$plugin > build/wheel/log 2>&1 || { cat build/wheel/log; exit 1; }; \
+	done
+	$(BIN)/python -m tests.support.wheel_files build/wheel/dist/*.whl build/wheel/plugins/*.whl
 	$(PYTHON) -m venv build/wheel/venv
-	build/wheel/venv/bin/pip install --quiet --find-links build/wheel/console "$$(echo build/wheel/dist/*.whl)[dev]"
+	build/wheel/venv/bin/pip install --quiet --disable-pip-version-check --find-links build/wheel/plugins "$$(echo build/wheel/dist/*.whl)[server]"
+	cd build/wheel && venv/bin/xwheel quickstart --seconds 5 --data-dir data
 	cp -r tests docs pyproject.toml build/wheel
 	cp --parents plugins/*/xwheel_*/__init__.py plugins/*/xwheel_*/command.py build/wheel # commands that pages name
+	$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' > "$$(echo build/wheel/venv/lib/python3*/site-packages)/tools.pth"
 	cd build/wheel && XWHEEL_REQUIRE_EXTENSIONS=1 venv/bin/python -m pytest -q -n $(SUITE_JOBS) -m 'not long' $(INSTALLED)
-	cd build/wheel && venv/bin/xwheel quickstart --seconds 5 --data-dir data
+
+homes: $(HOMES) $(ALL)
 
 # the longest first
 plugins: test-glue_script $(filter-out test-console,$(PLUGINS:%=test-%))
 
-# the console in a real browser, then the pages of other plugins
-console: $(VENV)/plugins/console/.ready $(NPM)
-	cd plugins/console && $(CURDIR)/$(VENV)/plugins/console/bin/python -m pytest -q -n $(SUITE_JOBS) --dist loadfile
-	for plugin in job_package cluster_zookeeper; do \
-		(cd plugins/$$plugin && $(CURDIR)/$(VENV)/plugins/console/bin/python -m pytest -q -n $(SUITE_JOBS) --dist loadfile tests/pages) || exit 1; \
-	done
+# the console in a real browser, for which its tests wait more than they compute, and at its side the pages of other plugins
+console: console-itself pages-job_package pages-cluster_zookeeper
 
+console-itself: $(VENV)/plugins/console/.ready $(NPM)
+	cd plugins/console && $(CURDIR)/$(VENV)/plugins/console/bin/python -m pytest -q -n 3 --dist loadfile
+
+pages-%: $(VENV)/plugins/console/.ready
+	cd plugins/$* && $(CURDIR)/$(VENV)/plugins/console/bin/python -m pytest -q -n $(SUITE_JOBS) --dist loadfile tests/pages
+
+# suites of more than some seconds, for which further processes pay
+WIDE := job_package glue_script cluster_zookeeper log_s3 log_sql
+# of the suite that has tests for the night
+NIGHT := not nightly
 test-%: $(VENV)/plugins/%/.ready
-	cd plugins/$* && $(CURDIR)/$(VENV)/plugins/$*/bin/python -m pytest -q -n $(SUITE_JOBS) --dist loadfile
+	cd plugins/$* && $(CURDIR)/$(VENV)/plugins/$*/bin/python -m pytest -q $(if $(filter $*,cluster_zookeeper),-m '$(NIGHT)') $(if $(filter $*,$(WIDE)),-n $(SUITE_JOBS) --dist loadfile)
 
 # what the console's libraries were built from: a test builds them anew and compares
 $(NPM): plugins/console/vendor/package-lock.json
@@ -113,6 +169,11 @@ $(NPM): plugins/console/vendor/package-lock.json
 # random faults from seeds, while jobs fire: nothing may be lost, run twice or be stuck
 soak: $(READY)
 	$(BIN)/python -m tests.faults.soak --seeds $(SEEDS) --seconds $(SECONDS) $(ARGS)
+
+# mistakes made on purpose in copies of the tree, one at a time: the tests next to the code must notice them;
+# 'make mutants ARGS=TEXT' makes those with the text in their file or reason
+mutants: $(READY) $(HOMES)
+	$(BIN)/python -m tests.mutants $(if $(SAMPLE),--sample $(SAMPLE)) $(ARGS)
 
 # xwheel with one guard taken out: the faults and the verdict must catch each such mutant
 soak-mutants: $(READY)
@@ -134,21 +195,40 @@ clean:
 	rm -rf $(VENV) build dist *.egg-info xwheel/*.c xwheel/*.cpp xwheel/*.so
 
 # the editable install builds the extension (without a compiler the Python twin does, which 'make test' refuses);
-# the stamp makes later calls start at once
-$(READY): $(SOURCES)
-	@echo "preparing $(VENV), once: packages are installed and the time ring is compiled, a minute or two"
+# the stamps make later calls start at once
+$(NODE): $(SOURCES)
+	@echo "preparing $(VENV), once: packages are installed and the time ring is compiled, half a minute or more"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "xwheel needs Python 3.11 or newer")'
 	@test -x $(BIN)/python || $(NARRATE) $(PYTHON) -m venv $(VENV)
-	@$(NARRATE) $(BIN)/python -m pip install --upgrade pip
-	@PYTHONWARNINGS=ignore XWHEEL_REQUIRE_EXTENSIONS=$(if $(shell command -v c++),1,0) $(NARRATE) $(BIN)/python -m pip install --editable '.[dev]' --editable plugins/console
-	@touch $(READY)
+	@PYTHONWARNINGS=ignore XWHEEL_REQUIRE_EXTENSIONS=$(if $(shell command -v c++),1,0) $(NARRATE) $(BIN)/python -m pip install --editable '.[server]' --editable plugins/console --editable plugins/devtools
+	@touch $@
 
-# 'pip --python' sees what the core's environment has and adds only what the plugin wants besides; what it needs of ours
-# is installed with it, from here
+# what an extra of pyproject.toml names, and not the core once more, which would be compiled again
+extra = $(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["$1"], sep="\n")' \
+	> $(VENV)/$1.txt && $(NARRATE) $(BIN)/python -m pip install --requirement $(VENV)/$1.txt && touch $@
+
+$(TOOLS): $(NODE)
+	@echo "adding the tools of 'make check' to $(VENV), once"
+	@$(call extra,check)
+
+$(READY): $(TOOLS)
+	@echo "adding all that tests use to $(VENV), once: a minute or two"
+	@$(call extra,dev)
+
+# an environment that sees those of others, one Python line for each
+sees = $(BIN)/python -m venv --clear --without-pip $(@D) && for home in $1; do \
+	$$home/bin/python -c 'import site; print(f"import site; site.addsitedir({site.getsitepackages()[0]!r})")'; \
+	done > "$$(echo $(@D)/lib/python3*/site-packages)/others.pth"
+
+# 'pip --python' sees what the core's environment has, and those of the plugins that this one needs, and adds only what it
+# wants besides; no plugin is built twice at once
+$(foreach plugin,$(PLUGINS),$(eval $(VENV)/plugins/$(plugin)/.ready: $(patsubst %,$(VENV)/plugins/%/.ready,$(call needs,$(plugin)))))
 $(HOMES): $(VENV)/plugins/%/.ready: $(PROJECTS) $(READY)
-	$(BIN)/python -m venv --clear --without-pip $(@D)
-	$(BIN)/python -c 'import site; print(f"import site; site.addsitedir({site.getsitepackages()[0]!r})")' \
-		> "$$(echo $(@D)/lib/python3*/site-packages)/core.pth"
-	PYTHONWARNINGS=ignore $(BIN)/python -m pip --python $(@D)/bin/python install --quiet --no-build-isolation \
-		$(patsubst %,--editable plugins/%,$(call needs,$*)) --editable 'plugins/$*[dev]'
+	$(call sees,$(VENV) $(patsubst %,$(VENV)/plugins/%,$(call needs,$*)))
+	PYTHONWARNINGS=ignore $(BIN)/python -m pip --python $(@D)/bin/python install --quiet --disable-pip-version-check \
+		--no-build-isolation --editable 'plugins/$*[dev]'
+	touch $@
+
+$(ALL): $(HOMES)
+	$(call sees,$(VENV) $(PLUGINS:%=$(VENV)/plugins/%))
 	touch $@

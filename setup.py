@@ -27,4 +27,5 @@ else:
         },
     )
 
-setup(ext_modules=extensions)
+# both at once: the wait for the first `make run` is mostly this
+setup(ext_modules=extensions, options={"build_ext": {"parallel": 2}})

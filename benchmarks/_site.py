@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from xwheel_devtools.quickstart.processes import Child
+
 from benchmarks.handlers import COUNT_FILE
 from tests.support.databases import server_database
-from xwheel.cli.quickstart.processes import Child
 from xwheel.errors import XwheelError
 from xwheel.runtime.ports import free_port
 from xwheel.storage.access import tokens

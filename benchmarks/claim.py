@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from sqlalchemy import Connection
+from xwheel_devtools.testing import ManualClock
 
 from benchmarks._report import Report, timed
 from tests.support.rows import NOW, job_values
@@ -37,7 +38,6 @@ from xwheel.storage import jobs
 from xwheel.storage.database.engine import Database
 from xwheel.storage.run_ids import RunIds
 from xwheel.storage.schema import migrate
-from xwheel.testing import ManualClock
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS

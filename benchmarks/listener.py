@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import signal
 
+from xwheel_devtools.quickstart.processes import Child
+
 from benchmarks._report import Report
 from benchmarks._site import Site, site
 from benchmarks.pipeline import measure_flat_out
 from tests.support.plugin_homes import lay_plugin
-from xwheel.cli.quickstart.processes import Child
 
 GOAL = 0.95
 KINDS = ("none", "sleeping", "counting")

@@ -15,8 +15,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from xwheel_devtools.testing import NodeProcess, XwheelProcess, wait_until
+
 from benchmarks._report import Report
-from xwheel.testing import NodeProcess, XwheelProcess, wait_until
 from xwheel.wire.codec import encode_callbacks
 from xwheel.wire.http import post
 from xwheel.wire.messages import CallbackItem

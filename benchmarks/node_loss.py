@@ -20,10 +20,10 @@ sys.path += [str(PLUGINS / name / "tests") for name in ("cluster_zookeeper", "jo
 
 from site_of_cluster import SESSION_S, ClusterSite  # noqa: E402 -- the tests have it
 from wheels import make_wheel  # noqa: E402
+from xwheel_devtools.testing import wait_until  # noqa: E402
 
 from benchmarks._report import Report  # noqa: E402
 from tests.support.zookeeper import zookeeper  # noqa: E402
-from xwheel.testing import wait_until  # noqa: E402
 
 JOBS = 60
 MOST_S = 3.0

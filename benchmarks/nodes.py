@@ -13,12 +13,13 @@ import signal
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from xwheel_devtools.quickstart.processes import Child
+
 from benchmarks._report import Report
 from benchmarks._site import Site, cpu_s, site, until
 from benchmarks.pipeline import measure_flat_out
 from tests.faults.injectors.proxy import Proxy, Toward, before
 from tests.support.databases import BACKENDS
-from xwheel.cli.quickstart.processes import Child
 from xwheel.errors import XwheelError
 from xwheel.model import PARTITIONS
 from xwheel.runtime.ports import free_port

@@ -16,11 +16,11 @@ from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
+from xwheel_devtools.testing import ExecutorSite, WebRequest, WebServer, web_reply
 from xwheel_job_package.reference import PackageReference
 
 from benchmarks._report import Report
 from xwheel import Config
-from xwheel.testing import ExecutorSite, WebRequest, WebServer, web_reply
 
 WARM_GOAL_MS = 150
 MEMORY_GOAL_MIB = 1536

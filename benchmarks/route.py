@@ -13,13 +13,14 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from xwheel_devtools.testing import ManualClock, sample_executors, sample_job, sample_run
+
 from benchmarks._report import Report
 from xwheel.config import build_config
 from xwheel.model import Job, RegisteredExecutor, Run
 from xwheel.plugin.discovery import load_plugins
 from xwheel.scheduler.executors.loads import Loads
 from xwheel.scheduler.route.choose import Chooser
-from xwheel.testing import ManualClock, sample_executors, sample_job, sample_run
 
 EXECUTORS = 100
 JOBS = 1000

@@ -24,7 +24,8 @@ nitpicky = True
 # no page here: other projects' names, and those that only type hints mention
 nitpick_ignore_regex = [
     ("py:.*", rf"({'|'.join(sys.stdlib_module_names)}|msgspec|pydantic|typer)\..*"),
-    ("py:.*", r"xwheel\.(?!(executor|plugin|testing|cron|ring|errors)\.\w+$).+"),
+    ("py:.*", r"xwheel\.(?!(executor|plugin|cron|ring|errors)\.\w+$).+"),
+    ("py:.*", r"xwheel_devtools\.(?!testing\.\w+$).+"),
     ("py:.*", r"[A-Z]|[A-Z]+_?[A-Z]+|Ts|Config|Path"),
 ]
 

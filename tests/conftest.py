@@ -25,8 +25,9 @@ HERE = Path(__file__).parent
 WAITING = {"integration", "interop", "faults"}
 
 # examples may be slow on a busy machine; how long they take is no claim of any test
-settings.register_profile("xwheel", deadline=None, print_blob=True)
-settings.load_profile("xwheel")
+settings.register_profile("xwheel", deadline=None, print_blob=True, max_examples=50)
+settings.register_profile("nightly", deadline=None, print_blob=True, max_examples=1000)
+settings.load_profile(os.environ.get("EXAMPLES", "xwheel"))
 
 
 @event.listens_for(Engine, "connect")
@@ -52,6 +53,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """What runs at night is long, too: what leaves out the long tests leaves it out."""
+    if item.get_closest_marker("nightly") is not None:
+        item.add_marker("long")
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Note what each test works on; a server gets the tests that use ``new_database``, directly or not."""
@@ -59,6 +66,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
         needs = "any" if "new_database" in fixtures else "sqlite" if "sqlite_db" in fixtures else "none"
+        if needs != "none" and item.path.is_relative_to(HERE / "unit"):
+            raise pytest.UsageError(f"{item.nodeid} works on a database: its place is tests/component")
         item.user_properties.append(("database", needs))
     if backend != "sqlite":
         others = [item for item in items if ("database", "any") not in item.user_properties]

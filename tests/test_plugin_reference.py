@@ -22,6 +22,7 @@ from xwheel.plugin import RegisteredExecutor, hookspecs
 from xwheel.plugin.contracts import (
     Alarm,
     AlarmChannel,
+    ChecksSavedSource,
     ChecksSetup,
     ChecksSource,
     Command,
@@ -43,6 +44,7 @@ from xwheel.plugin.contracts import (
     RunChange,
     RunContext,
     RunListener,
+    SavedSource,
     ScheduleSpec,
     ScheduleType,
     TakesOptions,
@@ -87,6 +89,8 @@ PARTS: dict[type[Any], list[type[Any]]] = {
     Router: [TakesOptions, RouteContext, RegisteredExecutor],
     GlueType: [
         ChecksSource,
+        ChecksSavedSource,
+        SavedSource,
         GlueRequest,
         Command,
         HostedRun,
@@ -150,7 +154,8 @@ executors, and an identity provider that does so lets nobody in, while those who
 ## What plugins may import
 
 `xwheel`, `xwheel.plugin`, and `xwheel_egress` of the distribution `xwheel-egress` for
-[calls to addresses outside](egress.md). Their tests may import `xwheel.testing`, which has
+[calls to addresses outside](egress.md). Their tests may import `xwheel_devtools.testing` of `xwheel-devtools`, which
+has
 
 - a suite for each contract (`check_router` and so on), sample records, and `load_plugin`,
 - `WebServer`, a server that answers calls as a test says,
@@ -175,8 +180,9 @@ compiled files beside it are not read. `xwheel plugins check FILE` tries one fil
 
 ## A node for tests
 
-`pytest_plugins = ["xwheel.testing.fixtures"]` in `conftest.py` brings the fixture `xwheel_node`: a function that starts
-a `NodeSite`, a node with an SQLite database and executors in the test's process, which is stopped when the test ends.
+`pytest_plugins = ["xwheel_devtools.testing.fixtures"]` in `conftest.py` brings the fixture `xwheel_node`: a function
+that starts a `NodeSite`, a node with an SQLite database and executors in the test's process, which is stopped when the
+test ends.
 
 ```python
 node = xwheel_node("mine.py", options={"mine": {"limit": 5}}, executors=2, handlers=[my_handler])

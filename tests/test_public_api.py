@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import xwheel_devtools.testing
+
 import xwheel
 import xwheel.embedded
 import xwheel.executor
 import xwheel.plugin
-import xwheel.testing
 
 PUBLIC = {
     xwheel: {
@@ -42,6 +43,7 @@ PUBLIC = {
         "AlarmTemplate",
         "CallBody",
         "RouteRefusedError",
+        "ChecksSavedSource",
         "ChecksSetup",
         "ChecksSource",
         "Command",
@@ -69,12 +71,14 @@ PUBLIC = {
         "Migration",
         "NameTakenError",
         "NoExecutorYetError",
+        "NotYetError",
         "NotFoundError",
         "Pages",
         "Permission",
         "PlainUrl",
         "PluginDatabase",
         "PluginExecutors",
+        "PluginGroup",
         "PluginJobs",
         "PluginOptions",
         "PluginSite",
@@ -92,6 +96,7 @@ PUBLIC = {
         "RunContext",
         "RunListener",
         "RunState",
+        "SavedSource",
         "ScheduleError",
         "ScheduleSpec",
         "ScheduleType",
@@ -110,7 +115,7 @@ PUBLIC = {
         "read_options",
         "refused_kind",
     },
-    xwheel.testing: {
+    xwheel_devtools.testing: {
         "ExecutorSite",
         "ManualClock",
         "NodeProcess",

@@ -18,6 +18,10 @@ class ConfigError(XwheelError):
     """The configuration cannot be used; the process should not start."""
 
 
+class StartEndedError(XwheelError):
+    """The process was to end before it had started."""
+
+
 class FieldError(XwheelError):
     """A value that a caller gave is not acceptable.
 
@@ -199,6 +203,10 @@ class DatabaseRefusedError(OutageError):
     """The database does not let us work; trying again does not help, a person must act."""
 
 
+class DatabaseReadOnlyError(DatabaseRefusedError):
+    """The database is read-only, as a standby is: a person must act, or one is promoted."""
+
+
 class DatabaseUnreachableError(OutageError):
     """The database takes no connection now; it may do so later."""
 
@@ -213,6 +221,13 @@ class TimerStoppedError(XwheelError):
 
 class ExecutorError(XwheelError):
     """The executor cannot do what it was asked."""
+
+
+class NotYetError(ExecutorError):
+    """The executor does not take the run now and may soon, here or elsewhere; raised by a glue type.
+
+    The scheduler lets a run wait for that as long as its job waits for executors.
+    """
 
 
 class HandlerNotFoundError(ExecutorError):

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import pytest
 
+from tests.component.api.conftest import EXECUTOR_TOKEN, Api, api
 from tests.support.rows import make_executor, make_job, make_run
-from tests.unit.api.conftest import EXECUTOR_TOKEN, Api, api
 from xwheel.model import RegisteredExecutor, Run, RunState
 from xwheel.scheduler.check.questions import QuestionKind, RunQuestion, encode_question, read_reply
 from xwheel.scheduler.executors.calls import read_answer

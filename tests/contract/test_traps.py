@@ -16,7 +16,7 @@ PYXXL: Final = "contract/test_traps_pyxxl.py"
 JAVA: Final = "contract/test_traps_java.py"
 GOLDEN: Final = "contract/test_wire_golden.py"
 TRAFFIC: Final = "contract/test_peer_traffic.py"
-CALLS: Final = "unit/api/xxl/test_executor_calls.py"
+CALLS: Final = "component/api/xxl/test_executor_calls.py"
 WIRE: Final = "unit/wire/test_contract.py"
 
 TRAPS: Final[dict[str, tuple[str, ...]]] = {
@@ -71,7 +71,7 @@ TRAPS: Final[dict[str, tuple[str, ...]]] = {
     "10.2 /log": (
         f"{PYXXL}::test_an_empty_page_is_no_progress_and_its_end_is_not_the_runs",
         f"{PYXXL}::test_a_log_that_is_not_there_yet_takes_no_line_number",
-        "unit/api/v1/test_runs.py::test_reading_on_never_skips_a_line_and_ends_with_the_run",
+        "component/api/v1/test_runs.py::test_reading_on_never_skips_a_line_and_ends_with_the_run",
     ),
     "10.2 /idleBeat, /kill": (f"{PYXXL}::test_bodies_of_idle_beat_and_kill_are_json",),
     "10.2 G4": (f"{PYXXL}::test_it_is_told_the_third_generation",),
@@ -100,11 +100,11 @@ TRAPS: Final[dict[str, tuple[str, ...]]] = {
     "10.3 time zone": (f"{JAVA}::test_the_log_is_asked_for_with_the_very_time_of_the_run",),
     "10.3 group appname": (f"{CALLS}::test_an_unknown_group_is_told_with_the_way_out",),
     "10.3 reply deadline": (
-        "unit/scheduler/fire/test_stages.py::test_a_slow_job_moves_to_the_slow_lane",
+        "component/scheduler/fire/test_stages.py::test_a_slow_job_moves_to_the_slow_lane",
         "unit/wire/http/test_calls.py::test_silence_after_the_request_means_it_may_have_arrived",
     ),
     "10.3 late /run reply": (f"{JAVA}::test_a_run_whose_reply_came_too_late_is_not_sent_again",),
-    "10.3 callback order": ("unit/scheduler/finish/test_finish.py::test_a_callback_may_beat_the_reply",),
+    "10.3 callback order": ("component/scheduler/finish/test_finish.py::test_a_callback_may_beat_the_reply",),
     "10.3 empty token": (
         f"{WIRE}::test_without_a_token_of_our_own_no_call_passes",
         f"{WIRE}::test_a_wrong_token_is_refused",

@@ -6,20 +6,20 @@ import json
 from typing import Any
 
 import pytest
+from xwheel_devtools.testing import ManualClock
 
+from tests.component.api.conftest import EXECUTOR_TOKEN, Api, api
 from tests.contract.test_peer_traffic import Recording, parcel
 from tests.support.network import attach, check
 from tests.support.node import HandNode
 from tests.support.peers import Peer, answer
 from tests.support.rows import NOW
-from tests.unit.api.conftest import EXECUTOR_TOKEN, Api, api
 from xwheel.errors import ExecutorRefusedError
 from xwheel.model import Run, RunState
 from xwheel.scheduler.records import Fate
 from xwheel.scheduler.send.lane import read_answers
 from xwheel.storage import runs
 from xwheel.storage.database.engine import Database
-from xwheel.testing import ManualClock
 from xwheel.wire import codec, contract
 from xwheel.wire.http import HttpResult, post
 

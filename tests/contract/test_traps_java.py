@@ -10,6 +10,7 @@ from typing import cast
 import falcon.testing
 import pytest
 from msgspec.structs import replace
+from xwheel_devtools.testing import ManualClock
 
 from tests.contract.test_peer_traffic import PEERS, Recording, parcel
 from tests.contract.test_traps_go import ADDRESS, RUN, load, node
@@ -24,7 +25,6 @@ from xwheel.scheduler.executors.registry import ExecutorRegistry
 from xwheel.scheduler.logs.reading import ExecutorLogs
 from xwheel.scheduler.records import Fate, Parcel
 from xwheel.scheduler.send.lane import encode_parcel, trigger_request
-from xwheel.testing import ManualClock
 from xwheel.wire import codec, contract
 from xwheel.wire.http import post
 from xwheel.wire.http.networks import ExecutorNetworks

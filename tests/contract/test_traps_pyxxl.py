@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from tests.component.api.conftest import EXECUTOR_TOKEN, LIMIT, Api, api
 from tests.contract.test_peer_traffic import Recording, parcel
 from tests.contract.test_traps_go import RUN, load, node, pass_time, replied, start
 from tests.support.network import attach
 from tests.support.node import HandNode
-from tests.unit.api.conftest import EXECUTOR_TOKEN, LIMIT, Api, api
 from xwheel.model import Run, RunState
 from xwheel.scheduler.records import Fate
 from xwheel.scheduler.send.lane import read_answers

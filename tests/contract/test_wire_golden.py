@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from xwheel.errors import WireError
+from xwheel.errors import NotYetError, WireError
 from xwheel.model import BlockStrategy, RunState
-from xwheel.wire import codec
+from xwheel.wire import codec, contract
 from xwheel.wire.codec import batch, logs
 from xwheel.wire.messages import (
     Answers,
@@ -242,6 +242,36 @@ def test_batches() -> None:
     assert batch.read_batch_reply(reply) == BATCH_REPLY
     reply["runs"][1]["code"] = "what"
     assert [item.run_id for item in batch.read_batch_reply(reply).answers] == [12]
+
+
+def test_an_executor_may_say_not_yet() -> None:
+    text = "this node is in no cluster now"
+    refusal = contract.error_response(NotYetError(text))
+    assert refusal == Response(code=500, message=text, not_yet=True)
+    assert json.loads(codec.encode_response(refusal)) == json.loads(golden("reply.not-yet"))
+    assert codec.decode_response(golden("reply.not-yet")) == Response(
+        code=500, message=text, xwheel=True, not_yet=True
+    )
+    reply = json.loads(golden("run_batch.reply.not-yet"))
+    answers = [BatchAnswer(run_id=12, code=200), BatchAnswer(run_id=13, code=500, message=text, not_yet=True)]
+    assert batch.batch_payload("f00d", answers) == reply
+    assert batch.read_batch_reply(reply) == Answers("f00d", answers)
+
+
+def test_peers_of_the_version_before_see_a_refusal_in_not_yet() -> None:
+    """They read ``code`` and ``msg``, and that the key ``xwheel`` is there; what they answer says no ``not_yet``."""
+    plain = json.loads(codec.encode_response(Response(code=500, message="this node is in no cluster now")))
+    said = json.loads(golden("reply.not-yet"))
+    assert {**said, "xwheel": 1} == plain
+    item = json.loads(golden("run_batch.reply.not-yet"))["runs"][1]
+    assert item.pop("not_yet") is True
+    assert item == {"id": 13, "code": 500, "msg": "this node is in no cluster now"}
+    assert not any(
+        answer.not_yet for answer in batch.read_batch_reply(json.loads(golden("run_batch.reply"))).answers
+    )
+    for extra in (1, True, {}, {"not_yet": 1}, {"not_yet": "true"}, ["not_yet"], None):
+        body = json.dumps({**said, "xwheel": extra}).encode()
+        assert not codec.decode_response(body).not_yet
 
 
 def test_states() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import event
+from xwheel_devtools.testing import ManualClock
 
 from tests.support.node import HandNode
 from tests.support.rows import NOW
@@ -20,7 +21,6 @@ from xwheel.model import ChildLink, JoinMode, MisfirePolicy, Run, RunState
 from xwheel.scheduler.records import Fate, Outcome
 from xwheel.storage import jobs
 from xwheel.storage.database.engine import Database
-from xwheel.testing import ManualClock
 
 FIRES = [NOW + 2000 * number for number in range(1, 5)]
 STEP_MS = 500
@@ -247,7 +247,7 @@ class Storm:
                 raise KilledError
 
 
-@pytest.mark.servers_get(6)
+@pytest.mark.servers_get(3)
 @pytest.mark.parametrize("seed", range(20))
 def test_a_storm_leaves_exactly_the_expected_runs(db: Database, seed: int) -> None:
     storm = Storm(db, seed)

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+from xwheel_devtools.testing import ManualClock
+
 from tests.support.alarms import alarms_of, attempts_of, rule, send, settle, wait_until
 from tests.support.crashes import Snapshot, bury_nodes, die_at
 from tests.support.node import HandNode
@@ -15,7 +17,6 @@ from xwheel.model import Run, RunState
 from xwheel.model.alarms import AlarmState, AttemptState
 from xwheel.plugin import Alarm
 from xwheel.storage.database.engine import Database
-from xwheel.testing import ManualClock
 
 FEWEST = {"sqlite": 20, "mysql": 8, "postgresql": 8}  # a server has fewer points
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from xwheel_devtools.testing import ManualClock
 
 from tests.support.crashes import Snapshot, bury_nodes, die_at
 from tests.support.node import HandNode
@@ -19,7 +20,6 @@ from xwheel.model import ChildLink, JoinMode, MisfirePolicy, Run, RunState
 from xwheel.scheduler.records import Outcome
 from xwheel.storage import jobs
 from xwheel.storage.database.engine import Database
-from xwheel.testing import ManualClock
 
 WAYS = 4  # shares of the statements, so that the shares can run side by side
 FEWEST = {"sqlite": 60, "mysql": 20, "postgresql": 20}  # a server has fewer points
@@ -128,7 +128,9 @@ def killed_at(url: str, journal_path: Path, number: int) -> bool:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("first", range(1, WAYS + 1))
+@pytest.mark.parametrize(
+    "first", [pytest.param(way, marks=[] if way % 2 else pytest.mark.nightly) for way in range(1, WAYS + 1)]
+)
 def test_what_follows_survives_every_statement(
     new_database: Callable[[], str], tmp_path: Path, first: int
 ) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from xwheel_devtools.testing import ManualClock
 
 from tests.support.crashes import Snapshot, bury_nodes, die_at
 from tests.support.node import HandNode
@@ -15,7 +16,6 @@ from xwheel.model import MisfirePolicy, RunState
 from xwheel.scheduler.finish.finish import OutcomeStatus
 from xwheel.scheduler.records import Outcome
 from xwheel.storage.database.engine import Database
-from xwheel.testing import ManualClock
 
 WAYS = 4  # shares of the statements, so that the shares can run side by side
 FEWEST = {"sqlite": 60, "mysql": 20, "postgresql": 20}  # a server has fewer points
@@ -68,7 +68,9 @@ def killed_at(url: str, journal_path: Path, number: int) -> bool:
     return die_at(url, number, scenario)
 
 
-@pytest.mark.parametrize("first", range(1, WAYS + 1))
+@pytest.mark.parametrize(
+    "first", [pytest.param(way, marks=[] if way % 2 else pytest.mark.nightly) for way in range(1, WAYS + 1)]
+)
 def test_nothing_is_lost_and_nothing_is_doubled(
     new_database: Callable[[], str], tmp_path: Path, first: int
 ) -> None:

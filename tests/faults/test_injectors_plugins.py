@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from xwheel_devtools.testing.samples import sample_alarm
 
 from tests.faults.injectors.plugins import FAILING, LYING, NAME, FaultyPlugins
 from tests.faults.test_server_outage import Site, site_on
@@ -21,7 +22,6 @@ from xwheel.plugin import RouteContext, RunChange, ScheduleSpec
 from xwheel.plugin.discovery import load_plugins
 from xwheel.storage import runs
 from xwheel.storage.database import startup
-from xwheel.testing.samples import sample_alarm
 
 PATIENCE_S = 60
 WAYS = [(kind, how) for kind, lies in LYING.items() for how in (*FAILING, *lies) if how != "hang"]

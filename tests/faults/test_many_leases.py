@@ -9,7 +9,7 @@ import pytest
 from tests.faults.many_leases import play
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_each_partition_has_one_holder_however_64_nodes_come_and_go(server_url: str) -> None:
     """With short leases, so that hundreds of them end: faults hit nodes between any two statements."""
     seed = random.SystemRandom().randrange(2**32)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from xwheel_devtools.verify.records import Finding, FindingKind
 
 from tests.faults.soak.cluster import databases
 from tests.faults.soak.faults import draw
@@ -17,7 +18,6 @@ from tests.faults.soak.movements import Result, run, too_late
 from tests.faults.soak.seeds import badly_ended
 from tests.support.databases import CleanDatabases
 from tests.support.verify_world import T, good_world
-from xwheel.cli.verify.records import Finding, FindingKind
 
 MOVEMENTS = ("leave", "join", "rolling", "database", "kill", "restart")
 """Each begins with the nodes with which the one before ends."""
@@ -38,6 +38,9 @@ def told(result: Result) -> str:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize(
+    "breakable", ["mariadb", pytest.param("postgresql", marks=pytest.mark.nightly)], indirect=True
+)
 def test_each_due_fire_runs_once_whatever_becomes_of_nodes_and_database(
     breakable: CleanDatabases, tmp_path: Path
 ) -> None:

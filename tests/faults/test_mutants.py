@@ -13,6 +13,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from xwheel_devtools.testing import ManualClock
+from xwheel_devtools.verify.records import FindingKind
 
 from tests.faults.mutants import command, fair
 from tests.faults.mutants.caught import CAUGHT_BY
@@ -25,7 +27,6 @@ from tests.support.paths import ROOT
 from tests.support.rows import NOW
 from xwheel.api.http.auth import Caller
 from xwheel.api.xxl.executor_calls import ExecutorCalls
-from xwheel.cli.verify.records import FindingKind
 from xwheel.clock import SystemClock
 from xwheel.errors import DatabaseUnreachableError
 from xwheel.executor.journal.journal import Acceptance, Journal
@@ -34,7 +35,6 @@ from xwheel.scheduler.fire.fence import Fence
 from xwheel.scheduler.records import Fate
 from xwheel.storage import runs
 from xwheel.storage.database.engine import Database
-from xwheel.testing import ManualClock
 from xwheel.wire.codec import encode_callbacks
 from xwheel.wire.messages import CallbackItem, RunKey
 
@@ -74,6 +74,9 @@ def claimed(node: HandNode) -> Run:
 def sent(node: HandNode) -> list[int]:
     return [shard.run.id for parcel in node.sent for shard in parcel.shards]
 
+
+# what these guards hold up, other tests ask each database
+pytestmark = pytest.mark.servers_get(0)
 
 LOSE_PARTITIONS = "UPDATE partition_lease SET owner = 'another', epoch = epoch + 1"
 
@@ -392,7 +395,7 @@ def test_what_must_catch_each_is_written_down() -> None:
         assert set(catch.invariants) <= set(range(1, 11))
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.processes
 @pytest.mark.parametrize("name", MUTANTS)
 def test_nothing_is_missing_in_fair_weather(name: str, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from xwheel_devtools.testing import ManualClock
 
 from tests.faults.injectors.proxy import Cut, Proxy, before
 from tests.support.node import HandNode
@@ -16,7 +17,6 @@ from xwheel.model import MisfirePolicy, Origin, RunState
 from xwheel.scheduler.finish.finish import OutcomeStatus
 from xwheel.scheduler.records import Outcome
 from xwheel.storage.database.engine import CommitUnknownError, Database
-from xwheel.testing import ManualClock
 
 FOREIGN = {"kind": "foreign", "instance": ""}
 

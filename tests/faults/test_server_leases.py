@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
+from xwheel_devtools.testing import ManualClock
 
 from xwheel.model import PARTITIONS
 from xwheel.scheduler.cluster.lease import GIVE_LIMIT_MS, ClusterLease
 from xwheel.storage import leases
 from xwheel.storage.database.engine import Connection, Database
-from xwheel.testing import ManualClock
 
 NOW, LEASE_MS, RENEW_MS = 1_700_000_000_000, 10_000, 3_000
 

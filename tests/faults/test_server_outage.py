@@ -105,6 +105,7 @@ def make_executor(site: Site, folder: Path) -> Executor:
         access_token=TOKEN,
         port=0,
         data_dir=folder / "executor",
+        leave_s=0,
         beat_s=1,
     )
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import select, text, update
+from xwheel_devtools.testing import ManualClock
 
 from tests.support.node import HandNode
 from tests.support.rows import NOW, make_executor, make_run
@@ -22,7 +23,6 @@ from xwheel.storage.database import outage
 from xwheel.storage.database.bulk import insert_many
 from xwheel.storage.database.engine import ATTEMPTS, Connection, ConnectionLostError, Database
 from xwheel.storage.schema.tables import executor, run
-from xwheel.testing import ManualClock
 
 
 @pytest.fixture

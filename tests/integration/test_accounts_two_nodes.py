@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import requests
+from xwheel_devtools.testing.processes import NodeProcess, XwheelProcess, wait_until
 
 from tests.support.databases import BACKENDS, CleanDatabases
 from xwheel.accounts.throttle import LOCKED_AT, OF_PAIR, key_of_name, pairs_of_name
@@ -17,7 +18,6 @@ from xwheel.clock import wall_ms
 from xwheel.storage.access import sessions
 from xwheel.storage.access.sessions import Failures
 from xwheel.storage.database.engine import Database
-from xwheel.testing.processes import NodeProcess, XwheelProcess, wait_until
 
 PASSWORD = "nine blue ducks on a wall"
 SOON_S = 10.0
@@ -67,11 +67,11 @@ class Pair:
         made: dict[str, Any] = answer.json()
         entered = Browser(self.urls, name, PASSWORD, "one")
         body = {"old_password": PASSWORD, "password": PASSWORD.upper()}
-        assert entered("two", "PUT", "me/password", body).status_code == 204
+        assert entered("two", "PUT", "me/password", body).status_code == 200
         return int(made["id"])
 
 
-@pytest.fixture(params=sorted(BACKENDS))
+@pytest.fixture(params=["mariadb", pytest.param("postgresql", marks=pytest.mark.nightly)])
 def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
     with BACKENDS[request.param]() as base, ExitStack() as stack:
         databases = CleanDatabases(base, request.param)
@@ -93,7 +93,7 @@ def test_what_one_node_takes_away_the_other_refuses(pair: Pair) -> None:
     soon(lambda: ann("two", "PUT", "calendars/more", {"dates": ["2030-01-01"]}), 403)
     assert ann("two", "GET", "calendars").status_code == 200
 
-    assert pair.admin("two", "DELETE", f"accounts/{number}/sessions").status_code == 204
+    assert pair.admin("two", "DELETE", f"accounts/{number}/sessions").status_code == 200
     soon(lambda: ann("one", "GET", "session"), 401)
     soon(lambda: ann("two", "GET", "session"), 401)
 
@@ -105,7 +105,7 @@ def test_what_one_node_takes_away_the_other_refuses(pair: Pair) -> None:
 def test_wrong_passwords_count_on_both_and_so_does_a_lock(pair: Pair) -> None:
     number = pair.make("ann", role="viewer")
     # where somebody has a session, what others typed elsewhere counts for nothing
-    assert pair.admin("one", "DELETE", f"accounts/{number}/sessions").status_code == 204
+    assert pair.admin("one", "DELETE", f"accounts/{number}/sessions").status_code == 200
 
     def attempt(at: str, password: str) -> int:
         body = {"name": "ann", "password": password}

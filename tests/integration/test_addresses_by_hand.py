@@ -11,9 +11,10 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
+from xwheel_devtools.testing.processes import NodeProcess
+from xwheel_devtools.testing.web import WebRequest, WebServer, web_reply
+
 from tests.support.executors import wait_until
-from xwheel.testing.processes import NodeProcess
-from xwheel.testing.web import WebRequest, WebServer, web_reply
 from xwheel.wire.contract import TOKEN_HEADER
 
 DEATH_S = 60

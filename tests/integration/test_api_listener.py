@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.api.conftest import EXECUTOR_TOKEN, LIMIT, TOKEN, Api, api
+from tests.component.api.conftest import EXECUTOR_TOKEN, LIMIT, TOKEN, Api, api
 from xwheel.api.app import build_management_app, executor_app
 from xwheel.model import RunState
 from xwheel.runtime.http_server import Listener

@@ -18,6 +18,38 @@ from xwheel.wire.http.rest import RestClient
 __all__ = ["xwheel"]  # the fixture of the neighbour
 
 
+MISTAKES: tuple[tuple[tuple[str, ...], int, str], ...] = (
+    (("job", "show", "nobody"), 1, "nobody"),
+    (("job", "show", "999"), 1, "999"),
+    (("group", "show", "nobody"), 1, "nobody"),
+    (("run", "show", "999"), 1, "999"),
+    (("job", "edit", "nightly"), 2, "--set: must change"),
+    (
+        ("job", "edit", "nightly", "--set", "timeot_s=5"),
+        2,
+        "timeot_s: is not a field here; did you mean timeout_s",
+    ),
+    (("job", "edit", "nightly", "--set", "timeout_s=1e3"), 2, "timeout_s: must be a whole number"),
+    (("job", "edit", "nightly", "--set", "name=null", "--revision", "9"), 1, "revision"),
+    (("job", "edit", "nightly", "--set", "x"), 2, "--set: takes FIELD=VALUE"),
+    (("job", "create", "x", "--group", "orders", "--set", "name=y"), 2, "name: is given by NAME"),
+    (("job", "create", "x", "--group", "orders"), 2, "handler: must name a handler"),
+    (("job", "run", "nightly", "--address", "http://a:1"), 2, "address: http://a:1 is no live executor"),
+    (
+        ("job", "run", "nightly", "--address", "http://a:1", "--address", "http://b:1"),
+        2,
+        "addresses: http://a:1 is no live executor of group",
+    ),
+    (("run", "list", "--since", "yesterday"), 2, "--since: takes a span"),
+    (("run", "list", "--since", "9" * 400 + "d"), 2, "--since: takes a span"),
+    (("group", "list", "--url", "ftp://x"), 2, "--url: must be an http"),
+    (("group", "list", "--url", "http://127.0.0.1:1"), 1, "cannot be reached"),
+    (("group", "list", "--token-file", "/nowhere"), 2, "--token-file: cannot read"),
+    (("job", "apply", "-f", "/nowhere"), 2, "--file: cannot read"),
+    (("job", "export", "--output", "/nowhere/x"), 2, "--output: cannot write"),
+)
+
+
 def parsed(result: tuple[int, str, str]) -> Any:
     status, out, err = result
     assert (status, err) == (0, "")
@@ -167,48 +199,13 @@ def test_a_terminal_gets_a_table(xwheel: Shell, node: RestClient, monkeypatch: p
     assert "─" in xwheel("group", "list")[1]
 
 
-@pytest.mark.parametrize(
-    ("words", "status", "message"),
-    [
-        (("job", "show", "nobody"), 1, "nobody"),
-        (("job", "show", "999"), 1, "999"),
-        (("group", "show", "nobody"), 1, "nobody"),
-        (("run", "show", "999"), 1, "999"),
-        (("job", "edit", "nightly"), 2, "--set: must change"),
-        (
-            ("job", "edit", "nightly", "--set", "timeot_s=5"),
-            2,
-            "timeot_s: is not a field here; did you mean timeout_s",
-        ),
-        (("job", "edit", "nightly", "--set", "timeout_s=1e3"), 2, "timeout_s: must be a whole number"),
-        (("job", "edit", "nightly", "--set", "name=null", "--revision", "9"), 1, "revision"),
-        (("job", "edit", "nightly", "--set", "x"), 2, "--set: takes FIELD=VALUE"),
-        (("job", "create", "x", "--group", "orders", "--set", "name=y"), 2, "name: is given by NAME"),
-        (("job", "create", "x", "--group", "orders"), 2, "handler: must name a handler"),
-        (("job", "run", "nightly", "--address", "http://a:1"), 2, "address: http://a:1 is no live executor"),
-        (
-            ("job", "run", "nightly", "--address", "http://a:1", "--address", "http://b:1"),
-            2,
-            "addresses: http://a:1 is no live executor of group",
-        ),
-        (("run", "list", "--since", "yesterday"), 2, "--since: takes a span"),
-        (("run", "list", "--since", "9" * 400 + "d"), 2, "--since: takes a span"),
-        (("group", "list", "--url", "ftp://x"), 2, "--url: must be an http"),
-        (("group", "list", "--url", "http://127.0.0.1:1"), 1, "cannot be reached"),
-        (("group", "list", "--token-file", "/nowhere"), 2, "--token-file: cannot read"),
-        (("job", "apply", "-f", "/nowhere"), 2, "--file: cannot read"),
-        (("job", "export", "--output", "/nowhere/x"), 2, "--output: cannot write"),
-    ],
-    ids=str,
-)
-def test_errors_are_one_line_with_a_status(
-    xwheel: Shell, node: RestClient, words: tuple[str, ...], status: int, message: str
-) -> None:
-    found, out, err = xwheel(*words)
-    assert (found, out) == (status, "")
-    assert err.startswith("xwheel: ")
-    assert message in err
-    assert err.count("\n") == 1
+def test_errors_are_one_line_with_a_status(xwheel: Shell, node: RestClient) -> None:
+    for words, status, message in MISTAKES:
+        found, out, err = xwheel(*words)
+        assert (found, out) == (status, ""), words
+        assert err.startswith("xwheel: "), words
+        assert message in err, words
+        assert err.count("\n") == 1, words
 
 
 def test_tokens_come_from_files_or_the_environment(

@@ -83,7 +83,7 @@ audit list --actor tests --action job.edit --about job/1 --group orders --outcom
 account create ann --role viewer --in orders=editor --url {url} | account list --url {url}
 account show ann --url {url} | account link ann --url {url}
 account role ann --role operator --url {url} | account reset ann --url {url} | account disable ann --url {url}
-account enable ann --url {url} | account unlock ann --url {url} | account signout ann --url {url}
+account enable ann --url {url} | account unlock ann --url {url} | account signout ann --keep-tokens --url {url}
 account delete ann --url {url}
 secret create one --group orders --url {url} | secret list --group orders --url {url} | secret delete one --url {url}
 secret create two --group orders --url {url} | secret rotate two three --url {url} | secret retire two --url {url}

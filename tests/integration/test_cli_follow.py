@@ -8,9 +8,8 @@ import sys
 from collections.abc import Callable, Iterator
 
 import pytest
-
-from xwheel.testing import NodeProcess, wait_until
-from xwheel.testing.processes import XwheelProcess
+from xwheel_devtools.testing import NodeProcess, wait_until
+from xwheel_devtools.testing.processes import XwheelProcess
 
 pytestmark = pytest.mark.processes
 HANDLERS = """

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from xwheel_devtools.testing.web import WebServer, web_reply
 
 from tests.integration.test_cli_apply import Shell, xwheel
 from xwheel.cli import main
 from xwheel.cli.access.files import logins_file
 from xwheel.runtime.private_files import write_text
-from xwheel.testing.web import WebServer, web_reply
 
 __all__ = ["xwheel"]  # the fixture of the neighbour
 

@@ -91,9 +91,11 @@ def test_an_executor_names_its_jobs(shop: Shell) -> None:
     assert (status, out.splitlines()[0]) == (0, "+ create shop/clean"), err
 
 
-@pytest.mark.parametrize(
-    ("words", "status", "said"),
-    [
+def test_what_is_wrong_is_said_and_nothing_is_changed(
+    shop: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for words, status, said in (
         (("sync", APP, "--release", "1"), 2, "--group is missing"),
         (("sync", APP, "--group", "shop"), 2, "--release is missing"),
         (
@@ -109,17 +111,7 @@ def test_an_executor_names_its_jobs(shop: Shell) -> None:
             2,
             f"job 'typo' ({__name__}:typo): tymezone: is no field of jobs; did you mean timezone?",
         ),
-    ],
-)
-def test_what_is_wrong_is_said_and_nothing_is_changed(
-    shop: Shell,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    words: tuple[str, ...],
-    status: int,
-    said: str,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    found, _, err = shop(*words)
-    assert (found, said in err) == (status, True), err
-    assert json.loads(shop("job", "list", "--json")[1]) == []
+    ):
+        found, _, err = shop(*words)
+        assert (found, said in err) == (status, True), (words, err)
+        assert json.loads(shop("job", "list", "--json")[1]) == [], words

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from xwheel_devtools.quickstart.run import EXECUTIONS_FILE
 
 from tests.integration.test_quickstart import child_of, has_lines, start, wait_for
-from xwheel.cli.quickstart.run import EXECUTIONS_FILE
 
 
-@pytest.mark.parametrize("kills", [0, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kills", [0, pytest.param(1, marks=[pytest.mark.long, pytest.mark.nightly])])
 def test_every_fire_runs_exactly_once(new_database: Callable[[], str], tmp_path: Path, kills: int) -> None:
     folder = tmp_path / "data"
     process = start(folder, "--seconds", "6", "--json", "--database", new_database())

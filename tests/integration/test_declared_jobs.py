@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from xwheel_devtools.testing import NodeProcess, wait_until
+from xwheel_devtools.testing.processes import XwheelProcess
 
 from tests.support.paths import ROOT
 from xwheel.errors import ConflictError, NotFoundError, WireError
-from xwheel.testing import NodeProcess, wait_until
-from xwheel.testing.processes import XwheelProcess
 from xwheel.wire.http.rest import RestClient
 
 pytestmark = pytest.mark.processes

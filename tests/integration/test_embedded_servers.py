@@ -98,7 +98,10 @@ def check_fires(site: Site, name: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("application", SERVERS)
+@pytest.mark.parametrize(
+    "application",
+    [pytest.param(name, marks=[] if name == "flask" else pytest.mark.nightly) for name in SERVERS],
+)
 def test_four_workers_and_the_leader_is_killed(application: str, tmp_path: Path) -> None:
     site = Site(SERVERS[application], tmp_path)
     try:

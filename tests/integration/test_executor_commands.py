@@ -87,6 +87,7 @@ def site_of(folder: Path, *, allowed: Sequence[str] = ("BASH",), **settings: Any
             port=0,
             data_dir=folder,
             kill_grace_s=0.3,
+            leave_s=0,
             stop_timeout_s=5,
             allowed_glue_types=list(allowed),
             **settings,

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import requests
 
+from tests.component.api.conftest import Api, api
+from tests.component.api.xxl.test_job_calls_security import REFUSED
 from tests.support.executors import wait_until
 from tests.support.job_calls import SUCCESS, Tenant, definition
-from tests.unit.api.conftest import Api, api
-from tests.unit.api.xxl.test_job_calls_security import REFUSED
 from xwheel.api.app import executor_app
 from xwheel.builtin.glue_bean import BeanGlue
 from xwheel.config import build_config
@@ -91,6 +91,7 @@ def test_from_the_first_token_to_the_last_call(tmp_path: Path, new_database: Cal
             access_token=EXECUTOR_TOKEN,
             port=0,
             data_dir=tmp_path / "executor",
+            leave_s=0,
         )
         executor.start()
         try:

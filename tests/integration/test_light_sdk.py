@@ -7,9 +7,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from xwheel_devtools.testing import NodeProcess, wait_until
 
 from tests.support.fresh_env import FreshEnvironment
-from xwheel.testing import NodeProcess, wait_until
 
 pytestmark = pytest.mark.long
 DISTRIBUTIONS = {
@@ -67,7 +67,7 @@ def test_few_distributions_are_installed(environment: FreshEnvironment) -> None:
 
 
 def test_what_is_public_can_be_imported_and_loads_nothing_of_a_server(environment: FreshEnvironment) -> None:
-    for name in ("", ".plugin", ".cron", ".ring", ".testing"):
+    for name in ("", ".plugin", ".cron", ".ring"):
         environment.run("python", "-W", "error", "-c", f"from xwheel{name} import *")
     loaded = environment.run(
         "python", "-W", "error", "-c", "import sys; from xwheel.executor import *; print(*sys.modules)"

@@ -100,6 +100,7 @@ class Place:
             access_token=EXECUTOR_TOKEN,
             port=0,
             data_dir=self.folder / f"executor{len(self.executors)}",
+            leave_s=0,
         )
         executor.start()
         self.executors.append(executor)

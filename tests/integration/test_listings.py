@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from xwheel_devtools.testing.processes import NodeProcess
 
 from tests.support.delivery_cases import CASES
 from tests.support.listing_site import ListingSite, Reader, run_shell
@@ -31,7 +32,6 @@ from tests.support.xxl_rows import XXL_JOBS
 from xwheel.config import load_config
 from xwheel.errors import XwheelError
 from xwheel.runtime.http_limits import Cut, CutLog
-from xwheel.testing.processes import NodeProcess
 from xwheel.wire.codec.batch import encode_batch, encode_states
 from xwheel.wire.codec.logs import encode_log_parts
 from xwheel.wire.messages import LogPart, RunKey, TriggerRequest
@@ -66,7 +66,7 @@ ELSEWHERE = [
     Claim("docs/howto/databases.md", "tests/faults/test_u12_mariadb_sql.py", languages=("sql",)),
     Claim("docs/howto/listeners.md", "tests/unit/runtime/test_http_page.py"),
     Claim("docs/howto/wsgi.md", "tests/integration/test_wsgi_servers.py", languages=("sh",)),
-    Claim("docs/reference/xxl-job-openapi.md", "tests/unit/api/xxl/test_job_calls.py"),
+    Claim("docs/reference/xxl-job-openapi.md", "tests/component/api/xxl/test_job_calls.py"),
 ]
 
 
@@ -148,12 +148,12 @@ STORIES: dict[str, Story] = {
         variables=ON_THE_DATABASE,
         seen={
             "xwheel account reset admin": r"password \(shown once\): (\w{5}-){3}\w{5}",
-            "xwheel account create": "ann.*viewer everywhere, editor and scripts in group 1",
+            "xwheel account create": "ann.*viewer everywhere, editor and scripts in orders",
             "xwheel account role": "(?s)ann: operator everywhere.*bob is disabled.*bob may sign in.*bob is deleted",
             "xwheel account unlock": "ann is not locked",
             "xwheel account link": r"http://127\.0\.0\.1:\d+/#/login\?link=[\w-]{43}",
             "xwheel account reset ann": r'"name":"ann".*"must_change":false',
-            "xwheel token create": "(?s)dashboards for viewer everywhere.*editor in group 1",
+            "xwheel token create": "(?s)dashboards for viewer everywhere.*editor in orders",
         },
     ),
     "docs/howto/alarms.md": Story(seen={"xwheel alarm test": "taken", "xwheel alarm rules": "tell the team"}),
@@ -506,7 +506,7 @@ def test_commands_for_developers() -> None:
         assert [word for word in wanted if word not in source] == [], words
 
 
-@runs("docs/explanation/delivery.md", "$ python -m pytest tests/unit/scheduler/test_delivery.py")
+@runs("docs/explanation/delivery.md", "$ python -m pytest tests/component/scheduler/test_delivery.py")
 def test_a_case_of_the_delivery_table() -> None:
     (line,) = one_listing("docs/explanation/delivery.md", "$ python -m pytest").text.splitlines()
     case = line.split()[-1].removeprefix("xwheel-")

@@ -18,6 +18,7 @@ from sqlalchemy.pool import StaticPool
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 from werkzeug.serving import make_server
 from werkzeug.wrappers import Response
+from xwheel_devtools.testing import NodeSite, wait_until
 
 from tests.support.listings import one_listing, runs
 from tests.support.paths import ROOT
@@ -25,7 +26,6 @@ from tests.support.plugin_homes import plugin_home
 from tests.support.ports import free_port
 from xwheel.config import Config, build_config
 from xwheel.executor import Executor, JobContext, job
-from xwheel.testing import NodeSite, wait_until
 
 TOKEN = "Vb7qLw20-token-of-the-listings"
 APP_NAME = "demo"

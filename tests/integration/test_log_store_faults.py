@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from xwheel_devtools.testing import NodeSite, wait_until
 
 from tests.support.log_stores import MemoryStore
 from xwheel.executor import JobContext, job
 from xwheel.plugin import LogChunk, LogEnd, LogKey, LogStore, hookimpl
-from xwheel.testing import NodeSite, wait_until
 
 LINES = 20
 

@@ -8,10 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from tests.support.paths import ROOT
-from xwheel.executor import JobContext, job
-from xwheel.testing import (
+from xwheel_devtools.testing import (
     NodeProcess,
     NodeSite,
     XwheelProcess,
@@ -19,6 +16,9 @@ from xwheel.testing import (
     stored_lines,
     wait_until,
 )
+
+from tests.support.paths import ROOT
+from xwheel.executor import JobContext, job
 
 LINES = 500
 

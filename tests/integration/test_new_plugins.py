@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from xwheel_devtools.scaffold.project import Kind, write_project
 
 from tests.support.paths import ROOT
 from tests.support.plugin_homes import plugin_home
-from xwheel.cli.scaffold.project import Kind, write_project
 
 REGISTERED = {
     Kind.ALARM: ("alarm channel", "my_alarm"),

@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from xwheel_devtools.testing import NodeSite, wait_until
+
 from xwheel import Alarm, hookimpl
-from xwheel.testing import NodeSite, wait_until
 from xwheel.wire.http import post
 
 JOB: dict[str, Any] = {

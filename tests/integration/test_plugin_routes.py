@@ -10,10 +10,10 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
+from xwheel_devtools.testing import NodeSite
 
 from xwheel import hookimpl
 from xwheel.plugin import Permission, PluginSite, Route, RouteCall, RouteReply
-from xwheel.testing import NodeSite
 from xwheel.wire.contract import TOKEN_HEADER
 
 MIB = 1024 * 1024

@@ -10,11 +10,11 @@ from typing import cast
 
 import pytest
 import requests
+from xwheel_devtools.testing import NodeSite, wait_until
 
 from xwheel import hookimpl
 from xwheel.api.plugins import work
 from xwheel.plugin import Permission, PluginSite, Route, RouteCall, RouteReply, WorksAlong
-from xwheel.testing import NodeSite, wait_until
 
 
 class Follower:

@@ -18,11 +18,11 @@ from typing import Any
 import msgspec
 import pytest
 import requests
+from xwheel_devtools.quickstart.run import EXECUTIONS_FILE, PLAN_FILE
+from xwheel_devtools.quickstart.verify import verify
+from xwheel_devtools.verify.records import FindingKind, Verdict
 
-from xwheel.cli.quickstart.run import EXECUTIONS_FILE, PLAN_FILE
-from xwheel.cli.quickstart.verify import verify
-from xwheel.cli.verify.records import FindingKind, Verdict
-from xwheel.model import RunState
+from xwheel.model import Origin, RunState
 from xwheel.storage import runs
 from xwheel.storage.database.engine import Database
 
@@ -123,7 +123,12 @@ def test_a_deleted_row_is_noticed(copy: Path) -> None:
 def test_a_doubled_row_is_noticed(copy: Path) -> None:
     db = Database(f"sqlite:///{copy / 'xwheel.db'}")
     with db.write() as conn:
-        first = next(run for run in runs.list_runs(conn, limit=1000) if run.state is RunState.SUCCEEDED)
+        # a retry of a run that a kill cut short has no due time of its own to be doubled
+        first = next(
+            run
+            for run in runs.list_runs(conn, limit=1000)
+            if run.origin is Origin.SCHEDULE and run.state is RunState.SUCCEEDED
+        )
         runs.insert_runs(conn, [msgspec.structs.replace(first, id=2**52, origin_key=-(2**52))])
     db.close()
 
@@ -151,22 +156,29 @@ def test_a_doubled_execution_is_noticed(copy: Path) -> None:
 def test_secrets_are_shown_once_and_stay_private(killed: Finished) -> None:
     for word in ("management token", "executor token"):
         assert killed.errors.count(word) == 1
+    assert (
+        len(re.findall(r"^first fire +\d\d:\d\d:\d\d UTC, \d+\.\d s after the start$", killed.errors, re.M))
+        == 1
+    )
     assert (killed.folder / "xwheel.toml").stat().st_mode & 0o077 == 0
     token = next(line.split()[2] for line in killed.errors.splitlines() if line.startswith("executor token"))
     for log in ("node.log", "executor.log"):
         assert token not in (killed.folder / log).read_text()
 
 
-def test_an_interrupt_drains_and_ends_with_0(tmp_path: Path) -> None:
+def test_u19_a_signal_drains_and_ends_with_0_and_a_count(tmp_path: Path) -> None:
     process = start(tmp_path / "data")
     try:
         wait_for(process, lambda: has_lines(tmp_path / "data" / EXECUTIONS_FILE, 3))
-        process.send_signal(signal.SIGINT)
+        process.terminate()
         output, errors = process.communicate(timeout=60)
     finally:
         process.kill()
     assert process.returncode == 0, errors
     assert "exit statuses" not in output
+    counted = re.search(r"^run rows (\d+) +executions (\d+) .*\nno fire ran twice$", output, re.MULTILINE)
+    assert counted, output
+    assert int(counted[1]) >= int(counted[2]) >= 3
     db = Database(f"sqlite:///{tmp_path / 'data' / 'xwheel.db'}")
     with db.read() as conn:
         states = {run.state for run in runs.list_runs(conn, limit=1000)}

@@ -18,8 +18,8 @@ from schemathesis.config import SchemathesisConfig
 from schemathesis.engine import Status, events, from_schema
 from schemathesis.generation.modes import GenerationMode
 
+from tests.component.api.conftest import TOKEN, Api, api
 from tests.support.rows import NOW, make_executor, make_run
-from tests.unit.api.conftest import TOKEN, Api, api
 from xwheel.api.app import build_management_app
 from xwheel.api.schema.fields import VISIBLE
 from xwheel.config.sections import ApiSection
@@ -65,7 +65,7 @@ SETTINGS = """
 seed = 20260101
 [generation]
 deterministic = true
-max-examples = 12
+max-examples = {examples}
 no-shrink = true
 [checks.negative_data_rejection]
 expected-statuses = ["400", "401", "404", "405", "409", "413", "422"]
@@ -78,7 +78,7 @@ enabled = {alone}
 [phases.stateful]
 enabled = {chained}
 [phases.stateful.generation]
-max-examples = 25
+max-examples = {chains}
 """
 LONG_TEXT = 4096
 WITHOUT_NUL = r"^(?![\s\S]*\x00)"
@@ -113,8 +113,10 @@ def refused_for_its_meaning(ctx: Any, response: Any, case: Any) -> None:
     assert "is not a field here" not in problem["detail"], problem
 
 
-def settings(path: Path, *, chained: bool) -> SchemathesisConfig:
-    text = SETTINGS.format(alone=str(not chained).lower(), chained=str(chained).lower())
+def settings(path: Path, *, chained: bool, examples: int) -> SchemathesisConfig:
+    text = SETTINGS.format(
+        alone=str(not chained).lower(), chained=str(chained).lower(), examples=examples, chains=2 * examples
+    )
     for method, route in MEANING:
         text += (
             f'[[operations]]\ninclude-path = "{route}"\ninclude-method = "{method}"\n'
@@ -157,14 +159,22 @@ def busy(api: Api) -> Api:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("chained", [False, True], ids=["calls", "chains of calls"])
+@pytest.mark.parametrize(
+    ("chained", "examples"),
+    [
+        pytest.param(False, 3, id="calls"),
+        pytest.param(True, 8, id="chains of calls"),
+        pytest.param(False, 50, id="many calls", marks=pytest.mark.nightly),
+        pytest.param(True, 50, id="many chains of calls", marks=pytest.mark.nightly),
+    ],
+)
 def test_the_api_keeps_to_its_document(
-    busy: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chained: bool
+    busy: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chained: bool, examples: int
 ) -> None:
     monkeypatch.setattr(
         http_limits, "FREE", 1_000_000
     )  # it asks without a token again and again, and expects 401
-    config = settings(tmp_path / "schemathesis.toml", chained=chained)
+    config = settings(tmp_path / "schemathesis.toml", chained=chained, examples=examples)
     # the longest script, with every character escaped, is no body that is too large
     parts = replace(busy.parts, config=ApiSection(max_body_bytes=LONGEST_BODY))
     listener = Listener(

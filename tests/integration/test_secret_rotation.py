@@ -126,6 +126,7 @@ def site(tmp_path: Path, new_database: Any) -> Iterator[Site]:
 
 
 @pytest.mark.long
+@pytest.mark.nightly  # tests/interop/test_rotation.py has a Java and a Go executor too
 def test_s1_secrets_are_rotated_under_fire_and_no_run_is_refused(site: Site) -> None:
     with ExitStack() as ending:
         running = [site.executor(place, SHARED) for place in (0, 1)]

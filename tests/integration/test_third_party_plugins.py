@@ -39,7 +39,7 @@ def tutorial(tmp_path: Path) -> Iterator[Tutorial]:
     made.close()
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.timeout(900)  # it builds and installs five wheels, and starts a node three times
 def test_a_strangers_plugins(tutorial: Tutorial) -> None:
     folders, install, check, listing, serve, prepare, first, second, *use = tutorial.shells

@@ -139,7 +139,11 @@ def test_s9_jobs_run_over_tls_in_both_directions(
         "data_dir": tmp_path / "executor",
     }
     executor = Executor(
-        build_config(for_executor), handlers=[secretly], glue_types={"BEAN": BeanGlue()}, beat_s=0.2
+        build_config(for_executor),
+        handlers=[secretly],
+        glue_types={"BEAN": BeanGlue()},
+        beat_s=0.2,
+        leave_s=0,
     )
     scheduler = node.scheduler
     now_ms = scheduler.core.clock.now_ms()

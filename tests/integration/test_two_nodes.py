@@ -145,6 +145,7 @@ def make_executor(cluster: Cluster, names: list[str]) -> Executor:
         access_token=TOKEN,
         port=0,
         data_dir=cluster.folder / "executor",
+        leave_s=0,
         beat_s=1,
     )
 

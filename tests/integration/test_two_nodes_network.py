@@ -84,6 +84,7 @@ def test_no_connection_is_in_use_while_an_executor_is_asked(
         access_token=TOKEN,
         port=0,
         data_dir=tmp_path / "executor",
+        leave_s=0,
     )
     executor.start()
     try:

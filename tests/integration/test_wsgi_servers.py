@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from xwheel_devtools.testing.processes import NodeProcess
 
 from tests.support.databases import BACKENDS, CleanDatabases
 from tests.support.executors import ROOT, wait_until
@@ -22,7 +23,6 @@ from xwheel.builtin.glue_bean import BeanGlue
 from xwheel.errors import XwheelError
 from xwheel.executor import Executor, JobContext, job
 from xwheel.storage.database.startup import upgrade
-from xwheel.testing.processes import NodeProcess
 from xwheel.wire.http.rest import RestClient
 
 PAGE = "docs/howto/wsgi.md"
@@ -127,7 +127,7 @@ def site_of(server: str, database: str | None, folder: Path) -> Iterator[Site]:
             yield Site(node, address)
 
 
-@pytest.fixture(scope="module", params=sorted(BACKENDS))
+@pytest.fixture(scope="module", params=["mariadb", pytest.param("postgresql", marks=pytest.mark.nightly)])
 def databases(request: pytest.FixtureRequest) -> Iterator[CleanDatabases]:
     with BACKENDS[request.param]() as base:
         made = CleanDatabases(base, request.param)

@@ -33,7 +33,9 @@ def counted(lines: list[str]) -> list[int]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("peer", [JAVA[0], JAVA[-1], PYXXL], ids=lambda peer: peer.name)
+@pytest.mark.parametrize(
+    "peer", [pytest.param(JAVA[0], marks=pytest.mark.nightly), JAVA[-1], PYXXL], ids=lambda peer: peer.name
+)
 def test_a_log_outlives_its_executor(tmp_path: Path, peer: Peer) -> None:
     with cluster(tmp_path, {"XWHEEL_RUN_LOGS__STORE": "file"}) as site:
         group = site.group("logs")

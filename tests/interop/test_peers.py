@@ -9,6 +9,7 @@ import pytest
 
 from tests.interop.cluster import cluster
 from tests.interop.expectations import ODD, USUAL, expected, table
+from tests.interop.java_peers import JAVA
 from tests.interop.peers import ROOT, Peer
 from tests.interop.report import PROPERTY
 from tests.interop.roster import PEERS
@@ -21,7 +22,12 @@ PAGE = ROOT / "docs" / "reference" / "compatibility.md"
 
 @pytest.mark.long
 @pytest.mark.timeout(900)  # the first one may fetch and build the applications
-@pytest.mark.parametrize("peer", PEERS, ids=lambda peer: peer.name)
+@pytest.mark.parametrize(
+    "peer",
+    # the newest Java generation at each change, those before it at night
+    [pytest.param(peer, marks=[pytest.mark.nightly] if peer in JAVA[:-1] else []) for peer in PEERS],
+    ids=lambda peer: peer.name,
+)
 def test_scenario(peer: Peer, tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
     settings = {
         # a node that knows GLUE_SHELL

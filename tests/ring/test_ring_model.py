@@ -89,9 +89,10 @@ class RingMachine(RuleBasedStateMachine):
             assert len(ring) == len(self.entries)
             next_due = ring.next_due_ms()
             assert (next_due is None) == (not self.entries)
-            assert next_due is None or next_due <= self.entries[0][0]
+            if next_due is not None:
+                assert next_due <= self.entries[0][0]
             assert all(run_id in ring for _, _, run_id in self.entries)
 
 
 TestRings = RingMachine.TestCase
-TestRings.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+TestRings.settings = settings(stateful_step_count=40)

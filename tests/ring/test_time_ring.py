@@ -230,6 +230,21 @@ def test_next_due_is_never_late(ring):
     assert timers.next_due_ms() is None
 
 
+def test_next_due_knows_that_an_id_was_moved_to_later(ring):
+    timers = ring.TimeRing(0)
+    timers.push_many([1, 2], [500, 700])
+    timers.push(1, 900)
+    assert timers.next_due_ms() <= 700
+
+
+def test_what_others_leave_hides_no_id(ring):
+    timers = ring.TimeRing(0)
+    timers.push_many(range(1, 5_001), [900] * 5_000)
+    assert timers.cancel_many(list(range(1, 5_001, 2))) == 2_500
+    assert timers.cancel_many(list(range(2, 5_001, 2))) == 2_500
+    assert timers.advance(900) == []
+
+
 def test_drain_gives_the_rest_in_order(ring):
     timers = ring.TimeRing(0)
     timers.push_many([4, 5, 6, 7], [900, 10 * REVOLUTION_MS, 900, 3])

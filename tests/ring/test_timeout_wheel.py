@@ -290,3 +290,20 @@ def test_after_a_fork_another_threads_turn_is_forgotten(timer, clock):
     wheel.schedule(0, fork)
     wheel.run_due(100)
     assert results == [1]
+
+
+def test_a_call_that_could_not_be_announced_does_not_wait(timer, clock):
+    """As when a timer cannot start its thread: who schedules is told, and nothing is left behind."""
+
+    class Wheel(timer.TimeoutWheel):
+        def __init__(self):
+            super().__init__(clock)
+            self._wake_at = math.inf
+
+        def _sooner(self, when):
+            raise RuntimeError("no more threads")
+
+    wheel = Wheel()
+    with pytest.raises(RuntimeError, match="no more threads"):
+        wheel.schedule(1, print)
+    assert (len(wheel), wheel.drain()) == (0, [])

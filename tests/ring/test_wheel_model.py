@@ -93,4 +93,4 @@ class WheelMachine(RuleBasedStateMachine):
 
 
 TestWheels = WheelMachine.TestCase
-TestWheels.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestWheels.settings = settings(stateful_step_count=40)

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.unit.api.conftest import api, billing, orders
+from tests.component.api.conftest import api, billing, orders
 
 __all__ = ["api", "billing", "orders"]

@@ -14,9 +14,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from xwheel_devtools.quickstart.run import EXECUTIONS_FILE
+from xwheel_devtools.testing import ManualClock
 
 from tests.integration.test_quickstart import has_lines, wait_for
-from xwheel.cli.quickstart.run import EXECUTIONS_FILE
 from xwheel.errors import ConfigError
 from xwheel.executor.journal.journal import Journal
 from xwheel.executor.logs.run_log import RunLogs
@@ -24,7 +25,6 @@ from xwheel.node.node import write_ports
 from xwheel.runtime import private_files
 from xwheel.scheduler.cluster.node_locks import NodeLocks
 from xwheel.storage.database.engine import Database
-from xwheel.testing import ManualClock
 
 MODES = {"folder": 0o700, "file": 0o600, "socket": 0o600}
 
@@ -106,6 +106,11 @@ def check_private(folder: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize(
+    "umask",
+    [0o000, pytest.param(0o022, marks=pytest.mark.nightly), pytest.param(0o077, marks=pytest.mark.nightly)],
+    indirect=True,
+)
 def test_s4_nobody_else_reads_what_the_quickstart_wrote(open_folder: Path, umask: int) -> None:
     """Done-when 5: one node, one executor, all their files, while they run and after their end."""
     folder = open_folder / "made" / "here"

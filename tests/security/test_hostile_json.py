@@ -16,9 +16,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.component.api.conftest import EXECUTOR_TOKEN, LIMIT, Api
 from tests.security.test_matrix import Untouchable, executor_calls
 from tests.support.job_calls import Tenant
-from tests.unit.api.conftest import EXECUTOR_TOKEN, LIMIT, Api
 from xwheel.executor.intake.endpoints import Endpoints
 from xwheel.wire.contract import APP_NAME_HEADER, TOKEN_HEADER
 

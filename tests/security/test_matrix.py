@@ -13,8 +13,8 @@ import falcon
 import falcon.inspect
 import pytest
 
+from tests.component.api.conftest import EXECUTOR_TOKEN, TOKEN, Api
 from tests.support.job_calls import Tenant
-from tests.unit.api.conftest import EXECUTOR_TOKEN, TOKEN, Api
 from xwheel.api.http.permissions import Methods, Of
 from xwheel.executor.intake.endpoints import Endpoints
 from xwheel.storage.access import tokens

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from tests.component.api.conftest import Api
 from tests.support.callers import ROLES, Callers
 from tests.support.job_calls import Tenant
 from tests.support.route_calls import UNKNOWN, World
 from tests.support.rows import NOW
-from tests.unit.api.conftest import Api
 from xwheel.api.http.permissions import PERMISSIONS, Of
 from xwheel.api.openapi.document import Described, DescribedRoute, operations
-from xwheel.model import RunState
+from xwheel.model import NewSource, RunState
 from xwheel.model.access import NODE, Actor, ActorKind, Grants, Permission, acting, current_actor
 from xwheel.storage import jobs
 from xwheel.storage.alarms import rules
@@ -55,7 +55,7 @@ def lists(api: Api) -> list[str]:
         for item in reads(api)
         if "items" in getattr(item.operation.answers[200], "__struct_fields__", ())
         and "limit" in getattr(item.operation.query, "__struct_fields__", ())
-        # others are no lists with pages: their tests are in tests/unit/api/v1/test_live.py
+        # others are no lists with pages: their tests are in tests/component/api/v1/test_live.py
         and "after" in getattr(item.operation.query, "__struct_fields__", ())
         and item.path.removeprefix(PREFIX) not in SHARED | {"/schedule/preview", "/reports"}
     ]
@@ -325,6 +325,69 @@ def test_a_job_moves_only_for_who_may_edit_in_both_groups(api: Api, world: World
             api.parts.jobs.edit(job_id, {"group_id": other})
     with acting(Actor(kind=ActorKind.TOKEN, grants=of("editor", own, seen))):
         assert api.parts.jobs.edit(job_id, {"group_id": seen}).group_id == seen
+
+
+def test_n34_what_a_script_runs_in_another_group_takes_the_script_right_there(api: Api, world: World) -> None:
+    """A job that moves brings its script along, to the executors of that group; or is given another one on the way."""
+    own, other = world.group(), world.group()
+    mixed = Grants(groups={own: ROLES["editor with script"], other: ROLES["editor"]})
+    new = NewSource(source="exit 1", author="", remark="")
+    for grants, begin, end, may in (
+        (mixed, own, other, False),
+        (mixed, other, own, True),
+        (of("editor with script", own, other), own, other, True),
+    ):
+        for changes, source in (
+            ({}, None),
+            ({"param": "x"}, new),
+            ({"glue_type": "BEAN", "handler": "demo"}, None),
+        ):
+            job_id = world.script(begin)
+            moves = {**changes, "group_id": end}
+            with acting(Actor(kind=ActorKind.TOKEN, grants=grants)):
+                if may:
+                    assert api.parts.jobs.edit(job_id, moves, source=source).group_id == end
+                    continue
+                with pytest.raises(Exception, match="takes the permission script"):
+                    api.parts.jobs.edit(job_id, moves, source=source)
+    plain = world.job(own)
+    with acting(Actor(kind=ActorKind.TOKEN, grants=mixed)):
+        assert api.parts.jobs.edit(plain, {"group_id": other}).group_id == other
+
+
+def test_an_admin_of_one_group_sees_and_ends_no_token_of_another_that_they_read(
+    api: Api, world: World, callers: Callers
+) -> None:
+    own, other = world.group(), world.group()
+    mine, theirs = world.token(own), world.token(other)
+    grants = Grants(groups={own: ROLES["admin"], other: ROLES["editor with script"]})
+    shown = callers.call(grants, "GET", f"{PREFIX}/tokens").json["items"]
+    assert [item["name"] for item in shown if item["group_id"] is not None] == [mine]
+    for method in ("GET", "DELETE"):
+        assert callers.call(grants, method, f"{PREFIX}/tokens/{theirs}").status_code == 404, method
+    assert api.call("GET", f"tokens/{theirs}").status_code == 200
+    for group_id, status in ((other, 403), (own, 201)):
+        body = {"name": world.name(), "group_id": group_id}
+        assert callers.call(grants, "POST", f"{PREFIX}/tokens", body).status_code == status
+    assert callers.call(grants, "DELETE", f"{PREFIX}/tokens/{mine}").status_code == 204
+
+
+def test_n34_versions_show_no_children_of_other_groups(api: Api, world: World, callers: Callers) -> None:
+    own, other = world.group(), world.group()
+    job_id, mine, theirs = world.job(own), world.job(own), world.job(other)
+    path = f"{PREFIX}/jobs/{job_id}"
+    body = {"children": [{"child_id": mine}, {"child_id": theirs, "param": "of others"}]}
+    assert api.call("PUT", f"{path}/children", body).status_code == 200
+    assert api.call("PUT", f"{path}/children", {"children": []}).status_code == 200
+    grants = of("viewer", own)
+    for revision in (2, 3):
+        seen = callers.call(grants, "GET", f"{path}/versions/{revision}")
+        expected = [{"child_id": mine, "param": None}] if revision == 2 else []
+        assert (seen.status_code, seen.json["children"]) == (200, expected)
+        differs = callers.call(grants, "GET", f"{path}/versions/{revision}/diff")
+        assert (differs.status_code, "of others" in differs.text) == (200, False)
+    everything = api.call("GET", f"{path}/versions/2").json["children"]
+    assert {item["child_id"] for item in everything} == {mine, theirs}
 
 
 class TestScripts:

@@ -8,8 +8,8 @@ from typing import Any
 import falcon.testing
 import pytest
 
+from tests.component.api.conftest import EXECUTOR_TOKEN, TOKEN, Api
 from tests.support.admins import APP_NAME, FakeAdmin
-from tests.unit.api.conftest import EXECUTOR_TOKEN, TOKEN, Api
 from xwheel.builtin.glue_bean import BeanGlue
 from xwheel.executor import Executor
 from xwheel.runtime import http_limits
@@ -112,6 +112,7 @@ def test_s10_an_executor_names_who_it_refuses(tmp_path: Any, caplog: pytest.LogC
             access_token="Wm5v-token-of-this-test",
             port=0,
             data_dir=tmp_path,
+            leave_s=0,
         )
         with executor:
             address = executor.address

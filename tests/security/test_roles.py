@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.component.api.conftest import TOKEN, Api
 from tests.support.callers import ROLES, Callers, Person
 from tests.support.job_calls import Tenant
 from tests.support.route_calls import CALLS, NOBODY, UNKNOWN, RouteCall, World
 from tests.support.rows import NOW
-from tests.unit.api.conftest import TOKEN, Api
 from xwheel.accounts.sessions import csrf_token
 from xwheel.api.http.permissions import PERMISSIONS, Methods, Need, Of
 from xwheel.model.access import ALL, NOTHING, Grants, Permission

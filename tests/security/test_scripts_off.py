@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.api.conftest import EXECUTOR_TOKEN
+from tests.component.api.conftest import EXECUTOR_TOKEN
 from xwheel.config import build_config
 from xwheel.executor.handlers import Handler
 from xwheel.executor.intake.endpoints import Endpoints

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
 import pytest
 
@@ -22,15 +21,18 @@ ALLOWED = {
     # a table of our own sentences
     ("xwheel/storage/database/errors.py", "foreign template: kind.value.format"),
     # the words of `plugins new`, which get a name that was checked
-    ("xwheel/cli/scaffold/project.py", "foreign template: words.usage.format"),
+    ("plugins/devtools/xwheel_devtools/scaffold/project.py", "foreign template: words.usage.format"),
 }
 
 
-@pytest.mark.parametrize("path", CODE, ids=lambda path: str(path.relative_to(ROOT)))
-def test_nothing_forbidden_stands_in_the_code(path: Path) -> None:
-    where = str(path.relative_to(ROOT))
-    found = [item for item in findings(path.read_text()) if (where, item.partition(": ")[2]) not in ALLOWED]
-    assert found == []
+def test_nothing_forbidden_stands_in_the_code() -> None:
+    assert [
+        (where, item)
+        for path in CODE
+        for where in [str(path.relative_to(ROOT))]
+        for item in findings(path.read_text())
+        if (where, item.partition(": ")[2]) not in ALLOWED
+    ] == []
 
 
 def test_what_is_allowed_is_still_there() -> None:

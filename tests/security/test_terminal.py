@@ -70,7 +70,9 @@ def node() -> Iterator[str]:
 def on_terminal(node: str, *words: str) -> str:
     """Return all that a command writes to the terminal, standard error included."""
     master, slave = pty.openpty()
-    environment = {**os.environ, "XWHEEL_URL": node, "XWHEEL_TOKEN": "t" * 20}
+    # whatever terminal the tests have; NO_COLOR would be obeyed
+    mine = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | {"TERM": "xterm"}
+    environment = {**mine, "XWHEEL_URL": node, "XWHEEL_TOKEN": "t" * 20}
     process = subprocess.Popen(
         [sys.executable, "-m", "xwheel", *words],
         stdin=slave,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from tests.component.api.conftest import Api
 from tests.support.rows import NOW
-from tests.unit.api.conftest import Api
 from xwheel.accounts.sessions import csrf_token
 from xwheel.api.http.browsers import COOKIE, CSRF_HEADER
 from xwheel.model.access import Grant, Grants, Role

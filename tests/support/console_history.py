@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
+from xwheel_devtools.testing import sample_run
+
+from benchmarks import _history
 from xwheel.model import Run, RunState
 from xwheel.model.access import Grant, Permission, Role
 from xwheel.model.reasons import RunReason
 from xwheel.storage import reports, runs
 from xwheel.storage.database.engine import Connection, Database
-from xwheel.testing import sample_run
+from xwheel.storage.schema import migrate
 
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
@@ -43,6 +48,18 @@ def ended_run(number: int, *, due_ms: int, took_ms: int, state: RunState, **fiel
         **times,
         **{"message": "", "result_code": 200 if state is RunState.SUCCEEDED else 500, **fields},
     )
+
+
+@contextmanager
+def busy_hour(db: Database, job_id: int, group_id: int, now_ms: int, counts: Sequence[int]) -> Iterator[None]:
+    """Let the report of two hours ago have this count of each result of a job, while the block runs."""
+    hour_ms = now_ms // HOUR_MS * HOUR_MS - 2 * HOUR_MS
+    row = reports.JobHour(job_id, group_id, reports.Counts(*counts))
+    db.transaction(lambda conn: reports.replace_hour(conn, hour_ms, [], [row]))
+    try:
+        yield
+    finally:
+        db.transaction(lambda conn: reports.replace_hour(conn, hour_ms, [job_id], []))
 
 
 def write_history(db: Database, made: Sequence[Run]) -> None:
@@ -97,3 +114,11 @@ def permissions_of(role: str, *, script: bool = False) -> set[str]:
     """Return what a role may do."""
     grant = Grant(Role(role), script)
     return {str(permission) for permission in Permission if grant.allows(permission)}
+
+
+def make_long_history(file: Path, jobs: int, runs: int) -> None:
+    """Make an SQLite database in which so many jobs ran so many times, for a node that starts afterwards."""
+    db = Database(f"sqlite:///{file}")
+    migrate.upgrade(db)
+    _history.fill(db, jobs, runs)
+    db.close()

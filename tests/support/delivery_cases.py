@@ -37,10 +37,14 @@ class Case:
     job: dict[str, Any] = field(default_factory=dict)
     kinds: tuple[str, ...] = KINDS
     two_nodes: bool = False
+    # what comes of it with foreign executors where no other node takes over
+    alone: Story | None = None
 
-    def expected(self, kind: str) -> tuple[str, ...]:
+    def expected(self, kind: str, *, alone: bool = False) -> tuple[str, ...]:
         """Return what comes of it for each policy."""
         found = self.foreign if self.foreign and kind == "foreign" else self.comes_to
+        if alone and self.alone and kind == "foreign":
+            found = self.alone
         return (found,) * len(POLICIES) if isinstance(found, str) else found
 
     def shows(self, kind: str) -> bool:
@@ -314,6 +318,7 @@ CASES: dict[str, list[Case]] = {
             ONCE,
             UNHEARD,
             two_nodes=True,
+            alone="once: `refused` (failed_over), then `succeeded`",
         ),
     ],
     "The request": [

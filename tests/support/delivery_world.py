@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
 
+from xwheel_devtools.testing import ManualClock
+
 from tests.support.lines import batch_body
 from tests.support.network import Network, states
 from tests.support.node import HandNode
@@ -17,7 +19,6 @@ from xwheel.errors import DatabaseUnreachableError
 from xwheel.model import FINAL_STATES, DeliveryPolicy, Job, Run, RunState
 from xwheel.scheduler.records import Outcome, Parcel
 from xwheel.storage.database.engine import Database
-from xwheel.testing import ManualClock
 from xwheel.wire.codec import encode_response
 from xwheel.wire.contract import FAIL, OK
 from xwheel.wire.messages import Response

@@ -110,19 +110,25 @@ class Line:
         return parcel
 
 
-def bodies_of(parcel: Parcel, ok: bool, message: str = "") -> bytes:
+def bodies_of(parcel: Parcel, ok: bool, message: str = "", *, not_yet: bool = False) -> bytes:
     """Return the answer of an executor that does the same with all runs of a parcel."""
     if parcel.executor.kind != "xwheel":
-        return encode_response(Response(code=OK if ok else FAIL, message=message))
-    return batch_body(parcel, {shard.run.id: ok for shard in parcel.shards}, message)
+        return encode_response(Response(code=OK if ok else FAIL, message=message, not_yet=not_yet))
+    return batch_body(parcel, {shard.run.id: ok for shard in parcel.shards}, message, not_yet=not_yet)
 
 
 def batch_body(
-    parcel: Parcel, given: dict[int, bool], message: str = "", instance: str | None = None
+    parcel: Parcel,
+    given: dict[int, bool],
+    message: str = "",
+    instance: str | None = None,
+    *,
+    not_yet: bool = False,
 ) -> bytes:
     """Return an xwheel executor's answer about some runs."""
     answers = [
-        BatchAnswer(run_id=run_id, code=OK if ok else FAIL, message=message) for run_id, ok in given.items()
+        BatchAnswer(run_id=run_id, code=OK if ok else FAIL, message=message, not_yet=not_yet)
+        for run_id, ok in given.items()
     ]
     said = parcel.executor.instance if instance is None else instance
     return encode_response(Response(code=OK, data=batch_payload(said, answers)))

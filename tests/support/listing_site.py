@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Final, Self
 from unittest import mock
 
+from xwheel_devtools.testing.processes import NodeProcess, XwheelProcess, wait_until
+
 from tests.support.plugin_homes import lay_plugin, plugin_home
 from xwheel.cli import main
 from xwheel.embedded import EmbeddedScheduler
-from xwheel.testing.processes import NodeProcess, XwheelProcess, wait_until
 
 PLUGINS: Final = ("egress", "glue_http", "glue_script", "router_extra")
 COMMAND_S: Final = 60
@@ -109,6 +110,7 @@ class ListingSite:
                     XWHEEL_EXECUTOR__ADMIN_ADDRESSES=f'["{self.node.executor_url}"]',
                     XWHEEL_EXECUTOR__ACCESS_TOKEN=self.node.executor_token,
                     XWHEEL_EXECUTOR__PORT="0",
+                    XWHEEL_EXECUTOR__LEAVE_S="0",
                     XWHEEL_EXECUTOR__ALLOWED_GLUE_TYPES='["GLUE_SHELL", "GLUE_PYTHON", "GLUE_HTTP"]',
                 )
             )
@@ -221,7 +223,7 @@ class Reader:
     def _start(self, words: list[str], ready: str) -> None:
         settings = {name: value for name, value in self.variables.items() if name.startswith("PYTHON")}
         ports = {f"XWHEEL_{name}": "0" for name in ("API__PORT", "API__EXECUTOR_PORT", "EXECUTOR__PORT")}
-        process = XwheelProcess(self.folder, *words, **settings, **ports)
+        process = XwheelProcess(self.folder, *words, **settings, **ports, XWHEEL_EXECUTOR__LEAVE_S="0")
         self._running.enter_context(process)
         process.find(ready)
         if words[0] == "server":

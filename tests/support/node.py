@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from xwheel_devtools.testing import ManualClock
+
 from tests.support.lines import Line, Plug, bodies_of
 from tests.support.rows import job_values, make_executor
 from xwheel.config import Config, build_config
@@ -20,7 +22,6 @@ from xwheel.scheduler.records import Fate, Outcome, Parcel
 from xwheel.scheduler.route.choose import Chooser
 from xwheel.storage import executors, jobs, leases, runs
 from xwheel.storage.database.engine import Database
-from xwheel.testing import ManualClock
 
 PLUGINS: list[Plugins] = []
 
@@ -167,7 +168,8 @@ class HandNode:
             if fate is Fate.UNKNOWN or not reached:
                 self.reply(error=message or "timed out", sent=reached)
             else:
-                self.reply(body=bodies_of(parcel, fate is Fate.ACCEPTED, message))
+                not_yet = fate is Fate.NOT_YET
+                self.reply(body=bodies_of(parcel, fate is Fate.ACCEPTED, message, not_yet=not_yet))
         self.write_answers()
         return answered
 

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection
 
 from tests.support.million import (
+    BUSY_CHAIN,
     BUSY_GROUP,
     BUSY_JOB,
     FIRST_HOUR,
@@ -48,12 +49,16 @@ ROWS: Final = 1500
 MANY: Final = 50
 """How many rows each call is about."""
 
+INDEXED: Final = 3 * MANY
+"""What a page reads of which an index knows everything: less than it may look through."""
+
 ALL: Final = tuple(range(PARTITIONS))
 PLANNED: Final = tuple(range(RUNS - WAITING + 1, RUNS - WAITING + 1 + MANY))
 NEWS: Final = tuple(range(RUNS - MANY + 1, RUNS + 1))
 OPEN: Final = tuple(range(RUNS - WAITING - SENT + 1, RUNS - WAITING - SENT + 1 + MANY))
 PAST: Final = tuple(range(RUNS // 2, RUNS // 2 + MANY))
 KEYS: Final = KeyRing(["a" * 43 + "="])
+INDEXED_CHAINS: Final = ("chain", "chain of some groups", "busy chain")
 FEW_GROUPS: Final = (2, 3, BUSY_GROUP)
 SOME_JOBS: Final = (*range(1, MANY), BUSY_JOB)
 TOMBSTONES: Final = tuple(range(200, 200 * MANY, 200))
@@ -157,6 +162,7 @@ def _pages() -> Iterator[Case]:
         "group": run_list.RunFilter(group_id=BUSY_GROUP),
         "root": run_list.RunFilter(root_id=5),
         "chain": run_list.RunFilter(chain_id=5),
+        "busy chain": run_list.RunFilter(chain_id=BUSY_CHAIN),
         "failed": run_list.RunFilter(states=frozenset({RunState.FAILED})),
         "ended badly": run_list.RunFilter(
             states=frozenset({RunState.FAILED, RunState.LOST, RunState.KILLED, RunState.REFUSED})
@@ -186,7 +192,18 @@ def _pages() -> Iterator[Case]:
         "long ones": run_list.RunFilter(min_duration_ms=10**6, now_ms=NOW),
         "long ones of a group": run_list.RunFilter(group_id=BUSY_GROUP, min_duration_ms=10**6, now_ms=NOW),
     }
-    some = ("all", "job", "quiet job", "root", "chain", "failed", "succeeded", "open", "an hour long ago")
+    some = (
+        "all",
+        "job",
+        "quiet job",
+        "root",
+        "chain",
+        "busy chain",
+        "failed",
+        "succeeded",
+        "open",
+        "an hour long ago",
+    )
     wanted |= {f"{name} of some groups": wanted[name]._replace(groups=FEW_GROUPS) for name in some}
     wanted["ended badly in a group that may be seen"] = wanted["ended badly"]._replace(groups=(BUSY_GROUP,))
     wanted["job of another group"] = run_list.RunFilter(job_id=QUIET_JOB, groups=(BUSY_GROUP,))
@@ -201,7 +218,7 @@ def _pages() -> Iterator[Case]:
                 lambda conn, w=one, b=before, look=2000 if is_open else 200: run_list.page_runs(
                     conn, w, before=b, limit=MANY, look=look
                 ),
-                rows=5 * (WAITING + SENT) + ROWS if is_open else ROWS,
+                rows=5 * (WAITING + SENT) + ROWS if is_open else INDEXED if name in INDEXED_CHAINS else ROWS,
                 why=OPEN_ROWS if is_open else "",
             )
 
@@ -471,10 +488,12 @@ def _others() -> Iterator[Case]:
     )
     yield Case("executors.save_executor", lambda conn: executors.save_executor(conn, make_executor()))
     yield Case("executors.is_elsewhere", lambda conn: executors.is_elsewhere(conn, make_executor(), NOW))
+    yield Case("executors.taken_elsewhere", lambda conn: executors.taken_elsewhere(conn, 1, ["1", "2"], NOW))
     yield Case("executors.delete_executor", lambda conn: executors.delete_executor(conn, 2, "1"))
     yield Case("executors.list_executors", executors.list_executors)
     yield Case("executors.list_addresses", executors.list_addresses)
     yield Case("executors.is_entered", lambda conn: executors.is_entered(conn, 1, "1", 1))
+    yield Case("executors.is_named", lambda conn: executors.is_named(conn, "1", 1))
     yield Case("executors.replace_addresses", lambda conn: executors.replace_addresses(conn, 1, {"2": 1}))
     entered = EnteredAddress(group_id=1, address="1", secret_id=1)
     yield Case(

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any, Final
 
+from tests.component.api.conftest import Api
 from tests.support.callers import HASHED, PASSWORD, Person
 from tests.support.rows import NOW, make_executor, make_run
-from tests.unit.api.conftest import Api
 from xwheel.accounts.accounts import LINK_MS
 from xwheel.model import NewSource, Run, RunState
 from xwheel.model.access import Grants
@@ -335,7 +335,9 @@ CALLS["PUT", "/me/settings/{setting}"] = lambda _world, _group_id: RouteCall(
 CALLS["DELETE", "/me/settings/{setting}"] = lambda _world, _group_id: RouteCall(
     path="/me/settings/", own=Person.new_setting
 )
-CALLS["POST", "/me/tokens"] = lambda world, _: RouteCall(path="/me/tokens", body={"name": world.name()})
+CALLS["POST", "/me/tokens"] = lambda world, _: RouteCall(
+    path="/me/tokens", body={"name": world.name(), "password": PASSWORD}
+)
 CALLS["POST", "/accounts"] = lambda world, _: RouteCall(path="/accounts", body={"name": world.name()})
 for _method, _end, _body in (
     ("GET", "", None),

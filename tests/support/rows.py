@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from xwheel_devtools.testing import sample_job, sample_run
+from xwheel_devtools.testing.samples import SAMPLE_MS
+
 from xwheel.model import Job, RegisteredExecutor, Run, RunState
-from xwheel.testing import sample_job, sample_run
-from xwheel.testing.samples import SAMPLE_MS
 
 NOW = SAMPLE_MS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from xwheel.cli.verify.records import (
+from xwheel_devtools.verify.records import (
     CALM,
     Executed,
     ExpectedJob,
@@ -16,7 +16,7 @@ from xwheel.cli.verify.records import (
     Verdict,
     Weather,
 )
-from xwheel.cli.verify.verdict import judge
+from xwheel_devtools.verify.verdict import judge
 
 T = 1_795_000_000_000
 PLAIN, FAILING, PARENT, CHILD, DELAY, SHARDED = range(1, 7)

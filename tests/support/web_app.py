@@ -19,6 +19,7 @@ executor = Executor(
     access_token=TOKEN,
     port=0,
     data_dir=os.environ["EXECUTOR_APP_FOLDER"],
+    leave_s=0,
 )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xwheel_devtools.testing import ManualClock, check_alarm_channel, check_router, check_schedule_type
+
 from xwheel import Config, Job, RouteContext, Run, XwheelError, __version__, embedded, hookimpl
 from xwheel.executor import Executor, JobContext, current_job, job
 from xwheel.plugin import (
@@ -18,7 +20,6 @@ from xwheel.plugin import (
     read_options,
     refused_kind,
 )
-from xwheel.testing import ManualClock, check_alarm_channel, check_router, check_schedule_type
 
 
 @job("greet", parallel=2)

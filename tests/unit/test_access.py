@@ -21,6 +21,7 @@ from xwheel.model.access import (
     Role,
     acting,
     current_actor,
+    either,
 )
 
 GRANTS = st.builds(Grant, st.sampled_from(Role), st.booleans())
@@ -55,6 +56,33 @@ def test_within_is_what_both_open(one: Grants, other: Grants) -> None:
 @given(SOME, SOME)
 def test_covers_is_opens_all_of(one: Grants, other: Grants) -> None:
     assert one.covers(other) == (opened(one) >= opened(other))
+
+
+ONES = [Grant(role, script) for role in Role for script in (False, True)]
+EACH = [None, *ONES]
+EVERY = [
+    Grants(everywhere, {} if grant is None else {1: grant})
+    for everywhere, grant in itertools.product(EACH, EACH)
+]
+
+
+def test_n34_each_pair_of_grants_is_covered_and_cut_as_what_it_opens() -> None:
+    """All of them: what is drawn at random meets the one that matters once in some hundred runs."""
+    opens = [(grants, opened(grants)) for grants in EVERY]
+    wrong = [
+        (one, other)
+        for (one, mine), (other, theirs) in itertools.product(opens, opens)
+        if one.covers(other) != (mine >= theirs) or opened(one.within(other)) != mine & theirs
+    ]
+    assert wrong == []
+
+
+def test_n34_either_of_two_grants_opens_what_each_does() -> None:
+    for one, other in itertools.product(EACH, EACH):
+        both = either(one, other)
+        assert (both is None) == (one is None and other is None)
+        expected = opened(Grants(one)) | opened(Grants(other))
+        assert opened(Grants(both)) == expected, (one, other)
 
 
 @given(SOME)

@@ -16,6 +16,7 @@ from xwheel.extras import extra
 HALTED = "database.url: the driver {0} cannot be loaded (import of {0} halted; None in sys.modules)"
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("words", "library", "extra_name", "what"),
     [
@@ -77,9 +78,11 @@ def test_the_extra_of_xxl_job_names_our_plugins() -> None:
     assert set(project["optional-dependencies"]["xxl"]) <= ours
 
 
+@pytest.mark.processes
 def test_tests_of_those_who_only_have_the_executor_need_no_server() -> None:
     code = (
-        "import sys, xwheel.testing; print(sorted({'alembic', 'requests', 'sqlalchemy'} & set(sys.modules)))"
+        "import sys, xwheel_devtools.testing; "
+        "print(sorted({'alembic', 'requests', 'sqlalchemy'} & set(sys.modules)))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True

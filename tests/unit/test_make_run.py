@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.narrate import narrate
+from tests.support.narrate import AGAIN_S, is_news, narrate
 from tests.support.paths import ROOT
 
 CHILD = """
@@ -43,6 +43,13 @@ def test_u14_a_line_says_what_goes_on_while_a_command_is_silent(tmp_path: Path, 
     assert any("setuptools-65.5.0\nthe end of it" in line for line in said) == bool(status)
 
 
+def test_u18_a_step_is_said_once_and_again_only_after_long() -> None:
+    assert is_news("Building the wheel", "", 5)
+    assert not is_news("Building the wheel", "Building the wheel", 5)
+    assert is_news("Building the wheel", "Building the wheel", AGAIN_S)
+    assert is_news("Installing collected packages", "Building the wheel", 5)
+
+
 def test_u14_make_run_tells_of_each_step_that_takes_long() -> None:
     done = subprocess.run(
         ["make", "--dry-run", "--always-make", "run", "VENV=build/no-such-folder"],
@@ -56,5 +63,7 @@ def test_u14_make_run_tells_of_each_step_that_takes_long() -> None:
     assert "once" in lines[0]
     assert lines[0].startswith("echo ")
     installs = [line for line in lines if " pip install " in line or " -m venv " in line]
-    assert len(installs) == 3
+    assert len(installs) == 2
     assert all("tests/support/narrate.py" in line for line in installs)
+    # U18: what a node with its console needs, and no more
+    assert "'.[server]' --editable plugins/console" in installs[-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from typing import Any, get_type_hints
 
@@ -40,6 +41,7 @@ def test_who_writes_a_reason_takes_no_other_word(write: Any) -> None:
     assert get_type_hints(write)["reason"] is RunReason
 
 
+@functools.cache
 def trees() -> list[tuple[str, ast.AST]]:
     return [
         (str(path.relative_to(ROOT)), ast.parse(path.read_text(encoding="utf-8")))

@@ -361,3 +361,19 @@ def test_a_loop_on_the_wheel_checks_in_debug_mode() -> None:
         loop.call_later(0, asyncio.sleep)
     assert "test_timer.py" in repr(loop.call_later(0, print))
     loop.close()
+
+
+def test_a_call_that_comes_while_the_thread_goes_to_sleep_wakes_it() -> None:
+    """N36: it is scheduled after the thread looked for the next one, and before it waits."""
+    called, scheduled = threading.Event(), threading.Event()
+
+    class Timer(WheelTimer):
+        def next_when(self) -> float | None:
+            when = super().next_when()
+            if not scheduled.is_set():
+                scheduled.set()
+                self.schedule(0, called.set)
+            return when
+
+    with Timer():
+        assert called.wait(20)

@@ -6,13 +6,16 @@ import hmac
 import logging
 import secrets
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
+from xwheel.accounts.places import PasswordPlaces
 from xwheel.accounts.throttle import key_of_name, pairs_of_name
 from xwheel.clock import Clock
 from xwheel.errors import ConflictError, FieldError, ForbiddenError, RevisionError
 from xwheel.model.access import ALL, NOTHING, Actor, ActorKind, Grants, Permission, Role, current_actor
+from xwheel.model.audit import AuditEntry
 from xwheel.runtime.passwords import check_password, hash_password, make_password, verify_password
 from xwheel.storage import executors
 from xwheel.storage.access import accounts, links, sessions, tokens
@@ -37,8 +40,19 @@ _HINT: Final = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How many sessions and personal tokens of an account a change ended."""
+
+    sessions: int = 0
+    tokens: int = 0
+
+
 class AccountManager:
     """Changes accounts, by name of who acts on this thread.
+
+    What takes an account from whoever holds its password or a session ends its personal tokens as well: they may have
+    been made by the same hands. ``keep_tokens`` leaves them; tokens of services belong to no account and always stay.
 
     Where a method takes a ``revision``, it is the one that the caller has seen; None overwrites whatever is there.
 
@@ -46,9 +60,13 @@ class AccountManager:
         db: The database.
         clock: Where time comes from.
         trail: Records who did what.
+        places: Where passwords are hashed; None for a process that does one thing.
     """
 
-    def __init__(self, db: Database, clock: Clock, trail: AuditTrail) -> None:
+    def __init__(
+        self, db: Database, clock: Clock, trail: AuditTrail, places: PasswordPlaces | None = None
+    ) -> None:
+        self._places = places or PasswordPlaces()
         self._db = db
         self._clock = clock
         self._trail = trail
@@ -77,13 +95,14 @@ class AccountManager:
             FieldError: The name or password is not acceptable.
             ConflictError: The name is taken.
             ForbiddenError: The grants are more than who acts has.
+            PasswordsBusyError: Too many passwords are being hashed.
         """
         check_name(name)
         check_display_name(display_name)
         if password is not None:
             check_password(password, (name, display_name))
         secret = "" if provider != LOCAL else password or make_password()
-        hashed = hash_password(secret) if secret else None
+        hashed = self._hashed(secret) if secret else None
 
         def work(conn: Connection) -> Account:
             check_grants(conn, current_actor(), grants)
@@ -102,10 +121,21 @@ class AccountManager:
 
         return self._db.transaction(work), secret
 
-    def change(self, account_id: int, changes: Mapping[str, Any], *, revision: int | None = None) -> Account:
+    def change(
+        self,
+        account_id: int,
+        changes: Mapping[str, Any],
+        *,
+        revision: int | None = None,
+        keep_tokens: bool = False,
+    ) -> tuple[Account, Ended]:
         """Change an account: ``grants``, ``display_name``, ``disabled``, or ``locked`` to False.
 
-        One that is disabled, or that loses its sessions' grants, is refused from the next second on.
+        One that is disabled, or that loses its sessions' grants, is refused from the next second on. Of one that is
+        disabled the sessions, links and tokens end; tokens that are kept open nothing until it is enabled again.
+
+        Returns:
+            The account, and what ended.
 
         Raises:
             NotFoundError: There is no such account.
@@ -116,7 +146,7 @@ class AccountManager:
         if "display_name" in changes:
             check_display_name(changes["display_name"])
 
-        def work(conn: Connection) -> Account:
+        def work(conn: Connection) -> tuple[Account, Ended]:
             before = self._lock(conn, account_id, revision)
             values = dict(changes)
             if "grants" in values:
@@ -130,42 +160,49 @@ class AccountManager:
             if not stays_admin:
                 _keep_admin(conn, before)
             after = accounts.update_account(conn, account_id, values, self._clock.now_ms())
-            if after.disabled:
-                sessions.delete_sessions_of(conn, account_id)
-                links.delete_links_of(conn, account_id)
+            ended = Ended()
+            if values.get("disabled", False):  # not another change of one that is: kept tokens stay
+                ended = self._end_all(conn, after, keep_tokens=keep_tokens)
             self._record(conn, "edit", after, before, after)
-            return after
+            return after, ended
 
         return self._db.transaction(work)
 
-    def reset(self, account_id: int, password: str | None = None) -> tuple[Account, str]:
-        """Give an account another password, and end its sessions, tokens, links and lock; return it and the password.
+    def reset(
+        self, account_id: int, password: str | None = None, *, keep_tokens: bool = False
+    ) -> tuple[Account, str, Ended]:
+        """Give an account another password, and end its sessions, tokens, links and lock.
+
+        Returns:
+            The account, its password, and what ended.
 
         Raises:
             NotFoundError: There is no such account.
             ConflictError: Another identity provider checks its password.
             FieldError: The password is not acceptable.
             ForbiddenError: The account may do more than who acts.
+            PasswordsBusyError: Too many passwords are being hashed.
         """
         with self._db.read() as conn:
             known = accounts.get_account(conn, account_id)
         if password is not None:
             check_password(password, (known.name, known.display_name))
         secret = password or make_password()
-        hashed = hash_password(secret)
+        hashed = self._hashed(secret)
 
-        def work(conn: Connection) -> Account:
+        def work(conn: Connection) -> tuple[Account, Ended]:
             before = self._lock(conn, account_id, None)
             if before.provider != LOCAL:
                 raise ConflictError(
                     f"the password of {before.name} is kept by {before.provider}: reset it there"
                 )
             after = self._set_password(conn, before, hashed, must_change=True)
-            tokens.delete_tokens_of(conn, account_id)  # who had the password may have made some
+            ended = self._end_all(conn, after, keep_tokens=keep_tokens)
             self._record(conn, "reset", after, before, after)
-            return after
+            return after, ended
 
-        return self._db.transaction(work), secret
+        after, ended = self._db.transaction(work)
+        return after, secret, ended
 
     def make_link(self, account_id: int) -> tuple[str, int]:
         """Make a link that signs an account in once; return its secret, which is kept nowhere, and when it ends.
@@ -208,48 +245,60 @@ class AccountManager:
             )
         return known
 
-    def change_password(self, known: Account, new: str, *, session_id: int | None) -> Account:
-        """Set another password for an account whose present one was just judged; its other sessions end.
+    def change_password(
+        self, known: Account, new: str, *, session_id: int | None, keep_tokens: bool = False
+    ) -> Ended:
+        """Set another password for an account whose present one was just judged; return what ended.
+
+        Its other sessions, its links and its tokens end.
 
         Args:
             known: The account as it was judged.
             new: The password.
             session_id: The session that stays.
+            keep_tokens: Its tokens stay.
 
         Raises:
             FieldError: The new one is not acceptable, or the present one was changed meanwhile.
+            PasswordsBusyError: Too many passwords are being hashed.
         """
-        if verify_password(known.password, new):
-            raise FieldError("password", "is the present one")
         check_password(new, (known.name, known.display_name))
-        hashed = hash_password(new)
+        with self._places.hold(current_actor().address):
+            if verify_password(known.password, new):
+                raise FieldError("password", "is the present one")
+            hashed = hash_password(new)
 
-        def work(conn: Connection) -> Account:
+        def work(conn: Connection) -> Ended:
             before = accounts.get_account(conn, known.id, lock=True)
             if not same_password(before, known):
                 raise FieldError("old_password", "is not the present password")
-            after = self._set_password(conn, before, hashed, must_change=False, keep=session_id)
+            after = self._set_password(conn, before, hashed, must_change=False)
+            ended = self._end_all(conn, after, keep_tokens=keep_tokens, but=session_id)
             self._record(conn, "change_password", after, before, after)
-            return after
+            return ended
 
         return self._db.transaction(work)
 
-    def end_sessions(self, account_id: int) -> None:
-        """End all sessions of an account, and its links.
+    def end_sessions(self, account_id: int, *, keep_tokens: bool = False) -> Ended:
+        """End all sessions of an account, its links and its tokens; return how many ended.
 
         Raises:
             NotFoundError: There is no such account.
         """
 
-        def work(conn: Connection) -> None:
+        def work(conn: Connection) -> Ended:
             before = self._lock(conn, account_id, None)
-            ended = sessions.delete_sessions_of(conn, account_id)
-            links.delete_links_of(conn, account_id)
+            ended = self._end_all(conn, before, keep_tokens=keep_tokens)
             self._trail.record(
-                conn, "account.end_sessions", "account", before.name, before={"sessions": ended}
+                conn,
+                "account.end_sessions",
+                "account",
+                before.name,
+                before={"sessions": ended.sessions, "tokens": ended.tokens},
             )
+            return ended
 
-        self._db.transaction(work)
+        return self._db.transaction(work)
 
     def delete(self, account_id: int, *, revision: int | None = None) -> None:
         """Delete an account with its sessions, tokens, links and settings; what it did stays in the audit.
@@ -288,35 +337,49 @@ class AccountManager:
             conn, f"account.{verb}", "account", account.name, before=_recorded(before), after=_recorded(after)
         )
 
-    def _set_password(
-        self, conn: Connection, before: Account, hashed: str, *, must_change: bool, keep: int | None = None
-    ) -> Account:
+    def _hashed(self, secret: str) -> str:
+        with self._places.hold(current_actor().address):
+            return hash_password(secret)
+
+    def _set_password(self, conn: Connection, before: Account, hashed: str, *, must_change: bool) -> Account:
         now_ms = self._clock.now_ms()
         values = {"password": hashed, "password_ms": now_ms, "must_change": must_change, "locked_ms": None}
         after = accounts.update_account(conn, before.id, values, now_ms)
-        sessions.delete_sessions_of(conn, before.id, but=keep)
-        links.delete_links_of(conn, before.id)
         _forget_failures(conn, before)
         return after
 
+    def _end_all(
+        self, conn: Connection, account: Account, *, keep_tokens: bool, but: int | None = None
+    ) -> Ended:
+        """End what opens something for an account whose row is locked, but for one session; each token is audited."""
+        count = sessions.delete_sessions_of(conn, account.id, but=but)
+        links.delete_links_of(conn, account.id)
+        if keep_tokens:
+            return Ended(sessions=count)
+        gone = tokens.delete_tokens_of(conn, account.id)
+        entries = [
+            AuditEntry(action="token.delete", kind="token", object_id=item.name, before=tokens.recorded(item))
+            for item in gone
+        ]
+        if entries:
+            self._trail.record_many(conn, entries)
+        return Ended(sessions=count, tokens=len(gone))
 
-def ensure_admin(db: Database, trail: AuditTrail, now_ms: int, announce: Callable[[str], None]) -> None:
-    """Make the first account, which may do everything, if there is none; announce its password once."""
-    with db.read() as conn:
-        if accounts.has_accounts(conn):
-            return
-    secret = make_password()
-    hashed = hash_password(secret)
 
-    def work(conn: Connection) -> None:
-        made = accounts.insert_account(conn, FIRST_ADMIN, ALL, now_ms, password=hashed)
-        trail.record(conn, "account.create", "account", made.name, after=_recorded(made))
+def insert_first(conn: Connection, trail: AuditTrail, hashed: str, now_ms: int) -> None:
+    """Store the first account, which may do everything.
 
-    try:
-        db.transaction(work)
-    except ConflictError:
-        return  # another node starts too and was faster: it announces its own
-    announce(f"password of the account {FIRST_ADMIN} (shown once): {secret}")
+    Args:
+        conn: A connection inside a transaction.
+        trail: Records it.
+        hashed: Hash of its password.
+        now_ms: The time.
+
+    Raises:
+        ConflictError: There is one of this name.
+    """
+    made = accounts.insert_account(conn, FIRST_ADMIN, ALL, now_ms, password=hashed)
+    trail.record(conn, "account.create", "account", made.name, after=_recorded(made))
 
 
 def check_name(name: str) -> None:

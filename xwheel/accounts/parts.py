@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from xwheel.accounts.accounts import AccountManager
+from xwheel.accounts.places import PasswordPlaces
 from xwheel.accounts.providers import IdentityProviders
 from xwheel.accounts.sessions import SessionStore
 from xwheel.accounts.sign_in import SignIn
@@ -28,9 +29,15 @@ class AccessParts:
         self, db: Database, clock: Clock, config: Config, trail: AuditTrail, providers: IdentityProviders
     ) -> None:
         self.providers = providers
-        self.accounts = AccountManager(db, clock, trail)
+        places = PasswordPlaces.of_listener(config.api.threads)
+        self.accounts = AccountManager(db, clock, trail, places)
         self.sessions = SessionStore(db, clock, config.accounts, trail)
         self.tokens = TokenStore(db, clock)
         self.token_changes = TokenManager(db, clock, trail, self.tokens.forget)
-        self.sign_in = SignIn(db, clock, trail, providers)
+        self.sign_in = SignIn(db, clock, trail, providers, places)
         self.config = config.accounts
+
+    def forget(self) -> None:
+        """Ask the database again about sessions and tokens from now on; for the node that ended some itself."""
+        self.sessions.forget()
+        self.tokens.forget()

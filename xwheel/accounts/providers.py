@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from xwheel.clock import Clock
-from xwheel.config.sections import AccountsSection, ProviderGroupRole
+from xwheel.config.sections import AccountsSection
 from xwheel.errors import ConfigError, IdentityError, PluginError
-from xwheel.model.access import Grant, Grants, either
 from xwheel.plugin.identities import (
     Identity,
     IdentityProvider,
@@ -205,11 +204,6 @@ class IdentityProviders:
             except KeyError as error:
                 raise ConfigError(f"accounts.providers: {error.args[0]}") from None
             self._chosen[name] = CheckedProvider(name, provider, threads, clock)
-        for rule in settings.group_roles:
-            if rule.provider not in self._chosen:
-                raise ConfigError(
-                    f"accounts.group_roles: {rule.provider} is none of accounts.providers: {', '.join(self._chosen)}"
-                )
 
     def __iter__(self) -> Iterable[CheckedProvider]:
         return iter(self._chosen.values())
@@ -245,29 +239,3 @@ class IdentityProviders:
         if failed is not None:
             raise failed
         return None
-
-
-def grants_by_groups(
-    identity: Identity, rules: Iterable[ProviderGroupRole], group_ids: Mapping[str, int]
-) -> Grants:
-    """Return what somebody may do because of the groups that the identity provider knows; the highest role counts.
-
-    Args:
-        identity: Who it is, with the groups.
-        rules: The setting ``accounts.group_roles``.
-        group_ids: App name of each executor group to its id; a rule for one that is not there gives nothing.
-    """
-    theirs = frozenset(identity.groups)
-    everywhere: Grant | None = None
-    groups: dict[int, Grant] = {}
-    for rule in rules:
-        if rule.provider != identity.provider or rule.group not in theirs:
-            continue
-        grant = Grant(rule.role, rule.script)
-        if not rule.in_groups:
-            everywhere = either(everywhere, grant)
-        for app_name in rule.in_groups:
-            if app_name in group_ids:
-                number = group_ids[app_name]
-                groups[number] = either(groups.get(number), grant) or grant
-    return Grants(everywhere, groups)

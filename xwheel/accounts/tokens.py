@@ -14,7 +14,6 @@ from xwheel.clock import Clock
 from xwheel.errors import FieldError, HiddenError, XwheelError
 from xwheel.model.access import Actor, ActorKind, Grant, Grants, Permission, Role, current_actor
 from xwheel.storage.access import tokens
-from xwheel.storage.access.accounts import grants_text
 from xwheel.storage.access.audit import AuditTrail
 from xwheel.storage.access.tokens import KnownToken
 from xwheel.storage.database.engine import Connection, Database
@@ -133,8 +132,11 @@ class TokenManager:
         account_id: int | None = None,
         expires_ms: int | None = None,
         networks: Sequence[str] = (),
+        check: Callable[[Connection], None] = lambda _: None,
     ) -> KnownToken:
         """Store a token by its digest; the arguments are those of :func:`xwheel.storage.access.tokens.insert_token`.
+
+        ``check`` is called in the transaction, and raises if whoever makes the token may not any more.
 
         Raises:
             ForbiddenError: It would open more than who acts may do.
@@ -145,6 +147,7 @@ class TokenManager:
 
         def work(conn: Connection) -> KnownToken:
             actor = current_actor()
+            check(conn)
             if group_id is not None:
                 actor.need(Permission.ADMIN, group_id, "group", group_id)
             else:
@@ -160,7 +163,7 @@ class TokenManager:
                 expires_ms=expires_ms,
                 networks=networks,
             )
-            after = _recorded(made)
+            after = tokens.recorded(made)
             self._trail.record(conn, "token.create", "token", name, group_id=group_id, after=after)
             return made
 
@@ -192,21 +195,11 @@ class TokenManager:
             if not may(known) or account_id not in (None, known.account_id):
                 raise HiddenError("token", name)
             tokens.delete_token(conn, name)
-            before = _recorded(known)
+            before = tokens.recorded(known)
             self._trail.record(conn, "token.delete", "token", name, group_id=known.group_id, before=before)
 
         self._db.transaction(work)
         self._changed()
-
-
-def _recorded(token: KnownToken) -> dict[str, object]:
-    """Return what the audit says of a token: all but what it is."""
-    return {
-        "grants": grants_text(token.grants),
-        "account": token.account_name,
-        "expires_ms": token.expires_ms,
-        "networks": list(token.networks),
-    }
 
 
 def _matches(known: Sequence[KnownToken], digest: bytes) -> list[KnownToken]:

@@ -35,7 +35,7 @@ from xwheel.scheduler.live.reader import LiveReader
 from xwheel.scheduler.manage.parts import ManagementParts, SharedParts
 from xwheel.storage.access import executor_secrets
 from xwheel.storage.database.engine import Database
-from xwheel.storage.database.startup import open_database
+from xwheel.storage.database.startup import start_with
 from xwheel.wire.http.tls import TlsFiles, check_tls
 
 logger = logging.getLogger(__name__)
@@ -90,19 +90,22 @@ class ManagementApp:
     def _open(self, wait_s: float = 0) -> ManagementProcess:
         # plugins, too: what they began is the parent's
         plugins = load_plugins(self._config)
-        db = open_database(self._config, create=False, wait_s=wait_s, tables=plugins.tables)
+        database = start_with(self._config, create=False, wait_s=wait_s, tables=plugins.tables)
         try:
-            executor_secrets.bind_key(db, self._keys)
-            token = find_executor_token(self._config, db)
-            if token is None:
-                raise ConfigError(
-                    "no node has started on this database yet, so that there is no executor token: start "
-                    "'xwheel server' first, or set api.executor_token as for the nodes"
-                )
-            return ManagementProcess(self._config, db, plugins, token, self._keys, self._tls)
+            return database.run(lambda: self._load(database.db, plugins))
         except BaseException:
-            db.close()
+            database.db.close()
             raise
+
+    def _load(self, db: Database, plugins: Plugins) -> ManagementProcess:
+        executor_secrets.bind_key(db, self._keys)
+        token = find_executor_token(self._config, db)
+        if token is None:
+            raise ConfigError(
+                "no node has started on this database yet, so that there is no executor token: start "
+                "'xwheel server' first, or set api.executor_token as for the nodes"
+            )
+        return ManagementProcess(self._config, db, plugins, token, self._keys, self._tls)
 
     def _after_fork(self) -> ManagementProcess:
         with self._lock:

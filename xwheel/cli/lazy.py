@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from typer import Typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
+from xwheel.cli.plugin_commands import CommandParts, CommandPlace, places_of_plugins, words_of
 from xwheel.errors import PluginError
 
 if TYPE_CHECKING:
@@ -37,35 +38,32 @@ def command_group(words: str | None = None, *, alone: bool = False) -> Typer:
 
 
 class PlainGroup(TyperGroup):
-    """A group whose help has the whole first sentence of each command."""
+    """A group of ours: plugins may add commands; its help has the whole first sentence of each."""
+
+    def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
+        """Return a command; plugins are loaded for one that is none of ours."""
+        found = super().get_command(ctx, cmd_name)
+        if found is not None:
+            return found
+        added = places_of_plugins(words_of(ctx), self.commands, quiet=ctx.resilient_parsing, wanted=cmd_name)
+        if cmd_name not in added:
+            return None
+        ctx.obj = CommandParts()
+        return LazyCommands(cmd_name, added[cmd_name])
+
+    def list_commands(self, ctx: Context) -> list[str]:
+        """Return the names of all commands, ours first: for help, and for a shell that completes them."""
+        self._added = places_of_plugins(words_of(ctx), self.commands, quiet=ctx.resilient_parsing)
+        return [*self.commands, *sorted(self._added)]
 
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
-        """Write the commands."""
-        found = [(name, self.commands[name]) for name in self.list_commands(ctx)]
-        with formatter.section("Commands"):
-            formatter.write_dl(
-                [
-                    (name, command.get_short_help_str(SENTENCE))
-                    for name, command in found
-                    if not command.hidden
-                ]
-            )
-
-
-class CommandPlace(NamedTuple):
-    """Where commands are.
-
-    Attributes:
-        module: The module; its Typer is called ``app``.
-        help: What the help says of them.
-        is_one: Whether it is one command of the module and not a group of all.
-        owner: The plugin that brought them; empty for ours.
-    """
-
-    module: str
-    help: str
-    is_one: bool = False
-    owner: str = ""
+        """Write the commands, those of plugins among them."""
+        names = self.list_commands(ctx)
+        found = [(name, self.commands.get(name) or LazyCommands(name, self._added[name])) for name in names]
+        rows = [(name, command.get_short_help_str(SENTENCE)) for name, command in found if not command.hidden]
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
 
 
 class LazyCommands(PlainGroup):

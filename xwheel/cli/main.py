@@ -1,4 +1,4 @@
-"""The ``xwheel`` command and what starts processes: ``server``, ``executor``, ``quickstart``, ``verify``.
+"""The ``xwheel`` command and what starts processes: ``server`` and ``executor``.
 
 Commands import what they need when they run, so that ``--help`` is quick.
 """
@@ -19,16 +19,14 @@ from xwheel.cli.connection import (
     DatabaseOption,
     PlainJsonOption,
     PluginsDirOption,
-    TokenOption,
     configure,
     given,
     given_reason,
-    node_client,
-    warn_of_password,
 )
-from xwheel.cli.lazy import CommandPlace, LazyGroup, command_group
+from xwheel.cli.lazy import LazyGroup, command_group
 from xwheel.cli.log_lines import ShownSecrets, log_from, tell_login, tell_node, tell_start
 from xwheel.cli.output import visible
+from xwheel.cli.plugin_commands import CommandPlace
 from xwheel.cli.printer import Printer
 from xwheel.errors import (
     ConfigError,
@@ -38,12 +36,11 @@ from xwheel.errors import (
     LockError,
     PluginError,
     SchemaError,
+    StartEndedError,
     XwheelError,
 )
 
 if TYPE_CHECKING:
-    from typer._click import Command, Context
-
     from xwheel.runtime.signals import StopSignals
 
 EXIT_FAILED = 1
@@ -132,24 +129,14 @@ class RootGroup(LazyGroup):
             "Who did what, when, from where and why, and whether that was changed since.",
         ),
         "plugins": CommandPlace(
-            "xwheel.cli.plugins", "What plugins are installed, and a project for a new one."
+            "xwheel.cli.plugins", "What plugins are installed, and what is wrong with them."
         ),
     }
-
-    def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
-        """Return a command; plugins are loaded for one that is none of ours."""
-        found = super().get_command(ctx, cmd_name)
-        if found is not None or ctx.resilient_parsing:
-            return found
-        from xwheel.cli.plugin_commands import find_command
-
-        return find_command(ctx, cmd_name, self.commands)
 
 
 app = typer.Typer(
     cls=RootGroup,
     help="xwheel: a distributed job scheduler that speaks XXL-JOB's wire protocol.",
-    epilog="Plugins may bring further commands: 'xwheel plugins' lists them.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,  # a help without colours is there in a third of the time
@@ -184,99 +171,6 @@ def root(
 
 
 @app.command()
-def new(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="The folder: new, or empty.")],
-    as_json: PlainJsonOption = False,
-) -> None:
-    """Write a project to start from: jobs, settings, one command that runs it, and a test on a running node."""
-    from xwheel.cli.scaffold.application import next_steps, write_application
-
-    files, steps = [str(made) for made in write_application(path)], next_steps(path)
-    text = "\n".join([*files, "next:", *(f"  {step}" for step in steps)])
-    Printer(as_json).print_done({"files": files, "next": list(steps)}, text)
-
-
-@app.command()
-def quickstart(
-    seconds: Annotated[
-        int | None, typer.Option(min=5, max=86_400, help="End by itself after so many seconds of fires.")
-    ] = None,
-    as_json: PlainJsonOption = False,
-    rate: Annotated[int, typer.Option(min=0, max=500, help="Further fires a second.")] = 0,
-    data_dir: Annotated[
-        Path | None, typer.Option(help="Keep everything here; default: a temporary folder.")
-    ] = None,
-    url: DatabaseOption = None,
-) -> None:
-    """Run one node and one executor with demonstration jobs, and count honestly what ran."""
-    from xwheel.cli.quickstart.run import Options
-    from xwheel.cli.quickstart.run import quickstart as run
-
-    log_from(logging.WARNING)
-    warn_of_password(url)
-    options = Options(seconds=seconds, as_json=as_json, rate=rate, data_dir=data_dir, database=url)
-    raise typer.Exit(run(options))
-
-
-@app.command()
-def verify(
-    urls: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--url",
-            metavar="URL",
-            help="Management API of a node; again for each further one; default: $XWHEEL_URL.",
-        ),
-    ] = None,
-    token_file: TokenOption = None,
-    seconds: Annotated[int, typer.Option(min=5, max=86_400, help="How long jobs fire.")] = 60,
-    rate: Annotated[
-        int, typer.Option(min=20, max=500, help="Fires a second of jobs that nobody changes.")
-    ] = 40,
-    seed: Annotated[
-        int | None, typer.Option(min=0, help="What is done to the others; default: at random.")
-    ] = None,
-    folder: Annotated[
-        Path | None, typer.Option(help="Executors' logs and what they execute; default: a temporary folder.")
-    ] = None,
-    url: Annotated[
-        str | None, typer.Option("--database", help="The cluster's database, to watch its tables meanwhile.")
-    ] = None,
-    settle: Annotated[int, typer.Option(min=1, max=86_400, help="Seconds to wait for the last runs.")] = 180,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave the jobs in the cluster.")] = False,
-    as_json: PlainJsonOption = False,
-) -> None:
-    """Let jobs fire on a test cluster while you break it, and say what was lost, ran twice, came late or is stuck.
-
-    Starts three executors here, with the settings that 'xwheel executor' would have, makes jobs in two groups of their
-    own, and changes, stops, kills and runs some of them meanwhile; it also pauses all schedules for a second now and
-    then. The exit status is 0 only if nothing was found.
-    """
-    from xwheel.cli.verify.run import VerifyOptions
-    from xwheel.cli.verify.run import verify as run
-    from xwheel.cli.verify.site import Site
-
-    log_from(logging.WARNING)
-    warn_of_password(url)
-    site = (
-        Site(lambda: [node_client(item, token_file) for item in urls])
-        if urls
-        else Site(lambda: [node_client(None, token_file)])
-    )
-    options = VerifyOptions(
-        seconds=seconds,
-        rate=rate,
-        seed=seed,
-        folder=folder,
-        database=url,
-        settle_s=settle,
-        as_json=as_json,
-        keep=keep,
-    )
-    raise typer.Exit(run(site, options))
-
-
-@app.command()
 def server(
     config_path: ConfigOption = None,
     url: DatabaseOption = None,
@@ -300,13 +194,16 @@ def server(
         log_from(logging.INFO, config)
         tell_start("a scheduler node", config_path)
         shown = ShownSecrets()
-        node = Node(config, announce=shown.show)
+        node = Node(config, announce=shown.show, pause=signals.heard)
         if shown.count:
             tell_login(config_path)
         tell_node(config, node.scheduler.core.plugins)
         if signals.be_up():
             return
-        node.start()
+        try:
+            node.start()
+        except StartEndedError:
+            return  # a signal came while it waited for its database
         # what exists now stays; of what comes and goes with fires little has cycles, so searching for them seldom pays
         gc.collect()
         gc.freeze()

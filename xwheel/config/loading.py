@@ -6,9 +6,8 @@ The environment is read by :func:`load_config` when a process starts, never at i
 
 from __future__ import annotations
 
-import difflib
-import itertools
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,6 +21,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from xwheel.config.nearest import nearest
 from xwheel.config.sections import (
     AccountsSection,
     AlarmSection,
@@ -41,6 +41,7 @@ from xwheel.config.sections import (
     UpkeepSection,
 )
 from xwheel.errors import ConfigError
+from xwheel.runtime.guessing import easy_pattern, is_walk, without_phrases
 from xwheel.runtime.private_files import warn_if_open
 
 ENV_PREFIX: Final = "XWHEEL_"
@@ -161,13 +162,13 @@ def _weakness(secret: str) -> str:
     """Return what makes a secret easy to guess, or an empty text."""
     if len(set(secret)) < MIN_DIFFERENT:
         return f"have fewer than {MIN_DIFFERENT} different characters"
-    if any(secret.startswith(secret[period:]) for period in range(1, len(secret) // 2 + 1)):
-        return "repeat itself"
-    codes = [ord(char) for char in secret.lower()]
-    # 9 to 0 and z to a go on counting
-    steps = sum(abs(one - two) in (0, 1, 9, 25) for one, two in itertools.pairwise(codes))
-    if 3 * steps >= 2 * (len(codes) - 1):
-        return "count, or repeat characters"
+    if easy := easy_pattern(secret):
+        return easy
+    if is_walk(secret):
+        return "walk over the keyboard"
+    rest = without_phrases(secret)
+    if rest != re.sub(r"[\W_]", "", secret.casefold()) and len(rest) < MIN_OWN:
+        return "consist of a phrase that everybody knows"
     rest = secret.lower()
     for word in _KNOWN_WORDS:
         rest = rest.replace(word, "")
@@ -206,10 +207,11 @@ def _explain(item: Any) -> str:
             owner = (
                 annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else owner
             )
-        return f"{where} is not a setting{_nearest(str(item['loc'][-1]), owner)}"
+        section = str(item["loc"][0]) if len(item["loc"]) > 1 else ""
+        return f"{where} is not a setting{_nearest(str(item['loc'][-1]), owner, section)}"
     return f"{where}: {item['msg'][:1].lower()}{item['msg'][1:]}"
 
 
-def _nearest(word: str, owner: type[BaseModel]) -> str:
-    close = difflib.get_close_matches(word, owner.model_fields, n=1)
-    return f"; did you mean {close[0]}?" if close else f"; known: {', '.join(sorted(owner.model_fields))}"
+def _nearest(word: str, owner: type[BaseModel], section: str = "") -> str:
+    close = nearest(word, list(owner.model_fields), section)
+    return f"; did you mean {close}?" if close else f"; known: {', '.join(sorted(owner.model_fields))}"

@@ -9,7 +9,6 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator
 
-from xwheel.model.access import Role
 from xwheel.model.jobs import MAX_PARAM_BYTES, MAX_SOURCE_BYTES
 
 
@@ -47,7 +46,7 @@ class DatabaseSection(Section):
         60,
         ge=0,
         le=86_400,
-        description="How long a starting node waits for a database that is not there yet.",
+        description="How long a starting node waits for a database that is away or read-only, from when it is lost.",
     )
 
 
@@ -369,18 +368,6 @@ class SecuritySection(Section):
     )
 
 
-class ProviderGroupRole(Section):
-    """What a group at an identity provider may do here."""
-
-    provider: str = Field(description="The identity provider that knows the group.")
-    group: str = Field(min_length=1, description="The group, as the provider spells it.")
-    role: Role = Field(description="The role: `viewer`, `operator`, `editor` or `admin`.")
-    script: bool = Field(False, description="May change what scripts run, besides.")
-    in_groups: list[str] = Field(
-        default_factory=list, description="App names of the executor groups where it counts; empty for all."
-    )
-
-
 class AccountsSection(Section):
     """Accounts of people: by what they sign in, and their sessions."""
 
@@ -391,11 +378,6 @@ class AccountsSection(Section):
     )
     provider_timeout_s: float = Field(
         10, gt=0, le=60, description="An identity provider that does not answer within this time has failed."
-    )
-    group_roles: list[ProviderGroupRole] = Field(
-        default_factory=list,
-        description="Roles by the groups that identity providers know: tables with `provider`, `group`, `role`, "
-        "`script` and `in_groups`.",
     )
     session_s: int = Field(
         604_800,

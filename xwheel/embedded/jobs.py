@@ -18,6 +18,7 @@ from xwheel.node.node import Node
 from xwheel.scheduler.manage.declared_plan import WantedJob, plan_job
 from xwheel.storage import executors
 from xwheel.storage.database.engine import Connection
+from xwheel.storage.database.startup import PASSING
 from xwheel.storage.declarations.records import DeclaredJob
 from xwheel.storage.jobs import JobFilter, page_jobs
 
@@ -68,6 +69,8 @@ class DeclaredJobs:
                 conf = one.fields["schedule_conf"]
                 where = "" if error.field == "schedule_conf" else f"{error.field}: "
                 raise ConfigError(f"job {one.name!r}, schedule {conf!r}: {where}{error.reason}") from None
+            except PASSING:
+                raise  # nothing is wrong with the job
             except XwheelError as error:
                 raise ConfigError(f"job {one.name!r}: {error}") from error
         before = {*state.declared, *state.retired}

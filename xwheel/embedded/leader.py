@@ -20,7 +20,7 @@ from xwheel.executor.declarations import Declaration
 from xwheel.executor.handlers import MARK, Handler, HandlerKind
 from xwheel.node.node import Node
 from xwheel.storage.access import tokens
-from xwheel.storage.database.startup import open_database
+from xwheel.storage.database.startup import Pause, start_with
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +36,7 @@ class Leader:
         declarations: The jobs of the code.
         settings: Single settings by section.
         loop: Where coroutine handlers run; None for a loop of the executor's own.
+        pause: Waits so many seconds for a database that is locked; returns whether the process is to end meanwhile.
 
     Raises:
         LockError: A node of its own has the database.
@@ -48,19 +49,23 @@ class Leader:
         declarations: Sequence[Declaration],
         settings: Mapping[str, Mapping[str, Any]],
         loop: asyncio.AbstractEventLoop | None,
+        pause: Pause,
     ) -> None:
         state = folder.read_state()
         config = folder.config(settings, state)
-        db = open_database(config)
+        database = start_with(config, pause=pause)
+        db = database.db
         try:
             # before the node is made, which would make one that is shown to no one
             token, now_ms = folder.management_token(), SystemClock().now_ms()
-            db.transaction(lambda conn: tokens.replace_token(conn, "embedded", token, now_ms))
+            database.run(
+                lambda: db.transaction(lambda conn: tokens.replace_token(conn, "embedded", token, now_ms))
+            )
         finally:
             db.close()
-        self.node = Node(config, announce=logger.debug, has_accounts=False)
+        self.node = Node(config, announce=logger.debug, has_accounts=False, pause=pause)
         try:
-            self.state = DeclaredJobs(self.node).apply(declarations, state)
+            self.state = self.node.until_done(lambda: DeclaredJobs(self.node).apply(declarations, state))
             self._executor = Executor(
                 config,
                 handlers=[_on_loop(one, loop) for one in declarations],

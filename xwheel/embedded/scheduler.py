@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from xwheel.embedded.declarations import declare
 from xwheel.embedded.folder import HOST, Folder
-from xwheel.errors import ConfigError, LockError, NotFoundError, WireError, XwheelError
+from xwheel.errors import ConfigError, LockError, NotFoundError, StartEndedError, WireError, XwheelError
 from xwheel.executor.declarations import Declaration
 from xwheel.extras import extra
 
@@ -375,13 +375,22 @@ class EmbeddedScheduler:
         try:
             with extra("server"):
                 from xwheel.embedded.leader import Leader
-            self._leader = Leader(self._folder, list(self._declarations.values()), self._settings, self._loop)
+            self._leader = Leader(
+                self._folder,
+                list(self._declarations.values()),
+                self._settings,
+                self._loop,
+                pause=stopping.wait,
+            )
             self._announce(
                 f"process {os.getpid()} leads; XWHEEL_URL={self.url} XWHEEL_TOKEN_FILE={self.token_file}"
             )
             self._settled.set()
             stopping.wait()
             self._ended_well = self._leader.stop()
+        except StartEndedError as error:
+            self._error = error
+            self._settled.set()
         except Exception as error:
             self._error = error
             if self._settled.is_set():

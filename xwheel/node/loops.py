@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from xwheel.errors import XwheelError
@@ -57,27 +57,35 @@ class Scheduler:
             *self.auditing.services(),
         ]
 
-    def start(self) -> None:
+    def start(self, until_done: Callable[[Callable[[], None]], None] = lambda part: part()) -> None:
         """Take the leases and start all loops.
+
+        Args:
+            until_done: Does what is given to it, again while the database is away.
 
         Raises:
             LockError: Another scheduler has the database.
         """
-        core = self.core
         watching, *others = self.services
         watching.start()
         try:
-            with self.stall_monitor.noting("start"):
-                core.clock_sync.begin()
-                core.lease.acquire()
-                core.registry.step(core.clock.now_ms())
-                core.calendars.step(core.clock.now_ms())
-                self.finishing.alarms.begin()
+            until_done(self._begin)
         except BaseException:
             watching.stop()
+            self._close_clients()
             raise
         for service in others:
             service.start()
+
+    def _begin(self) -> None:
+        """Do what must be done before the first step of any loop; it may be done again, however far it came."""
+        core = self.core
+        with self.stall_monitor.noting("start"):
+            core.clock_sync.begin()
+            core.lease.acquire()
+            core.registry.step(core.clock.now_ms())
+            core.calendars.step(core.clock.now_ms())
+            self.finishing.alarms.begin()
 
     def stop(self, timeout_s: float = DRAIN_S) -> bool:
         """Hand the partitions over, then plan and fence nothing more, let sends end, write their answers, leave.
@@ -115,15 +123,19 @@ class Scheduler:
         ]
         ended = self._end(then, deadline_ms)
         self.finishing.alarms.close(deadline_ms)
-        for lane in lanes:
+        self._close_clients()
+        left = self._leave()
+        core.listeners.stop()
+        return planning and ended and left
+
+    def _close_clients(self) -> None:
+        """Close the connections to executors, and the event loops that wait for them."""
+        for lane in self.sending.lanes.by_number.values():
             lane.close()
         self.finishing.check.close()
         self.logs.fetcher.close()
         self.routing.probes.close()
         self.routing.addresses.close()
-        left = self._leave()
-        core.listeners.stop()
-        return planning and ended and left
 
     def _hand_over(self, deadline_ms: int) -> None:
         """Let other nodes go on with our partitions, a few at a time, while this one still fires the rest."""

@@ -5,37 +5,42 @@ from __future__ import annotations
 import json
 import logging
 import os
-import secrets
+import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
-from xwheel.accounts.accounts import ensure_admin
 from xwheel.api.app import build_management_app, executor_app, plugin_routes
 from xwheel.api.http.resource import ApiParts
 from xwheel.api.parts import parts_of
 from xwheel.api.plugins.work import PluginWork
 from xwheel.api.schema.health import HealthCounts, HealthReport, LoopHealth
 from xwheel.config import Config
-from xwheel.errors import ConflictError
+from xwheel.node.first_secrets import (
+    ExecutorToken,
+    FirstPassword,
+    FirstSecret,
+    ManagementToken,
+    ensure_executor_token,
+)
 from xwheel.node.loops import Scheduler
 from xwheel.node.pipeline import Core
 from xwheel.plugin.discovery import load_plugins
 from xwheel.runtime.http_server import Listener
 from xwheel.runtime.private_files import write_text
 from xwheel.runtime.sealing import is_plain, read_keys
-from xwheel.scheduler.cluster.sqlite_lease import SqliteLease
-from xwheel.scheduler.executors.secrets import EXECUTOR_TOKEN, find_executor_token
-from xwheel.storage import settings
-from xwheel.storage.access import executor_secrets, tokens
+from xwheel.storage.access import executor_secrets
 from xwheel.storage.access.audit import AuditTrail
-from xwheel.storage.database.engine import Connection, Database
-from xwheel.storage.database.startup import open_database
+from xwheel.storage.database.engine import Database
+from xwheel.storage.database.startup import Pause, start_with
 from xwheel.wire.http.tls import check_tls
 
 logger = logging.getLogger(__name__)
 
-FIRST_ADMIN: Final = "first"
+T = TypeVar("T")
+
 HEALTH_PATHS: Final = ("/healthz", "/readyz")
 
 
@@ -47,6 +52,7 @@ class Node:
         announce: Told secrets that were made just now; they are never shown again.
         given: Further plugins by name, as files, modules or other objects with hooks; for tests.
         has_accounts: Make the first account if there is none; not where nobody could be told its password.
+        pause: Waits so many seconds for a database that is away; returns whether the process is to end meanwhile.
 
     Raises:
         ConfigError: A setting cannot be used.
@@ -54,6 +60,7 @@ class Node:
         DatabaseRefusedError: The database lacks what a node needs.
         SchemaError: The database's schema is not this version's.
         PluginError: A plugin cannot be loaded.
+        StartEndedError: The process was to end meanwhile.
     """
 
     def __init__(
@@ -63,26 +70,44 @@ class Node:
         given: Mapping[str, object] | None = None,
         *,
         has_accounts: bool = True,
+        pause: Pause = time.sleep,
     ) -> None:
         self._config = config
         plugins = load_plugins(config, given)
         # files first: what is wrong with them is said before a database is waited for
         keys, tls = read_keys(config.security.key_file), check_tls(config.tls)
-        self._db = open_database(config, wait_s=config.database.wait_s, tables=plugins.tables)
-        executor_secrets.bind_key(self._db, keys)
-        token = executor_token(config, self._db, announce)
-        self.scheduler = scheduler = Scheduler(Core(config, self._db, plugins, token, keys=keys, tls=tls))
-        warn_of_plain(self._db)
-        warn_of_weak_audit(self._db, scheduler.core.audit)
-        ensure_management_token(self._db, scheduler.core.audit, scheduler.core.clock.now_ms(), announce)
-        if has_accounts:
-            ensure_admin(self._db, scheduler.core.audit, scheduler.core.clock.now_ms(), announce)
-        parts = api_parts(scheduler, self.health)
-        api = config.api
+        with ExitStack() as undo:
+            self._database = database = start_with(config, tables=plugins.tables, pause=pause)
+            self._db = db = database.db
+            undo.callback(db.close)
+            database.run(lambda: executor_secrets.bind_key(db, keys))
+            executor_token = ExecutorToken(announce)
+            undo.callback(executor_token.show_unknown)
+            token = database.run(lambda: ensure_executor_token(config, db, executor_token))
+            # what asks the database for its keys comes first in there, so that nothing is left of one that was cut
+            self.scheduler = scheduler = database.run(
+                lambda: Scheduler(Core(config, db, plugins, token, keys=keys, tls=tls))
+            )
+            core = scheduler.core
+            database.run(lambda: warn_of_plain(db))
+            warn_of_weak_audit(db, core.audit)
+            firsts: list[FirstSecret] = [ManagementToken(core.audit, core.clock.now_ms(), announce)]
+            if has_accounts:
+                firsts.append(FirstPassword(core.audit, core.clock.now_ms(), announce))
+            for secret in firsts:
+                undo.callback(secret.show_unknown)
+                database.run(partial(secret.ensure, db))
+            self.executors, self.management, self.work = self._make_listeners(undo)
+            undo.pop_all()
+        self._listeners = (self.executors, self.management)
+
+    def _make_listeners(self, undo: ExitStack) -> tuple[Listener, Listener, PluginWork]:
+        """Return both listeners, bound, and what routes of plugins do between calls."""
+        config, api = self._config, self._config.api
+        parts = api_parts(self.scheduler, self.health)
         routes = plugin_routes(parts)
         management_api, executor_api = build_management_app(parts, routes), executor_app(parts, routes)
-        self.work = PluginWork(parts)
-        self.management = Listener(
+        management = Listener(
             "api",
             management_api,
             host=api.host,
@@ -96,7 +121,8 @@ class Node:
             # the application judges them itself
             keep_forwarded=bool(api.trusted_proxies),
         )
-        self.executors = Listener(
+        undo.callback(management.stop)
+        executors = Listener(
             "executor-api",
             executor_api,
             host=api.executor_host,
@@ -106,31 +132,48 @@ class Node:
             limits=config.connections,
             admits=executor_api.admits,
         )
-        self._listeners = (self.executors, self.management)
+        undo.callback(executors.stop)
+        return executors, management, PluginWork(parts)
+
+    def until_done(self, part: Callable[[], T]) -> T:
+        """Do a part of the start, again while the database is away, as the start itself does; return what it returns.
+
+        Raises:
+            XwheelError: As :meth:`start` says, and what the part raises.
+        """
+        return self._database.run(part)
 
     def start(self, *, first: Callable[[], None] | None = None) -> None:
-        """Take the leases, start the loops, listen.
+        """Take the leases, start the loops, listen; a start that fails leaves nothing behind.
 
         Args:
             first: Called before the first run is sent, while executors can register: to start one in this process.
 
         Raises:
             LockError: Another scheduler has the database.
+            DatabaseUnreachableError: The database was away for longer than the settings say.
+            DatabaseRefusedError: It was read-only for longer than that, or refuses us.
+            StartEndedError: The process was to end meanwhile.
         """
-        if first is not None:
-            self.executors.start()
-            first()
-        self.scheduler.start()
-        self.work.start()
-        for listener in self._listeners:
-            if first is None or listener is not self.executors:
-                listener.start()
-        logger.info("management API on %s:%d", self.management.host, self.management.port)
-        logger.info("executor API on %s:%d", self.executors.host, self.executors.port)
-        if self._config.api.port_file is not None:
-            write_ports(
-                self._config.api.port_file, api=self.management.port, executor_api=self.executors.port
-            )
+        with ExitStack() as undo:
+            undo.callback(self.close)
+            if first is not None:
+                self.executors.start()
+                first()
+            self.scheduler.start(self._database.run)
+            undo.callback(self.scheduler.stop)
+            undo.callback(self.work.stop)
+            self.work.start()
+            for listener in self._listeners:
+                if first is None or listener is not self.executors:
+                    listener.start()
+            logger.info("management API on %s:%d", self.management.host, self.management.port)
+            logger.info("executor API on %s:%d", self.executors.host, self.executors.port)
+            if self._config.api.port_file is not None:
+                write_ports(
+                    self._config.api.port_file, api=self.management.port, executor_api=self.executors.port
+                )
+            undo.pop_all()
 
     def stop(self, *, last: Callable[[], bool] | None = None) -> bool:
         """Drain the pipeline while callbacks are still taken, then stop listening; return whether all ended.
@@ -164,23 +207,22 @@ class Node:
         self._let_go()
 
     def _let_go(self) -> None:
-        """Close the locked file of SQLite's lease, if it is open still."""
-        lease = self.scheduler.core.lease
-        if isinstance(lease, SqliteLease):
-            lease.disown()
+        """Close the locked file of the lease, if it is open still."""
+        self.scheduler.core.lease.disown()
 
     def health(self) -> HealthReport:
         """Return what the node knows of itself."""
         scheduler = self.scheduler
+        services = (*self._db.services, *scheduler.services)
         loops = [
             LoopHealth(
                 name=service.name, ok=service.is_healthy(), age_ms=service.age_ms(), failures=service.failures
             )
-            for service in (*scheduler.services, *self.work.services)
+            for service in (*services, *self.work.services)
         ]
         return HealthReport(
             # a plugin that hangs makes no node unready
-            stale_loops=[service.name for service in scheduler.services if not service.is_healthy()],
+            stale_loops=[service.name for service in services if not service.is_healthy()],
             holds_leases=scheduler.core.lease.may_act(),
             partitions=len(scheduler.core.lease.epochs),
             loops=loops,
@@ -243,39 +285,3 @@ def warn_of_weak_audit(db: Database, audit: AuditTrail) -> None:
             "the audit is signed with a key in the database, which whoever can change its rows can read: set "
             "security.key_file on all nodes"
         )
-
-
-def ensure_management_token(
-    db: Database, audit: AuditTrail, now_ms: int, announce: Callable[[str], None]
-) -> None:
-    """Make a management token if there is none without a group, and announce it once."""
-    with db.read() as conn:
-        if tokens.has_unrestricted(conn):
-            return
-        taken = {known.name for known in tokens.list_tokens(conn)}
-    name = f"{FIRST_ADMIN}-{now_ms}" if FIRST_ADMIN in taken else FIRST_ADMIN
-    made = secrets.token_urlsafe(32)
-
-    def work(conn: Connection) -> None:
-        found = tokens.insert_token(conn, name, made, now_ms)
-        audit.record(conn, "token.create", "token", name, after=found)
-
-    try:
-        db.transaction(work)
-    except ConflictError:
-        return  # another node starts too and was faster: it announces its own
-    announce(f"management token (shown once): {made}")
-
-
-def executor_token(config: Config, db: Database, announce: Callable[[str], None]) -> str:
-    """Return the token shared with executors; the first start makes one, keeps it and announces it once.
-
-    Raises:
-        ConfigError: The configured one is well known or too short.
-    """
-    if (known := find_executor_token(config, db)) is not None:
-        return known
-    made = secrets.token_urlsafe(32)
-    db.transaction(lambda conn: settings.insert_setting(conn, EXECUTOR_TOKEN, made))
-    announce(f"executor token (shown once): {made}")
-    return made

@@ -54,6 +54,7 @@ from xwheel.scheduler.route.async_choose import AsyncChooser
 from xwheel.scheduler.route.choose import Chooser
 from xwheel.scheduler.route.probes import Probes
 from xwheel.scheduler.send.lane import Lane, Lanes
+from xwheel.scheduler.send.not_yet import NotYet
 from xwheel.scheduler.send.resend import Resender
 from xwheel.scheduler.send.results import ResultWriter
 from xwheel.scheduler.upkeep.hourly_report import ReportLoop
@@ -118,6 +119,7 @@ class Core(SharedParts, Subsystem):
         system, trigger = SystemClock(), config.trigger
         self.wakeups = Wakeups()
         self.deferred = DeferredRuns(self.wakeups.tick.set, limit=trigger.waiting_limit)
+        self.not_yet = NotYet()
         super().__init__(
             config,
             db,
@@ -238,6 +240,7 @@ class Sending(Subsystem):
             finishing.finisher,
             self._suspect,
             routing.async_chooser.has_chosen,
+            core.not_yet,
             core.wakeups,
             check_after_ms=check_after_ms,
             deadline_grace_ms=trigger.deadline_grace_s * 1000,
@@ -312,6 +315,7 @@ class Planning(Subsystem):
             sending.lanes,
             finisher,
             job_cache,
+            not_yet=core.not_yet,
         )
         self.tick = TickLoop(
             lambda at_ms: ring.TimeRing(at_ms, schedule.tick_ms),

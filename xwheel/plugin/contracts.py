@@ -2,7 +2,7 @@
 
 Every object is registered once at start-up and called from several threads, so it must be thread-safe, do no I/O in
 its constructor and refuse options it does not know. An attribute that has a value here is that attribute's default: an
-object without it gets it when it is registered. :mod:`xwheel.testing` has a suite for each kind.
+object without it gets it when it is registered. The kit for tests has a suite for each kind.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from xwheel.model.alarms import AlarmKind
 
 if TYPE_CHECKING:
     from xwheel.config import Config
+    from xwheel.plugin.routes import PluginDatabase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -329,7 +330,41 @@ class ChecksSource(Protocol):
     """
 
     def check_source(self, source: str) -> None:
-        """Refuse a source that no executor could use; called in a transaction, so it does no I/O.
+        """Refuse a source that no executor could use; called before the transaction that saves it and never inside.
+
+        It is called for each save, so it judges the text alone and does no I/O.
+
+        Raises:
+            ExecutorError: One sentence that says what is wrong and what is allowed.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedSource:
+    """A source that is about to be saved, and for which group.
+
+    Attributes:
+        source: What its author wrote.
+        group_id: The executor group of the job that gets it.
+        database: The nodes' database, at the schema that the plugin's migrations made; it is only read here.
+    """
+
+    source: str
+    group_id: int
+    database: PluginDatabase = field(repr=False)
+
+
+@runtime_checkable
+class ChecksSavedSource(Protocol):
+    """A glue type that compares sources with what the scheduler has, such as packages that were uploaded.
+
+    Only schedulers ask it, for every way in which a job gets a source: the API and the console, XXL-JOB's calls, job
+    files, an older version, a job that moves to another group.
+    """
+
+    def check_saved_source(self, saved: SavedSource) -> None:
+        """Refuse a source; called before the transaction that saves it and never inside, so it may read the database.
 
         Raises:
             ExecutorError: One sentence that says what is wrong and what is allowed.
@@ -552,10 +587,11 @@ class Commands(Protocol):
     """Commands ``xwheel NAME ...``; their module is loaded when one of them is used, or asked for its help.
 
     Attributes:
-        name: The word behind ``xwheel``: small letters, digits and dashes; none that xwheel has itself.
+        name: The word behind ``xwheel``: small letters, digits and dashes; none that xwheel has itself. Behind the
+            word of one of xwheel's groups and a slash, it is a command of that group.
         help: One sentence for ``xwheel --help``.
         module: The module whose attribute ``app`` is a :class:`typer.Typer`.
-        is_one: Whether it is one command, which the module's Typer has under the same name, and not a group of all.
+        is_one: Whether it is one command, which the module's Typer has under the (last) word, and not a group of all.
     """
 
     name: str

@@ -55,8 +55,8 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             gets it. 1 to 255 characters.
         name: What the account is called here; 1 to 64 characters without blanks.
         display_name: The person's name, to show; at most 128 characters.
-        groups: The groups that the person is in now, at most 500 of 1 to 512 characters; the setting
-            ``accounts.group_roles`` says which roles they give.
+        groups: The groups that the person is in now, at most 500 of 1 to 512 characters. They give no roles: an account
+            has those that an admin gave it.
         session: What the provider needs to ask for the person again, such as a token; at most 16,384 characters. It is
             kept sealed with the session and shown to none but this provider.
         provider: Who says so; set by xwheel.

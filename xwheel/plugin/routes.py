@@ -286,8 +286,28 @@ class PluginJobs(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class PluginGroup:
+    """An executor group.
+
+    Attributes:
+        id: Its id, which no later group has again.
+        app_name: Its app name.
+        has_secret: Whether it has an executor secret of its own, be it expired: the token that all executors share
+            stands for groups without one.
+    """
+
+    id: int
+    app_name: str
+    has_secret: bool
+
+
 class PluginExecutors(Protocol):
-    """Executors, as a plugin that watches them in another way may speak of them."""
+    """Executors and their groups, as a plugin may ask about them and speak of them."""
+
+    def groups(self) -> Sequence[PluginGroup]:
+        """Return all executor groups by id; which of them a caller may know of is for the plugin to decide."""
+        ...
 
     def doubt(self, address: str) -> None:
         """Say that the executor at this address was seen to die, so that it is asked about its runs at once.

@@ -20,6 +20,7 @@ from typing import Any, Final, TypeVar
 from xwheel.errors import PluginError, RouteError, ScheduleError, XwheelError
 from xwheel.model import RegisteredExecutor
 from xwheel.plugin.contracts import (
+    ChecksSavedSource,
     ChecksSetup,
     ChecksSource,
     Commands,
@@ -49,11 +50,11 @@ MAX_NAME: Final = 64
 
 MAX_SCHEDULE_NAME: Final = 32
 _NAME: Final = re.compile(r"[^\s\x00-\x1f\x7f\x85\ufeff]+")
-_COMMAND: Final = re.compile(r"[a-z][a-z0-9-]*")
+_COMMAND: Final = re.compile(r"[a-z][a-z0-9-]*(/[a-z][a-z0-9-]*)?")
 _MODULE: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 OPTIONAL: Final[Mapping[str, Sequence[type[Any]]]] = {
     "router": (TakesOptions,),
-    "glue type": (ChecksSource,),
+    "glue type": (ChecksSource, ChecksSavedSource),
     "log store": (ChecksSetup,),
     "identity provider": (SignsInByPassword, SignsInByRedirect, SignsOut),
 }
@@ -114,7 +115,8 @@ def _check_whole(kind: str, item: object) -> None:
 def _check_commands(item: Commands) -> None:
     if not _COMMAND.fullmatch(item.name):
         raise PluginError(
-            f"commands {item.name[:MAX_NAME]}: a command's name has small letters, digits and dashes only"
+            f"commands {item.name[:MAX_NAME]}: a command's name has small letters, digits and dashes only, "
+            "and one / if it is a command of a group"
         )
     if not item.help.strip() or not item.help.isprintable():
         raise PluginError(f"commands {item.name}: help must be one sentence")

@@ -211,17 +211,26 @@ class CutLog:
 
 
 class Refusals:
-    """Counts the calls that one listener refuses.
+    """Counts the calls that one listener refuses, and logs one line for each window of time.
 
     A caller with a right token is never asked to wait, as others may share its address behind a proxy.
 
     Thread-safety: every method may be called by any thread.
+
+    Args:
+        why: What is wrong with them, for the log.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, why: str = "token missing or wrong") -> None:
         self._lock = threading.Lock()
         self._records: tuple[OrderedDict[str, _CallerRecord], ...] = (OrderedDict(), OrderedDict())
-        self._window = _Window()
+        self._window = _Window(why)
+
+    def count(self, host: str, route: str, now_ms: int) -> None:
+        """Count a refused call of which nothing follows for its caller."""
+        with self._lock:
+            lines = [self._window.end(now_ms), self._window.note(peer_of(host), route, now_ms)]
+        _log(lines)
 
     def note(self, host: str, token: str, route: str, now_ms: int) -> int:
         """Count a refused call.
@@ -294,10 +303,12 @@ class _Window:
     """Refused calls since the last line of the log.
 
     Attributes:
+        why: What is wrong with them.
         since_ms: When it began; None while nothing is refused.
         routes: Address to routes, each with its count.
     """
 
+    why: str
     since_ms: int | None = None
     total: int = 0
     routes: dict[str, Counter[str]] = field(default_factory=dict)
@@ -306,7 +317,7 @@ class _Window:
         """Count a refused call; return what is to be logged of it now, or nothing."""
         if self.since_ms is None:
             self.since_ms = now_ms
-            return f"refused {route} from {peer}: token missing or wrong; further refused calls are counted"
+            return f"refused {route} from {peer}: {self.why}; further refused calls are counted"
         self.total += 1
         counts = self.routes.get(peer)
         if counts is None:
@@ -335,9 +346,8 @@ class _Window:
         every.sort(key=lambda item: -item[0])
         named = ", ".join(f"{peer} {route} {count} times" for count, peer, route in every[:NAMED])
         rest = sum(count for count, _, _ in every[NAMED:])
-        return (
-            f"refused {self.total} calls with a token missing or wrong in {lasted_ms // 1000} s: {named}"
-            + (f", others {rest} times" if rest else "")
+        return f"refused {self.total} calls with a {self.why} in {lasted_ms // 1000} s: {named}" + (
+            f", others {rest} times" if rest else ""
         )
 
 

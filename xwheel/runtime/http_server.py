@@ -244,6 +244,8 @@ class Connection(HTTPChannel):
 
     def readable(self) -> bool:
         """Return whether to wait for data; goes on first with what waited for the last answer to leave."""
+        if self.requests or self.total_outbufs_len or self._is_asked:
+            return False  # a worker that ends, and an answer that leaves, wake the server
         if self._ahead or self._answered is not None:
             self._go_on()
         return not (

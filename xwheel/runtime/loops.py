@@ -72,11 +72,11 @@ class Service:
         """End the current wait."""
         self._wake.set()
 
-    def stop(self, timeout_s: float = 10) -> bool:
-        """Ask the thread to end and wait for it; return whether it ended in time."""
+    def stop(self, timeout_s: float | None = 10) -> bool:
+        """Ask the thread to end and wait for it, with None not at all; return whether it has ended."""
         self._stopping = True
         self._wake.set()
-        if self._thread.ident is not None:
+        if self._thread.ident is not None and timeout_s is not None:
             self._thread.join(timeout_s)
         return not self._thread.is_alive()
 

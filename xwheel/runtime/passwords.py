@@ -7,6 +7,7 @@ of what is known, and no rule about kinds of characters.
 from __future__ import annotations
 
 import itertools
+import math
 import re
 import secrets
 import unicodedata
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from xwheel.errors import ConfigError, FieldError
 from xwheel.extras import extra
+from xwheel.runtime.guessing import easy_pattern, is_walk, without_phrases
 
 if TYPE_CHECKING:
     from argon2 import PasswordHasher
@@ -46,6 +48,9 @@ MADE_PARTS: Final = 4
 MADE_LENGTH: Final = 5
 OWN_WORDS: Final = ("xwheel", "password", "passwort")
 SHORTEST_WORD: Final = 2
+_BETWEEN: Final = re.compile(r"[\s!-/:-@\[-`{-~]")
+LEAST_GUESSES: Final = 9
+"""Powers of ten of guesses that a password of common words must take; five words by chance take 15 and more."""
 
 
 def hash_password(text: str) -> str:
@@ -111,35 +116,58 @@ def make_password() -> str:
 
 def _weakness(bare: str, words: Iterable[str]) -> str:
     """Return what makes a password easy to guess, or an empty text."""
-    if easy := _is_easy(bare):
+    if easy := easy_pattern(bare):
         return easy
-    known = _known_passwords()
-    if bare in known:
+    if bare in _known_passwords():
         return "be one that is on lists of known passwords"
     rest = bare
     for word in sorted(words, key=len, reverse=True):
         rest = rest.replace(word, "")
     if rest != bare and _is_little(rest):
         return "consist of names and words that everybody knows"
+    return _weakness_of_parts(bare)
+
+
+def _weakness_of_parts(bare: str) -> str:
+    """Return what makes a password easy to guess though it is not known as a whole, or an empty text."""
+    rest = without_phrases(bare)
+    if rest != re.sub(r"[\W_]", "", bare) and _is_little(rest):
+        return "consist of a phrase that everybody knows"
     core = re.sub(r"^[\W\d_]+|[\W\d_]+$", "", bare)
     rest = bare.replace(core, "") if core else bare
-    if (core in known or _is_easy(core)) and _is_little(rest):
+    if (core in _known_passwords() or easy_pattern(core)) and _is_little(rest):
         return "be one that is on lists of known passwords, with something in front of or behind it"
+    if is_walk(bare):
+        return "walk over the keyboard"
+    if _is_guessed(bare):
+        return "consist of few words that people use most: take five words by chance, or more"
     return ""
 
 
 def _is_little(rest: str) -> bool:
     """Return whether what a password has beside known words is guessed soon."""
-    return sum(char.isalnum() for char in rest) < MIN_OWN or bool(_is_easy(rest))
+    return sum(char.isalnum() for char in rest) < MIN_OWN or bool(easy_pattern(rest)) or is_walk(rest)
 
 
-def _is_easy(bare: str) -> str:
-    """Return what is wrong with a text of repeated or counting characters, or an empty text."""
-    if any(bare.startswith(bare[period:]) for period in range(1, len(bare) // 2 + 1)):
-        return "repeat itself"
-    # 9 to 0 and z to a go on counting
-    steps = sum(abs(ord(one) - ord(two)) in (0, 1, 9, 25) for one, two in itertools.pairwise(bare))
-    return "count, or repeat characters" if 3 * steps >= 2 * (len(bare) - 1) > 0 else ""
+def _is_guessed(bare: str) -> bool:
+    """Return whether a text is put together from words and names that people use most, with little else.
+
+    The cheapest way to put it together counts: a word as its place in the list that it stands first in, another sign as
+    ten guesses. What stands between words counts where it changes. The time grows with the length and no other way.
+    """
+    between = _BETWEEN.findall(bare)
+    text = _BETWEEN.sub("", bare)
+    known, longest = _known_passwords(), _longest_known()
+    best = [0.0]
+    for end in range(1, len(text) + 1):
+        cheapest = best[end - 1] + 1
+        for begin in range(max(0, end - longest), end):
+            place = known.get(text[begin:end])
+            if place is not None:
+                cheapest = min(cheapest, best[begin] + math.log10(2 * (place + 1)))
+        best.append(cheapest)
+    changes = sum(one != two for one, two in itertools.pairwise(between))
+    return bool(best[-1] + changes < LEAST_GUESSES)
 
 
 def _parts_of(words: Iterable[str]) -> set[str]:
@@ -150,12 +178,24 @@ def _parts_of(words: Iterable[str]) -> set[str]:
 
 
 @cache
-def _known_passwords() -> frozenset[str]:
-    """Return passwords, words and names that are tried first; read once, when the first password is set."""
+def _known_passwords() -> dict[str, int]:
+    """Return passwords, words and names that are tried first, each with its place in the list that it is first in.
+
+    Read once, when the first password is set.
+    """
     with extra("server", lambda why: ConfigError(f"judging passwords {why}")):
         from zxcvbn.frequency_lists import FREQUENCY_LISTS
 
-    return frozenset(word for words in FREQUENCY_LISTS.values() for word in words)
+    found: dict[str, int] = {}
+    for words in FREQUENCY_LISTS.values():
+        for place, word in enumerate(words, 1):
+            found[word] = min(place, found.get(word, place))
+    return found
+
+
+@cache
+def _longest_known() -> int:
+    return max(map(len, _known_passwords()))
 
 
 @cache

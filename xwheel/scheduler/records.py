@@ -162,6 +162,9 @@ class Fate(StrEnum):
 
     ACCEPTED = "accepted"
     REFUSED = "refused"
+    NOT_YET = "not_yet"
+    """Refused, by an executor that may take it soon."""
+
     UNKNOWN = "unknown"
 
 
@@ -183,6 +186,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
         tried: False if nothing was sent because it was too late to.
         cost_ms: How long it took.
         at_ms: When the answer was there.
+        again: The runs were sent before, so that an earlier request about them may still arrive.
     """
 
     parcel: Parcel
@@ -191,6 +195,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     cost_ms: int
     at_ms: int
     tried: bool = True
+    again: bool = False
 
 
 class Line(NamedTuple):

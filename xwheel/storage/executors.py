@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, and_, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, and_, delete, exists, func, insert, not_, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from xwheel.errors import ConflictError
@@ -33,6 +33,16 @@ REGISTERED: Final = (
 
 MAX_ADDRESSES: Final = 2000
 """Each address that people entered is asked every ten seconds, by one node."""
+
+_PROVES_LESS: Final = func.coalesce(executor.c.secret_id, SHARED_SECRET) <= SHARED_SECRET
+"""It registered with the token that all share, or with a group's digest-only one, and with no executor secret."""
+
+_IS_NAMED: Final = exists().where(
+    entered_address.c.group_id == executor.c.group_id,
+    entered_address.c.address == executor.c.address,
+    entered_address.c.secret_id > SHARED_SECRET,
+)
+"""A person entered the address with an executor secret."""
 
 
 def save_executor(conn: Connection, item: RegisteredExecutor) -> RegisteredExecutor:
@@ -72,10 +82,37 @@ def is_elsewhere(conn: Connection, item: RegisteredExecutor, since_ms: int) -> b
     return conn.execute(others.limit(1)).first() is not None
 
 
-def delete_executor(conn: Connection, group_id: int, address: str, *, by_hand: bool = False) -> int:
-    """Take an executor out that registered itself, or one that is there by hand; return how many rows went."""
+def is_named(conn: Connection, address: str, group_id: int | None = None) -> bool:
+    """Return whether a person entered an address with an executor secret, for a group or for any."""
+    query = select(entered_address.c.id).where(
+        entered_address.c.address == address, entered_address.c.secret_id > SHARED_SECRET
+    )
+    if group_id is not None:
+        query = query.where(entered_address.c.group_id == group_id)
+    return conn.execute(query.limit(1)).first() is not None
+
+
+def taken_elsewhere(conn: Connection, group_id: int, addresses: Collection[str], since_ms: int) -> list[str]:
+    """Return those of the addresses that keep out one that proves a secret of a group, as :func:`is_elsewhere` says."""
+    query = select(executor.c.address).where(
+        executor.c.address.in_(addresses),
+        executor.c.group_id != group_id,
+        executor.c.seen_ms >= since_ms,
+        func.coalesce(executor.c.secret_id, SHARED_SECRET) != NO_SECRET,
+    )
+    return sorted(set(conn.execute(query).scalars())) if addresses else []
+
+
+def delete_executor(
+    conn: Connection, group_id: int, address: str, *, by_hand: bool = False, proves_less: bool = False
+) -> int:
+    """Take an executor out that registered itself, or one that is there by hand; return how many rows went.
+
+    With ``proves_less`` one stays that registered with an executor secret.
+    """
     same = and_(executor.c.group_id == group_id, executor.c.address == address)
-    return conn.execute(delete(executor).where(same, executor.c.by_hand == by_hand)).rowcount
+    gone = delete(executor).where(same, executor.c.by_hand == by_hand)
+    return conn.execute(gone.where(_PROVES_LESS) if proves_less else gone).rowcount
 
 
 def list_addresses(conn: Connection, group_ids: Collection[int] | None = None) -> list[EnteredAddress]:
@@ -100,7 +137,8 @@ def is_entered(conn: Connection, group_id: int, address: str, secret_id: int) ->
 def replace_addresses(conn: Connection, group_id: int, wanted: Mapping[str, int]) -> None:
     """Make these the addresses of a group, each with the id of its secret.
 
-    What was entered otherwise is called no more: its executor goes, unless it registered itself.
+    What was entered otherwise is called no more: its executor goes, unless it registered itself. Where a secret is
+    named, what registered with less than one goes too.
 
     Raises:
         ConflictError: There would be more than :data:`MAX_ADDRESSES` in all groups.
@@ -114,6 +152,11 @@ def replace_addresses(conn: Connection, group_id: int, wanted: Mapping[str, int]
         conn.execute(delete(entered_address).where(here, entered_address.c.address.in_(gone)))
         mine = and_(executor.c.group_id == group_id, executor.c.by_hand, executor.c.address.in_(gone))
         conn.execute(delete(executor).where(mine))
+    named = [address for address, secret_id in wanted.items() if secret_id > SHARED_SECRET]
+    if named:
+        less = and_(executor.c.by_hand.is_(False), _PROVES_LESS)
+        mine = and_(executor.c.group_id == group_id, executor.c.address.in_(named))
+        conn.execute(delete(executor).where(mine, less))
     new = [address for address, secret_id in wanted.items() if known.get(address) != secret_id]
     if new:
         values = [
@@ -154,8 +197,12 @@ class ExecutorReader:
         self._known: dict[tuple[Any, ...], RegisteredExecutor] = {}
 
     def read(self, conn: Connection) -> list[RegisteredExecutor]:
-        """Return all executors, as :func:`list_executors` does."""
-        query = select(executor).order_by(executor.c.group_id, executor.c.address)
+        """Return all executors, as :func:`list_executors` does.
+
+        What proved less than the secret that a person named for its address is none, whichever node wrote it.
+        """
+        counts = or_(executor.c.by_hand, not_(_PROVES_LESS), not_(_IS_NAMED))
+        query = select(executor).where(counts).order_by(executor.c.group_id, executor.c.address)
         rows = [tuple(row) for row in fetch_rows(conn, query)]
         names = executor.c.keys()
         self._known = {

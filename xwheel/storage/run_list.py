@@ -5,7 +5,7 @@ What no index answers is searched for in at most :data:`LOOK` rows a page; the p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any, Final, NamedTuple
 
@@ -16,6 +16,7 @@ from sqlalchemy import (
     Connection,
     Select,
     String,
+    TextClause,
     and_,
     func,
     literal,
@@ -29,7 +30,7 @@ from sqlalchemy import (
 from xwheel.model import PARTITIONS, Run, RunState
 from xwheel.storage.database.rows import groups_among
 from xwheel.storage.runs import get_runs
-from xwheel.storage.schema.tables import IS_SENT, RARE, job, run
+from xwheel.storage.schema.tables import FOLLOWS, IS_SENT, RARE, job, run
 
 LOOK: Final = 5000
 SEARCH: Final = 10_000
@@ -146,6 +147,8 @@ def _plan(conn: Connection, wanted: RunFilter, look: int) -> list[_Walker]:
     """Return the index ranges that hold all wanted runs."""
     if wanted.root_id is not None:
         return [_walker(wanted, run.c.root_id == wanted.root_id)]
+    if wanted.chain_id is not None:
+        return _of_chain(wanted)
     if wanted.states and wanted.states <= WAITING:
         found = _waiting(conn, wanted.states, look)
         if found is not None:
@@ -160,9 +163,7 @@ def _plan(conn: Connection, wanted: RunFilter, look: int) -> list[_Walker]:
             _walker(wanted._replace(states=frozenset({state})), and_(run.c.state == str(state), RARE))
             for state in sorted(wanted.states)
         ]
-    if wanted.groups is not None:
-        return _by_group(wanted, wanted.groups)
-    return [_walker(wanted, None)]
+    return [_walker(wanted, None)] if wanted.groups is None else _by_group(wanted, wanted.groups)
 
 
 def _few_jobs(wanted: RunFilter) -> Collection[int]:
@@ -177,6 +178,10 @@ def _plan_of_groups(conn: Connection, wanted: RunFilter, look: int) -> list[_Wal
     groups = wanted.groups or ()
     if wanted.root_id is not None:
         return [_walker(wanted, run.c.root_id == wanted.root_id, is_short=True)]
+    if wanted.chain_id is not None:
+        found = _chain(conn, wanted.chain_id, look)
+        if found is not None:
+            return [_picker(wanted, found)]
     if wanted.states and wanted.states <= WAITING:
         found = _waiting(conn, wanted.states, look)
         if found is not None:
@@ -186,6 +191,14 @@ def _plan_of_groups(conn: Connection, wanted: RunFilter, look: int) -> list[_Wal
         if conn.execute(query).scalar_one_or_none() in groups:
             return [_walker(wanted, run.c.job_id == wanted.job_id, run.c.job_id)]
     return _by_group(wanted, groups)
+
+
+def _of_chain(wanted: RunFilter) -> list[_Walker]:
+    """Return the fire that began a chain, and what followed from it."""
+    return [
+        _walker(wanted, run.c.root_id == wanted.chain_id),
+        _walker(wanted, run.c.chain_id == wanted.chain_id, run.c.chain_id, only=FOLLOWS),
+    ]
 
 
 def _by_group(wanted: RunFilter, groups: Collection[int]) -> list[_Walker]:
@@ -199,6 +212,7 @@ def _walker(
     lead: Column[int] | None = None,
     parts: int = 1,
     *,
+    only: TextClause | None = None,
     is_short: bool = False,
 ) -> _Walker:
     """Return what reads an index range.
@@ -208,8 +222,10 @@ def _walker(
         indexed: What the index answers.
         lead: Its first column, where that has one value.
         parts: So many walkers share what may be read.
+        only: What all rows of a partial index have; SQLite and PostgreSQL use one only if the query repeats it.
         is_short: The range ends where nothing is found any more.
     """
+    partial = () if only is None else (only,)
 
     def walk(conn: Connection, before: Key | None, limit: int, look: int) -> _RangePage:
         if parts > 1:
@@ -219,7 +235,7 @@ def _walker(
         # no server copies long texts
         is_apart = is_searched or (lead is run.c.group_id and conn.dialect.name == "mysql")
         columns = () if is_apart else (run.c[name] for name in rest)
-        inner = select(run.c.id, run.c.due_ms, *columns).where(*_range(conn, wanted, before))
+        inner = select(run.c.id, run.c.due_ms, *columns).where(*_range(conn, wanted, before), *partial)
         if lead is not None and conn.dialect.name == "postgresql":
             # sorted by what is one value: else, if it is that of many runs, all runs are walked by their time instead
             value = getattr(wanted, lead.name)
@@ -315,9 +331,21 @@ def _waiting(conn: Connection, states: frozenset[RunState], look: int) -> Select
         parts.append(select(run.c.id).where(run.c.open_partition.in_(range(PARTITIONS))).limit(look + 1))
     if states != {RunState.PLANNED}:
         parts.append(select(run.c.id).where(IS_SENT).limit(look + 1))
+    return _few(conn, parts, look)
+
+
+def _chain(conn: Connection, chain_id: int, look: int) -> Select[Any] | None:
+    """Return a query for the ids of a chain's runs, or None if they are too many to be sorted."""
+    conditions = (run.c.root_id == chain_id, and_(run.c.chain_id == chain_id, FOLLOWS))
+    parts = [select(run.c.id).where(condition).limit(look + 1) for condition in conditions]
+    return _few(conn, parts, look)
+
+
+def _few(conn: Connection, parts: Sequence[Select[Any]], look: int) -> Select[Any] | None:
+    """Return a query for all ids that some queries find, or None if they are more than ``look``."""
     # SQLite takes no LIMIT inside of a union but in a subquery of its own
     named = [select(part.subquery(f"part{place}").c.id) for place, part in enumerate(parts)]
-    ids = union_all(*named).subquery("waiting")
+    ids = union_all(*named).subquery("few")
     if conn.execute(select(func.count(literal_column("1"))).select_from(ids)).scalar_one() > look:
         return None
     return select(ids.c.id)

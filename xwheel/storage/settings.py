@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
 
-from xwheel.errors import NotFoundError
+from xwheel.errors import DuplicateError, NotFoundError
 from xwheel.storage.schema.tables import calendar, setting
 
 PAUSED: Final = "paused"
@@ -29,8 +30,15 @@ def lock_setting(conn: Connection, name: str) -> None:
 
 
 def insert_setting(conn: Connection, name: str, value: str) -> None:
-    """Write a shared setting that is not there yet."""
-    conn.execute(insert(setting).values(name=name, value=value))
+    """Write a shared setting that is not there yet.
+
+    Raises:
+        DuplicateError: It is there: another node was faster.
+    """
+    try:
+        conn.execute(insert(setting).values(name=name, value=value))
+    except IntegrityError as error:
+        raise DuplicateError(f"the setting {name} is there already") from error
 
 
 def delete_setting(conn: Connection, name: str) -> bool:

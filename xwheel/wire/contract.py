@@ -7,7 +7,7 @@ import re
 from typing import Final
 from urllib.parse import urlsplit
 
-from xwheel.errors import AuthError, JobTimeoutError, WireError, XwheelError
+from xwheel.errors import AuthError, JobTimeoutError, NotYetError, WireError, XwheelError
 from xwheel.wire.messages import Response
 
 TOKEN_HEADER: Final = "XXL-JOB-ACCESS-TOKEN"  # noqa: S105 -- the header's name
@@ -91,7 +91,7 @@ def error_response(error: BaseException) -> Response:
     """Return the envelope for a failure; only here do error classes become codes."""
     for kind, code, text in _ERRORS:
         if isinstance(error, kind):
-            return Response(code=code, message=text or str(error))
+            return Response(code=code, message=text or str(error), not_yet=isinstance(error, NotYetError))
     return Response(code=FAIL, message=type(error).__name__)
 
 

@@ -25,12 +25,14 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
         message: One sentence for people.
         data: Payload, already decoded from JSON.
         xwheel: Whether the answering side is xwheel and so understands our additions.
+        not_yet: Of a no: it may be a yes soon.
     """
 
     code: int
     message: str = ""
     data: object = None
     xwheel: bool = False
+    not_yet: bool = False
 
     @property
     def ok(self) -> bool:
@@ -221,11 +223,16 @@ class RunKey(msgspec.Struct, frozen=True):
 
 
 class BatchAnswer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The answer to one run of a batch: 200 means accepted and on disk."""
+    """The answer to one run of a batch: 200 means accepted and on disk.
+
+    Attributes:
+        not_yet: Of a no: it may be a yes soon.
+    """
 
     run_id: int
     code: int
     message: str = ""
+    not_yet: bool = False
 
     @property
     def ok(self) -> bool:

@@ -20,7 +20,7 @@ import trustme
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 from hypothesis import HealthCheck, settings
 from xwheel import Config
-from xwheel.testing import sample_alarm
+from xwheel_devtools.testing import sample_alarm
 
 from xwheel_alarm_email import EmailChannel, xwheel_register_alarms
 

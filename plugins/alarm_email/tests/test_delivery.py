@@ -13,7 +13,7 @@ import pytest
 import trustme
 from conftest import DEADLINE_S, PASSWORD, USER, MailServer, RawServer, alarm_of, register
 from xwheel.plugin import AlarmKind, AlarmRetryLater
-from xwheel.testing import check_alarm_channel
+from xwheel_devtools.testing import check_alarm_channel
 
 from xwheel_alarm_email import EmailChannel, EmailError
 

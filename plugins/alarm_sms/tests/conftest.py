@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from xwheel import Config
-from xwheel.testing import WebServer, sample_alarm
+from xwheel_devtools.testing import WebServer, sample_alarm
 
 from xwheel_alarm_sms import SmsChannel, xwheel_register_alarms
 

@@ -17,7 +17,7 @@ from urllib.parse import parse_qs
 import pytest
 from conftest import NUMBER, SECRET, alarm_of, register
 from xwheel.plugin import AlarmRetryLater
-from xwheel.testing import WebRequest, WebServer, web_reply
+from xwheel_devtools.testing import WebRequest, WebServer, web_reply
 
 from xwheel_alarm_sms import SmsChannel, SmsError
 

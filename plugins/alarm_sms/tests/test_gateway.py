@@ -11,7 +11,7 @@ from conftest import NUMBER, SECRET, alarm_of, register
 from hypothesis import given
 from hypothesis import strategies as st
 from xwheel.plugin import AlarmKind, AlarmRetryLater
-from xwheel.testing import WebRequest, WebServer, check_alarm_channel, web_reply
+from xwheel_devtools.testing import WebRequest, WebServer, check_alarm_channel, web_reply
 from xwheel_egress import Answer, EgressClient, EgressError
 
 from xwheel_alarm_sms import SmsChannel, SmsError

@@ -147,10 +147,13 @@ def test_what_is_no_number(text: str) -> None:
 def test_an_accepted_number_is_a_plus_and_digits(text: str) -> None:
     try:
         found = parse_number(text)
-    except ValueError:
+    except ValueError as error:
+        refused = error
+    else:
+        assert set(found.removeprefix("+")) <= set("0123456789")
+        assert 3 <= len(found) <= 16
         return
-    assert set(found.removeprefix("+")) <= set("0123456789")
-    assert 3 <= len(found) <= 16
+    assert str(refused).startswith("must be a number")
 
 
 def test_the_throttle_remembers_a_bounded_number_of_numbers() -> None:

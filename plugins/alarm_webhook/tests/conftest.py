@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from xwheel import Config
-from xwheel.testing import WebServer
+from xwheel_devtools.testing import WebServer
 
 from xwheel_alarm_webhook import WebhookChannel, xwheel_register_alarms
 

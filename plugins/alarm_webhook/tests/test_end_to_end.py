@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import trustme
 from conftest import KEY
-from xwheel.testing import NodeProcess, WebRequest, WebServer, wait_until, web_reply
+from xwheel_devtools.testing import NodeProcess, WebRequest, WebServer, wait_until, web_reply
 
 SECRET = "SEC0123456789abcdef"
 

@@ -13,7 +13,7 @@ from typing import Any, Self
 import requests
 from tests.support.zookeeper import Servers
 from wheels import make_wheel
-from xwheel.testing import NodeProcess, XwheelProcess, wait_until
+from xwheel_devtools.testing import NodeProcess, XwheelProcess, wait_until
 
 from xwheel_cluster_zookeeper.backend import Disconnected
 from xwheel_cluster_zookeeper.model import ClusterState, Mode
@@ -21,8 +21,6 @@ from xwheel_cluster_zookeeper.paths import Paths
 from xwheel_cluster_zookeeper.zookeeper import ZooKeeperBackend
 
 SESSION_S = 3.0
-LOAD_S = 15.0
-"""What other tests beside may add; without them nothing of it is needed."""
 
 JOBS = """
 import os, time
@@ -158,10 +156,9 @@ class ClusterSite:
         found = self.nodes[name] = self._stack.enter_context(PackageNode(self, name, **options))
         return found
 
-    def kill(self, name: str) -> float:
-        """End a node as a power cut would; return when."""
+    def kill(self, name: str) -> None:
+        """End a node as a power cut would."""
         self.nodes.pop(name).kill()
-        return time.monotonic()
 
     @property
     def state(self) -> ClusterState:

@@ -11,10 +11,10 @@ from typing import Any
 
 from sqlalchemy import create_engine, insert, select
 from world import START_MS as NOW
-from xwheel.plugin import NotFoundError
+from xwheel.plugin import NotFoundError, PluginGroup
 from xwheel_job_package.operations import JobOperations, Wish
 from xwheel_job_package.outbox import Outbox
-from xwheel_job_package.tables import FOUND, JOB, OPERATION, PACKAGE, metadata
+from xwheel_job_package.tables import FOUND, JOB, OPERATION, OWNER, PACKAGE, PROJECT, metadata
 
 
 class Jobs:
@@ -48,7 +48,9 @@ class Site:
         self.jobs: Any = Jobs()
         self.now_ms = now_ms
         self.doubted: list[str] = []
-        self.executors: Any = SimpleNamespace(doubt=self.doubted.append)
+        self.executors: Any = SimpleNamespace(
+            doubt=self.doubted.append, groups=lambda: [PluginGroup(1, "package-nodes", False)]
+        )
         self.database: Any = SimpleNamespace(backend="sqlite", read=self._read, transaction=self._transaction)
         self.operations = JobOperations(self)
         self.outbox = Outbox(self)
@@ -91,13 +93,20 @@ class Site:
                 "report": "{}",
             }
             conn.execute(insert(PACKAGE).values(package))
+            conn.execute(insert(PROJECT).values(project="acme", everywhere=False))
+            conn.execute(insert(OWNER).values(project="acme", group_id=1, place=0))
             for number in range(1, count + 1):
                 same = {"group_name": "acme.jobs", "name": f"job{number}", "package_id": 1}
                 when = {"cron": "0 0 1 * * ?", "misfire": "None", "time_zone": ""}
                 conn.execute(insert(FOUND).values(place=number, call="function", **same, **when))
                 state = {"job_id": number, "project": "acme", "state": "Shutdown", "version": 1}
                 conn.execute(insert(JOB).values(**state, **same, **when))
-                self.jobs.known[number] = {"id": number, "enabled": False, "route_options": ""}
+                self.jobs.known[number] = {
+                    "id": number,
+                    "group_id": 1,
+                    "enabled": False,
+                    "route_options": "",
+                }
 
         return work
 

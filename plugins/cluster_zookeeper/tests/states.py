@@ -82,7 +82,9 @@ class Cluster:
     def elect(self, node_id: str) -> None:
         self.epoch = Epoch(number=self.epoch.number + 1, node_id=node_id)
 
-    def order(self, *keys: str, wanted: Wanted = Wanted.STARTED, tag: str | None = None) -> None:
+    def order(
+        self, *keys: str, wanted: Wanted = Wanted.STARTED, tag: str | None = None, app_name: str = ""
+    ) -> None:
         """Let jobs have one more operation."""
         for key in keys:
             before = self.jobs.get(key)
@@ -96,6 +98,7 @@ class Cluster:
                 operation="Start" if wanted is Wanted.STARTED else "Pause",
                 op_seq=before.value.op_seq + 1 if before else 1,
                 tag=before.value.tag if before and tag is None else tag or "",
+                app_name=app_name,
             )
             self.jobs[key] = Stored(made, before.version + 1 if before else 0)
 

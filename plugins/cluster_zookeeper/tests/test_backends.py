@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from conftest import Members
 from records import assignment, drain, job, node, status
-from xwheel.testing import wait_until
+from xwheel_devtools.testing import wait_until
 
 from xwheel_cluster_zookeeper.backend import ClusterBackend, Conflict, Link, MasterChange, SessionLost
 from xwheel_cluster_zookeeper.model import ClusterState, Owner, Role, Wanted

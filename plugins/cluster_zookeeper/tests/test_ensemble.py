@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 from conftest import needed
-from site_of_cluster import LOAD_S, ClusterSite, now_ms
+from site_of_cluster import ClusterSite, now_ms
 from tests.support.zookeeper import zookeeper
-from xwheel.testing import wait_until
+from xwheel_devtools.testing import wait_until
 
 from xwheel_cluster_zookeeper.backend import Link
 
 SESSION_S = 8.0
 """Long enough for an election beside other tests."""
 
+MOST_ATTEMPTS = 16
+
 
 def test_an_ensemble_loses_its_leader_and_its_quorum(tmp_path: Path, root: str) -> None:
-    """CLU-9, CON-5: the scheduler says the truth throughout, at once."""
+    """CLU-9, CON-5: the scheduler says the truth throughout."""
     needed()
     with zookeeper(3) as servers, ClusterSite(tmp_path, servers, root, session_s=SESSION_S) as site:
         site.add("anna", "bert")
@@ -41,17 +42,13 @@ def test_an_ensemble_loses_its_leader_and_its_quorum(tmp_path: Path, root: str) 
         second = next(member for member in servers.members if member is not leader and member.mode())
         second.kill()
         wait_until(lambda: not site.cluster()["is_reachable"])
-        began = time.monotonic()
         shown = site.cluster()
-        assert time.monotonic() - began < 1 + LOAD_S
         assert {item["node_id"] for item in shown["nodes"]} == {"anna", "bert"}
         first_age = shown["age_ms"]
         site.wait_for_run(job_id, now_ms(), state="refused")
         refused = site.runs(job_id, state="refused")[0]
         assert "ZooKeeper has not answered this node" in refused["message"]
-        until_s = time.monotonic() + SESSION_S
-        wait_until(lambda: time.monotonic() > until_s)
-        assert site.cluster()["age_ms"] > first_age
+        wait_until(lambda: site.cluster()["age_ms"] > max(first_age, 1000 * (SESSION_S + 1)))
 
         # it comes back: the same sessions, and the job goes on where it was
         leader.start()
@@ -65,3 +62,12 @@ def test_an_ensemble_loses_its_leader_and_its_quorum(tmp_path: Path, root: str) 
         assert len(set(begun)) == len(begun)
         succeeded = {run["id"] for run in site.runs(job_id, state="succeeded")}
         assert succeeded <= set(begun)
+
+        # R25: no fire was refused for good: one waited, those after it are skips, and it ran in the end
+        runs = site.runs(job_id)
+        refused = [run for run in runs if run["state"] == "refused"]
+        assert {run["reason"] for run in refused} == {"failed_over"}
+        assert {run["reason"] for run in runs if run["state"] == "skipped"} <= {"waiting_for_executor"}
+        ended = {run["root_id"] for run in runs if run["state"] == "succeeded"}
+        assert {run["root_id"] for run in refused} <= ended
+        assert len(refused) <= 2 * MOST_ATTEMPTS

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from states import NOW, Cluster, keys
 
-from xwheel_cluster_zookeeper.master import MasterSettings
+from xwheel_cluster_zookeeper.master import MasterSettings, reconcile
 from xwheel_cluster_zookeeper.model import JobState, Mode, Result, Wanted
 
 
@@ -107,6 +109,14 @@ def test_a_rebalance_moves_each_job_once_at_most() -> None:
     assert made.step().changes == []
 
 
+def test_a_rebalance_fills_all_nodes_that_are_new() -> None:
+    made = running(6, "n1")
+    made.join("n2", "n3")
+    assert len(made.mark()) == 4
+    made.step()
+    assert made.loads() == {"n1": 2, "n2": 2, "n3": 2}
+
+
 def test_loads_that_differ_by_one_are_even() -> None:
     """CLU-16: no job moves where that would only exchange who has one more."""
     made = running(5, "n1", "n2")
@@ -146,6 +156,25 @@ def test_a_job_whose_tag_is_changed_moves() -> None:
     made = running(1, "n1", "n2")
     made.join("n3", tags=("gpu",))
     made.order("00000", tag="gpu")
+    made.step()
+    assert made.node_of("00000") == "n3"
+
+
+def test_a_job_goes_to_nodes_of_its_group_alone() -> None:
+    """S15: another team's node gets neither job nor package; a node or job of an older version says no group."""
+    made = cluster()
+    made.join("n1", app_name="theirs")
+    made.order("00000", app_name="ours")
+    made.order("00001")
+    made.step()
+    assert made.statuses["00000"].value.error.startswith("no node of the group ours has room")
+    assert made.node_of("00001") == "n1"
+    made.join("n2", app_name="ours")
+    made.step()
+    assert made.node_of("00000") == "n2"
+    made.work()
+    made.join("n3")
+    made.lose("n2")
     made.step()
     assert made.node_of("00000") == "n3"
 
@@ -238,6 +267,22 @@ def test_a_node_lost_while_it_prepares_counts_as_a_failure_but_never_the_last() 
         assert item.attempt == min(number, 4)
         assert item.not_before_ms > made.now
         made.now = item.not_before_ms
+
+
+def test_a_loss_is_counted_by_what_the_lost_node_said_itself() -> None:
+    """OPS-6: a node that goes before it began has not failed, though the one before it had begun."""
+    made = cluster("n1", "n2", "n3")
+    made.order("00000")
+    made.step()
+    made.say("00000", Result.EXECUTING)
+    made.lose(made.node_of("00000"))
+    made.step()
+    second = made.assignments["00000"].value
+    assert second.attempt == 2
+    made.lose(second.node_id)
+    made.step()
+    third = made.assignments["00000"].value
+    assert (third.attempt, third.not_before_ms) == (2, second.not_before_ms)
 
 
 def test_a_retry_keeps_its_time_when_its_node_goes() -> None:
@@ -450,3 +495,42 @@ def test_a_drained_master_of_a_standby_cluster_keeps_its_jobs_until_another_is_e
     made.elect("n2")
     made.step()
     assert made.loads() == {"n1": 0, "n2": 5}
+
+
+def test_a_stop_is_not_done_because_an_earlier_one_was() -> None:
+    """A job is stopped, started, and stopped again before its node said anything: the node says that it stopped it."""
+    made = running(1, "n1")
+    made.order("00000", wanted=Wanted.STOPPED)
+    made.work()
+    made.step()
+    assert made.assignments == {}
+    made.order("00000")
+    made.step()
+    made.order("00000", wanted=Wanted.STOPPED)
+    made.step()
+    assert made.node_of("00000") == "n1"
+    made.work()
+    made.step()
+    assert made.assignments == {}
+    assert made.statuses["00000"].value.op_seq == made.jobs["00000"].value.op_seq
+
+
+def test_a_retry_that_is_left_is_made_though_a_master_fell_between_two_writes() -> None:
+    made = cluster("n1")
+    made.settings = replace(made.settings, retries_ms=(5_000,))
+    made.order("00000")
+    made.step()
+    made.say("00000", Result.RETRYING)
+    del made.assignments["00000"]
+    (change,) = reconcile(made.state(), made.now, made.settings).changes
+    assert change.assignment is not None
+    assert change.assignment.node_id == "n1"
+
+
+def test_a_job_is_moved_under_the_epoch_of_the_master_that_moves_it() -> None:
+    made = running(2, "n1")
+    made.join("n2")
+    made.elect("n2")
+    (moved,) = made.mark()
+    made.step()
+    assert made.assignments[moved].value.epoch == 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -124,6 +123,18 @@ def test_an_upload_alone_writes_nothing(scheduler: Scheduler, world: World) -> N
     world.add("a")
     scheduler.run()
     assert world.state.jobs == {}
+
+
+def test_what_a_later_version_added_to_a_record_stays(scheduler: Scheduler, site: Site, world: World) -> None:
+    world.add("a")
+    site.operate("Start")
+    scheduler.run()
+    known = world.state.jobs[key(1)]
+    world.scheduler.put_job(replace(known.value, more={"colour": "green"}), known.version)
+    site.operate("Pause")
+    scheduler.run()
+    now = world.state.jobs[key(1)].value
+    assert (now.op_seq, now.more) == (known.value.op_seq + 1, {"colour": "green"})
 
 
 def test_pause_takes_the_job_from_its_node(scheduler: Scheduler, site: Site, world: World) -> None:
@@ -270,9 +281,7 @@ def test_with_the_store_down_operations_are_queued(scheduler: Scheduler, site: S
     world.add("a")
     scheduler.run(2)
     scheduler.backend.suspend()
-    began = time.monotonic()
     answer = site.operate("Start")
-    assert time.monotonic() - began < 10
     assert (answer["result"], answer["reason"]) == ("Waiting", "queued")
     world.now_ms += 10 * TIMEOUT_MS
     for _ in range(3):
@@ -478,10 +487,8 @@ def test_what_is_known_is_told_with_its_age(scheduler: Scheduler, site: Site, wo
     scheduler.run(1)
     scheduler.backend.suspend()
     world.now_ms += 5_000
-    began = time.monotonic()
     scheduler.mirror.step(world.now_ms)
     found = scheduler.mirror.summary(world.now_ms)
-    assert time.monotonic() - began < 5
     assert (found["connection"], found["is_reachable"], found["age_ms"]) == ("suspended", False, 5_000)
     assert (found["mode"], found["master"], found["epoch"]) == ("master-slave-node", "a", 1)
     assert found["jobs"] == {"started": 1, "assigned": 1, "waiting": 0, "retrying": 0, "failed": 0}
@@ -533,12 +540,22 @@ def test_many_operations_are_brought_in_several_steps(
     assert {last(site, number) for number in range(1, 7)} == {("Success", "")}
 
 
-def test_without_any_server_nothing_blocks(world: World, site: Site) -> None:
-    """OPS-12, CON-5: where nothing listens at ZooKeeper's address, operations are queued and calls answer at once."""
+def test_without_any_server_nothing_blocks(world: World, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """OPS-12, CON-5: where nothing listens at ZooKeeper's address, operations are queued and no call waits for it."""
+    waits: list[float] = []
+
+    def waited(_: object, timeout_s: float) -> bool:
+        waits.append(timeout_s)
+        return False
+
+    monkeypatch.setattr(
+        "xwheel_cluster_zookeeper.zookeeper._answer", lambda _: pytest.fail("it asks ZooKeeper and waits")
+    )
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))  # bound, but it does not listen
         hosts = f"127.0.0.1:{listener.getsockname()[1]}"
         backend = ZooKeeperBackend(hosts, Paths("/none", Mode.MASTER_SLAVE), session_s=3)
+        monkeypatch.setattr(backend._changed, "wait_for", waited, raising=False)
         mirror = Mirror(backend, ClusterView())
         mirror.open(site)
         set_distribution(mirror)
@@ -549,9 +566,8 @@ def test_without_any_server_nothing_blocks(world: World, site: Site) -> None:
                 lambda: mirror.step(world.now_ms),
                 lambda: mirror.summary(world.now_ms),
             ):
-                began = time.monotonic()
                 work()
-                assert time.monotonic() - began < 5
+            assert set(waits) <= {0}
             assert last(site) == ("Waiting", "queued")
         finally:
             set_distribution(None)

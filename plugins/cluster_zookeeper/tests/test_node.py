@@ -198,6 +198,60 @@ def test_a_lost_session_ends_everything_and_the_node_joins_anew() -> None:
     assert "not this node's" in two.node.refuse(job_id)
 
 
+def test_n32_between_a_new_session_and_joining_again_no_run_is_taken() -> None:
+    """The connection is there again before the node's next step saw that the session is another one."""
+    world = World()
+    (one,) = world.add("a")
+    world.run()
+    world.put(1)
+    world.run()
+    assert one.node.refuse(1) == ""
+    one.backend.lose()
+    one.backend.resume()
+    assert one.backend.connection().link is Link.CONNECTED
+    assert "no session" in one.node.refuse(1)
+    assert "no session" in one.node.refuse(99)  # nor one that is run by hand
+    world.run()
+    assert one.node.refuse(1) == ""
+
+
+def test_a_node_that_came_back_does_not_take_what_its_earlier_session_had() -> None:
+    """Its name is the same; what it had is the master's to give again."""
+    world = World()
+    world.put(1)
+    (one,) = world.add("a")
+    world.run()
+    (path,) = world.state.nodes
+    one.backend.lose()
+    one.backend.resume()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(one.node, "_lead", lambda *_: None)  # no master yet
+        world.run()
+    assert next(iter(world.state.nodes)) != path
+    assert world.state.assignments[job(1).key].value.node_path == path
+    assert world.where() == {}
+    world.run()
+    assert world.where() == {1: "a"}
+
+
+def test_a_node_whose_registration_is_gone_joins_anew() -> None:
+    """As somebody deleted its znode while its session goes on."""
+    world = World()
+    world.put(1)
+    (one,) = world.add("a")
+    world.run()
+    (path,) = world.state.nodes
+    with world.store.changed:
+        del world.store.nodes[path]
+        world.store.note()
+    one.node.step(world.now_ms)
+    assert (one.lost, one.node.jobs) == (1, frozenset())
+    world.run()
+    (new,) = world.state.nodes
+    assert new != path
+    assert world.where() == {1: "a"}
+
+
 def test_a_master_whose_session_was_lost_in_between_leads_no_more() -> None:
     """CLU-10, CLU-11: a frozen master that thaws finds another, and changes nothing."""
     world = World()
@@ -431,6 +485,16 @@ def test_a_newer_operation_ends_what_was_pending() -> None:
     assert (world.status(1).result, world.status(1).op_seq, world.status(1).attempt) == (Result.SUCCESS, 2, 1)
 
 
+def test_an_operation_is_not_said_to_be_done_before_its_node_was_decided() -> None:
+    world = World()
+    (one,) = world.add("a")
+    world.put(1)
+    world.run()
+    world.put(1, operation="Restart", op_seq=2)
+    one.node._compare(world.state, world.now_ms)  # before the master looks
+    assert (world.status(1).result, world.status(1).op_seq) == (Result.SUCCESS, 1)
+
+
 def test_a_job_is_not_taken_while_another_session_owns_it() -> None:
     world = World()
     world.put(1)
@@ -510,3 +574,14 @@ def test_a_drained_master_of_a_standby_cluster_hands_over() -> None:
     world.scheduler.delete_drain(drain("a").key)
     world.run(8)
     assert (world.masters(), set(world.where().values())) == (["a"], {"a"})
+
+
+def test_a_node_that_is_being_stopped_takes_no_run_of_its_own_jobs() -> None:
+    world = World()
+    world.add("a")
+    world.put(1)
+    world.run()
+    node = world.members["a"].node
+    assert node.refuse(1) == ""
+    node.drain()
+    assert node.refuse(1) == "this node is being stopped and takes no runs"

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from xwheel import Config
-from xwheel.testing import check_pages
+from xwheel_devtools.testing import check_pages
 
 import xwheel_cluster_zookeeper
 from xwheel_cluster_zookeeper.pages import ClusterPages

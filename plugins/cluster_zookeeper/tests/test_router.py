@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from records import assignment, job, node, status
 from xwheel.plugin import NoExecutorYetError, RouteError
-from xwheel.testing import check_router, sample_executors, sample_job, sample_route_context
+from xwheel_devtools.testing import check_router, sample_executors, sample_job, sample_route_context
 
 from xwheel_cluster_zookeeper.model import Owner, Result, Role, Stored, Wanted
 from xwheel_cluster_zookeeper.router import Assigned, tag_of
@@ -112,6 +112,15 @@ def test_a_job_that_is_not_started_runs_anywhere_by_hand() -> None:
     assert choose(made, "tag=gpu", load=loads.__getitem__) == [EXECUTORS[1].address]
     with pytest.raises(RouteError, match="no node of the cluster could run it by hand"):
         choose(made, "tag=big")
+
+
+def test_a_run_by_hand_goes_to_no_suspect_while_others_are_well() -> None:
+    doubted = replace(EXECUTORS[2], suspect_until_ms=2)
+    loads = {EXECUTORS[0].address: 3, EXECUTORS[1].address: 2, doubted.address: 0}
+    context = sample_route_context(
+        [*EXECUTORS[:2], doubted], sample_job(id=1), load=loads.__getitem__, now_ms=1
+    )
+    assert router(jobs={}, assignments={}).route(context) == [EXECUTORS[1]]
 
 
 def test_in_standby_a_run_by_hand_goes_to_the_master() -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,9 @@ import pytest
 from conftest import needed
 from tests.support.ports import free_port
 from tests.support.tutorials import Tutorial
-from xwheel.testing import wait_until
+from xwheel_devtools.testing import wait_until
+
+AWAY_S = 10.0
 
 
 @pytest.fixture
@@ -47,6 +50,7 @@ def well(result: subprocess.CompletedProcess[str]) -> str:
     return result.stdout
 
 
+@pytest.mark.nightly
 def test_the_tutorial_on_packages(tutorial: Tutorial) -> None:
     """The walk: upload, start, a node is killed, pause, a new version, roll back."""
     zookeeper, serve, prepare, anna, alone, build, begin, bert, kill, look, pause, newer, back = (
@@ -54,7 +58,7 @@ def test_the_tutorial_on_packages(tutorial: Tutorial) -> None:
     )
     (found,) = tutorial.outputs
     tutorial.save_files()
-    tutorial.start(zookeeper, "zookeeper.log")
+    server = tutorial.start(zookeeper, "zookeeper.log")
     tutorial.start(serve, "server.log")
     tutorial.said("server.log", "(executor API on)")
     well(tutorial.type(prepare))
@@ -64,6 +68,28 @@ def test_the_tutorial_on_packages(tutorial: Tutorial) -> None:
     assert found in well(tutorial.type(build))
     assert "Start of hello.tick: Success" in well(tutorial.type(begin.splitlines()[0]))
     assert wait_until(lambda: "hello from version 1.0" in well(tutorial.type(begin.splitlines()[1])))
+
+    def runs() -> list[dict[str, object]]:
+        shown: list[dict[str, object]] = json.loads(well(tutorial.type(look)))
+        return shown
+
+    def succeeded() -> set[object]:
+        return {run["id"] for run in runs() if run["state"] == "succeeded"}
+
+    # R25, Done when 4 of issue 26: ZooKeeper is away for ten seconds at least, and no fire is refused for good
+    tutorial._processes.remove(server)
+    server.kill()
+    server.wait(30)
+    until_s = time.monotonic() + AWAY_S
+    assert wait_until(lambda: time.monotonic() > until_s)
+    every = "xwheel run list --job hello.tick --state refused --limit 200 --json"
+    assert wait_until(lambda: json.loads(well(tutorial.type(every))))
+    before = succeeded()
+    tutorial.start(zookeeper, "zookeeper.log")
+    assert wait_until(lambda: succeeded() - before)
+    refused = json.loads(well(tutorial.type(every)))
+    assert refused
+    assert {run["reason"] for run in refused} == {"failed_over"}
     change, start = bert.splitlines()
     well(tutorial.type(change))
     tutorial.start(start, "bert.log")
@@ -71,10 +97,6 @@ def test_the_tutorial_on_packages(tutorial: Tutorial) -> None:
     tutorial._processes.remove(first)
     tutorial.type(kill)
     assert first.wait(30) == -9
-
-    def runs() -> list[dict[str, object]]:
-        shown: list[dict[str, object]] = json.loads(well(tutorial.type(look)))
-        return shown
 
     port = tutorial.words["9992"]
     assert wait_until(

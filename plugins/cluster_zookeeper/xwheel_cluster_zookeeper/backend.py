@@ -39,6 +39,10 @@ class SessionLost(XwheelError):  # noqa: N818 -- the contract's name
     """The session ended, and with it this node's registration, its owners and its leadership."""
 
 
+class NotAllowedError(XwheelError):
+    """The store refuses this user, or is open to others; people have to mend it."""
+
+
 class Link(StrEnum):
     """What a connection is."""
 

@@ -22,6 +22,7 @@ from xwheel_job_package.failures import Cancel
 from xwheel_job_package.options import read_options as package_options
 from xwheel_job_package.reference import PackageReference
 
+from xwheel_cluster_zookeeper.backend import Conflict, Disconnected, NotAllowedError, SessionLost
 from xwheel_cluster_zookeeper.master import MasterSettings
 from xwheel_cluster_zookeeper.model import NodeRecord, Role
 from xwheel_cluster_zookeeper.node import ClusterNode, NodeSettings
@@ -33,6 +34,7 @@ logger = logging.getLogger(__name__)
 
 PACKAGE: Final = "PACKAGE"
 LEAVE_S: Final = 10.0
+REFUSED_S: Final = 30.0
 
 app = typer.Typer(add_completion=False)
 
@@ -43,11 +45,15 @@ class Membership:
     Args:
         options: The plugin's options.
         glue: Has the packages.
+        app_name: The executor's group.
         on_lost: Called when the session was lost.
     """
 
-    def __init__(self, options: Options, glue: PackageGlue, on_lost: Any = lambda: None) -> None:
+    def __init__(
+        self, options: Options, glue: PackageGlue, app_name: str, on_lost: Any = lambda: None
+    ) -> None:
         self._options = options
+        self._app_name = app_name
         self._glue = glue
         self._on_lost = on_lost
         self._backend = ZooKeeperBackend(
@@ -66,14 +72,14 @@ class Membership:
         """
         options = self._options
         settings = NodeSettings(
-            me=_record(options, address),
+            me=_record(options, address, self._app_name),
             master=MasterSettings(mode=options.paths.mode),
             reconcile_ms=round(options.reconcile_s * 1000),
             is_reset=options.node.on_first_node == "reset",
             hosts=options.hosts,
         )
         self._node = ClusterNode(self._backend, settings, self._preparations, _monotonic_ms, self._on_lost)
-        set_acceptance(self._node)
+        set_acceptance(self._node, is_for_now=True)
         limit_s = options.node.start_timeout_s
         if not self._backend.open(limit_s) and limit_s:
             self._backend.close()
@@ -81,7 +87,19 @@ class Membership:
                 f"ZooKeeper at {options.hosts} did not answer within {limit_s:g} s, as "
                 "plugins.options.cluster_zookeeper.node.start_timeout_s allows"
             )
+        self._check()
         self._thread.start()
+
+    def _check(self) -> None:
+        """Refuse a store that is open to others, or another's, if it is there already; the loop does so later."""
+        try:
+            self._backend.read()
+        except NotAllowedError as error:
+            self._backend.close()
+            set_acceptance(None)
+            raise ConfigError(str(error)) from None
+        except (Conflict, Disconnected, SessionLost):
+            return
 
     def drain(self) -> None:
         """Take no run any more."""
@@ -107,6 +125,9 @@ class Membership:
             try:
                 node.step(time.time_ns() // 1_000_000)
                 node.wait()
+            except NotAllowedError as error:  # people have to mend it, and it goes on then
+                logger.error("this node has no job: %s", error)
+                self._stopping.wait(REFUSED_S)
             except Exception:  # the next step may do better
                 logger.exception("a step of the cluster's node failed")
                 self._stopping.wait(1)
@@ -133,7 +154,7 @@ class NodeExecutor(Executor):
             )
         glue = PackageGlue(package_options(config).node)
         super().__init__(config, glue_types={PACKAGE: glue})
-        self._membership = Membership(options, glue)
+        self._membership = Membership(options, glue, config.executor.app_name)
 
     def start(self) -> None:
         """Start the executor, then join the cluster."""
@@ -167,7 +188,7 @@ def node(
     raise typer.Exit(0 if NodeExecutor(site.config(config_path)).run_forever() else 1)
 
 
-def _record(options: Options, address: str) -> NodeRecord:
+def _record(options: Options, address: str, app_name: str) -> NodeRecord:
     host = socket.gethostname()
     return NodeRecord(
         path="",
@@ -178,6 +199,7 @@ def _record(options: Options, address: str) -> NodeRecord:
         role=Role.SLAVE,
         slots=options.node.slots,
         tags=tuple(options.node.tags),
+        app_name=app_name,
         xwheel_version=version("xwheel"),
         python_version=platform.python_version(),
         started_ms=time.time_ns() // 1_000_000,

@@ -7,7 +7,7 @@ written again and keep the epoch in which they were made. A job that failed has 
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -24,6 +24,7 @@ from xwheel_cluster_zookeeper.model import (
     Result,
     Stored,
     Wanted,
+    may_have,
 )
 
 RETRIES_MS: Final = (5_000, 15_000, 45_000)
@@ -113,19 +114,20 @@ class _Nodes:
         self._nodes = [newest[name] for name in sorted(newest) if name not in drained]
         self._by_path = {node.path: node for node in newest.values()}
         self._drained = {node.path for node in newest.values() if node.node_id in drained}
-        self._by_tag: dict[str, list[NodeRecord]] = {}
+        self._by_wish: dict[tuple[str, str], list[NodeRecord]] = {}
         self.load: Counter[str] = Counter()
 
-    def with_tag(self, tag: str) -> list[NodeRecord]:
-        """Return nodes that may be given a job with this tag, by their ids; drained ones are not among them."""
-        if tag not in self._by_tag:
-            self._by_tag[tag] = [node for node in self._nodes if not tag or tag in node.tags]
-        return self._by_tag[tag]
+    def fit_for(self, job: JobRecord) -> list[NodeRecord]:
+        """Return nodes that may be given a job, by their ids; drained ones are not among them."""
+        wish = _wish(job)
+        if wish not in self._by_wish:
+            self._by_wish[wish] = [node for node in self._nodes if may_have(node, job)]
+        return self._by_wish[wish]
 
     def may_keep(self, path: str, job: JobRecord) -> bool:
         """Return whether a node lives and may have the job."""
         node = self._by_path.get(path)
-        return node is not None and (not job.tag or job.tag in node.tags)
+        return node is not None and may_have(node, job)
 
     def is_drained(self, path: str) -> bool:
         """Return whether a node that lives is to have no jobs while others can have them."""
@@ -133,9 +135,7 @@ class _Nodes:
 
     def choose(self, job: JobRecord, excluded: Sequence[str]) -> NodeRecord | None:
         """Return the node with the fewest jobs that has room; one of the excluded only if there is no other."""
-        free = [
-            node for node in self.with_tag(job.tag) if not node.slots or self.load[node.path] < node.slots
-        ]
+        free = [node for node in self.fit_for(job) if not node.slots or self.load[node.path] < node.slots]
         preferred = [node for node in free if node.node_id not in excluded] if excluded else free
         return min(preferred or free, key=lambda node: self.load[node.path], default=None)
 
@@ -272,10 +272,8 @@ class _Reconciliation:
 
     def place_all(self) -> None:
         """Give each job that needs one a node, those that have one last, those with the least choice first."""
-        choice: dict[str, int] = defaultdict(int)
-        for tag in {item.job.tag for item in self._open}:
-            choice[tag] = len(self._nodes.with_tag(tag))
-        for item in sorted(self._open, key=lambda one: (one.is_at_home, choice[one.job.tag], one.job.key)):
+        choice = {_wish(item.job): len(self._nodes.fit_for(item.job)) for item in self._open}
+        for item in sorted(self._open, key=lambda one: (one.is_at_home, choice[_wish(one.job)], one.job.key)):
             node = self._nodes.choose(item.job, item.excluded)
             if node is not None:
                 self._assign(item, node.node_id, node.path)
@@ -304,6 +302,7 @@ class _Reconciliation:
         if not is_said:
             state = status.job_state if status else JobState.SHUTDOWN
             text = f"no node with the tag {item.job.tag!r}" if item.job.tag else "no node"
+            text += f" of the group {item.job.app_name}" if item.job.app_name else ""
             drained = " that is not drained" if self._state.drains else ""
             error = f"{text}{drained} has room for the job: it begins when there is one"
             self._say(item.job, result=Result.WAITING, job_state=state, reason=NO_NODE, error=error)
@@ -410,6 +409,11 @@ def _stopped_state(job: JobRecord, status: JobStatus | None) -> JobState:
     if status is None:
         return JobState.PAUSE if job.operation == "Pause" else JobState.SHUTDOWN
     return JobState.PAUSE if status.job_state is JobState.STARTUP else status.job_state
+
+
+def _wish(job: JobRecord) -> tuple[str, str]:
+    """Return what jobs have in common that the same nodes may have."""
+    return job.app_name, job.tag
 
 
 def _mark(item: JobRecord | Assignment) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -17,7 +17,14 @@ from xwheel.plugin import NotFoundError, PluginSite
 from xwheel_job_package.operations import JobOperations
 from xwheel_job_package.outbox import Outbox, source_of
 
-from xwheel_cluster_zookeeper.backend import ClusterBackend, Conflict, Disconnected, Link, SessionLost
+from xwheel_cluster_zookeeper.backend import (
+    ClusterBackend,
+    Conflict,
+    Disconnected,
+    Link,
+    NotAllowedError,
+    SessionLost,
+)
 from xwheel_cluster_zookeeper.master import REBALANCE, MasterSettings, movable
 from xwheel_cluster_zookeeper.model import (
     ClusterState,
@@ -37,6 +44,7 @@ from xwheel_cluster_zookeeper.view import ClusterView
 logger = logging.getLogger(__name__)
 
 STEP_MS: Final = 200
+REFUSED_MS: Final = 30_000
 AWAY_MS: Final = 500
 LOOK_MS: Final = 1_000
 """How long another scheduler node's operation waits at most until it is seen."""
@@ -85,6 +93,7 @@ class Mirror:
         self._is_begun = self._is_writer = False
         self._stopped: frozenset[int] = frozenset()
         self._late: dict[str, int] = {}
+        self._app_names: Mapping[int, str] = {}
 
     def open(self, site: PluginSite) -> None:
         """Work with this site from now on."""
@@ -121,11 +130,11 @@ class Mirror:
             "error": status.error if status else "",
         }
 
-    def summary(self, now_ms: int) -> dict[str, Any]:
-        """Return what is known of the cluster, from memory."""
+    def summary(self, now_ms: int, app_names: Collection[str] | None = None) -> dict[str, Any]:
+        """Return what is known of the cluster, of some groups or of all, from memory."""
         link = self._backend.connection().link
         known = {"mode": self._settings.mode.value, "connection": link.value}
-        return {**known, "is_reachable": link is Link.CONNECTED, **self._view.summary(now_ms)}
+        return {**known, "is_reachable": link is Link.CONNECTED, **self._view.summary(now_ms, app_names)}
 
     def rebalance(self) -> int:
         """Ask the master to make loads even, in the next step; return how many jobs would move as it is known now."""
@@ -174,6 +183,10 @@ class Mirror:
             logger.info("the cluster's store does not answer: %s", error)
             self._is_writer = False
             return AWAY_MS
+        except NotAllowedError as error:
+            logger.error("the cluster cannot be followed: %s", error)
+            self._is_writer = False
+            return REFUSED_MS
         return STEP_MS
 
     def _begin_session(self) -> None:
@@ -275,7 +288,8 @@ class Mirror:
         """Return what nodes are told of a job; None if the job or its package is gone."""
         source = source_of(row)
         try:
-            tag = tag_of(self._site.jobs.get(row["job_id"])["route_options"])
+            job = self._site.jobs.get(row["job_id"])
+            tag = tag_of(job["route_options"])
         except NotFoundError:
             return None
         wanted = Wanted.STARTED if row["state"] == "Startup" else Wanted.STOPPED
@@ -293,10 +307,17 @@ class Mirror:
                 op_seq=row["version"],
                 operation_id=operation["id"] if operation else 0,
                 tag=tag,
+                app_name=self._app_name(job["group_id"]),
                 updated_by=operation["actor"] if operation else "",
                 updated_ms=now_ms,
             )
         )
+
+    def _app_name(self, group_id: int) -> str:
+        """Return the app name of a group; looked up once, since it stays."""
+        if group_id not in self._app_names:
+            self._app_names = {group.id: group.app_name for group in self._site.executors.groups()}
+        return self._app_names.get(group_id, "")
 
     def _take_reset(self, row: Row, known: JobRecord) -> None:
         """Stop a job in the scheduler too, as the first node of an empty cluster has done with all."""

@@ -67,6 +67,7 @@ class NodeRecord:
         address: Where the scheduler reaches its executor: a URL, as the executor registers it.
         slots: How many jobs it may have at most; 0 for any number.
         tags: What jobs may ask for.
+        app_name: The group of its executor, of which it has jobs; empty of a node of an older version, for any.
     """
 
     path: str
@@ -77,6 +78,7 @@ class NodeRecord:
     role: Role
     slots: int = 0
     tags: tuple[str, ...] = ()
+    app_name: str = ""
     xwheel_version: str = ""
     python_version: str = ""
     started_ms: int = 0
@@ -95,6 +97,7 @@ class JobRecord:
         op_seq: Number of the last operation; rises with each.
         operation_id: Row of the operation log that waits for the result.
         tag: Only nodes with this tag get the job; empty for any.
+        app_name: The job's group: only its nodes get the job, and can have the package; empty for any.
     """
 
     key: str
@@ -107,6 +110,7 @@ class JobRecord:
     op_seq: int
     operation_id: int = 0
     tag: str = ""
+    app_name: str = ""
     updated_by: str = ""
     updated_ms: int = 0
     more: Mapping[str, Any] = field(default_factory=dict)
@@ -223,6 +227,12 @@ class ClusterState:
     def drained(self) -> dict[str, Drain]:
         """Return drained nodes by their ids."""
         return {drain.node_id: drain for drain in self.drains.values()}
+
+
+def may_have(node: NodeRecord, job: JobRecord) -> bool:
+    """Return whether a node may have a job: it is of the job's group, and has the tag that the job asks for."""
+    is_of_group = not job.app_name or not node.app_name or job.app_name == node.app_name
+    return is_of_group and (not job.tag or job.tag in node.tags)
 
 
 def job_key(job_id: int, group_name: str, job_name: str) -> str:

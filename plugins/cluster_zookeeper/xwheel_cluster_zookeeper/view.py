@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from xwheel_cluster_zookeeper.model import (
@@ -122,10 +122,15 @@ class ClusterView:
             return [node for node in found if node.role is Role.MASTER]
         return found
 
-    def summary(self, now_ms: int) -> dict[str, Any]:
-        """Return what people want to know of the cluster, as JSON."""
+    def summary(self, now_ms: int, app_names: Collection[str] | None = None) -> dict[str, Any]:
+        """Return what people want to know of the cluster, as JSON.
+
+        Args:
+            now_ms: The time.
+            app_names: The groups that they may read, of which nodes and jobs are shown; None for all.
+        """
         seen = self._seen
-        state = seen.state
+        state = seen.state if app_names is None else _part(seen.state, app_names)
         drained = state.drained()
         loads = Counter(item.value.node_path for item in state.assignments.values())
         nodes = [
@@ -135,11 +140,13 @@ class ClusterView:
         nodes += [
             {**_node(node, drained), "jobs": 0, "is_lost": True, "last_seen_ms": seen_ms}
             for node, seen_ms in seen.lost.values()
+            if app_names is None or node.app_name in app_names
         ]
+        master, shown = state.epoch.value.node_id, {node["node_id"] for node in nodes}
         return {
             "age_ms": max(0, now_ms - self._read_ms) if seen.is_read else None,
             "epoch": state.epoch.value.number,
-            "master": state.epoch.value.node_id,
+            "master": master if app_names is None or master in shown else "",
             "master_since_ms": state.epoch.value.since_ms,
             "nodes": nodes,
             "jobs": {
@@ -150,6 +157,18 @@ class ClusterView:
                 "failed": sum(item.value.result is Result.FAILED for item in state.statuses.values()),
             },
         }
+
+
+def _part(state: ClusterState, app_names: Collection[str]) -> ClusterState:
+    """Return what there is of some groups."""
+    jobs = {key: item for key, item in state.jobs.items() if item.value.app_name in app_names}
+    return replace(
+        state,
+        nodes={path: node for path, node in state.nodes.items() if node.app_name in app_names},
+        jobs=jobs,
+        assignments={key: item for key, item in state.assignments.items() if key in jobs},
+        statuses={key: item for key, item in state.statuses.items() if key in jobs},
+    )
 
 
 def _keys(state: ClusterState) -> dict[int, str]:

@@ -28,8 +28,7 @@ from kazoo.exceptions import (  # type: ignore[import-untyped]
 )
 from kazoo.handlers.threading import KazooTimeoutError  # type: ignore[import-untyped]
 from kazoo.retry import KazooRetry  # type: ignore[import-untyped]
-from kazoo.security import make_digest_acl  # type: ignore[import-untyped]
-from xwheel.plugin import XwheelError
+from kazoo.security import ACL, Permissions, make_digest_acl  # type: ignore[import-untyped]
 
 from xwheel_cluster_zookeeper.backend import (
     Conflict,
@@ -37,6 +36,7 @@ from xwheel_cluster_zookeeper.backend import (
     Disconnected,
     Link,
     MasterChange,
+    NotAllowedError,
     SessionLost,
 )
 from xwheel_cluster_zookeeper.codec import BadZnodeError, decode, encode
@@ -96,10 +96,6 @@ _LINKS: Final = {
 }
 
 
-class NotAllowedError(XwheelError):
-    """ZooKeeper refuses this user; its ACL names another."""
-
-
 @dataclass(slots=True)
 class _Seen:
     """What was read, and what has changed since; guarded by the condition.
@@ -130,13 +126,14 @@ class ZooKeeperBackend:
         self._paths = paths
         self._asked_ms = round(session_s * 1000)
         again = KazooRetry(max_tries=-1, delay=FIRST_PAUSE_S, backoff=2, max_delay=LONGEST_PAUSE_S)
+        self._acl = make_digest_acl(*user, all=True) if user else None
         self._client = KazooClient(
             hosts=hosts,
             timeout=session_s,
             connection_retry=again,
             command_retry=KazooRetry(max_tries=0),
             auth_data=[("digest", ":".join(user))] if user else None,
-            default_acl=[make_digest_acl(*user, all=True)] if user else None,
+            default_acl=[self._acl] if self._acl else None,
         )
         self._changed = threading.Condition()
         self._seen = _Seen()
@@ -238,7 +235,48 @@ class ZooKeeperBackend:
             _answer(self._client.ensure_path_async(self._paths.of(folder)))
         with suppress(NodeExistsError):
             _answer(self._client.create_async(self._paths.of(EPOCH), encode(Epoch())))
+        if self._acl is not None:
+            self._close_to_others(self._acl)
         self._made = session
+
+    def _close_to_others(self, mine: ACL) -> None:
+        """Keep others out of what was there already: made without a user, or by another.
+
+        ``ensure_path`` leaves the ACL of what is there as it is. Where this user may change it, it is replaced, so that
+        a cluster that gets a user later is closed by its first member; else this process takes no part.
+
+        Raises:
+            NotAllowedError: Something is open to others, and this user may not change that.
+        """
+        for path in (self._paths.tree, *(self._paths.of(name) for name in (*FOLDERS, EPOCH, INIT_LOCK))):
+            with suppress(NoNodeError):
+                self._close([path], mine)
+        for folder in FOLDERS:  # whose parents nobody else writes to from now on
+            names = sorted(_answer(self._client.get_children_async(self._paths.of(folder))))
+            for start in range(0, len(names), BATCH):
+                self._close([self._paths.of(folder, name) for name in names[start : start + BATCH]], mine)
+
+    def _close(self, paths: Sequence[str], mine: ACL) -> None:
+        asked = [(path, self._client.get_acls_async(path)) for path in paths]
+        for path, answer in asked:
+            try:
+                found, _ = _answer(answer)
+            except NoNodeError:
+                continue  # it ended with its session meanwhile
+            if _is_closed(found, mine):
+                continue
+            shown = ", ".join(f"{one.id.scheme}:{one.id.id.partition(':')[0]}" for one in found)
+            try:
+                _answer(self._client.set_acls_async(path, [mine]))
+            except NoAuthError:
+                user = mine.id.id.partition(":")[0]
+                text = (
+                    f"{path} in ZooKeeper is open to others ({shown}), and the user {user} may not change that: let "
+                    f"one who may give it to that user alone, in zkCli.sh 'setAcl -R {self._paths.tree} digest:{user}"
+                    f":HASH:cdrwa', or name another root (plugins.options.cluster_zookeeper.root)"
+                )
+                raise NotAllowedError(text) from None
+            logger.warning("%s was open to others (%s): it is the own user's alone from now on", path, shown)
 
     # -- reading
 
@@ -564,6 +602,13 @@ class ZooKeeperBackend:
             _answer(client.delete_async(self._paths.of(JOBS, key), version=expected))
             _gather([client.delete_async(self._paths.of(kind, key)) for kind in (ASSIGNMENTS, STATUSES)])
         self._mark(*((kind, key) for kind in (JOBS, ASSIGNMENTS, STATUSES)))
+
+
+def _is_closed(found: Sequence[ACL], mine: ACL) -> bool:
+    """Return whether a znode is the own user's; somebody who is named may read it besides, such as a monitor."""
+    others = [one for one in found if one.id != mine.id]
+    is_ours = any(one.id == mine.id and one.perms & mine.perms == mine.perms for one in found)
+    return is_ours and all(one.perms == Permissions.READ and one.id.scheme != "world" for one in others)
 
 
 def _place(change: MasterChange) -> tuple[str, str]:

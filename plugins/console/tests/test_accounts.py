@@ -10,6 +10,7 @@ import requests
 from conftest import PASSWORD, Open, Site, Watch, choose, dialog, row, settled, visit
 from playwright.sync_api import expect
 from tests.support.console_history import permissions_of
+from xwheel_devtools.testing import wait_until
 
 
 def sign_in(site: Site, name: str, password: str) -> requests.Response:
@@ -116,6 +117,33 @@ def test_a_secret_of_executors_is_made_and_followed_by_the_next(open_page: Open,
     expect(row(page, "secrets", "oven-1").locator("time")).not_to_have_count(0)
 
 
+def test_s14_a_sign_in_that_finds_no_turn_is_made_once_more(
+    open_page: Open, site: Site, watch: Watch
+) -> None:
+    """A colleague behind the same address signs in at that moment."""
+    watch.allowed += ["503", "401"]
+    site.account("colleague", role="viewer")
+    page = open_page("/jobs", name=None)
+    busy = {"type": "urn:xwheel:problem:busy", "title": "Too many calls", "status": 503, "detail": "again"}
+    turns: list[int] = []
+
+    def answer(route: Any) -> None:
+        if route.request.method != "POST" or turns:
+            route.fallback()
+            return
+        turns.append(1)
+        route.fulfill(
+            status=503, json=busy, headers={"Retry-After": "1"}, content_type="application/problem+json"
+        )
+
+    page.route("**/api/v1/session", answer)
+    page.get_by_label("Name").fill("colleague")
+    page.get_by_label("Password", exact=True).fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.locator("nav.side")).to_be_visible()
+    assert turns == [1]
+
+
 # profile
 
 
@@ -157,9 +185,31 @@ def test_preferences_come_along_to_another_browser(open_page: Open, site: Site) 
     expect(other.locator("a.zone")).to_have_text("Asia/Tokyo")
     expect(other.get_by_label("First page")).to_have_value("/nodes")
     expect(other.locator("html")).to_have_attribute("data-theme", "dark")
+    # who leaves the page at once has chosen all the same
+    other.get_by_label("First page").select_option("/runs")
+    other.goto("about:blank")
+
+    def landing() -> bool:
+        with requests.Session() as session:
+            session.cookies.set("xwheel_session", site.signed_in("traveller")["value"])
+            found = session.get(f"{site.url}/api/v1/me/settings", timeout=30).json()
+        return bool(found["settings"]["preferences"]["landing"] == "/runs")
+
+    wait_until(landing)
 
 
-def test_own_sessions_tokens_and_views_are_kept_in_order(open_page: Open, site: Site) -> None:
+def test_keys_that_are_switched_off_do_nothing(open_page: Open, site: Site) -> None:
+    site.account("keyless", role="viewer")
+    page = open_page("/me", "keyless")
+    page.locator("input[name=keys]").uncheck()
+    page.locator("[data-page=me] h1").focus()
+    page.keyboard.press("g")
+    page.keyboard.press("j")
+    assert page.url.endswith("#/me")
+
+
+def test_own_sessions_tokens_and_views_are_kept_in_order(open_page: Open, site: Site, watch: Watch) -> None:
+    watch.allowed.append("422")
     site.account("keeper", role="viewer")
     site.cookie("keeper")
     page = open_page("/executors?q=demo", "keeper")
@@ -180,9 +230,27 @@ def test_own_sessions_tokens_and_views_are_kept_in_order(open_page: Open, site: 
     expect(sessions).to_have_count(count - 1)
     page.get_by_role("button", name="New token").click()
     dialog(page).get_by_label("Name", exact=True).fill("script")
+    expect(dialog(page).get_by_role("button", name="Create")).to_be_disabled()
+    dialog(page).get_by_label("Your password").fill("not this one at all")
+    dialog(page).get_by_role("button", name="Create").click()
+    expect(dialog(page).locator("[data-field=password] .field-error")).to_be_visible()
+    dialog(page).get_by_label("Your password").fill(PASSWORD)
     dialog(page).get_by_role("button", name="Create").click()
     head = {"Authorization": f"Bearer {dialog(page).locator('[data-once]').input_value()}"}
     assert requests.get(f"{site.url}/api/v1/session", headers=head, timeout=30).json()["role"] == "viewer"
+    dialog(page).get_by_role("button", name="Close").last.click()
+    keep = page.get_by_label("Leave my tokens")
+    for chosen, is_kept in (("another long one with 9 words", True), (PASSWORD, False)):
+        page.get_by_label("Present password").fill(PASSWORD if is_kept else "another long one with 9 words")
+        page.get_by_label("New password", exact=True).fill(chosen)
+        page.get_by_label("New password again").fill(chosen)
+        keep.set_checked(is_kept)
+        with page.expect_response("**/api/v1/me/password") as changed:
+            page.get_by_role("button", name="Change password").click()
+        assert changed.value.json()["tokens_ended"] == (0 if is_kept else 1)
+        status = requests.get(f"{site.url}/api/v1/session", headers=head, timeout=30).status_code
+        assert status == (200 if is_kept else 401)
+    expect(page.locator(".note.good").last).to_contain_text("1 token ended, too")
 
 
 # roles
@@ -295,6 +363,17 @@ def test_an_admin_of_a_group_sees_what_is_of_that_group(open_page: Open, site: S
     expect(row(page, "groups", "Other")).to_have_count(0)
     expect(page.get_by_role("button", name="New group")).to_have_count(0)
     expect(page.get_by_role("button", name="More about Demo")).to_be_visible()
+
+
+def test_a_right_in_one_group_offers_nothing_in_another(open_page: Open, site: Site) -> None:
+    other = site.node.call("POST", "groups", {"app_name": "elsewhere"})["id"]
+    site.account("local", role="viewer", groups=[{"group_id": site.group_id, "role": "editor"}])
+    site.job("reach here")
+    site.job("reach there", group_id=other)
+    page = open_page("/jobs?q=reach", "local")
+    expect(row(page, "jobs", "reach here").locator("[data-action=run]")).to_have_count(1)
+    expect(row(page, "jobs", "reach there")).to_be_visible()
+    expect(row(page, "jobs", "reach there").locator("[data-action=run]")).to_have_count(0)
 
 
 def test_tabs_and_lists_come_back_with_back_reload_and_a_shared_link(open_page: Open, site: Site) -> None:

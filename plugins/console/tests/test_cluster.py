@@ -8,7 +8,7 @@ from typing import Any
 
 from conftest import ANSWER, Open, Site, Watch, choose, dialog, row
 from playwright.sync_api import Route, expect
-from xwheel.testing import wait_until
+from xwheel_devtools.testing import wait_until
 
 # nodes
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from conftest import Open, Site, Watch
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 
 def top(page: Page) -> Locator:
@@ -85,3 +85,39 @@ def test_a_run_can_be_asked_for_later(open_page: Open, site: Site, watch: Watch)
     due = datetime.fromtimestamp(run["due_ms"] / 1000, UTC)
     assert (run["param"], run["state"]) == ("new", "planned")
     assert due == datetime(day.year, day.month, day.day, 0, 30, tzinfo=UTC), "as a clock of the zone says it"
+
+
+def test_a_run_whose_answer_was_lost_is_made_once(open_page: Open, site: Site, watch: Watch) -> None:
+    watch.allowed.append("ERR_FAILED")
+    job_id = site.job("lost answer")
+    page = open_page("/jobs?q=lost answer")
+    page.get_by_role("button", name="Menu of lost answer").click()
+    page.get_by_role("menuitem", name="Run with…").click()
+
+    def lose(route: Route) -> None:
+        route.fetch()
+        route.abort()
+
+    page.route("**/run", lose, times=1)
+    run = top(page).get_by_role("button", name="Run", exact=True)
+    run.click()
+    expect(page.locator(".note.bad, .failure, .field-error").first).to_be_visible()
+    run.click()
+    expect(page.locator(".note.good")).to_contain_text("lost answer will run now")
+    assert len(site.node.call("GET", f"runs?job_id={job_id}")["items"]) == 1
+
+
+def test_a_job_is_deleted_only_by_its_name(open_page: Open, site: Site) -> None:
+    job_id = site.job("named to be deleted")
+    page = open_page("/jobs?q=named to be")
+    page.get_by_role("button", name="Menu of named to be deleted").click()
+    page.get_by_role("menuitem", name="Delete").click()
+    name = top(page).locator("input[name=typed]")
+    delete = top(page).get_by_role("button", name="Delete")
+    name.fill("named to be")
+    expect(delete).to_be_disabled()
+    name.press("Enter")
+    assert site.node.call("GET", f"jobs/{job_id}")["name"] == "named to be deleted"
+    name.fill("named to be deleted")
+    delete.click()
+    expect(page.locator(".note.good")).to_contain_text("named to be deleted")

@@ -13,7 +13,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from xwheel.testing import check_pages
+from xwheel_devtools.testing import check_pages
 
 from xwheel_console import Console
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from conftest import Open, Site, Watch
 from playwright.sync_api import Locator, Page, expect
-from xwheel.testing import wait_until
+from xwheel_devtools.testing import wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -74,7 +74,7 @@ def test_filters_stand_in_the_address_and_come_back(open_page: Open, site: Site)
     kept = site.job("filter keeps this", schedule_type="FIX_RATE", schedule_conf="1h", enabled=True)
     other = site.job("filter drops this", handler="fail")
     page = open_page("/jobs", "viewer")
-    page.get_by_label("Name").fill("filter")
+    page.get_by_label("Name or description").fill("filter")
     expect(row(page, other)).to_be_visible()
     page.get_by_label("State").select_option("started")
     expect(row(page, other)).to_have_count(0)
@@ -85,7 +85,7 @@ def test_filters_stand_in_the_address_and_come_back(open_page: Open, site: Site)
     page.reload()
     expect(row(page, kept)).to_be_visible()
     expect(row(page, other)).to_have_count(0)
-    expect(page.get_by_label("Name")).to_have_value("filter")
+    expect(page.get_by_label("Name or description")).to_have_value("filter")
     row(page, kept).get_by_role("link").first.click()
     expect(page.locator("[data-page=job] h1")).to_have_text("filter keeps this")
     page.go_back()
@@ -141,6 +141,19 @@ def test_all_jobs_that_fit_are_saved_as_csv(open_page: Open, site: Site) -> None
     assert "'=cmd saved as csv" in text
 
 
+def test_rows_that_were_chosen_are_saved_and_none_is_a_formula(open_page: Open, site: Site) -> None:
+    chosen, other = site.job('=kept "rows"'), site.job("other kept rows")
+    page = open_page("/jobs?q=kept", "operator")
+    row(page, chosen).get_by_role("checkbox").check()
+    row(page, other).get_by_role("checkbox").check()
+    row(page, other).get_by_role("checkbox").uncheck()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save one row as CSV").click()
+    text = Path(download.value.path()).read_text("utf-8")
+    assert len(text.splitlines()) == 2
+    assert '"\'=kept ""rows"""' in text
+
+
 def test_a_batch_of_a_hundred_lists_what_failed(open_page: Open, site: Site) -> None:
     ids = [
         site.job(f"batch {number:03}", schedule_type="FIX_RATE", schedule_conf="1h") for number in range(98)
@@ -176,6 +189,25 @@ def test_keys_walk_the_list(open_page: Open, site: Site) -> None:
     ended(site, job_id, 1)
     page.keyboard.press("e")
     expect(page.locator("[data-page=editJob] h1")).to_contain_text("keys walk here")
+
+
+def test_letters_in_dialogs_and_fields_are_no_keys_of_the_list(open_page: Open, site: Site) -> None:
+    job_id = site.job("letters stay")
+    page = open_page("/jobs?q=letters stay", "editor")
+    page.keyboard.press("j")
+    expect(row(page, job_id)).to_be_focused()
+    page.keyboard.press("x")
+    page.locator("[data-batch=run]").click()
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.keyboard.press("e")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(row(page, job_id)).to_be_visible()
+    search = page.locator("input[name=q]")
+    search.focus()
+    page.keyboard.press("End")
+    page.keyboard.press("e")
+    expect(search).to_have_value("letters staye")
 
 
 # who may what
@@ -262,13 +294,13 @@ def test_versions_are_compared_and_rolled_back_with_a_reason(open_page: Open, si
     page.locator("[data-action=restore]").click()
     dialog = page.get_by_role("dialog")
     expect(dialog.locator("[data-diff]")).to_contain_text("Retries after a failure71")
-    dialog.get_by_label("Why").fill("seven were too many")
+    dialog.get_by_label("Why").fill("七次太多了")
     dialog.get_by_role("button", name="Roll back").click()
     expect(page.locator(".note.good")).to_contain_text("rolled back is as it was")
     assert job_of(site, job_id)["max_retries"] == 1
     newest = site.node.call("GET", f"jobs/{job_id}/versions")["items"][0]
-    assert (newest["action"], newest["reason"]) == ("restore", "seven were too many")
-    expect(page.locator("[data-list=versions]")).to_contain_text("seven were too many")
+    assert (newest["action"], newest["reason"]) == ("restore", "七次太多了")
+    expect(page.locator("[data-list=versions]")).to_contain_text("七次太多了")
 
 
 def test_operations_are_those_of_the_job(open_page: Open, site: Site) -> None:
@@ -330,10 +362,18 @@ def test_a_bad_cron_blocks_saving_and_is_named(open_page: Open, site: Site) -> N
     job_id = site.job("bad cron", schedule_type="CRON", schedule_conf="0 0 2 * * ?")
     revision = job_of(site, job_id)["revision"]
     page = open_page(f"/jobs/{job_id}/edit", "editor")
-    expect(page.locator("[data-check=done]")).to_be_visible()
+    expect(page.locator("[data-check=done] [data-due]")).to_have_count(10)
+    height = "() => [scrollY, document.querySelector('.check').offsetHeight]"
+    before = page.evaluate(height)
     field(page, "schedule_conf").fill("0 0 25 * * ?")
     expect(page.locator("[data-check=refused]")).to_be_visible()
-    expect(page.locator("[data-field=schedule_conf] .field-error")).to_contain_text("hour")
+    said = page.locator("[data-field=schedule_conf] .field-error")
+    expect(said).to_contain_text("hour")
+    # while it is typed, it is said once and nothing moves
+    expect(page.get_by_text(said.inner_text())).to_have_count(1)
+    scrolled, tall = page.evaluate(height)
+    assert scrolled == before[0]
+    assert tall >= before[1], "what is below it does not move up"
     expect(field(page, "schedule_conf")).to_have_attribute("aria-invalid", "true")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("alert").get_by_role("link", name="Schedule")).to_be_focused()
@@ -399,9 +439,15 @@ def test_what_is_typed_is_not_left_without_a_question(open_page: Open, site: Sit
     page.locator("[data-nav=runs]").click()
     expect(field(page, "description")).to_have_value("not saved yet")
     assert asked == ["What you typed is not saved. Leave the page?"]
-    page.once("dialog", lambda dialog: dialog.accept())
+
+    def leave(dialog: Any) -> None:
+        asked.append(dialog.message)
+        dialog.accept()
+
+    page.once("dialog", leave)
     page.locator("[data-nav=executors]").click()
     expect(page.locator("[data-page=editJob]")).to_have_count(0)
+    assert len(asked) == 2
 
 
 def test_a_taken_name_stands_at_its_field(open_page: Open, site: Site) -> None:

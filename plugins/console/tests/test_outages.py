@@ -11,7 +11,7 @@ import pytest
 import requests
 from conftest import PASSWORD, Open, Site, Watch, cookie_of, make_account, opened, visit
 from playwright.sync_api import Browser, Page, Route, expect
-from xwheel.testing import NodeProcess, XwheelProcess
+from xwheel_devtools.testing import NodeProcess, XwheelProcess
 
 LOST = ("ERR_FAILED", "ERR_CONNECTION_REFUSED", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE")
 
@@ -59,20 +59,27 @@ def save(page: Page) -> None:
     page.get_by_role("button", name="Save").or_(page.get_by_role("button", name="Create")).first.click()
 
 
-def test_a_killed_node_loses_nothing_that_was_typed(browser: Browser, mortal: Mortal, watch: Watch) -> None:
+def test_a_killed_node_loses_nothing_that_was_typed_and_lists_say_how_old_they_are(
+    browser: Browser, mortal: Mortal, watch: Watch
+) -> None:
     watch.allowed += LOST
     with opened(browser, mortal, watch) as context:
         context.add_cookies([cookie_of(mortal.url, "chief")])
         page = visit(context.new_page(), mortal, "/jobs/new")
         page.evaluate("globalThis.stays = true")
         fill_job(page, "typed before the end")
+        other = visit(context.new_page(), mortal, "/executors")
+        expect(other.locator("table.list")).to_contain_text("mortal")
         mortal.kill()
         banner = page.locator("[data-banner=away]")
         expect(banner).to_contain_text("The node does not answer")
         save(page)
         expect(page.locator(".note.bad")).to_contain_text("it is not known whether this was done")
         expect(page.get_by_label("Name", exact=True)).to_have_value("typed before the end")
+        expect(other.locator(".age").first).to_contain_text("this is as it was")
+        expect(other.locator("table.list")).to_contain_text("mortal")
         mortal.start()
+        expect(other.locator(".age")).to_have_count(0, timeout=30_000)
         expect(banner).to_have_count(0, timeout=30_000)
         save(page)
         expect(page.locator("[data-page=job] h1")).to_contain_text("typed before the end")
@@ -81,19 +88,6 @@ def test_a_killed_node_loses_nothing_that_was_typed(browser: Browser, mortal: Mo
         f"{mortal.url}/api/v1/jobs", headers={"Authorization": f"Bearer {mortal.token}"}, timeout=30
     ).json()["items"]
     assert [job["name"] for job in jobs] == ["typed before the end"]
-
-
-def test_a_list_says_how_old_it_is_and_goes_on(browser: Browser, mortal: Mortal, watch: Watch) -> None:
-    watch.allowed += LOST
-    with opened(browser, mortal, watch) as context:
-        context.add_cookies([cookie_of(mortal.url, "chief")])
-        page = visit(context.new_page(), mortal, "/executors")
-        expect(page.locator("table.list")).to_contain_text("mortal")
-        mortal.kill()
-        expect(page.locator(".age").first).to_contain_text("this is as it was")
-        expect(page.locator("table.list")).to_contain_text("mortal")
-        mortal.start()
-        expect(page.locator(".age")).to_have_count(0, timeout=30_000)
 
 
 def test_every_third_answer_is_lost_and_all_pages_work(open_page: Open, site: Site, watch: Watch) -> None:
@@ -120,7 +114,7 @@ def test_every_third_answer_is_lost_and_all_pages_work(open_page: Open, site: Si
 
 
 def test_half_a_second_of_latency_is_borne(open_page: Open, site: Site) -> None:
-    page = open_page("/me")
+    page = open_page("/me", alone=True)
     session = page.context.new_cdp_session(page)
     session.send("Network.enable")
     session.send(

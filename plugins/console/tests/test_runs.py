@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import PASSWORD, SAID, Contexts, Open, Site, Watch, go_to, visit
+from conftest import PASSWORD, SAID, Contexts, Open, Site, Watch, go_to, page_of, visit
 from playwright.sync_api import Locator, Page, Route, expect
 from tests.support.console_history import REASONS, a_month, write_history
 
@@ -365,7 +365,7 @@ def test_the_dashboard_says_what_the_database_has(
 
     with contexts.one(site, watch) as context:
         context.add_cookies([site.signed_in("chief")])
-        page = visit(context.new_page(), site, "/?range=30d")
+        page = visit(page_of(context), site, "/?range=30d")
         results = page.locator("[data-chart=results]")
         results.get_by_role("button", name="Show as table").click()
         found = dict(row.split("\t") for row in results.locator("tbody tr").all_inner_texts())
@@ -410,17 +410,44 @@ def test_a_point_of_the_trend_opens_the_runs_of_its_day_and_result(
     site, _, now_ms = month_site
     with contexts.one(site, watch) as context:
         context.add_cookies([site.signed_in("chief")])
-        page = visit(context.new_page(), site, "/?range=7d")
+        page = visit(page_of(context), site, "/?range=7d")
         drawing = page.locator("[data-chart=trend] .drawing[data-drawn]")
         points = drawing.locator("path[fill='#c23632']")
         # one for each day, and that of the legend
         expect(points).to_have_count(8)
         expect(page.locator("[data-list=failures] li")).to_have_count(8)
+        opened = page.locator("[data-page=runs] h1")
         points.nth(6).click()
-        expect(page.locator("[data-page=runs] h1")).to_be_visible()
+        expect(opened).to_be_visible()
         today = now_ms // DAY_MS * DAY_MS
         assert f"from={today}&to={today + DAY_MS}" in page.url
         assert "state=failed%2Ctimed_out%2Clost%2Crefused" in page.url
+
+
+def test_a_chart_that_is_drawn_again_between_press_and_release_takes_the_click(
+    contexts: Contexts, month_site: tuple[Site, Path, int], watch: Watch
+) -> None:
+    site, _, _ = month_site
+    with contexts.one(site, watch) as context:
+        context.add_cookies([site.signed_in("chief")])
+        page = visit(page_of(context), site, "/?range=7d")
+        drawing = page.locator("[data-chart=trend] .drawing[data-drawn]")
+        expect(page.locator("[data-list=failures] li")).to_have_count(8)
+        points = drawing.locator("path[fill='#c23632']")
+        points.nth(3).hover()
+        page.mouse.down()
+        page.emulate_media(color_scheme="dark")
+        expect(points).to_have_count(0)
+        page.mouse.up()
+        expect(page.locator("[data-page=runs] h1")).to_be_visible()
+        page.emulate_media(color_scheme="light")
+        page.go_back()
+        # what is pressed and let go elsewhere was no click
+        points.nth(3).hover()
+        page.mouse.down()
+        page.locator("[data-chart=trend] figcaption").hover()
+        page.mouse.up()
+        expect(page.locator("[data-page=dashboard] h1")).to_be_visible()
 
 
 def test_what_is_read_later_moves_nothing_that_is_there(
@@ -430,7 +457,7 @@ def test_what_is_read_later_moves_nothing_that_is_there(
     held: list[Route] = []
     with contexts.one(site, watch) as context:
         context.add_cookies([site.signed_in("chief")])
-        page = context.new_page()
+        page = page_of(context)
 
         def hold(route: Route) -> None:
             held.append(route)

@@ -9,7 +9,7 @@ from pathlib import Path
 import trustme
 from hypothesis import settings
 from xwheel import Config
-from xwheel.testing import WebServer
+from xwheel_devtools.testing import WebServer
 
 from xwheel_egress import EgressPolicy
 

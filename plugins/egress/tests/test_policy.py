@@ -79,6 +79,12 @@ def test_only_hosts_leaves_no_others() -> None:
             policy.target(url)
 
 
+def test_a_host_whose_private_addresses_are_allowed_is_called_only_if_it_is_among_the_only_ones() -> None:
+    policy = policy_of(only_hosts=["hooks.example.com"], allow_hosts=["chat.example.com"])
+    with pytest.raises(EgressRefusedError, match=r"egress\.only_hosts"):
+        policy.target("https://chat.example.com/")
+
+
 @pytest.mark.parametrize(
     "url", ["", "ftp://a.example", "http://127.1/", "http://u:s3cret@a.example/", "http://a\nb/"]
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import trustme
 from conftest import Names, policy_of, tls_for
-from xwheel.testing import WebRequest, WebServer, web_reply
+from xwheel_devtools.testing import WebRequest, WebServer, web_reply
 
 from xwheel_egress import EgressClient, EgressError, EgressRefusedError
 
@@ -110,3 +110,14 @@ def test_redirects_are_limited_and_never_lead_from_https_to_http(tmp_path: Path)
             with pytest.raises(EgressRefusedError, match="redirects from https to http://"):
                 client.request("GET", safe.url, redirects=3)
         assert len(web.requests) == 4
+
+
+def test_redirects_share_the_time_limit_of_the_call() -> None:
+    """Each of them keeps far below the limit."""
+
+    def reply(handler: BaseHTTPRequestHandler, seen: WebRequest) -> None:
+        web.closing.wait(0.3)
+        web_reply(302, b"moved", {"Location": "/on"})(handler, seen)
+
+    with WebServer(reply) as web, pytest.raises(EgressError, match=r"no complete answer within 1 s"):
+        EgressClient(policy_of(web)).request("GET", web.url, timeout_s=1, redirects=5)

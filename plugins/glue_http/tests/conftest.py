@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from xwheel import Config
-from xwheel.testing import ExecutorSite, WebServer
+from xwheel_devtools.testing import ExecutorSite, WebServer
 
 # examples may be slow on a busy machine; how long they take is no claim of any test
 settings.register_profile("xwheel", deadline=None)

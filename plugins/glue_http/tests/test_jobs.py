@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import html
 import json
+import re
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
@@ -10,7 +13,7 @@ from typing import Any
 
 import pytest
 from conftest import Site
-from xwheel.testing import WebRequest, wait_until, web_reply
+from xwheel_devtools.testing import WebRequest, wait_until, web_reply
 
 LONG_S = 60.0
 SECRET = 's3cret/with+odd "signs'
@@ -178,6 +181,39 @@ def test_a_secret_that_is_cut_in_two_is_not_logged(make_site: Callable[..., Site
     assert site.run({"url": other.web.url, "headers": {"A": "${secret.billing}"}})[0] == 200
     assert "xxx" in site.log()
     assert "s3c" not in site.log()
+
+
+def test_a_secret_is_hidden_in_other_spellings(make_site: Callable[..., Site]) -> None:
+    """S18: in the log, in the result and in the message of a failure; what stands around it stays."""
+    other = make_site()
+    site = make_site(secrets_of(other.web.url), {"allow_ports": ["1-65535"]})
+    coded = base64.b64encode(f"somebody:{SECRET}".encode()).decode()
+    unicode = "".join(f"\\u{ord(one):04x}" for one in SECRET)
+    small = "".join(f"%{octet:02x}" for octet in SECRET.encode())
+    echo = "|".join(["before", coded, unicode, small, html.escape(SECRET), "after"])
+    source = {"url": other.web.url, "headers": {"A": "${secret.billing}"}, "result": "body"}
+    for run_id, status in ((1, 200), (2, 500)):
+        other.web.reply = web_reply(status, echo.encode())
+        _, message = site.run(source, run_id)
+        for said in (message, site.log(run_id)):
+            assert re.search(r"before\|[A-Za-z0-9]{11}\*\*\*\|\*\*\*\|\*\*\*\|\*\*\*\|after", said), said
+
+
+@pytest.mark.parametrize("name", ["expect_body", "refuse_body"])
+def test_a_pattern_tells_nothing_of_a_secret(make_site: Callable[..., Site], name: str) -> None:
+    """S18: whatever a job's author looks for in an answer that repeats a secret, each guess ends in the same way."""
+    other = make_site()
+    site = make_site(secrets_of(other.web.url), {"allow_ports": ["1-65535"]})
+    other.web.reply = web_reply(200, f"key={SECRET}".encode())
+    ends = set()
+    for run_id, guess in enumerate(("key=s", "key=t", SECRET, "s3cret", "wrong!"), 1):
+        source = {"url": other.web.url, "headers": {"A": "${secret.billing}"}, name: guess}
+        ends.add(site.run(source, run_id))
+    assert len(ends) == 1
+    assert (
+        site.run({"url": other.web.url, "headers": {"A": "${secret.billing}"}, "expect_body": "key="}, 9)[0]
+        == 200
+    )
 
 
 @pytest.mark.parametrize(

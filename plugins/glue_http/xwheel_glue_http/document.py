@@ -39,8 +39,8 @@ class Document(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         timeout_s: Limit of the whole call, in seconds.
         redirects: How many redirects are followed; each is checked anew.
         expect_status: Which statuses are success: numbers and ranges such as ``"200-299"``.
-        expect_body: What the answer's body must hold.
-        refuse_body: What the answer's body must not hold.
+        expect_body: What the answer's body must hold, where the executor's secrets are taken out of it.
+        refuse_body: What it must not hold, likewise.
         result: What the run's result is: ``HTTP`` and the status, or the beginning of the body.
     """
 

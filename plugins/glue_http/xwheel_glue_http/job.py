@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from xwheel.plugin import ExecutorError, RunContext, SecretMask
@@ -74,12 +74,12 @@ class HttpJob:
             values.update(self._secrets)
             call = self._prepare(values)
             context.log(f"{self._call.method} {self._mask.hide(self._call.url(values))}")
-            answer = await _run(call)
+            answer, text = await _run(call, self._text)
         except (EgressError, TemplateError) as error:
             raise ExecutorError(self._mask.hide(str(error))) from None
         took_ms = int((time.monotonic() - begun) * 1000)
-        context.log(self._describe(answer, took_ms))
-        return self._judge(answer)
+        context.log(self._describe(answer, text, took_ms))
+        return self._judge(answer, text)
 
     def _prepare(self, values: Mapping[str, str]) -> EgressCall:
         document = self._call.document
@@ -93,12 +93,12 @@ class HttpJob:
             redirects=document.redirects,
         )
 
-    def _describe(self, answer: Answer, took_ms: int) -> str:
+    def _describe(self, answer: Answer, text: str, took_ms: int) -> str:
         lines = [f"HTTP {answer.status} from {answer.origin} in {took_ms} ms"]
         for name, value in answer.headers.items():
             lines.append(f"{name}: {HIDDEN if name in _HIDDEN_HEADERS else self._mask.hide(value)}")
         most = self._options.log_kb * KB
-        body = self._text(answer).encode("utf-8")
+        body = text.encode("utf-8")
         if most and body:
             lines += ["", body[:most].decode("utf-8", "ignore")]
         if answer.truncated or len(body) > most:
@@ -108,9 +108,10 @@ class HttpJob:
             )
         return "\n".join(lines)
 
-    def _judge(self, answer: Answer) -> str:
+    def _judge(self, answer: Answer, text: str) -> str:
+        """Judge an answer as it is shown: what a pattern met in a secret would give it away bit by bit."""
         document = self._call.document
-        text, short = answer.text, " ".join(self._text(answer).split())[:MAX_SAID]
+        short = " ".join(text.split())[:MAX_SAID]
         if not self._call.takes(answer.status):
             wanted = ", ".join(str(item) for item in document.expect_status)
             raise ExecutorError(f"HTTP {answer.status}, expected {wanted}: {short}")
@@ -119,7 +120,7 @@ class HttpJob:
             raise ExecutorError(f"HTTP {answer.status} without what expect_body names{part}: {short}")
         if document.refuse_body and document.refuse_body in text:
             raise ExecutorError(f"HTTP {answer.status} with what refuse_body names: {short}")
-        return self._text(answer)[:MAX_RESULT] if document.result == "body" else f"HTTP {answer.status}"
+        return text[:MAX_RESULT] if document.result == "body" else f"HTTP {answer.status}"
 
     def _text(self, answer: Answer) -> str:
         """Return the body without our secrets, and without the end that may hold a part of one."""
@@ -127,12 +128,12 @@ class HttpJob:
         return text[: max(0, len(text) - self._mask.longest)] if answer.truncated else text
 
 
-async def _run(call: EgressCall) -> Answer:
-    """Run a call on a thread of its own: it may wait long, and the loop's helper threads are few."""
+async def _run(call: EgressCall, read: Callable[[Answer], str]) -> tuple[Answer, str]:
+    """Run a call and read its answer on a thread of its own: the loop's helper threads are few."""
     loop = asyncio.get_running_loop()
-    future: asyncio.Future[Answer] = loop.create_future()
+    future: asyncio.Future[tuple[Answer, str]] = loop.create_future()
 
-    def tell(answer: Answer | None, error: BaseException | None) -> None:
+    def tell(answer: tuple[Answer, str] | None, error: BaseException | None) -> None:
         if future.done():
             return  # the run was ended meanwhile
         if error is not None:
@@ -143,7 +144,8 @@ async def _run(call: EgressCall) -> Answer:
     def work() -> None:
         answer, problem = None, None
         try:
-            answer = call.run()
+            found = call.run()
+            answer = found, read(found)
         except BaseException as error:
             problem = error
         with contextlib.suppress(RuntimeError):  # the loop ended with the executor

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from xwheel import Config
-from xwheel.testing import ExecutorSite
+from xwheel_devtools.testing import ExecutorSite
 
 ALL = ["GLUE_SHELL", "GLUE_PYTHON", "GLUE_PYTHON2", "GLUE_NODEJS", "GLUE_PHP", "GLUE_POWERSHELL"]
 

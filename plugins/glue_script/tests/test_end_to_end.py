@@ -12,9 +12,8 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from xwheel.testing import NodeProcess, NodeSite, XwheelProcess, wait_until, written
+from xwheel_devtools.testing import NodeProcess, NodeSite, XwheelProcess, wait_until, written
 
-GIB = 1024 * 1024 * 1024
 MIB = 1024 * 1024
 HANDLERS = "from xwheel.executor import job\n\n\n@job('demo')\ndef demo():\n    return 'bean'\n"
 
@@ -157,9 +156,9 @@ def test_what_the_executor_does_not_allow_is_refused(node: Node) -> None:
     assert "glue type GLUE_NODEJS is not allowed on this executor" in run["message"]
 
 
-def test_a_gigabyte_of_output_takes_little_memory_and_is_read_by_page(node: Node) -> None:
+def test_more_output_than_a_log_holds_takes_little_memory_and_is_read_by_page(node: Node) -> None:
     line = "0123456789abcdef" * 4
-    source = f"yes {line} | head -c {GIB}; head -c 50000000 /dev/zero; echo the end"
+    source = f"yes {line} | head -c {300 * MIB}; head -c 50000000 /dev/zero; echo the end"
     run = node.run(node.job("GLUE_SHELL", source))
     assert run["state"] == "succeeded"
     first = node.log(run)

@@ -10,7 +10,7 @@ import pytest
 from conftest import ALL
 from xwheel import Config
 from xwheel.plugin import Command, ConfigError, ExecutorError, GlueRequest, GlueType
-from xwheel.testing import check_glue_type
+from xwheel_devtools.testing import check_glue_type
 
 import xwheel_glue_script
 from xwheel_glue_script import xwheel_register_glue_types

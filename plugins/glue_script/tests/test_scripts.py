@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ALL
-from xwheel.testing import SAMPLE_MS, ExecutorSite, wait_until
+from xwheel_devtools.testing import SAMPLE_MS, ExecutorSite, wait_until
 
 SUFFIXES = {
     "GLUE_SHELL": ".sh",

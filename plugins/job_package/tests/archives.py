@@ -32,12 +32,13 @@ def wheel(
     }
     if entry_points:
         texts[f"{about}/entry_points.txt"] = entry_points
-    lines = {path: _line(path, text) for path, text in texts.items()} | dict(record or {})
+    lines = {path: record_line(path, text) for path, text in texts.items()} | dict(record or {})
     texts[f"{about}/RECORD"] = "".join(f"{line}\n" for line in lines.values() if line) + f"{about}/RECORD,,\n"
     return zipped(folder / f"{name}-{version}-py3-none-any.whl", texts)
 
 
-def _line(path: str, text: str) -> str:
+def record_line(path: str, text: str) -> str:
+    """Return the line of a wheel's record about a member."""
     data = text.encode()
     digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
     return f"{path},sha256={digest},{len(data)}"

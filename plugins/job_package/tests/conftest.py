@@ -1,8 +1,14 @@
-"""A store, packages and an executor that runs them; environments are shared by the tests of a session."""
+"""A store, packages and an executor that runs them; environments are shared by the tests of a session.
+
+They are made by uv, which is quicker: what pip does is proven in ``test_environments``, ``test_resolution`` and
+``test_confirm``.
+"""
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler
@@ -13,10 +19,12 @@ from typing import Any
 import pytest
 from wheels import make_wheel, sha256_of
 from xwheel import Config
-from xwheel.testing import ExecutorSite, WebRequest, WebServer, web_reply
+from xwheel_devtools.testing import ExecutorSite, WebRequest, WebServer, web_reply
 
 from xwheel_job_package.reference import PackageReference
 
+# where uv is
+os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 # these want a browser: 'make console' runs them where Playwright is
 collect_ignore = [] if find_spec("playwright") else ["pages"]
 
@@ -122,9 +130,12 @@ class Needy:
     def __init__(self, what):
         self.what = what
 
+    @schedule()
     def work(self):
         return self.what
 """
+
+CALLS = {"later": "async", "sleeps_too": "async", "soon": "async", "fixed": "static", "named": "class"}
 
 
 class Store:
@@ -204,7 +215,7 @@ def make_place(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
             folder = tmp_path_factory.mktemp("executor")
             store = Store()
             made.callback(store.web.close)
-            node = {"store_addresses": [store.web.url], **(options or {})}
+            node = {"store_addresses": [store.web.url], "installer": "uv", **(options or {})}
             if shares:
                 node["directory"] = str(home)
             config = Config(plugins={"options": {"job_package": {"node": node}}})  # type: ignore[arg-type]
@@ -225,7 +236,9 @@ def job(place: Place, acme: Path) -> Callable[..., PackageReference]:
     known = place.store.add(acme)
 
     def find(name: str, group: str = "acme.jobs", container: str = "Common") -> PackageReference:
+        call = CALLS.get(name, "method" if group != "acme.jobs" else "function")
         fields = {item: getattr(known, item) for item in known.__struct_fields__}
-        return PackageReference(**{**fields, "name": name, "group": group, "container": container})
+        changed = {"name": name, "group": group, "container": container, "call": call}
+        return PackageReference(**{**fields, **changed})
 
     return find

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import stat
 import struct
 import tarfile
@@ -10,7 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from archives import JOB, raw_zip, sdist, wheel, zipped
+from archives import JOB, raw_zip, record_line, sdist, wheel, zipped
 
 from xwheel_job_package.archive import MAX_SOURCE, MAX_TEXT, Limits, open_package, parse_file_name
 from xwheel_job_package.report import PackageError
@@ -107,6 +108,13 @@ def test_a_wheel_that_is_not_as_its_record_says(tmp_path: Path, record: dict[str
     assert (error.reason, error.file) == ("bad_wheel_record", "acme_jobs-1.2.0.dist-info/RECORD")
 
 
+def test_a_record_that_lists_a_file_twice_is_refused(tmp_path: Path) -> None:
+    line = record_line("acme/jobs.py", JOB)
+    path = wheel(tmp_path, {"acme/jobs.py": JOB}, record={"acme/jobs.py": f"{line}\n{line}"})
+    error = refused(path)
+    assert (error.reason, "'acme/jobs.py' is listed twice" in str(error)) == ("bad_wheel_record", True)
+
+
 def test_a_wheel_of_another_name(tmp_path: Path) -> None:
     path = wheel(tmp_path, {"acme.py": JOB})
     assert refused(path, "other-1.2.0-py3-none-any.whl").reason == "bad_archive"
@@ -160,6 +168,17 @@ def test_two_members_of_one_name(tmp_path: Path, first: str, second: str) -> Non
     assert refused(path, project="x", version="1").reason == "unsafe_member"
 
 
+@pytest.mark.parametrize("names", [("x-1.0/a", "x-1.0/a/b"), ("x-1.0/a/b", "x-1.0/a")])
+def test_a_member_of_a_source_distribution_that_is_a_file_and_a_folder(
+    tmp_path: Path, names: tuple[str, str]
+) -> None:
+    info = "Metadata-Version: 2.1\nName: x\nVersion: 1.0\n"
+    path = sdist(tmp_path / "x-1.0.tar.gz", {"x-1.0/PKG-INFO": info, **dict.fromkeys(names, "")})
+    error = refused(path)
+    assert error.reason == "unsafe_member"
+    assert "is a file and a folder" in str(error)
+
+
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_the_same_member_twice(tmp_path: Path) -> None:
     """PKG-6: two members with one name."""
@@ -191,6 +210,26 @@ def test_modules_without_jobs_are_not_kept_in_memory(tmp_path: Path) -> None:
     assert (error.reason, error.file) == ("too_large", "large.py")
 
 
+def test_what_is_kept_of_modules_is_bounded_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = zipped(tmp_path / "x.zip", {"a.py": JOB, "b.py": JOB})
+    monkeypatch.setattr("xwheel_job_package.archive.MAX_KEPT", 2 * len(JOB))
+    assert len(open_package(path, "x.zip", project="x", version="1").texts) == 2
+    monkeypatch.setattr("xwheel_job_package.archive.MAX_KEPT", 2 * len(JOB) - 1)
+    assert refused(path, project="x", version="1").reason == "too_large"
+
+
+def test_wheels_in_a_package_share_its_limit(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("jobs.py", JOB)
+        for name in ("one", "two"):
+            found = wheel(tmp_path, {f"{name}.py": "".join(map(str, range(10_000)))}, name=name, version="1")
+            archive.writestr(f"wheels/{found.name}", found.read_bytes())
+    assert open_package(path, "x.zip", Limits(unpacked_bytes=100_000), project="x", version="1")
+    # enough for either
+    assert refused(path, "", Limits(unpacked_bytes=60_000), project="x", version="1").reason == "too_large"
+
+
 def test_a_bomb_whose_header_lies(tmp_path: Path) -> None:
     """PKG-7: headers lie, so what is read is counted."""
     path = zipped(tmp_path / "x.zip", {"zeros": "\0" * 5_000_000})
@@ -207,7 +246,119 @@ def test_a_header_of_a_source_distribution_that_would_fill_memory(tmp_path: Path
     with gzip.open(path, "wb") as file:
         file.write(item.tobuf(tarfile.GNU_FORMAT))
         file.write(b"x" * item.size)
-    assert refused(path, limits=Limits(ratio=10**9)).reason == "bad_archive"
+    assert f"a header of over {MAX_TEXT} bytes" in refused(path, limits=Limits(ratio=10**9)).text
+
+
+@pytest.mark.parametrize(
+    "kind", [tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE]
+)
+def test_a_huge_header_of_a_tar_archive_is_not_read(tmp_path: Path, kind: bytes) -> None:
+    """N36: each kind of header that the library reads whole, in an archive that is right otherwise."""
+    header = tarfile.TarInfo("././@Header")
+    value = b"x" * (MAX_TEXT + 1)
+    record = b"%d comment=%s\n" % (len(value) + 17, value)
+    data = record if kind in (tarfile.XHDTYPE, tarfile.XGLTYPE) else value
+    header.type, header.size = kind, len(data)
+    member = tarfile.TarInfo("x-1.0/PKG-INFO")
+    path = tmp_path / "x-1.0.tar.gz"
+    with gzip.open(path, "wb") as file:
+        file.write(header.tobuf(tarfile.GNU_FORMAT) + data + b"\0" * (-len(data) % tarfile.BLOCKSIZE))
+        file.write(member.tobuf(tarfile.GNU_FORMAT) + b"\0" * 2 * tarfile.BLOCKSIZE)
+    assert f"a header of over {MAX_TEXT} bytes" in refused(path, limits=Limits(ratio=10**9)).text
+
+
+def directory_of(count: int) -> bytes:
+    """Return a zip that is nothing but a directory of so many members."""
+    member = (
+        struct.pack("<4s4B4HL2L5H2L", b"PK\1\2", 20, 0, 20, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0)
+        + b"a"
+    )
+    return member * count
+
+
+def end_of(count: int, size: int, place: int = 0, *, is_large: bool = False) -> bytes:
+    """Return the end of a zip, which says how many members it has and where."""
+    short = (0xFFFF, 0xFFFFFFFF, 0xFFFFFFFF) if is_large else (count, size, place)
+    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, short[0], *short, 0)
+    if not is_large:
+        return end
+    large = struct.pack("<4sQ2H2L4Q", b"PK\6\6", 44, 45, 45, 0, 0, count, count, size, place)
+    return large + struct.pack("<4sLQL", b"PK\6\7", 0, place + size, 1) + end
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+@pytest.mark.parametrize(
+    ("said", "there", "reason", "words"),
+    [
+        (60_000, 60_000, "too_large", "60000 members; 1000 are the most"),
+        (900, 60_000, "too_large", "bytes are the most|bytes; .* are the most"),
+        (900, 2_000, "too_large", "more than 1000 members .*though it says 900"),
+        (900, 899, "bad_archive", "says that it has 900 members, and has 899"),
+        (1, 2, "bad_archive", "says that it has 1 members, and has 2"),
+    ],
+)
+def test_a_directory_is_counted_before_it_is_read(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    said: int,
+    there: int,
+    reason: str,
+    words: str,
+    is_large: bool,
+) -> None:
+    """S18: 2,000,000 members took 36 s and 950 MB, whatever was said of them; in the large form of zips likewise."""
+
+    def opened(*_: object, **__: object) -> None:
+        raise AssertionError("the library reads it")
+
+    monkeypatch.setattr(zipfile, "ZipFile", opened)
+    data = directory_of(there)
+    path = tmp_path / "x.zip"
+    path.write_bytes(data + end_of(said, len(data), is_large=is_large))
+    found = refused(path, limits=Limits(members=1000))
+    assert (found.reason, bool(re.search(words, found.text))) == (reason, True), found.text
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"", b"PK", b"PK\5\6", end_of(1, 46), end_of(1, 10**9), end_of(0, 0, is_large=True), b"x" * 46 + end_of(1, 46),
+        directory_of(1)[:40] + end_of(1, 40), directory_of(2) + end_of(2, 60),
+    ],
+)  # fmt: skip
+def test_an_end_that_lies_is_refused(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "x.zip"
+    path.write_bytes(data)
+    assert refused(path).reason in {"bad_archive", "too_large"}
+
+
+def test_a_zip_with_a_program_in_front_of_it_is_counted_too(tmp_path: Path) -> None:
+    path = zipped(tmp_path / "x.zip", {"xwheel.toml": MANIFEST, "acme.py": JOB})
+    path.write_bytes(b"#!/bin/sh\n" * 100 + path.read_bytes())
+    assert open_package(path, "x.zip").info.members == 2
+
+
+DEEP = "[" * 5000
+MANIFESTS = {
+    "dotted key": "a" + ".a" * 300_000 + " = 1",
+    "short dotted key": "a" + ".a" * 60 + " = 1",
+    "dotted table": "[" + "a." * 60 + "a]",
+    "deep": f"x = {DEEP}{']' * 5000}",
+    "deep on lines": "x = " + "[\n" * 5000 + "]\n" * 5000,
+    "deep in a line": f"x = {'[' * 1500}{']' * 1500}",
+    "deep tables": "x = " + "{a=" * 900 + "1" + "}" * 900,
+    "large": "# \n" * 100_000,
+    "a long line": "# " + "x" * 10_000,
+    "no TOML": "x = ",
+}
+
+
+@pytest.mark.parametrize("what", list(MANIFESTS))
+def test_a_manifest_that_takes_long_is_not_read(tmp_path: Path, what: str) -> None:
+    """S18: a key with dots did not end in 200 s, and brackets in brackets were an internal error."""
+    path = zipped(tmp_path / "x.zip", {"xwheel.toml": f"{MANIFEST}{MANIFESTS[what]}\n", "acme.py": JOB})
+    found = refused(path, limits=Limits(ratio=10**6))
+    assert (found.reason in {"bad_archive", "too_large"}, found.file) == (True, "xwheel.toml")
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,8 @@ def test_projects_are_listed_with_their_versions(store: Store, tmp_path: Path) -
 
 
 def test_a_list_of_users_is_of_those_whom_one_may_read(store: Store, tmp_path: Path) -> None:
-    old = store.upload(wheel(tmp_path, TWO))[1]
+    group = store.node.call("POST", "groups", {"app_name": "others", "title": "Others"})["id"]
+    old = store.upload(wheel(tmp_path, TWO), "&groups=package-nodes,others")[1]
     new = store.upload(wheel(tmp_path, NIGHTLY_ONLY, version="1.3.0"))[1]
     users = {item["name"]: item for item in store.ask("GET", f"/{new['id']}/jobs")[1]["items"]}
     assert {name: (item["uses"], item["offered"]) for name, item in users.items()} == {
@@ -55,7 +56,6 @@ def test_a_list_of_users_is_of_those_whom_one_may_read(store: Store, tmp_path: P
     assert users["nightly"]["package_version"] == "1.2.0"
     assert users["nightly"]["job_name"] == "acme.jobs.nightly"
     assert all(item["uses"] for item in store.ask("GET", f"/{old['id']}/jobs")[1]["items"])
-    group = store.node.call("POST", "groups", {"app_name": "others", "title": "Others"})["id"]
     grants = [{"group_id": group, "role": "admin"}]
     token = store.node.call("POST", "tokens", {"name": "of-others", "groups": grants})["token"]
     assert store.ask("GET", f"/{new['id']}/jobs", token=token) == (200, {"items": [], "next": None})

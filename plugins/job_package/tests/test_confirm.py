@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import secrets
+import subprocess
 import sys
 import tempfile
 import time
@@ -17,9 +18,9 @@ import pytest
 import requests
 from wheels import make_archive, make_wheel, sha256_of
 from xwheel.plugin import ConfigError
-from xwheel.testing import NodeSite
+from xwheel_devtools.testing import NodeSite
 
-from xwheel_job_package import confirm
+from xwheel_job_package import confirm, environments, workers
 from xwheel_job_package.archive import Limits, open_package
 from xwheel_job_package.confirm import ImportScan
 from xwheel_job_package.report import PackageError, ScanReport
@@ -36,8 +37,8 @@ JOB = '\n@schedule(cron="0 0 1 * * ?")\ndef NAME(): pass\n'
 
 def readable_python() -> str:
     """Return a Python that every account can read; this one may be in a folder that is root's alone."""
-    own = Path(sys.base_prefix)
-    is_open = all(folder.stat().st_mode & 0o001 for folder in (own, *own.parents))
+    places = [Path(sys.base_prefix), Path(sys.prefix)]
+    is_open = all(folder.stat().st_mode & 0o001 for own in places for folder in (own, *own.parents))
     return "" if is_open else "/usr/bin/python3"
 
 
@@ -114,19 +115,26 @@ LARGE = 'import subprocess\nsubprocess.Popen(["setsid", "sleep", "600.MARK"])\nX
 
 @pytest.mark.parametrize(("code", "reason"), [(LOOPS, "scan_timeout"), (LARGE, "scan_memory")])
 def test_a_module_that_takes_too_much_is_killed_with_all_that_it_started(
-    tmp_path: Path, code: str, reason: str
+    tmp_path: Path, code: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SCN-2: no process survives, not even one that left its session; nothing is left in the folder for such scans."""
     mark = str(secrets.randbelow(10**9))
     path = packed(tmp_path, {"acme.py": HEAD + code.replace("MARK", mark) + named("job")})
-    before = set(Path(tempfile.gettempdir()).glob("xwheel-scan-*"))
+    made: list[Path] = []
+
+    def make_folder(**more: Any) -> str:
+        made.append(Path(make(**more)))
+        return str(made[-1])
+
+    make = tempfile.mkdtemp
+    monkeypatch.setattr(confirm.tempfile, "mkdtemp", make_folder)
     began = time.monotonic()
     with pytest.raises(PackageError) as caught:
         report_of(path, scan_timeout_s=4)
     assert (caught.value.reason, caught.value.file) == (reason, "acme.py")
     assert reason == "scan_memory" or time.monotonic() - began >= 4
     assert commands_with(mark) == []
-    assert set(Path(tempfile.gettempdir()).glob("xwheel-scan-*")) <= before
+    assert [folder.exists() for folder in made] == [False]
 
 
 SEES = """
@@ -161,6 +169,31 @@ def test_what_an_import_may_do(tmp_path: Path) -> None:
     assert variables == ["HOME", "LC_CTYPE", "PATH", "TMPDIR"]
     assert most == {"CPU": 21, "AS": 1 << 30, "FSIZE": 16 << 20, "NOFILE": 256}
     assert "acme" not in sys.modules
+
+
+def test_nothing_of_a_scan_runs_as_the_schedulers_account(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S13: the environment is made, resolved and installed as the account, and what is imported runs so."""
+    started: list[tuple[str, object]] = []
+
+    def start(command: list[str], **more: Any) -> subprocess.Popen[bytes]:
+        started.append((" ".join(command), more.get("user")))
+        return popen(command, **more)
+
+    popen = subprocess.Popen
+    for module in (environments, workers):
+        monkeypatch.setattr(module.subprocess, "Popen", start)
+    inside = make_wheel(tmp_path, "inside", "1.0", {"inside.py": 'A = "0 0 3 * * ?"\n'})
+    code = HEAD + "from inside import A\n@schedule(A)\ndef job(): pass\n"
+    files = {"acme.py": code, f"wheels/{inside.name}": inside.read_bytes()}
+    report = report_of(packed(tmp_path, files, requires=["inside"]))
+    assert (report.confirmed, [job.cron for job in report.jobs]) == (True, ["0 0 3 * * ?"])
+    # what the settings name is asked which version it is
+    ours = [item for item in started if environments.ABOUT not in item[0]]
+    assert [user for _, user in ours] == [pwd.getpwnam("nobody").pw_uid] * 4
+    for words, (command, _) in zip(("-m venv", " wheel ", " install ", "runner.py"), ours, strict=True):
+        assert words in command
 
 
 BROKEN = {
@@ -261,3 +294,15 @@ def test_an_upload_is_refused_or_lists_the_rest(tmp_path: Path, strict: bool) ->
         assert found["report"]["unresolved"] == []
         crons = {item["name"]: item["cron"] for item in found["jobs"]}
         assert crons == {"late": "0 0 4 * * ?", "four": "0 0 1 * * ?", "six": "0 0 1 * * ?"}
+
+
+def test_an_import_that_changes_its_environment_is_not_confirmed(tmp_path: Path) -> None:
+    """The account has the environment: what it deletes there is no error of the scheduler's."""
+    gone = "import os, pathlib, sys\n(pathlib.Path(sys.prefix) / '.ready').unlink()\nos._exit(3)\n"
+    files = {
+        "acme/__init__.py": "",
+        "acme/a.py": HEAD + gone + named("one"),
+        "acme/b.py": HEAD + named("two"),
+    }
+    report = report_of(packed(tmp_path, files))
+    assert (report.confirmed, report.unconfirmed.partition(":")[0]) == (False, "env_build_failed")

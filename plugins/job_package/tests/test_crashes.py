@@ -12,7 +12,7 @@ import pytest
 import requests
 from archives import wheel
 from test_store import TWO
-from xwheel.testing import NodeProcess, XwheelProcess, wait_until
+from xwheel_devtools.testing import NodeProcess, XwheelProcess, wait_until
 
 STOPS = """
 import time

@@ -25,7 +25,7 @@ from xwheel.plugin import (
     WorksAlong,
     hookimpl,
 )
-from xwheel.testing import NodeSite, wait_until
+from xwheel_devtools.testing import NodeSite, wait_until
 
 from xwheel_job_package import set_distribution
 from xwheel_job_package.operations import JobOperations

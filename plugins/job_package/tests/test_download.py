@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from xwheel.testing import WebRequest, WebServer, web_reply
+from xwheel_devtools.testing import WebRequest, WebServer, web_reply
 
 from xwheel_job_package.download import PackageCache
 from xwheel_job_package.failures import Cancel, PackageRunError

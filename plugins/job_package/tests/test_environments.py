@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from archives import sdist
 from wheels import make_archive, make_wheel, sha256_of
-from xwheel.testing import WebServer, wait_until
+from xwheel_devtools.testing import WebServer, wait_until
 
 from xwheel_job_package.environments import READY, Environment, Environments
 from xwheel_job_package.failures import Cancel, PackageRunError
@@ -38,7 +38,7 @@ class Site:
             self.fetched += 1
             return package
 
-        return self.made.open(sha256_of(package), fetch, cancel or Cancel(), self.text.append)
+        return self.made.open(sha256_of(package), package.name, fetch, cancel or Cancel(), self.text.append)
 
     def refusal(self, package: Path, cancel: Cancel | None = None) -> PackageRunError:
         with pytest.raises(PackageRunError) as caught:
@@ -100,12 +100,12 @@ def test_a_dependency_that_is_nowhere_fails_and_the_next_start_builds_anew(tmp_p
     assert (error.reason, error.is_permanent) == ("env_build_failed", True)
     assert "No matching distribution found for nowhere-to-be-found==9" in str(error)
     assert site.homes() == []
-    lines = site.made.last_lines(site.made.key(sha256_of(package)))
+    lines = site.made.last_lines(site.made.key(sha256_of(package), package.name))
     assert any("No matching distribution found" in line for line in lines)
     assert len(lines) <= 200
     make_wheel(house, "nowhere_to_be_found", "9", {"n.py": ""})
     site.open(package).release()
-    assert site.made.last_lines(site.made.key(sha256_of(package))) == []
+    assert site.made.last_lines(site.made.key(sha256_of(package), package.name)) == []
 
 
 def test_a_building_that_hangs_is_killed_with_all_it_started(tmp_path: Path, plain: Path) -> None:
@@ -167,7 +167,7 @@ def test_a_run_that_waited_for_a_building_does_not_wait_for_the_end_of_its_use(
         later.start()  # it finds the lock taken, and no environment
         return plain
 
-    environment = site.made.open(sha256_of(plain), fetch, Cancel(), site.text.append)
+    environment = site.made.open(sha256_of(plain), plain.name, fetch, Cancel(), site.text.append)
     later.join(60)
     assert len(found) == 1
     environment.release()
@@ -202,7 +202,7 @@ def test_a_plain_archive_is_unpacked_with_its_requirements(tmp_path: Path) -> No
     files = {"acme/__init__.py": "import bundled\n", "xwheel.toml": manifest}
     package = make_archive(tmp_path, "acme-1", {**files, f"wheels/{wheel.name}": wheel.read_bytes()})
     environment = Site(tmp_path / "site").open(package)
-    assert environment.factory == "acme.box:give"
+    assert environment.contents.factory == "acme.box:give"
     assert python_says(environment, "import acme; print(acme.bundled.X)") == "bundled"
     environment.release()
 
@@ -212,21 +212,36 @@ def test_a_member_that_would_leave_the_environment_is_refused(tmp_path: Path, me
     """PKG-6: the store checked it; a node does not lean on that."""
     package = make_archive(tmp_path, "acme-1", {member: "x"})
     site = Site(tmp_path / "site")
-    assert site.refusal(package).reason == "bad_archive"
+    assert site.refusal(package).reason == "unsafe_member"
     assert not list(tmp_path.rglob("out.py"))
+
+
+STAND_IN = """#!/bin/sh
+echo "asked: $*"
+echo "UV_DEFAULT_INDEX is ${{UV_DEFAULT_INDEX-not set}}"
+while [ $# -gt 1 ]; do
+  [ "$1" = --output-file ] && echo "acme @ {wheel}" > "$2"
+  shift
+done
+"""
 
 
 def test_uv_gets_the_same_bounds(tmp_path: Path, plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """ENV-7: a stand-in for uv says what it was asked."""
     uv = tmp_path / "uv"
-    uv.write_text('#!/bin/sh\necho "asked: $*"\n')
+    uv.write_text(STAND_IN.format(wheel=(tmp_path / "acme-1.0-py3-none-any.whl").as_uri()))
     uv.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    site = Site(tmp_path / "site", installer="uv")
-    site.open(plain).release()
-    (asked,) = [line for line in site.text if line.startswith("asked: ")]
-    assert "pip install --python" in asked
-    assert all(word in asked for word in ("--offline", "--no-config", "--no-build", "--no-index", str(plain)))
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "http://127.0.0.1:9/simple")
+    package = make_wheel(tmp_path, "acme", "1.0", {"acme.py": ""}, requires=["plain"])
+    site = Site(tmp_path / "site", installer="uv", wheelhouses=(str(plain.parent),))
+    assert site.refusal(package).reason == "env_build_failed"
+    asked = [line for line in site.text if line.startswith("asked: ")]
+    assert [line.split()[1:3] for line in asked] == [["pip", "compile"], ["pip", "install"]]
+    bounds = {"--offline", "--no-config", "--no-build", "--no-index"}
+    assert all(bounds <= set(line.split()) for line in asked)
+    assert {"--no-deps", "--require-hashes"} <= set(asked[1].split())
+    assert "UV_DEFAULT_INDEX is not set" in "".join(site.text)
 
 
 @pytest.mark.parametrize("installer", ["pip", "uv"])
@@ -252,7 +267,11 @@ def test_either_installer_builds_without_an_index(
 
 
 BACKEND = """
-import zipfile
+import base64, hashlib, zipfile
+
+def record(archive, name):
+    digest = base64.urlsafe_b64encode(hashlib.sha256(archive.read(name)).digest()).rstrip(b"=").decode()
+    return f"{name},sha256={digest},\\n"
 
 def build_wheel(folder, config_settings=None, metadata_directory=None):
     name = "acme-1.0-py3-none-any.whl"
@@ -261,7 +280,8 @@ def build_wheel(folder, config_settings=None, metadata_directory=None):
         archive.writestr("acme.py", "X = 'built'")
         archive.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\\nName: acme\\nVersion: 1.0\\n")
         archive.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
-        archive.writestr(f"{about}/RECORD", "")
+        lines = [record(archive, item) for item in archive.namelist()]
+        archive.writestr(f"{about}/RECORD", "".join(lines) + f"{about}/RECORD,,\\n")
     return name
 """
 

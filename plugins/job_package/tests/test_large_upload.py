@@ -11,7 +11,7 @@ from pathlib import Path
 
 import requests
 from archives import JOB, wheel
-from xwheel.testing import NodeProcess
+from xwheel_devtools.testing import NodeProcess
 
 MIB = 1024 * 1024
 SIZE_MIB = 100

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from xwheel.plugin import ConfigError
-from xwheel.testing import XwheelProcess
+from xwheel_devtools.testing import XwheelProcess
 
 from xwheel_job_package.local import LocalNode, find_jobs
 

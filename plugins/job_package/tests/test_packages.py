@@ -16,15 +16,18 @@ from conftest import Place
 from wheels import make_archive, make_wheel
 from xwheel import Config
 from xwheel.plugin import ExecutorError, GlueRequest
-from xwheel.testing import ExecutorSite, check_glue_type, wait_until, web_reply
+from xwheel_devtools.testing import ExecutorSite, check_glue_type, wait_until, web_reply
 
 from xwheel_job_package import PackageGlue, set_acceptance
 from xwheel_job_package.node_options import NodeOptions
 from xwheel_job_package.reference import PackageReference
 
 Make = Callable[..., Place]
+MARKED = "from xwheel_package import schedule\n@schedule()\n"
 WAITS = """
 import os, time, lib
+from xwheel_package import schedule
+@schedule()
 def job():
     print("started with", lib.VERSION, flush=True)
     while not os.path.exists({gate!r}):
@@ -32,6 +35,7 @@ def job():
     return lib.VERSION
 """
 BOX = """
+from xwheel_package import schedule
 class Box:
     made = 0
     def __init__(self):
@@ -48,8 +52,12 @@ def nothing(wanted):
     return None
 class Report:
     source = "bare"
+    @schedule()
     def work(self):
         return self.source
+    @schedule()
+    def registered(self):
+        return "not asked"
 """
 
 
@@ -84,7 +92,8 @@ def boxed(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
 
 def in_container(place: Place, package: Path, name: str = "work") -> tuple[int, str]:
-    reference = place.store.add(package, group="acme.box.Report", name=name, container="Container")
+    fields = {"group": "acme.box.Report", "name": name, "container": "Container", "call": "method"}
+    reference = place.store.add(package, **fields)
     return place.run(reference)
 
 
@@ -93,8 +102,8 @@ def test_a_container_is_made_once_for_a_process_and_gives_the_objects(place: Pla
     package = boxed("Box")
     assert [in_container(place, package) for _ in range(2)] == [(200, "box 1")] * 2
     assert in_container(place, package, "registered") == (200, "from the registry")
-    common = place.store.add(package, group="acme.box.Report", name="work")
-    assert place.run(common) == (200, "bare")
+    common = place.store.add(package, group="acme.box.Report", name="work", call="method")
+    assert place.run(common)[1].startswith("bad_reference: container: the source says 'Common'")
 
 
 def test_a_container_that_fails_is_not_replaced_unless_that_is_wished(
@@ -115,7 +124,7 @@ def test_an_own_older_copy_of_the_authors_module_is_a_clear_failure(place: Place
     """ENV-9: protocol numbers are compared, so that it is sdk_mismatch and no stack trace."""
     files = {
         "acme/__init__.py": "",
-        "acme/jobs.py": "def hello(): pass\n",
+        "acme/jobs.py": "from xwheel_package import schedule\n@schedule()\ndef hello(): pass\n",
         "xwheel_package.py": "PROTOCOL = 0\n",
     }
     code, message = place.run(place.store.add(make_wheel(tmp_path, "old", "1.0", files)))
@@ -129,7 +138,7 @@ def test_a_plain_archive_runs(place: Place, tmp_path: Path) -> None:
     package = make_archive(
         tmp_path,
         "plain-1.0",
-        {"acme/jobs.py": "import xwheel_package\ndef hello(): return 'plain'\n"},
+        {"acme/jobs.py": "import xwheel_package\n@xwheel_package.schedule()\ndef hello(): return 'plain'\n"},
     )
     assert place.run(place.store.add(package)) == (200, "plain")
 
@@ -139,7 +148,7 @@ def test_a_cached_package_runs_while_the_store_is_down(place: Place, acme: Path,
     known = place.store.add(acme)
     assert place.run(known)[0] == 200
     other = place.store.add(
-        make_wheel(tmp_path, "other", "1.0", {"acme/jobs.py": "def hello(): return 'other'\n"})
+        make_wheel(tmp_path, "other", "1.0", {"acme/jobs.py": f"{MARKED}def hello(): return 'other'\n"})
     )
     place.store.reply = web_reply(503)
     waiting = place.start(other)
@@ -162,6 +171,11 @@ def test_what_the_acceptance_refuses_is_not_taken(place: Place, job: Callable[..
         answer = place.site.start(job("hello").source(), 5_000_013, job_id=13)
         assert (answer.ok, answer.message) == (False, "job 13 is assigned to node-7")
         assert place.run(job("hello"), job_id=14)[0] == 200
+        assert not answer.not_yet
+        set_acceptance(_Refuses(), is_for_now=True)
+        answer = place.site.start(job("hello").source(), 5_000_014, job_id=13)
+        assert (answer.ok, answer.message, answer.not_yet) == (False, "job 13 is assigned to node-7", True)
+        assert place.run(job("hello"), job_id=15)[0] == 200
     finally:
         set_acceptance(None)
 
@@ -190,7 +204,7 @@ import sys, time
 sys.path.insert(0, {tests!r})
 from pathlib import Path
 from xwheel import Config
-from xwheel.testing import ExecutorSite
+from xwheel_devtools.testing import ExecutorSite
 from conftest import Store
 store = Store()
 node = {{"store_addresses": [store.web.url], "directory": {home!r}}}

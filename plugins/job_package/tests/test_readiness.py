@@ -17,9 +17,13 @@ from xwheel_job_package.host import PackageHost
 from xwheel_job_package.node_options import NodeOptions
 from xwheel_job_package.reference import PackageReference
 
+MARKED = "from xwheel_package import schedule\n@schedule()\ndef job(): ...\n"
 CODE = """
 import os
+from xwheel_package import schedule
+@schedule()
 def job(): return os.getpid()
+@schedule()
 def leave(): os._exit(3)
 """
 
@@ -68,13 +72,13 @@ def make_ready(host: PackageHost, place: Place, tmp_path: Path) -> Callable[[str
     ("code", "name", "words"),
     [
         (
-            "import not_there\n",
+            "import not_there\n" + MARKED,
             "job",
             "import_failed: module 'ready' cannot be imported: ModuleNotFoundError: No module",
         ),
-        ("1 / 0\n", "job", "import_failed: module 'ready' cannot be imported: ZeroDivisionError"),
+        ("1 / 0\n" + MARKED, "job", "import_failed: module 'ready' cannot be imported: ZeroDivisionError"),
         (
-            "import os\nos._exit(3)\n",
+            "import os\nos._exit(3)\n" + MARKED,
             "job",
             "import_failed: while ready was imported, the job's process ended with exit",
         ),

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import _pydecimal
+import argparse
+import inspect
 import sys
+import tarfile
+import typing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from archives import sdist, wheel, zipped
 
 import xwheel_package
-from xwheel_job_package.archive import open_package
+from xwheel_job_package import bounded
+from xwheel_job_package.archive import Limits, open_package
 from xwheel_job_package.report import ScanReport
 from xwheel_job_package.scan import scan
 
 
 def scanned(folder: Path, files: dict[str, str], *packages: str) -> ScanReport:
-    return scan(open_package(wheel(folder, files), "acme_jobs-1.2.0-py3-none-any.whl"), packages)
+    limits = Limits(ratio=10**6)  # what is dense packs well
+    return scan(open_package(wheel(folder, files), "acme_jobs-1.2.0-py3-none-any.whl", limits), packages)
 
 
 def one(folder: Path, source: str) -> ScanReport:
@@ -117,6 +125,14 @@ def test_arguments_that_cannot_be_used(tmp_path: Path, arguments: str, reason: s
     assert words in problem.text
 
 
+@pytest.mark.parametrize("marks", ["@schedule('0 0 1 * * ?')\n@schedule('0 0 2 * * ?')", "@schedule"])
+def test_a_function_is_marked_once_and_with_brackets(tmp_path: Path, marks: str) -> None:
+    found = one(tmp_path, f"from xwheel_package import schedule\n{marks}\ndef nightly(): ...\n")
+    (problem,) = found.problems
+    assert (problem.reason, list(found.jobs)) == ("bad_decorator", [])
+    assert "acme.nightly: @schedule(...) is written once, with brackets" in problem.text
+
+
 def test_only_packages_that_are_asked_for(tmp_path: Path) -> None:
     """SCN-8: a name is not a prefix."""
     job = "from xwheel_package import schedule\n@schedule()\ndef a(): ...\n"
@@ -214,6 +230,34 @@ def test_modules_are_found_where_they_are_installed(tmp_path: Path) -> None:
         found.group
         for found in scan(open_package(sdist(tmp_path / "x-1.0.tar.gz", source), "x-1.0.tar.gz")).jobs
     ] == ["x"]
-    plain = zipped(tmp_path / "x.zip", {"deep/er.py": job, "wheels/w.whl": ""})
+    plain = zipped(tmp_path / "x.zip", {"deep/er.py": job})
     found = scan(open_package(plain, "x.zip", project="x", version="1"))
     assert [item.group for item in found.jobs] == ["deep.er"]
+
+
+@pytest.mark.parametrize(
+    "source", ["-" * 300_000 + "1", "a," * 110_000, "[1]," * 60_000, "x = 1\n" * 100_000, "é " * 210_000]
+)
+def test_a_dense_module_is_not_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> None:
+    """S18: of 4 MB the parser made 2.2 GB in 12 s; how many words and signs there are is counted before."""
+    monkeypatch.setattr(bounded, "ast", SimpleNamespace())  # it is not even asked
+    found = one(tmp_path, f"from xwheel_package import schedule\n{source}\n")
+    assert [(item.reason, item.file) for item in found.problems] == [("too_large", "acme.py")]
+    assert "200000 words and signs" in found.problems[0].text
+
+
+def test_modules_are_bounded_together(tmp_path: Path) -> None:
+    """S18: many of them, each just small enough."""
+    source = "from xwheel_package import schedule\n" + "x = 1\n" * 60_000
+    found = scanned(tmp_path, {f"m{number}.py": source for number in range(4)})
+    assert [(item.reason, item.file) for item in found.problems] == [
+        ("too_large", "m2.py"),
+        ("too_large", "m3.py"),
+    ]
+
+
+def test_large_modules_of_people_pass(tmp_path: Path) -> None:
+    """The largest modules of the standard library that are no tables of data."""
+    for module in (_pydecimal, typing, argparse, inspect, tarfile):
+        source = Path(str(module.__file__)).read_text("utf-8")
+        assert one(tmp_path, f"{source}\nfrom xwheel_package import schedule\n").problems == []

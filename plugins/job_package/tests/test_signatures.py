@@ -14,7 +14,7 @@ from sqlalchemy import create_engine, inspect, text
 from typer.testing import CliRunner
 from wheels import make_wheel, sha256_of
 from xwheel.plugin import ConfigError
-from xwheel.testing import NodeSite
+from xwheel_devtools.testing import NodeSite
 
 from xwheel_job_package.command import app
 from xwheel_job_package.reference import PackageReference
@@ -118,7 +118,7 @@ def test_a_store_takes_only_what_is_signed_and_hands_the_signature_to_nodes(tmp_
 
 def test_a_store_of_before_gets_the_column(tmp_path: Path) -> None:
     engine = create_engine(f"sqlite:///{tmp_path / 'old.db'}")
-    first, second = PackageTables().migrations()
+    first, second, *_ = PackageTables().migrations()
     with engine.begin() as conn:
         first.apply(conn)
         conn.execute(text("ALTER TABLE job_package_file DROP COLUMN signature"))

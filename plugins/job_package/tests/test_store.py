@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from archives import wheel
-from xwheel.testing import NodeSite, check_routes, check_tables, wait_until
+from xwheel_devtools.testing import NodeSite, check_routes, check_tables, wait_until
 
 from xwheel_job_package.routes import PackageRoutes
 from xwheel_job_package.store_options import StoreOptions
@@ -237,7 +237,9 @@ def test_a_crash_is_swept(store: Store, tmp_path: Path) -> None:
     with SecondSite(folder) as site:
         service = PackageService(StoreOptions(**options["job_package"]["store"]), site)
         service.sweep_once()
-        assert service.get(found["id"])["state"] == "missing"
+        with site.database.read() as conn:
+            state = conn.exec_driver_sql("SELECT state FROM job_package_file WHERE id = ?", (found["id"],))
+            assert state.scalar() == "missing"
     assert store.files() == []
     store.call("GET", f"/{found['id']}/file")  # here the download finds out
     assert store.ask("GET", f"/{found['id']}")[1]["state"] == "missing"

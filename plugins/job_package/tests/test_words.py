@@ -11,7 +11,7 @@ import zipfile
 from pathlib import Path
 
 from xwheel import Config
-from xwheel.testing import check_pages
+from xwheel_devtools.testing import check_pages
 
 import xwheel_job_package
 from xwheel_job_package.pages import PackagePages

@@ -12,14 +12,30 @@ import pytest
 import xwheel
 
 import xwheel_package
+from xwheel_job_package.contents import PackageContents
 from xwheel_job_package.environments import Environment
 from xwheel_job_package.failures import Cancel, PackageRunError
-from xwheel_job_package.locks import take, try_take
+from xwheel_job_package.locks import HeldLock, take, try_take
 from xwheel_job_package.node_options import NodeOptions
 from xwheel_job_package.workers import Worker, WorkerPool
 
 IDLE_MS = 1000
 SUPERVISOR = Path(xwheel.__file__).parent / "executor" / "running" / "supervisor.py"
+
+
+def environment(key: str, lock: HeldLock, python: Path = Path(sys.executable)) -> Environment:
+    contents = PackageContents(
+        sha256="",
+        file="",
+        project="",
+        version="",
+        kind="wheel",
+        container="Common",
+        factory="",
+        dependencies=(),
+        jobs=(),
+    )
+    return Environment(key, python, Path(), contents, lock)
 
 
 class Site:
@@ -41,8 +57,8 @@ class Site:
         worker = self.pool.find(key)
         if worker is None:
             lock = take(self.folder / f"{key}.lock", Cancel(), shared=True)
-            worker = self.pool.add(Environment(key, Path(sys.executable), "", lock), Cancel())
-            worker.start("none")
+            worker = self.pool.add(environment(key, lock), Cancel())
+            worker.start()
         return worker
 
     def is_in_use(self, key: str) -> bool:
@@ -90,7 +106,7 @@ def test_there_are_never_more_than_the_limit(site: Site) -> None:
     cancel.set()
     lock = take(site.folder / "c.lock", Cancel(), shared=True)
     with lock, pytest.raises(PackageRunError, match="killed"):
-        site.pool.add(Environment("c", Path(sys.executable), "", lock), cancel)
+        site.pool.add(environment("c", lock), cancel)
     site.pool.give_back(first, keep=True)
     site.pool.give_back(second, keep=True)
     third = site.start("c")
@@ -131,10 +147,10 @@ def test_one_that_ends_before_it_answers_says_what_it_printed(tmp_path: Path) ->
     program.chmod(0o755)
     site = Site(tmp_path)
     lock = take(tmp_path / "x.lock", Cancel(), shared=True)
-    worker = site.pool.add(Environment("x", program, "", lock), Cancel())
+    worker = site.pool.add(environment("x", lock, program), Cancel())
     with pytest.raises(
         PackageRunError, match="worker_failed: its process ended with exit status 3: no such lib"
     ):
-        worker.start("none")
+        worker.start()
     site.pool.give_back(worker, keep=False)
     site.pool.close()

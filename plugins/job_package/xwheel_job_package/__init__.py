@@ -57,7 +57,8 @@ def xwheel_register_commands() -> Iterable[Commands]:
 @hookimpl
 def xwheel_register_glue_types(config: Config) -> Iterable[PackageGlue]:
     """Register the glue type ``PACKAGE``."""
-    return [PackageGlue(read_options(config).node)]
+    options = read_options(config)
+    return [PackageGlue(options.node, has_store=bool(options.store.directory))]
 
 
 @hookimpl

@@ -12,20 +12,21 @@ import gzip
 import hashlib
 import io
 import re
+import shutil
 import stat
 import tarfile
-import tomllib
+import tempfile
 import unicodedata
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final, cast
 
 from packaging.metadata import parse_email
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.tags import parse_tag
 from packaging.utils import (
     InvalidSdistFilename,
     InvalidWheelFilename,
@@ -35,20 +36,29 @@ from packaging.utils import (
 )
 from packaging.version import InvalidVersion, Version
 
+from xwheel_job_package.bounded import MAX_SOURCE, check_directory, load_toml
 from xwheel_job_package.report import Kind, PackageError, PackageInfo
+from xwheel_job_package.wheels import (
+    PROJECT,
+    check_wheel,
+    metadata_requirements,
+    read_build_requirements,
+    read_wheel,
+    requirements_of,
+)
 
 MAX_FILE_NAME: Final = 200
 MAX_TEXT: Final = 1 << 20
 """Bytes of a manifest, a record or a list of entry points; and of a header of a tar archive."""
-
-MAX_SOURCE: Final = 4 << 20
-"""Bytes of one module."""
 
 MAX_KEPT: Final = 32 << 20
 """Bytes of all modules that have jobs."""
 
 AUTHORS: Final = b"xwheel_package"
 """The module that authors import."""
+
+BUNDLED: Final = re.compile(r"wheels/([A-Za-z0-9_.!+-]+\.whl)")
+"""Wheels that a package brings for itself."""
 
 PIECE: Final = 1 << 16
 MANIFEST: Final = "xwheel.toml"
@@ -179,13 +189,17 @@ def open_package(
     read = _read_tar if named.kind == "sdist" else _read_zip
     with _readable():
         archive = read(path, _Counter(limits or Limits(), path.stat().st_size))
-    match named.kind:
-        case "wheel":
-            info = _check_wheel(archive, named)
-        case "sdist":
-            info = _check_sdist(archive, named)
-        case _:
-            info = _check_zip(archive, project, version)
+    with _readable():  # what is nested too deep in a text, too
+        match named.kind:
+            case "wheel":
+                info = _check_wheel(archive, named)
+            case "sdist":
+                info = _check_sdist(archive, named)
+            case _:
+                info = _check_zip(archive, project, version)
+                _refuse_wheel(path, archive, info)
+        if named.kind != "sdist":
+            _check_bundled(path, archive)
     return Archive(info, archive.members, archive.texts)
 
 
@@ -298,11 +312,13 @@ def _most_kept(path: str) -> int:
         return MAX_SOURCE
     folder, _, name = path.rpartition("/")
     is_about = folder.endswith(".dist-info") and name in ("METADATA", "RECORD", "WHEEL", "entry_points.txt")
-    is_top = name in (MANIFEST, "PKG-INFO") and folder.count("/") == 0
+    is_top = name in (MANIFEST, "PKG-INFO", PROJECT) and folder.count("/") == 0
     return MAX_TEXT if is_about or is_top else 0
 
 
 def _read_zip(path: Path, counter: _Counter) -> _Counter:
+    with path.open("rb") as file:
+        check_directory(file, counter.limits.members)
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
         counter.declare(len(members), sum(item.file_size for item in members))
@@ -384,9 +400,48 @@ def _check_wheel(archive: _Counter, named: PackageName) -> PackageInfo:
         if f"{about}/{name}" not in archive.texts:
             raise PackageError("bad_archive", f"there is no {about}/{name}")
     info = _metadata(archive.texts[f"{about}/METADATA"], f"{about}/METADATA", named)
+    _check_tags(archive.texts[f"{about}/WHEEL"], f"{about}/WHEEL", named)
     _check_record(archive, about)
     factory = _factory_of(archive.texts.get(f"{about}/entry_points.txt", b""))
     return _info(archive, named, info, factory)
+
+
+def _check_tags(data: bytes, path: str, named: PackageName) -> None:
+    """Refuse a wheel whose name says that it is for other systems than it says itself."""
+    lines = [line.partition(":") for line in _text(data, path).splitlines()]
+    said = {
+        tag for name, _, text in lines if name.strip().lower() == "tag" for tag in parse_tag(text.strip())
+    }
+    if said != parse_wheel_filename(named.file)[3]:
+        shown = ", ".join(sorted(map(str, said)))[:200] or "none"
+        raise PackageError(
+            "bad_archive", f"its tags are {shown}, those of the file's name are others", file=path
+        )
+
+
+def _check_bundled(path: Path, archive: _Counter) -> None:
+    """Refuse a package that brings a wheel which is not what it says, or which names a place to fetch from."""
+    left = archive.limits.unpacked_bytes
+    for name in filter(BUNDLED.fullmatch, archive.members):
+        with zipfile.ZipFile(path) as packed, tempfile.TemporaryFile() as copy:
+            with packed.open(name) as source:
+                shutil.copyfileobj(source, copy)
+            left -= check_wheel(copy, name.rpartition("/")[2], left).unpacked_bytes
+
+
+def _refuse_wheel(path: Path, archive: _Counter, info: PackageInfo) -> None:
+    """Refuse a wheel under the name of a plain archive: it would be installed in another way than its author wrote."""
+    abouts = [name for name in archive.members if name.count("/") == 1 and name.endswith(".dist-info/WHEEL")]
+    about = abouts[0].removesuffix("/WHEEL") if len(abouts) == 1 else ""
+    # what an installer has unpacked, with other files of its own, is a folder of modules like any other
+    if not about or f"{about}/INSTALLER" in archive.members:
+        return
+    name = f"{_escaped(info.project)}-{info.version}-py3-none-any.whl"
+    try:
+        read_wheel(path, name)
+    except PackageError:
+        return
+    raise PackageError("bad_filename", f"it is a wheel of {info.project}: name it as one, such as {name}")
 
 
 def _check_record(archive: _Counter, about: str) -> None:
@@ -426,6 +481,7 @@ def _check_sdist(archive: _Counter, named: PackageName) -> PackageInfo:
     if path not in archive.texts:
         raise PackageError("bad_archive", f"there is no {path}")
     info = _metadata(archive.texts[path], path, named)
+    read_build_requirements(archive.texts.get(f"{path.partition('/')[0]}/{PROJECT}", b""))
     manifest = _manifest(archive.texts.get(f"{path.partition('/')[0]}/{MANIFEST}", b""))
     return _info(archive, named, info, _object(manifest.get("bean_factory", "")))
 
@@ -435,7 +491,7 @@ def _check_zip(archive: _Counter, project: str, version: str) -> PackageInfo:
     found: dict[str, str] = {}
     for name, given in (("name", project), ("version", version)):
         said = manifest.get(name, "")
-        if not isinstance(said, str) or (said and given and said != given):
+        if not isinstance(said, str) or (said and given and _spelled(name, said) != _spelled(name, given)):
             raise PackageError("bad_archive", f"{name} {said!a} differs from {given!a}", file=MANIFEST)
         found[name] = said or given
         if not found[name]:
@@ -447,8 +503,18 @@ def _check_zip(archive: _Counter, project: str, version: str) -> PackageInfo:
     for name, items in (("packages_to_scan", scanned), ("dependencies", wanted)):
         if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
             raise PackageError("bad_archive", f"{name} must be a list of texts", file=MANIFEST)
-    info = {"dependencies": _requirements(wanted, MANIFEST), "packages_to_scan": tuple(scanned)}
+    info = {"dependencies": requirements_of(wanted, MANIFEST), "packages_to_scan": tuple(scanned)}
     return _info(archive, named, info, _object(manifest.get("bean_factory", "")))
+
+
+def _spelled(name: str, text: str) -> str:
+    """Return a name or a version in its one spelling; what is none as it stands."""
+    if name == "name":
+        return canonicalize_name(text)
+    try:
+        return str(Version(text))
+    except InvalidVersion:
+        return text
 
 
 def _named_zip(project: str, version: str) -> PackageName:
@@ -464,29 +530,17 @@ def _named_zip(project: str, version: str) -> PackageName:
 
 
 def _metadata(data: bytes, path: str, named: PackageName) -> dict[str, Any]:
-    raw, _ = parse_email(_text(data, path))
-    try:
-        is_same = (
-            canonicalize_name(raw["name"]) == named.project and str(Version(raw["version"])) == named.version
-        )
-    except (KeyError, InvalidVersion) as error:
-        raise PackageError("bad_archive", f"no usable Name and Version: {error}", file=path) from None
-    if not is_same:
+    text = _text(data, path)
+    project, version, wanted = metadata_requirements(text, path)
+    if (project, version) != (named.project, named.version):
         raise PackageError(
             "bad_archive",
-            f"says {raw['name']} {raw['version']}, the file's name {named.project} {named.version}",
+            f"says {project} {version}, the file's name {named.project} {named.version}",
             file=path,
         )
-    wanted = raw.get("requires_dist", [])
+    raw, _ = parse_email(text)
     extra = {name: str(raw[name])[:500] for name in ("summary", "requires_python") if raw.get(name)}
-    return {"dependencies": _requirements(wanted, path), "extra": extra}
-
-
-def _requirements(items: Sequence[str], path: str) -> tuple[str, ...]:
-    try:
-        return tuple(str(Requirement(item)) for item in items)
-    except InvalidRequirement as error:
-        raise PackageError("bad_archive", f"not a requirement: {str(error)[:200]}", file=path) from None
+    return {"dependencies": wanted, "extra": extra}
 
 
 def _factory_of(data: bytes) -> str:
@@ -512,10 +566,7 @@ def _object(found: object) -> str:
 
 
 def _manifest(data: bytes) -> dict[str, Any]:
-    try:
-        found = tomllib.loads(_text(data, MANIFEST))
-    except tomllib.TOMLDecodeError as error:
-        raise PackageError("bad_archive", str(error), file=MANIFEST) from None
+    found = load_toml(data, MANIFEST)
     table = found.get("package", found)
     if not isinstance(table, dict):
         raise PackageError("bad_archive", "package must be a table", file=MANIFEST)

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from sqlalchemy import case, func, select
-from xwheel.plugin import NotFoundError, PluginSite, XwheelError
+from xwheel.plugin import Actor, NotFoundError, Permission, PluginSite, XwheelError
 
+from xwheel_job_package.owners import Owners, is_within_reach, reach_of
 from xwheel_job_package.tables import FOUND, JOB, PACKAGE
 
 NEWEST: Final = 20
@@ -26,10 +27,12 @@ class Catalogue:
 
     def __init__(self, site: PluginSite) -> None:
         self._site = site
+        self._owners = Owners(site)
 
-    def projects(self, search: str, after: str, limit: int) -> dict[str, Any]:
+    def projects(self, search: str, after: str, limit: int, actor: Actor) -> dict[str, Any]:
         """Return projects by name, each with its newest versions, and after which name the next page begins."""
         query = select(PACKAGE.c.project).distinct().where(PACKAGE.c.project > after)
+        query = query.where(is_within_reach(reach_of(actor, Permission.READ)))
         if search:
             query = query.where(PACKAGE.c.project.contains(search.lower(), autoescape=True))
         with self._site.database.read() as conn:
@@ -37,16 +40,18 @@ class Catalogue:
             shown = names[:limit]
             rows = _newest(conn, shown)
             _count_jobs(conn, rows)
+            rights = self._owners.show(conn, shown, actor)
         items = []
         for name in shown:
             mine = [row for row in rows if row["project"] == name]
             total = mine[0]["total"] if mine else 0
             versions = [_without(row, "total", "place") for row in mine]
-            items.append({"id": name, "project": name, "total": total, "versions": versions})
+            items.append({"id": name, "project": name, "total": total, "versions": versions, **rights[name]})
         return {"items": items, "next": shown[-1] if len(names) > limit else None}
 
-    def versions(self, project: str, before: int | None, limit: int) -> dict[str, Any]:
+    def versions(self, project: str, before: int | None, limit: int, actor: Actor) -> dict[str, Any]:
         """Return versions of a project, those that came last first, and before which id the next page begins."""
+        self._owners.need_project(project, actor)
         query = select(*_SHOWN).where(PACKAGE.c.project == project).order_by(PACKAGE.c.id.desc())
         if before is not None:
             query = query.where(PACKAGE.c.id < before)
@@ -89,15 +94,18 @@ class Catalogue:
             items.append(row)
         return {"items": items, "next": rows[limit - 1]["job_id"] if len(rows) > limit else None}
 
-    def choices(self, job_id: int, before: int | None, limit: int) -> dict[str, Any]:
+    def choices(self, job_id: int, before: int | None, limit: int, actor: Actor) -> dict[str, Any]:
         """Return the versions that have a job's function, those that came last first."""
+        reach = reach_of(actor, Permission.READ)
         has_it = (
             select(FOUND.c.package_id)
             .join(JOB, (JOB.c.group_name == FOUND.c.group_name) & (JOB.c.name == FOUND.c.name))
             .where(JOB.c.job_id == job_id)
         )
         its = select(JOB.c.project).where(JOB.c.job_id == job_id).scalar_subquery()
-        query = select(*_SHOWN).where(PACKAGE.c.project == its, PACKAGE.c.id.in_(has_it))
+        query = select(*_SHOWN).where(
+            PACKAGE.c.project == its, PACKAGE.c.id.in_(has_it), is_within_reach(reach)
+        )
         if before is not None:
             query = query.where(PACKAGE.c.id < before)
         with self._site.database.read() as conn:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Final
+from urllib.parse import quote
 
 import typer
 from xwheel.plugin import CommandSite, FieldError, ManagementCalls
@@ -43,6 +44,12 @@ Misfire = Annotated[
     str | None, typer.Option("--misfire", help="None, FireAndProceed, DoNothing or IgnoreMisfires.")
 ]
 OfPackage = Annotated[str | None, typer.Option("--package", help="Another version of the job's project.")]
+Groups = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--group", help="App name of an executor group that has it, several times for several; * for all."
+    ),
+]
 Wait = Annotated[float, typer.Option("--wait", min=0, max=3600, help="Seconds to wait for the result.")]
 
 
@@ -151,17 +158,24 @@ def upload(
     file: File,
     project: Project = "",
     version: Version = "",
+    groups: Groups = None,
     url: Url = None,
     token_file: TokenFile = None,
     as_json: Json = False,
 ) -> None:
-    """Upload a package; its marked functions become jobs, which do not fire before they are started."""
+    """Upload a package; its marked functions become jobs, which do not fire before they are started.
+
+    Without --group a new version has the groups of those before it, and a new project the only group in which you are
+    an admin, or the store's usual one.
+    """
     node = _node(context, url, token_file)
     beside = _signature_of(file)
     signature = beside.read_text("ascii", "replace").strip() if beside.exists() else None
     params = {"file": file.name, "name": project or None, "version": version or None, "signature": signature}
+    params["groups"] = ",".join(groups) if groups else None
     found = node.send_file(PATH, file, params=params)
-    lines = [f"package {found['id']}: {found['project']} {found['version']}, {len(found['jobs'])} jobs"]
+    jobs_found = f"{len(found['jobs'])} jobs, of {_groups(found)}"
+    lines = [f"package {found['id']}: {found['project']} {found['version']}, {jobs_found}"]
     lines += [f"  {item['job_id']}  {item['group_name']}.{item['name']}" for item in found["jobs"]]
     _print(found, lines, as_json=as_json)
 
@@ -172,8 +186,34 @@ def list_packages(
 ) -> None:
     """List packages."""
     items = list(_pages(_node(context, url, token_file), PATH))
-    lines = [f"{item['id']}  {item['project']} {item['version']}  {item['sha256'][:12]}" for item in items]
+    lines = [
+        f"{item['id']}  {item['project']} {item['version']}  {item['sha256'][:12]}  {_groups(item)}"
+        for item in items
+    ]
     _print(items, lines, as_json=as_json)
+
+
+@app.command("groups")
+def set_groups(
+    context: typer.Context,
+    project: Annotated[str, typer.Argument(metavar="PROJECT", help="Whose packages they are.")],
+    groups: Groups = None,
+    url: Url = None,
+    token_file: TokenFile = None,
+    as_json: Json = False,
+) -> None:
+    """Say to which executor groups all versions of a project belong; without --group, print them."""
+    node, place = _node(context, url, token_file), quote(project, safe="")
+    if groups:
+        found = node.call("PUT", f"{PATH}/projects/{place}/groups", {"groups": groups})
+    else:
+        (newest, *_) = node.call("GET", f"{PATH}/projects/{place}", params={"limit": 1})["items"]
+        found = node.call("GET", f"{PATH}/{newest['id']}")
+    _print({"project": project, "groups": found["groups"]}, [f"{project}: {_groups(found)}"], as_json=as_json)
+
+
+def _groups(item: dict[str, Any]) -> str:
+    return ", ".join(item["groups"]) or "no group that you may see"
 
 
 @app.command()

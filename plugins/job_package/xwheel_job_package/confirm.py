@@ -24,10 +24,11 @@ from xwheel.executor import SUPERVISOR
 from xwheel.plugin import ConfigError, ExecutorError, RouteRefusedError
 
 import xwheel_package
-from xwheel_job_package import runner
+from xwheel_job_package import pip_guard, runner
 from xwheel_job_package.archive import Archive
 from xwheel_job_package.environments import Environments
-from xwheel_job_package.failures import Cancel, PackageRunError
+from xwheel_job_package.failures import Cancel, PackageRunError, permanent
+from xwheel_job_package.installation import Installer, find_pip
 from xwheel_job_package.node_options import NodeOptions, WorkerLimits
 from xwheel_job_package.report import FoundJob, PackageError, Problem, ScanReport
 from xwheel_job_package.scan import modules_of, with_values
@@ -86,7 +87,7 @@ class ImportScan:
             bench = _Bench(folder, self._options, self._account)
             try:
                 bench.build(package, archive.info.file, sha256)
-                said = _import_all(bench, archive.info.project, modules)
+                said = _import_all(bench, modules)
             except PackageRunError as error:
                 return replace(report, unconfirmed=str(error)[:MOST_TEXT])
         return _merged(report, modules, said)
@@ -131,11 +132,27 @@ class _Bench:
             index=options.scan_index,
             wheelhouses=options.scan_wheelhouses,
             env_build_timeout_s=options.scan_build_timeout_s,
+            max_unpacked_mb=options.max_unpacked_mb,
+            max_members=options.max_members,
             limits=limits,
         )
         self._variables = {"PATH": os.defpath, "HOME": str(folder), "TMPDIR": str(folder)}
-        self._environments = Environments(folder, self._options, self._variables)
-        self._key = ""
+        folder.chmod(0o711)
+        for name in ("env", "build", "wheels", "installer"):
+            (folder / name).mkdir()
+            (folder / name).chmod(0o711)
+        os.chown(folder / "installer", *account)
+        installer = Installer(
+            self._options,
+            folder / "installer",
+            self._variables,
+            guard=self._lend(Path(pip_guard.__file__)),
+            pip=self._lend_pip(),
+        )
+        self._environments = Environments(
+            folder, self._options, self._variables, account=account, installer=installer
+        )
+        self._key = self._name = ""
         self._count = 0
 
     def build(self, package: Path, name: str, sha256: str) -> None:
@@ -144,25 +161,38 @@ class _Bench:
         Raises:
             PackageRunError: The environment cannot be built.
         """
-        self._key = sha256
-        named = self._folder / name
-        try:
-            named.hardlink_to(package)
-        except OSError:  # another file system
-            shutil.copyfile(package, named)
-        # as this process's own account: an installer runs nothing out of wheels, and other kinds are not built here
-        self._environments.open(sha256, lambda: named, Cancel(), lambda _: None).release()
-        for path in (self._folder, self._folder / "env"):
-            path.chmod(0o711)
+        self._key, self._name = sha256, name
+        (self._folder / "package").mkdir(mode=0o700)
+        named = self._folder / "package" / name
+        shutil.copyfile(package, named)  # no second name of the store's own file, which would be given away
+        _give(named.parent, *self._account)
+        # as the account: not even an installer does anything here with the rights of the scheduler
+        self._environments.open(sha256, name, lambda: named, Cancel(), lambda _: None).release()
         for home in (self._folder / "env").glob("*/"):
             _give(home, *self._account)
         for source in (Path(runner.__file__), SUPERVISOR, Path(xwheel_package.__file__)):
-            folder = self._folder / source.stem
-            folder.mkdir()
-            (folder / source.name).write_bytes(source.read_bytes())
-            _give(folder, *self._account)
+            self._lend(source)
 
-    def start(self, project: str) -> Worker:
+    def _lend(self, source: Path) -> Path:
+        """Return a copy of a file that the account can read."""
+        folder = self._folder / source.stem
+        folder.mkdir()
+        (folder / source.name).write_bytes(source.read_bytes())
+        _give(folder, *self._account)
+        return folder / source.name
+
+    def _lend_pip(self) -> Path:
+        """Return a folder with a pip that the account can read.
+
+        Raises:
+            PackageRunError: There is no pip.
+        """
+        folder = self._folder / "pip"
+        shutil.copytree(find_pip() / "pip", folder / "pip", ignore=shutil.ignore_patterns("__pycache__"))
+        _give(folder, *self._account)
+        return folder
+
+    def start(self) -> Worker:
         """Return a process that imports.
 
         Raises:
@@ -170,11 +200,11 @@ class _Bench:
         """
 
         def missing() -> Path:
-            raise FileNotFoundError(self._key)  # it was built
+            raise permanent("env_build_failed", "its environment is gone: what was imported has changed it")
 
         self._count += 1
         worker = Worker(
-            self._environments.open(self._key, missing, Cancel(), lambda _: None),
+            self._environments.open(self._key, self._name, missing, Cancel(), lambda _: None),
             self._folder / f"work{self._count}",
             self._options,
             self._variables,
@@ -185,16 +215,14 @@ class _Bench:
             cpu_s=int(self.timeout_s) + 1,
         )
         try:
-            worker.start(project)
+            worker.start()
         except BaseException:
             _end(worker)
             raise
         return worker
 
 
-def _import_all(
-    bench: _Bench, project: str, modules: Mapping[str, Sequence[FoundJob]]
-) -> dict[str, _Said | str]:
+def _import_all(bench: _Bench, modules: Mapping[str, Sequence[FoundJob]]) -> dict[str, _Said | str]:
     """Return what each module says of its jobs, or why it cannot be imported.
 
     Raises:
@@ -206,7 +234,7 @@ def _import_all(
     worker: Worker | None = None
     try:
         for module, jobs in modules.items():
-            worker = worker or bench.start(project)
+            worker = worker or bench.start()
             said = _ask_all(worker, jobs, end_s)
             if said is None:
                 if time.monotonic() >= end_s:
@@ -235,7 +263,8 @@ def _ask_all(worker: Worker, jobs: Sequence[FoundJob], end_s: float) -> _Said | 
     found: list[Mapping[str, str] | None] = []
     for first in range(0, len(jobs), AT_ONCE):
         some = jobs[first : first + AT_ONCE]
-        order = {"confirm": [[job.group, job.name] for job in some], "environment": {}}
+        wanted = [worker.order(worker.contents.job(job.group, job.name)) for job in some]
+        order = {"confirm": wanted, "environment": {}}
         try:
             answer, keep = worker.run(order, lambda _: None, max(0.0, end_s - time.monotonic()))
         except ExecutorError:

@@ -67,10 +67,9 @@ class PackageCache:
         self._max_bytes = max_bytes
         self._verify, self._certificate = tls
         self._clock = clock
-        self._verified: set[str] = set()
 
     def get(self, package_id: int, sha256: str, name: str, cancel: Cancel) -> Path:
-        """Return the file of a package, whose hash was checked by this process; fetch it if it is not there.
+        """Return the file of a package, whose hash is compared now; fetch it if it is not there.
 
         Raises:
             PackageRunError: ``checksum_mismatch``, ``package_missing``, ``store_refused``, ``package_too_large``,
@@ -82,7 +81,6 @@ class PackageCache:
         with take(home.with_suffix(".lock"), cancel):
             if not self._is_good(path, sha256):
                 self._fetch(package_id, sha256, path, cancel)
-                self._verified.add(sha256)
         with contextlib.suppress(OSError):
             os.utime(home)
         return path
@@ -115,7 +113,6 @@ class PackageCache:
                         path.unlink()
                     home.rmdir()
                     home.with_suffix(".lock").unlink(missing_ok=True)
-                    self._verified.discard(home.name)
                     count += 1
         return count
 
@@ -127,11 +124,10 @@ class PackageCache:
     def _is_good(self, path: Path, sha256: str) -> bool:
         if not path.is_file():
             return False
-        if sha256 not in self._verified:
-            if _hash_of(path).hexdigest() != sha256:
-                path.unlink()
-                return False
-            self._verified.add(sha256)
+        # each time: it is asked for to build with, and a job of this account may have changed it since
+        if _hash_of(path).hexdigest() != sha256:
+            path.unlink()
+            return False
         return True
 
     def _fetch(self, package_id: int, sha256: str, path: Path, cancel: Cancel) -> None:
@@ -235,7 +231,8 @@ def _check(answer: requests.Response, url: str) -> None:
     if status in (200, 206):
         return
     if status in (404, 410):
-        raise permanent("package_missing", f"{url} is not there ({status})")
+        text = f"{url} is not there, or not for the group whose secret this executor shows ({status})"
+        raise permanent("package_missing", text)
     if status in (401, 403):
         raise permanent(
             "store_refused", f"{url} answers {status}: is executor.access_token one that the store takes?"

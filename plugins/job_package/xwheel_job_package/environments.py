@@ -4,28 +4,35 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib.util
-import json
 import os
 import platform
-import re
 import select
 import shutil
 import signal
 import stat
 import subprocess
 import sys
-import tarfile
 import time
-import tomllib
 import zipfile
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, Final
+from typing import IO, Final
 
+import msgspec
+
+from xwheel_job_package.archive import BUNDLED, Limits
+from xwheel_job_package.contents import (
+    FORM,
+    PackageContents,
+    check_built,
+    check_installed,
+    installed_digests,
+    read_contents,
+)
 from xwheel_job_package.failures import Cancel, PackageRunError, Write, permanent, transient
+from xwheel_job_package.installation import Installer, Resolved, check_projects, hash_of, list_links, new_file
 from xwheel_job_package.locks import AGAIN_S, HeldLock, try_take
 from xwheel_job_package.node_options import NodeOptions
 
@@ -35,8 +42,9 @@ SAID_LINES: Final = 5
 MAX_LINE: Final = 8192
 POLL_MS: Final = 100
 DAY_S: Final = 86_400
-BUNDLED: Final = re.compile(r"wheels/([A-Za-z0-9_.!+-]+\.whl)")
-MANIFEST: Final = "xwheel.toml"
+COPY: Final = "import shutil, sys; shutil.copytree(sys.argv[1], sys.argv[2], dirs_exist_ok=True)"
+
+MIB: Final = 1024 * 1024
 ABOUT: Final = (
     "import sys, platform as p;"
     " print(sys.implementation.cache_tag, p.machine(), '%d.%d' % sys.version_info[:2])"
@@ -48,34 +56,21 @@ class Environment:
     """An environment that is there, and stays until :meth:`release`.
 
     Attributes:
-        key: Names it: the package's content, and the interpreter.
+        key: Names it: the package's file, and the interpreter.
         python: Its interpreter.
-        factory: The bean factory that a plain archive names in its manifest; empty if it names none.
+        site: The folder of its packages.
+        contents: What the package's file says, and which jobs of it can be run here.
     """
 
     key: str
     python: Path
-    factory: str
+    site: Path
+    contents: PackageContents
     lock: HeldLock
 
     def release(self) -> None:
         """Let it be collected, when it is not used any more."""
         self.lock.release()
-
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """What an installer is to do.
-
-    Attributes:
-        wanted: Files and requirements.
-        modules: The plain archive whose modules are copied; None for what an installer can read.
-        factory: See :class:`Environment`.
-    """
-
-    wanted: Sequence[str]
-    modules: Path | None = None
-    factory: str = ""
 
 
 @dataclass(slots=True)
@@ -84,7 +79,7 @@ class _Task:
 
     cancel: Cancel
     write: Write
-    end_s: float
+    end_s: float = 0
     last: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_LINES))
 
     def say(self, line: str) -> None:
@@ -99,6 +94,8 @@ class Environments:
         folder: Where they are, with a folder for wheels and one for the installer's cache beside them.
         options: The node's options.
         variables: The installer's environment.
+        account: Ids of the user and the group that build; None for this process's own.
+        installer: What installs; made of the options if it is left out.
         clock: Seconds that only rise.
     """
 
@@ -108,50 +105,64 @@ class Environments:
         options: NodeOptions,
         variables: Mapping[str, str],
         *,
+        account: tuple[int, int] | None = None,
+        installer: Installer | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._folder = folder / "env"
+        self._building = folder / "build"
         self._wheels = folder / "wheels"
-        self._cache = folder / "installer"
         self._options = options
         self._variables = dict(variables)
+        self._limits = Limits(unpacked_bytes=options.max_unpacked_mb * MIB, members=options.max_members)
+        self._account = account
+        self._installer = installer or Installer(options, folder / "installer", variables)
         self._clock = clock
         self._python = options.python or sys.executable
         self._about: tuple[str, str] | None = None
         self._failed: dict[str, tuple[float, PackageRunError]] = {}
-        for path in (self._folder, self._wheels):
+        for path in (self._folder, self._building, self._wheels):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def key(self, sha256: str) -> str:
-        """Return the name of a package's environment.
+    def key(self, sha256: str, file: str) -> str:
+        """Return the name of a package's environment; the file's name counts, since it says how the file is read.
+
+        So do the options that say of what it may be made: one of other options is another one.
 
         Raises:
             PackageRunError: The option ``python`` names no interpreter.
         """
-        return f"{sha256[:32]}-{self._tag()}"
+        options = self._options
+        made_of = (options.index, options.allow_sdist_build, options.wheelhouses)
+        data = msgspec.json.encode((FORM, sha256, file, made_of))
+        return f"{hashlib.sha256(data).hexdigest()[:32]}-{self._tag()}"
 
-    def open(self, sha256: str, fetch: Callable[[], Path], cancel: Cancel, write: Write) -> Environment:
+    def open(
+        self, sha256: str, file: str, fetch: Callable[[], Path], cancel: Cancel, write: Write
+    ) -> Environment:
         """Return the environment of a package, which is built if it is not there.
 
         Args:
             sha256: Hash of the package's file.
+            file: Its name.
             fetch: Returns that file, checked; called only for a building.
             cancel: Ends the waiting and the building.
             write: Takes what the installer prints.
 
         Raises:
-            PackageRunError: ``env_build_failed``, ``sdist_not_allowed``, ``killed``, or what ``fetch`` raises.
+            PackageRunError: ``env_build_failed``, ``sdist_not_allowed``, ``killed``, what is wrong with the file, or
+                what ``fetch`` raises.
         """
-        key = self.key(sha256)
+        key = self.key(sha256, file)
         home, lock_file = self._folder / key, self._folder / f"{key}.lock"
         since_s = self._clock()
         while True:
             lock = try_take(lock_file, shared=True)
             if lock is not None:
-                ready = _read(home / READY)
-                if ready is not None:
+                contents = _read(home / READY, sha256, file)
+                if contents is not None:
                     os.utime(home / READY)
-                    return Environment(key, home / "bin" / "python", str(ready.get("factory", "")), lock)
+                    return Environment(key, home / "bin" / "python", self._site(home), contents, lock)
                 lock.release()
             # not waited for: whoever built it meanwhile keeps it locked for as long as it is used
             lock = try_take(lock_file)
@@ -159,8 +170,8 @@ class Environments:
                 cancel.pause(AGAIN_S)
                 continue
             with lock:
-                if _read(home / READY) is None:
-                    self._build_once(key, since_s, fetch, cancel, write)
+                if _read(home / READY, sha256, file) is None:
+                    self._build_once(key, since_s, (sha256, file), fetch, _Task(cancel, write))
 
     def collect(self, now_s: float) -> int:
         """Delete what no run used for the days of the setting, and what a crash left; return how many."""
@@ -178,6 +189,7 @@ class Environments:
                 continue  # in use, or being built
             with lock:
                 _remove(home)
+                shutil.rmtree(self._building / home.name, ignore_errors=True)
                 home.with_name(f"{home.name}.log").unlink(missing_ok=True)
                 lock_file.unlink(missing_ok=True)
                 count += 1
@@ -193,24 +205,31 @@ class Environments:
     # -- building -----------------------------------------------------------------------------------------
 
     def _build_once(
-        self, key: str, since_s: float, fetch: Callable[[], Path], cancel: Cancel, write: Write
+        self,
+        key: str,
+        since_s: float,
+        named: tuple[str, str],
+        fetch: Callable[[], Path],
+        task: _Task,
     ) -> None:
         """Build, unless it failed while we waited for that; its lock is held."""
         known = self._failed.get(key)
         if known is not None and known[0] >= since_s:
             raise known[1]
         package = fetch()
-        task = _Task(cancel, write, self._clock() + self._options.env_build_timeout_s)
+        task.end_s = self._clock() + self._options.env_build_timeout_s
         home = self._folder / key
         log = self._folder / f"{key}.log"
         try:
-            self._build(home, package, task)
+            self._build(home, package, named, task)
         except BaseException as error:
             _remove(home)
             log.write_text("\n".join(task.last), "utf-8")
-            if isinstance(error, PackageRunError) and not cancel.is_set:
+            if isinstance(error, PackageRunError) and not task.cancel.is_set:
                 self._failed = {key: (self._clock(), error), **self._recent()}
             raise
+        finally:
+            shutil.rmtree(self._building / key, ignore_errors=True)
         log.unlink(missing_ok=True)
 
     def _recent(self) -> dict[str, tuple[float, PackageRunError]]:
@@ -218,57 +237,145 @@ class Environments:
         oldest_s = self._clock() - self._options.env_build_timeout_s - self._options.download_timeout_s
         return {key: item for key, item in self._failed.items() if item[0] >= oldest_s}
 
-    def _build(self, home: Path, package: Path, task: _Task) -> None:
-        plan, bundled = self._plan(package)
-        task.say(f"building an environment for {package.name}")
-        _remove(home)
-        self._run(
-            [self._python, "-m", "venv", "--without-pip", str(home)], "no environment can be made", task
-        )
-        for path in (home / "bin").glob("[Aa]ctivate*"):
-            path.unlink()  # for interactive shells; venv makes them readable for all
-        houses = self._unpack_wheels(package, bundled) + list(self._options.wheelhouses)
-        if plan.wanted:
-            self._run(self._installation(home, plan.wanted, houses), "it cannot be installed", task)
-        if plan.modules is not None:
-            _copy_modules(plan.modules, home / "lib" / f"python{self._version()}" / "site-packages")
-        about = json.dumps({"package": package.name, "factory": plan.factory}, sort_keys=True)
-        (home / f"{READY}.part").write_text(about, "utf-8")
-        (home / f"{READY}.part").replace(home / READY)
-
-    def _plan(self, package: Path) -> tuple[_Plan, list[str]]:
-        """Return what to install, and the names of the wheels that the package brings."""
-        name = package.name
-        if name.endswith(".whl"):
-            with _opened(package) as archive:
-                return _Plan([str(package)]), _bundled(archive)
-        if name.endswith(".zip"):
-            with _opened(package) as archive:
-                wanted, factory = _read_manifest(archive)
-                return _Plan(wanted, package, factory), _bundled(archive)
-        if not self._options.allow_sdist_build:
+    def _build(self, home: Path, package: Path, named: tuple[str, str], task: _Task) -> None:
+        """Build the environment of a package whose hash was compared."""
+        sha256, file = named
+        if file.endswith(".tar.gz") and not self._options.allow_sdist_build:
             raise permanent(
                 "sdist_not_allowed",
-                f"{name} is a source distribution, whose building runs its code: upload a wheel, or set "
+                f"{file} is a source distribution, whose building runs its code: upload a wheel, or set "
                 "plugins.options.job_package.node.allow_sdist_build",
             )
-        return _Plan([str(package)], factory=_factory_of_sdist(package)), []
+        contents = read_contents(package, file, sha256, self._limits)
+        task.say(f"building an environment for {file}")
+        _remove(home)
+        work = self._make_folders(home)
+        python = home / "bin" / "python"
+        command = [self._python, "-m", "venv", "--without-pip", str(home)]
+        self._run(command, "no environment can be made", work, task)
+        for path in (home / "bin").glob("[Aa]ctivate*"):
+            path.unlink()  # for interactive shells; venv makes them readable for all
+        houses = self._unpack_wheels(package, contents)
+        houses += [Path(item) for item in self._options.wheelhouses]
+        has_sources = self._options.allow_sdist_build
+        for line in list_links(houses, work / "links", with_sources=has_sources, account=self._account):
+            task.say(line)
+        built = (
+            self._build_source(python, package, contents, work, task) if contents.kind == "sdist" else None
+        )
+        resolved = self._resolve(python, built or package, contents, work, task)
+        if resolved.lines:
+            lock = work / "resolved.txt"
+            self._write(lock, resolved.lines)
+            command = self._installer.install(python, lock, work / "links", is_local=resolved.is_local)
+            self._run(command, "it cannot be installed", work, task)
+        site = self._site(home)
+        check_projects(site, resolved)
+        if contents.kind == "zip":
+            self._unpack_modules(python, package, site, work, task)
+        contents = check_installed(contents, site, None if built is None else installed_digests(built))
+        part = home / f"{READY}.part"
+        part.unlink(missing_ok=True)
+        with new_file(part, self._account) as ready:
+            ready.write(msgspec.json.encode(contents))
+        part.replace(home / READY)
 
-    def _unpack_wheels(self, package: Path, names: Sequence[str]) -> list[str]:
+    def _make_folders(self, home: Path) -> Path:
+        """Make the folder of an environment, and return one for its building.
+
+        The account that builds has what its programs write in. Where this process writes for them is its own, and lies
+        in folders of its own, so that no link leads it elsewhere.
+        """
+        work = self._building / home.name
+        shutil.rmtree(work, ignore_errors=True)
+        for folder in (work, work / "links"):
+            folder.mkdir(mode=0o700)
+            if self._account is not None:
+                folder.chmod(0o755)
+        for folder in (home, *(work / name for name in ("built", "wheels", "tmp"))):
+            folder.mkdir(mode=0o700)
+            self._give(folder)
+        return work
+
+    def _build_source(
+        self, python: Path, package: Path, contents: PackageContents, work: Path, task: _Task
+    ) -> Path:
+        """Return the wheel of a source distribution; building runs its code, as the account that builds, in ``work``.
+
+        Raises:
+            PackageRunError: It cannot be built, or its wheel is of another project or version.
+        """
+        command = self._installer.build(python, package, work / "links", work / "built")
+        self._run(command, "it cannot be built", work, task)
+        wheels = list((work / "built").glob("*.whl"))
+        if len(wheels) != 1:
+            raise permanent("env_build_failed", f"building {package.name} made {len(wheels)} wheels, not one")
+        facts = check_built(wheels[0])
+        if (facts.project, facts.version) != (contents.project, contents.version):
+            text = f"building {package.name} made {facts.project} {facts.version}"
+            raise permanent("env_build_failed", text)
+        return wheels[0]
+
+    def _resolve(
+        self, python: Path, package: Path, contents: PackageContents, work: Path, task: _Task
+    ) -> Resolved:
+        """Return the wheels to install: the package's own, and those that it needs."""
+        resolved = Resolved(is_named=self._installer.is_uv)
+        is_wheel = package.suffix == ".whl"
+        needs = check_built(package).requires if is_wheel else contents.dependencies
+        if is_wheel and not needs:
+            resolved.add_file(package)
+        if not needs:
+            return resolved
+        lines = [resolved.place(contents.project, package)] if is_wheel else needs
+        self._write(work / "wanted.txt", lines)
+        command = self._installer.resolve(python, work / "wanted.txt", work / "links", work / "wheels")
+        self._run(command, "it cannot be installed", work, task)
+        return self._installer.read(work / "wheels", work / "links", package if is_wheel else None)
+
+    def _write(self, path: Path, lines: Sequence[str]) -> None:
+        with new_file(path, self._account) as file:
+            file.write("".join(f"{line}\n" for line in lines).encode())
+
+    def _give(self, path: Path) -> None:
+        if self._account is not None:
+            os.chown(path, *self._account, follow_symlinks=False)
+
+    def _unpack_modules(self, python: Path, package: Path, site: Path, work: Path, task: _Task) -> None:
+        """Put the modules of a plain archive into an environment, as the account that builds."""
+        folder = work / "modules"
+        folder.mkdir(mode=0o700)
+        _copy_modules(package, folder)
+        for home, _, files in os.walk(folder, topdown=False):  # a folder after all that is in it
+            for path in (*(Path(home, name) for name in files), Path(home)):
+                self._give(path)
+        command = [str(python), "-I", "-c", COPY, str(folder), str(site)]
+        self._run(command, "its modules cannot be copied", work, task)
+
+    def _site(self, home: Path) -> Path:
+        return home / "lib" / f"python{self._version()}" / "site-packages"
+
+    def _unpack_wheels(self, package: Path, contents: PackageContents) -> list[Path]:
         """Put the wheels of a package beside those of others, each once by its hash; return their folders."""
+        if contents.kind == "sdist":
+            return []
         houses = []
-        for name in names:
-            with _opened(package) as archive, archive.open(name) as source:
-                data = source.read()
-            home = self._wheels / hashlib.sha256(data).hexdigest()
-            path = home / PurePosixPath(name).name
-            if not path.exists():
-                home.mkdir(mode=0o700, exist_ok=True)
-                beside = home / f".{os.getpid()}.part"
-                beside.write_bytes(data)
-                beside.replace(path)
-            os.utime(home)
-            houses.append(str(home))
+        with zipfile.ZipFile(package) as archive:
+            for name in filter(BUNDLED.fullmatch, archive.namelist()):
+                data = archive.read(name)
+                sha256 = hashlib.sha256(data).hexdigest()
+                home = self._wheels / sha256
+                path = home / PurePosixPath(name).name
+                if not path.exists() or hash_of(path) != sha256:
+                    home.mkdir(mode=0o700, exist_ok=True)
+                    beside = home / f".{os.getpid()}.part"
+                    beside.write_bytes(data)
+                    beside.replace(path)
+                os.utime(home)
+                if self._account is not None:
+                    home.chmod(0o711)
+                self._give(path)
+                houses.append(home)
         return houses
 
     def _sweep_wheels(self, now_s: float) -> None:
@@ -277,45 +384,13 @@ class Environments:
                 if home.stat().st_mtime < now_s - self._options.env_keep_days * DAY_S:
                     shutil.rmtree(home)
 
-    def _installation(self, home: Path, wanted: Sequence[str], houses: Sequence[str]) -> list[str]:
-        """Return the installer's command."""
-        options, python = self._options, str(home / "bin" / "python")
-        cache = str(self._cache / options.installer)
-        if options.installer == "uv":
-            command = ["uv", "pip", "install", "--python", python, "--no-progress", "--cache-dir", cache]
-            command += ["--offline", "--no-config"] if options.index == "none" else []
-            command += [] if options.allow_sdist_build else ["--no-build"]
-        else:
-            if importlib.util.find_spec("pip") is None:
-                raise permanent(
-                    "env_build_failed",
-                    f"{sys.executable} has no pip: install it there, or set the option installer to uv",
-                )
-            command = [sys.executable, "-m", "pip", "--python", python]
-            command += ["--isolated"] if options.index != "default" else []
-            command += [
-                "install",
-                "--disable-pip-version-check",
-                "--no-input",
-                "--no-color",
-                "--no-warn-script-location",
-            ]
-            command += ["--progress-bar", "off", "--cache-dir", cache]
-            command += [] if options.allow_sdist_build else ["--only-binary", ":all:"]
-        if options.index == "none":
-            command += ["--no-index"]
-        elif options.index != "default":
-            command += ["--index-url", options.index]
-        for house in houses:
-            command += ["--find-links", house]
-        return [*command, "--", *wanted]
-
-    def _run(self, command: Sequence[str], failure: str, task: _Task) -> None:
+    def _run(self, command: Sequence[str], failure: str, work: Path, task: _Task) -> None:
         """Run a program with its output in the log, and its process group ended at the time limit.
 
         Raises:
             PackageRunError: It failed, took too long, or the run is to end.
         """
+        user, group = self._account or (None, None)
         try:
             child = subprocess.Popen(  # noqa: S603 -- a vector, and names were checked
                 command,
@@ -323,8 +398,11 @@ class Environments:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env=self._variables,
-                cwd=self._folder,
+                env=self._installer.variables(work / "tmp"),
+                cwd=work / "tmp",
+                user=user,
+                group=group,
+                extra_groups=None if user is None else [],
             )
         except OSError as error:
             raise permanent("env_build_failed", f"{command[0]} does not start: {error}") from None
@@ -395,55 +473,9 @@ class Environments:
         return self._about
 
 
-def _opened(package: Path) -> zipfile.ZipFile:
-    try:
-        return zipfile.ZipFile(package)
-    except (zipfile.BadZipFile, OSError) as error:
-        raise permanent("bad_archive", f"{package.name}: {error}") from None
-
-
-def _bundled(archive: zipfile.ZipFile) -> list[str]:
-    return [name for name in archive.namelist() if BUNDLED.fullmatch(name)]
-
-
-def _factory_of_sdist(package: Path) -> str:
-    try:
-        with tarfile.open(package, "r:gz") as archive:
-            for member in archive:
-                if member.isfile() and PurePosixPath(member.name).parts[1:] == (MANIFEST,):
-                    source = archive.extractfile(member)
-                    return _parse_manifest(source.read())[1] if source is not None else ""
-    except (tarfile.TarError, OSError, EOFError) as error:
-        raise permanent("bad_archive", f"{package.name}: {error}") from None
-    return ""
-
-
-def _read_manifest(archive: zipfile.ZipFile) -> tuple[list[str], str]:
-    """Return the requirements of a plain archive and its bean factory."""
-    try:
-        data = archive.read(MANIFEST)
-    except KeyError:
-        return [], ""
-    return _parse_manifest(data)
-
-
-def _parse_manifest(data: bytes) -> tuple[list[str], str]:
-    try:
-        found: dict[str, Any] = tomllib.loads(data.decode("utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise permanent("bad_archive", f"{MANIFEST}: {error}") from None
-    table = found.get("package", found)
-    wanted, factory = table.get("dependencies", []), table.get("bean_factory", "")
-    if not isinstance(wanted, list) or not all(
-        isinstance(item, str) and item[:1].isalnum() for item in wanted
-    ):
-        raise permanent("bad_archive", f"{MANIFEST}: dependencies must be a list of requirements")
-    return wanted, factory if isinstance(factory, str) else ""
-
-
 def _copy_modules(package: Path, target: Path) -> None:
     """Unpack a plain archive; the store checked it, and what would leave the folder is refused here again."""
-    with _opened(package) as archive:
+    with zipfile.ZipFile(package) as archive:
         for info in archive.infolist():
             name = PurePosixPath(info.filename)
             is_safe = not (name.is_absolute() or ".." in name.parts or "\\" in info.filename)
@@ -457,12 +489,13 @@ def _copy_modules(package: Path, target: Path) -> None:
                 shutil.copyfileobj(source, file)
 
 
-def _read(path: Path) -> dict[str, Any] | None:
+def _read(path: Path, sha256: str, file: str) -> PackageContents | None:
+    """Return what is in an environment that is whole, and of that file."""
     try:
-        found = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
+        found = msgspec.json.decode(path.read_bytes(), type=PackageContents)
+    except (OSError, msgspec.MsgspecError):
         return None
-    return found if isinstance(found, dict) else None
+    return found if (found.form, found.sha256, found.file) == (FORM, sha256, file) else None
 
 
 def _remove(home: Path) -> None:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from xwheel.plugin import ExecutorError, GlueRequest, HandlerLookup, HostedRun, HostSetup
+from xwheel.plugin import ExecutorError, GlueRequest, HandlerLookup, HostedRun, HostSetup, SavedSource
 
-from xwheel_job_package.acceptance import refusal
+from xwheel_job_package.acceptance import require
 from xwheel_job_package.host import PackageHost, PackageRun
 from xwheel_job_package.node_options import NodeOptions
 from xwheel_job_package.reference import PackageReference
@@ -22,13 +22,15 @@ class PackageGlue:
 
     Args:
         options: What nodes do with packages.
+        has_store: Whether this process's settings name a store.
     """
 
     name = PACKAGE
     takes_source = True
 
-    def __init__(self, options: NodeOptions) -> None:
+    def __init__(self, options: NodeOptions, *, has_store: bool = False) -> None:
         self._options = options
+        self._has_store = has_store
         self._host: PackageHost | None = None
 
     @property
@@ -57,13 +59,12 @@ class PackageGlue:
         """Return the run of a job; nothing is fetched, built or started by that.
 
         Raises:
+            NotYetError: This node does not take the job's runs now.
             ExecutorError: The source is none, or this node does not take the job's runs.
         """
         del handlers
         reference = PackageReference.parse(request.source)
-        reason = refusal(request.job_id)
-        if reason:
-            raise ExecutorError(reason)
+        require(request.job_id)
         run = PackageRun(lambda: self.host, reference)
         return HostedRun(run=run.run, end=run.end)
 
@@ -74,3 +75,19 @@ class PackageGlue:
             ExecutorError: It is none.
         """
         PackageReference.parse(source)
+
+    def check_saved_source(self, saved: SavedSource) -> None:
+        """Refuse a source that names anything but a job that was found in a package of the store.
+
+        Raises:
+            ExecutorError: It does; the message names the field.
+        """
+        reference = PackageReference.parse(saved.source)
+        if not self._has_store:
+            raise ExecutorError(
+                "package_id: this node has no store of packages, so it cannot know what is in one: set "
+                "plugins.options.job_package.store.directory, or save the job on a node that has it"
+            )
+        from xwheel_job_package.saved import check_saved
+
+        check_saved(saved, reference)

@@ -118,7 +118,7 @@ class PackageHost:
         """Return the environment of a package, fetched and built if need be; the caller releases it.
 
         Raises:
-            PackageRunError: It cannot be fetched or built.
+            PackageRunError: It cannot be fetched or built, or has no such job.
         """
         self._check(reference)
 
@@ -126,7 +126,13 @@ class PackageHost:
             write(f"fetching {reference.file}\n")
             return self._cache.get(reference.package_id, reference.sha256, reference.file, cancel)
 
-        return self._environments.open(reference.sha256, fetch, cancel, write)
+        environment = self._environments.open(reference.sha256, reference.file, fetch, cancel, write)
+        try:
+            environment.contents.find(reference)
+        except BaseException:
+            environment.release()
+            raise
+        return environment
 
     def make_ready(self, reference: PackageReference, cancel: Cancel, write: Write) -> None:
         """Prepare a package for a job, and import the job's module in a process that waits for its first run then.
@@ -143,10 +149,10 @@ class PackageHost:
         keep = False
         limit_s = self._options.start_timeout_s
         end_s = time.monotonic() + limit_s
-        order = {"confirm": [[reference.group, reference.name]], "environment": {}}
+        order = {"confirm": [worker.order(worker.contents.find(reference))], "environment": {}}
         try:
             if not worker.is_started:
-                worker.start(reference.package)
+                worker.start()
             answer, keep = worker.run(order, write, limit_s)
         except PackageRunError:
             raise
@@ -169,8 +175,13 @@ class PackageHost:
             PackageRunError: It cannot be fetched or built, or there is no room for a process.
         """
         self._check(reference)
-        worker = self._pool.find(self._environments.key(reference.sha256))
+        worker = self._pool.find(self._environments.key(reference.sha256, reference.file))
         if worker is not None:
+            try:
+                worker.contents.find(reference)
+            except BaseException:
+                self._pool.give_back(worker, keep=True)
+                raise
             return worker
         environment = self.prepare(reference, cancel, write)
         try:
@@ -241,8 +252,8 @@ class PackageRun:
         try:
             self._hold(worker)
             if not worker.is_started:
-                worker.start(self._reference.package)
-            answer, keep = worker.run(self._order(context), write)
+                worker.start()
+            answer, keep = worker.run(self._order(context, worker), write)
         finally:
             self._hold(None)
             host.give_back(worker, keep=keep)
@@ -265,8 +276,8 @@ class PackageRun:
             if worker is not None and self._round >= 0:
                 raise transient("killed", "the run was asked to end")
 
-    def _order(self, context: RunContext) -> Mapping[str, Any]:
-        reference = self._reference
+    def _order(self, context: RunContext, worker: Worker) -> Mapping[str, Any]:
+        job = worker.contents.find(self._reference)
         variables = {
             "XWHEEL_RUN_ID": context.run_id,
             "XWHEEL_JOB_ID": context.job_id,
@@ -275,9 +286,9 @@ class PackageRun:
             "TRACEPARENT": getattr(context, "trace_parent", ""),
         }
         return {
-            "group": reference.group,
-            "name": reference.name,
-            "container": reference.container,
+            "job": worker.order(job),
+            "name": job.name,
+            "container": worker.contents.container,
             "param": context.param,
             "stored": context.job_param,
             "environment": {name: str(value) for name, value in variables.items()},

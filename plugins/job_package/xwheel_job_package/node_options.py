@@ -34,6 +34,12 @@ class NodeOptions(PluginOptions):
         300, gt=0, le=86_400, description="How long a run tries to get its package while no store answers."
     )
     max_package_mb: int = Field(200, ge=1, le=100_000, description="Size of a package's file.")
+    max_unpacked_mb: int = Field(
+        1024, ge=1, le=100_000, description="Size of a package's files, unpacked; as the store's option."
+    )
+    max_members: int = Field(
+        20_000, ge=1, le=1_000_000, description="Files and folders of a package; as the store's option."
+    )
     installer: Literal["pip", "uv"] = Field(
         "pip", description="What installs packages: this executor's own pip, or the program `uv`."
     )

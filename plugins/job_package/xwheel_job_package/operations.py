@@ -20,12 +20,16 @@ from xwheel.plugin import (
 )
 
 from xwheel_job_package.distribution import present_distribution
+from xwheel_job_package.owners import Owners, reach_of
 from xwheel_job_package.service import CUT_OFF_MS, MISFIRES, reference_of, schedule_of
 from xwheel_job_package.tables import FOUND, JOB, OPERATION, PACKAGE
 
 Operation = Literal["Start", "Pause", "Restart", "Switch"]
 MAX_ERROR: Final = 5000
 MAX_LATE: Final = 500
+MOST_ASKED: Final = 200
+"""Jobs that are looked up one by one in a call, for those who may read some of them only."""
+
 BEGUN: Final = "begun"
 """The reason of an operation whose part in the scheduler is being done."""
 NEVER_ACCEPTED: Final = ("refused", "already_started", "resumed", "not_running", "superseded")
@@ -57,6 +61,7 @@ class JobOperations:
 
     def __init__(self, site: PluginSite) -> None:
         self._site = site
+        self._owners = Owners(site)
 
     def get(self, job_id: int) -> dict[str, Any]:
         """Return a job of a package, as operators see it: started or not as the job of xwheel is by now."""
@@ -66,9 +71,21 @@ class JobOperations:
             return {**row, "state": "Startup"}
         return {**row, "state": "Pause" if row["state"] == "Startup" else row["state"]}
 
-    def page(self, after: int, limit: int) -> dict[str, Any]:
-        """Return jobs of packages by id, and after which id the next page begins."""
-        return self._page(select(JOB).where(JOB.c.job_id > after).order_by(JOB.c.job_id), "job_id", limit)
+    def page(self, after: int, limit: int, actor: Actor) -> dict[str, Any]:
+        """Return jobs of packages by id that somebody may read, and after which id the next page begins."""
+        query = select(JOB).where(JOB.c.job_id > after).order_by(JOB.c.job_id)
+        if reach_of(actor, Permission.READ) is None:
+            return self._page(query, "job_id", limit)
+        found = self._page(query, "job_id", min(limit, MOST_ASKED))
+        return {**found, "items": [row for row in found["items"] if self._may_read(row["job_id"])]}
+
+    def _may_read(self, job_id: int) -> bool:
+        """Return whether the caller may read a job of xwheel; not if it is gone either."""
+        try:
+            self._site.jobs.get(job_id)
+        except NotFoundError:
+            return False
+        return True
 
     def log(self, job_id: int, before: int | None, limit: int) -> dict[str, Any]:
         """Return operations of a job, newest first, and before which id the next page begins."""
@@ -161,6 +178,8 @@ class JobOperations:
             raise FieldError("misfire", f"must be one of {', '.join(MISFIRES)}")
         if "package_id" in changed:
             self._reference(after)
+        if "package_id" in changed or after["state"] == "Startup":
+            self._need_of_group(after)
         if after["state"] == "Startup" and not after["cron"]:
             raise RouteRefusedError(
                 422,
@@ -168,6 +187,12 @@ class JobOperations:
                 "cron: a job without a cron runs by hand only: give it one to start it",
                 field="cron",
             )
+
+    def _need_of_group(self, row: Mapping[str, Any]) -> None:
+        """Refuse a job whose group does not have its package, such as one that was moved."""
+        if not self._owners.is_of_group(row["package_id"], self._site.jobs.get(row["job_id"])["group_id"]):
+            text = f"package {row['package_id']} does not belong to the job's group, whose executors cannot have it"
+            raise RouteRefusedError(422, "not_of_group", text, field="package_id")
 
     def _reference(self, row: Mapping[str, Any]) -> str:
         """Return the source of a job of this package."""

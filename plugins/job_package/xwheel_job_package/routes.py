@@ -1,9 +1,10 @@
 """The store's calls below ``/api/v1/packages``.
 
-``package:upload``, ``package:download``, ``package:delete`` and ``package:force_delete`` are the permission ``admin``
-in all groups, since whoever may upload may run code on the nodes; ``package:list`` and ``job:view`` are ``read``,
-``job:operate`` and ``job:kill`` are ``run``, and ``job:edit`` is ``edit`` with ``script``, which xwheel checks where a
-job changes.
+A package belongs to groups (:mod:`xwheel_job_package.owners`), and to those who have none of them it is not there.
+``package:upload``, ``package:delete`` and ``package:force_delete`` are the permission ``admin`` in all of its groups,
+since whoever may upload may run code on their nodes, ``package:download`` in one of them; ``package:list`` and
+``job:view`` are ``read``, ``job:operate`` and ``job:kill`` are ``run``, and ``job:edit`` is ``edit`` with ``script``,
+which xwheel checks where a job changes.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from xwheel_job_package import sources
 from xwheel_job_package.catalogue import Catalogue, switch
 from xwheel_job_package.distribution import present_distribution
 from xwheel_job_package.operations import CHANGES, JobOperations, Operation, Wish
+from xwheel_job_package.owners import ALL, MOST_GROUPS, Owners
 from xwheel_job_package.service import CUT_OFF_MS, MIB, PackageService
 from xwheel_job_package.signatures import MOST_SIGNATURE
 from xwheel_job_package.store_options import StoreOptions
@@ -73,6 +75,7 @@ class _Calls:
         self._service = service
         self._operations = operations
         self._catalogue = Catalogue(site)
+        self._owners = Owners(site)
         self._site = site
 
     def routes(self) -> list[Route]:
@@ -81,7 +84,7 @@ class _Calls:
 
     def _packages(self) -> list[Route]:
         most = self._service.options.max_upload_mb * MIB
-        admin: dict[str, Any] = {"permission": Permission.ADMIN, "scope": RouteScope.ALL}
+        admin: dict[str, Any] = {"permission": Permission.ADMIN}  # in which groups the package says
         one = "/{package_id:id}"
         return [
             Route(
@@ -116,8 +119,8 @@ class _Calls:
             Route(
                 method="GET",
                 path=f"{one}/file",
-                answer=self.give,
-                summary="Return a package's file to an executor.",
+                answer=self.give_to_executor,
+                summary="Return a package's file to an executor of one of its groups.",
                 for_executors=True,
             ),
             Route(
@@ -150,7 +153,7 @@ class _Calls:
                 method="GET",
                 path="/limits",
                 answer=self.limits,
-                summary="Return how large a package may be, and which executor group its jobs are of.",
+                summary="Return how large a package may be, and whose the caller may make it.",
                 permission=read,
             ),
             Route(
@@ -166,6 +169,13 @@ class _Calls:
                 answer=self.versions,
                 summary="List versions of a project, those that came last first.",
                 permission=read,
+            ),
+            Route(
+                method="PUT",
+                path="/projects/{project}/groups",
+                answer=self.set_groups,
+                summary="Say to which executor groups a project belongs, or that all have it.",
+                permission=Permission.ADMIN,
             ),
             Route(
                 method="GET",
@@ -193,7 +203,6 @@ class _Calls:
                 answer=self.jobs,
                 summary="List jobs of packages by id.",
                 permission=Permission.READ,
-                scope=RouteScope.ALL,
             ),
             Route(
                 method="GET",
@@ -248,50 +257,76 @@ class _Calls:
             packages=[item.strip() for item in scanned.split(",") if item.strip()],
             allow_empty=_flag(call.query, "allow_empty"),
             signature=_signature(call.query),
+            groups=_group_names(call.query),
         )
         return RouteReply(status=201, value=found, headers={"Location": f"/api/v1/packages/{found['id']}"})
 
     def page(self, call: RouteCall) -> RouteReply:
-        return RouteReply(value=self._service.page(_number(call.query, "after", 0), _limit(call.query)))
+        return RouteReply(
+            value=self._service.page(_number(call.query, "after", 0), _limit(call.query), call.actor)
+        )
 
     def show(self, call: RouteCall) -> RouteReply:
-        return RouteReply(value=self._service.get(call.path["package_id"]))
+        self._owners.need(call.path["package_id"], call.actor)
+        return RouteReply(value=self._service.get(call.path["package_id"], call.actor))
 
     def give(self, call: RouteCall) -> RouteReply:
+        self._owners.need(call.path["package_id"], call.actor, Permission.ADMIN)
+        return self._give(call)
+
+    def give_to_executor(self, call: RouteCall) -> RouteReply:
+        self._owners.need_of_executor(call.path["package_id"], call.group_id)
+        return self._give(call)
+
+    def _give(self, call: RouteCall) -> RouteReply:
         path, name, sha256 = self._service.file_of(call.path["package_id"])
         return RouteReply(file=path, file_name=name, headers={"ETag": f'"{sha256}"'})
 
     def delete(self, call: RouteCall) -> RouteReply:
+        self._owners.need(call.path["package_id"], call.actor, Permission.ADMIN, in_all=True)
         found = self._service.delete(call.path["package_id"], force=_flag(call.query, "force"))
         return RouteReply(status=202 if found["runs"] else 200, value=found)
 
     def files(self, call: RouteCall) -> RouteReply:
+        self._owners.need(call.path["package_id"], call.actor, Permission.ADMIN)
         path, _, _ = self._service.file_of(call.path["package_id"])
         return RouteReply(value=sources.list_files(path))
 
     def text(self, call: RouteCall) -> RouteReply:
+        self._owners.need(call.path["package_id"], call.actor, Permission.ADMIN)
         path, _, _ = self._service.file_of(call.path["package_id"])
         return RouteReply(value=sources.read_text(path, call.query.get("path", "")))
 
-    def limits(self, _call: RouteCall) -> RouteReply:
+    def limits(self, call: RouteCall) -> RouteReply:
         options = self._service.options
+        group_id = self._site.jobs.group_id(options.group)
+        may_know = call.actor.grants.allows(Permission.READ, group_id)
         found = {
             "max_upload_bytes": options.max_upload_mb * MIB,
-            "group": options.group,
-            "group_id": self._site.jobs.group_id(options.group),
+            "group": options.group if may_know else "",
+            "group_id": group_id if may_know else None,
+            **self._owners.usable(call.actor),
         }
         return RouteReply(value=found)
 
     def projects(self, call: RouteCall) -> RouteReply:
         self._service.sweep_once()
         search, after = call.query.get("search", "")[:200], call.query.get("after", "")[:200]
-        return RouteReply(value=self._catalogue.projects(search, after, _limit(call.query)))
+        return RouteReply(value=self._catalogue.projects(search, after, _limit(call.query), call.actor))
 
     def versions(self, call: RouteCall) -> RouteReply:
         before = _number(call.query, "after", 0) or None
-        return RouteReply(value=self._catalogue.versions(call.path["project"], before, _limit(call.query)))
+        return RouteReply(
+            value=self._catalogue.versions(call.path["project"], before, _limit(call.query), call.actor)
+        )
+
+    def set_groups(self, call: RouteCall) -> RouteReply:
+        project = call.path["project"]
+        self._owners.need_project(project, call.actor, Permission.ADMIN, in_all=True)
+        return RouteReply(value=self._service.set_groups(project, _groups(call.json()), call.actor))
 
     def users(self, call: RouteCall) -> RouteReply:
+        self._owners.need(call.path["package_id"], call.actor)
         limit = min(_limit(call.query), MOST_USERS)
         return RouteReply(
             value=self._catalogue.users(call.path["package_id"], _number(call.query, "after", 0), limit)
@@ -300,16 +335,19 @@ class _Calls:
     def switch(self, call: RouteCall) -> RouteReply:
         package_id = call.path["package_id"]
         ids = _job_ids(call.json())
-        self._service.get(package_id)
+        self._owners.need(package_id, call.actor)
         change = lambda job_id: self._operations.switch(job_id, package_id, call.actor)  # noqa: E731
         return RouteReply(value={"items": switch(ids, change, _failed)})
 
     def choices(self, call: RouteCall) -> RouteReply:
         before = _number(call.query, "after", 0) or None
-        return RouteReply(value=self._catalogue.choices(call.path["job_id"], before, _limit(call.query)))
+        return RouteReply(
+            value=self._catalogue.choices(call.path["job_id"], before, _limit(call.query), call.actor)
+        )
 
     def jobs(self, call: RouteCall) -> RouteReply:
-        return RouteReply(value=self._operations.page(_number(call.query, "after", 0), _limit(call.query)))
+        after, limit = _number(call.query, "after", 0), _limit(call.query)
+        return RouteReply(value=self._operations.page(after, limit, call.actor))
 
     def job(self, call: RouteCall) -> RouteReply:
         found = self._operations.get(call.path["job_id"])
@@ -378,6 +416,25 @@ def _signature(query: Mapping[str, str]) -> str:
     found = query.get("signature", "")
     if len(found) > MOST_SIGNATURE or not found.isascii() or not (found.isprintable()):
         raise FieldError("signature", f"must be at most {MOST_SIGNATURE} printable characters")
+    return found
+
+
+def _group_names(query: Mapping[str, str]) -> list[str]:
+    """Return the groups that an upload names; none for those that go without saying."""
+    found = [name for item in query.get("groups", "").split(",") if (name := item.strip())]
+    if len(found) > MOST_GROUPS:
+        raise FieldError("groups", f"must name at most {MOST_GROUPS} executor groups, or {ALL} for all")
+    return found
+
+
+def _groups(body: Mapping[str, Any]) -> list[str]:
+    found = body.get("groups")
+    if set(body) != {"groups"} or not isinstance(found, list) or not 0 < len(found) <= MOST_GROUPS:
+        raise FieldError(
+            "groups", f"must be a list of 1 to {MOST_GROUPS} app names, or of {ALL}, and nothing else"
+        )
+    if not all(isinstance(name, str) for name in found):
+        raise FieldError("groups", "must be app names of executor groups")
     return found
 
 

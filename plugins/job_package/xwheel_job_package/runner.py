@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib
-import importlib.metadata
 import importlib.util
 import json
 import logging
@@ -32,6 +31,10 @@ PROTOCOL: Final = 1
 
 SDK: Final = "xwheel_package"
 FACTORIES: Final = "xwheel.bean_factory"
+MARK: Final = "__xwheel_schedule__"
+"""Attribute of functions that ``@schedule`` marked."""
+
+MAX_WRAPPERS: Final = 50
 PR_SET_CHILD_SUBREAPER: Final = 36
 MAX_MESSAGE: Final = 16 * 1024 * 1024
 MAX_TEXT: Final = 32_768
@@ -176,7 +179,7 @@ class Runner:
         self._descendants = descendants
         self._pid = os.getpid()
         self._is_running = False
-        self._beans = Beans(order["factory"] or _factory_of(order["package"]), order["fallback"])
+        self._beans = Beans(order["factory"], order["fallback"])
         self._sdk: ModuleType | None = None
 
     def greet(self) -> None:
@@ -236,26 +239,12 @@ class Runner:
         """Return what a job calls.
 
         Raises:
-            JobCallError: ``no_such_job`` or ``import_failed``.
+            JobCallError: As of :func:`_marked`; ``bean_failed``.
         """
-        group, name = order["group"], order["name"]
-        module, owner = _open_group(group)
-        holder: Any = module
-        for part in owner:
-            holder = getattr(holder, part, None)
-        raw = None
-        for base in holder.__mro__ if isinstance(holder, type) else (holder,):
-            raw = vars(base).get(name) if hasattr(base, "__dict__") else None
-            if raw is not None:
-                break
-        if raw is None:
-            raise JobCallError("no_such_job", f"the package has no {group}.{name}")
+        holder, raw = _marked(order["job"])
         if isinstance(holder, type) and not isinstance(raw, (staticmethod, classmethod)):
             holder = self._beans.get(holder, order["container"])
-        found = getattr(holder, name)
-        if not callable(found):
-            raise JobCallError("no_such_job", f"{group}.{name} of the package cannot be called")
-        return cast("Callable[..., object]", found)
+        return cast("Callable[..., object]", getattr(holder, order["name"]))
 
     def _parameter(self, order: dict[str, Any]) -> object:
         merged = {**_object(order["stored"], "job"), **_object(order["param"], "run")}
@@ -345,50 +334,101 @@ def _limit(limits: dict[str, int]) -> None:
         resource.setrlimit(which, (wanted, wanted))
 
 
-def _factory_of(package: str) -> str:
-    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-        for point in importlib.metadata.distribution(package).entry_points:
-            if point.group == FACTORIES:
-                return point.value
-    return ""
+def _marked(job: dict[str, Any]) -> tuple[Any, Any]:
+    """Import the module of a job, and return where its function is, and what stands there under its name.
 
-
-def _open_group(group: str) -> tuple[ModuleType, list[str]]:
-    """Import the module of a group, and return it with the names of the classes in it."""
-    module, owner = group, list[str]()
-    while True:
-        try:
-            return importlib.import_module(module), owner
-        except MemoryError:
-            raise  # of the run, not of the module
-        except Exception as error:
-            above, _, last = module.rpartition(".")
-            is_class = isinstance(error, ModuleNotFoundError) and error.name == module and above
-            if not is_class:
-                missing = isinstance(error, ModuleNotFoundError) and error.name == module
-                reason = "no_such_job" if missing else "import_failed"
-                raise JobCallError(
-                    reason, f"module {module!r} cannot be imported: {_describe(error)}"
-                ) from error
-            module, owner = above, [last, *owner]
-
-
-def _confirm(wanted: list[list[str]]) -> list[dict[str, str] | None]:
-    """Import modules, and return what their marks say of functions by group and name; None for one that is not there.
+    The executor has found the job in the bytes of the package. Here it is compared with what the import made of it: the
+    module is that file, and the function is of it and is marked.
 
     Raises:
-        JobCallError: ``import_failed``, or ``no_such_job`` for a module that is not there.
+        JobCallError: ``import_failed``, ``no_such_job``, or ``foreign_code``.
+    """
+    module, name = _open_module(job["module"], job["file"]), job["name"]
+    what = ".".join([job["module"], *job["owner"], name])
+    holder: Any = module
+    for depth, part in enumerate(job["owner"], 1):
+        holder = vars(holder).get(part)
+        path = ".".join(job["owner"][:depth])
+        if not isinstance(holder, type) or (holder.__module__, holder.__qualname__) != (
+            module.__name__,
+            path,
+        ):
+            raise JobCallError(
+                "foreign_code", f"{job['module']}.{path} is not the class that the module has by this name"
+            )
+    raw = vars(holder).get(name)
+    if raw is None:
+        raise JobCallError("no_such_job", f"{what} is not there once the module is imported")
+    found = getattr(raw, "__func__", raw)
+    if not callable(found) or _mark_of(raw) is None:
+        raise JobCallError(
+            "no_such_job",
+            f"{what} is not marked once the module is imported: a decorator above @schedule must use functools.wraps",
+        )
+    innermost: Any = found
+    for _ in range(MAX_WRAPPERS):
+        innermost = getattr(innermost, "__wrapped__", innermost)
+    code = getattr(getattr(innermost, "__func__", innermost), "__code__", None)
+    if code is None or not _is_same_file(code.co_filename, job["file"]):
+        raise JobCallError("foreign_code", f"{what} is not code of the package's own file {job['file']}")
+    return holder, raw
+
+
+def _mark_of(raw: Any) -> dict[str, Any] | None:
+    """Return what ``@schedule`` wrote at a function, below or above ``staticmethod`` and ``classmethod``."""
+    for item in (raw, getattr(raw, "__func__", raw)):
+        mark = getattr(item, "__dict__", {}).get(MARK)
+        if isinstance(mark, dict):
+            return mark
+    return None
+
+
+def _open_module(name: str, file: str) -> ModuleType:
+    """Import a module, which must be this very file.
+
+    Raises:
+        JobCallError: ``import_failed``, ``no_such_job``, or ``foreign_code``.
+    """
+    try:
+        found = importlib.import_module(name)
+    except MemoryError:
+        raise  # of the run, not of the module
+    except Exception as error:
+        is_missing = isinstance(error, ModuleNotFoundError) and error.name == name
+        reason = "no_such_job" if is_missing else "import_failed"
+        raise JobCallError(reason, f"module {name!r} cannot be imported: {_describe(error)}") from error
+    spec = getattr(found, "__spec__", None)
+    origin = getattr(spec, "origin", None) or ""
+    if found.__name__ != name or not _is_same_file(origin, file):
+        raise JobCallError(
+            "foreign_code", f"module {name!r} is {origin or 'built in'}, not the package's own file {file}"
+        )
+    return found
+
+
+def _is_same_file(one: str, other: str) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
+
+
+def _confirm(wanted: list[dict[str, Any]]) -> list[dict[str, str] | None]:
+    """Import modules, and return what the marks of jobs say; None for one that is not there.
+
+    Raises:
+        JobCallError: ``import_failed``, or ``foreign_code``.
     """
     found: list[dict[str, str] | None] = []
-    for group, name in wanted:
-        module, owner = _open_group(group)
-        holder: Any = module
-        for part in [*owner, name]:
-            holder = getattr(holder, part, None)
-        mark = getattr(holder, "__xwheel_schedule__", {})
-        said = mark if isinstance(mark, dict) else {}
-        values = {key: str(said[key])[:MAX_VALUE] for key in ("cron", "misfire", "time_zone") if key in said}
-        found.append(None if holder is None else values)
+    for job in wanted:
+        try:
+            _, raw = _marked(job)
+        except JobCallError as error:
+            if error.reason != "no_such_job":
+                raise
+            found.append(None)
+            continue
+        said = _mark_of(raw) or {}
+        found.append(
+            {key: str(said[key])[:MAX_VALUE] for key in ("cron", "misfire", "time_zone") if key in said}
+        )
     return found
 
 

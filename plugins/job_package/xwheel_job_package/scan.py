@@ -12,7 +12,8 @@ from xwheel.cron import parse, zone
 from xwheel.plugin import ScheduleError
 
 from xwheel_job_package.archive import AUTHORS, Archive
-from xwheel_job_package.report import Call, FoundJob, Kind, Problem, ScanReport
+from xwheel_job_package.bounded import Parser
+from xwheel_job_package.report import Call, FoundJob, Kind, PackageError, Problem, ScanReport
 
 _AUTHORS: Final = AUTHORS.decode()
 MISFIRES: Final = ("None", "FireAndProceed", "DoNothing", "IgnoreMisfires")
@@ -24,20 +25,23 @@ MAX_PROBLEMS: Final = 200
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def scan(archive: Archive, packages: Sequence[str] = ()) -> ScanReport:
+def scan(archive: Archive, packages: Sequence[str] = (), *, everywhere: bool = False) -> ScanReport:
     """Return the jobs of a package.
 
     Args:
         archive: The package, checked.
-        packages: Names of packages and modules to look in, with all that is in them; all if empty.
+        packages: Names of packages and modules to look in, with all that is in them; as its manifest says if empty.
+        everywhere: Look in all of it, whatever the manifest says.
     """
-    found = _Found()
-    wanted = tuple(packages) or archive.info.packages_to_scan
+    found, parser = _Found(), Parser()
+    wanted = () if everywhere else tuple(packages) or archive.info.packages_to_scan
     for module, path in sorted(modules_of(archive).items()):
         if wanted and not any(module == name or module.startswith(f"{name}.") for name in wanted):
             continue
         try:
-            tree = ast.parse(archive.texts[path])
+            tree = parser.parse(archive.texts[path])
+        except PackageError as error:
+            found.add(error.reason, str(error), path, 0)
         except SyntaxError as error:
             found.add("syntax_error", error.msg, path, error.lineno or 0)
         except (ValueError, RecursionError, MemoryError) as error:

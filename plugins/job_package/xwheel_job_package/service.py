@@ -13,10 +13,28 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
-from xwheel.plugin import Actor, NameTakenError, NotFoundError, PluginSite, RouteRefusedError, XwheelError
+from xwheel.plugin import (
+    Actor,
+    ForbiddenError,
+    NameTakenError,
+    NotFoundError,
+    Permission,
+    PluginSite,
+    RouteRefusedError,
+    XwheelError,
+)
 
 from xwheel_job_package import archive as archives
 from xwheel_job_package.distribution import present_distribution
+from xwheel_job_package.owners import (
+    Owned,
+    Owners,
+    forget_project,
+    is_within_reach,
+    reach_of,
+    read_owned,
+    write_owned,
+)
 from xwheel_job_package.reference import PackageReference
 from xwheel_job_package.report import FoundJob, PackageError, PackageInfo, ScanReport
 from xwheel_job_package.scan import scan
@@ -58,6 +76,7 @@ class PackageService:
     def __init__(self, options: StoreOptions, site: PluginSite) -> None:
         self.options = options
         self._site = site
+        self._owners = Owners(site)
         self._store = PackageStore(Path(options.directory))
         self._trusted = TrustedKeys(options.trusted_keys)
         self._import_scan = _import_scan(options)
@@ -75,6 +94,7 @@ class PackageService:
         packages: Sequence[str] = (),
         allow_empty: bool = False,
         signature: str = "",
+        groups: Sequence[str] = (),
     ) -> dict[str, Any]:
         """Take a package in; what is refused leaves nothing behind.
 
@@ -87,12 +107,17 @@ class PackageService:
             packages: Where to look for jobs; everywhere if empty.
             allow_empty: Take one without jobs.
             signature: Of the file, by its author; empty for none.
+            groups: App names of the executor groups that have it, or ``*``; those of the versions before if empty.
 
         Raises:
             RouteRefusedError: It is refused; ``reason`` says why.
+            ForbiddenError: The uploader is not an admin in all of its groups.
         """
         self.sweep_once()
-        group_id = self._group_id()
+        if self._import_scan is not None and reach_of(actor, Permission.ADMIN) is not None:
+            text = "an upload is imported on the scheduler's host (scan_confirm), so it takes admin in all groups"
+            raise ForbiddenError(Permission.ADMIN, text)
+        wanted = self._owners.named(groups, actor) if groups else None
         try:
             archives.parse_file_name(file_name)
             with self._store.take(read) as incoming:
@@ -102,6 +127,8 @@ class PackageService:
                 found = archives.open_package(
                     incoming.path, file_name, limits, project=project, version=version
                 )
+                owned = self._owners.decide(found.info.project, wanted, actor, self.options.group)
+                group_id = self._group_id(owned)
                 self._refuse_known(found.info, incoming)
                 self._trusted.check(signature, found.info.project, found.info.version, incoming.sha256)
                 report = scan(found, packages or found.info.packages_to_scan)
@@ -109,8 +136,8 @@ class PackageService:
                     self._judge(report, allow_empty=allow_empty)
                     report = self._import_scan.confirm(found, incoming.path, incoming.sha256, report)
                 self._judge(report, allow_empty=allow_empty)
-                self._refuse_taken(found.info, report, group_id)
-                package_id = self._keep(found.info, report, incoming, actor, signature)
+                self._refuse_taken(found.info, report, group_id, actor)
+                package_id = self._keep(found.info, report, incoming, actor, signature, owned)
         except PackageError as error:
             facts: dict[str, Any] = {"file": error.file, "line": error.line} if error.file else {}
             if error.problems:
@@ -119,10 +146,11 @@ class PackageService:
         except SignatureError as error:
             raise RouteRefusedError(422, error.reason, str(error), field="signature") from None
         jobs = self.make_jobs(package_id, group_id)
-        return {**self.get(package_id), "jobs": jobs, "report": _shown(report, found.info)}
+        return {**self.get(package_id, actor), "jobs": jobs, "report": _shown(report, found.info)}
 
-    def _group_id(self) -> int:
-        group_id = self._site.jobs.group_id(self.options.group)
+    def _group_id(self, owned: Owned) -> int:
+        """Return the group in which jobs of a package are made."""
+        group_id = self._owners.group_of_jobs(owned, self.options.group)
         if group_id is None:
             name = self.options.group
             text = f"there is no executor group {name}: 'xwheel group create {name}' makes it"
@@ -156,28 +184,50 @@ class PackageService:
                 "no_jobs", "nothing in it is marked with @schedule; allow_empty=true takes it anyway"
             )
 
-    def _refuse_taken(self, info: PackageInfo, report: ScanReport, group_id: int) -> None:
-        """Refuse jobs whose names others have: another project's, or jobs that people made."""
-        with self._site.database.read() as conn:
-            query = select(JOB.c.group_name, JOB.c.name, JOB.c.project)
-            groups = sorted({job.group for job in report.jobs})
-            rows = conn.execute(query.where(JOB.c.group_name.in_(groups))) if groups else ()
-            owners = {(row.group_name, row.name): row.project for row in rows}
+    def _refuse_taken(self, info: PackageInfo, report: ScanReport, group_id: int, actor: Actor) -> None:
+        """Refuse jobs whose names others have in the group: another project's, or jobs that people made."""
         for job in report.jobs:
-            owner, name = owners.get((job.group, job.name)), f"{job.group}.{job.name}"
-            if owner is None:
-                there = self._site.jobs.find(group_id, name)
-                owner = None if there is None or there["glue_type"] == "PACKAGE" else f"job {there['id']}"
-            if owner not in {None, info.project}:
-                text = f"{owner} has the name {name} already: give the module or the function another one"
-                raise PackageError("job_name_taken", text, file=job.file, line=job.line)
+            name = f"{job.group}.{job.name}"
+            there = self._site.jobs.find(group_id, name)
+            owner = None if there is None else self._owner_of(there)
+            if owner in {None, info.project}:
+                continue
+            project = self._owners.get(owner) if owner is not None and there is not None else None
+            may_know = project is None or project.meets(reach_of(actor, Permission.READ))
+            shown = owner if may_know else "another project"
+            text = f"{shown} has the name {name} already: give the module or the function another one"
+            raise PackageError("job_name_taken", text, file=job.file, line=job.line)
+
+    def _owner_of(self, job: Row) -> str | None:
+        """Return the project of a job of xwheel, or which job it is if it is of none; None if an upload may have it."""
+        with self._site.database.read() as conn:
+            project = conn.scalar(select(JOB.c.project).where(JOB.c.job_id == job["id"]))
+        if project is not None:
+            return str(project)
+        return None if job["glue_type"] == "PACKAGE" else f"job {job['id']}"
 
     def _keep(
-        self, info: PackageInfo, report: ScanReport, incoming: Incoming, actor: Actor, signature: str
+        self,
+        info: PackageInfo,
+        report: ScanReport,
+        incoming: Incoming,
+        actor: Actor,
+        signature: str,
+        owned: Owned,
     ) -> int:
         """Write rows in one transaction, then let the file appear; a sweep finds what a crash leaves between."""
+        is_free = reach_of(actor, Permission.ADMIN) is None
+        living = self._owners.living()
 
         def work(conn: Any) -> int:
+            present = read_owned(conn, info.project, lock=True)
+            if present is None or (is_free and present.is_same(Owned(), living)):
+                write_owned(conn, info.project, owned)
+            elif not present.is_same(owned, living):
+                text = (
+                    f"{info.project}: its groups were changed while the upload was under way: send it again"
+                )
+                raise RouteRefusedError(409, "groups_differ", text, field="groups")
             known = _find(conn, info)
             if known is not None:
                 again = update(PACKAGE).where(
@@ -213,6 +263,7 @@ class PackageService:
         try:
             package_id = self._site.database.transaction(work)
         except IntegrityError:  # another upload was faster
+            self._owners.decide(info.project, owned, actor, self.options.group)
             self._refuse_known(info, incoming)
             raise RouteRefusedError(
                 409, "package_exists_same", f"{info.project} {info.version} is being uploaded by another call"
@@ -260,9 +311,10 @@ class PackageService:
             job = self._site.jobs.create(values)
         except NameTakenError:
             found = self._site.jobs.find(group_id, name)
-            if found is None or found["glue_type"] != "PACKAGE":
+            if found is None or self._owner_of(found) not in {None, package["project"]}:
                 raise
-            job = found  # of an upload that did not come to its end
+            # of an upload that did not come to its end, or one that people made: it calls what this package has
+            job = self._site.jobs.change(found["id"], {"glue_source": values["glue_source"]})
         row = {
             "job_id": job["id"],
             "project": package["project"],
@@ -281,14 +333,13 @@ class PackageService:
 
     def make_missing_jobs(self) -> None:
         """Make the jobs of uploads that a crash cut off; for callers who may make jobs."""
-        group_id = self._site.jobs.group_id(self.options.group)
         known = (
             (JOB.c.project == PACKAGE.c.project)
             & (JOB.c.group_name == FOUND.c.group_name)
             & (JOB.c.name == FOUND.c.name)
         )
         query = (
-            select(PACKAGE.c.id)
+            select(PACKAGE.c.id, PACKAGE.c.project)
             .join(FOUND, FOUND.c.package_id == PACKAGE.c.id)
             .outerjoin(JOB, known)
             .where(
@@ -299,31 +350,76 @@ class PackageService:
             .distinct()
         )
         with self._site.database.read() as conn:
-            ids = sorted(conn.scalars(query))
-        if group_id is None:
-            return
-        for package_id in ids:
+            packages = sorted((row.id, row.project) for row in conn.execute(query))
+        for package_id, project in packages:
             try:
-                self.make_jobs(package_id, group_id)
+                group_id = self._owners.group_of_jobs(
+                    self._owners.get(project) or Owned(), self.options.group
+                )
+                if group_id is not None:
+                    self.make_jobs(package_id, group_id)
             except XwheelError as error:
                 _log.warning("jobs of package %d are missing and cannot be made: %s", package_id, error)
 
-    def get(self, package_id: int) -> dict[str, Any]:
-        """Return a package."""
+    def get(self, package_id: int, actor: Actor) -> dict[str, Any]:
+        """Return a package, with those of its groups that somebody may read."""
         with self._site.database.read() as conn:
-            return _view(_get(conn, package_id))
+            row = _get(conn, package_id)
+            shown = self._owners.show(conn, [row["project"]], actor)
+        return {**_view(row), **shown[row["project"]]}
 
-    def page(self, after: int, limit: int) -> dict[str, Any]:
-        """Return packages by id, and after which id the next page begins."""
+    def page(self, after: int, limit: int, actor: Actor) -> dict[str, Any]:
+        """Return packages by id of which somebody may know, and after which id the next page begins."""
         self.sweep_once()
-        query = select(PACKAGE).where(PACKAGE.c.id > after).order_by(PACKAGE.c.id).limit(limit + 1)
+        query = select(PACKAGE).where(PACKAGE.c.id > after, is_within_reach(reach_of(actor, Permission.READ)))
         with self._site.database.read() as conn:
-            rows = [dict(row) for row in conn.execute(query).mappings()]
+            rows = [
+                dict(row) for row in conn.execute(query.order_by(PACKAGE.c.id).limit(limit + 1)).mappings()
+            ]
+            shown = self._owners.show(conn, [row["project"] for row in rows], actor)
         following = rows[limit - 1]["id"] if len(rows) > limit else None
-        return {"items": [_view(row) for row in rows[:limit]], "next": following}
+        return {"items": [{**_view(row), **shown[row["project"]]} for row in rows[:limit]], "next": following}
+
+    def set_groups(self, project: str, names: Sequence[str], actor: Actor) -> dict[str, Any]:
+        """Say to which groups a project belongs, for who is an admin in all of those before and after.
+
+        Raises:
+            RouteRefusedError: ``group_in_use``: a group that it would leave has jobs of it.
+        """
+        wanted, before = self._owners.named(names, actor), self._owners.get(project)
+        with self._site.database.read() as conn:
+            ids = list(conn.scalars(select(JOB.c.job_id).where(JOB.c.project == project)))
+        jobs = [job for job_id in ids if (job := self._find_job(job_id)) is not None]
+        left = [job["id"] for job in jobs if not wanted.is_of(job["group_id"])]
+        if left:
+            text = f"{len(left)} jobs of it are in groups that would not have it: delete them first"
+            raise RouteRefusedError(409, "group_in_use", text, field="groups", facts={"jobs": left[:100]})
+        living = self._owners.living()
+
+        def work(conn: Any) -> dict[str, Any]:
+            present = read_owned(conn, project, lock=True)
+            if present is None:
+                raise NotFoundError("project", project)
+            if before is None or not present.is_same(before, living):
+                text = f"{project}: its groups were changed meanwhile: look at them again"
+                raise RouteRefusedError(409, "groups_differ", text, field="groups")
+            write_owned(conn, project, wanted)
+            self._site.record(
+                conn,
+                "package.groups",
+                "project",
+                project,
+                before={"everywhere": present.everywhere, "groups": list(present.groups)},
+                after={"everywhere": wanted.everywhere, "groups": list(wanted.groups)},
+            )
+            return {"project": project}
+
+        done = self._site.database.transaction(work)
+        with self._site.database.read() as conn:
+            return {**done, **self._owners.show(conn, [project], actor)[project]}
 
     def file_of(self, package_id: int) -> tuple[Path, str, str]:
-        """Return a package's file, its name and its hash; looked up by the id alone.
+        """Return a package's file, its name and its hash, by the id alone: who may have it is asked before.
 
         Raises:
             NotFoundError: There is no such package, or its file is gone.
@@ -370,7 +466,10 @@ class PackageService:
     def _delete_rows(self, conn: Any, package: Row) -> None:
         for table in (JOB, FOUND):
             conn.execute(delete(table).where(table.c.package_id == package["id"]))
+        # an upload of the next version waits, or is waited for
+        read_owned(conn, package["project"], lock=True)
         conn.execute(delete(PACKAGE).where(PACKAGE.c.id == package["id"]))
+        forget_project(conn, package["project"])
         before = {name: package[name] for name in ("project", "version", "sha256")}
         self._site.record(conn, "package.delete", "package", package["id"], before=before)
 

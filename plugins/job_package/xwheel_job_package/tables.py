@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Column,
     Index,
     Integer,
@@ -15,7 +17,11 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    column,
+    insert,
     inspect,
+    select,
+    table,
     text,
 )
 from xwheel.plugin import Migration
@@ -75,6 +81,25 @@ JOB = Table(
     Index("ix_job_package_job_project", "project"),
 )
 
+PROJECT = Table(
+    "job_package_project",
+    metadata,
+    Column("project", String(200), primary_key=True),
+    # whether all groups have it, those too that are made later
+    Column("everywhere", Boolean, nullable=False),
+)
+
+OWNER = Table(
+    "job_package_owner",
+    metadata,
+    Column("project", String(200), primary_key=True),
+    # an executor group's
+    Column("group_id", BigInteger, primary_key=True, autoincrement=False),
+    # the order in which they were named
+    Column("place", Integer, nullable=False),
+    Index("ix_job_package_owner_group", "group_id"),
+)
+
 OPERATION = Table(
     "job_package_operation",
     metadata,
@@ -101,7 +126,11 @@ class PackageTables:
 
     def migrations(self) -> Sequence[Migration]:
         """Return all migrations in their order."""
-        return [Migration("0001_store", _make_all), Migration("0002_signatures", _add_signature)]
+        return [
+            Migration("0001_store", _make_all),
+            Migration("0002_signatures", _add_signature),
+            Migration("0003_groups", _add_groups),
+        ]
 
     def tables(self) -> Sequence[str]:
         """Return the names of the tables."""
@@ -119,3 +148,48 @@ def _add_signature(conn: Any) -> None:
         conn.execute(
             text("ALTER TABLE job_package_file ADD COLUMN signature VARCHAR(200) NOT NULL DEFAULT ''")
         )
+
+
+# of xwheel's own tables, what says which groups use a package
+_CORE_JOB: Final = table(
+    "job", column("id"), column("group_id"), column("glue_type"), column("glue_version"), column("deleted_ms")
+)
+_CORE_SOURCE: Final = table("glue_version", column("job_id"), column("number"), column("source"))
+
+
+def _add_groups(conn: Any) -> None:
+    """Let each project that is there belong to the groups whose jobs use it; one without any to none."""
+    metadata.create_all(conn, tables=[PROJECT, OWNER])
+    projects = set(conn.scalars(select(PACKAGE.c.project).distinct()))
+    projects -= set(conn.scalars(select(PROJECT.c.project)))
+    conn.execute(OWNER.delete().where(OWNER.c.project.in_(sorted(projects))))
+    owners = sorted({owner for owner in _users(conn) if owner[0] in projects})
+    if projects:
+        conn.execute(insert(PROJECT), [{"project": one, "everywhere": False} for one in sorted(projects)])
+    if owners:
+        rows = [{"project": one, "group_id": group, "place": 0} for one, group in owners]
+        conn.execute(insert(OWNER), rows)
+
+
+def _users(conn: Any) -> Iterator[tuple[str, int]]:
+    """Give projects with groups that have a job of them: one that the store made, or one whose source names it."""
+    known = {row.id: row for row in conn.execute(select(PACKAGE.c.id, PACKAGE.c.project, PACKAGE.c.sha256))}
+    if not known:
+        return
+    is_there = _CORE_JOB.c.deleted_ms.is_(None)
+    made = select(JOB.c.project, _CORE_JOB.c.group_id).join(_CORE_JOB, _CORE_JOB.c.id == JOB.c.job_id)
+    for row in conn.execute(made.where(is_there)):
+        yield row.project, row.group_id
+    is_present = (_CORE_SOURCE.c.job_id == _CORE_JOB.c.id) & (
+        _CORE_SOURCE.c.number == _CORE_JOB.c.glue_version
+    )
+    named = select(_CORE_JOB.c.group_id, _CORE_SOURCE.c.source).join(_CORE_SOURCE, is_present)
+    for row in conn.execute(named.where(is_there, _CORE_JOB.c.glue_type == "PACKAGE")):
+        try:
+            source = json.loads(row.source)
+            package = known.get(source["package_id"])
+            is_right = package is not None and source["sha256"] == package.sha256
+        except (ValueError, TypeError, KeyError, RecursionError):
+            continue
+        if package is not None and is_right:  # a wrong hash never ran
+            yield package.project, row.group_id

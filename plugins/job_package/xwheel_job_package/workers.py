@@ -21,6 +21,7 @@ from typing import Any, Final
 from xwheel.plugin import ExecutorError
 
 from xwheel_job_package import runner
+from xwheel_job_package.contents import PackageContents, PackageJob
 from xwheel_job_package.environments import Environment
 from xwheel_job_package.failures import Cancel, Write, permanent, transient
 from xwheel_job_package.node_options import NodeOptions
@@ -104,7 +105,16 @@ class Worker:
         """Process id of its supervisor, which leads session and group; 0 if there is none."""
         return self._child.pid if self._child is not None else 0
 
-    def start(self, package: str) -> None:
+    @property
+    def contents(self) -> PackageContents:
+        """What can be run in its environment."""
+        return self._environment.contents
+
+    def order(self, job: PackageJob) -> Mapping[str, object]:
+        """Return how the process is told which job it shall run."""
+        return job.order(str(self._environment.site))
+
+    def start(self) -> None:
         """Start the process, and see that it understands us.
 
         Raises:
@@ -114,8 +124,7 @@ class Worker:
         order = {
             "limits": self._limits,
             "sdk": str(self._sdk),
-            "package": package,
-            "factory": self._environment.factory,
+            "factory": self.contents.factory,
             "fallback": self._options.bean_fallback,
         }
         said: list[str] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from xwheel.plugin import LogKey
-from xwheel.testing import sample_log_chunk
+from xwheel_devtools.testing import sample_log_chunk
 
 from xwheel_log_s3.options import Options
 from xwheel_log_s3.store import S3Logs

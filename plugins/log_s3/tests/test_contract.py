@@ -8,7 +8,7 @@ from pathlib import Path
 
 from conftest import SECRET, Make, Server, read_log
 from meddling import Meddling
-from xwheel.testing import check_log_store, load_plugin, sample_log_key
+from xwheel_devtools.testing import check_log_store, load_plugin, sample_log_key
 
 CHILD = Path(__file__).with_name("appending_child.py")
 LINES = 1000

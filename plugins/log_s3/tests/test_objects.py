@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from meddling import Meddling, error
 from xwheel.plugin import LogEnd, LogKey
-from xwheel.testing import sample_log_chunk, sample_log_key
+from xwheel_devtools.testing import sample_log_chunk, sample_log_key
 
 from xwheel_log_s3.memory import Known, Memory
 from xwheel_log_s3.parts import PART, TAIL, Part, cover, folder_of, groups, join, needed, parse_name
@@ -205,7 +205,8 @@ def test_nodes_that_write_the_same_log_to_its_end(
     """Small objects, so that there is much to write anew, to put together and to delete, while another node reads."""
     monkeypatch.setattr("xwheel_log_s3.store.TAIL", 600)
     monkeypatch.setattr("xwheel_log_s3.parts.PART", 2500)
-    lines, failures, is_over = lines_of(120), list[BaseException](), threading.Event()
+    lines, failures = lines_of(120), list[BaseException]()
+    is_over, is_followed = threading.Event(), threading.Event()
     whole = text_of(lines)
 
     def write(store: S3Logs, size: int) -> None:
@@ -214,13 +215,17 @@ def test_nodes_that_write_the_same_log_to_its_end(
             part = lines[line - 1 : line - 1 + size]
             last = line + len(part) > len(lines)
             (line,) = store.append([sample_log_chunk(KEY, line, part, is_last=last)])
+            assert is_followed.wait(60)
 
     def follow(store: S3Logs) -> None:
         while not is_over.is_set():
             found = store.find(KEY)
             text = read_log(store, KEY)
             assert whole.startswith(text)
-            assert found is None or text.count("\n") >= found.next_line - 1
+            if found is not None or is_followed.is_set():
+                assert found is not None, "a log that was there is gone"
+                is_followed.set()
+                assert text.count("\n") >= found.next_line - 1
 
     def guarded(work: Callable[..., None], *arguments: object) -> None:
         try:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from conftest import SECRET, Server
-from xwheel.testing import check_logs_outlast
+from xwheel_devtools.testing import check_logs_outlast
 
 
 def test_logs_outlast_their_executor(tmp_path: Path, server: Server, bucket: str) -> None:

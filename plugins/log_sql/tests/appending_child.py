@@ -6,7 +6,7 @@ import sys
 
 from xwheel import Config
 from xwheel.plugin import LogKey
-from xwheel.testing import sample_log_chunk
+from xwheel_devtools.testing import sample_log_chunk
 
 from xwheel_log_sql.options import Options
 from xwheel_log_sql.store import SqlLogs

@@ -63,6 +63,18 @@ class Server:
             conn.execute(text(f"CREATE DATABASE {name}"))
         return self._base + name
 
+    def waits_for_a_lock(self) -> bool:
+        """Return whether a transaction waits for a lock that another one holds."""
+        question = (
+            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            if self._admin.dialect.name == "postgresql"
+            # not innodb_trx, which stays as it is while it is asked more often than ten times a second
+            else "SELECT variable_value FROM information_schema.global_status"
+            " WHERE variable_name = 'INNODB_ROW_LOCK_CURRENT_WAITS'"
+        )
+        with self._admin.connect() as conn:
+            return int(conn.execute(text(question)).scalar_one()) > 0
+
     def close(self) -> None:
         self._admin.dispose()
 

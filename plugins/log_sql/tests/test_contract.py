@@ -12,8 +12,8 @@ from threading import Event, Thread
 import pytest
 from conftest import Make, read_log
 from sqlalchemy import create_engine, inspect
-from xwheel.plugin import LogEnd
-from xwheel.testing import check_log_store, sample_log_chunk, sample_log_key
+from xwheel.plugin import LogEnd, LogKey
+from xwheel_devtools.testing import check_log_store, sample_log_chunk, sample_log_key
 
 from xwheel_log_sql.store import SqlLogs
 
@@ -84,17 +84,28 @@ def test_the_same_new_log_on_two_nodes(url: str, make: Make) -> None:
         assert read_log(stores[0], key).splitlines() == lines
 
 
+def _follow(store: SqlLogs, key: LogKey, whole: str, is_over: Event, is_followed: Event) -> None:
+    """Read a log while it grows; once it was there it stays."""
+    is_there = False
+    while not is_over.is_set():
+        found = store.find(key)
+        text = read_log(store, key, max_bytes=2000)
+        assert whole.startswith(text)
+        if found is not None or is_there:
+            assert found is not None, "a log that was there is gone"
+            is_there = True
+            is_followed.set()
+            assert text.count("\n") >= found.next_line - 1
+
+
 def test_nodes_that_write_the_same_log_to_its_end(
     url: str, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Small pieces, so that the end of the log becomes one again and again, while another node reads."""
     for name, size in (("pieces.LEAST_PIECE", 300), ("pieces.PIECE", 900), ("store.LEAST_PIECE", 300)):
         monkeypatch.setattr(f"xwheel_log_sql.{name}", size)
-    lines, failures, is_over = (
-        [f"line {number} of many" for number in range(1, 601)],
-        list[BaseException](),
-        Event(),
-    )
+    lines, failures = [f"line {number} of many" for number in range(1, 601)], list[BaseException]()
+    is_over, is_followed = Event(), Event()
     whole, key = "".join(f"{line}\n" for line in lines), sample_log_key()
     make(url).find(key)
 
@@ -104,13 +115,7 @@ def test_nodes_that_write_the_same_log_to_its_end(
             part = lines[line - 1 : line - 1 + size]
             last = line + len(part) > len(lines)
             (line,) = store.append([sample_log_chunk(key, line, part, is_last=last)])
-
-    def follow(store: SqlLogs) -> None:
-        while not is_over.is_set():
-            found = store.find(key)
-            text = read_log(store, key, max_bytes=2000)
-            assert whole.startswith(text)
-            assert found is None or text.count("\n") >= found.next_line - 1
+            assert is_followed.wait(60)
 
     def guarded(work: Callable[..., None], *arguments: object) -> None:
         try:
@@ -119,7 +124,7 @@ def test_nodes_that_write_the_same_log_to_its_end(
             failures.append(failure)
 
     writers = [Thread(target=guarded, args=(write, make(url, timeout_s=60), size)) for size in (1, 2, 3, 7)]
-    reader = Thread(target=guarded, args=(follow, make(url)))
+    reader = Thread(target=guarded, args=(_follow, make(url), key, whole, is_over, is_followed))
     for thread in (*writers, reader):
         thread.start()
     for thread in writers:

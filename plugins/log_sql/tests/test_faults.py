@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from multiprocessing import get_context
 from multiprocessing.queues import Queue
 from pathlib import Path
@@ -19,21 +19,37 @@ from sqlalchemy import create_engine, event, make_url, text
 from tests.support import servers
 from tests.support.small_disk import fill
 from xwheel.plugin import LogKey
-from xwheel.testing import sample_log_chunk, sample_log_key
+from xwheel_devtools.testing import sample_log_chunk, sample_log_key, wait_until
 
 from xwheel_log_sql.connections import LogSqlError
 from xwheel_log_sql.store import SqlLogs
 
 DISK_MB = {"mariadb": 160, "postgresql": 100}
-# what a busy machine may add to a limit
-SLACK_S = 6
+BATCHES = 4000
+"""Of 50 kB each: more than the disk has."""
+
+PATIENCE_S = 60
+"""Ends a test whose call never comes back; the calls' own limits are a few seconds."""
 
 
-@contextmanager
-def takes_less_than(seconds: float) -> Iterator[None]:
-    begun = time.monotonic()
-    yield
-    assert time.monotonic() - begun < seconds
+def failure_of(call: Callable[[], object]) -> str:
+    """Return how a call fails; it must come back, and say no secret."""
+    found: list[object] = []
+
+    def go() -> None:
+        try:
+            found.append(call())
+        except LogSqlError as error:
+            found.append(error)
+
+    thread = threading.Thread(target=go, daemon=True)
+    thread.start()
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive(), "the call waits for ever"
+    (failure,) = found
+    assert isinstance(failure, LogSqlError), failure
+    assert servers.PASSWORD not in str(failure)
+    return str(failure)
 
 
 def through(proxy: Proxy, url: str) -> str:
@@ -43,10 +59,10 @@ def through(proxy: Proxy, url: str) -> str:
 def test_nothing_listens(server: Server, make: Make, unused_port: int) -> None:
     url = make_url(server.new_url()).set(port=unused_port)
     store = make(url.render_as_string(hide_password=False))
-    with takes_less_than(SLACK_S), pytest.raises(LogSqlError, match=f"at 127.0.0.1:{unused_port}/") as caught:
-        store.append([sample_log_chunk(sample_log_key(), 1, ["the secret of a line"])])
-    assert servers.PASSWORD not in str(caught.value)
-    assert "the secret of a line" not in str(caught.value)
+    said = failure_of(lambda: store.append([sample_log_chunk(sample_log_key(), 1, ["the secret of a line"])]))
+    assert f"at 127.0.0.1:{unused_port}/" in said
+    assert "refused" in said
+    assert "the secret of a line" not in said
 
 
 def test_a_wrong_password_is_told_and_not_shown(server: Server, make: Make) -> None:
@@ -60,8 +76,9 @@ def test_a_server_that_never_greets(server: Server, make: Make) -> None:
     with Proxy(server.port) as proxy:
         proxy.is_frozen = True
         store = make(through(proxy, server.new_url()), connect_timeout_s=2, timeout_s=3)
-        with takes_less_than(4 + SLACK_S), pytest.raises(LogSqlError):
-            store.find(sample_log_key())
+        assert re.search(
+            "time.?out|timed out|no answer within 3 s", failure_of(lambda: store.find(sample_log_key()))
+        )
 
 
 def test_a_server_that_hangs_later(server: Server, make: Make) -> None:
@@ -77,8 +94,7 @@ def test_a_server_that_hangs_later(server: Server, make: Make) -> None:
             lambda: store.find(key),
             lambda: store.delete([key]),
         ):
-            with takes_less_than(2 + 3 + SLACK_S), pytest.raises(LogSqlError):
-                call()
+            assert "no answer within 2 s" in failure_of(call)
         proxy.is_frozen = False
         proxy.cut()
         assert store.append([sample_log_chunk(key, 2, ["second"])]) == [3]
@@ -102,8 +118,9 @@ def test_a_log_that_somebody_locks(server: Server, make: Make) -> None:
     engine = create_engine(url)
     with engine.connect() as conn, conn.begin():
         conn.execute(text("SELECT next_line FROM xwheel_log FOR UPDATE"))
-        with takes_less_than(2 + SLACK_S), pytest.raises(LogSqlError):
-            store.append([sample_log_chunk(key, 2, ["second"])])
+        assert "no answer within 2 s" in failure_of(
+            lambda: store.append([sample_log_chunk(key, 2, ["second"])])
+        )
         assert store.read(key, 1, 100) == "first\n"  # reading waits for no writer
     engine.dispose()
     assert store.append([sample_log_chunk(key, 2, ["second"])]) == [3]
@@ -126,7 +143,7 @@ def test_a_deadlock_is_repeated(server: Server, make: Make) -> None:
         conn.execute(lock, {"id": second.run_id})
         thread = threading.Thread(target=lambda: answers.extend(store.append(chunks)))
         thread.start()
-        time.sleep(0.5)  # it has the first log now and waits for the second one
+        wait_until(server.waits_for_a_lock)  # it has the first log now and waits for the second one
         conn.execute(lock, {"id": first.run_id})
         conn.commit()
     thread.join(60)
@@ -135,8 +152,8 @@ def test_a_deadlock_is_repeated(server: Server, make: Make) -> None:
     assert [read_log(store, key) for key in (first, second)] == ["first\nsecond\n"] * 2
 
 
-def _append_for_ever(store: SqlLogs, kept: list[LogKey]) -> None:
-    while True:
+def _append_more_than_fits(store: SqlLogs, kept: list[LogKey]) -> None:
+    for _ in range(BATCHES):
         # short ones: MariaDB itself aborts when it takes back a long text without room
         keys = [sample_log_key(number) for number in range(1, 101)]
         store.append([sample_log_chunk(key, 1, [os.urandom(250).hex()]) for key in keys])
@@ -155,9 +172,9 @@ def test_a_full_disk(backend: str, make: Make) -> None:
         filler = servers.disk(server.port) / "filler"
         fill(filler)
         kept: list[LogKey] = []
-        with takes_less_than(60), pytest.raises(LogSqlError) as caught:
-            _append_for_ever(store, kept)
-        assert "INSERT" not in str(caught.value)
+        said = failure_of(lambda: _append_more_than_fits(store, kept))
+        assert re.search("no space left|disk.*full|is full", said, re.IGNORECASE)
+        assert "INSERT" not in said
         filler.unlink()
         # what was answered is there, and logs go on
         assert store.append([sample_log_chunk(each, 2, ["second"]) for each in [key, *kept][-500:]])[-1] == 3
@@ -172,10 +189,12 @@ def test_an_sqlite_file_that_somebody_locks(tmp_path: Path, make: Make) -> None:
     url, key = f"sqlite:///{tmp_path}/logs.db", sample_log_key()
     store = make(url, timeout_s=1)
     store.append([sample_log_chunk(key, 1, ["first"])])
+    with store._connections._get_engine().connect() as conn:
+        assert conn.exec_driver_sql("PRAGMA busy_timeout").scalar() == 500
     with closing(sqlite3.connect(tmp_path / "logs.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with takes_less_than(1 + SLACK_S), pytest.raises(LogSqlError, match="no answer within 1 s|is locked"):
-            store.append([sample_log_chunk(key, 2, ["second"])])
+        said = failure_of(lambda: store.append([sample_log_chunk(key, 2, ["second"])]))
+        assert re.search("no answer within 1 s|is locked", said)
         assert store.read(key, 1, 100) == "first\n"
     assert store.append([sample_log_chunk(key, 2, ["second"])]) == [3]
 

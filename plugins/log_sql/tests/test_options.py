@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from sqlalchemy import make_url
 from xwheel import Config
 from xwheel.plugin import ConfigError, read_options
-from xwheel.testing import load_plugin, sample_log_chunk, sample_log_key
+from xwheel_devtools.testing import load_plugin, sample_log_chunk, sample_log_key
 
 from xwheel_log_sql.options import Options
 

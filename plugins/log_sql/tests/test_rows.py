@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import create_engine, event, text
 from xwheel.plugin import LogChunk, LogKey
-from xwheel.testing import sample_log_chunk, sample_log_key
+from xwheel_devtools.testing import sample_log_chunk, sample_log_key
 
 from xwheel_log_sql.pieces import LEAST_PIECE, PIECE, Log, extend
 from xwheel_log_sql.store import SqlLogs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from xwheel.testing import check_logs_outlast
+from xwheel_devtools.testing import check_logs_outlast
 
 
 def test_logs_outlast_their_executor(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from xwheel.plugin import RegisteredExecutor, RouteError
-from xwheel.testing import sample_executors, sample_job, sample_route_context
+from xwheel_devtools.testing import sample_executors, sample_job, sample_route_context
 
 from xwheel_router_extra.asking import Busyover, Failover
 from xwheel_router_extra.counting import LeastFrequentlyUsed, LeastRecentlyUsed

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from xwheel.plugin import RouteContext, Router, TakesOptions
-from xwheel.testing import (
+from xwheel_devtools.testing import (
     check_router,
     load_plugin,
     sample_executors,

@@ -16,7 +16,7 @@ from uuid import uuid4
 import pytest
 from xwheel import XwheelError
 from xwheel.executor import Executor, JobContext, job
-from xwheel.testing import NodeProcess, wait_until
+from xwheel_devtools.testing import NodeProcess, wait_until
 
 SETTINGS = {
     # a busy machine may keep an executor from answering for seconds

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cache
 
 from xwheel.plugin import RegisteredExecutor
-from xwheel.testing import sample_executors, sample_job, sample_route_context
+from xwheel_devtools.testing import sample_executors, sample_job, sample_route_context
 
 from xwheel_router_extra.hashing import RINGS, ConsistentHash
 

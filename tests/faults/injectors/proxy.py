@@ -112,14 +112,15 @@ class _Connection:
     Attributes:
         is_asked: The server has not answered yet what the client said last.
         loses_answer: The server's next word breaks it.
+        is_last: Once it broke, the proxy takes no connection any more.
     """
 
-    __slots__ = ("client", "is_asked", "is_broken", "is_connected", "loses_answer", "server")
+    __slots__ = ("client", "is_asked", "is_broken", "is_connected", "is_last", "loses_answer", "server")
 
     def __init__(self) -> None:
         self.client: _End
         self.server: _End | None = None
-        self.is_asked = self.is_broken = self.is_connected = self.loses_answer = False
+        self.is_asked = self.is_broken = self.is_connected = self.is_last = self.loses_answer = False
 
 
 class Proxy:
@@ -134,6 +135,7 @@ class Proxy:
         port: Where it listens on 127.0.0.1.
         cuts: How many connections it broke at a request.
         accepted: How many connections it took.
+        said: What each request began with, if this is set to a list.
 
     Args:
         host: Where the server is.
@@ -144,10 +146,12 @@ class Proxy:
     def __init__(self, host: str, port: int, *, listen: int = 0) -> None:
         self.port = listen or free_port()
         self.cuts = self.accepted = 0
+        self.said: list[bytes] | None = None
         self._where = (socket.gethostbyname(host), port)
         self._ways = {Toward.SERVER: _Way(), Toward.CLIENT: _Way()}
         self._is_cut = self._is_resetting = self._is_away = self._is_closed = False
-        self._next: tuple[Cut, re.Pattern[bytes] | None] | None = None
+        self._next: tuple[Cut, re.Pattern[bytes] | Callable[[bytes], bool] | None, bool] | None = None
+        self._nth = 0
         self._share, self._dice, self._choice = 0.0, random.Random(0), tuple(Cut)
         self._connections: set[_Connection] = set()
         self._ends: dict[int, _End] = {}
@@ -227,14 +231,27 @@ class Proxy:
 
         self._tell(change)
 
-    def cut_next(self, where: Cut = Cut.AFTER, matching: re.Pattern[bytes] | None = None) -> None:
+    def cut_next(
+        self,
+        where: Cut = Cut.AFTER,
+        matching: re.Pattern[bytes] | Callable[[bytes], bool] | None = None,
+        *,
+        nth: int = 1,
+        stays: bool = False,
+    ) -> None:
         """Break the connection of the next request, or of the next chunk of a client in which a pattern is found; once.
 
         AFTER delivers the request, and breaks the connection in place of the answer.
+
+        Args:
+            where: Before the request, or in place of its answer.
+            matching: What is found in it, or what says whether it is meant, of each request; None for each request.
+            nth: Not the next one, but the one with this number from now on.
+            stays: Close all other connections with it, and refuse new ones, as :meth:`cut` does.
         """
 
         def change() -> None:
-            self._next = where, matching
+            self._next, self._nth = (where, matching, stays), nth
 
         self._tell(change)
 
@@ -441,7 +458,7 @@ class Proxy:
             self._pass(target, memoryview(self._buffer)[:count])
 
     def _request(self, connection: _Connection, said: memoryview) -> None:
-        where = self._decide(said, is_first=not connection.is_asked)
+        where = self._decide(said, connection)
         connection.is_asked = True
         if where is Cut.BEFORE:
             self._break(connection)
@@ -449,12 +466,20 @@ class Proxy:
         connection.loses_answer = connection.loses_answer or where is Cut.AFTER
         self._pass(connection.client.peer, said)
 
-    def _decide(self, said: memoryview, *, is_first: bool) -> Cut | None:
+    def _decide(self, said: memoryview, connection: _Connection) -> Cut | None:
+        is_first = not connection.is_asked
         where: Cut | None = None
+        if self.said is not None and is_first:
+            self.said.append(bytes(said))
         if self._next is not None:
-            chosen, pattern = self._next
-            if pattern.search(said) if pattern else is_first:
-                where, self._next = chosen, None
+            chosen, matching, stays = self._next
+            if isinstance(matching, re.Pattern):
+                is_meant = matching.search(said) is not None
+            else:
+                is_meant = is_first and (matching is None or matching(bytes(said)))
+            self._nth -= is_meant
+            if is_meant and not self._nth:
+                where, self._next, connection.is_last = chosen, None, stays
         if where is None and self._share and is_first and self._dice.random() < self._share:
             where = self._dice.choice(self._choice)
         self.cuts += where is not None
@@ -557,6 +582,10 @@ class Proxy:
             return
         connection.is_broken = True
         self._connections.discard(connection)
+        if connection.is_last:
+            self._is_cut = True
+            self._stop_listening()
+            self._break_all()
         for end in (connection.client, connection.server):
             if end is None:
                 continue

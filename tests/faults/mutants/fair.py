@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
 
+from xwheel_devtools.verify.check import APP_NAME
+from xwheel_devtools.verify.load import EXECUTORS
+from xwheel_devtools.verify.site import Site
+from xwheel_devtools.verify.verdict import OPEN
+
 from tests.faults.mutants import command
 from tests.faults.mutants.names import MUTANTS
 from tests.faults.mutants.patches import REACHED_VARIABLE, mutated
 from tests.faults.soak.cluster import EXECUTOR_NAMES, Cluster, Plan, databases
-from xwheel.cli.verify.check import APP_NAME
-from xwheel.cli.verify.load import EXECUTORS
-from xwheel.cli.verify.site import Site
-from xwheel.cli.verify.verdict import OPEN
 from xwheel.clock import wall_ms
 
 FIRES: Final = 10

@@ -19,6 +19,8 @@ from types import TracebackType
 from typing import Any, Final
 
 from sqlalchemy import make_url, select
+from xwheel_devtools.verify.check import HANDLERS, executor_settings
+from xwheel_devtools.verify.site import Site
 
 from tests.faults.injectors.disks import SmallDisk
 from tests.faults.injectors.proxy import Proxy
@@ -26,8 +28,6 @@ from tests.support import servers
 from tests.support.databases import BACKENDS, CleanDatabases
 from tests.support.executors import ROOT
 from tests.support.ports import free_port
-from xwheel.cli.verify.check import HANDLERS, executor_settings
-from xwheel.cli.verify.site import Site
 from xwheel.errors import XwheelError
 from xwheel.storage.access import tokens
 from xwheel.storage.database import startup

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from xwheel_devtools.verify.check import Check
+from xwheel_devtools.verify.records import Verdict, Weather
+
 from tests.faults.soak.cluster import EXECUTOR_NAMES, PARTITIONS, Cluster, Plan
-from xwheel.cli.verify.check import Check
-from xwheel.cli.verify.records import Verdict, Weather
 from xwheel.clock import wall_ms
 
 LEASE_MS: Final = 10_000

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from xwheel_devtools.verify.check import Check
+from xwheel_devtools.verify.records import Verdict, Weather
+
 from tests.faults.injectors import database
 from tests.faults.injectors.clocks import WallClock
 from tests.faults.injectors.disks import FILLER, SmallDisk
@@ -20,8 +23,6 @@ from tests.faults.soak.cluster import EXECUTOR_NAMES, Cluster, Plan, databases
 from tests.faults.soak.faults import NODES, Scene, Script, Timeline, draw
 from tests.support.small_disk import fill
 from xwheel.cli.main import EXIT_REFUSED
-from xwheel.cli.verify.check import Check
-from xwheel.cli.verify.records import Verdict, Weather
 from xwheel.storage.database import startup
 
 RATE: Final = 40

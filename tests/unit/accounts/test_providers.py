@@ -7,14 +7,12 @@ import threading
 from typing import Any
 
 import pytest
+from xwheel_devtools.testing import ManualClock
 
 from tests.support.identities import PASSWORD, Directory, Person, providers_of
-from xwheel.accounts.providers import CheckedProvider, grants_by_groups
-from xwheel.config.sections import ProviderGroupRole
+from xwheel.accounts.providers import CheckedProvider
 from xwheel.errors import ConfigError, IdentityError
-from xwheel.model.access import Grant, Grants, Role
 from xwheel.plugin import Identity, KnownAccount
-from xwheel.testing import ManualClock
 
 PAGE = "https://xwheel.example.org/back"
 
@@ -208,37 +206,8 @@ def test_a_provider_of_one_way_says_so_when_asked_the_other_way() -> None:
     [
         ({"providers": ["directory", "directory"]}, "names directory twice"),
         ({"providers": ["ldap"]}, "no identity provider is called 'ldap'; known: directory"),
-        ({"group_roles": [{"provider": "ldap", "group": "a", "role": "admin"}]}, "ldap is none of accounts.providers"),
     ],
 )  # fmt: skip
 def test_settings_that_name_what_is_not_there_are_refused(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         providers_of(Directory(), **settings)
-
-
-def rule(
-    group: str, role: str, *in_groups: str, script: bool = False, provider: str = "ldap"
-) -> ProviderGroupRole:
-    return ProviderGroupRole(
-        provider=provider, group=group, role=Role(role), script=script, in_groups=list(in_groups)
-    )
-
-
-def test_groups_elsewhere_give_roles_here() -> None:
-    rules = [
-        rule("cn=ops", "operator"),
-        rule("cn=dev", "editor", "orders", "gone"),
-        rule("cn=dev", "viewer", "bills"),
-        rule("cn=scripts", "viewer", "orders", script=True),
-        rule("cn=root", "admin", provider="oidc"),
-    ]
-    ids = {"orders": 1, "bills": 2}
-
-    def grants(*groups: str) -> Grants:
-        return grants_by_groups(Identity(subject="1", name="a", provider="ldap", groups=groups), rules, ids)
-
-    assert grants() == Grants()
-    assert grants("cn=root", "CN=OPS") == Grants()
-    assert grants("cn=ops") == Grants(Grant(Role.OPERATOR))
-    assert grants("cn=dev") == Grants(None, {1: Grant(Role.EDITOR), 2: Grant(Role.VIEWER)})
-    assert grants("cn=dev", "cn=ops").everywhere == Grant(Role.OPERATOR)

@@ -232,6 +232,18 @@ def test_a_recovery_of_one_kind_leaves_the_others() -> None:
     assert not world.episodes[EpisodeKey(1, 1, AlarmKind.NOT_RUN)].is_open
 
 
+def test_a_recovery_for_one_rule_leaves_the_alarms_of_others() -> None:
+    world = World(make_rule(), make_rule(id=2))
+    world.strike()
+    world.strike(rule_id=2)
+    world.decide()
+    world.strike(kind=AlarmKind.RECOVERED)
+    world.decide(1)
+    assert world.told()[2:] == [("recovered", 1)]
+    assert not world.episodes[EpisodeKey(1, 1, AlarmKind.FAILED)].is_open
+    assert world.episodes[EpisodeKey(1, 2, AlarmKind.FAILED)].is_open
+
+
 @pytest.mark.parametrize(
     ("rules", "note"),
     [

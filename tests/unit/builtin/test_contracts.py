@@ -6,17 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-
-from tests.support.node import plugins
-from xwheel.plugin import AlarmRetryLater, Command, ExecutorError, RouteError, ScheduleError
-from xwheel.plugin.registries import Registry
-from xwheel.testing import (
+from xwheel_devtools.testing import (
     check_alarm_channel,
     check_glue_type,
     check_router,
     check_run_listener,
     check_schedule_type,
 )
+
+from tests.support.node import plugins
+from xwheel.plugin import AlarmRetryLater, Command, ExecutorError, RouteError, ScheduleError
+from xwheel.plugin.registries import Registry
 
 
 def own(registry: Registry[Any]) -> list[str]:

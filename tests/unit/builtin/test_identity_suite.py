@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from xwheel_devtools.testing import check_identity_provider
 
 from tests.support.identities import PASSWORD, Directory, Person
 from tests.support.node import plugins
 from xwheel.plugin import Identity, KnownAccount, SignInStart
 from xwheel.runtime.passwords import hash_password
-from xwheel.testing import check_identity_provider
 
 
 def check(provider: Any, **more: Any) -> None:

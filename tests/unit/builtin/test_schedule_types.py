@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -63,7 +62,7 @@ def test_fires_are_strictly_later_and_skip_nothing(
             "nothing lies between an instant and its next fire"
         )
         second = kind.next_ms(given_spec, first)
-        assert second is None or second > first
+        assert second > first if second is not None else name == "ONCE"
 
 
 @given(step_ms=st.integers(1, 10_000_000), anchor_ms=YEAR, after_ms=YEAR)
@@ -171,12 +170,11 @@ NONSENSE = [
 ]
 
 
+@pytest.mark.timeout(60)  # no loop
 @pytest.mark.parametrize(("name", "conf"), NONSENSE, ids=lambda text: text[:30])
 def test_nonsense_is_refused_at_once(name: str, conf: str) -> None:
-    begin = time.perf_counter()
     with pytest.raises(ScheduleError) as caught:
         TYPES[name].check(spec(conf))
-    assert time.perf_counter() - begin < 30, "a loop"
     assert caught.value.field
     assert len(str(caught.value)) < 400
 
@@ -245,13 +243,12 @@ def test_blackouts_may_be_hours() -> None:
         {"calendar_exclude": ("always", "busy")},
     ],
 )
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("conf", ["0 0 9 * * ?", "* * * * * ?"])
 def test_calendars_that_leave_nothing_are_refused_and_never_loop(rules: dict[str, object], conf: str) -> None:
     job = make_job(schedule_type="CRON", schedule_conf=conf, **rules)
-    begin = time.perf_counter()
     with pytest.raises(ScheduleError, match="calendar_(exclude|require): leave no due time"):
         TIMETABLE.next_fire(job, NOW)
-    assert time.perf_counter() - begin < 30, "a loop"
 
 
 def test_stretches_may_touch_and_overlap() -> None:

@@ -1,15 +1,13 @@
-"""Finding U6: the settings of the log, the lines at start, and the small options that everybody tries first."""
+"""Finding U6: the settings of the log, and the small options that everybody tries first."""
 
 from __future__ import annotations
 
 import json
 import logging
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -19,7 +17,6 @@ from xwheel.cli import main
 from xwheel.cli.log_lines import JsonFormatter, log_from
 from xwheel.config import build_config
 from xwheel.errors import ConfigError
-from xwheel.testing.processes import XwheelProcess
 
 RECORD = logging.LogRecord("xwheel.x", logging.WARNING, "", 1, "it said %s", ("\x1b[2J\nforged",), None)
 
@@ -62,24 +59,6 @@ def test_u6_a_line_of_json_is_one_object(root: logging.Logger) -> None:
 def test_u6_a_bad_setting_of_the_log_is_named(name: str, value: str) -> None:
     with pytest.raises(ConfigError, match=f"log.{name}: "):
         build_config({"log": {name: value}})
-
-
-@pytest.mark.processes
-def test_u6_a_node_says_what_it_is(tmp_path: Path) -> None:
-    settings = tmp_path / "xwheel.toml"
-    settings.write_text('[api]\nport = 0\nexecutor_port = 0\n[database]\nurl = "sqlite:///x.db"\n')
-    with XwheelProcess(tmp_path / "node", "server", "--config", str(settings)) as node:
-        node.find("executor API on (.*)")
-        text = node.output.read_text()
-    assert f"'xwheel login --config {settings}' gives commands a token" in text
-    with XwheelProcess(tmp_path / "node", "server", "--config", str(settings)) as again:
-        again.find("executor API on (.*)")
-        assert "xwheel login" not in again.output.read_text()
-    assert f"xwheel {__version__}, a scheduler node, on Python 3." in text
-    assert f"settings: {settings}" in text
-    assert "database: sqlite:///x.db" in text or "database: sqlite+pysqlite:///x.db" in text
-    assert re.search(r"plugins: .*xwheel ", text)
-    assert "management API on 127.0.0.1:" in text
 
 
 def test_u6_the_short_help_and_the_version() -> None:

@@ -7,23 +7,16 @@ import re
 import shlex
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer.main
 
+from tests.support.commands import every_command
 from tests.support.paths import ROOT
 from tests.test_docs import NAMING_PAGES
-from xwheel.cli import main
 
 SPAN = re.compile(r"`(xwheel [^`\n]+)`")
 SENTENCES = {"xwheel does not speak '…'"}
 FENCE = re.compile(r"^ *```.*?^ *```$", re.DOTALL | re.MULTILINE)
-
-
-@cache
-def root() -> Any:
-    return typer.main.get_command(main.app)
 
 
 @cache
@@ -61,7 +54,7 @@ def unknown_word(command: str) -> str | None:
         below_it = of_plugins()[words[0]]
         wrong = [one for one in "".join(words[1:2]).split("|") if below_it and one[:1].islower()]
         return next((one for one in wrong if one not in below_it), None)
-    at = root()
+    at = every_command()
     for word in words:
         at = getattr(at, "loaded", at)
         if word.startswith("-"):
@@ -76,11 +69,13 @@ def unknown_word(command: str) -> str | None:
     return None
 
 
-@pytest.mark.parametrize("page", NAMING_PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_commands_in_the_text_exist(page: Path) -> None:
-    text = FENCE.sub("", page.read_text("utf-8"))
-    found = {span: unknown_word(span) for span in SPAN.findall(text) if span not in SENTENCES}
-    assert {span: word for span, word in found.items() if word} == {}
+def test_commands_in_the_text_exist() -> None:
+    assert [
+        (str(page.relative_to(ROOT)), span, word)
+        for page in NAMING_PAGES
+        for span in SPAN.findall(FENCE.sub("", page.read_text("utf-8")))
+        if span not in SENTENCES and (word := unknown_word(span))
+    ] == []
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
+from xwheel_devtools.testing import check_commands
 
 from xwheel.cli.main import app
 from xwheel.errors import PluginError
 from xwheel.plugin import CommandSite
-from xwheel.testing import check_commands
 
 PLUGIN = """
 from xwheel import hookimpl
@@ -80,6 +80,39 @@ def test_a_name_of_ours_is_refused(home: Path) -> None:
     assert "xwheel itself has 'xwheel job'" in str(error)
 
 
+def test_a_group_of_ours_has_a_command_of_a_plugin(home: Path) -> None:
+    (home / "toys.py").write_text(
+        PLUGIN.format(name="calendar/play").replace("    help", "    is_one = True\n    help")
+    )
+    run = CliRunner().invoke
+    assert run(app, ["calendar", "play", "red"]).output == "red CommandParts 8\n"
+    assert "Toys of a node." in run(app, ["calendar", "--help"]).output
+    assert "Toys of a node." not in run(app, ["--help"]).output
+    assert run(app, ["group", "play", "red"]).exit_code == run(app, ["play", "red"]).exit_code == 2
+
+
+def test_a_shell_completes_commands_of_plugins(home: Path) -> None:
+    def completed(words: str) -> list[str]:
+        asks = {"_XWHEEL_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+        return CliRunner().invoke(app, [], env=asks, prog_name="xwheel").output.split()
+
+    (home / "toys.py").write_text(PLUGIN.format(name="toys"))
+    assert completed("xwheel to") == ["token", "toys"]
+    assert completed("xwheel toys p") == ["play"]
+    (home / "toys.py").write_text("raise SystemExit('no')")
+    assert completed("xwheel to") == ["token"]
+    (home.parent / "xwheel.toml").write_text("[api]\nthreads = 0\n")
+    assert completed("xwheel to") == ["token"]
+
+
+def test_a_command_of_ours_in_a_group_is_not_replaced(home: Path) -> None:
+    (home / "toys.py").write_text(PLUGIN.format(name="calendar/list"))
+    error = CliRunner().invoke(app, ["calendar", "toys"]).exception
+    assert isinstance(error, PluginError)
+    assert "xwheel itself has 'xwheel calendar list'" in str(error)
+    assert "Toys of a node." not in CliRunner().invoke(app, ["calendar", "--help"]).output
+
+
 def test_our_own_commands_load_no_plugin(home: Path) -> None:
     (home / "toys.py").write_text("raise SystemExit('loaded')")
     assert CliRunner().invoke(app, ["cron", "--help"]).exit_code == 0
@@ -102,6 +135,9 @@ def test_the_suite_finds_what_is_wrong(home: Path) -> None:
     wrong = Toys()
     for field, value, words in (
         ("name", "job", "xwheel itself has 'xwheel job'"),
+        ("name", "calendar/list", "xwheel itself has 'xwheel calendar list'"),
+        ("name", "toy/find", "no group of commands 'xwheel toy'"),
+        ("name", "job/a/b", "one / if it is a command of a group"),
         ("name", "A b", "small letters|no blanks"),
         ("module", "no.such.module", "cannot be loaded"),
         ("module", "json", "must be a typer.Typer"),

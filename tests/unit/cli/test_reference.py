@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import typer.main
-
+from tests.support.commands import every_command
 from tests.support.paths import DOCS
-from xwheel.cli import main
 
 PAGE = DOCS / "reference" / "cli.md"
 HEAD = """# Commands
@@ -62,7 +60,7 @@ def leaves(command: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 def page() -> str:
     lines = [HEAD]
-    for path, command in leaves(typer.main.get_command(main.app), "xwheel"):
+    for path, command in leaves(every_command(), "xwheel"):
         arguments = [item for item in command.params if item.param_type_name == "argument"]
         options = [
             item for item in command.params if item.param_type_name == "option" and item.name != "help"
@@ -85,7 +83,7 @@ def test_the_reference_says_what_the_commands_say() -> None:
 
 
 def test_every_option_is_explained() -> None:
-    for path, command in leaves(typer.main.get_command(main.app), "xwheel"):
+    for path, command in leaves(every_command(), "xwheel"):
         assert command.help, path
         for item in command.params:
             assert item.name == "help" or getattr(item, "help", ""), f"{path}: {item.name}"
@@ -94,7 +92,7 @@ def test_every_option_is_explained() -> None:
 def test_u6_every_command_prints_json_but_processes_and_files() -> None:
     without = {
         path
-        for path, command in leaves(typer.main.get_command(main.app), "xwheel")
+        for path, command in leaves(every_command(), "xwheel")
         if not any("--json" in item.opts for item in command.params)
     }
     assert without == {"xwheel server", "xwheel executor", "xwheel job export"}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fuzz_cron import compare
@@ -107,7 +107,6 @@ def test_unknown_dialect_and_language():
 
 @pytest.mark.parametrize("dialect", ["quartz", "unix"])
 @given(text=st.one_of(st.text(max_size=40), st.text("0123456789*/,-?LW#CFRIMONTUESJABP \t", max_size=40)))
-@settings(max_examples=400, deadline=None)
 def test_any_text_parses_or_is_refused(dialect, text):
     try:
         schedule = parse(text, dialect)
@@ -136,7 +135,6 @@ GOOD = {
 
 @pytest.mark.parametrize("dialect", GOOD)
 @given(data=st.data())
-@settings(max_examples=200, deadline=None)
 def test_good_fields_make_a_schedule_whatever_their_mixture(dialect, data):
     check_first_fire(parse(" ".join(data.draw(GOOD[dialect])), dialect))
 
@@ -170,9 +168,13 @@ def may_be_over(schedule):
 def test_any_zone_name_is_found_or_refused(name):
     try:
         found = zone(name)
-    except ScheduleError:
+    except ScheduleError as error:
+        refused = error
+    else:
+        assert found.key == name
         return
-    assert found.key == name
+    assert refused.field == "timezone"
+    assert name not in available_timezones()
 
 
 @pytest.mark.parametrize(
@@ -213,13 +215,14 @@ def test_horizon_is_a_hundred_years():
     assert schedule.next_ms(ms("2999-01-01")) is None
 
 
-@pytest.mark.parametrize("after_ms", [-(1 << 62), -1, 0, 1 << 45, 1 << 62])
+@pytest.mark.parametrize(
+    ("after_ms", "expected"),
+    [(-(1 << 62), 0), (-1, 0), (0, 365 * 86_400_000), (1 << 45, None), (1 << 62, None)],
+)
 @pytest.mark.parametrize("dialect", ["quartz", "unix"])
-def test_far_instants(dialect, after_ms):
-    found = parse("0 0 0 1 1 ?" if dialect == "quartz" else "0 0 1 1 *", dialect).next_ms(after_ms)
-    assert found is None or found > after_ms
-    if after_ms < 0:
-        assert found == 0
+def test_far_instants(dialect, after_ms, expected):
+    schedule = parse("0 0 0 1 1 ?" if dialect == "quartz" else "0 0 1 1 *", dialect)
+    assert schedule.next_ms(after_ms) == expected
 
 
 def test_milliseconds_are_dropped():
@@ -239,8 +242,9 @@ def test_a_schedule_answers_in_any_order():
     assert fresh == sorted(fresh)
 
 
-def test_engine_against_the_oracle():
-    assert compare(8_000, seed=20_261_121) == []
+@pytest.mark.parametrize("pairs", [1_500, pytest.param(200_000, marks=pytest.mark.nightly)])
+def test_engine_against_the_oracle(pairs):
+    assert compare(pairs, seed=20_261_121) == []
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=[path.stem for path in GOLDEN])

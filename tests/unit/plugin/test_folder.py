@@ -282,7 +282,7 @@ def test_u10_check_sends_alarms_only_if_asked_to(put_file: PutFile, tmp_path: Pa
 
 
 def test_u10_check_does_not_wait_for_a_plugin_that_hangs(put_file: PutFile) -> None:
-    from xwheel.testing.one_file import Trials, check_file
+    from xwheel_devtools.testing.one_file import Trials, check_file
 
     folder = put_file("stuck.py", ROUTER.format(name="STUCK").replace(
         "return context", "import threading; threading.Event().wait()\n        return context"
@@ -311,7 +311,7 @@ def xwheel_register_identity_providers():
 
 
 def test_check_tries_identity_providers_with_strangers_if_that_is_wanted(put_file: PutFile) -> None:
-    from xwheel.testing.one_file import Trials, check_file
+    from xwheel_devtools.testing.one_file import Trials, check_file
 
     file = put_file("door.py", PROVIDER) / "door.py"
     (found,) = check_file(file, build_config({}))

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from xwheel_devtools.testing import check_pages
 
 from xwheel.errors import PluginError
 from xwheel.plugin.pages import MOST_BYTES, find_files
-from xwheel.testing import check_pages
 
 
 @dataclass(frozen=True)

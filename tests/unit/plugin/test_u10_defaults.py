@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pydantic import Field
 from typer.testing import CliRunner
+from xwheel_devtools.testing import check_router, sample_executors, sample_route_context
 
 from tests.unit.plugin.conftest import Install
 from xwheel.cli.main import app
@@ -18,7 +19,6 @@ from xwheel.errors import DuplicateNameError, PluginError, RouteError
 from xwheel.plugin import GlueType, PluginOptions, Router, hookimpl
 from xwheel.plugin.discovery import load_glue_types, load_plugins, survey_plugins
 from xwheel.plugin.validation import check_object, chosen_executors
-from xwheel.testing import check_router, sample_executors, sample_route_context
 
 PLAIN = """
 from xwheel import hookimpl

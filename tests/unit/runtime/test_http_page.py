@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from xwheel_devtools.testing import ManualClock
 
 from tests.support.alarms import wait_until
 from tests.support.paths import DOCS
@@ -16,7 +17,6 @@ from xwheel.model import RunState
 from xwheel.plugin import RunChange
 from xwheel.scheduler.listeners import ListenerQueue
 from xwheel.storage.database.changes import MESSAGE_LENGTH
-from xwheel.testing import ManualClock
 
 PAGE = (DOCS / "howto" / "listeners.md").read_text()
 

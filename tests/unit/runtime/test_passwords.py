@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import subprocess
 import sys
@@ -90,8 +91,8 @@ def test_the_same_letters_of_two_keyboards_are_one_password() -> None:
     [
         GOOD, "Nine  herons\tabove\x00 the weir", "夜の川に九羽の青鷺が立っていたのを見た",
         "🦩🐘🌵🎻🚲🍋🧊🦔🔭🪁🧦🪴🛶🧲🪵",
-        "\u202eright to left marks", "839204857261049", "x7Kq vT9mzrw8Lp", "Rfk29dl40sk38fj2",
-        "the password of nine herons",
+        "\u202eright to left marks on weirs", "839204857261049", "x7Kq vT9mzrw8Lp", "Rfk29dl40sk38fj2",
+        "the password of nine herons", "&/(x$%)=?!#+*~'{",
         sha512(b"one").hexdigest() + sha512(b"two").hexdigest(),
     ],
 )  # fmt: skip
@@ -156,6 +157,52 @@ def test_what_counts_is_refused(text: str) -> None:
 def test_what_is_only_the_account_s_own_words_is_refused(text: str) -> None:
     assert "names and words" in refusal(text, "alice.liddell", "Alice Liddell")
     check_password(f"{GOOD} alice", ["alice.liddell"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["qwertyuiopasdfgh", "Qwertyuiop Asdfgh", "zaq12wsxcde34rfv", "!QAZ@WSX#EDC$RFV", "poiuytrewqlkjhgf",
+     "qwertzuiopasdfgh", "azertyuiopqsdfgh", "yxcvbnmasdfghjk", "7894561230789456"],
+)  # fmt: skip
+def test_a_walk_over_the_keyboard_is_refused(text: str) -> None:
+    """S18: whichever row it begins in, with shift or without, on the keyboards of three countries."""
+    assert refusal(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["correcthorsebatterystaple", "Correct-Horse-Battery-Staple!", "correct horse battery staple 42",
+     "thequickbrownfox", "The quick brown fox jumps", "tobeornottobethatisthequestion", "maytheforcebewithyou1",
+     "iloveyouverymuch", "house car dog cat", "sunshine princess dragon", "thisismypassword1"],
+)  # fmt: skip
+def test_what_everybody_knows_by_heart_is_refused(text: str) -> None:
+    """S18: known phrases, and few words that people use most."""
+    assert refusal(text)
+
+
+def test_words_by_chance_are_good() -> None:
+    """Five of a list of some thousand short words, with or without something between them, a thousand times."""
+    words = [word for word in passwords._known_passwords() if word.isalpha() and 4 <= len(word) <= 8]
+    chance = random.Random(26)
+    common = sorted(words, key=passwords._known_passwords().__getitem__)[:7776]
+    for number in range(1000):
+        check_password(("-", " ", "")[number % 3].join(chance.sample(common, 5)), ["alice"])
+
+
+def test_a_judgement_takes_no_longer_than_its_length_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is typed, each place of it is asked about once for each length that a known word has."""
+
+    class Counting(dict[str, int]):
+        asked = 0
+
+        def get(self, *args: object) -> int | None:  # type: ignore[override]
+            self.asked += 1
+            return super().get(*args)  # type: ignore[call-overload, no-any-return]
+
+    known = Counting(passwords._known_passwords())
+    monkeypatch.setattr(passwords, "_known_passwords", lambda: known)
+    check_password("4@8({[</369&#!1/|0$5+7%2" * 10 + "k")
+    assert 0 < known.asked <= passwords.MAX_LENGTH * passwords._longest_known()
 
 
 def test_made_ones_are_good_and_differ() -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from xwheel.errors import AuthError, HandlerNotFoundError, JobTimeoutError, WireError
 from xwheel.model import BlockStrategy
-from xwheel.wire import contract
-from xwheel.wire.codec.fields import MAX_INT, MAX_MS
+from xwheel.wire import codec, contract
+from xwheel.wire.codec.fields import MAX_INT, MAX_MS, to_int
 from xwheel.wire.codec.runs import encode_trigger, trigger_bytes
 from xwheel.wire.messages import TriggerRequest
 
@@ -141,3 +141,20 @@ def test_r3_the_size_of_a_run_is_never_underestimated(text: str) -> None:
     assert taken <= trigger_bytes(*texts)
     if len(text) > 64:  # and long ones not by much
         assert trigger_bytes(*texts) < taken + 2000
+
+
+def test_a_request_holds_a_bounded_number_of_items() -> None:
+    for count in (10_000, 10_001):
+        body = b"[%b]" % b",".join([b"{}"] * count)
+        if count == 10_000:
+            assert len(codec.decode_callbacks(body)[1]) == count
+            continue
+        with pytest.raises(WireError, match=r"^callbackList: must be a JSON array of at most 10000 items$"):
+            codec.decode_callbacks(body)
+
+
+def test_the_largest_number_is_taken_and_none_beyond() -> None:
+    assert to_int("x", 9, 1, 9) == to_int("x", "1", 1, 9) + 8
+    for value in (0, 10, "10"):
+        with pytest.raises(WireError, match=r"^x: must be a whole number from 1 to 9$"):
+            to_int("x", value, 1, 9)

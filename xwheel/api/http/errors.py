@@ -12,6 +12,7 @@ import falcon
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from xwheel.accounts.places import PasswordsBusyError
 from xwheel.accounts.sign_in import SignInError, SignInThrottledError
 from xwheel.errors import (
     AuthError,
@@ -121,6 +122,7 @@ TABLE: Final[tuple[tuple[type[Exception], int, str, str], ...]] = (
     (OwnedByCodeError, 409, "owned-by-code", "Code declares this of the job"),
     (ConflictError, 409, "conflict", "The object is not in the expected state"),
     (BusyError, 503, "busy", "Too many calls of this kind"),
+    (PasswordsBusyError, 503, "busy", "Too many calls of this kind"),
     (StorageError, 503, "storage", "The database cannot do this now"),
     (ExecutorUnreachableError, 502, "executor-unreachable", "The executor cannot be asked"),
     (WireError, 502, "executor-refused", "The executor gave no usable answer"),

@@ -42,6 +42,7 @@ NOT_BLANK: Final = rf"^[^\u0000]*{VISIBLE}[^\u0000]*$"
 _EITHER: Final = {SignInInput: (("name", "password"), ("link",))}
 """Messages of which one of several sets of fields is needed, and no field of another."""
 
+_ANY: Final[Json] = {}
 _CHANGES: Final = (messages.JobChange, messages.GroupChange, AlarmRuleChange)
 
 
@@ -208,6 +209,10 @@ def _operation(item: Described, components: Json) -> Json:
     return made
 
 
+def _fields_of(path: str) -> list[str]:
+    return re.findall(r"\{(\w+)\}", path)
+
+
 def _parameters(item: Described, components: Json) -> list[Json]:
     made: list[Json] = [
         {
@@ -216,7 +221,7 @@ def _parameters(item: Described, components: Json) -> list[Json]:
             "required": True,
             "schema": _clean(PATH_FIELDS.get(name, PATH_FIELDS["name"])),
         }
-        for name in re.findall(r"\{(\w+)\}", item.path)
+        for name in _fields_of(item.path)
     ]
     query = item.operation.query
     if query is not None:
@@ -274,6 +279,12 @@ def _responses(item: Described) -> Json:
             made[str(status)]["headers"] = {"WWW-Authenticate": {"schema": {"type": "string"}}}
         if status == HTTPStatus.SERVICE_UNAVAILABLE:
             made[str(status)]["headers"] = {"Retry-After": {"schema": {"type": "string"}}}
+    if item.operation.is_open:
+        made["2XX"] = {"description": "What the plugin answers"}
+        made["default"] = {
+            "description": "Why the plugin refuses the call",
+            "content": {PROBLEM_TYPE: {"schema": {"$ref": REF + "Problem"}}},
+        }
     return made
 
 
@@ -289,8 +300,8 @@ def _faults(item: Described) -> dict[int, list[str]]:
         slugs += ["bad-request", "malformed-body", "body-too-large"]
     if noted.body is not None or noted.query is not None or noted.headers or _takes_reason(item):
         slugs.append("invalid-field")
-    if "{" in item.path:
-        slugs.append("unknown-route")
+    if any(PATH_FIELDS.get(name, _ANY).get("type") == "integer" for name in _fields_of(item.path)):
+        slugs.append("unknown-route")  # what is no id is no route
     found: dict[int, list[str]] = {}
     for slug in dict.fromkeys(slugs):
         found.setdefault(FAULTS[slug][0], []).append(slug)

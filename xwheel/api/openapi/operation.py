@@ -25,6 +25,7 @@ class Operation:
         headers: Names of the request's headers that matter, of those in ``openapi.HEADERS``.
         problems: Kinds of failure beside those that every route shares.
         media: Content type of good answers.
+        is_open: A plugin answers: with any good status, and with failures of its own.
     """
 
     answers: Mapping[int, type[msgspec.Struct] | None]
@@ -35,6 +36,7 @@ class Operation:
     headers: Sequence[str] = ()
     problems: Sequence[str] = ()
     media: str = "application/json"
+    is_open: bool = False
 
     def __call__(self, responder: F) -> F:
         """Note this on a responder."""

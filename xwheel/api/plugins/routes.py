@@ -216,7 +216,7 @@ class PluginRoutes:
             self._answer(known, req, resp, path, None)
 
         respond.__doc__ = known.route.summary
-        return Operation({200: None}, problems=("not-found", "conflict", "busy"))(respond)
+        return Operation({200: None}, problems=("not-found", "conflict", "busy"), is_open=True)(respond)
 
     def _executor_responder(self, known: _Known, gate: ExecutorGate) -> Callable[..., None]:
         def respond(req: falcon.Request, resp: falcon.Response, **path: Any) -> None:

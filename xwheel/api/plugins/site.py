@@ -18,11 +18,14 @@ from xwheel.errors import FieldError
 from xwheel.model import Job
 from xwheel.model.access import Permission, current_actor
 from xwheel.model.runs import OPEN_STATES
+from xwheel.plugin.routes import PluginGroup
 from xwheel.storage import executors, jobs
+from xwheel.storage.access import executor_secrets
 from xwheel.storage.jobs import JobFilter, page_jobs
 from xwheel.storage.run_list import RunFilter, page_runs
 
 MOST_RUNS: Final = 100
+MOST_GROUPS: Final = 100_000
 has_recorded: Final = ContextVar("xwheel_plugin_recorded", default=False)
 """Whether the plugin that answers on this thread recorded something in the audit."""
 
@@ -75,6 +78,13 @@ class SiteExecutors:
 
     def __init__(self, parts: ApiParts) -> None:
         self._parts = parts
+
+    def groups(self) -> list[PluginGroup]:
+        """Return all executor groups by id."""
+        with self._parts.db.read() as conn:
+            owners = {secret.group_id for secret in executor_secrets.list_secrets(conn)}
+            found = executors.list_groups(conn, limit=MOST_GROUPS)
+        return [PluginGroup(group.id, group.app_name, group.id in owners) for group in found]
 
     def doubt(self, address: str) -> None:
         """Say that the executor at this address was seen to die."""

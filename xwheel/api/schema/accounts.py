@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from xwheel.api.schema.access import GroupRoles, GroupRoleView
+from xwheel.api.schema.access import GroupRoles, GroupRoleView, Typed
 from xwheel.api.schema.derived import fields_of, page_of
 from xwheel.api.schema.fields import After, Id, PageSize, PlainName, Title
 from xwheel.api.schema.messages import Input
@@ -15,9 +15,6 @@ from xwheel.storage.access.accounts import Account
 from xwheel.storage.access.sessions import Session
 
 AccountName = Annotated[str, Meta(min_length=1, max_length=64)]
-Typed = Annotated[str, Meta(min_length=1, max_length=256)]
-"""A password; what it must be is judged where it is set."""
-
 LinkSecret = Annotated[str, Meta(min_length=1, max_length=64)]
 SettingName = Annotated[
     str,
@@ -53,16 +50,18 @@ class LinkInput(Input, frozen=True, kw_only=True):
 
 
 class PasswordChange(Input, frozen=True, kw_only=True):
-    """Another password for the account that asks."""
+    """Another password for the account that asks; its tokens end with the one before unless ``keep_tokens`` is set."""
 
     old_password: Typed
     password: Typed
+    keep_tokens: bool = False
 
 
 class PasswordReset(Input, frozen=True, kw_only=True):
-    """Another password for somebody; without one, one is made."""
+    """Another password for somebody; without one, one is made. ``keep_tokens`` leaves the account's tokens."""
 
     password: Typed | None = None
+    keep_tokens: bool = False
 
 
 class AccountCreate(Input, frozen=True, kw_only=True):
@@ -81,7 +80,11 @@ class AccountCreate(Input, frozen=True, kw_only=True):
 
 
 class AccountChange(Input, frozen=True, kw_only=True):
-    """New values for an account; ``groups`` replace all that it had, ``locked`` can only be lifted."""
+    """New values for an account; ``groups`` replace all that it had, ``locked`` can only be lifted.
+
+    The tokens of an account that is disabled end with its sessions; ``keep_tokens`` leaves them for when it is enabled
+    again.
+    """
 
     display_name: Title | UnsetType = UNSET
     role: Role | UnsetType | None = UNSET
@@ -89,6 +92,7 @@ class AccountChange(Input, frozen=True, kw_only=True):
     groups: GroupRoles | UnsetType = UNSET
     disabled: bool | UnsetType = UNSET
     locked: bool | UnsetType = UNSET
+    keep_tokens: bool | UnsetType = UNSET
     revision: Id | UnsetType | None = UNSET
 
 
@@ -109,6 +113,17 @@ class AccountView(Struct, frozen=True, kw_only=True):
 
 
 @fields_of(Account, ACCOUNT_FIELDS, ACCOUNT_TIMES)
+class ChangedAccountView(Struct, frozen=True, kw_only=True):
+    """An account that was just changed, and how many of its sessions and tokens that ended."""
+
+    role: Role | None
+    script: bool
+    groups: list[GroupRoleView]
+    sessions_ended: int
+    tokens_ended: int
+
+
+@fields_of(Account, ACCOUNT_FIELDS, ACCOUNT_TIMES)
 class NewAccountView(Struct, frozen=True, kw_only=True):
     """An account with a password that was just set; shown this once, null where another provider keeps it."""
 
@@ -116,6 +131,31 @@ class NewAccountView(Struct, frozen=True, kw_only=True):
     script: bool
     groups: list[GroupRoleView]
     password: str | None
+
+
+@fields_of(Account, ACCOUNT_FIELDS, ACCOUNT_TIMES)
+class ResetAccountView(Struct, frozen=True, kw_only=True):
+    """An account with another password, shown this once, and how many of its sessions and tokens that ended."""
+
+    role: Role | None
+    script: bool
+    groups: list[GroupRoleView]
+    password: str
+    sessions_ended: int
+    tokens_ended: int
+
+
+class SessionsEnd(Input, frozen=True, kw_only=True):
+    """Whether the account's tokens stay when its sessions end."""
+
+    keep_tokens: bool = False
+
+
+class EndedView(Struct, frozen=True, kw_only=True):
+    """How many sessions and tokens of an account ended."""
+
+    sessions_ended: int
+    tokens_ended: int
 
 
 class NewLinkView(Struct, frozen=True, kw_only=True):
@@ -154,7 +194,8 @@ class SessionView(Struct, frozen=True, kw_only=True):
     """Who calls, and what they may do.
 
     ``csrf`` goes into the header ``X-Xwheel-CSRF`` of every call of a session that changes something; null for tokens.
-    ``expires_ms`` is when a session ends at the latest.
+    ``expires_ms`` is when a session ends at the latest. With ``asks_password`` some calls take the account's password
+    once more; without it, a sign-in of a moment ago.
     """
 
     kind: str
@@ -165,6 +206,7 @@ class SessionView(Struct, frozen=True, kw_only=True):
     script: bool
     groups: list[GroupRoleView]
     must_change: bool
+    asks_password: bool
     csrf: str | None
     expires_ms: int | None
 

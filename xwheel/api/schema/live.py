@@ -27,6 +27,7 @@ class EventView(Struct, frozen=True, kw_only=True):
 
     ``id`` is null for nodes, pauses and calendars, and when so much of a kind changed that its lists are to be read
     again. ``state`` is the one that a run, an alarm, an executor or a node has now; for others what was done.
+    ``chain_id`` is the chain of a run, null for others and where it is not known.
     """
 
     kind: EventKind
@@ -34,6 +35,7 @@ class EventView(Struct, frozen=True, kw_only=True):
     job_id: int | None
     group_id: int | None
     state: str | None
+    chain_id: int | None
 
 
 class LiveCountsView(Struct, frozen=True, kw_only=True):

@@ -96,7 +96,7 @@ ReasonCode = Annotated[
     str,
     Meta(
         description="Why it is in its state: one of ``x-reasons``, or empty. While it runs, at times "
-        "``idle:`` or ``killed:`` and a time: what its last check found.",
+        "``idle:``, ``told:`` or ``killed:`` and a time: what its last check found.",
         extra_json_schema={"x-reasons": {reason.value: words for reason, words in SENTENCES.items()}},
     ),
 ]

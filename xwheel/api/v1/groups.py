@@ -87,19 +87,25 @@ class Group(Resource):
         if "glue_types" in changes:
             changes["glue_types"] = _glue_types(changes["glue_types"])
 
+        wanted: dict[str, int] = {}
+
         def work(conn: Connection) -> GroupView:
             if "glue_types" in changes:
                 self._keep_used(conn, group_id, changes["glue_types"])
             before = _shown(conn, executors.get_group(conn, group_id, lock=True), addresses is not None)
             group = executors.update_group(conn, group_id, changes, now_ms)
             if addresses is not None:
-                wanted = _wanted(self._parts, conn, group_id, addresses)
+                wanted.clear()  # this may be done twice
+                wanted.update(_wanted(self._parts, conn, group_id, addresses))
                 executors.replace_addresses(conn, group_id, wanted)
             after = _shown(conn, group, addresses is not None)
             _record(self._parts, conn, "group.edit", group_id, before, after)
             return _group_view(self._parts, conn, group)
 
-        reply(resp, self._db.transaction(work))
+        view = self._db.transaction(work)
+        if addresses is not None:
+            self._parts.registry.follow_entered(group_id, wanted)
+        reply(resp, view)
 
     def _keep_used(self, conn: Connection, group_id: int, names: Collection[str]) -> None:
         """Refuse to take glue types away that jobs of the group have.
@@ -209,7 +215,8 @@ def _wanted(
     """Return the secret's id of each address as the registry spells it.
 
     Raises:
-        FieldError: An address cannot be an executor's, stands there twice, or names no live secret of the group.
+        FieldError: An address cannot be an executor's, stands there twice, names no live secret of the group, or is
+            added with one while an executor of another group has it.
     """
     now_ms = parts.clock.now_ms()
     known = {
@@ -233,9 +240,15 @@ def _wanted(
             raise FieldError(
                 "addresses",
                 f"{address}: {name} is no live executor secret of this group; there is {names}. The token that "
-                "all executors share is sent to no address that was entered by hand",
+                "all executors share cannot be named",
             )
         wanted[address] = NO_SECRET if name is None else known[name]
+    if taken := parts.registry.taken_elsewhere(conn, group_id, wanted, now_ms):
+        raise FieldError(
+            "addresses",
+            f"{taken[0]} is registered in another executor group: enter it once its executor is gone there, or set "
+            "security.shared_addresses",
+        )
     return wanted
 
 

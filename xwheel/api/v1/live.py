@@ -63,6 +63,7 @@ def _encoded(told: Told) -> tuple[msgspec.Raw, msgspec.Raw]:
             job_id=event.job_id,
             group_id=event.group_id,
             state=event.state,
+            chain_id=event.chain_id,
         )
         for event in told.news.events or ()
     ]

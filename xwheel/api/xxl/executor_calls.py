@@ -19,6 +19,7 @@ from xwheel.api.xxl.plaintext import to_plain
 from xwheel.errors import ForbiddenError, HiddenError, LogStoreError, NotFoundError, WireError, XwheelError
 from xwheel.model import RegisteredExecutor
 from xwheel.model.access import acting
+from xwheel.runtime.http_limits import Refusals, route_of
 from xwheel.scheduler.finish.finish import OutcomeStatus
 from xwheel.scheduler.records import Outcome, Reporter, reported
 from xwheel.wire import codec, contract
@@ -38,6 +39,10 @@ REPORTED: Final = 5
 """Items that the message of an answer names; the data names all."""
 
 
+class NotPostError(WireError):
+    """A call that is no POST, as no executor makes one: strangers, scanners, probes; counted, and logged together."""
+
+
 class ExecutorCalls:
     """A Falcon sink for everything executors call; see the protocol's section 2.
 
@@ -51,6 +56,7 @@ class ExecutorCalls:
     def __init__(self, parts: ApiParts) -> None:
         self._parts = parts
         self.gate = ExecutorGate(parts.secrets, parts.access.tokens, parts.clock, parts.refusals)
+        self._odd = Refusals("method other than POST")
         self._jobs = JobCalls(parts)
         self._job_calls = frozenset(self._jobs.names if parts.config.job_openapi else ())
         self._calls: dict[str, Callable[[falcon.Request, Caller, bytes], Response]] = {
@@ -65,8 +71,11 @@ class ExecutorCalls:
     def __call__(self, req: falcon.Request, resp: falcon.Response, **params: str) -> None:
         """Answer one call; failures go to :func:`on_error`."""
         del params
+        now_ms = self._parts.clock.monotonic_ms()
+        self._odd.sum_up(now_ms)
         if req.method != "POST":
-            raise WireError(f"{req.method}: every call must be a POST")
+            self._odd.count(req.remote_addr, route_of(req.method, req.path), now_ms)
+            raise NotPostError(f"{req.method}: every call must be a POST")
         caller = self.gate.require(req)
         with acting(actor_of_caller(caller, req.remote_addr)) as actor:
             try:
@@ -177,7 +186,7 @@ def on_error(req: falcon.Request, resp: falcon.Response, error: Exception, param
         response = Response(code=contract.FAIL, message=str(error))
     elif isinstance(error, XwheelError):
         response = contract.error_response(error)
-        if not isinstance(error, UnknownCallerError):
+        if not isinstance(error, UnknownCallerError | NotPostError):
             logger.info("%s %r of %s refused: %s", req.method, req.path[:100], req.remote_addr, error)
     elif isinstance(error, falcon.HTTPError):
         response = Response(code=contract.FAIL, message=error.description or error.title)

@@ -13,6 +13,7 @@ from xwheel.cli.access.roles import (
     RoleOption,
     ScriptOption,
     grants_given,
+    group_names,
     roles_given,
     told,
 )
@@ -22,12 +23,16 @@ from xwheel.cli.table import ALWAYS, Column, moment
 from xwheel.errors import NotFoundError
 
 if TYPE_CHECKING:
-    from xwheel.accounts.accounts import AccountManager
+    from xwheel.accounts.accounts import AccountManager, Ended
     from xwheel.storage.access.accounts import Account
 
 app = command_group()
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="What the person signs in with.")]
+KeepTokensOption = Annotated[
+    bool,
+    typer.Option("--keep-tokens", help="Leave the tokens that the person made; else they end, too."),
+]
 Row = dict[str, Any]
 T = TypeVar("T")
 
@@ -65,15 +70,19 @@ def create(
         _print_password(place, made, password, file is None)
     else:
         made, _ = make()
-        place.print_done(made, f"account {made['name']}, whose password {provider} keeps: {told(made)}")
+        place.print_done(
+            made, f"account {made['name']}, whose password {provider} keeps: {_may(place, made)}"
+        )
 
 
 @app.command("list")
 @connected
 def list_them(place: DatabaseOrNode, wide: WideOption = False) -> None:
     """List all accounts by name, with what each may do."""
+    rows = sorted(_rows(place), key=lambda item: item["name"])
+    names = group_names(place, rows)
     place.print_list(
-        sorted(_rows(place), key=lambda item: item["name"]),
+        rows,
         (
             Column("NAME", ALWAYS, least=16),
             Column("STATE", 8),
@@ -81,7 +90,13 @@ def list_them(place: DatabaseOrNode, wide: WideOption = False) -> None:
             Column("PROVIDER", 4),
             Column("MAY", 7, least=16),
         ),
-        lambda item: (item["name"], _state(item), moment(item["signed_in_ms"]), item["provider"], told(item)),
+        lambda item: (
+            item["name"],
+            _state(item),
+            moment(item["signed_in_ms"]),
+            item["provider"],
+            told(item, names),
+        ),
         is_wide=wide,
     )
 
@@ -109,24 +124,29 @@ def role(
         done = place.node.call("PATCH", f"/accounts/{known['id']}", roles)
     else:
         grants = grants_given(place, role, script, group)
-        done = _row(_change(place, lambda manager: manager.change(known["id"], {"grants": grants})))
-    place.print_done(done, f"account {done['name']}: {told(done)}")
+        done = _row(_change(place, lambda manager: manager.change(known["id"], {"grants": grants}))[0])
+    place.print_done(done, f"account {done['name']}: {_may(place, done)}")
 
 
 @app.command()
 @connected
-def reset(place: DatabaseOrNode, name: Name, file: ToFileOption = None) -> None:
+def reset(
+    place: DatabaseOrNode, name: Name, keep_tokens: KeepTokensOption = False, file: ToFileOption = None
+) -> None:
     """Set another password and print it, this once; sessions, tokens, links and lock of the account end."""
     known = _find(place, name)
 
     def make() -> tuple[Row, str]:
         if place.node is not None:
-            return _taken_apart(place.node.call("POST", f"/accounts/{known['id']}/reset"))
-        done, password = _change(place, lambda manager: manager.reset(known["id"]))
-        return _row(done), password
+            kept = {"keep_tokens": True} if keep_tokens else None
+            return _taken_apart(place.node.call("POST", f"/accounts/{known['id']}/reset", kept))
+        done, password, ended = _change(
+            place, lambda manager: manager.reset(known["id"], keep_tokens=keep_tokens)
+        )
+        return {**_row(done), **_counts(ended)}, password
 
     made, password = keep_secret(file, make, replaces=True)
-    _print_password(place, made, password, file is None)
+    _print_password(place, made, password, file is None, _ended(made))
 
 
 @app.command()
@@ -152,10 +172,10 @@ def link(place: DatabaseOrNode, name: Name, file: ToFileOption = None) -> None:
 
 @app.command()
 @connected
-def disable(place: DatabaseOrNode, name: Name) -> None:
-    """Let an account and its tokens do nothing any more; its sessions end."""
-    done = _set(place, name, disabled=True)
-    place.print_done(done, f"account {done['name']} is disabled")
+def disable(place: DatabaseOrNode, name: Name, keep_tokens: KeepTokensOption = False) -> None:
+    """Let an account do nothing any more; its sessions and tokens end."""
+    done = _set(place, name, keep_tokens=keep_tokens, disabled=True)
+    place.print_done(done, f"account {done['name']} is disabled: {_ended(done)}")
 
 
 @app.command()
@@ -163,7 +183,7 @@ def disable(place: DatabaseOrNode, name: Name) -> None:
 def enable(place: DatabaseOrNode, name: Name) -> None:
     """Let a disabled account sign in again."""
     done = _set(place, name, disabled=False)
-    place.print_done(done, f"account {done['name']} may sign in: {told(done)}")
+    place.print_done(done, f"account {done['name']} may sign in: {_may(place, done)}")
 
 
 @app.command()
@@ -176,14 +196,19 @@ def unlock(place: DatabaseOrNode, name: Name) -> None:
 
 @app.command()
 @connected
-def signout(place: DatabaseOrNode, name: Name) -> None:
-    """End all sessions of an account; its tokens stay."""
+def signout(place: DatabaseOrNode, name: Name, keep_tokens: KeepTokensOption = False) -> None:
+    """End all sessions of an account, and its tokens."""
     known = _find(place, name)
     if place.node is not None:
-        place.node.call("DELETE", f"/accounts/{known['id']}/sessions")
+        kept = {"keep_tokens": "true"} if keep_tokens else None
+        done = place.node.call("DELETE", f"/accounts/{known['id']}/sessions", params=kept) or {}
     else:
-        _change(place, lambda manager: manager.end_sessions(known["id"]))
-    place.print_done({"signed_out": known["name"]}, f"all sessions of account {known['name']} have ended")
+        done = _counts(
+            _change(place, lambda manager: manager.end_sessions(known["id"], keep_tokens=keep_tokens))
+        )
+    place.print_done(
+        {"signed_out": known["name"], **done}, f"account {known['name']} is signed out: {_ended(done)}"
+    )
 
 
 @app.command()
@@ -198,12 +223,31 @@ def delete(place: DatabaseOrNode, name: Name) -> None:
     place.print_done({"deleted": known["name"]}, f"account {known['name']} is deleted")
 
 
-def _set(place: DatabaseOrNode, name: str, **changes: object) -> Row:
+def _set(place: DatabaseOrNode, name: str, *, keep_tokens: bool = False, **changes: object) -> Row:
     known = _find(place, name)
     if place.node is not None:
-        done: Row = place.node.call("PATCH", f"/accounts/{known['id']}", changes)
+        body = {**changes, **({"keep_tokens": True} if keep_tokens else {})}
+        done: Row = place.node.call("PATCH", f"/accounts/{known['id']}", body)
         return done
-    return _row(_change(place, lambda manager: manager.change(known["id"], changes)))
+    after, ended = _change(
+        place, lambda manager: manager.change(known["id"], changes, keep_tokens=keep_tokens)
+    )
+    return {**_row(after), **_counts(ended)}
+
+
+def _counts(ended: Ended) -> Row:
+    return {"sessions_ended": ended.sessions, "tokens_ended": ended.tokens}
+
+
+def _ended(counts: Row) -> str:
+    """Return in words what ended; a node of an earlier version does not say how many."""
+    if "tokens_ended" not in counts:
+        return "its sessions have ended"
+    parts = [
+        f"{count} {word}{'' if count == 1 else 's'}"
+        for count, word in ((counts["sessions_ended"], "session"), (counts["tokens_ended"], "token"))
+    ]
+    return f"{' and '.join(parts)} of it ended"
 
 
 def _change(place: DatabaseOrNode, work: Callable[[AccountManager], T]) -> T:
@@ -250,6 +294,10 @@ def _row(account: Account) -> Row:
     return found
 
 
+def _may(place: DatabaseOrNode, item: Row) -> str:
+    return told(item, group_names(place, [item]))
+
+
 def _state(item: Row) -> str:
     if item["disabled"]:
         return "disabled"
@@ -262,7 +310,8 @@ def _taken_apart(answer: Row) -> tuple[Row, str]:
     return {name: value for name, value in answer.items() if name != "password"}, answer["password"] or ""
 
 
-def _print_password(place: DatabaseOrNode, made: Row, password: str, is_shown: bool) -> None:
+def _print_password(place: DatabaseOrNode, made: Row, password: str, is_shown: bool, ended: str = "") -> None:
     shown = {"password": password} if is_shown else {}
     kept = f"password (shown once): {password}" if is_shown else "its password is in the file"
-    place.print_done({**made, **shown}, f"account {made['name']}: {told(made)}; {kept}")
+    more = f"; {ended}" if ended else ""
+    place.print_done({**made, **shown}, f"account {made['name']}: {_may(place, made)}{more}; {kept}")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from xwheel.errors import FieldError
+from xwheel.errors import FieldError, XwheelError
 from xwheel.model.access import Role
 
 if TYPE_CHECKING:
@@ -74,12 +74,38 @@ def grants_given(
     return read_grants(role, script, rows)
 
 
-def told(item: Row) -> str:
-    """Return in words what the view of an account or token says that it may do."""
+def group_names(place: DatabaseOrNode, items: Iterable[Row]) -> dict[int, str]:
+    """Return app names by id of the groups in which accounts or tokens have roles; what cannot be read is missing.
+
+    It never raises: what is printed with them may be a secret that is shown this once.
+    """
+    ids = {grant["group_id"] for item in items for grant in item["groups"]}
+    if not ids:
+        return {}
+    try:
+        if place.node is not None:
+            return {item["id"]: item["app_name"] for item in place.node.pages("/groups") if item["id"] in ids}
+        from xwheel.storage import executors
+
+        with place.open() as db, db.read() as conn:
+            return {number: group.app_name for number, group in executors.get_groups(conn, ids).items()}
+    except XwheelError:
+        return {}
+
+
+def told(item: Row, names: Mapping[int, str]) -> str:
+    """Return in words what the view of an account or token says that it may do.
+
+    Args:
+        item: The view.
+        names: What :func:`group_names` returns.
+    """
     words = []
     if item["role"] is not None:
         words.append(f"{_spelled(item)} everywhere")
-    words += [f"{_spelled(grant)} in group {grant['group_id']}" for grant in item["groups"]]
+    for grant in item["groups"]:
+        group = names.get(grant["group_id"], f"group {grant['group_id']}")
+        words.append(f"{_spelled(grant)} in {group}")
     return ", ".join(words) or "may do nothing"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -14,6 +14,7 @@ from xwheel.cli.access.roles import (
     RoleOption,
     ScriptOption,
     grants_given,
+    group_names,
     roles_given,
     told,
 )
@@ -95,7 +96,9 @@ def create(
     made, secret = keep_secret(file, make)
     shown = {"token": secret} if file is None else {"file": str(file)}
     kept = f"(shown once): {secret}" if file is None else f"is in {file}"
-    place.print_done({**made, **shown}, f"token {made['name']} for {_opens(made)} {kept}")
+    place.print_done(
+        {**made, **shown}, f"token {made['name']} for {_opens(made, group_names(place, [made]))} {kept}"
+    )
 
 
 def _create(place: DatabaseOrNode, fields: Row, group: str | None, grants: Grants | None) -> tuple[Row, str]:
@@ -126,8 +129,10 @@ def _create(place: DatabaseOrNode, fields: Row, group: str | None, grants: Grant
 @connected
 def list_them(place: DatabaseOrNode, wide: WideOption = False) -> None:
     """List all tokens by name, with their last use; their secrets are kept nowhere."""
+    rows = _rows(place)
+    names = group_names(place, rows)
     place.print_list(
-        _rows(place),
+        rows,
         (
             Column("NAME", ALWAYS, least=16),
             Column("GROUP", 8, least=8),
@@ -142,7 +147,7 @@ def list_them(place: DatabaseOrNode, wide: WideOption = False) -> None:
             moment(item["created_ms"]),
             moment(item["expires_ms"]),
             moment(item["used_ms"]),
-            _opens(item),
+            _opens(item, names),
         ),
         is_wide=wide,
     )
@@ -185,8 +190,8 @@ def _row(token: KnownToken) -> Row:
     return found
 
 
-def _opens(token: Row) -> str:
+def _opens(token: Row, names: Mapping[int, str]) -> str:
     if token["group_id"] is not None:
         return f"the jobs of group {token['app_name'] or token['group_id']}"
     whose = f" of account {token['account_name']}" if token["account_id"] is not None else ""
-    return ("everything" if token["role"] == "admin" else told(token)) + whose
+    return ("everything" if token["role"] == "admin" else told(token, names)) + whose

@@ -16,6 +16,7 @@ from xwheel.errors import FieldError
 
 MAX_BYTES: Final = 32 * 1024 * 1024
 MAX_DEPTH: Final = 32
+TOO_DEEP: Final = f"is nested too deeply: at most {MAX_DEPTH} levels"
 MAX_NODES: Final = 2_000_000
 MAX_REPEATED: Final = 100_000
 """Nodes that all aliases of a file together may stand for."""
@@ -83,6 +84,8 @@ def read_documents(name: str, stream: IO[bytes]) -> list[YamlNode]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = name if mark is None else f"{name}:{mark.line + 1}"
+        if "nesting depth" in str(error.problem):  # the library's own limit, met while it reads ahead
+            raise ManifestError(place, TOO_DEEP) from None
         raise ManifestError(place, f"is not YAML: {error.problem or error.context}") from None
     except yaml.YAMLError as error:
         reason = getattr(error, "reason", None) or "it cannot be read"
@@ -140,7 +143,7 @@ class _Composer:
         if event.tag not in (None, "!"):
             raise self._error(line, f"tags such as {event.tag[:MAX_ECHO]!r} are not allowed")
         if len(self._open) >= MAX_DEPTH:
-            raise self._error(line, f"is nested too deeply: at most {MAX_DEPTH} levels")
+            raise self._error(line, TOO_DEEP)
         if self._wants_key():
             raise self._error(line, "keys must be text")
         if isinstance(event, yaml.SequenceStartEvent):

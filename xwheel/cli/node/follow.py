@@ -16,7 +16,7 @@ WHY: Final = {
     "no_executor": "no executor of the group is live: 'xwheel group show {app_name}' lists them, "
     "'xwheel executor MODULE' starts one",
     "unreachable": "its executor takes no connection: is it still running, and is its address reached from the node?",
-    "failed_over": "its executor takes no connection: it goes on with the next one, or waits",
+    "failed_over": "its executor takes no connection, or no run yet: it goes on with the next one, or waits",
     "no_route": "the job's router chose no executor",
     "over_limit": "it has more shards than the group's max_running",
     "no_source": "the script has no source yet: 'xwheel glue save' stores one",

@@ -285,4 +285,6 @@ def _batch_answer(request: TriggerRequest, problem: XwheelError | None) -> Batch
     if problem is None:
         return BatchAnswer(run_id=request.run_id, code=OK)
     answer = error_response(problem)
-    return BatchAnswer(run_id=request.run_id, code=answer.code, message=answer.message)
+    return BatchAnswer(
+        run_id=request.run_id, code=answer.code, message=answer.message, not_yet=answer.not_yet
+    )

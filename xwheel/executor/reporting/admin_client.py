@@ -42,6 +42,8 @@ ARRAY_GENERATION: Final = 3
 STALE_MS: Final = 60_000
 TOO_LARGE: Final = 413
 BUSY: Final = 503
+FIRST_AGAIN_MS: Final = 1000
+LONGEST_AGAIN_MS: Final = 5000
 LEAST_SHIPPED: Final = 64 * 1024
 
 _PLAIN: Final = {number: "?" for number in range(32) if chr(number) not in "\t\n\r\x1b"}
@@ -203,7 +205,7 @@ class Registration:
 
     Args:
         request: Makes the message anew for each beat.
-        beat_ms: Time between beats; a failed one is repeated after at most five seconds.
+        beat_ms: Time between beats; a failed one is repeated after a second, two, four, and then five.
         on_logs_wanted: Told after each beat whether the scheduler that took it wants run logs.
     """
 
@@ -223,6 +225,7 @@ class Registration:
         self._on_logs_wanted = on_logs_wanted
         self._acknowledged_ms = clock.monotonic_ms()
         self._failing = False
+        self._again_ms = FIRST_AGAIN_MS
         self._gone = False
         self._turn = threading.Lock()
         self.registered = threading.Event()
@@ -238,10 +241,11 @@ class Registration:
             if not self._failing:
                 logger.warning("the executor is not registered: %s", error)
             self._failing = True
-            return min(self._beat_ms, 5000)
+            again_ms, self._again_ms = self._again_ms, min(2 * self._again_ms, LONGEST_AGAIN_MS)
+            return min(self._beat_ms, again_ms)
         if self._failing or not self.registered.is_set():
             logger.info("the executor is registered")
-        self._failing = False
+        self._failing, self._again_ms = False, FIRST_AGAIN_MS
         self.registered.set()
         self._on_logs_wanted(answer.xwheel and wants_logs(answer.data))
         if answer.xwheel:

@@ -1,7 +1,8 @@
 """What a check of an open run comes to: pure decisions about rows, answers and times.
 
 While a run is open its ``reason`` may hold a mark with the time it was made: ``idle:<ms>`` once a foreign executor
-said that it has nothing of the job, ``killed:<ms>`` once it said that it ended everything of the job.
+said that it has nothing of the job, ``told:<ms>`` once it said so and is sent the kill that was asked for all the
+same, ``killed:<ms>`` once it said that it ended everything of the job.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from xwheel.storage.open_runs import Ahead, OpenRun
 from xwheel.wire.messages import CallbackItem, ExecutionState, StateAnswer
 
 IDLE: Final = "idle"
+TOLD: Final = "told"
 KILLED: Final = "killed"
 
 
@@ -142,6 +144,8 @@ def decide_idle(
 ) -> Decision:
     """Decide by what a foreign executor says about the job.
 
+    A kill that a person asked for is sent whatever it says: some always say that they have nothing.
+
     Args:
         row: The run.
         idle: Whether the executor has nothing of the job; None if it gave no usable answer.
@@ -154,20 +158,34 @@ def decide_idle(
     limit_ms = _limit_ms(row, now_ms if begun_ms is None else begun_ms, rules)
     silence_ms = rules.deadline_grace_ms if idle is None else 0
     if limit_ms is not None and limit_ms + silence_ms <= now_ms:
-        return _deadline(row)
+        return _deadline(row, kill=row.kill_requested and read_mark(row.reason)[0] != TOLD)
     if idle:
-        kind, since_ms = read_mark(row.reason)
-        since_ms = since_ms if kind == IDLE else now_ms
-        if now_ms - since_ms >= rules.idle_grace_ms:
-            return _no_report(row, "has nothing of the job any more")
-        check_ms = since_ms + rules.idle_grace_ms
-        return Decision(row=row, check_ms=check_ms, reason=f"{IDLE}:{since_ms}", accepted=accepted)
+        return _idle(row, now_ms, wait_ms, rules)
     if row.kill_requested:
-        return Decision(row=row, check_ms=now_ms + wait_ms, kill=True, accepted=accepted)
+        mark = row.reason if idle is None else ""
+        return Decision(row=row, check_ms=now_ms + wait_ms, reason=mark, kill=True, accepted=accepted)
     if idle is None:
         check_ms = now_ms + wait_ms if limit_ms is None else min(now_ms + wait_ms, limit_ms + silence_ms)
         return Decision(row=row, check_ms=check_ms, reason=row.reason, accepted=accepted)
     return Decision(row=row, check_ms=_next_check(now_ms, limit_ms, rules), accepted=accepted)
+
+
+def _idle(row: OpenRun, now_ms: int, wait_ms: int, rules: CheckRules) -> Decision:
+    """Decide about a run whose foreign executor says that it has nothing of the job.
+
+    Its outcome may be on its way, and a kill is sent all the same; the time for it begins with the first kill.
+    """
+    kind, since_ms = read_mark(row.reason)
+    begins = kind != TOLD if row.kill_requested else kind not in (IDLE, TOLD)
+    since_ms = now_ms if begins else since_ms
+    over_ms = since_ms + rules.idle_grace_ms
+    if over_ms <= now_ms:
+        return _no_report(row, "has nothing of the job any more")
+    accepted = row.state is RunState.DISPATCHING
+    if row.kill_requested:
+        again_ms = min(now_ms + wait_ms, over_ms)
+        return Decision(row=row, check_ms=again_ms, reason=f"{TOLD}:{since_ms}", kill=True, accepted=accepted)
+    return Decision(row=row, check_ms=over_ms, reason=f"{IDLE}:{since_ms}", accepted=accepted)
 
 
 def begun_at(row: OpenRun, others: Iterable[Ahead]) -> int | None:
@@ -217,7 +235,7 @@ def outcome_of(item: CallbackItem) -> Outcome:
 def read_mark(reason: str) -> tuple[str, int]:
     """Return what a mark says and since when; an empty word and 0 if there is none."""
     kind, _, since = reason.partition(":")
-    return (kind, int(since)) if kind in (IDLE, KILLED) and since.isdecimal() else ("", 0)
+    return (kind, int(since)) if kind in (IDLE, TOLD, KILLED) and since.isdecimal() else ("", 0)
 
 
 def _unknown_there(row: OpenRun, now_ms: int, wait_ms: int, rules: CheckRules) -> Decision:

@@ -56,3 +56,7 @@ class Lease(Protocol):
     def release(self) -> None:
         """Give everything back."""
         ...
+
+    def disown(self) -> None:
+        """Act no more and close what this process has open, without the database."""
+        ...

@@ -202,6 +202,12 @@ class ClusterLease:
         if self._locks is not None:
             self._locks.release()
 
+    def disown(self) -> None:
+        """Act no more, as one whose start failed or in a forked child: other nodes see that this one has ended."""
+        self._valid_until_ms = 0
+        if self._locks is not None:
+            self._locks.leave()
+
     def _renew(self) -> None:
         """Write that this node lives; what it held under a lease that ran out it may not use before it is retaken."""
         halts = self._halts

@@ -40,7 +40,7 @@ class NodeLocks:
 
     def hold(self, owner: str) -> None:
         """Lock the file of this node until its process ends; without it the others wait for the lease's end."""
-        if not self._boot:
+        if not self._boot or self._held is not None:
             return
         try:
             make_folder_above(self._folder)
@@ -85,6 +85,15 @@ class NodeLocks:
             for path in list(self._folder.glob(f"*{SUFFIX}")):
                 if path.stem not in known and self.has_ended(path.stem):
                     path.unlink(missing_ok=True)
+
+    def leave(self) -> None:
+        """Unlock our file and let it lie: the others see that this node has ended; nothing happens if there is none.
+
+        In a forked child it only closes the child's copy: the parent keeps the lock.
+        """
+        if self._held is not None:
+            os.close(self._held[1])
+            self._held = None
 
     def release(self) -> None:
         """Give our file back; nothing happens if there is none."""

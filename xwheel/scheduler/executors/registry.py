@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -135,6 +135,12 @@ class ExecutorRegistry:
             conn, facts.group_id, facts.address, facts.secret_id or SHARED_SECRET
         ):
             raise NotFoundError("address by hand", facts.address)
+        group_id = facts.group_id if self._shared_addresses else None  # an address belongs to one group
+        if _proves_less(facts) and executors.is_named(conn, facts.address, group_id):
+            raise WireError(
+                f"{ADDRESS_FIELD}: {facts.address} was entered by hand with an executor secret, and this registration "
+                "proves less: register with an executor secret of that group, or have the address taken out of it"
+            )
         if not self._shared_addresses and executors.is_elsewhere(conn, facts, since_ms):
             raise WireError(
                 f"{ADDRESS_FIELD}: {facts.address} is registered in another executor group; an executor that changed "
@@ -148,8 +154,8 @@ class ExecutorRegistry:
         Args:
             app_name: Name of the executor's group.
             address: Where it was.
-            secret_id: What the caller proved. A caller with just the token that all share takes out nothing that proved
-                a secret of its group.
+            secret_id: What the caller proved; None for who need not prove anything. A caller with the token that all
+                share, or with a group's digest-only one, takes out nothing that proved a secret of its group.
 
         Raises:
             NotFoundError: There is no such group.
@@ -160,15 +166,21 @@ class ExecutorRegistry:
         if known is not None and known.by_hand:
             logger.info("executor %s of group %s stays: its address was entered by hand", address, app_name)
             return False
-        if secret_id == SHARED_SECRET and known is not None and (known.secret_id or 0) > SHARED_SECRET:
-            logger.warning(
-                "executor %s of group %s stays: it registered with secret %s, and was to leave with the shared token",
-                address,
-                app_name,
-                self._secrets.name(known.secret_id),
-            )
+        proves_less = secret_id is not None and secret_id <= SHARED_SECRET
+        # also what another node took a moment ago: the statement itself compares
+        gone = self._db.transaction(
+            lambda conn: executors.delete_executor(conn, group_id, address, proves_less=proves_less)
+        )
+        if proves_less and not gone:
+            if known is not None and not _proves_less(known):
+                logger.warning(
+                    "executor %s of group %s stays: it registered with secret %s, and was to leave with a token that "
+                    "proves less",
+                    address,
+                    app_name,
+                    self._secrets.name(known.secret_id),
+                )
             return False
-        gone = self._db.transaction(lambda conn: executors.delete_executor(conn, group_id, address))
         with self._lock:
             self._rows.pop((group_id, address), None)
             self._recent[group_id, address] = None
@@ -183,6 +195,30 @@ class ExecutorRegistry:
             WireError: It is one.
         """
         self._check_address(address)
+
+    def taken_elsewhere(
+        self, conn: Connection, group_id: int, wanted: Mapping[str, int], now_ms: int
+    ) -> list[str]:
+        """Return the addresses that executors of other groups have, of those that are to be a group's with a secret.
+
+        What is entered stays. One that is added would get nothing, and keep their executors from coming back.
+
+        Args:
+            conn: A connection inside a transaction.
+            group_id: Whose addresses they are to be.
+            wanted: The id of the secret of each of them.
+            now_ms: The shared time.
+        """
+        if self._shared_addresses:
+            return []
+        known = {
+            item.address
+            for item in executors.list_addresses(conn, [group_id])
+            if item.secret_id > SHARED_SECRET
+        }
+        added = {address for address, secret_id in wanted.items() if secret_id > SHARED_SECRET} - known
+        since_ms = now_ms - self._dead_after_ms - FLUSH_MS
+        return executors.taken_elsewhere(conn, group_id, added, since_ms)
 
     def hear(self, entered: EnteredAddress, now_ms: int) -> None:
         """Take the answer of an address that a person entered for a beat; one that registered there beats itself.
@@ -213,6 +249,29 @@ class ExecutorRegistry:
             self._recent[group_id, address] = None
             self._beats.pop((group_id, address), None)
         return gone > 0
+
+    def follow_entered(self, group_id: int, wanted: Mapping[str, int]) -> None:
+        """Call no executor of a group any more that the addresses of the group, as they are now, leave no place for.
+
+        Args:
+            group_id: Whose addresses were just written; other nodes see it with their next look at the rows.
+            wanted: The id of the secret of each of them.
+        """
+        with self._lock:
+            gone = [
+                key
+                for key, row in self._rows.items()
+                if key[0] == group_id
+                and (
+                    wanted.get(row.address) != row.secret_id
+                    if row.by_hand
+                    else _proves_less(row) and wanted.get(row.address, NO_SECRET) > SHARED_SECRET
+                )
+            ]
+            for key in gone:
+                self._rows.pop(key)
+                self._recent[key] = None
+                self._beats.pop(key, None)
 
     def entered(self) -> list[tuple[int, str]]:
         """Return group and address of the executors that are there by hand, live or not."""
@@ -451,6 +510,11 @@ class ExecutorRegistry:
 def is_spared(executor: RegisteredExecutor, now_ms: int) -> bool:
     """Return whether an executor could not be reached a moment ago."""
     return executor.suspect_until_ms - SUSPECT_MS + SPARED_MS > now_ms
+
+
+def _proves_less(item: RegisteredExecutor) -> bool:
+    """Return whether an executor registered with less than an executor secret of its group."""
+    return not item.by_hand and (item.secret_id or SHARED_SECRET) <= SHARED_SECRET
 
 
 def executor_at(entered: EnteredAddress) -> RegisteredExecutor:

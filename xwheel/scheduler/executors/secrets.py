@@ -22,6 +22,10 @@ from xwheel.storage.database.engine import Connection, Database
 logger = logging.getLogger(__name__)
 
 FRESH_MS: Final = 1000
+EXTRA_READS: Final = 5
+EXTRA_MS: Final = 200
+"""Between two reads of fresh secrets for callers that are not known, once as many as that came at the same time."""
+
 SHARED_NAME: Final = "shared"
 EXECUTOR_TOKEN: Final = "executor_token"  # noqa: S105 - a setting's name, not the secret
 
@@ -58,16 +62,19 @@ class ExecutorSecrets:
         self._known: Mapping[int, StoredSecret] = {}
         self._values: dict[int, str] = {}
         self._read_ms: int | None = None
+        self._reads = 0
+        self._extra_ms = 0
 
     def find(self, token: str) -> tuple[int, StoredSecret | None] | None:
         """Return the id of the secret that a caller shows, with its row unless it is the shared one, or None.
 
         Every digest is compared, in constant time; expired secrets are unknown. The database is asked only about a
-        token that is not known yet, so that beats are taken while it is away.
+        token that is not known, so that beats are taken while it is away: an executor may start a moment after another
+        node made its secret. However many strangers call, that is a few times a second.
         """
         digest = digest_token(token)
         found = self._find(digest)
-        if found is None and self._refresh_if_old():
+        if found is None and self._read_again():
             found = self._find(digest)
         return found
 
@@ -124,13 +131,24 @@ class ExecutorSecrets:
             self._known = {row.id: row for row in rows}
             self._read_ms = self._clock.monotonic_ms()
 
-    def _refresh_if_old(self) -> bool:
-        """Read the secrets if that is a second ago; return whether they may be others now."""
-        if self._is_fresh():
-            return False
+    def _read_again(self) -> bool:
+        """Read the secrets, unless strangers had that done too often; return whether they may be others now."""
+        asked = self._reads
         with self._reading:  # one thread reads, the others have its answer
-            if not self._is_fresh():
+            if self._reads == asked:
+                if self._is_fresh() and not self._may_read_more():
+                    return False
+                self._reads += 1  # before it reads: who asks from here on may miss something
                 self.look()
+        return True
+
+    def _may_read_more(self) -> bool:
+        """Return whether secrets that were read within the second may be read again, and count it."""
+        now_ms = self._clock.monotonic_ms()
+        due_ms = max(self._extra_ms, now_ms)
+        if due_ms > now_ms + (EXTRA_READS - 1) * EXTRA_MS:
+            return False
+        self._extra_ms = due_ms + EXTRA_MS
         return True
 
     def _is_fresh(self) -> bool:

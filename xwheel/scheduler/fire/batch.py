@@ -19,6 +19,7 @@ from xwheel.scheduler.manage.scripts import Scripts
 from xwheel.scheduler.records import Batch, Deferred, Line, Queued, Routed
 from xwheel.scheduler.route.choose import Chooser
 from xwheel.scheduler.send.lane import Lanes
+from xwheel.scheduler.send.not_yet import ASKING_MS, NotYet
 from xwheel.storage import jobs, open_runs, runs
 from xwheel.storage.database.engine import Connection, Database
 
@@ -98,6 +99,7 @@ class Firing:
         lanes: Take parcels that have a place.
         finisher: Closes runs that will never go.
         job_cache: Jobs that need not be read.
+        not_yet: Knows which executors take no run of a job yet.
     """
 
     def __init__(
@@ -114,6 +116,8 @@ class Firing:
         lanes: Lanes,
         finisher: Finisher,
         job_cache: JobCache,
+        *,
+        not_yet: NotYet,
     ) -> None:
         self._db = db
         self._registry = registry
@@ -123,6 +127,7 @@ class Firing:
         self._body_limits = body_limits
         self._limits = limits
         self._deferred = deferred
+        self._not_yet = not_yet
         self._fence = fence
         self._lanes = lanes
         self._finisher = finisher
@@ -280,9 +285,8 @@ class Firing:
                 continue
             if chosen:
                 executors = _one_shard(run, chosen)
-                if job.wait_for_executor_s > 0 and self._waits_for(run, executors, now_ms):
-                    text = f"job {job.id}: {executors[0].address} could not be reached a moment ago"
-                    absent.append(_Absent(run, job, _own_line(job), RunReason.UNREACHABLE, text))
+                if job.wait_for_executor_s > 0 and (late := self._put_off(run, job, executors, now_ms)):
+                    absent.append(late)
                 else:
                     batch.routed.append(Routed(run=run, job=job, executors=executors))
             elif chosen is None:
@@ -293,6 +297,18 @@ class Firing:
         if absent:
             self._await_executors(batch, absent, now_ms)
         return batch
+
+    def _put_off(
+        self, run: Run, job: Job, executors: Sequence[RegisteredExecutor], now_ms: int
+    ) -> _Absent | None:
+        """Return a run that waits though its executor is there: it could not be reached, or takes none yet."""
+        address = executors[0].address
+        if self._waits_for(run, executors, now_ms):
+            text = f"job {job.id}: {address} could not be reached a moment ago"
+            return _Absent(run, job, _own_line(job), RunReason.UNREACHABLE, text)
+        if why := self._said_not_yet(run, executors, now_ms):
+            return _Absent(run, job, _own_line(job), RunReason.EXECUTOR_REFUSED, f"{address}: {why}")
+        return None
 
     def _waits_for(self, run: Run, executors: Sequence[RegisteredExecutor], now_ms: int) -> bool:
         """Return whether the one executor that a run would go to is better not tried again so soon."""
@@ -308,6 +324,19 @@ class Firing:
         self._probes[executor.address] = now_ms + PROBE_MS
         return False
 
+    def _said_not_yet(self, run: Run, executors: Sequence[RegisteredExecutor], now_ms: int) -> str:
+        """Return what the one executor said that a run would go to, if it takes none of the job yet."""
+        address = executors[0].address
+        said = self._not_yet.find(address, run.job_id)
+        if said is None or len(executors) > 1:
+            return ""
+        # an older one is to ask, but not for long: it may wait for something else
+        may_wait = now_ms < said.until_ms + ASKING_MS and self._deferred.older(run, "executor")
+        if now_ms < said.until_ms or may_wait:
+            return said.message
+        self._not_yet.begin(address, run.job_id, now_ms)
+        return ""
+
     def _await_executors(self, batch: Batch, absent: list[_Absent], now_ms: int) -> None:
         """Let runs that no executor may have yet wait if their job says so, one scheduled fire of a job at most."""
         with self._db.read() as conn:  # one that was cancelled meanwhile must not hold up those behind it
@@ -319,7 +348,7 @@ class Firing:
                 continue
             until_ms = run.due_ms + job.wait_for_executor_s * 1000
             if now_ms >= until_ms:
-                batch.close(run, RunState.REFUSED, reason, _waited(message, run, job, now_ms))
+                batch.close(run, RunState.REFUSED, reason, _waited(message, run, job, now_ms, reason))
             elif run.origin is Origin.SCHEDULE and (
                 job.id in waiting or self._deferred.older(run, "executor") or self._chooser.has_older(run)
             ):
@@ -350,9 +379,11 @@ def _absence(run: Run, job: Job) -> str:
     return f"job {job.id}: {who} in group {job.group_id}"
 
 
-def _waited(message: str, run: Run, job: Job, now_ms: int) -> str:
+def _waited(message: str, run: Run, job: Job, now_ms: int, reason: RunReason) -> str:
     if job.wait_for_executor_s <= 0:
         return message
+    if reason is RunReason.EXECUTOR_REFUSED:
+        return f"{message}; the run has waited {(now_ms - run.due_ms) / 1000:.1f} s since it was due"
     return f"{message}, and none came in the {(now_ms - run.due_ms) / 1000:.1f} s since it was due"
 
 

@@ -68,7 +68,7 @@ def run_events(
 
 
 def _run_event(row: LiveRun) -> LiveEvent:
-    return LiveEvent(EventKind.RUN, row.id, row.job_id, row.group_id, row.state.value)
+    return LiveEvent(EventKind.RUN, row.id, row.job_id, row.group_id, row.state.value, chain_id=row.chain_id)
 
 
 def audit_events(rows: Collection[AuditedChange], runs: Mapping[int, LiveRun]) -> Iterator[LiveEvent]:

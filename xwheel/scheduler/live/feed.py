@@ -67,7 +67,10 @@ class Sight(NamedTuple):
 
 
 class LiveEvent(NamedTuple):
-    """Something changed; without an id it is of a kind that has none, or so much that lists are to be read again."""
+    """Something changed; without an id it is of a kind that has none, or so much that lists are to be read again.
+
+    ``chain_id`` is that of a run, where it is known.
+    """
 
     kind: EventKind
     id: int | None = None
@@ -75,6 +78,7 @@ class LiveEvent(NamedTuple):
     group_id: int | None = None
     state: str | None = None
     audience: Audience = Audience.GROUP
+    chain_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -163,7 +163,7 @@ class JobManager:
 
         def attempt() -> Job:
             if source is not None:
-                self._scripts.check_source(draft.glue_type, source)
+                self._scripts.check_source(draft.glue_type, source, draft.group_id)
             if enabled:
                 self._timetable.need([draft], now_ms)
             return self._db.transaction(work)

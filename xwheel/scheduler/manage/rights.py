@@ -36,12 +36,15 @@ def check_move(job: Job, changes: Mapping[str, object]) -> None:
 
 
 def check_script(job: Job, merged: Job, source: NewSource | None) -> None:
-    """Check that the actor may change what a job's script runs, if an edit does: another glue type takes the source.
+    """Check that the actor may change what a script runs, if an edit does.
+
+    Another glue type takes the source, and a job that moves to another group brings it to the executors there.
 
     Raises:
         ForbiddenError: The actor may not.
     """
-    if source is not None or (merged.glue_type != job.glue_type and job.glue_version):
+    is_other = merged.glue_type != job.glue_type or merged.group_id != job.group_id
+    if source is not None or (is_other and job.glue_version):
         current_actor().need(Permission.SCRIPT, merged.group_id, "job", job.id)
 
 

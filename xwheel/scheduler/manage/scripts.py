@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
+from functools import partial
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -22,7 +23,7 @@ from xwheel.model import GlueVersion, Job, NewSource
 from xwheel.model.access import Permission, current_actor
 from xwheel.model.reasons import RunReason
 from xwheel.model.versions import JobAction, JobVersion
-from xwheel.plugin.contracts import ChecksSource, GlueType
+from xwheel.plugin.contracts import ChecksSavedSource, ChecksSource, GlueType, SavedSource
 from xwheel.plugin.questions import PluginQuestion, PluginQuestions
 from xwheel.plugin.registries import where_it_comes_from
 from xwheel.plugin.validation import guarded
@@ -85,6 +86,9 @@ class Scripts:
         self._glue_types = glue_types
         self._takes_source = {name for name, kind in glue_types.items() if kind.takes_source}
         self._checks = {name: kind for name, kind in glue_types.items() if isinstance(kind, ChecksSource)}
+        self._saved_checks = {
+            name: kind for name, kind in glue_types.items() if isinstance(kind, ChecksSavedSource)
+        }
         self._keep = keep
         self._limits = limits
         self._lock = threading.Lock()
@@ -186,7 +190,7 @@ class Scripts:
         Raises:
             FieldError: The glue type takes no source, or not this one.
         """
-        self.check_source(job.glue_type, new)
+        self.check_source(job.glue_type, new, job.group_id)
         return scripts.insert_version(conn, job.id, job.glue_type, new, now_ms, keep=self._keep)
 
     def source_back(self, conn: Connection, job: Job, glue_type: str, wanted: JobVersion) -> NewSource | None:
@@ -233,6 +237,9 @@ class Scripts:
             known = scripts.get_version(conn, job.id, version).source if version else None
             if known != new.source:
                 version = self.save_locked(conn, merged, new, now_ms).number
+        elif version and merged.group_id != job.group_id and merged.glue_type in self._saved_checks:
+            kept = scripts.get_version(conn, job.id, version)
+            self._check_saved(merged.glue_type, kept.source, merged.group_id)
         if job.enabled:
             self.check(replace(merged, glue_version=version))
         return version
@@ -298,8 +305,13 @@ class Scripts:
                 _, oldest = self._known.popitem(last=False)
                 self._chars -= len(oldest.source)
 
-    def check_source(self, name: str, new: NewSource) -> None:
+    def check_source(self, name: str, new: NewSource, group_id: int) -> None:
         """Refuse a source that a glue type does not take; asked ahead of a transaction it costs that no second attempt.
+
+        Args:
+            name: The glue type.
+            new: The source.
+            group_id: Group of the job that gets it.
 
         Raises:
             FieldError: It is too long, or the glue type takes no source, or not this one.
@@ -307,16 +319,23 @@ class Scripts:
         if not self._has_source(name):
             raise FieldError("glue_source", f"a {name} job has no source")
         self._limits.check_source(new.source)
-        if name not in self._checks:
-            return
-        glue_type, title = self._checks[name], f"glue type {name}"
-        question = PluginQuestion(
-            title,
-            name in self._trusted,
-            lambda: guarded(title, lambda: glue_type.check_source(new.source), allowed=ExecutorError),
-        )
+        if name in self._checks:
+            glue_type = self._checks[name]
+            self._ask(name, ("glue_source", name, new.source), lambda: glue_type.check_source(new.source))
+        if name in self._saved_checks:
+            self._check_saved(name, new.source, group_id)
+
+    def _check_saved(self, name: str, source: str, group_id: int) -> None:
+        """Let a glue type compare a source with what the scheduler has; raises like :meth:`check_source`."""
+        glue_type = self._saved_checks[name]
+        saved = SavedSource(source=source, group_id=group_id, database=self._db)
+        self._ask(name, ("saved_source", name, group_id, source), lambda: glue_type.check_saved_source(saved))
+
+    def _ask(self, name: str, key: Hashable, check: Callable[[], None]) -> None:
+        title = f"glue type {name}"
+        call = partial(guarded, title, check, allowed=ExecutorError)
         try:
-            self._questions.ask(("glue_source", name, new.source), question)
+            self._questions.ask(key, PluginQuestion(title, name in self._trusted, call))
         except ExecutorError as error:
             raise FieldError("glue_source", str(error)) from error
         except PluginError as error:

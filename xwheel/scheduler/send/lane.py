@@ -131,6 +131,7 @@ class Lane:
             reached=not result.error or result.sent,
             cost_ms=round(result.cost_ms),
             at_ms=now_ms,
+            again=parcel.again or result.repeated,
         )
         if not parcel.rest:
             return [delivery]
@@ -239,6 +240,8 @@ def read_answers(parcel: Parcel, result: HttpResult) -> list[Answer]:
             return _batch_answers(parcel, response)
     except WireError as error:
         return _all(parcel, Fate.UNKNOWN, f"unreadable answer: {error}")
+    if response.not_yet and not (response.ok or again):
+        refused = Fate.NOT_YET
     return _all(parcel, Fate.ACCEPTED if response.ok else refused, response.message)
 
 
@@ -261,7 +264,8 @@ def _batch_answers(parcel: Parcel, response: Response) -> list[Answer]:
         elif run_id in unclear:
             answers.append(Answer(run_id, Fate.UNKNOWN, "answered with yes and with no"))
         else:
-            answers.append(Answer(run_id, Fate.ACCEPTED if said.ok else Fate.REFUSED, said.message))
+            no = Fate.NOT_YET if said.not_yet else Fate.REFUSED
+            answers.append(Answer(run_id, Fate.ACCEPTED if said.ok else no, said.message))
     return answers
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from xwheel.errors import DatabaseRefusedError, DatabaseUnreachableError
 from xwheel.model import RunState
@@ -15,6 +16,7 @@ from xwheel.scheduler.finish.finish import Finisher
 from xwheel.scheduler.finish.retry import MOST_OVER
 from xwheel.scheduler.fire.pool import TriggerPool
 from xwheel.scheduler.records import Answer, Delivery, Fate, Outcome, Shard
+from xwheel.scheduler.send.not_yet import NotYet, pause_ms
 from xwheel.scheduler.wakeups import Wakeups
 from xwheel.storage import runs
 from xwheel.storage.database import changes
@@ -24,6 +26,17 @@ from xwheel.wire import contract
 logger = logging.getLogger(__name__)
 
 IDLE_MS = 1000
+
+
+class _PutOff(NamedTuple):
+    """How many runs of a job an executor did not take yet, when it is asked again, and what it said last."""
+
+    sent: int
+    wait_ms: int
+    message: str
+
+
+_NONE_PUT_OFF: Final = _PutOff(0, 0, "")
 
 
 class ResultWriter:
@@ -39,6 +52,7 @@ class ResultWriter:
         finisher: Closes refused runs.
         suspect: Told addresses that could not be reached, and when.
         has_asked: Returns whether the router of a run asked executors before it chose.
+        not_yet: Keeps which executors take no run of a job yet.
         wakeups: Ends this loop's wait, and the tick's once places became free.
         check_after_ms: How long an executor that accepted a run is believed before it is asked.
         deadline_grace_ms: How long after a time limit it has to report the end.
@@ -52,6 +66,7 @@ class ResultWriter:
         finisher: Finisher,
         suspect: Callable[[str, int], None],
         has_asked: Callable[[int], bool],
+        not_yet: NotYet,
         wakeups: Wakeups,
         *,
         check_after_ms: int,
@@ -64,12 +79,14 @@ class ResultWriter:
         self._unknown_handlers = Repeats()
         self._suspect = suspect
         self._has_asked = has_asked
+        self._not_yet = not_yet
         self._wakeups = wakeups
         self._check_after_ms = check_after_ms
         self._deadline_grace_ms = deadline_grace_ms
         self._gather_ms = gather_ms
         self._next_ms = 0
         self._inbox: deque[Delivery] = deque()
+        self._put_off: dict[tuple[int, str], _PutOff] = {}
         self._held: set[int] = set()
 
     def put(self, deliveries: Iterable[Delivery]) -> None:
@@ -126,17 +143,20 @@ class ResultWriter:
                 self._suspect(address, now_ms)
             unknown: list[Answer] = []
             for answer in delivery.answers:
-                if answer.fate is Fate.ACCEPTED:
-                    accepted.setdefault(shards[answer.run_id].job.timeout_s, []).append(answer.run_id)
-                elif answer.fate is Fate.REFUSED:
-                    refused.append(self._refusal(answer, delivery, shards[answer.run_id], now_ms))
-                else:
+                shard = shards[answer.run_id]
+                fate = _fate(answer, delivery, shard, now_ms)
+                end = self._end_of(fate, answer, delivery, shard, now_ms)
+                if end is not None:
+                    refused.append(end)
+                elif fate is Fate.ACCEPTED or is_foreign:
+                    # a foreign one is never sent again under this id: it may run, and only its callback can tell
+                    accepted.setdefault(shard.job.timeout_s, []).append(answer.run_id)
+                if fate is Fate.ACCEPTED:
+                    self._not_yet.forget(address, shard.job.id)
+                elif fate is Fate.UNKNOWN:
                     unknown.append(answer)
-                    if is_foreign and delivery.tried:
-                        # never sent again under this id: it may run there, and only its callback can tell
-                        accepted.setdefault(shards[answer.run_id].job.timeout_s, []).append(answer.run_id)
-            if unknown:
-                _log_unknown(address, unknown)
+            _log_unknown(address, unknown)
+        self._log_not_yet()
         if accepted:
             at_ms = max((delivery.at_ms for delivery in batch), default=now_ms) or now_ms
             self._db.transaction(lambda conn: self._accept(conn, batch, accepted, at_ms))
@@ -163,6 +183,16 @@ class ResultWriter:
                         count - 1,
                     )
 
+    def _end_of(
+        self, fate: Fate, answer: Answer, delivery: Delivery, shard: Shard, now_ms: int
+    ) -> Outcome | None:
+        """Return how a run ended if it was refused, or was surely not sent to where it can never be sent again."""
+        if fate is Fate.REFUSED:
+            return self._refusal(answer, delivery, shard, now_ms)
+        if fate is Fate.UNKNOWN and not delivery.tried and delivery.parcel.executor.kind != "xwheel":
+            return _unsent(answer, delivery.parcel.executor.address, shard)
+        return None
+
     def _refusal(self, answer: Answer, delivery: Delivery, shard: Shard, now_ms: int) -> Outcome:
         reason = RunReason.EXECUTOR_REFUSED
         if not delivery.reached:
@@ -172,12 +202,38 @@ class ResultWriter:
             goes_on = self._has_asked(run.id) or now_ms < run.due_ms + wait_ms
             is_over = run.attempt >= MOST_OVER or not goes_on
             reason = RunReason.UNREACHABLE if is_over else RunReason.FAILED_OVER
+        elif answer.fate is Fate.NOT_YET and self._goes_on(answer, delivery, shard, now_ms):
+            reason = RunReason.FAILED_OVER
         return Outcome(
             run_id=answer.run_id,
             state=RunState.REFUSED,
             reason=reason,
             message=f"{delivery.parcel.executor.address}: {answer.message}",
         )
+
+    def _goes_on(self, answer: Answer, delivery: Delivery, shard: Shard, now_ms: int) -> bool:
+        """Return whether a run that its executor does not take yet gets a further attempt, after a while."""
+        run, address = shard.run, delivery.parcel.executor.address
+        if delivery.again or run.attempt >= MOST_OVER or not _waits(shard, now_ms):
+            return False
+        wait_ms = pause_ms(run.attempt, shard.job.wait_for_executor_s * 1000)
+        self._not_yet.note(address, run.job_id, now_ms + wait_ms, answer.message)
+        count = self._put_off.get((run.job_id, address), _NONE_PUT_OFF).sent + 1
+        self._put_off[run.job_id, address] = _PutOff(count, wait_ms, answer.message)
+        return True
+
+    def _log_not_yet(self) -> None:
+        """Log which jobs an executor takes no run of yet: one line for each, however many of its runs were sent."""
+        for (job_id, address), late in self._put_off.items():
+            logger.info(
+                "job %d: %s takes no run of it yet (%d were sent), and is asked again in %d ms: %s",
+                job_id,
+                address,
+                late.sent,
+                late.wait_ms,
+                late.message,
+            )
+        self._put_off.clear()
 
     def _accept(
         self,
@@ -198,6 +254,30 @@ class ResultWriter:
         waiting = runs.update_accepted(conn, checks, at_ms)
         shards = (shard.run for delivery in batch for shard in delivery.parcel.shards)
         changes.note_accepted(conn, shards, waiting, at_ms)
+
+
+def _fate(answer: Answer, delivery: Delivery, shard: Shard, now_ms: int) -> Fate:
+    """Return what a send comes to with "not yet" read as what it means here: refused or unknown."""
+    if answer.fate is not Fate.NOT_YET:
+        return answer.fate
+    # the first request about it may still arrive, and be taken: it stays with this executor
+    return Fate.UNKNOWN if delivery.again and _waits(shard, now_ms) else Fate.REFUSED
+
+
+def _unsent(answer: Answer, address: str, shard: Shard) -> Outcome:
+    """Return the end of a run of which this node has sent nothing; its next attempt follows at once."""
+    is_over = shard.is_pinned or shard.run.attempt >= MOST_OVER
+    return Outcome(
+        run_id=answer.run_id,
+        state=RunState.REFUSED,
+        reason=RunReason.UNREACHABLE if is_over else RunReason.FAILED_OVER,
+        message=f"{address}: {answer.message}",
+    )
+
+
+def _waits(shard: Shard, now_ms: int) -> bool:
+    """Return whether a run may still wait for an executor; one that was meant for named ones may go nowhere else."""
+    return not shard.is_pinned and now_ms < shard.run.due_ms + shard.job.wait_for_executor_s * 1000
 
 
 def _log_unknown(address: str, unknown: Sequence[Answer]) -> None:

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 from sqlalchemy import Connection
-from sqlalchemy.exc import IntegrityError
 
 from xwheel.clock import Clock
+from xwheel.errors import DuplicateError
 from xwheel.model.access import Actor, current_actor
 from xwheel.model.audit import AuditEntry, AuditOutcome, AuditRow, clean, detail_of
 from xwheel.runtime.sealing import KeyRing
@@ -62,7 +62,7 @@ def _make_key(db: Database) -> str:
     made = secrets.token_hex(KEY_BYTES)
     try:
         db.transaction(lambda conn: settings.insert_setting(conn, KEY, made))
-    except IntegrityError:
+    except DuplicateError:
         # another node starts too, and was faster
         with db.read() as conn:
             made = settings.find_setting(conn, KEY) or made

@@ -8,7 +8,7 @@ from typing import Final
 from sqlalchemy import Connection, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from xwheel.errors import ConfigError, ConflictError, NotFoundError
+from xwheel.errors import ConfigError, ConflictError, DuplicateError, NotFoundError
 from xwheel.runtime.sealing import SETTING, KeyRing
 from xwheel.storage import executors, settings
 from xwheel.storage.access.tokens import digest_token
@@ -187,7 +187,7 @@ def bind_key(db: Database, keys: KeyRing) -> None:
     """
     try:
         db.transaction(lambda conn: check_key(conn, keys))
-    except IntegrityError:
+    except DuplicateError:
         # another node starts for the first time too, and was faster
         db.transaction(lambda conn: check_key(conn, keys))
 

@@ -139,9 +139,22 @@ def find_token(conn: Connection, name: str) -> KnownToken | None:
     return None if row is None else _token(row)
 
 
-def delete_tokens_of(conn: Connection, account_id: int) -> None:
-    """Delete all tokens of an account."""
-    conn.execute(delete(api_token).where(api_token.c.account_id == account_id))
+def delete_tokens_of(conn: Connection, account_id: int) -> Sequence[KnownToken]:
+    """Delete all tokens of an account whose row is locked; return them."""
+    found = [_token(row) for row in conn.execute(_select().where(api_token.c.account_id == account_id))]
+    if found:
+        conn.execute(delete(api_token).where(api_token.c.id.in_([item.id for item in found])))
+    return found
+
+
+def recorded(token: KnownToken) -> dict[str, object]:
+    """Return what the audit says of a token: all but what it is."""
+    return {
+        "grants": grants_text(token.grants),
+        "account": token.account_name,
+        "expires_ms": token.expires_ms,
+        "networks": list(token.networks),
+    }
 
 
 def has_unrestricted(conn: Connection) -> bool:

@@ -1,7 +1,7 @@
 """How long a database may keep a thread waiting: a connection whose answer is overdue is shut.
 
 A server that is frozen, or behind a network that acknowledges and delivers nothing, ends no wait of its client. So each
-connection notes when its answer must be there, and one thread for each database shuts those that are overdue: the
+connection notes when its answer must be there, and one loop for each database shuts those that are overdue: the
 driver's wait ends with an error at once, and the work is done again on another connection.
 """
 
@@ -13,16 +13,22 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
 from sqlalchemy import Engine, event
 
+from xwheel.clock import SystemClock
+from xwheel.runtime.loops import Service
 from xwheel.storage.database.errors import OVERDUE
 
-STEP_S: Final = 0.1
+STEP_MS: Final = 100
 """How often the deadlines are checked; a wait may end later by that much."""
+
+STOOD_STILL_S: Final = 1.1
+STOP_S: Final = 5.0
+NAME: Final = "database"
 
 
 class ThreadLimits(threading.local):
@@ -85,7 +91,8 @@ class AnswerDeadline:
 class Deadlines:
     """Shuts the connections of one engine whose answers are overdue.
 
-    The thread lives as long as there is a connection.
+    The loop runs from the first connection until :meth:`close`, and then until no connection is left: a thread that
+    did not end in time may wait for an answer still.
 
     Args:
         statement_s: How long one answer may take where no other limit is set.
@@ -96,7 +103,15 @@ class Deadlines:
         # the garbage collector forgets connections on any thread, at any moment: on one that holds it, too
         self._guard = threading.RLock()
         self._answers: set[AnswerDeadline] = set()
-        self._is_running = False
+        self._service: Service | None = None
+        self._is_closed = False
+        self._seen_s = 0.0
+
+    @property
+    def services(self) -> Sequence[Service]:
+        """The loop; none before the first connection, and for a database that is a file."""
+        service = self._service
+        return () if service is None else (service,)
 
     def attach(self, engine: Engine, make: Callable[[Any, dict[str, Any], float], Any]) -> None:
         """Let the engine open connections that note their waits.
@@ -144,9 +159,12 @@ class Deadlines:
         answer = AnswerDeadline(self._limits, os.dup(connection.fileno()))
         with self._guard:
             self._answers.add(answer)
-            if not self._is_running:
-                self._is_running = True
-                threading.Thread(target=self._run, name="xwheel-database", daemon=True).start()
+            self._is_closed = False
+            # the copy of a forked process does not run there
+            if self._service is None or not self._service.is_alive():
+                self._seen_s = time.monotonic()
+                self._service = Service(NAME, self._step, SystemClock())
+                self._service.start()
         # a connection that is not closed is finalized by the garbage collector
         connection.forget = weakref.finalize(connection, self._forget, answer)
         connection.forget.atexit = False
@@ -157,18 +175,37 @@ class Deadlines:
             self._answers.discard(answer)
             answer.close()
 
-    def _run(self) -> None:
-        seen_s = time.monotonic()
-        while True:
-            time.sleep(STEP_S)
-            before_s, seen_s = seen_s, time.monotonic()
+    def close(self, timeout_s: float | None = STOP_S) -> None:
+        """End the loop, and wait so long for that, with None not at all; the next connection begins another one.
+
+        While a connection is in use the loop goes on, and ends by itself after it.
+        """
+        with self._guard:
+            self._is_closed = True
+            service = self._leave()
+        if service is not None:
+            service.stop(timeout_s)
+
+    def _leave(self) -> Service | None:
+        """Return the loop if it is to end now; under the guard."""
+        if not self._is_closed or self._answers:
+            return None
+        service, self._service = self._service, None
+        return service
+
+    def _step(self, now_ms: int) -> int:
+        """Shut what is overdue; return how long to wait in milliseconds."""
+        del now_ms  # answers are awaited by the monotonic clock
+        before_s, self._seen_s = self._seen_s, time.monotonic()
+        # after a longer time this process stood still: what came meanwhile has still to be read
+        if self._seen_s - before_s <= STOOD_STILL_S:
             with self._guard:
-                if not self._answers:
-                    self._is_running = False
-                    return
-                if seen_s - before_s > 1 + STEP_S:
-                    continue  # this process stood still: what came meanwhile has still to be read
-                self._shut_overdue(seen_s)
+                self._shut_overdue(self._seen_s)
+        with self._guard:
+            ending = self._leave()
+        if ending is not None:
+            ending.stop(None)
+        return STEP_MS
 
     def _shut_overdue(self, now_s: float) -> None:
         for answer in list(self._answers):

@@ -6,6 +6,7 @@ import logging
 import random
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -21,11 +22,20 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from xwheel.errors import ConfigError, DatabaseUnreachableError, OutageError, StorageError
 from xwheel.plugin.contracts import RunChange
 from xwheel.runtime import private_files
+from xwheel.runtime.loops import Service
 from xwheel.storage.database import address, changes, outage
 from xwheel.storage.database.deadline import Deadlines
 from xwheel.storage.database.outage import CommitUnknownError, ConnectionLostError, Phase, is_retryable
 
-__all__ = ["CommitUnknownError", "Connection", "ConnectionLostError", "Database", "FairLock", "is_retryable"]
+__all__ = [
+    "CommitUnknownError",
+    "Connection",
+    "ConnectionLostError",
+    "Database",
+    "FairLock",
+    "RaceLostError",
+    "is_retryable",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +47,10 @@ LOG_BYTES = 8 * 1024 * 1024
 STATEMENT_S = 15
 LONG_MS = 600_000
 """For one answer, where the server may have to read much of a table."""
+
+
+class RaceLostError(StorageError):
+    """Other transactions were faster at the same locks, each time; nothing is written."""
 
 
 class FairLock:
@@ -136,6 +150,8 @@ class Database:
             event.listen(self.engine, "begin", _begin_sqlite)
         else:
             self._deadlines.attach(self.engine, _connector(self.backend))
+            # of one that is not closed; the collector may run on the loop's own thread, which cannot wait for itself
+            weakref.finalize(self, self._deadlines.close, None).atexit = False
             outage.watch(self.engine, statement_s=statement_s, idle_s=idle_s)
 
     def listen(self, sink: Callable[[Sequence[RunChange]], None] | None) -> None:
@@ -199,7 +215,7 @@ class Database:
         COMMIT does not: the caller must read what became of it.
 
         Raises:
-            StorageError: It lost the race five times.
+            RaceLostError: It lost the race five times.
             CommitUnknownError: The connection broke at COMMIT.
             DatabaseUnreachableError: There is no connection, or five broke, or the time that it had is over.
             DatabaseRefusedError: The server is read-only, its disk is full, or it lets us in no more.
@@ -221,7 +237,7 @@ class Database:
                     "transaction lost a race (attempt %d of %d): %s", attempt, ATTEMPTS, error.orig
                 )
                 if attempt == ATTEMPTS or self._deadlines.is_over():
-                    raise StorageError(
+                    raise RaceLostError(
                         f"a transaction lost the race for its locks {attempt} times: {error.orig}"
                     ) from error
                 time.sleep(random.uniform(0, 0.01 * 2**attempt))  # noqa: S311 - spreads the losers, no secret
@@ -267,9 +283,15 @@ class Database:
     def _has_worked_since(self, number: int, *, write: bool) -> bool:
         return number < (self._last_written if write else self._last_good)
 
+    @property
+    def services(self) -> Sequence[Service]:
+        """The loop that ends what a server does not answer in time; none for a file."""
+        return self._deadlines.services
+
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections, and end the loop that watches them."""
         self.engine.dispose()
+        self._deadlines.close()
 
 
 def _connector(backend: str) -> Callable[[Any, dict[str, Any], float], Any]:

@@ -15,7 +15,13 @@ from typing import Final
 from sqlalchemy import URL
 from sqlalchemy.exc import DBAPIError
 
-from xwheel.errors import ConfigError, DatabaseRefusedError, DatabaseUnreachableError, XwheelError
+from xwheel.errors import (
+    ConfigError,
+    DatabaseReadOnlyError,
+    DatabaseRefusedError,
+    DatabaseUnreachableError,
+    XwheelError,
+)
 from xwheel.storage.database.address import hide, place_of
 from xwheel.storage.schema.tables import MARIADB_COLLATION
 
@@ -65,6 +71,8 @@ class Fault(Enum):
         """The error that stands for it."""
         if self is Fault.OPTION:
             return ConfigError
+        if self is Fault.READ_ONLY:
+            return DatabaseReadOnlyError
         return DatabaseUnreachableError if self in UNREACHABLE else DatabaseRefusedError
 
 
@@ -91,8 +99,8 @@ MARIADB: Final = {
     1286: Fault.ENGINE,
     **dict.fromkeys((1115, 1273), Fault.COLLATION),
     **dict.fromkeys((1040, 1203, 1226), Fault.CONNECTIONS),
-    # closed by us, shutting down, aborted
-    **dict.fromkeys((0, 1053, 1077, 1080, 1152, 1159, 1161), Fault.AWAY),
+    # closed by us, shutting down, aborted; a member of a Galera cluster that has no quorum, or is joining
+    **dict.fromkeys((0, 1047, 1053, 1077, 1080, 1152, 1159, 1161), Fault.AWAY),
 }
 CLIENT_ERRORS, SERVER_AGAIN = 2000, 3000
 POSTGRESQL: Final = {
@@ -162,7 +170,9 @@ def explained(url: URL, *, connecting: bool = False) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        told = explain(error, url, connecting=connecting)
+        # what comes from a connection that broke is no mistake of ours
+        is_lost = isinstance(error, DBAPIError) and error.connection_invalidated
+        told = explain(error, url, connecting=connecting or is_lost)
         if told is None:
             raise
         raise told from error

@@ -21,8 +21,8 @@ RETRYABLE_STATES: Final = frozenset({"40001", "40P01", "55P03"})
 RETRYABLE_NUMBERS: Final = frozenset({1205, 1213})
 RETRYABLE_WORDS: Final = ("database is locked", "database table is locked")
 
-# the server ends the connection, or is read-only: the next connection may reach another server
-ENDING_NUMBERS: Final = frozenset({1053, 1077, 1080, 1152, 1159, 1161, 1290, 1792, 1836, 1927})
+# the server ends the connection, is read-only, or has no quorum: the next connection may reach another server
+ENDING_NUMBERS: Final = frozenset({1047, 1053, 1077, 1080, 1152, 1159, 1161, 1290, 1792, 1836, 1927})
 ENDING_STATES: Final = frozenset({"25006", "25P03", "25P04", "57P01", "57P02", "57P03", "57P05"})
 
 POOL_TROUBLE: Final = ("Exception during reset", "Exception terminating", "Exception closing")

@@ -15,7 +15,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, bindparam, text
 from sqlalchemy.exc import DBAPIError
 
-from xwheel.errors import DatabaseRefusedError
+from xwheel.errors import DatabaseReadOnlyError, DatabaseRefusedError
 from xwheel.storage.database.address import place_of
 from xwheel.storage.database.engine import Database
 from xwheel.storage.database.errors import RIGHTS, Fault, fault_of
@@ -75,19 +75,23 @@ def check_server(db: Database) -> None:
     """Make sure that the server is one that xwheel can work with, with what the session really has.
 
     Raises:
+        DatabaseReadOnlyError: It is one, and only reads, which may pass.
         DatabaseRefusedError: It is not; the message says what to change.
     """
+    closed: str | None = None
     with db.read() as conn:
         match db.backend:
             case "sqlite":
                 problem = judge_sqlite(str(conn.execute(text("SELECT sqlite_version()")).scalar_one()))
             case "postgresql":
-                facts = conn.execute(_POSTGRESQL).one()._asdict()
-                problem = judge_postgresql(facts, db.most_connections)
+                answers = conn.execute(_POSTGRESQL).one()._asdict()
+                closed, problem = closed_postgresql(answers), judge_postgresql(answers, db.most_connections)
             case _:
-                problem = judge_mariadb(_ask_mariadb(conn), db.most_connections)
+                facts = _ask_mariadb(conn)
+                closed, problem = closed_mariadb(facts), judge_mariadb(facts, db.most_connections)
     if problem is not None:
-        raise DatabaseRefusedError(f"the database at {place_of(db.engine.url)} cannot be used: {problem}")
+        kind = DatabaseReadOnlyError if problem == closed else DatabaseRefusedError
+        raise kind(f"the database at {place_of(db.engine.url)} cannot be used: {problem}")
 
 
 def check_rights(db: Database) -> None:
@@ -144,6 +148,21 @@ def judge_sqlite(version: str) -> str | None:
     return None
 
 
+def closed_mariadb(facts: Mapping[str, str]) -> str | None:
+    """Return why a MariaDB or MySQL server does not let us write, None if it does."""
+    closed = next((one for one in READ_ONLY if facts.get(one, "OFF") not in ("OFF", "0")), None)
+    if closed is None:
+        return None
+    return f"it is read-only ({closed} is on), as a replica is: name the primary, or turn that off"
+
+
+def closed_postgresql(facts: Mapping[str, Any]) -> str | None:
+    """Return why a PostgreSQL server does not let us write, None if it does."""
+    if facts["in_recovery"]:
+        return "it is a standby, which is read-only: name the primary, or promote it"
+    return None if facts["read_only"] == "off" else f"its transactions are read-only: {MAKE_WRITABLE}"
+
+
 def judge_mariadb(facts: Mapping[str, str], connections: int) -> str | None:
     """Return what is wrong with a MariaDB or MySQL server for a node with so many connections, None if nothing is.
 
@@ -151,7 +170,7 @@ def judge_mariadb(facts: Mapping[str, str], connections: int) -> str | None:
     """
     version = facts["version"].removeprefix("5.5.5-")
     name, least = ("MariaDB", LEAST_MARIADB) if is_mariadb(version) else ("MySQL", LEAST_MYSQL)
-    closed = next((one for one in READ_ONLY if facts.get(one, "OFF") not in ("OFF", "0")), None)
+    closed = closed_mariadb(facts)
     isolation = facts.get("transaction_isolation") or facts.get("tx_isolation", "unknown")
     is_logging = {facts.get(one, "OFF") for one in ("log_bin", "sql_log_bin")} <= {"ON", "1"}
     logs_statements = is_logging and facts.get("binlog_format") == "STATEMENT"
@@ -160,8 +179,7 @@ def judge_mariadb(facts: Mapping[str, str], connections: int) -> str | None:
     spoken = ", ".join(sorted(charsets))
     found = {
         f"{name} {version} is too old: {_dotted(least)} or newer is needed": _numbers(version) < least,
-        f"it is read-only ({closed} is on), as a replica is: name the primary, or turn that off": closed
-        is not None,
+        closed or "": closed is not None,
         f"the session has {isolation} though {OVERRIDDEN}": isolation != "READ-COMMITTED",
         "it logs statements, which READ COMMITTED forbids: set binlog_format to MIXED or ROW": logs_statements,
         f"the session speaks {spoken} and not utf8mb4: correct what overrides it": charsets != {"utf8mb4"},
@@ -178,11 +196,10 @@ def judge_postgresql(facts: Mapping[str, Any], connections: int) -> str | None:
     """
     user, isolation, encoding = (facts[name] for name in ("user_name", "isolation", "encoding"))
     old = f"PostgreSQL {facts['version_name']} is too old: {LEAST_POSTGRESQL // 10_000} or newer is needed"
-    has_no_schema = facts["schema"] is None
+    closed, has_no_schema = closed_postgresql(facts), facts["schema"] is None
     found = {
         old: facts["version"] < LEAST_POSTGRESQL,
-        "it is a standby, which is read-only: name the primary, or promote it": facts["in_recovery"],
-        f"its transactions are read-only: {MAKE_WRITABLE}": facts["read_only"] != "off",
+        closed or "": closed is not None,
         f"the session has {isolation} though {OVERRIDDEN}": isolation != "read committed",
         f"its encoding is {encoding}: CREATE DATABASE another ENCODING 'UTF8' TEMPLATE template0": encoding
         != "UTF8",

@@ -1,124 +1,191 @@
-"""Open a database for work, or raise an error that says in one line why that cannot be."""
+"""Open a database for work, or raise an error that says in one line why that cannot be; a start waits for it."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 from sqlalchemy import text
 
 from xwheel.config import Config
-from xwheel.errors import DatabaseUnreachableError
+from xwheel.errors import DatabaseReadOnlyError, DatabaseUnreachableError, StartEndedError
 from xwheel.plugin.tables import Tables
 from xwheel.runtime.private_files import warn_if_open
 from xwheel.storage.database.address import place_of, with_password
-from xwheel.storage.database.engine import STATEMENT_S, Database
+from xwheel.storage.database.engine import Database, RaceLostError
 from xwheel.storage.database.errors import explain, explained
-from xwheel.storage.database.outage import IDLE_S
 from xwheel.storage.database.requirements import check_may_upgrade, check_rights, check_server
 from xwheel.storage.schema import migrate, plugin_tables
 
-__all__ = ["explain", "open_database", "open_ready", "reach", "upgrade"]
+__all__ = ["DatabaseStart", "explain", "open_database", "reach", "start_with", "upgrade"]
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 FIRST_PAUSE_S: Final = 0.5
 LAST_PAUSE_S: Final = 10.0
 NO_TABLES: Final[Mapping[str, Tables]] = {}
 
+PASSING: Final = (DatabaseUnreachableError, DatabaseReadOnlyError, RaceLostError)
+"""What may pass by itself."""
 
-def open_ready(
-    url: str,
-    *,
-    pool_size: int = 8,
-    statement_s: float = STATEMENT_S,
-    idle_s: int = IDLE_S,
-    create: bool = False,
-    wait_s: float = 0,
-    tables: Mapping[str, Tables] = NO_TABLES,
-) -> Database:
-    """Open a database that a node can work with: reachable, fit, with this version's schema, writable.
+Pause = Callable[[float], object]
+"""Waits so many seconds; returns something true if the process is to end meanwhile."""
+
+
+class DatabaseStart:
+    """A database that a process opens at its start, and the parts of that start which wait for it.
+
+    What a start does with its database is cut into parts, each of which may be done again from its beginning, however
+    much of it was done. One that an outage interrupts is done again until it is done: the connection broke, before a
+    statement or in place of its answer; the server refuses connections, is read-only as a standby is, or was slower
+    than others at the locks. Before that the server is looked at again, as it may be another one.
+
+    The time to wait begins with the failure and ends with the part: a start that is slow while its database is there
+    is never given up.
+
+    Attributes:
+        db: The database, at this version's schema.
 
     Args:
-        url: SQLAlchemy URL.
-        pool_size: Connections kept open.
-        statement_s: How long a server's answer may take.
-        idle_s: After how long a server ends a transaction whose client is silent.
-        create: Create the tables of an empty SQLite database.
-        wait_s: How long to wait for a database that takes no connection yet.
+        db: The database, which belongs to this object; it is closed if it cannot be used.
         tables: Those of plugins that must be there.
+        create: Create the tables of an empty SQLite database.
+        wait_s: For how long to wait; each try is one line of the log.
+        pause: Waits so many seconds; returns whether the process is to end meanwhile.
+        elapsed_s: Gives seconds that only rise.
 
     Raises:
-        ConfigError: The URL cannot be used.
-        DatabaseUnreachableError: No connection in that time.
+        DatabaseUnreachableError: There is no connection for that long.
         DatabaseRefusedError: A person must act: login, database, rights or settings of the server.
         SchemaError: The schema is older, newer or foreign, or tables of a plugin are.
+        StartEndedError: The process is to end.
     """
-    db = Database(url, pool_size=pool_size, statement_s=statement_s, idle_s=idle_s)
-    end_s = time.monotonic() + wait_s
-    try:
-        reach(db, wait_s)
+
+    def __init__(
+        self,
+        db: Database,
+        *,
+        tables: Mapping[str, Tables] = NO_TABLES,
+        create: bool = False,
+        wait_s: float = 0,
+        pause: Pause = time.sleep,
+        elapsed_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.db = db
+        self._tables = tables
+        self._create = create
+        self._wait_s = wait_s
+        self._pause = pause
+        self._elapsed_s = elapsed_s
+        self._is_checked = False
+        try:
+            self.run(lambda: None)
+            if db.backend == "sqlite":
+                warn_if_open("the database", place_of(db.engine.url))
+        except BaseException:
+            db.close()
+            raise
+
+    def run(self, part: Callable[[], T]) -> T:
+        """Do a part of the start, again and again while the database is away; return what it returns.
+
+        Raises:
+            StartEndedError: The process is to end.
+            XwheelError: What the part raises, if waiting does not help, or helped too long.
+        """
+        end_s: float | None = None
+        pause_s = FIRST_PAUSE_S
         while True:
             try:
-                _check(db, tables, create=create)
-                break
-            except DatabaseUnreachableError as error:  # it went away again
-                left_s = end_s - time.monotonic()
+                with explained(self.db.engine.url):
+                    if not self._is_checked:
+                        self._check()
+                        self._is_checked = True
+                    return part()
+            except PASSING as error:
+                self._is_checked = False
+                # a new connection may reach another server, and shows what is set now
+                self.db.engine.dispose()
+                now_s = self._elapsed_s()
+                end_s = now_s + self._wait_s if end_s is None else end_s
+                left_s = end_s - now_s
                 if left_s <= 0:
-                    raise
-                logger.warning("%s; another try in %.1f s, for %.0f s more", error, FIRST_PAUSE_S, left_s)
-                time.sleep(FIRST_PAUSE_S)
-                reach(db, max(0.0, end_s - time.monotonic()))
-        if db.backend == "sqlite":
-            warn_if_open("the database", place_of(db.engine.url))
-    except BaseException:
-        db.close()
-        raise
-    return db
+                    if not self._wait_s:
+                        raise
+                    waited = f"{error}; the start has waited {self._wait_s:g} s for it (database.wait_s)"
+                    raise type(error)(waited) from error
+                pause_s = min(pause_s, left_s)
+                logger.warning("%s; another try in %.1f s, for %.0f s more", error, pause_s, left_s)
+            if self._pause(pause_s):
+                raise StartEndedError("the start was given up: the process is to end")
+            pause_s = min(2 * pause_s, LAST_PAUSE_S)
 
-
-def _check(db: Database, tables: Mapping[str, Tables], *, create: bool) -> None:
-    """Make sure that a node can work with a database that takes connections."""
-    with explained(db.engine.url):
+    def _check(self) -> None:
+        """Make sure that a node can work with the database."""
+        db = self.db
+        reach(db)
         check_server(db)
-        if create and db.backend == "sqlite" and migrate.current_revision(db) is None:
+        if self._create and db.backend == "sqlite" and migrate.current_revision(db) is None:
             migrate.upgrade(db)
         migrate.check_schema(db)
-        if create and db.backend == "sqlite":
-            plugin_tables.upgrade(db, plugin_tables.unknown_in(db, tables))
-        plugin_tables.check(db, tables)
+        if self._create and db.backend == "sqlite":
+            plugin_tables.upgrade(db, plugin_tables.unknown_in(db, self._tables))
+        plugin_tables.check(db, self._tables)
         check_rights(db)
 
 
-def open_database(
-    config: Config, *, create: bool = True, wait_s: float = 0, tables: Mapping[str, Tables] = NO_TABLES
-) -> Database:
-    """Open the database of the settings and make sure that a node can work with it.
+def start_with(
+    config: Config,
+    *,
+    create: bool = True,
+    tables: Mapping[str, Tables] = NO_TABLES,
+    wait_s: float | None = None,
+    pause: Pause = time.sleep,
+) -> DatabaseStart:
+    """Open the database of the settings for a process that starts, and make sure that a node can work with it.
 
     Args:
         config: The settings.
         create: Create the tables of an empty SQLite database.
-        wait_s: How long to wait for a database that takes no connection yet.
         tables: Those of plugins that must be there.
+        wait_s: For how long to wait for a database that is away; None for what the settings say.
+        pause: Waits so many seconds; returns whether the process is to end meanwhile.
 
     Raises:
-        DatabaseUnreachableError: No connection in that time.
-        DatabaseRefusedError: A person must act: login, database, rights or settings of the server.
-        SchemaError: The schema is older, newer or foreign.
+        XwheelError: As :class:`DatabaseStart` says.
     """
     schedule = config.schedule
-    return open_ready(
+    db = Database(
         with_password(config.database),
         pool_size=config.database.pool_size,
         statement_s=config.database.statement_timeout_s,
         # a node that stops inside a transaction loses its locks before its lease ends, which was renewed before
         idle_s=max(1, int(schedule.lease_s - schedule.lease_renew_s)),
-        create=create,
-        wait_s=wait_s,
-        tables=tables,
     )
+    wait_s = config.database.wait_s if wait_s is None else wait_s
+    return DatabaseStart(db, tables=tables, create=create, wait_s=wait_s, pause=pause)
+
+
+def open_database(
+    config: Config, *, create: bool = True, tables: Mapping[str, Tables] = NO_TABLES
+) -> Database:
+    """Open the database of the settings without waiting for it, and make sure that a node can work with it.
+
+    Args:
+        config: The settings.
+        create: Create the tables of an empty SQLite database.
+        tables: Those of plugins that must be there.
+
+    Raises:
+        DatabaseUnreachableError: There is no connection.
+        DatabaseRefusedError: A person must act: login, database, rights or settings of the server.
+        SchemaError: The schema is older, newer or foreign.
+    """
+    return start_with(config, create=create, tables=tables, wait_s=0).db
 
 
 def upgrade(
@@ -150,37 +217,12 @@ def upgrade(
     return before, head, applied
 
 
-def reach(
-    db: Database,
-    wait_s: float = 0,
-    *,
-    pause: Callable[[float], object] = time.sleep,
-    elapsed_s: Callable[[], float] = time.monotonic,
-) -> None:
-    """Make a first connection, waiting for a server that starts up.
-
-    Args:
-        db: The database.
-        wait_s: For how long; each try is one line of the log.
-        pause: Sleeps for so many seconds.
-        elapsed_s: Gives seconds that only rise.
+def reach(db: Database) -> None:
+    """Make a first connection.
 
     Raises:
-        DatabaseUnreachableError: No connection in that time.
-        DatabaseRefusedError: Waiting would not help.
+        DatabaseUnreachableError: There is none.
+        DatabaseRefusedError: Trying again would not help.
     """
-    end_s = elapsed_s() + wait_s
-    pause_s = FIRST_PAUSE_S
-    while True:
-        try:
-            with explained(db.engine.url, connecting=True), db.engine.connect() as conn:
-                conn.execute(text("SELECT 1"))
-                return
-        except DatabaseUnreachableError as error:
-            left_s = end_s - elapsed_s()
-            if left_s <= 0:
-                raise
-            pause_s = min(pause_s, left_s)
-            logger.warning("%s; another try in %.1f s, for %.0f s more", error, pause_s, left_s)
-            pause(pause_s)
-            pause_s = min(2 * pause_s, LAST_PAUSE_S)
+    with explained(db.engine.url, connecting=True), db.engine.connect() as conn:
+        conn.execute(text("SELECT 1"))

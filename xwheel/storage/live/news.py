@@ -25,6 +25,7 @@ class LiveRun(NamedTuple):
     group_id: int
     state: RunState
     due_ms: int
+    chain_id: int
 
 
 class AuditedChange(NamedTuple):
@@ -48,7 +49,7 @@ class LiveAlarm(NamedTuple):
 
 
 # asked every second: to build them takes longer than to ask them of few rows
-_RUN: Final = select(run.c.id, run.c.job_id, run.c.group_id, run.c.state, run.c.due_ms)
+_RUN: Final = select(run.c.id, run.c.job_id, run.c.group_id, run.c.state, run.c.due_ms, run.c.chain_id)
 _WAITING: Final = _RUN.where(run.c.open_partition.in_(range(PARTITIONS))).limit(bindparam("most"))
 _SENT: Final = _RUN.where(IS_SENT).limit(bindparam("most"))
 _RECENT: Final = (
@@ -124,7 +125,7 @@ def _runs(conn: Connection, query: Select[Any], **values: int) -> list[LiveRun]:
 
 
 def _live_run(row: Any) -> LiveRun:
-    return LiveRun(row[0], row[1], row[2], _STATES[row[3]], row[4])
+    return LiveRun(row[0], row[1], row[2], _STATES[row[3]], row[4], row[5])
 
 
 _STATES: Final = {state.value: state for state in RunState}

@@ -14,6 +14,7 @@ from xwheel.wire.codec.fields import (
     MAX_INT,
     MAX_MS,
     MAX_WORD,
+    NOT_YET,
     as_list,
     as_object,
     encode,
@@ -65,8 +66,14 @@ def decode_batch(body: bytes) -> tuple[str, list[TriggerRequest], list[BadItem]]
 
 def batch_payload(instance: str, answers: Sequence[BatchAnswer]) -> dict[str, Any]:
     """Return the reply to ``/runBatch`` for :attr:`Response.data`."""
-    runs = [{"id": answer.run_id, "code": answer.code, "msg": answer.message} for answer in answers]
-    return {"instance": instance, "runs": runs}
+    return {"instance": instance, "runs": [_batch_item(answer) for answer in answers]}
+
+
+def _batch_item(answer: BatchAnswer) -> dict[str, Any]:
+    item: dict[str, Any] = {"id": answer.run_id, "code": answer.code, "msg": answer.message}
+    if answer.not_yet:
+        item[NOT_YET] = True
+    return item
 
 
 def read_batch_reply(payload: object) -> Answers[BatchAnswer]:
@@ -85,6 +92,7 @@ def _read_batch_answer(item: dict[str, Any]) -> BatchAnswer:
         run_id=to_id("id", item.get("id")),
         code=to_int("code", item.get("code"), 1, MAX_INT),
         message=to_message(item.get("msg"), MAX_MESSAGE),
+        not_yet=item.get(NOT_YET) is True,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from xwheel.wire.codec.fields import EXTRA, MAX_INT, as_object, encode, parse, to_int, to_message
+from xwheel.wire.codec.fields import EXTRA, MAX_INT, NOT_YET, as_object, encode, parse, to_int, to_message
 from xwheel.wire.contract import MAX_MESSAGE
 from xwheel.wire.messages import Response
 
@@ -18,7 +18,7 @@ def encode_response(response: Response) -> bytes:
             "content": response.data,
             "data": response.data,
             "success": response.ok,
-            EXTRA: 1,
+            EXTRA: {NOT_YET: True} if response.not_yet else 1,
         }
     )
 
@@ -36,11 +36,13 @@ def decode_response(body: bytes) -> Response:
         return Response(code=code, message=message)
     envelope = as_object("response", found)
     data = envelope.get("data")
+    extra = envelope.get(EXTRA)
     return Response(
         code=to_int("code", envelope.get("code"), -MAX_INT, MAX_INT),
         message=to_message(envelope.get("msg"), MAX_MESSAGE),
         data=envelope.get("content") if data is None else data,
         xwheel=EXTRA in envelope,
+        not_yet=isinstance(extra, dict) and extra.get(NOT_YET) is True,
     )
 
 

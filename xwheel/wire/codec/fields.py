@@ -17,6 +17,7 @@ MAX_MS: Final = 253_402_300_799_999
 _DIGITS: Final = 20
 
 EXTRA: Final = "xwheel"
+NOT_YET: Final = "not_yet"
 """Key of our additions to a message; other peers ignore it."""
 
 MAX_BATCH: Final = 10_000

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-import time
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -12,9 +11,9 @@ from typing import NamedTuple
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
-from site_of_cluster import LOAD_S, SESSION_S, ClusterSite
+from site_of_cluster import ClusterSite
 from tests.support.zookeeper import Servers, zookeeper
-from xwheel.testing import wait_until
+from xwheel_devtools.testing import wait_until
 
 
 def _console_tests() -> ModuleType:
@@ -67,10 +66,9 @@ def test_ui10_lost_nodes_a_new_master_and_a_store_that_is_away(
             expect(page.locator("[data-role=Master]")).to_have_count(1)
             assert console.faults(page) == []
 
-            began = site.kill(master)
+            site.kill(master)
             lost = page.locator(f"[data-node={master}]")
             expect(lost).to_have_attribute("data-state", "lost")
-            assert time.monotonic() - began < SESSION_S + 3 + LOAD_S
             expect(page.locator(f"[data-node={other}]")).to_have_attribute("data-role", "Master")
             expect(page.locator("[data-tile=nodes]")).to_contain_text("1 lost")
 

@@ -30,7 +30,7 @@ function Age({of}) {
 function Node({node, isMaster, isReachable}) {
   const state = node.is_lost ? "lost" : "up";
   return html`<article class="card node" data-node=${node.node_id} data-state=${state} data-role=${node.is_lost ? null : node.role}>
-    <header><h3><bdi>${node.node_id}</bdi></h3> <${Badge} state=${node.is_lost ? "lost" : "up"} words=${w(`state.${state}`)} />
+    <header><h2><bdi>${node.node_id}</bdi></h2> <${Badge} state=${node.is_lost ? "lost" : "up"} words=${w(`state.${state}`)} />
       ${isMaster && html`<span class="badge good">${w("role.Master")}</span>`}
       ${node.drained_ms !== null && html`<span class="badge" data-drained title=${w("drainedBy", {name: node.drained_by ?? ""})}>${w("drained")}</span>`}
       ${node.is_lost && html`<span class="faint">${w("seen")} <${Time} ms=${node.last_seen_ms} relative /></span>`}

@@ -41,7 +41,7 @@ const sleep = (ms, signalOf) => new Promise((done, fail) => {
   signalOf?.addEventListener("abort", () => { clearTimeout(timer); fail(signalOf.reason); }, {once: true});
 });
 
-async function once(method, path, {params, body, headers = {}, abort, isText = false} = {}) {
+async function once(method, path, {params, body, headers = {}, abort, keepalive, isText = false} = {}) {
   const limit = AbortSignal.timeout(LONGEST_MS);
   const sent = {Accept: isText ? "text/*" : "application/json", ...headers};
   if (method !== "GET" && session.value?.csrf) sent["X-Xwheel-CSRF"] = session.value.csrf;
@@ -50,7 +50,7 @@ async function once(method, path, {params, body, headers = {}, abort, isText = f
   try {
     answer = await fetch(url(path, params), {
       method, headers: sent, body: body === undefined ? undefined : JSON.stringify(body),
-      credentials: "same-origin", cache: "no-store", signal: abort ? AbortSignal.any([abort, limit]) : limit,
+      credentials: "same-origin", cache: "no-store", keepalive, signal: abort ? AbortSignal.any([abort, limit]) : limit,
     });
   } catch (error) {
     if (abort?.aborted) throw abort.reason;
@@ -84,27 +84,31 @@ export async function get(path, params, {abort, isText, tries = TRIES_MS} = {}) 
   }
 }
 
-const change = (method) => (path, body, {reason, match, key, params} = {}) => {
+const change = (method) => (path, body, {reason, match, key, params, keepalive} = {}) => {
   const headers = {};
   if (reason) headers["Xwheel-Reason"] = encodeURIComponent(reason);
   if (match) headers["If-Match"] = `"${match}"`;
   if (key) headers["Idempotency-Key"] = key;
-  return once(method, path, {body, headers, params});
+  return once(method, path, {body, headers, params, keepalive});
 };
 export const post = change("POST");
 export const put = change("PUT");
 export const patch = change("PATCH");
 export const del = (path, options) => change("DELETE")(path, undefined, options);
 
-/** All items of a list, page by page, at most so many. */
+/**
+ * All items of a list, page by page, at most so many. What no index answers is looked for in a few pages: they may be
+ * short or empty, and a whole table is not gone through for them.
+ */
 export async function getAll(path, params = {}, most = 5000, options = {}) {
   const items = [];
-  let after;
+  let after, left = Math.ceil(most / 1000) + 1;
   do {
     const page = await get(path, {limit: 1000, ...params, after}, options);
     items.push(...page.items);
     after = page.next;
-  } while (after !== null && items.length < most);
+    left -= 1;
+  } while (after !== null && items.length < most && left > 0);
   return items;
 }
 

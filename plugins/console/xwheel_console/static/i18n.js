@@ -1,5 +1,5 @@
 // Words in the person's language, and dates, numbers and durations as that language writes them.
-import {signal} from "./vendor/core.js";
+import {plain, signal} from "./vendor/core.js";
 
 export const LANGUAGES = {en: "English", "zh-CN": "简体中文"};
 const catalogues = new Map();
@@ -74,7 +74,7 @@ export function t(key, slots = {}) {
   const find = (to) => catalogues.get(to)?.get(wanted) ?? catalogues.get(to)?.get(`${key}_other`) ?? catalogues.get(to)?.get(key);
   const text = find(lang) ?? find("en") ?? key;
   const filled = text.replace(/\{(\w+)\}/g, (whole, name) =>
-    (name in slots ? (typeof slots[name] === "number" ? number(slots[name]) : String(slots[name])) : whole));
+    (name in slots ? (typeof slots[name] === "number" ? number(slots[name]) : plain(String(slots[name]))) : whole));
   return globalThis.xwheelPseudo ? pseudo(filled) : filled;
 }
 

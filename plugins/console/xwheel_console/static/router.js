@@ -63,10 +63,13 @@ addEventListener("popstate", moved);
 addEventListener("hashchange", moved);
 addEventListener("beforeunload", (event) => { if (leaving.ask?.()) event.preventDefault(); });
 
+/** A part of an address; one that somebody typed or cut off stays as it is. */
+const decoded = (part) => { try { return decodeURIComponent(part); } catch { return part; } };
+
 /** The fields of a path by a pattern such as /jobs/:id/:tab?, or null. */
 export function match(pattern, path) {
   const wanted = pattern.split("/").slice(1);
-  const found = path.split("/").slice(1).map(decodeURIComponent);
+  const found = path.split("/").slice(1).map(decoded);
   const fields = {};
   for (const [index, part] of wanted.entries()) {
     if (part.startsWith(":")) {

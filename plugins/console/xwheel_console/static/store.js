@@ -54,13 +54,20 @@ effect(() => {
 effect(() => { zone.value = preferences.value.zone; });
 
 let saving = null;
+function save(options) {
+  clearTimeout(saving);
+  saving = null;
+  put("me/settings/preferences", {value: preferences.value}, options).catch(() => {});
+}
+// who leaves at once has chosen all the same
+addEventListener("pagehide", () => { if (saving !== null) save({keepalive: true}); });
 /** Keep preferences: here at once, and with the account. */
 export function prefer(change) {
   preferences.value = {...preferences.value, ...change};
   try { localStorage.setItem(KEPT, JSON.stringify(preferences.value)); } catch { /* a private window keeps nothing */ }
   if (change.language) setLanguage(change.language);
   clearTimeout(saving);
-  if (session.value?.account_id) saving = setTimeout(() => put("me/settings/preferences", {value: preferences.value}).catch(() => {}), 800);
+  if (session.value?.account_id) saving = setTimeout(save, 800);
 }
 
 /** Views that the account keeps: [{name, path, query}]. */
@@ -138,6 +145,7 @@ export function useLoad(load, deps, {when = null, everyMs = 1500} = {}) {
     const self = latest.current;
     self.abort?.abort();
     const abort = self.abort = new AbortController();
+    self.isBusy = true;
     if (isFresh) state.value = {...state.value, isLoading: true, error: null};
     try {
       const data = await self.load(abort.signal);
@@ -145,6 +153,7 @@ export function useLoad(load, deps, {when = null, everyMs = 1500} = {}) {
     } catch (error) {
       if (!abort.signal.aborted) state.value = {...state.value, error, isLoading: false};
     }
+    if (!abort.signal.aborted) self.isBusy = false;
   };
   // asked for before what stands already is painted
   useLayoutEffect(() => {
@@ -154,7 +163,9 @@ export function useLoad(load, deps, {when = null, everyMs = 1500} = {}) {
   }, deps);
   useEffect(() => {
     let due = null, lastMs = 0;
-    const soon = () => { due ??= setTimeout(() => { due = null; lastMs = Date.now(); run.current(false); }, Math.max(50, lastMs + everyMs - Date.now())); };
+    // what is under way is not given up for news: where answers take longer than news, none would ever be shown
+    const again = () => { due = latest.current.isBusy ? setTimeout(again, everyMs) : null; if (!due) { lastMs = Date.now(); run.current(false); } };
+    const soon = () => { due ??= setTimeout(again, Math.max(50, lastMs + everyMs - Date.now())); };
     const end = onChange((items) => {
       const wanted = latest.current.when;
       if (wanted && (items === null || items.some(wanted))) soon();

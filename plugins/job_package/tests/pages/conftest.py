@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import requests
-from xwheel.testing import wait_until
+from xwheel_devtools.testing import wait_until
 
 HOME = Path(__file__).resolve().parents[3]
 

@@ -15,7 +15,7 @@ from archives import wheel
 from conftest import StoreSite, module
 from console_site import Open, Watch, choose, dialog, go_to, settled, visit
 from playwright.sync_api import Locator, Page, expect
-from xwheel.testing import wait_until
+from xwheel_devtools.testing import wait_until
 
 CRON = "cron='0 0 1 * * ?'"
 BULK = {"data.txt": os.urandom(2 << 20).hex()}
@@ -327,3 +327,24 @@ def test_the_files_of_a_package_can_be_read(open_page: Open, site: StoreSite, tm
     assert page.evaluate("globalThis.harmed") is None
     go_to(page, f"/packages/{found['id']}/files?path=acme/odd.bin")
     expect(page.get_by_text("This file is no text.")).to_be_visible()
+
+
+def test_groups_are_shown_and_changed(page: Page, site: StoreSite, tmp_path: Path) -> None:
+    """S15: the list shows whose a project is; who may, chooses other groups."""
+    site.node.call("POST", "groups", {"app_name": "second-team", "title": "Second"})
+    page.reload()
+    settled(page)
+    page.locator("summary", has_text="More").click()
+    page.locator("[data-choice=groups]").get_by_label("demo", exact=True).check()
+    item = take(page, wheel(tmp_path, module({"nightly": CRON}, name="shared_one"), name="shared_one"))
+    expect(item).to_have_attribute("data-upload", "done")
+    row = page.locator("tr", has=page.get_by_text("shared-one", exact=True)).first
+    expect(row.locator("[data-groups]")).to_have_text(re.compile("^ *demo *$"))
+    page.get_by_role("button", name="More for shared-one 1.2.0").click()
+    page.get_by_role("menuitem", name="Groups…").click()
+    form = page.locator("[data-groups-of=shared-one]")
+    form.get_by_label("second-team", exact=True).check()
+    form.get_by_role("button", name="Save").click()
+    expect(row.locator("[data-groups]")).to_have_text(re.compile(r"demo\s+second-team"))
+    found = site.node.call("GET", "packages/projects?search=shared-one")["items"][0]
+    assert found["groups"] == ["demo", "second-team"]

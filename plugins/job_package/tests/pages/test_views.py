@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 from archives import wheel
 from conftest import StoreSite, module
-from console_site import Contexts, Open, Site, Watch, dialog, faults, go_to, settled, visit
+from console_site import Contexts, Open, Site, Watch, dialog, faults, go_to, page_of, settled, visit
 from playwright.sync_api import Page, expect
 
 MARKUP: Final = "<img src=x onerror=\"globalThis.harmed = 'yes'\">"
@@ -71,7 +71,7 @@ def test_every_page_is_whole(open_page: Open, found: Any, language: str, dark: b
     version.locator(".row-actions > button").click()
     dialog(page).locator("[data-list=users] tbody tr").wait_for()
     check_dialog(page)
-    for place in (0, 3):
+    for place in (0, 4):
         version.locator(".menu-button").click()
         version.get_by_role("menuitem").nth(place).click()
         dialog(page).locator("[data-report], [data-delete]").wait_for()
@@ -102,7 +102,7 @@ def test_each_role_sees_what_the_server_lets_it_do(
         "viewer": (0, 0, 0, 0),
         "operator": (0, 0, 3, 0),
         "editor": (0, 0, 3, 0),
-        "chief": (1, 3, 3, 1),
+        "chief": (1, 4, 3, 1),
     }
     seen = {}
     for name in wanted:
@@ -152,7 +152,7 @@ def test_without_a_store_nothing_of_it_is_there(contexts: Contexts, tmp_path: Pa
     try:
         with contexts.one(bare, watch) as context:
             context.add_cookies([bare.signed_in("viewer")])
-            page = visit(context.new_page(), bare, "/packages")
+            page = visit(page_of(context), bare, "/packages")
             expect(page.locator("h1")).to_have_text("There is no such page")
             assert page.locator("a[href='#/packages']").count() == 0
             assert bare.node.call("GET", "console/manifest")["items"] == []

@@ -5,6 +5,7 @@ import {number, t} from "../../i18n.js";
 import {useLoad} from "../../store.js";
 import {openDialog} from "../../components/dialog.js";
 import {Facts, Panel, Time} from "../../components/ui.js";
+import {Groups} from "./groups.js";
 import {Place, State, reasonWords, size} from "./words.js";
 
 /** Problems as a list: reason, where, and what the store says of it. */
@@ -28,12 +29,13 @@ export function Report({of, jobs}) {
   return html`<div data-report=${of.id}>
     ${jobs && html`<p><strong>${t("packages.found", {count: jobs.length})}</strong></p>`}
     ${jobs?.length > 0 && html`<${Jobs} items=${jobs} />`}
-    ${report.problems.length > 0 && html`<div class="failure"><p><strong>${t("packages.problems", {count: report.problems.length})}</strong></p><${Problems} items=${report.problems} packageId=${of.id} /></div>`}
-    <${Warnings} report=${report} packageId=${of.id} />
+    ${report.problems.length > 0 && html`<div class="failure"><p><strong>${t("packages.problems", {count: report.problems.length})}</strong></p><${Problems} items=${report.problems} packageId=${of.may_read_files && of.id} /></div>`}
+    <${Warnings} report=${report} packageId=${of.may_read_files && of.id} />
     <${Facts} items=${[
     [t("packages.file"), html`<code>${of.file}</code>`], [t("packages.size"), size(of.size)],
     [t("packages.unpacked"), report.members === undefined ? null : t("packages.unpackedIs", {files: number(report.members), size: size(report.unpacked_bytes)})],
     [t("packages.container"), t(`packages.container.${of.container}`)], [t("packages.uploaded"), html`<${Time} ms=${of.uploaded_ms} /> <bdi>${of.uploaded_by}</bdi>`],
+    [t("packages.groups"), html`<${Groups} of=${of} />`],
     [t("packages.state"), html`<${State} of=${of.state} />`], ["SHA-256", html`<code data-sha256>${of.sha256}</code>`],
   ]} /></div>`;
 }

@@ -4,6 +4,7 @@ import {ApiError, session, signedOut, url} from "../../api.js";
 import {percent, t} from "../../i18n.js";
 import {note} from "../../components/dialog.js";
 import {Badge} from "../../components/ui.js";
+import {Choice} from "./groups.js";
 import {Problems, Report, showReport} from "./report.js";
 import {reasonWords, size} from "./words.js";
 
@@ -134,12 +135,12 @@ function Item({item}) {
     ${answer && html`<${Report} of=${answer} jobs=${answer.jobs} />`}</li>`;
 }
 
-const OPTIONS = {name: "", version: "", packages_to_scan: "", allow_empty: false};
+const OPTIONS = {name: "", version: "", packages_to_scan: "", groups: [], allow_empty: false};
 
 /** Where files are dropped or chosen, and what became of those that were. */
 export function Uploads({limits}) {
   const isOver = useSignal(false), options = useSignal(OPTIONS);
-  const take = (files) => add([...files], Object.fromEntries(Object.entries(options.value).filter(([, value]) => value)), limits);
+  const take = (files) => add([...files], Object.fromEntries(Object.entries({...options.value, groups: options.value.groups.join(",")}).filter(([, value]) => value)), limits);
   const text = (name) => html`<label>${t(`packages.option.${name}`)}<input name=${name} maxlength="200" autocomplete="off" spellcheck="false" value=${options.value[name]} onInput=${(event) => { options.value = {...options.value, [name]: event.target.value.trim()}; }} /></label>`;
   const over = (event) => { event.preventDefault(); isOver.value = true; };
   const drop = (event) => { event.preventDefault(); isOver.value = false; take(event.dataTransfer.files); };
@@ -147,8 +148,9 @@ export function Uploads({limits}) {
     <h2 id="packages-upload">${t("packages.upload")}</h2>
     <label>${t("packages.choose")}<input type="file" name="packages" multiple accept=".whl,.zip,.gz" onChange=${(event) => { take(event.target.files); event.target.value = ""; }} /></label>
     ${limits && html`<p class="faint">${t("packages.limit", {size: size(limits.max_upload_bytes)})}</p>`}
-    ${limits && limits.group_id === null && html`<p class="failure">${t("packages.noGroup", {name: limits.group})}</p>`}
+    ${limits && limits.may_all_groups && limits.group_id === null && html`<p class="failure">${t("packages.noGroup", {name: limits.group})}</p>`}
     <details><summary>${t("packages.options")}</summary><div class="columns">${text("name")}${text("version")}${text("packages_to_scan")}</div>
+      ${limits && html`<${Choice} limits=${limits} value=${options.value.groups} onChange=${(groups) => { options.value = {...options.value, groups}; }} /><p class="faint">${t("packages.groupsUsual")}</p>`}
       <label class="inline"><input type="checkbox" name="allow_empty" checked=${options.value.allow_empty} onChange=${(event) => { options.value = {...options.value, allow_empty: event.target.checked}; }} /> ${t("packages.option.allow_empty")}</label></details>
     ${uploads.value.length > 0 && html`<ul class="plain" role="status" aria-live="polite" aria-label=${t("packages.uploads")}>${[...uploads.value].reverse().map((item) => html`<${Item} key=${item.id} item=${item} />`)}</ul>`}
   </section>`;

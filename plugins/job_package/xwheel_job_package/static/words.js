@@ -47,5 +47,5 @@ export function Result({of}) {
 export function Place({of, packageId}) {
   if (!of.file) return null;
   const words = html`<code>${of.file}${of.line ? `:${of.line}` : ""}</code>`;
-  return packageId && may("admin", null) ? html`<a href=${`#/packages/${packageId}/files?path=${encodeURIComponent(of.file)}&line=${of.line || 1}`}>${words}</a>` : words;
+  return packageId ? html`<a href=${`#/packages/${packageId}/files?path=${encodeURIComponent(of.file)}&line=${of.line || 1}`}>${words}</a>` : words;
 }

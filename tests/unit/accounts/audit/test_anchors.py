@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import socket
@@ -12,10 +11,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tests.unit.accounts.audit.conftest import NOW, World
+from tests.support.rows import NOW
 from xwheel.accounts.audit.anchors import Anchors, read_anchors
 from xwheel.accounts.audit.chain import first_head
-from xwheel.accounts.audit.reading import export_audit, verify_audit
 from xwheel.config import build_config
 from xwheel.config.sections import AuditSection
 from xwheel.errors import ConfigError
@@ -110,15 +108,3 @@ def test_a_file_without_heads_is_refused(tmp_path: Path, text: str) -> None:
     path.write_text(text, "latin-1")
     with pytest.raises(ConfigError, match="anchor|no head"):
         read_anchors(path)
-
-
-def test_an_export_is_an_anchor(world: World, tmp_path: Path) -> None:
-    world.write(5)
-    world.seal()
-    path = tmp_path / "export.jsonl"
-    path.write_bytes(b"\n".join(export_audit(world.db)) + b"\n")
-    assert [head.position for head in read_anchors(path)] == [5]
-    report = verify_audit(world.db, world.keys, read_anchors(path))
-    assert report.is_sound
-    assert report.anchors == 1
-    assert json.loads(path.read_bytes().splitlines()[-1])["head"]["position"] == 5

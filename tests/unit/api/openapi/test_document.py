@@ -5,10 +5,8 @@
 
 from __future__ import annotations
 
-import html
 import json
 import re
-from html.parser import HTMLParser
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,20 +15,20 @@ import msgspec
 import pytest
 
 from tests.support.paths import DOCS
-from tests.unit.api.conftest import Api
-from tests.unit.api.http.test_auth import PUBLIC, SIGN_IN
+from tests.support.routes import PUBLIC, SIGN_IN
 from xwheel.api.app import build_management_app
 from xwheel.api.http.body import rules_of
 from xwheel.api.http.errors import TABLE
 from xwheel.api.http.permissions import CALLER
 from xwheel.api.openapi.document import NUL_FREE, DescribedRoute, build_document, operations
-from xwheel.api.openapi.pages import CSP
 from xwheel.api.openapi.words import EXAMPLES
 from xwheel.api.schema import messages
 from xwheel.config.sections import AccountsSection, ApiSection
 from xwheel.plugin.registries import Registry
 
 COPY = DOCS / "reference" / "openapi.json"
+PAGE = DOCS / "reference" / "api.md"
+ANY_ROUTE = {"401", "403", "405", "413", "429", "500", "503"}
 METHODS = {"get", "post", "put", "patch", "delete"}
 
 
@@ -52,15 +50,6 @@ APP = bare_app()
 DOCUMENT = build_document([DescribedRoute(*route, APP.needs[route[0]]) for route in APP.routes])
 SCHEMAS = DOCUMENT["components"]["schemas"]
 OPERATIONS = list(operations([DescribedRoute(*route, APP.needs[route[0]]) for route in APP.routes]))
-
-
-def test_the_page_says_what_each_route_needs(api: Api) -> None:
-    page = api.management.simulate_get("/docs").text
-    for item in OPERATIONS:
-        _, _, shown = page.partition(f'<details id="{item.id}">')
-        shown = shown.partition("</details>")[0]
-        public = item.need.permission is None and "Needs no token." in shown
-        assert public or f"<p>Needs: {html.escape(str(item.need))}.</p>" in shown, item.id
 
 
 def copy_of_the_document() -> str:
@@ -143,6 +132,33 @@ def test_every_failure_of_an_operation_is_one_of_the_table() -> None:
         assert "500" in answers
 
 
+def told_on_the_page() -> dict[tuple[str, str], set[str]]:
+    """Return the statuses that the table of routes in ``docs/reference/api.md`` names, by method and path."""
+    rows = re.findall(
+        rf"^\| `({'|'.join(METHODS).upper()}) (/\S*)` \|.*\| ([^|]+) \|$", PAGE.read_text(), re.MULTILINE
+    )
+    assert len(rows) == len({row[:2] for row in rows}), "a route is there twice"
+    return {(method, path): set(re.findall(r"\b[2-5]\d\d\b", words)) for method, path, words in rows}
+
+
+def test_u15_the_page_of_the_api_has_each_route_with_the_answers_of_the_document() -> None:
+    page = told_on_the_page()
+    document = {
+        (method.upper(), path.removeprefix("/api/v1")): set(operation["responses"])
+        for path, methods in DOCUMENT["paths"].items()
+        for method, operation in methods.items()
+        if path not in {"/healthz", "/readyz"}  # which have a table of their own
+    }
+    assert set(page) - {("GET", "/healthz"), ("GET", "/readyz")} == set(document)
+    for route, statuses in document.items():
+        # the page names what any route may answer once, above the table
+        assert page[route] - ANY_ROUTE == statuses - ANY_ROUTE, route
+        assert page[route] <= statuses, route
+    shared = re.search(r"^Any route may also answer (.*?)\n\n", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    assert shared is not None
+    assert set(re.findall(r"\b[45]\d\d\b", shared[1])) == ANY_ROUTE
+
+
 def test_texts_hold_no_nul_and_patterns_are_those_of_json_schema() -> None:
     def walk(node: Any) -> None:
         if isinstance(node, dict):
@@ -174,52 +190,6 @@ def test_the_copy_in_the_docs_is_the_document() -> None:
     assert COPY.read_text(encoding="utf-8") == copy_of_the_document(), (
         "python -m tests.unit.api.openapi.test_document"
     )
-
-
-def test_the_document_is_served_to_everybody(api: Api) -> None:
-    answer = api.management.simulate_get("/api/v1/openapi.json")
-    assert (answer.status_code, answer.json) == (200, json.loads(copy_of_the_document()))
-
-
-class Page(HTMLParser):
-    """Collects what a page has."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tags: set[str] = set()
-        self.attributes: list[tuple[str, str, str]] = []
-        self.open: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.attributes += [(tag, name, value or "") for name, value in attrs]
-        if tag not in {"meta", "link"}:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-
-def test_the_page_shows_every_operation_and_needs_no_other_server(api: Api) -> None:
-    answer = api.management.simulate_get("/docs")
-    assert answer.headers["content-type"] == "text/html; charset=utf-8"
-    assert answer.headers["content-security-policy"] == CSP
-    page = Page()
-    page.feed(answer.text)
-    assert not page.open
-    assert page.tags.isdisjoint({"script", "style", "iframe", "img", "form", "object", "base"})
-    ids = {value for _, name, value in page.attributes if name == "id"}
-    assert {item.id for item in OPERATIONS} <= ids
-    assert {f"schema-{name}" for name in SCHEMAS} <= ids
-    for _, name, value in page.attributes:
-        assert not name.startswith("on")
-        assert name != "style"
-        if name in {"href", "src"}:
-            assert value in {"/docs/reference.css", "/api/v1/openapi.json"} or value[1:] in ids, value
-    style = api.management.simulate_get("/docs/reference.css")
-    assert style.headers["content-type"] == "text/css; charset=utf-8"
-    assert "http" not in style.text
-    assert "@import" not in style.text
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tests.support.paths import DOCS
-from tests.unit.api.http.test_auth import ROUTES
+from tests.support.routes import ROUTES
 from xwheel import calendars
 from xwheel.api.http.body import rules_of
 from xwheel.api.http.errors import TABLE

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 from msgspec import UNSET, Struct
+from xwheel_devtools.testing import sample_group, sample_job
 
 from xwheel.api.http.body import fields_in
 from xwheel.api.http.resource import view_of
@@ -13,7 +14,6 @@ from xwheel.api.schema.messages import GroupCreate, Input, JobChange, JobCreate
 from xwheel.api.schema.views import JobView
 from xwheel.model import ExecutorGroup, Job
 from xwheel.model.jobs import ScheduleState
-from xwheel.testing import sample_group, sample_job
 
 
 @fields_of(ExecutorGroup, "title id", created_ms=int, without=("app_name",))

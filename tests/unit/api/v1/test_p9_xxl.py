@@ -8,15 +8,14 @@ import tomllib
 from collections.abc import Iterator
 
 import pytest
+from xwheel_devtools.testing.samples import strangers
 
 from tests.support.paths import ROOT
-from tests.unit.api.conftest import Api
 from xwheel.config import build_config
 from xwheel.errors import ConfigError, UnknownNameError
 from xwheel.executor import Executor
 from xwheel.plugin.discovery import load_plugins, survey_plugins
 from xwheel.plugin.registries import SHIPPED, XXL
-from xwheel.testing.samples import strangers
 
 OPTIONS = {
     "alarm_email": {"host": "mail.example.org", "sender": "xwheel@example.org"},
@@ -78,34 +77,6 @@ def test_p9_all_routes_and_glue_types_of_xxl_job_are_there_or_named() -> None:
                     UnknownNameError, match=rf"{name} comes with .*: pip install 'xwheel\[xxl\]'"
                 ):
                     table[name]
-
-
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        (
-            {"route_strategy": "FAILOVER"},
-            (
-                "'FAILOVER' is not installed; known: FIRST, LAST, RANDOM, ROUND, SHARDING_BROADCAST; FAILOVER "
-                "comes with xwheel-router-extra: pip install 'xwheel[xxl]' beside each node"
-            ),
-        ),
-        (
-            {"glue_type": "GLUE_SHELL"},
-            (
-                "GLUE_SHELL comes with xwheel-glue-script: pip install 'xwheel[xxl]' beside each node and each "
-                "executor that runs it"
-            ),
-        ),
-        ({"glue_type": "GLUE_HTTP"}, "GLUE_HTTP comes with xwheel-glue-http: pip install xwheel-glue-http"),
-        ({"route_strategy": "NEARBY"}, 'ROUND, SHARDING_BROADCAST"'),
-    ],
-)
-def test_p9_the_refusal_of_a_job_names_what_brings_it(api: Api, fields: dict[str, str], words: str) -> None:
-    group_id = api.group()
-    answer = api.call("POST", "jobs", {"group_id": group_id, "name": "job", "handler": "demo", **fields})
-    assert answer.status_code == 422
-    assert words in answer.text
 
 
 def test_p9_an_executor_names_what_brings_an_allowed_glue_type() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from xwheel.api.xxl.plaintext import to_plain
@@ -38,8 +36,7 @@ def test_messages(message: str, text: str) -> None:
     assert to_plain(message) == text
 
 
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("piece", ["<b", "<b ", "<!--", "&#", "<br", "<span <", "&lt;<"])
 def test_no_message_takes_long(piece: str) -> None:
-    begin = time.perf_counter()
     to_plain(piece * 50_000)  # half a second; minutes if it took the square of it
-    assert time.perf_counter() - begin < 30

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from xwheel.api.schema.fields import VISIBLE
@@ -80,7 +80,6 @@ def read(text: str) -> State:
     return build_state([("f", document) for document in read_documents("f", io.BytesIO(text.encode()))])
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     NAME,
     NAME,

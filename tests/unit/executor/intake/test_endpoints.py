@@ -11,6 +11,7 @@ import pytest
 
 from xwheel.builtin.glue_bean import BeanGlue
 from xwheel.clock import SystemClock
+from xwheel.errors import NotYetError
 from xwheel.executor import job
 from xwheel.executor.handlers import HandlerRegistry
 from xwheel.executor.intake.endpoints import Endpoints, SharedSources
@@ -18,11 +19,12 @@ from xwheel.executor.intake.queues import QueueLimits
 from xwheel.executor.journal.journal import Journal
 from xwheel.executor.logs.run_log import RunLogs
 from xwheel.executor.running.worker import Workers
+from xwheel.plugin import GlueRequest, HandlerLookup
 from xwheel.wire import contract
-from xwheel.wire.codec import decode_trigger, encode_trigger
-from xwheel.wire.codec.batch import encode_batch, read_batch_reply
+from xwheel.wire.codec import decode_trigger, encode_log_request, encode_trigger, read_log_data
+from xwheel.wire.codec.batch import encode_batch, encode_states, read_batch_reply
 from xwheel.wire.codec.fields import encode
-from xwheel.wire.messages import Response, TriggerRequest
+from xwheel.wire.messages import LogRequest, Response, RunKey, TriggerRequest
 
 TOKEN = "a-token-for-tests-only"
 
@@ -132,6 +134,52 @@ def test_p11_runs_of_one_job_share_its_source_and_few_are_remembered(monkeypatch
     assert (len(sources._known), sources._chars) == (0, 0)
 
 
+def test_n31_a_run_for_an_earlier_instance_is_refused_by_either_call(place: Place) -> None:
+    for_another = run(1, instance="an-earlier-one")
+    said = place.call(contract.RUN, encode_trigger(for_another))
+    assert (said.code, "the call is for an-earlier-one" in said.message) == (500, True)
+    assert place.batch(for_another) == {1: 500}
+    assert place.executed == []
+    assert place.call(contract.RUN, encode_trigger(run(1, instance=place.journal.instance))).ok
+    assert place.ran.acquire(timeout=10)
+
+
+class Later:
+    """A glue type that takes no run at first."""
+
+    name = "LATER"
+    takes_source = False
+
+    def __init__(self, ready: bool = False) -> None:
+        self.ready = ready
+
+    def build(self, request: GlueRequest, handlers: HandlerLookup) -> Any:
+        if not self.ready:
+            raise NotYetError("there is no cluster now")
+        return BeanGlue().build(request, handlers)
+
+
+def test_r25_not_yet_is_said_to_either_call_and_only_of_the_runs_that_it_is_about(place: Place) -> None:
+    glue = Later()
+    redeployed(place, "greet", glue_types={"BEAN": BeanGlue(), "LATER": glue})
+    place.endpoints._allowed |= {"LATER"}
+    later = run(1, glue_type="LATER")
+    reply = place.call(contract.RUN, encode_trigger(later))
+    assert (reply.code, reply.message, reply.not_yet) == (500, "there is no cluster now", True)
+    reply = place.call(
+        contract.RUN_BATCH, encode_batch(place.journal.instance, [later, run(2), run(3, "no")])
+    )
+    answers = {item.run_id: (item.code, item.not_yet) for item in read_batch_reply(reply.data).answers}
+    assert answers == {1: (500, True), 2: (200, False), 3: (500, False)}
+    # nothing of it was taken in, so the same run may come again
+    glue.ready = True
+    assert place.batch(later) == {1: 200}
+    # and one that was is answered by the journal, whatever the glue type says now
+    glue.ready = False
+    assert place.batch(later) == {1: 200}
+    assert not place.call(contract.RUN, encode_trigger(later)).not_yet
+
+
 def test_r10_a_glue_type_that_fails_refuses_its_own_run_only(place: Place) -> None:
     """R10: whatever it raises; a run that the journal knows is not refused even so."""
 
@@ -171,3 +219,27 @@ def test_what_fails_while_runs_are_taken_in_leaves_their_fate_open(
     assert place.batch(run(1), run(2, "gone")) == {}
     monkeypatch.setattr(place.workers, "accept", fail)
     assert place.batch(run(3), run(4, "gone")) == {}
+
+
+def test_an_executor_says_nothing_about_runs_of_the_one_that_it_replaced(place: Place) -> None:
+    keys = [RunKey(1, 1, 1)]
+    assert place.call(contract.RUN_STATE, encode_states(place.journal.instance, keys)).ok
+    answer = place.call(contract.RUN_STATE, encode_states("another", keys))
+    assert not answer.ok
+    assert "the call is for another" in answer.message
+
+
+@pytest.mark.parametrize(("app_name", "is_ours"), [("demo", True), ("demo2", False), ("dem", False)])
+def test_a_call_for_another_group_is_refused(place: Place, app_name: str, is_ours: bool) -> None:
+    headers = {contract.TOKEN_HEADER: TOKEN, contract.APP_NAME_HEADER: app_name}
+    assert place.endpoints.answer("POST", contract.BEAT, headers.get, bytes).ok is is_ours
+
+
+def test_readers_of_a_run_that_wrote_no_log_are_told_the_end_once_it_ended(place: Place) -> None:
+    executed(place, 1)
+    place.workers.close()
+    place.journal.settle(10)
+    for path in (place.folder / "logs").rglob("*.log"):
+        path.unlink()
+    answer = place.call(contract.LOG, encode_log_request(LogRequest(run_id=1, created_ms=1, from_line=1)))
+    assert read_log_data(answer.data).is_end

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from typing import Any
 
 import pytest
@@ -195,3 +196,35 @@ def test_any_order_of_events_keeps_the_books(seed: int) -> None:  # noqa: C901 -
         queues.leave(one)
     for run_ids in started.values():
         assert run_ids == sorted(run_ids)
+
+
+def test_n31_a_run_that_is_ended_while_it_waits_for_a_place_starts_no_more() -> None:
+    queues = make_queues(places=1)
+    first, second, third = (wait(queues, number, job_id=number) for number in (1, 2, 3))
+    assert queues.take([1, 2, 3]) == [first]
+    assert queues.set_ending(second, KILLED) is Next.REPORT
+    queues.leave(first)
+    assert queues.take([]) == [third]  # before the killed one has left
+    queues.end(second)
+    queues.leave(second)
+    queues.leave(third)
+    assert (queues.take([]), queues._active, queues.all()) == ([], 0, [])
+
+
+def test_the_last_run_that_leaves_ends_the_wait_of_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    queues = make_queues()
+    execution = wait(queues, 1)
+    waits = threading.Event()
+    real = queues._emptied.wait
+
+    def noted(timeout: float | None = None) -> bool:
+        waits.set()  # under the lock, which the other thread needs to let the run leave
+        return real(timeout)
+
+    monkeypatch.setattr(queues._emptied, "wait", noted)
+    stop = threading.Thread(target=queues.wait_empty, args=(600,), daemon=True)
+    stop.start()
+    assert waits.wait(30)
+    queues.leave(execution)
+    stop.join(30)
+    assert not stop.is_alive()

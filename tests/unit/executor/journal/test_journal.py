@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from xwheel.clock import SystemClock
@@ -258,3 +260,45 @@ def test_n20_an_acceptance_is_told_after_its_commit(journal: Journal) -> None:
     journal.accept(KEYS[:1], done)
     assert told.wait(10)
     assert seen == [(2, False)]
+
+
+def test_an_outcome_is_delivered_again_only_of_a_run_that_has_one(journal: Journal) -> None:
+    accept(journal, KEYS[:1])
+    journal.revive(KEYS[0], lambda: None)
+    journal.settle(10)
+    assert journal.pending(10) == []
+
+
+def test_the_newest_run_with_an_id_says_whether_it_is_open(journal: Journal) -> None:
+    accept(journal, KEYS[:1])
+    finish(journal, [outcome(KEYS[0])])
+    accept(journal, [RunKey(1, 7, 2000)])
+    assert journal.is_open(1) is True
+
+
+def test_the_oldest_outcomes_come_first(journal: Journal) -> None:
+    accept(journal, KEYS)
+    items = [msgspec.structs.replace(outcome(key), finished_ms=10 - key.run_id) for key in KEYS]
+    finish(journal, items)
+    assert [item.run_id for item in journal.pending(2)] == [5, 4]
+
+
+def test_what_a_full_disk_held_back_is_written_in_its_order(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accept(journal, KEYS[:1])
+    real = journal._write
+    broken = threading.Semaphore(0)
+
+    def full(_: object) -> Any:
+        broken.release()
+        raise sqlite3.OperationalError("disk is full")
+
+    monkeypatch.setattr(journal, "_write", full)
+    journal.finish([outcome(KEYS[0], "first")])
+    assert broken.acquire(timeout=30)
+    assert broken.acquire(timeout=30)  # it is tried once more without what may be refused
+    journal.finish([outcome(KEYS[0], "second")])
+    monkeypatch.setattr(journal, "_write", real)
+    journal.settle(30)
+    assert [item.message for item in journal.pending(10)] == ["first"]

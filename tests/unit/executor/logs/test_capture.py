@@ -23,6 +23,9 @@ from xwheel.executor.running.lifecycles import Lifecycles
 from xwheel.executor.running.runners import run_in_thread
 from xwheel.wire.messages import CallbackItem, RunKey, TriggerRequest
 
+# where a kill strikes a callback of the garbage collector, Python says so and goes on; the next kill is heard
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
 ROUNDS = 200
 FOREIGN = logging.Logger("tests.foreign")  # without parents: the handlers of pytest have locks too
 

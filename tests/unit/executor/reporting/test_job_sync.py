@@ -6,12 +6,12 @@ import logging
 from typing import Any
 
 import pytest
+from xwheel_devtools.testing.web import WebRequest, WebServer, web_reply
 
 from xwheel.executor import job
 from xwheel.executor.declarations import Declaration
 from xwheel.executor.handlers import MARK
 from xwheel.executor.reporting.job_sync import POLL_MS, RETRY_MS, JobSync
-from xwheel.testing.web import WebRequest, WebServer, web_reply
 
 TOKEN = "the-token-of-the-group"
 

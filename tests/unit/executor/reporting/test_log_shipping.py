@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from xwheel_devtools.testing import ManualClock
 
 from xwheel.errors import WireError
 from xwheel.executor.logs.run_log import PAGE_BYTES, RunLog, RunLogs
@@ -21,7 +22,6 @@ from xwheel.executor.reporting.log_shipping import (
     MAX_PARTS,
     LogShipping,
 )
-from xwheel.testing import ManualClock
 from xwheel.wire.messages import LogPart, LogReceipt
 
 CREATED_MS = 1_700_000_000_000
@@ -131,10 +131,62 @@ def test_a_run_that_is_over_is_one_request(shipper: Shipper) -> None:
     assert shipper.step() == IDLE_MS
 
 
+def test_n36_lines_of_a_run_that_ends_while_its_log_is_read_are_shipped(
+    shipper: Shipper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its last line comes, and it is closed, after the reader saw the end of the file."""
+    log = shipper.open(1)
+    log.raw("first\n")
+    log.flush()
+    read = log_shipping.read_chunk
+
+    def read_and_end(path: Path, offset: int, size: int, *, live: bool) -> tuple[str, int, int]:
+        found = read(path, offset, size, live=live)
+        if not found[1] and not log.is_closed:
+            log.raw("last\n")
+            log.close()
+        return found
+
+    monkeypatch.setattr(log_shipping, "read_chunk", read_and_end)
+    shipper.run()
+    assert shipper.scheduler.lines == {1: ["first", "last"]}
+    assert shipper.scheduler.ended == {1}
+
+
+def test_a_run_that_begins_wakes_the_loop_where_logs_are_wanted(shipper: Shipper) -> None:
+    shipper.shipping.wakeup.clear()
+    log = shipper.open(1)
+    log.raw("first\n")
+    log.flush()
+    assert shipper.shipping.wakeup.is_set()
+    shipper.shipping.want(False)
+    shipper.shipping.wakeup.clear()
+    log = shipper.open(2)
+    log.raw("first\n")
+    log.flush()
+    assert not shipper.shipping.wakeup.is_set()
+
+
 def test_a_silent_run_ships_nothing(shipper: Shipper) -> None:
     shipper.open(1).close()
     assert shipper.step() == IDLE_MS
     assert shipper.scheduler.requests == []
+
+
+def test_a_log_that_is_opened_again_is_over_when_that_one_is_closed(shipper: Shipper) -> None:
+    log = shipper.open(1)
+    log.raw("first\n")
+    log.flush()
+    shipper.run()
+    log.close()
+    again = shipper.open(1)
+    again.raw("second\n")
+    again.flush()
+    shipper.run()
+    assert (shipper.scheduler.lines, shipper.scheduler.ended) == ({1: ["first", "second"]}, set())
+    again.close()
+    shipper.run()
+    assert shipper.scheduler.ended == {1}
 
 
 def test_many_runs_share_requests(shipper: Shipper) -> None:
@@ -363,7 +415,28 @@ def test_a_log_that_is_not_taken_is_tried_by_itself(shipper: Shipper) -> None:
     assert {len(parts) for parts in refused} == {1}
 
 
+def test_a_log_that_is_not_taken_is_not_sent_behind_another(shipper: Shipper) -> None:
+    shipper.scheduler.damaged = {1}
+    growing = shipper.open(2)
+    growing.raw("first\n")
+    growing.flush()
+    shipper.run(3)
+    for number in (1, 3, 4, 5):
+        log = shipper.open(number)
+        log.raw("a line\n")
+        log.close()
+        shipper.clock.advance(INTERVAL_MS)
+        shipper.run(4)
+    growing.raw("second\n")
+    growing.flush()
+    shipper.clock.advance(120_000)
+    shipper.scheduler.requests.clear()
+    shipper.step()
+    assert [[part.run_id for part in parts] for parts in shipper.scheduler.requests] == [[2]]
+
+
 def test_what_ended_while_no_logs_were_wanted_is_shipped_after_all(shipper: Shipper, tmp_path: Path) -> None:
+    shipper.step()  # logs of before the start were asked about
     log = shipper.open(1)
     log.raw("first\n")
     shipper.shipping.want(False)

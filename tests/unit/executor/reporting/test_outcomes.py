@@ -171,6 +171,22 @@ def test_what_was_delivered_before_the_scheduler_went_down_is_confirmed() -> Non
     assert [item.run_id for item in spool.items] == [1, 4, 5]
 
 
+def test_what_was_delivered_is_confirmed_though_no_outcome_was_refused_by_itself() -> None:
+    """The scheduler refused the batch because it was about to go down, took two of it, and went."""
+    delivery, admin, spool, _ = make(5)
+    real = admin.deliver
+
+    def deliver(items: Sequence[CallbackItem]) -> tuple[Response, list[BadItem]]:
+        if len(items) > 1:
+            raise CallRefusedError("500")
+        admin.down = len(admin.batches) >= 2
+        return real(items)
+
+    admin.deliver = deliver  # type: ignore[method-assign]
+    delivery.step(0)
+    assert [item.run_id for item in spool.items] == [3, 4, 5]
+
+
 def test_a_refusal_for_good_ends_the_attempts(caplog: Any) -> None:
     delivery, admin, spool, _ = make(3)
     admin.refused = [BadItem(index=1, run_id=2, error="run 2 does not exist")]
@@ -194,7 +210,7 @@ def test_beats_and_what_silence_forbids() -> None:
     assert registration.may_start(ours) == "no scheduler confirmed a beat for 60 s"
     assert registration.may_start(foreign) == ""
     admin.down = True
-    assert registration.step(0) == 5000
+    assert registration.step(0) == 1000
     assert registration.may_start(ours)
     admin.down, admin.xwheel = False, False
     registration.step(0)
@@ -244,6 +260,26 @@ def test_a_scheduler_that_recovers_in_the_middle_of_a_batch_gets_the_rest_at_onc
 
     admin.deliver = deliver  # type: ignore[method-assign]
     start_ms = clock.at_ms
+    while spool.items:
+        clock.at_ms += delivery.step(0)
+    assert clock.at_ms - start_ms <= 1000
+
+
+def test_outcomes_that_a_scheduler_refused_as_it_failed_are_sent_soon_again() -> None:
+    """That it took those before proves nothing against these: it took none after them."""
+    delivery, admin, spool, clock = make(5)
+    real = admin.deliver
+
+    def deliver(items: Sequence[CallbackItem]) -> tuple[Response, list[BadItem]]:
+        admin.poison = set() if len(admin.batches) in (1, 2) else {1, 2, 3, 4, 5}
+        return real(items)
+
+    admin.deliver = deliver  # type: ignore[method-assign]
+    start_ms = clock.at_ms
+    clock.at_ms += delivery.step(0)
+    assert [item.run_id for item in spool.items] == [3, 4, 5]
+    admin.deliver = real  # type: ignore[method-assign]
+    admin.poison = set()
     while spool.items:
         clock.at_ms += delivery.step(0)
     assert clock.at_ms - start_ms <= 1000

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from xwheel_devtools.testing import ManualClock
+from xwheel_devtools.testing.web import WebServer, web_reply
 
 from xwheel.errors import ConfigError, WireError
 from xwheel.executor import Executor
-from xwheel.executor.reporting.admin_client import AdminClient
-from xwheel.testing.web import WebServer, web_reply
+from xwheel.executor.reporting.admin_client import AdminClient, Registration
 from xwheel.wire.messages import RegistryRequest
 
 TOKEN = "k7Qz-2fW9-xR4m-Vb8s"
@@ -43,3 +44,20 @@ def test_u3_a_wrong_token_names_its_setting() -> None:
 def test_u3_an_unset_token_is_missing_and_not_short() -> None:
     with pytest.raises(ConfigError, match="access_token is missing: the executor token that the node showed"):
         Executor(handlers=[], app_name="orders", admin_addresses=["http://127.0.0.1:8081"])
+
+
+@pytest.mark.parametrize(
+    ("beat_ms", "waits"), [(30_000, [1000, 2000, 4000, 5000, 5000]), (1500, [1000, 1500, 1500])]
+)
+def test_u20_a_refused_registration_is_repeated_soon_and_then_less_often(
+    beat_ms: int, waits: list[int]
+) -> None:
+    refused = web_reply(200, {"code": 500, "msg": "The access token is wrong."})
+    with WebServer(refused) as server:
+        client = AdminClient([server.url], token=TOKEN, app_name="orders", instance="i")
+        registration = Registration(client, lambda: REQUEST, ManualClock(), beat_ms=beat_ms)
+        assert [registration.step(0) for _ in waits] == waits
+        server.reply = web_reply(200, {"code": 200})
+        assert registration.step(0) == beat_ms
+        server.reply = refused
+        assert registration.step(0) == 1000

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from xwheel_devtools.testing import check_glue_type, wait_until
 
 from tests.unit.executor.running.test_worker import House, request
 from xwheel.errors import ConfigError, ExecutorError
@@ -15,7 +16,6 @@ from xwheel.executor import Executor, current_job
 from xwheel.executor.handlers import HandlerKind, handler_of
 from xwheel.model import RunState
 from xwheel.plugin import GlueRequest, HandlerLookup, HostedRun, HostSetup, KeepsThings, RunContext
-from xwheel.testing import check_glue_type, wait_until
 
 GRACES_S = 10
 TOKEN = "a-token-for-tests-only"

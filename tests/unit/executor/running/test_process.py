@@ -16,8 +16,8 @@ from typing import Any, cast
 import pytest
 
 from tests.support.executors import is_alive, wait_until
-from xwheel.executor.running import process
-from xwheel.executor.running.execution import Execution
+from xwheel.executor.running import process, supervisor
+from xwheel.executor.running.execution import KILLED, Execution
 
 Tree = Callable[[str], AbstractContextManager[tuple[subprocess.Popen[bytes], int]]]
 
@@ -65,3 +65,51 @@ def test_n21_what_a_dead_supervisor_leaves_is_killed(tree: Tree) -> None:
         )
         wait_until(lambda: not is_alive(child), 30)
         assert execution.force is None
+
+
+@pytest.mark.processes
+def test_a_kill_that_came_before_the_process_ends_it_at_once(tree: Tree) -> None:
+    execution: Any = SimpleNamespace(lock=threading.Lock(), force=None, ending=KILLED)
+    with tree('sleep 300 & echo $! > "$0"; wait') as (shell, _):
+        waiting = threading.Thread(
+            target=process._wait, args=(execution, shell, cast("Any", None), 0), daemon=True
+        )
+        waiting.start()
+        waiting.join(30)
+        assert not waiting.is_alive()
+        assert shell.returncode == -signal.SIGTERM
+
+
+def test_a_program_that_a_signal_ended_counts_from_128_as_in_a_shell() -> None:
+    assert process._judge_exit(-9, "") == (500, "script exit value(137) is failed (SIGKILL)")
+    assert process._judge_exit(3, "")[1] == "script exit value(3) is failed"
+
+
+def test_no_pattern_gives_programs_the_settings_of_xwheel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XWHEEL_EXECUTOR__ACCESS_TOKEN", "secret")
+    monkeypatch.setenv("XDG_HOME", "kept")
+    given = process.plain_environment(("X*", "XWHEEL_EXECUTOR__ACCESS_TOKEN"))
+    assert given["XDG_HOME"] == "kept"
+    assert not any(name.startswith("XWHEEL_") for name in given)
+
+
+def test_only_the_end_of_the_handler_is_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = [(11, 0), (10, 9), (12, 256), (0, 0)]
+    monkeypatch.setattr(supervisor.os, "waitpid", lambda *_: ends.pop(0))
+    assert supervisor._reap(10) == 9
+    ends = [(11, 0), (0, 0)]
+    assert supervisor._reap(10) is None
+
+
+def test_what_a_handler_leaves_is_swept_after_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    swept: list[int] = []
+    control, wakeup = os.pipe(), os.pipe()
+    try:
+        os.write(wakeup[1], b"x")
+        monkeypatch.setattr(supervisor, "_reap", lambda _: 7)
+        monkeypatch.setattr(supervisor, "_sweep", swept.append)
+        assert supervisor._watch(10, control[0], wakeup[0]) == 7
+    finally:
+        for number in (*control, *wakeup):
+            os.close(number)
+    assert swept == [10]

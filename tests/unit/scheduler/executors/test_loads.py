@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tests.support.node import HandNode
+from xwheel_devtools.testing import ManualClock
+
 from tests.support.rows import NOW, make_executor
-from xwheel.model import RegisteredExecutor
-from xwheel.plugin import RouteContext
 from xwheel.scheduler.executors.loads import WANTED_MS, Loads
-from xwheel.scheduler.route.choose import Chooser
-from xwheel.storage import executors
-from xwheel.testing import ManualClock
 
 FIRST, SECOND = make_executor("http://127.0.0.1:9001"), make_executor("http://127.0.0.1:9002")
 
@@ -67,33 +62,3 @@ def test_what_was_sent_counts_until_it_is_counted_and_what_was_chosen_for_a_batc
     loads.step(NOW)
     assert loads.load(FIRST.address) == 3
     assert loads.load(SECOND.address) == 1
-
-
-def test_a_batch_is_spread_by_what_is_open_in_the_whole_cluster(node: HandNode) -> None:
-    class Least:
-        name = "FIRST"
-        asks = False
-
-        def route(self, context: RouteContext) -> Sequence[RegisteredExecutor]:
-            return [min(context.executors, key=lambda item: context.load(item.address))]
-
-    scheduler = node.scheduler
-    pinned = node.job(enabled=False, handler="elsewhere")
-    for _ in range(4):
-        scheduler.management.run_now.run(pinned.id, addresses=[FIRST.address])
-    node.run_for(300)
-    node.answer()
-    with node.db.read() as conn:
-        assert executors.count_runs(conn) == {FIRST.address: 4}
-    node.register(SECOND.address)
-    routers = {"FIRST": Least()}
-    loads = Loads(node.db, node.clock)  # as a node that sent none of them
-    scheduler.planning.firing._chooser = Chooser(routers, scheduler.routing.async_chooser, loads, routers)
-    loads.chosen([], NOW)
-    loads.step(NOW)
-    job = node.job(enabled=False)
-    for _ in range(8):
-        scheduler.management.run_now.run(job.id)
-    node.run_for(300)
-    sent = Counter(shard.executor.address for parcel in node.sent for shard in parcel.shards)
-    assert sent == {SECOND.address: 6, FIRST.address: 2}

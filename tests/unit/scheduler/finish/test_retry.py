@@ -210,3 +210,11 @@ def test_only_scheduled_fires_stop_with_their_job(state: RunState, origin: Origi
     found = decide_retry(run, state, job, NOW, root_origin=origin)
     assert (found is not None) is tries
     assert decide_retry(run, state, None, NOW, root_origin=origin) is None
+
+
+def test_a_run_that_fails_over_is_as_late_as_before() -> None:
+    """How long it may wait for an executor counts from when it was due first."""
+    run = make_run(7, due_ms=NOW - 5000, state=RunState.DISPATCHING)
+    found = decide(run, RunState.REFUSED, reason=RunReason.FAILED_OVER)
+    assert found is not None
+    assert (found.due_ms, found.created_ms) == (NOW - 5000, NOW)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -55,9 +56,14 @@ def test_what_is_handed_on_as_json_comes_back_unchanged(result: str) -> None:
 def test_a_template_that_was_checked_can_be_filled(template: str) -> None:
     try:
         check_template(template, (4,))
-    except FieldError:
-        return  # refused on save, so nobody fills it
-    render(template, success("r"), {})
+    except FieldError as error:  # refused on save, so that it is never filled
+        refused = error
+    else:
+        render(template, success("r"), {})
+        return
+    assert refused.field == "param"
+    assert re.search(r"is no name of a template|is no parent", str(refused))
+    assert "$" in template
 
 
 @given(st.text(max_size=60))

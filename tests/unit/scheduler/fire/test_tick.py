@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tests.support.node import HandNode
 from tests.support.rows import NOW, make_run
 from tests.support.stubs import StubFiring, StubLease
 from xwheel.ring import TimeRing
@@ -129,19 +128,6 @@ def test_too_many_waiting_runs_are_forgotten_from_the_ends_of_the_longest_lines(
     assert [number for number in (1, 90, 91, 150, 1001, 1010) if loop.is_held(number)] == [1, 90, 1001, 1010]
 
 
-def test_a_crowded_partition_is_claimed_without_waiting(node: HandNode) -> None:
-    made = [node.job(enabled=False, schedule_conf="3600") for _ in range(64 * 30)]
-    crowded = [job.id for job in made if job.partition == 5]
-    assert len(crowded) == 30
-    for job_id in crowded:
-        node.scheduler.management.jobs.edit(
-            job_id, {"schedule_type": "ONCE", "schedule_conf": "2026-01-01T00:00:02"}
-        )
-        node.scheduler.management.jobs.start(job_id)
-    node.plan()
-    assert len(node.runs()) == 30
-
-
 def test_after_a_step_back_each_run_fires_at_its_time() -> None:
     """What comes in then, and what the ring, a line or the deferred runs had before."""
     fired: list[int] = []
@@ -170,3 +156,40 @@ def test_after_a_step_back_each_run_fires_at_its_time() -> None:
     loop.step(NOW + 5000)
     assert fired[-1] == 9
     assert loop.depth() == (0, 0)
+
+
+def test_a_run_that_is_adopted_again_is_decided_about_under_its_later_epoch() -> None:
+    fired: list[Queued] = []
+
+    def fire(due: Sequence[Queued], now_ms: int) -> set[int]:
+        fired.extend(due)
+        return set()
+
+    loop = tick_loop(fire)
+    put(loop, [QueuedRun(1, 1, 1, 1, 1, NOW + 100)])
+    loop.step(NOW)
+    put(loop, [QueuedRun(1, 1, 1, 1, 2, NOW + 100)])
+    loop.step(NOW + 100)
+    assert [(run.id, run.epoch) for run in fired] == [(1, 2)]
+
+
+def test_nothing_fires_under_a_lease_that_a_send_would_outlast() -> None:
+    fired: list[int] = []
+
+    def fire(due: Sequence[Queued], now_ms: int) -> set[int]:
+        fired.extend(run.id for run in due)
+        return set()
+
+    loop = tick_loop(fire, may_fire=lambda margin_ms=0: margin_ms < 3000)
+    put(loop, queued(1))
+    loop.step(NOW)
+    assert fired == []
+
+
+def test_what_comes_in_wakes_the_tick() -> None:
+    woken: list[int] = []
+    inbox = Inbox(lambda: woken.append(1))
+    inbox.put([])
+    assert woken == []
+    inbox.put(queued(1))
+    assert woken == [1]

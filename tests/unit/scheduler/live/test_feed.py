@@ -81,6 +81,16 @@ def test_of_what_changed_several_times_the_last_is_told() -> None:
     assert feed.after(start, EVERYTHING).events == [run(2), run(1, state="failed")]
 
 
+def test_what_happened_to_several_things_without_an_id_is_told_of_each() -> None:
+    feed = EventFeed()
+    start = feed.after(None, EVERYTHING).cursor
+    away, gone = (
+        LiveEvent(EventKind.NODE, state=state, audience=Audience.READERS) for state in ("away", "gone")
+    )
+    feed.put([away, gone, away])
+    assert feed.after(start, EVERYTHING).events == [gone, away]
+
+
 def test_of_very_many_it_is_told_that_there_are_many() -> None:
     feed = EventFeed()
     start = feed.after(None, EVERYTHING).cursor

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
-
-from tests.support.node import HandNode
 from xwheel.scheduler.plan.claim import (
     FIRST_SHARE,
     LEAST_SHARE,
@@ -16,7 +11,6 @@ from xwheel.scheduler.plan.claim import (
     TARGET_MS,
     BatchLimit,
 )
-from xwheel.storage import jobs
 
 
 def test_the_first_batch_is_small_and_fast_ones_let_it_grow_to_the_setting() -> None:
@@ -88,46 +82,6 @@ def _grown(most: int) -> BatchLimit:
         limit.note(1, is_full=True)
     assert limit.jobs == most
     return limit
-
-
-def test_the_claim_asks_for_what_the_last_ones_allow_and_counts_no_wait_for_its_turn(
-    node: HandNode, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[int] = []
-    spent = {"inside": 0, "before": 0}
-    find, write, transaction = jobs.find_due_jobs, jobs.update_seen_fires, node.db.transaction
-
-    def note(conn: Any, partitions: Any, horizon_ms: int, limit: int, **bounds: Any) -> Any:
-        if horizon_ms > node.clock.now_ms() and not bounds:
-            asked.append(limit)
-        return find(conn, partitions, horizon_ms, limit, **bounds)
-
-    def work(*args: Any) -> Any:
-        node.clock.advance(spent["inside"])
-        return write(*args)
-
-    def wait(call: Any) -> Any:
-        node.clock.advance(spent["before"])
-        return transaction(call)
-
-    real, allowed = node.scheduler.planning.claim._planner.plan, []
-
-    def plan(*args: Any, **options: Any) -> Any:
-        allowed.append((options["max_runs"], options["max_questions"]))
-        return real(*args, **options)
-
-    monkeypatch.setattr(node.scheduler.planning.claim._planner, "plan", plan)
-    monkeypatch.setattr(jobs, "find_due_jobs", note)
-    monkeypatch.setattr(jobs, "update_seen_fires", work)
-    monkeypatch.setattr(node.db, "transaction", wait)
-    for inside, before in ((2 * TARGET_MS, 0), (0, 900), (0, 0)):
-        spent.update(inside=inside, before=before)
-        node.job(schedule_conf="60", anchor_ms=node.clock.now_ms() + 1000)
-        node.scheduler.planning.claim.step(node.clock.now_ms())
-        node.scheduler.core.lease.step(node.clock.now_ms())
-    # so few are one for each partition, so each of them may have more, and a quick one lets the next be larger
-    assert asked == [100, 50, 75]
-    assert allowed == [(500, 2000), (250, 1000), (375, 1500)]
 
 
 def noted(*took_and_trip: tuple[int, int], times: int = 20) -> int:

@@ -13,7 +13,14 @@ from msgspec.structs import replace
 from tests.support.rows import NOW, make_job, make_run
 from xwheel.model import Job, MisfirePolicy, Origin, Run, RunState
 from xwheel.plugin import ScheduleSpec
-from xwheel.scheduler.plan.rules import FIRE_ALL_PER_CLAIM, RUNS_PER_JOB, Planned, plan, recheck
+from xwheel.scheduler.plan.rules import (
+    FIRE_ALL_PER_CLAIM,
+    RUNS_PER_JOB,
+    SKIPS_COUNTED,
+    Planned,
+    plan,
+    recheck,
+)
 from xwheel.scheduler.plan.timetable import Timetable
 
 
@@ -287,6 +294,20 @@ def test_every_due_time_is_covered_exactly_once(
     for run in skips(rows):
         assert run.skip_last_ms is not None
         assert not set(fired) & set(range(run.planned_ms, run.skip_last_ms + 1, step_ms))
+
+
+def test_n36_of_more_missed_fires_than_are_counted_the_one_that_fires_is_outside_of_what_was_skipped() -> (
+    None
+):
+    missed = SKIPS_COUNTED + 50
+    job = every(1000, misfire_policy=MisfirePolicy.FIRE_ONCE, misfire_threshold_ms=5000, next_fire_ms=NOW)
+    result = plan_at([job], NOW + 1000 * missed)
+    (skip,) = skips(result.runs)
+    late, *on_time = planned(result.runs)
+    assert late == NOW
+    assert skip.skip_last_ms is not None
+    for at in (late, *on_time):
+        assert not skip.planned_ms <= at <= skip.skip_last_ms
 
 
 def test_start_and_end_bound_the_fires() -> None:

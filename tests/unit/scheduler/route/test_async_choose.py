@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
+from xwheel_devtools.testing import ManualClock
 
 from tests.support.asking import ADDRESSES, PATIENCE_S, FirstAlive, FirstIdle, Hanging, Wire, wait_for
 from tests.support.rows import NOW, make_executor, make_job, make_run
@@ -17,7 +18,6 @@ from xwheel.scheduler.executors.calls import ExecutorClient
 from xwheel.scheduler.route import async_choose
 from xwheel.scheduler.route.async_choose import AsyncChooser
 from xwheel.scheduler.route.probes import Probes
-from xwheel.testing import ManualClock
 from xwheel.wire.http import HttpResult
 
 

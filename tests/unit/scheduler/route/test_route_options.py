@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tests.support.node import HandNode
 from tests.support.rows import make_job
 from xwheel.errors import FieldError, RouteError
 from xwheel.plugin.questions import PluginQuestions
@@ -58,10 +57,3 @@ def test_others_are_refused_by_the_name_of_the_field(name: str, options: str, wo
     with pytest.raises(FieldError, match=words) as caught:
         check(name, options)
     assert caught.value.field == "route_options"
-
-
-def test_the_built_in_routers_take_none(sqlite_node: HandNode) -> None:
-    sqlite_node.group()
-    for name in ("FIRST", "LAST", "RANDOM", "ROUND", "SHARDING_BROADCAST"):
-        with pytest.raises(FieldError, match=f"the router {name} takes none"):
-            sqlite_node.job(route_strategy=name, route_options="zone=a")

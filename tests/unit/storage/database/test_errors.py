@@ -6,19 +6,25 @@ import logging
 import socket
 import sqlite3
 from collections.abc import Sequence
-from pathlib import Path
 
 import psycopg
 import pymysql
 import pytest
-from sqlalchemy import URL, make_url, select
+from sqlalchemy import URL, make_url
 from sqlalchemy.exc import DBAPIError, OperationalError, ProgrammingError
 
-from xwheel.errors import ConfigError, DatabaseRefusedError, DatabaseUnreachableError, XwheelError
-from xwheel.storage.database import address, startup
-from xwheel.storage.database.engine import Database
+from xwheel.errors import (
+    ConfigError,
+    DatabaseReadOnlyError,
+    DatabaseRefusedError,
+    DatabaseUnreachableError,
+    StartEndedError,
+    XwheelError,
+)
+from xwheel.storage.database import address, outage
+from xwheel.storage.database.engine import Database, RaceLostError
 from xwheel.storage.database.errors import explain
-from xwheel.storage.database.startup import LAST_PAUSE_S, reach
+from xwheel.storage.database.startup import LAST_PAUSE_S, DatabaseStart, reach
 
 SECRET = "opensesame"
 MARIADB = make_url(f"mysql+pymysql://ada:{SECRET}@db.example/shop-2")
@@ -145,7 +151,7 @@ def _postgresql(words: str, state: str | None = None) -> DBAPIError:
             "must own the database",
         ),
         (_postgresql("terminating connection", "57P01"), POSTGRESQL, DatabaseUnreachableError, "terminating"),
-        (_postgresql("cannot execute UPDATE", "25006"), POSTGRESQL, DatabaseRefusedError, "is read-only"),
+        (_postgresql("cannot execute UPDATE", "25006"), POSTGRESQL, DatabaseReadOnlyError, "is read-only"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -175,6 +181,36 @@ def test_a_mistake_of_ours_is_not_explained_away() -> None:
     assert explain(KeyError("x"), MARIADB) is None
 
 
+@pytest.mark.parametrize(
+    ("error", "phase", "kind"),
+    [
+        (_mariadb(2013, "Lost connection"), outage.Phase.WORK, outage.ConnectionLostError),
+        (_mariadb(2013, "Lost connection"), outage.Phase.COMMIT, outage.CommitUnknownError),
+        (_postgresql("terminating connection", "57P01"), outage.Phase.COMMIT, outage.CommitUnknownError),
+        # it was refused, and so not done
+        (_mariadb(1290, "--read-only"), outage.Phase.COMMIT, DatabaseReadOnlyError),
+        (_postgresql("cannot execute UPDATE", "25006"), outage.Phase.COMMIT, DatabaseReadOnlyError),
+    ],
+    ids=lambda value: value.name if isinstance(value, outage.Phase) else "",
+)
+def test_only_a_connection_that_breaks_at_commit_leaves_it_unknown(
+    error: DBAPIError, phase: outage.Phase, kind: type[XwheelError]
+) -> None:
+    error.connection_invalidated = True
+    assert type(outage.translate(error, phase, MARIADB)) is kind
+
+
+def test_a_lost_race_for_a_lock_is_worth_another_try() -> None:
+    for error in (
+        _mariadb(1205, "Lock wait timeout exceeded"),
+        _mariadb(1213, "Deadlock found"),
+        *(_postgresql("x", state) for state in ("40001", "40P01", "55P03")),
+    ):
+        assert outage.is_retryable(error)
+        assert outage.translate(error, outage.Phase.WORK, MARIADB) is None
+    assert not outage.is_retryable(_mariadb(1062, "Duplicate entry"))
+
+
 def test_missing_packages_and_unknown_options_are_named() -> None:
     error = RuntimeError("'cryptography' package is required for sha256_password or caching_sha2_password")
     assert "install it" in str(explain(error, MARIADB))
@@ -196,15 +232,6 @@ def test_a_server_that_takes_connections_and_is_silent_is_given_up(
             reach(db)
 
 
-def test_only_the_greeting_has_a_time_limit(db: Database) -> None:
-    with db.read() as conn:
-        if db.backend == "mysql":
-            driver = conn.connection.driver_connection
-            assert driver is not None
-            assert driver._read_timeout is None
-        assert conn.execute(select(1)).scalar() == 1
-
-
 class _Server:
     """A server that is away for some tries; pauses pass on a clock of its own."""
 
@@ -214,6 +241,8 @@ class _Server:
         self.pauses: list[float] = []
         self._failures = list(failures)
         monkeypatch.setattr(self.db.engine, "connect", self._connect)
+        # what it asks a server that is there
+        monkeypatch.setattr(DatabaseStart, "_check", lambda start: reach(start.db))
 
     def _connect(self) -> _Server:
         if self._failures:
@@ -233,8 +262,8 @@ class _Server:
         self.pauses.append(seconds)
         self.now_s += seconds
 
-    def reach(self, wait_s: float) -> None:
-        reach(self.db, wait_s, pause=self.pause, elapsed_s=lambda: self.now_s)
+    def start(self, wait_s: float) -> DatabaseStart:
+        return DatabaseStart(self.db, wait_s=wait_s, pause=self.pause, elapsed_s=lambda: self.now_s)
 
 
 AWAY = _mariadb(2003, "away", ConnectionRefusedError())
@@ -245,7 +274,7 @@ def test_a_node_waits_with_longer_and_longer_pauses(
 ) -> None:
     server = _Server(monkeypatch, [AWAY] * 7)
     with caplog.at_level(logging.WARNING):
-        server.reach(60)
+        server.start(60)
     assert server.pauses == [0.5, 1, 2, 4, 8, LAST_PAUSE_S, LAST_PAUSE_S]
     assert len(caplog.records) == 7
     assert all("nothing listens at db.example:3306" in record.message for record in caplog.records)
@@ -253,41 +282,81 @@ def test_a_node_waits_with_longer_and_longer_pauses(
 
 def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     server = _Server(monkeypatch, [AWAY] * 100)
-    with pytest.raises(DatabaseUnreachableError, match="start the database server"):
-        server.reach(5)
+    with pytest.raises(
+        DatabaseUnreachableError, match=r"start the database server.*waited 5 s for it \(database\.wait_s\)"
+    ):
+        server.start(5)
     assert sum(server.pauses) == 5
     with pytest.raises(DatabaseUnreachableError):
-        server.reach(0)
+        server.start(0)
     assert sum(server.pauses) == 5
 
 
 def test_an_error_that_waiting_cannot_end_is_raised_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     server = _Server(monkeypatch, [AWAY, _mariadb(1045, "Access denied for user 'ada'"), AWAY])
     with pytest.raises(DatabaseRefusedError, match="does not know this user or password"):
-        server.reach(60)
+        server.start(60)
     assert len(server.pauses) == 1
 
 
-@pytest.mark.parametrize("wait_s", [60, 0])
-def test_a_server_that_goes_away_in_the_middle_of_a_start_is_waited_for(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, wait_s: float
-) -> None:
-    failures = [DatabaseUnreachableError("server closed the connection unexpectedly")] * 3
-    pauses: list[float] = []
-    real = startup.check_server
+def test_a_part_is_done_again_after_another_look_at_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = _Server(monkeypatch, [])
+    start = server.start(60)
+    looks: list[object] = []
+    monkeypatch.setattr(DatabaseStart, "_check", lambda start: looks.append(start))  # noqa: PLW0108 - becomes a method
+    failures: list[Exception] = [
+        DatabaseUnreachableError("gone"),
+        DatabaseReadOnlyError("a standby"),
+        RaceLostError("locked"),
+        AWAY,
+    ]
 
-    def check(db: Database) -> None:
+    def part() -> str:
         if failures:
-            raise failures.pop()
-        real(db)
+            raise failures.pop(0)
+        return "done"
 
-    monkeypatch.setattr(startup, "check_server", check)
-    monkeypatch.setattr(startup.time, "sleep", pauses.append)
-    url = f"sqlite:///{tmp_path / 'xwheel.db'}"
-    if not wait_s:
-        with pytest.raises(DatabaseUnreachableError, match="closed the connection"):
-            startup.open_ready(url, create=True)
-        assert len(failures) == 2
-        return
-    startup.open_ready(url, create=True, wait_s=wait_s).close()
-    assert pauses == [startup.FIRST_PAUSE_S] * 3
+    assert start.run(part) == "done"
+    assert server.pauses == [0.5, 1, 2, 4]
+    assert looks == [start] * 4
+
+
+def test_the_time_to_wait_begins_with_each_failure_and_not_with_the_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A start that takes long while its database is there is not given up; each outage has the whole time."""
+    server = _Server(monkeypatch, [])
+    start = server.start(10)
+
+    def part(failures: list[Exception]) -> None:
+        server.now_s += 1000
+        if failures:
+            server.now_s -= 1000
+            raise failures.pop()
+
+    for _ in range(3):
+        start.run(lambda: part([]))
+        failures: list[Exception] = [DatabaseUnreachableError("gone")] * 4
+        start.run(lambda failures=failures: part(failures))  # type: ignore[misc]
+    assert server.pauses == [0.5, 1, 2, 4] * 3
+
+
+@pytest.mark.parametrize("error", [DatabaseRefusedError("no right"), ConfigError("a port"), KeyError("x")])
+def test_what_waiting_does_not_help_ends_a_part_at_once(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    server = _Server(monkeypatch, [])
+    start = server.start(60)
+
+    def part() -> None:
+        raise error
+
+    with pytest.raises(type(error)):
+        start.run(part)
+    assert server.pauses == []
+
+
+def test_a_start_whose_process_is_to_end_waits_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = _Server(monkeypatch, [AWAY] * 2)
+    with pytest.raises(StartEndedError):
+        DatabaseStart(server.db, wait_s=60, pause=lambda _: True)

@@ -159,12 +159,15 @@ def test_any_text_is_a_plain_url_or_refused(text: str) -> None:
     for url in (text, f"http://{text}", f"https://example.com{text}"):
         try:
             found = PlainUrl.parse(url)
-        except ValueError:
+        except ValueError as error:
+            refused = error
+        else:
+            assert found.url.isascii()
+            assert found.url.startswith(f"{found.scheme}://{found.authority}/")
+            again = PlainUrl.parse(found.url)
+            assert (again.host, again.port, again.path) == (found.host, found.port, found.path)
             continue
-        assert found.url.isascii()
-        assert found.url.startswith(f"{found.scheme}://{found.authority}/")
-        again = PlainUrl.parse(found.url)
-        assert (again.host, again.port, again.path) == (found.host, found.port, found.path)
+        assert str(refused).startswith("the URL")
 
 
 @pytest.mark.parametrize(

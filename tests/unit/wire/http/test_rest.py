@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from xwheel_devtools.testing.web import WebServer, web_reply
 
 from tests.support.ports import free_port
 from xwheel.errors import NotFoundError, WireError
-from xwheel.testing.web import WebServer, web_reply
 from xwheel.wire.http.rest import RestClient
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import falcon
-from msgspec import UNSET
+from typing import TypeVar
 
+import falcon
+from msgspec import UNSET, Struct
+
+from xwheel.accounts.accounts import Ended
 from xwheel.api.http.body import take_body, take_changes, take_query
 from xwheel.api.http.headers import MATCH_HEADER, wanted_revision
 from xwheel.api.http.resource import Resource, reply, reply_page, view_of
@@ -16,16 +19,22 @@ from xwheel.api.schema.accounts import (
     AccountPage,
     AccountQuery,
     AccountView,
+    ChangedAccountView,
+    EndedView,
     NewAccountView,
     NewLinkView,
     PasswordReset,
+    ResetAccountView,
     SessionItem,
     SessionPage,
+    SessionsEnd,
 )
 from xwheel.errors import FieldError
 from xwheel.model.access import Grant, Grants, Role
 from xwheel.storage.access import accounts, sessions
 from xwheel.storage.access.accounts import Account
+
+S = TypeVar("S", bound=Struct)
 
 
 class Accounts(Resource):
@@ -39,7 +48,7 @@ class Accounts(Resource):
             found = accounts.list_accounts(conn, after_id=query.after, limit=query.limit + 1)
         reply_page(resp, AccountPage, account_view, found, query.limit)
 
-    @Operation({201: NewAccountView}, body=AccountCreate, problems=("conflict",))
+    @Operation({201: NewAccountView}, body=AccountCreate, problems=("conflict", "busy"))
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         """Make an account; its password is in this answer and never again."""
         body = take_body(req, AccountCreate, self._limit)
@@ -51,7 +60,11 @@ class Accounts(Resource):
             provider=body.provider,
         )
         resp.location = f"/api/v1/accounts/{made.id}"
-        reply(resp, _new_view(made, password), 201)
+        role, script, groups = roles_of(made.grants)
+        view = view_of(
+            NewAccountView, made, role=role, script=script, groups=groups, password=password or None
+        )
+        reply(resp, view, 201)
 
 
 class AccountResource(Resource):
@@ -66,14 +79,25 @@ class AccountResource(Resource):
         _reply(resp, found)
 
     @Operation(
-        {200: AccountView}, body=AccountChange, headers=(MATCH_HEADER,), problems=("not-found", "conflict")
+        {200: ChangedAccountView},
+        body=AccountChange,
+        headers=(MATCH_HEADER,),
+        problems=("not-found", "conflict"),
     )
     def on_patch(self, req: falcon.Request, resp: falcon.Response, account_id: int) -> None:
-        """Change what an account may do or is called, disable it, or lift its lock; it counts within a second."""
+        """Change what an account may do or is called, disable it, or lift its lock; it counts within a second.
+
+        The sessions and tokens of one that is disabled end.
+        """
         changes = take_changes(req, AccountChange, self._limit)
         revision = wanted_revision(req, changes.pop("revision", None))
         if changes.get("locked", False):
             raise FieldError("locked", "can only be false: too many wrong passwords lock an account")
+        keep_tokens = changes.pop("keep_tokens", False)
+        if keep_tokens and not changes.get("disabled", False):
+            raise FieldError(
+                "keep_tokens", "says what stays when an account is disabled: send 'disabled', too"
+            )
         given = {name: changes.pop(name, UNSET) for name in ("role", "script", "groups")}
         if any(value is not UNSET for value in given.values()):
             with self._db.read() as conn:
@@ -85,26 +109,34 @@ class AccountResource(Resource):
                 script if given["script"] is UNSET else given["script"],
                 groups if given["groups"] is UNSET else given["groups"],
             )
-        found = self._parts.access.accounts.change(account_id, changes, revision=revision)
-        self._parts.access.sessions.forget()
-        _reply(resp, found)
+        found, ended = self._parts.access.accounts.change(
+            account_id, changes, revision=revision, keep_tokens=keep_tokens
+        )
+        self._parts.access.forget()
+        resp.etag = str(found.revision)
+        reply(resp, _with_ended(ChangedAccountView, found, ended))
 
     @Operation({204: None}, headers=(MATCH_HEADER,), problems=("not-found", "conflict"))
     def on_delete(self, req: falcon.Request, resp: falcon.Response, account_id: int) -> None:
         """Delete an account with its sessions, tokens, links and settings; what it did stays in the audit."""
         self._parts.access.accounts.delete(account_id, revision=wanted_revision(req, None))
-        self._parts.access.sessions.forget()
+        self._parts.access.forget()
         resp.status = 204
 
     @Operation(
-        {200: NewAccountView}, body=PasswordReset, is_body_optional=True, problems=("not-found", "conflict")
+        {200: ResetAccountView},
+        body=PasswordReset,
+        is_body_optional=True,
+        problems=("not-found", "conflict", "busy"),
     )
     def on_post_reset(self, req: falcon.Request, resp: falcon.Response, account_id: int) -> None:
         """Set another password, which is in this answer and never again; the account's sessions and tokens end."""
         body = take_body(req, PasswordReset, self._limit, optional=True)
-        found, password = self._parts.access.accounts.reset(account_id, body.password)
-        self._parts.access.sessions.forget()
-        reply(resp, _new_view(found, password))
+        found, password, ended = self._parts.access.accounts.reset(
+            account_id, body.password, keep_tokens=body.keep_tokens
+        )
+        self._parts.access.forget()
+        reply(resp, _with_ended(ResetAccountView, found, ended, password=password))
 
     @Operation({201: NewLinkView}, problems=("not-found", "conflict"))
     def on_post_link(self, req: falcon.Request, resp: falcon.Response, account_id: int) -> None:
@@ -127,13 +159,13 @@ class AccountSessions(Resource):
             found = sessions.list_sessions(conn, account_id, self._parts.clock.now_ms())
         reply(resp, SessionPage(items=[view_of(SessionItem, item, is_this=False) for item in found]))
 
-    @Operation({204: None}, problems=("not-found",))
+    @Operation({200: EndedView}, query=SessionsEnd, problems=("not-found",))
     def on_delete(self, req: falcon.Request, resp: falcon.Response, account_id: int) -> None:
-        """End all sessions of an account; its tokens stay."""
-        del req
-        self._parts.access.accounts.end_sessions(account_id)
-        self._parts.access.sessions.forget()
-        resp.status = 204
+        """End all sessions of an account, and its tokens unless ``keep_tokens`` is set."""
+        query = take_query(req, SessionsEnd)
+        ended = self._parts.access.accounts.end_sessions(account_id, keep_tokens=query.keep_tokens)
+        self._parts.access.forget()
+        reply(resp, EndedView(sessions_ended=ended.sessions, tokens_ended=ended.tokens))
 
 
 def read_grants(
@@ -170,9 +202,10 @@ def account_view(found: Account) -> AccountView:
     return view_of(AccountView, found, role=role, script=script, groups=groups)
 
 
-def _new_view(found: Account, password: str) -> NewAccountView:
+def _with_ended(kind: type[S], found: Account, ended: Ended, **more: object) -> S:
     role, script, groups = roles_of(found.grants)
-    return view_of(NewAccountView, found, role=role, script=script, groups=groups, password=password or None)
+    counts = {"sessions_ended": ended.sessions, "tokens_ended": ended.tokens}
+    return view_of(kind, found, role=role, script=script, groups=groups, **counts, **more)
 
 
 def _reply(resp: falcon.Response, found: Account) -> None:

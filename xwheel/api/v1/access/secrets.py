@@ -109,7 +109,7 @@ class Secret(_Recorded):
         self._parts.secrets.look()
         reply(resp, _view(found, _users(self._parts)))
 
-    @Operation({204: None}, problems=("not-found", "invalid-field"))
+    @Operation({204: None}, problems=("not-found", "conflict", "invalid-field"))
     def on_delete(self, req: falcon.Request, resp: falcon.Response, name: str) -> None:
         """Delete a secret; it ends within a second."""
         del req

@@ -9,12 +9,10 @@ import falcon
 from msgspec import UNSET
 
 from xwheel.accounts.sessions import SessionElsewhereError, csrf_token
-from xwheel.accounts.sign_in import SignInError, SignInThrottledError, WrongPasswordError
 from xwheel.api.http.body import rules_of, take_body, take_query
 from xwheel.api.http.browsers import Browsers
 from xwheel.api.http.client import TrustedProxies
 from xwheel.api.http.errors import InputError
-from xwheel.api.http.places import Places
 from xwheel.api.http.resource import ApiParts, Resource, by_name, named, reply, reply_page, view_of
 from xwheel.api.openapi.operation import Operation
 from xwheel.api.schema.access import (
@@ -25,6 +23,7 @@ from xwheel.api.schema.access import (
     TokenQuery,
 )
 from xwheel.api.schema.accounts import (
+    EndedView,
     LinkInput,
     LinkOwnerView,
     PasswordChange,
@@ -44,11 +43,10 @@ CREDENTIAL: Final = "session "
 
 
 class SessionResource(Resource):
-    """``/session``: at most an eighth of the listener's threads judge passwords at once."""
+    """``/session``."""
 
     def __init__(self, parts: ApiParts) -> None:
         super().__init__(parts)
-        self._places = Places(max(1, parts.config.threads // 8), "passwords are being judged")
         proxies = TrustedProxies(parts.config.trusted_proxies)
         self._browsers = Browsers(proxies, secure_cookies=parts.access.config.secure_cookies)
 
@@ -69,7 +67,7 @@ class SessionResource(Resource):
         if known is None:
             raise NotFoundError("session", account.name)  # it was disabled in this very moment
         resp.location = "/api/v1/session"
-        reply(resp, _session_view(known.actor(address), account, csrf_token(secret), expires_ms), 201)
+        reply(resp, self._view(known.actor(address), account, csrf_token(secret), expires_ms), 201)
 
     @Operation({200: LinkOwnerView}, body=LinkInput, problems=("unauthorized", "throttled", "forbidden"))
     def on_post_link(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -92,7 +90,7 @@ class SessionResource(Resource):
             if known is not None:
                 expires_ms = known.session.created_ms + 1000 * self._parts.access.config.session_s
             csrf = csrf_token(secret)
-        reply(resp, _session_view(actor, account, csrf, expires_ms))
+        reply(resp, self._view(actor, account, csrf, expires_ms))
 
     @Operation({204: None}, problems=("forbidden",))
     def on_delete(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -121,8 +119,25 @@ class SessionResource(Resource):
             field = "name" if name is UNSET else "password"
             rule = rules_of(SignInInput)[field]
             raise InputError(field, f"is required without a link and must be {rule.words}", rule.limit)
-        with self._places.hold(0):
-            return self._parts.access.sign_in.judge(name, password, address)
+        return self._parts.access.sign_in.judge(name, password, address)
+
+    def _view(
+        self, actor: Actor, account: Account | None, csrf: str | None, expires_ms: int | None
+    ) -> SessionView:
+        role, script, groups = roles_of(actor.grants)
+        return SessionView(
+            kind=actor.kind.value,
+            name=actor.name,
+            account_id=actor.account_id,
+            display_name="" if account is None else account.display_name,
+            role=role,
+            script=script,
+            groups=groups,
+            must_change=account is not None and account.must_change,
+            asks_password=account is not None and self._parts.access.sign_in.takes_password(account),
+            csrf=csrf,
+            expires_ms=expires_ms,
+        )
 
     def _end_present(self, req: falcon.Request, address: str) -> None:
         secret = self._browsers.cookie_of(req)
@@ -137,29 +152,23 @@ class SessionResource(Resource):
 
 
 class OwnPassword(Resource):
-    """``/me/password``: at most an eighth of the listener's threads judge passwords at once."""
+    """``/me/password``."""
 
-    def __init__(self, parts: ApiParts) -> None:
-        super().__init__(parts)
-        self._places = Places(max(1, parts.config.threads // 8), "passwords are being judged")
-
-    @Operation({204: None}, body=PasswordChange, problems=("forbidden", "throttled", "unauthorized", "busy"))
+    @Operation(
+        {200: EndedView}, body=PasswordChange, problems=("forbidden", "throttled", "unauthorized", "busy")
+    )
     def on_put(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Set another password; all other sessions of the account end."""
+        """Set another password; all other sessions of the account end, and its tokens unless ``keep_tokens`` is set."""
         body = take_body(req, PasswordChange, self._limit)
         access, actor = self._parts.access, current_actor()
-        _need_session(actor)
+        session_id = _need_session(actor)
         own = access.accounts.own_account()
-        try:
-            with self._places.hold(0):
-                judged = access.sign_in.judge(own.name, body.old_password, actor.address)
-        except SignInThrottledError:
-            raise
-        except SignInError:
-            raise WrongPasswordError(own.name) from None
-        access.accounts.change_password(judged, body.password, session_id=_session_id(actor))
-        access.sessions.forget()
-        resp.status = 204
+        judged = access.sign_in.judge_again(own, body.old_password, actor.address, field="old_password")
+        ended = access.accounts.change_password(
+            judged, body.password, session_id=session_id, keep_tokens=body.keep_tokens
+        )
+        access.forget()
+        reply(resp, EndedView(sessions_ended=ended.sessions, tokens_ended=ended.tokens))
 
 
 class OwnSessions(Resource):
@@ -202,18 +211,34 @@ class OwnTokens(Resource):
             known = [item for item in tokens.list_tokens(conn) if item.account_id == account_id]
         reply_page(resp, TokenPage, token_view, by_name(known, query.after), query.limit, key="name")
 
-    @Operation({201: NewTokenView}, body=OwnTokenCreate, problems=("conflict", "forbidden"))
+    @Operation(
+        {201: NewTokenView},
+        body=OwnTokenCreate,
+        problems=("conflict", "forbidden", "throttled", "unauthorized", "busy", "identity-provider"),
+    )
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Make a token of one's own; it may never do more than its account, and its secret is in this answer alone."""
+        """Make a token of one's own; it may never do more than its account, and its secret is in this answer alone.
+
+        It takes the password of the account once more, or a sign-in of a moment ago where the account has none here.
+        """
         body = take_body(req, OwnTokenCreate, self._limit)
         actor = current_actor()
         account_id = own_account(actor)
-        _need_session(actor)
+        session_id = _need_session(actor)
         grants = actor.grants
         if body.role is not None or body.groups:
             grants = read_grants(body.role, body.script, body.groups)
-        secret = secrets.token_urlsafe(SECRET_BYTES)
-        made = make_token(self._parts, body, secret, grants, account_id=account_id)
+        sign_in, secret = self._parts.access.sign_in, secrets.token_urlsafe(SECRET_BYTES)
+        typed = None if body.password is UNSET else body.password
+        judged = sign_in.judge_presence(account_id, session_id, typed, actor.address)
+        made = make_token(
+            self._parts,
+            body,
+            secret,
+            grants,
+            account_id=account_id,
+            check=lambda conn: sign_in.check_presence(conn, judged, session_id),
+        )
         resp.location = f"/api/v1/me/tokens/{made.name}"
         reply(resp, new_token_view(made, secret), 201)
 
@@ -244,31 +269,19 @@ def own_account(actor: Actor) -> int:
     return actor.account_id
 
 
-def _need_session(actor: Actor) -> None:
-    """Refuse what must not be done with a token alone: who finds one would keep the account."""
-    if _session_id(actor) is None:
+def _need_session(actor: Actor) -> int:
+    """Return the id of the session that acts; what needs one must not be done with a token: its finder would stay in.
+
+    Raises:
+        ForbiddenError: There is none.
+    """
+    session_id = _session_id(actor)
+    if session_id is None:
         raise ForbiddenError(Permission.READ, "this takes a session: sign in with name and password")
+    return session_id
 
 
 def _session_id(actor: Actor) -> int | None:
     if not actor.credential.startswith(CREDENTIAL) or actor.kind is not ActorKind.ACCOUNT:
         return None
     return int(actor.credential.removeprefix(CREDENTIAL))
-
-
-def _session_view(
-    actor: Actor, account: Account | None, csrf: str | None, expires_ms: int | None
-) -> SessionView:
-    role, script, groups = roles_of(actor.grants)
-    return SessionView(
-        kind=actor.kind.value,
-        name=actor.name,
-        account_id=actor.account_id,
-        display_name="" if account is None else account.display_name,
-        role=role,
-        script=script,
-        groups=groups,
-        must_change=account is not None and account.must_change,
-        csrf=csrf,
-        expires_ms=expires_ms,
-    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from functools import partial
 
 import falcon
@@ -26,6 +27,7 @@ from xwheel.errors import NotFoundError
 from xwheel.model.access import ALL, Actor, Grants, Permission, Role, current_actor
 from xwheel.storage.access import tokens
 from xwheel.storage.access.tokens import KnownToken
+from xwheel.storage.database.engine import Connection
 
 
 class Tokens(Resource):
@@ -82,8 +84,9 @@ def make_token(
     *,
     group_id: int | None = None,
     account_id: int | None = None,
+    check: Callable[[Connection], None] = lambda _: None,
 ) -> KnownToken:
-    """Make a token that may do no more than who acts."""
+    """Make a token that may do no more than who acts; ``check`` raises in its transaction if it must not be made."""
     expires_ms = None if body.expires_in_s is None else parts.clock.now_ms() + 1000 * body.expires_in_s
     return parts.access.token_changes.create(
         body.name,
@@ -93,6 +96,7 @@ def make_token(
         account_id=account_id,
         expires_ms=expires_ms,
         networks=check_networks(body.networks),
+        check=check,
     )
 
 

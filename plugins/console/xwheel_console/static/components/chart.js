@@ -31,7 +31,14 @@ export function Chart({label, option, deps, table, height = 260, onPick, name = 
     load().then(({init}) => {
       if (isGone || !ref.current) return;
       chart.current = init(ref.current, null, {renderer: "svg"});
-      chart.current.on("click", (params) => pick.current?.(params));
+      // a click of the library needs what is drawn to stay between press and release, and a chart may be drawn again then
+      let pressed = null;
+      chart.current.on("mousedown", (params) => { pressed = params; });
+      chart.current.getZr().on("mouseup", ({offsetX, offsetY, event}) => {
+        const at = pressed?.event;
+        if (at && !event.button && Math.hypot(offsetX - at.offsetX, offsetY - at.offsetY) <= 4) pick.current?.(pressed);
+        pressed = null;
+      });
       observed.set(ref.current, chart.current);
       observer.observe(ref.current);
       draw();

@@ -69,19 +69,20 @@ export const Dialogs = () => html`${open.value.map((item) => html`<${Layer} key=
  * Ask before something is done; resolves with {reason} or undefined.
  *
  * `asksReason` shows a field for why; `typed` is a name that must be typed; `body` is shown above. `keep` are the words of
- * what Enter does where that is to leave all as it is.
+ * what Enter does where that is to leave all as it is. `offers` are the words of a box that can be checked: {isChecked}.
  */
-export function confirmed({title, body, action, keep = null, isDangerous = false, asksReason = false, typed = null}) {
-  return openDialog((close) => html`<${Question} ...${{body, action, keep, isDangerous, asksReason, typed, close}} />`, {label: title});
+export function confirmed({title, body, action, keep = null, isDangerous = false, asksReason = false, typed = null, offers = null}) {
+  return openDialog((close) => html`<${Question} ...${{body, action, keep, isDangerous, asksReason, typed, offers, close}} />`, {label: title});
 }
 
-function Question({body, action, keep, isDangerous, asksReason, typed, close}) {
-  const reason = useSignal(""), name = useSignal("");
+function Question({body, action, keep, isDangerous, asksReason, typed, offers, close}) {
+  const reason = useSignal(""), name = useSignal(""), isChecked = useSignal(false);
   const isReady = typed === null || name.value === typed;
-  const submit = (event) => { event.preventDefault(); if (isReady) close({reason: reason.value.trim()}); };
+  const submit = (event) => { event.preventDefault(); if (isReady) close({reason: reason.value.trim(), isChecked: isChecked.value}); };
   return html`<form onSubmit=${submit}>
     ${body && html`<div>${body}</div>`}
     ${asksReason && html`<label>${t("dialog.reason")}<input name="reason" maxlength="500" autocomplete="off" value=${reason.value} onInput=${(event) => { reason.value = event.target.value; }} /></label>`}
+    ${offers !== null && html`<label class="inline"><input type="checkbox" name="offered" checked=${isChecked.value} onChange=${(event) => { isChecked.value = event.target.checked; }} /> ${offers}</label>`}
     ${typed !== null && html`<label>${t("dialog.type", {name: typed})}<input name="typed" autocomplete="off" spellcheck="false" value=${name.value} onInput=${(event) => { name.value = event.target.value; }} /></label>`}
     <footer><button type="button" class="secondary" autofocus=${keep !== null} onClick=${() => close(undefined)}>${keep ?? t("action.cancel")}</button><button type="submit" class=${isDangerous ? "danger" : ""} disabled=${!isReady} autofocus=${keep === null && typed === null && !asksReason}>${action}</button></footer>
   </form>`;

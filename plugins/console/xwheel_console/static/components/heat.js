@@ -44,6 +44,6 @@ export function Heat({items, nowMs, query = {}}) {
     return html`<td>${counts ? html`<a class=${tone} href=${link("/runs", {...query, from: ms, to: ms + DAY_MS})} title=${words} aria-label=${words} tabindex=${ms === last ? 0 : -1} data-day=${new Date(ms).toISOString().slice(0, 10)}></a>` : html`<span title=${words}></span>`}</td>`;
   };
   return html`<div class="heat" onKeyDown=${onKey} tabindex=${known.size ? null : 0} role="region" aria-label=${t("heat.label", {count: all, failed: number(bad)})}><table><caption class="only-read">${t("heat.label", {count: all, failed: number(bad)})}</caption>
-    <thead><tr><td></td>${weeks.map((ms, index) => html`<th scope="col">${index === 0 || month(ms) !== month(weeks[index - 1]) ? html`<span class="month">${utc(ms, {month: "short"})}</span>` : ""}</th>`)}</tr></thead>
+    <thead><tr><td></td>${weeks.map((ms, index) => (index === 0 || month(ms) !== month(weeks[index - 1]) ? html`<th scope="col"><span class="month">${utc(ms, {month: "short"})}</span></th>` : html`<td></td>`))}</tr></thead>
     <tbody>${[0, 1, 2, 3, 4, 5, 6].map((day) => html`<tr><th scope="row">${utc(start + day * DAY_MS, {weekday: "short"})}</th>${weeks.map((ms) => cell(ms + day * DAY_MS))}</tr>`)}</tbody></table></div>`;
 }

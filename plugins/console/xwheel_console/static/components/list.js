@@ -8,6 +8,17 @@ import {prefer, preferences, saveViews, useLoad, views} from "../store.js";
 import {act, Menu, openDialog} from "./dialog.js";
 import {Panel, Time, saveAs, toCsv} from "./ui.js";
 
+/** Pages that are asked for again when something changed; what a person added beyond them stays as it was. */
+const FRESH = 4;
+
+/** Old rows behind the last of the new ones, or null where that is not among them: then the list begins again. */
+function behind(old, fresh) {
+  if (!fresh.length) return old;
+  const keyOf = (item) => item.id ?? item.number ?? item.revision ?? {}, known = new Set(fresh.map(keyOf));
+  const last = old.findIndex((item) => keyOf(item) === keyOf(fresh.at(-1)));
+  return last < 0 ? null : old.slice(last + 1).filter((item) => !known.has(keyOf(item)));
+}
+
 /**
  * A list of the API, page by page: {items, hasMore, more, load, isMoreLoading}. `params` are its filters.
  *
@@ -28,7 +39,16 @@ export function usePages(path, params, {when, limit = 50, everyMs} = {}) {
     }
     return {items, next, looked};
   };
-  const load = useLoad((abort) => fetch(abort, count.current), [path, key], {when, everyMs});
+  const shown = useRef(null);
+  const load = useLoad(async (abort) => {
+    const old = shown.current, found = await fetch(abort, Math.min(count.current, FRESH));
+    if (count.current <= FRESH || found.next === null || !old) return found;
+    const tail = behind(old.items, found.items);
+    if (tail) return {...old, items: found.items.concat(tail)};
+    count.current = FRESH;
+    return found;
+  }, [path, key], {when, everyMs});
+  shown.current = load.data;
   const first = useRef(key);
   if (first.current !== key) { first.current = key; count.current = 1; }
   const more = async () => {

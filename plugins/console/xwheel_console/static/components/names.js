@@ -25,4 +25,4 @@ export function useJobs(ids) {
   return known.value;
 }
 
-export const JobLink = ({id, jobs}) => (id === null || id === undefined ? html`<span class="faint">–</span>` : html`<a href=${`#/jobs/${id}`}>${jobs.get(id)?.name ?? `#${id}`}</a>`);
+export const JobLink = ({id, jobs}) => (id === null || id === undefined ? html`<span class="faint">–</span>` : html`<a href=${`#/jobs/${id}`}><bdi>${jobs.get(id)?.name ?? `#${id}`}</bdi></a>`);

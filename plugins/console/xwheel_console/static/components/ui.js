@@ -5,7 +5,7 @@ import {now} from "../store.js";
 
 const STATES = {
   succeeded: ["✓", "good"], failed: ["✕", "bad"], timed_out: ["✕", "bad"], lost: ["⚡", "lost"], running: ["◐", "busy"], dispatching: ["◐", "busy"],
-  planned: ["⏳", "calm"], skipped: ["⤼", "calm"], refused: ["⊘", "bad"], cancelled: ["⊗", "calm"], killed: ["⊗", "calm"],
+  planned: ["◔", "calm"], skipped: ["⤼", "calm"], refused: ["⊘", "bad"], cancelled: ["⊗", "calm"], killed: ["⊗", "calm"],
   started: ["▶", "good"], stopped: ["■", "calm"], up: ["●", "good"], away: ["⚡", "bad"], ok: ["✓", "good"], warning: ["!", "busy"], error: ["✕", "bad"],
 };
 export const toneOf = (state) => STATES[state]?.[1] ?? "calm";

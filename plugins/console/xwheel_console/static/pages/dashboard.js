@@ -84,7 +84,7 @@ function ring(totals) {
   return {
     tooltip: {trigger: "item", renderMode: "richText"},
     series: [{
-      type: "pie", radius: ["48%", "72%"], emptyCircleStyle: {color: colour("line")}, label: {color: colour("text"), formatter: "{b} {c}"}, itemStyle: {borderColor: colour("page"), borderWidth: 2},
+      type: "pie", radius: ["48%", "72%"], emptyCircleStyle: {color: colour("line")}, label: {color: colour("text"), formatter: "{c}\n{b}", lineHeight: 14}, itemStyle: {borderColor: colour("page"), borderWidth: 2},
       data: RESULTS.filter((name) => totals[name]).map((name) => ({id: name, name: t(`result.${name}`), value: totals[name], itemStyle: {color: colour(tones[name])}})),
     }],
   };

@@ -49,7 +49,7 @@ function Form({job, family, groups, choices, query}) {
   const isNew = !job;
   const start = isNew ? {...toForm(NEW, Object.keys(NEW)), timezone: here(), group_id: Number(query.group) || (groups.length === 1 ? groups[0].id : null), handler: query.handler ?? "", children: []}
     : {...toForm(job), children: family.children};
-  const form = useForm(start), base = useRef({job, values: start, familyRevision: family?.revision}), refused = useRef(null), busy = useSignal(false), reason = useSignal("");
+  const form = useForm(start), base = useRef({job, values: start, familyRevision: family?.revision}), refused = useRef(null), isTried = useSignal(false), busy = useSignal(false), reason = useSignal("");
   const locked = new Set(job?.declared && !job.declared.is_retired && !job.declared.is_released ? job.declared.owned : []);
   useEffect(() => { leaving.ask = () => (form.isChanged() ? t("form.leave") : null); return () => { leaving.ask = null; }; }, []);
 
@@ -74,6 +74,7 @@ function Form({job, family, groups, choices, query}) {
   const submit = async (event) => {
     event.preventDefault();
     if (busy.value) return;
+    isTried.value = true;
     if (isNew && !form.values.value.group_id) form.errors.value = {...form.errors.value, group_id: t("form.needed")};
     if (refused.current || (isNew && !form.values.value.group_id)) { focusFirst(); return; }
     busy.value = true;
@@ -95,7 +96,7 @@ function Form({job, family, groups, choices, query}) {
   return html`<form class="with-index" data-form="job" data-revision=${base.current.job?.revision} onSubmit=${submit} novalidate>
     <nav class="side-index" aria-label=${t("form.index")}><ol>${SECTIONS.map((name) => html`<li><button type="button" class="link" onClick=${jump(name)}>${t(`form.section.${name}`)}</button></li>`)}</ol></nav>
     <div class="sections">
-      <${Summary} of=${form} labels=${labels} />
+      ${isTried.value && html`<${Summary} of=${form} labels=${labels} />`}
       ${SECTIONS.map((name) => html`<section id=${`part-${name}`} class="card" aria-labelledby=${`head-${name}`} key=${name}><h2 id=${`head-${name}`}>${t(`form.section.${name}`)}</h2><${parts[name]} ...${all} /></section>`)}
       <div class="form-end">
         ${isNew ? html`<${Field} of=${form} name="enabled" kind="checkbox" label=${t("form.startAtOnce")} />` : preferences.value.askReason !== false && html`<label>${t("dialog.reason")}<input name="reason" maxlength="500" autocomplete="off" value=${reason.value} onInput=${(event) => { reason.value = event.target.value; }} /></label>`}

@@ -13,6 +13,17 @@ function words(error) {
   return error.message;
 }
 
+/** Sign in; where a password of the same address is judged just then, as of a colleague, once more a moment later. */
+async function begin(body) {
+  try {
+    return await post("session", body);
+  } catch (error) {
+    if (!(error instanceof ApiError) || error.code !== "busy") throw error;
+    await new Promise((done) => { setTimeout(done, error.retryAfterMs ?? 1000); });
+    return post("session", body);
+  }
+}
+
 function Form({enter, name = "", done}) {
   const fields = useSignal({name, password: ""}), isShown = useSignal(false), problem = useSignal(null), isBusy = useSignal(false), ref = useRef(null);
   const change = (field) => (event) => { fields.value = {...fields.value, [field]: event.target.value}; };
@@ -22,7 +33,7 @@ function Form({enter, name = "", done}) {
     isBusy.value = true;
     problem.value = null;
     try {
-      await post("session", fields.value);
+      await begin(fields.value);
       await enter();
       done();
     } catch (error) {

@@ -10,6 +10,7 @@ import {DialogForm, grantWords, useGroups} from "../components/forms.js";
 import {Facts, Failure, Panel} from "../components/ui.js";
 import {SessionTable} from "./accounts/sessions.js";
 import {TokenList} from "./accounts/tokens.js";
+import {withEnded} from "./accounts/users.js";
 
 const LANDING = [["/jobs", "jobs"], ["/", "dashboard"], ["/runs", "runs"], ["/nodes", "nodes"], ["/executors", "executors"], ["/alarms", "alarms"], ["/wall", "wall"]];
 const THEMES = ["auto", "light", "dark"];
@@ -26,11 +27,11 @@ function Likes() {
     <label class="inline"><input type="checkbox" name="keys" checked=${of.keys} onChange=${(event) => prefer({keys: event.target.checked})} /> ${t("keys.on")}</label></section>`;
 }
 
-const PASSWORD = () => ({old_password: "", password: "", again: ""});
+const PASSWORD = () => ({old_password: "", password: "", again: "", keep_tokens: false});
 
 function Password() {
   const of = useForm(PASSWORD()), problem = useSignal(null), isBusy = useSignal(false);
-  const labels = {old_password: t("me.oldPassword"), password: t("me.newPassword"), again: t("me.again")};
+  const labels = {old_password: t("me.oldPassword"), password: t("me.newPassword"), again: t("me.again"), keep_tokens: t("me.keepTokens")};
   const submit = async (event) => {
     event.preventDefault();
     if (isBusy.value) return;
@@ -38,7 +39,7 @@ function Password() {
     const {again, ...body} = of.values.value;
     if (again !== body.password) { of.errors.value = {again: t("me.notTheSame")}; return; }
     isBusy.value = true;
-    const {error} = await act(() => put("me/password", body), {done: t("me.passwordChanged"), quiet: true});
+    const {error} = await act(() => put("me/password", body), {done: withEnded(t("me.passwordChanged")), quiet: true});
     isBusy.value = false;
     if (error) { if (!of.take(error)) problem.value = error; return; }
     of.reset(PASSWORD());
@@ -50,6 +51,7 @@ function Password() {
       <input type="text" hidden autocomplete="username" value=${session.value.name} readonly />
       ${field("old_password", "current-password")}${field("password", "new-password")}${field("again", "new-password")}
       <p class="faint">${t("me.passwordHelp")}</p>
+      ${!session.value.must_change && html`<${Field} of=${of} name="keep_tokens" kind="checkbox" label=${labels.keep_tokens} />`}
       ${problem.value && html`<${Failure} error=${problem.value} />`}
       <button type="submit" disabled=${isBusy.value} aria-busy=${isBusy.value || null}>${t("me.changePassword")}</button></form></section>`;
 }

@@ -47,7 +47,7 @@ function useTransitions(items, isLoaded) {
 function Card({node}) {
   const state = node.hasLeft ? "left" : node.alive ? "up" : "away";
   return html`<article class="card node ${node.change ? `changed ${node.change}` : ""}" data-node=${node.id} data-state=${state} data-change=${node.change}>
-    <header><h3>${node.name}</h3> <${Badge} state=${state === "left" ? "stopped" : state} words=${t(`node.state.${state}`)} />
+    <header><h2>${node.name}</h2> <${Badge} state=${state === "left" ? "stopped" : state} words=${t(`node.state.${state}`)} />
       ${node.is_me && html`<span class="badge calm">${t("node.me")}</span>`} ${node.draining && html`<span class="badge busy">${t("node.draining")}</span>`}
       ${node.change && html`<span class="faint" role="status">${t(`node.just.${node.change}`)}</span>`}</header>
     <${Strip} held=${node.partitions} isAlive=${node.alive} />

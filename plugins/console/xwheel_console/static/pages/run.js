@@ -14,7 +14,6 @@ import {Badge, Copy, Facts, Panel, Time, isOpen, runMs, toneOf} from "../compone
 import {added} from "../components/plugins.js";
 
 const OFTEN_MS = 5000;
-const SOON_MS = 300_000;
 const MOST_RELATED = 200;
 
 /** The job's run before this one, or null. */
@@ -97,9 +96,8 @@ function Head({run, reload}) {
 }
 
 function Body({run, reload}) {
-  // children come soon after their parent's end, and are runs of other jobs
-  const inChain = (event) => event.kind === "run" && (event.id === null || event.job_id === run.job_id || (run.finished_ms ?? now.peek()) > now.peek() - SOON_MS);
-  const related = useLoad((abort) => getAll("runs", {chain_id: run.chain_id, limit: MOST_RELATED}, MOST_RELATED, {abort}), [run.chain_id], {when: inChain});
+  const inChain = (event) => event.kind === "run" && (event.id === null || event.id === run.id || event.chain_id === run.chain_id);
+  const related = useLoad((abort) => get("runs", {chain_id: run.chain_id, limit: MOST_RELATED}, {abort}).then((page) => page.items), [run.chain_id], {when: inChain});
   const isAlive = isOpen(run);
   useEffect(() => {
     if (!isAlive) return undefined;

@@ -1,5 +1,5 @@
 // Accounts: made, given rights, disabled, unlocked, given another password, signed out, deleted.
-import {html} from "../../vendor/core.js";
+import {html, useSignal} from "../../vendor/core.js";
 import {del, get, patch, post, session} from "../../api.js";
 import {dateTime, has, t} from "../../i18n.js";
 import {useLoad} from "../../store.js";
@@ -12,6 +12,9 @@ import {SessionTable} from "./sessions.js";
 
 const LABELS = () => Object.fromEntries(["name", "display_name", "role", "script", "groups", "password", "provider"].map((name) => [name, t(`account.field.${name}`)]));
 const grantsOf = (account) => ({role: account?.role ?? null, script: account?.script ?? false, groups: (account?.groups ?? []).map((grant) => ({...grant}))});
+
+/** What is said of a change of an account: `words`, and how many tokens that ended. */
+export const withEnded = (words) => (value) => (value?.tokens_ended ? `${words}; ${t("account.tokensEnded", {count: value.tokens_ended})}` : words);
 
 const showPassword = (account) => (account.password ? showOnce({title: t("account.passwordOf", {name: account.name}), label: t("account.field.password"), secret: account.password, words: t("account.passwordOnce")}) : null);
 
@@ -27,15 +30,17 @@ function AccountForm({account, groups, close}) {
 
 function Sessions({account}) {
   const load = useLoad((abort) => get(`accounts/${account.id}/sessions`, {}, {abort}), [account.id]);
-  const end = () => act(() => del(`accounts/${account.id}/sessions`), {done: t("account.sessionsEnded", {name: account.name})}).then(load.reload);
+  const keeps = useSignal(false);
+  const end = () => act(() => del(`accounts/${account.id}/sessions`, {params: {keep_tokens: keeps.value || null}}), {done: withEnded(t("account.sessionsEnded", {name: account.name}))}).then(load.reload);
   return html`<${Panel} of=${load} isEmpty=${!load.data?.items.length} empty=${t("session.none")}><${SessionTable} items=${load.data?.items ?? []} />
+    <label class="inline"><input type="checkbox" name="keep_tokens" checked=${keeps.value} onChange=${(event) => { keeps.value = event.target.checked; }} /> ${t("account.keepTokens")}</label>
     <footer><${Act} class="danger" run=${end}>${t("account.endSessions")}<//></footer><//>`;
 }
 
 const reset = async (account, reload) => {
-  const said = await confirmed({title: t("account.resetTitle", {name: account.name}), body: html`<p>${t("account.resetBody")}</p>`, action: t("account.reset"), isDangerous: true, asksReason: true});
+  const said = await confirmed({title: t("account.resetTitle", {name: account.name}), body: html`<p>${t("account.resetBody")}</p>`, action: t("account.reset"), isDangerous: true, asksReason: true, offers: t("account.keepTokens")});
   if (!said) return;
-  const {value} = await act(() => post(`accounts/${account.id}/reset`, {}, said), {done: t("account.resetDone", {name: account.name})});
+  const {value} = await act(() => post(`accounts/${account.id}/reset`, said.isChecked ? {keep_tokens: true} : {}, said), {done: withEnded(t("account.resetDone", {name: account.name}))});
   reload();
   if (value) await showPassword(value);
 };
@@ -44,7 +49,7 @@ const change = async (account, fields, words, reload, asks = null) => {
   const said = asks ? await confirmed(asks) : {};
   if (!said) return;
   // whatever else of the account was changed meanwhile does not matter here
-  await act(() => patch(`accounts/${account.id}`, fields, said), {done: t(words, {name: account.name})});
+  await act(() => patch(`accounts/${account.id}`, said.isChecked ? {...fields, keep_tokens: true} : fields, said), {done: withEnded(t(words, {name: account.name}))});
   reload();
 };
 
@@ -68,7 +73,7 @@ function actions(account, {edit, reload}) {
     isLocal && !account.disabled && account.locked_ms === null && {label: t("account.makeLink"), run: () => link(account)},
     {label: t("account.sessions"), run: () => openDialog(() => html`<${Sessions} account=${account} />`, {label: t("account.sessionsOf", {name: account.name}), wide: true})},
     !isMe && (account.disabled ? {label: t("account.enable"), run: () => change(account, {disabled: false}, "account.enabled", reload)}
-      : {label: t("account.disable"), run: () => change(account, {disabled: true}, "account.disabledDone", reload, {title: t("account.disableTitle", {name: account.name}), body: html`<p>${t("account.disableBody")}</p>`, action: t("account.disable"), asksReason: true})}),
+      : {label: t("account.disable"), run: () => change(account, {disabled: true}, "account.disabledDone", reload, {title: t("account.disableTitle", {name: account.name}), body: html`<p>${t("account.disableBody")}</p>`, action: t("account.disable"), asksReason: true, offers: t("account.keepTokens")})}),
     !isMe && {label: t("action.delete"), isDangerous: true, run: () => remove(account, reload)},
   ];
 }

@@ -29,7 +29,7 @@ export function Editor({value, stamp, change, type, label, readOnly = false}) {
         cm.lineNumbers(), cm.highlightSpecialChars(), cm.history(), cm.drawSelection(), cm.indentOnInput(), cm.bracketMatching(), cm.highlightSelectionMatches(), cm.search({top: true}),
         cm.syntaxHighlighting(cm.defaultHighlightStyle, {fallback: true}), languageOf(cm, type), EditorView.lineWrapping,
         cm.keymap.of([...cm.defaultKeymap, ...cm.searchKeymap, ...cm.historyKeymap, cm.indentWithTab]),
-        EditorView.contentAttributes.of({"aria-label": label}), EditorState.readOnly.of(readOnly), EditorView.editable.of(!readOnly),
+        EditorView.contentAttributes.of({"aria-label": label, ...(readOnly ? {tabindex: "0"} : {})}), EditorState.readOnly.of(readOnly), EditorView.editable.of(!readOnly),
         EditorView.updateListener.of((update) => { if (update.docChanged) tell.current?.(update.state.doc.toString()); }),
       ]})});
       ref.current.dataset.drawn = "yes";

@@ -1,5 +1,5 @@
 // What all pages of a job have at the top, and what can be done with a job.
-import {html, useEffect} from "../../vendor/core.js";
+import {html, plain, useEffect} from "../../vendor/core.js";
 import {get, post} from "../../api.js";
 import {t} from "../../i18n.js";
 import {go} from "../../router.js";
@@ -54,7 +54,7 @@ export function jobActions(job, done) {
 /** Name, state, actions and tabs of a job; `of` is what useLoad gave. */
 export function JobHead({of, id, tab}) {
   const job = of.data;
-  useEffect(() => { if (job) queueMicrotask(() => { document.title = `${job.name} · xwheel`; }); });
+  useEffect(() => { if (job) queueMicrotask(() => { document.title = `${plain(job.name)} · xwheel`; }); });
   const tabs = job ? [["overview", `#/jobs/${id}`], ["runs", `#/jobs/${id}/runs`], ["children", `#/jobs/${id}/children`], isScript(job) && ["code", `#/jobs/${id}/code`], ["history", `#/jobs/${id}/history`],
     may("admin", job.group_id) && ["operations", `#/jobs/${id}/operations`]].filter(Boolean) : [];
   return html`<div class="page-head"><h1 tabindex="-1">${job ? html`<bdi>${job.name}</bdi>` : t("nav.job")}</h1>

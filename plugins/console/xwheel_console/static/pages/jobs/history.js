@@ -17,7 +17,7 @@ export function Difference({jobId, revision, against}) {
   const load = useLoad((abort) => get(`jobs/${jobId}/versions/${revision}/diff`, {against}, {abort}), [jobId, revision, against]);
   const of = load.data;
   return html`<${Panel} of=${load}>${of && html`<div data-diff=${revision}>
-    <h3>${of.against === null ? t("version.first", {revision: of.revision}) : t("version.diff", {one: of.against, other: of.revision})}</h3>
+    <h2>${of.against === null ? t("version.first", {revision: of.revision}) : t("version.diff", {one: of.against, other: of.revision})}</h2>
     ${of.fields.length > 0 ? html`<div class="table-frame"><${FieldDiff} items=${of.fields.map(({field, before, after}) => [fieldLabel(field), fieldValue(field, before), fieldValue(field, after)])} /></div>` : !of.source && html`<p class="empty">${t("version.same")}</p>`}
     ${of.source === null ? html`<p class="faint">${t("version.noSource")}</p>` : of.source && html`<pre class="diff" role="figure" aria-label=${t("version.sourceDiff")}>${of.source.split("\n").map((line) => html`<span class=${line.startsWith("+") ? "new" : line.startsWith("-") ? "gone" : ""}>${line}\n</span>`)}</pre>`}
   </div>`}<//>`;

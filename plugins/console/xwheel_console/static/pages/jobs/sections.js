@@ -1,5 +1,5 @@
 // The sections of a job's form, each with what it asks.
-import {html, useEffect, useId, useRef} from "../../vendor/core.js";
+import {html, useEffect, useId, useLayoutEffect, useRef} from "../../vendor/core.js";
 import {getAll} from "../../api.js";
 import {has, language, t, zoneShown} from "../../i18n.js";
 import {useLoad, useRested} from "../../store.js";
@@ -35,7 +35,7 @@ function Radios({of, name, values, locked, explained}) {
 /** What the node makes of the schedule, as it is typed: words, the next ten fires and the week, or what is wrong with it. */
 function Check({of, job, refused}) {
   const typed = JSON.stringify(scheduleIn(of.values.value, job));
-  const key = useRested(typed, 250), atField = useRef(null);
+  const key = useRested(typed, 250), atField = useRef(null), box = useRef(null), tall = useRef(0);
   const isBlank = !of.values.value.schedule_conf && of.values.value.schedule_type !== "NONE";
   const load = useLoad(async (abort) => {
     const schedule = JSON.parse(key);
@@ -50,12 +50,13 @@ function Check({of, job, refused}) {
     if (was && was.name !== refused.current && of.errors.value[was.name] === was.text) { const {[was.name]: _, ...left} = of.errors.value; of.errors.value = left; }
     if (error) { of.errors.value = {...of.errors.value, [refused.current]: error.message}; atField.current = {name: refused.current, text: error.message}; }
   }, [error]);
+  useLayoutEffect(() => { if (box.current && !load.error) tall.current = box.current.offsetHeight; });
   if (of.values.value.schedule_type === "NONE") return html`<p class="faint">${t("schedule.say.NONE")}</p>`;
   if (isBlank) return html`<p class="faint">${t("form.checkBlank")}</p>`;
-  if (error) return html`<p class="field-error" role="status" data-check="refused">${t("form.checkRefused")}</p>`;
+  if (error) return html`<p class="field-error" role="status" data-check="refused" style=${{minHeight: `${tall.current}px`, margin: 0}}>${t("form.checkRefused")}</p>`;
   if (load.error) return html`<${Failure} error=${load.error} retry=${load.reload} />`;
   const found = load.data;
-  return html`<div data-check=${isNow && found?.key === key ? "done" : "waits"}><${Panel} of=${load}>${found && html`
+  return html`<div ref=${box} data-check=${isNow && found?.key === key ? "done" : "waits"}><${Panel} of=${load}>${found && html`
     ${found.description && html`<p data-words><strong>${found.description[language.value === "zh-CN" ? "zh" : "en"]}</strong></p>`}
     <h3>${t("fires.title")}</h3><${FireList} items=${found.items} together=${found.together} /><${WeekStrip} items=${found.items} zone=${of.values.value.timezone || "UTC"} />`}<//></div>`;
 }

@@ -1,0 +1,116 @@
+"""What the management API tells of plugins."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import falcon.testing
+import pytest
+from xwheel_devtools.testing import sample_log_key
+
+from tests.component.api.conftest import TOKEN, Api
+from tests.support.log_stores import MemoryStore, fails, stores_of
+from tests.support.rows import NOW
+from xwheel.alarms.channels import ChannelHealth
+from xwheel.api.app import build_management_app
+from xwheel.errors import LogStoreError
+from xwheel.plugin.discovery import PluginInfo, PluginOrigin
+from xwheel.scheduler.listeners import ListenerHealth
+
+
+def info(name: str, *, enabled: bool = True, **registers: list[str]) -> PluginInfo:
+    origin = PluginOrigin(name=name, target=f"xwheel_{name}", distribution=f"xwheel-{name}", version="1.2")
+    return PluginInfo(
+        origin=origin,
+        enabled=enabled,
+        registers={kind.replace("_", " "): names for kind, names in registers.items()},
+        options={"url": "**********", "limit": 5} if enabled else {},
+    )
+
+
+def test_plugins_are_listed_with_what_they_register_and_how_it_fares(api: Api) -> None:
+    installed = [
+        info("chat", alarm_channel=["chat", "pager"], router=["NEAREST"]),
+        info("audit", run_listener=["audit"]),
+        info("other", enabled=False),
+        info("stores", log_store=["memory", "spare"]),
+    ]
+    store = MemoryStore()
+    store.trouble = fails
+    stores = stores_of(store, MemoryStore("spare"))
+    assert stores.chosen is not None
+    with pytest.raises(LogStoreError):
+        stores.chosen.find(sample_log_key())
+    parts = replace(api.parts, plugins=replace(api.parts.plugins, installed=installed), log_stores=stores)
+    api.channels.told = [
+        ChannelHealth(
+            channel="chat",
+            is_healthy=False,
+            failures=3,
+            hanging=1,
+            queued=7,
+            last_ms=NOW,
+            last_answer="HTTP 500",
+        )
+    ]
+    api.asked.listeners = [
+        ListenerHealth(
+            name="audit",
+            queued=2,
+            delivered=90,
+            dropped=4,
+            failures=1,
+            last_error="KeyError: 'x'",
+            busy_ms=70_000,
+        )
+    ]
+    client = falcon.testing.TestClient(build_management_app(parts))
+    answer = client.simulate_get("/api/v1/plugins", headers={"Authorization": f"Bearer {TOKEN}"})
+    assert answer.status_code == 200
+    chat, audit, other, kept = answer.json["items"]
+    assert (chat["name"], chat["distribution"], chat["version"], chat["module"], chat["enabled"]) == (
+        "chat", "xwheel-chat", "1.2", "xwheel_chat", True
+    )  # fmt: skip
+    assert chat["options"] == {"url": "**********", "limit": 5}
+    assert chat["registers"] == [
+        {
+            "kind": "alarm channel",
+            "name": "chat",
+            "health": {
+                "ok": False,
+                "queued": 7,
+                "failures": 3,
+                "hanging": 1,
+                "dropped": 0,
+                "last_ms": NOW,
+                "last_answer": "HTTP 500",
+            },
+        },
+        {"kind": "alarm channel", "name": "pager", "health": None},
+        {"kind": "router", "name": "NEAREST", "health": None},
+    ]
+    assert audit["registers"][0]["health"] == {
+        "ok": False,
+        "queued": 2,
+        "failures": 1,
+        "hanging": 1,
+        "dropped": 4,
+        "last_ms": None,
+        "last_answer": "KeyError: 'x'",
+    }
+    assert [(item["name"], item["health"]) for item in kept["registers"]] == [
+        (
+            "memory",
+            {
+                "ok": False,
+                "queued": 0,
+                "failures": 1,
+                "hanging": 0,
+                "dropped": 0,
+                "last_ms": None,
+                "last_answer": "log store memory failed: OSError: no space left on device",
+            },
+        ),
+        ("spare", None),  # not used
+    ]
+    assert (other["enabled"], other["registers"], other["options"]) == (False, [], {})

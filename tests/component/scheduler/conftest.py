@@ -1,0 +1,23 @@
+"""A node stepped by hand, with one executor."""
+
+from __future__ import annotations
+
+import pytest
+from xwheel_devtools.testing import ManualClock
+
+from tests.support.node import HandNode
+from tests.support.rows import NOW
+from xwheel.storage.database.engine import Database
+
+
+@pytest.fixture
+def sqlite_node(sqlite_db: Database) -> HandNode:
+    return HandNode(sqlite_db, ManualClock(NOW))
+
+
+@pytest.fixture
+def node(db: Database) -> HandNode:
+    node = HandNode(db, ManualClock(NOW))
+    node.group()
+    node.register("http://127.0.0.1:9001")
+    return node

@@ -1,0 +1,232 @@
+"""Writers take turns, lost races are repeated, and the schema is what the node needs."""
+
+from __future__ import annotations
+
+import _sqlite3
+import ctypes
+import threading
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import select
+from sqlalchemy.exc import OperationalError
+
+from tests.support.databases import twin_of
+from tests.support.rows import make_run
+from xwheel.errors import (
+    ConfigError,
+    DuplicateError,
+    SchemaError,
+    StorageError,
+)
+from xwheel.storage import runs
+from xwheel.storage.database.bulk import update_many
+from xwheel.storage.database.engine import ATTEMPTS, LOG_BYTES, Connection, Database, FairLock
+from xwheel.storage.run_ids import BLOCK, SPARE, RunIds
+from xwheel.storage.schema import migrate
+from xwheel.storage.schema.tables import metadata, run
+
+
+def test_the_lock_serves_in_order_of_arrival() -> None:
+    lock, order, threads = FairLock(), [], []
+    with lock:
+        for number in range(5):
+            queued = len(lock._waiters)
+            thread = threading.Thread(target=lambda n=number: _enter(lock, order, n))
+            thread.start()
+            threads.append(thread)
+            while len(lock._waiters) == queued:
+                threading.Event().wait(0.001)
+        assert order == []
+    for thread in threads:
+        thread.join(60)
+    assert order == [0, 1, 2, 3, 4]
+
+
+def _enter(lock: FairLock, order: list[int], number: int) -> None:
+    with lock:
+        order.append(number)
+
+
+def test_a_lost_race_is_repeated_and_counted(db: Database) -> None:
+    tries: list[int] = []
+
+    def work(conn: Connection) -> str:
+        tries.append(1)
+        runs.insert_runs(conn, [make_run(len(tries))])
+        if len(tries) < 3:
+            raise OperationalError("UPDATE", {}, Exception("database is locked"))
+        return "done"
+
+    assert db.transaction(work) == "done"
+    assert db.deadlocks == 2
+    with db.read() as conn:
+        assert [item.id for item in runs.list_runs(conn)] == [3]
+
+
+def test_a_race_lost_too_often_is_an_error(db: Database) -> None:
+    def work(conn: Connection) -> None:
+        raise OperationalError("UPDATE", {}, Exception("database is locked"))
+
+    with pytest.raises(StorageError, match=f"{ATTEMPTS} times"):
+        db.transaction(work)
+
+
+def test_other_failures_are_not_repeated(db: Database) -> None:
+    db.transaction(lambda conn: runs.insert_runs(conn, [make_run(1)]))
+    with pytest.raises(DuplicateError):
+        db.transaction(lambda conn: runs.insert_runs(conn, [make_run(2), make_run(1)]))
+    assert db.deadlocks == 0
+    with db.read() as conn:
+        assert [item.id for item in runs.list_runs(conn)] == [1]
+
+
+def test_writers_of_two_processes_wait_for_each_other(db: Database) -> None:
+    other = twin_of(db)
+    errors: list[BaseException] = []
+
+    def write(target: Database, first: int) -> None:
+        try:
+            for number in range(20):
+                target.transaction(lambda conn, n=first + number: runs.insert_runs(conn, [make_run(n)]))
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=write, args=item) for item in ((db, 100), (db, 200), (other, 300))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    other.close()
+    assert errors == []
+    with db.read() as conn:
+        assert len(runs.list_runs(conn)) == 60
+
+
+def test_sqlite_is_durable(tmp_path: Path) -> None:
+    db = Database(f"sqlite:///{tmp_path / 'xwheel.db'}")
+    with db.read() as conn:
+        assert conn.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+        assert conn.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+    db.close()
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "nonsense", "sqlite:///:memory:", "oracle+nothing://x/y"])
+def test_an_impossible_url_names_the_setting(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"database\.url"):
+        Database(url)
+
+
+def test_bulk_update_writes_each_row_its_own(db: Database) -> None:
+    db.transaction(lambda conn: runs.insert_runs(conn, [make_run(1), make_run(2), make_run(3)]))
+    values = [(1, "a", False), (3, "c'; DROP TABLE run", True), (4, "nobody", True)]
+
+    changed = db.transaction(lambda conn: update_many(conn, run, ("message", "kill_requested"), values))
+
+    assert changed == 2
+    with db.read() as conn:
+        assert {item.id: (item.message, item.kill_requested) for item in runs.list_runs(conn)} == {
+            1: ("a", False),
+            2: ("", False),
+            3: ("c'; DROP TABLE run", True),
+        }
+
+
+def test_run_ids_come_in_blocks_and_never_twice(db: Database) -> None:
+    first, second = RunIds(db), RunIds(db)
+    for source in (first, second):
+        source.ensure(BLOCK // 2)
+    taken = [*first.take(3), *second.take(3), *first.take(3)]
+    assert len(set(taken)) == 9
+    with pytest.raises(StorageError, match="ensured"):
+        first.take(BLOCK)
+
+
+def test_n19_blocks_touch_and_do_not_overlap(db: Database) -> None:
+    """N19: all ids of three blocks of two nodes, borders included."""
+    first, second = RunIds(db), RunIds(db)
+    taken: list[int] = []
+    for source in (first, second, first):
+        source.ensure(BLOCK - SPARE)
+        taken += source.take(BLOCK)
+    assert len(set(taken)) == 3 * BLOCK
+    assert max(taken) - min(taken) == 3 * BLOCK - 1
+
+
+def test_the_migrations_make_what_the_tables_say(db: Database) -> None:
+    with db.read() as conn:
+        assert compare_metadata(MigrationContext.configure(conn), metadata) == []
+
+
+def test_migrations_go_down_and_up_again(db: Database) -> None:
+    migrate.check_schema(db)
+    migrate.downgrade(db, "base")
+    with pytest.raises(SchemaError, match="xwheel db upgrade"):
+        migrate.check_schema(db)
+    migrate.upgrade(db)
+    migrate.check_schema(db)
+    with db.read() as conn:
+        assert conn.exec_driver_sql("SELECT count(*) FROM partition_lease").scalar() == 64
+
+
+def test_a_newer_and_a_foreign_schema_are_refused(db: Database, tmp_path: Path) -> None:
+    with db.write() as conn:
+        conn.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    for use in (migrate.check_schema, migrate.upgrade):
+        with pytest.raises(SchemaError, match="newer xwheel"):
+            use(db)
+    foreign = Database(f"sqlite:///{tmp_path / 'foreign.db'}")
+    with foreign.write() as conn:
+        conn.exec_driver_sql("CREATE TABLE cakes (id INTEGER)")
+    for use in (migrate.check_schema, migrate.upgrade):
+        with pytest.raises(SchemaError, match="cakes"):
+            use(foreign)
+    foreign.close()
+
+
+def test_the_log_of_writes_shrinks_after_a_long_read(sqlite_db: Database) -> None:
+    """Steady: the file stayed as large as the longest read of its life had made it."""
+    log = Path(f"{sqlite_db.path}-wal")
+
+    def write(rows: int) -> None:
+        with sqlite_db.write() as conn:
+            conn.exec_driver_sql(
+                "INSERT INTO filling VALUES (zeroblob(1000000))" + ", (zeroblob(1000000))" * rows
+            )
+
+    with sqlite_db.write() as conn:
+        conn.exec_driver_sql("CREATE TABLE filling (content BLOB)")
+    with sqlite_db.read() as reader:
+        reader.exec_driver_sql("SELECT count(*) FROM filling").scalar_one()
+        for _ in range(3):
+            write(6)
+        assert log.stat().st_size > 2 * LOG_BYTES
+    for _ in range(3):
+        write(0)  # one empties the log, the next begins it anew
+    assert log.stat().st_size <= LOG_BYTES
+
+
+def test_a_large_read_leaves_nothing_in_the_cache(sqlite_db: Database) -> None:
+    """Steady: counting runs left some megabytes in each connection that it used, in turn."""
+    used = ctypes.CDLL(_sqlite3.__file__).sqlite3_memory_used
+    used.restype = ctypes.c_longlong
+    with sqlite_db.write() as conn:
+        conn.exec_driver_sql("CREATE TABLE filling (content BLOB)")
+        conn.exec_driver_sql("INSERT INTO filling VALUES (zeroblob(3000))" + ", (zeroblob(3000))" * 2000)
+    sqlite_db.engine.dispose()
+    before = used()
+    for much in (False, True):
+        with sqlite_db.read(much=much) as conn:
+            assert conn.exec_driver_sql("SELECT sum(length(hex(content))) FROM filling").scalar_one()
+        assert (used() - before < 1_000_000) is much
+
+
+def test_only_the_greeting_has_a_time_limit(db: Database) -> None:
+    with db.read() as conn:
+        if db.backend == "mysql":
+            driver = conn.connection.driver_connection
+            assert driver is not None
+            assert driver._read_timeout is None
+        assert conn.execute(select(1)).scalar() == 1

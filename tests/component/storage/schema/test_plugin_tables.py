@@ -1,0 +1,193 @@
+"""Tables of plugins: migrations in order, once, by the plugin's name, and none of them harms what is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    UniqueConstraint,
+    insert,
+    inspect,
+    select,
+    text,
+)
+from sqlalchemy.exc import IntegrityError
+from xwheel_devtools.testing import check_tables
+
+from xwheel.errors import PluginError, SchemaError
+from xwheel.plugin import Migration
+from xwheel.plugin.tables import KnownTables
+from xwheel.storage.database.engine import Database
+from xwheel.storage.schema import migrate, plugin_tables
+
+metadata = MetaData()
+THINGS = Table(
+    "toys_thing",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("name", String(64), nullable=False),
+    UniqueConstraint("name", name="uq_toys_thing_name"),
+)
+
+
+class Toys:
+    """Sample tables of a plugin called ``toys``."""
+
+    name = "toys"
+
+    def __init__(self, *migrations: Migration, tables: Sequence[str] = ("toys_thing",)) -> None:
+        self._migrations = migrations or (FIRST,)
+        self._tables = tables
+
+    def migrations(self) -> Sequence[Migration]:
+        return self._migrations
+
+    def tables(self) -> Sequence[str]:
+        return self._tables
+
+
+def _make_things(conn: Any) -> None:
+    metadata.create_all(conn)
+
+
+def _add_box(conn: Any) -> None:
+    if "box" not in {column["name"] for column in inspect(conn).get_columns("toys_thing")}:
+        conn.execute(text("ALTER TABLE toys_thing ADD COLUMN box INTEGER"))
+
+
+FIRST = Migration("0001_things", _make_things)
+SECOND = Migration("0002_boxes", _add_box)
+
+
+def _tables(db: Database) -> set[str]:
+    with db.read() as conn:
+        return set(inspect(conn).get_table_names())
+
+
+@pytest.fixture(autouse=True)
+def without_toys(db: Database) -> Any:
+    """Leave no tables of the samples in a database that the next test gets."""
+    yield
+    with db.write() as conn:
+        for name in sorted(
+            name for name in inspect(conn).get_table_names() if name.startswith(("toys_", "other_"))
+        ):
+            conn.execute(text(f"DROP TABLE {name}"))
+        conn.execute(text("DELETE FROM plugin_migration"))
+
+
+def test_migrations_are_applied_once_and_in_their_order(db: Database) -> None:
+    assert plugin_tables.upgrade(db, {"toys": Toys(FIRST)}) == {"toys": ["0001_things"]}
+    assert plugin_tables.upgrade(db, {"toys": Toys(FIRST)}) == {}
+    with db.write() as conn:
+        conn.execute(insert(THINGS), [{"name": "a"}, {"name": "A"}])  # texts compare by bytes on every server
+    newer = {"toys": Toys(FIRST, SECOND)}
+    with pytest.raises(SchemaError, match=r"plugin toys: .*lacks 1 migrations.*0002_boxes.*db upgrade"):
+        plugin_tables.check(db, newer)
+    assert plugin_tables.upgrade(db, newer) == {"toys": ["0002_boxes"]}
+    plugin_tables.check(db, newer)
+    with db.read() as conn:
+        assert sorted(conn.scalars(select(THINGS.c.name))) == ["A", "a"]
+    with pytest.raises(IntegrityError), db.write() as conn:
+        conn.execute(insert(THINGS), [{"name": "a"}])
+
+
+def test_a_database_of_a_newer_plugin_is_refused(db: Database) -> None:
+    plugin_tables.upgrade(db, {"toys": Toys(FIRST, SECOND)})
+    for step in (plugin_tables.check, plugin_tables.upgrade):
+        with pytest.raises(SchemaError, match=r"plugin toys: .*0002_boxes.*install the newer one"):
+            step(db, {"toys": Toys(FIRST)})
+
+
+def test_a_table_that_is_gone_is_named(db: Database) -> None:
+    plugin_tables.upgrade(db, {"toys": Toys()})
+    with db.write() as conn:
+        conn.execute(text("DROP TABLE toys_thing"))
+    with pytest.raises(SchemaError, match="plugin toys: its table toys_thing is gone"):
+        plugin_tables.check(db, {"toys": Toys()})
+
+
+def _fail(conn: Any) -> None:
+    raise SystemExit("no disk")
+
+
+def _fail_in_sql(conn: Any) -> None:
+    conn.execute(text("SELECT * FROM toys_nowhere"))
+
+
+@pytest.mark.parametrize("step", [_fail, _fail_in_sql])
+def test_a_migration_that_fails_names_the_plugin_and_leaves_the_others(
+    db: Database, step: Callable[[Any], None]
+) -> None:
+    broken = Toys(FIRST, Migration("0002_bad", step))
+
+    class Other(Toys):
+        name = "zoo"
+
+        def __init__(self) -> None:
+            super().__init__(Migration("0001", lambda conn: None), tables=("zoo_none",))
+
+    before = _tables(db)
+    with pytest.raises(SchemaError, match=r"plugin toys: migration 0002_bad failed: .*plugins.disabled"):
+        plugin_tables.upgrade(db, {"toys": broken, "zoo": Other()})
+    assert _tables(db) - before == {"toys_thing"}
+    assert set(plugin_tables.unknown_in(db, {"toys": broken, "zoo": Other()})) == set()
+    migrate.check_schema(db)
+    assert plugin_tables.upgrade(db, {"toys": Toys(FIRST, SECOND)}) == {"toys": ["0002_boxes"]}
+
+
+def test_a_table_of_another_name_is_not_made(db: Database) -> None:
+    def make(conn: Any) -> None:
+        Table("job_extra", MetaData(), Column("id", Integer, primary_key=True)).create(conn)
+
+    before = _tables(db)
+    with pytest.raises(SchemaError, match="plugin toys: migration 0001 failed: it makes the table job_extra"):
+        plugin_tables.upgrade(db, {"toys": Toys(Migration("0001", make))})
+    assert _tables(db) == before
+
+
+def test_a_prefix_of_our_own_tables_is_refused(db: Database) -> None:
+    class Runs(Toys):
+        name = "run"
+
+    with pytest.raises(SchemaError, match=r"plugin run: xwheel's own table run_\w+ begins with run_"):
+        plugin_tables.upgrade(db, {"run": Runs(tables=("run_thing",))})
+
+
+@pytest.mark.parametrize(
+    ("item", "words"),
+    [
+        (Toys(tables=("thing",)), "begins with toys_"),
+        (Toys(tables=()), "1 to 100 different names"),
+        (Toys(FIRST, FIRST), "two migrations are called 0001_things"),
+        (Toys(Migration("a b", _make_things)), "a migration's name"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_at_the_start(item: Toys, words: str) -> None:
+    with pytest.raises(PluginError, match=words):
+        KnownTables(item)
+
+
+def test_the_same_tables_can_be_made_in_databases_of_other_kinds(db: Database) -> None:
+    """As suites of plugins do: what one database wants of a text is not asked of the next."""
+    plugin_tables.upgrade(db, {"toys": Toys()})
+    check_tables(Toys())
+
+
+def test_the_suite_finds_what_is_wrong() -> None:
+    check_tables(Toys(FIRST, SECOND))
+    twice = Migration(
+        "0002", lambda conn: conn.execute(text("ALTER TABLE toys_thing ADD COLUMN box INTEGER"))
+    )
+    with pytest.raises(AssertionError, match="plugin toys: migration 0002 failed: .*duplicate column"):
+        check_tables(Toys(FIRST, twice))
+    with pytest.raises(AssertionError, match="plugin toys: its table toys_none is gone"):
+        check_tables(Toys(FIRST, tables=("toys_thing", "toys_none")))

@@ -1,0 +1,50 @@
+"""Mistakes in planning, and in what people change while runs are on their way."""
+
+from __future__ import annotations
+
+from tests.mutants import Mistake
+
+MISTAKES = [
+    Mistake(
+        file="xwheel/scheduler/plan/rules.py",
+        old="missed.pop(0 if uncounted else -1)",
+        new="missed.pop(-1)",
+        why="A fire that was made up for stands within its own range of skipped fires.",
+        tests=("tests/unit/scheduler/plan/test_rules.py",),
+    ),
+    Mistake(
+        file="xwheel/scheduler/manage/pause.py",
+        old="            if job.enabled:  # one that was stopped",
+        new="            if True:  # one that was stopped",
+        why="A pause gives a stopped job a next fire (R11).",
+        tests=("tests/component/scheduler/manage/test_pause.py",),
+    ),
+    Mistake(
+        file="xwheel/scheduler/manage/jobs.py",
+        old="        if waits and job.awaits_root in runs.find_open_roots(conn, {job.awaits_root or 0}):",
+        new="        if waits and job.awaits_root is None:",
+        why="An edited fixed delay fires while its run is still open.",
+        tests=("tests/component/scheduler/manage/test_edits.py",),
+    ),
+    Mistake(
+        file="xwheel/scheduler/finish/finish.py",
+        old="job.id not in asked or asked[job.id].revision != job.revision",
+        new="job.id not in asked",
+        why="A fixed delay that is edited while its run ends goes on by the old schedule.",
+        tests=("tests/component/scheduler/manage/test_edits.py",),
+    ),
+    Mistake(
+        file="xwheel/scheduler/fire/limits.py",
+        old="key=lambda item: (item.run.due_ms, item.run.id)",
+        new="key=lambda item: item.run.id",
+        why="A limit lets the row that was made first go, not the run that is due first.",
+        tests=("tests/component/scheduler/fire/test_limits.py",),
+    ),
+    Mistake(
+        file="xwheel/scheduler/send/results.py",
+        old="run.attempt >= MOST_OVER or not goes_on",
+        new="not goes_on",
+        why="A run that never meets a connection is promised another attempt at its last one.",
+        tests=("tests/component/scheduler/send/test_unreached.py",),
+    ),
+]

@@ -1,0 +1,147 @@
+"""S14: whoever floods the sign-in from one address keeps nobody elsewhere out, throttled or not."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import selectors
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+from xwheel_devtools.testing.processes import NodeProcess
+
+pytestmark = pytest.mark.processes
+
+STRANGER, HOME = "127.0.0.2", "127.0.0.1"
+SIGN_INS = 25
+SOON_S = 3.0
+"""An answer takes a judgement of another address at most, about 30 ms, and its own: the rest is for a busy machine."""
+
+LATE_S = 10.0
+"""Two hundred calls that are refused wait in front of each: some 300 ms, and what a busy machine adds."""
+
+BUSY = 20
+"""Where others keep the machine busy: so many times what a sign-in takes there without a flood."""
+
+THROTTLING = 50
+"""Wrong passwords of one address after which it has to wait."""
+
+
+class Flood:
+    """Connections of one address that are kept open and ask again as soon as they are answered.
+
+    Attributes:
+        answers: How often each status came.
+    """
+
+    def __init__(self, host: str, port: int, connections: int) -> None:
+        self.answers: Counter[int] = Counter()
+        self._target = (host, port)
+        self._names = count()
+        self._over = threading.Event()
+        self._selector = selectors.DefaultSelector()
+        for _ in range(connections):
+            self._connect()
+
+    def run(self) -> None:
+        while not self._over.is_set():
+            for key, _ in self._selector.select(0.2):
+                self._answered(key.fileobj)  # type: ignore[arg-type]
+
+    def _connect(self) -> None:
+        made = socket.create_connection(self._target, timeout=30, source_address=(STRANGER, 0))
+        self._selector.register(made, selectors.EVENT_READ)
+        self._ask(made)
+
+    def _ask(self, connection: socket.socket) -> None:
+        body = json.dumps({"name": f"name-{next(self._names)}", "password": "wrong wet goats"}).encode()
+        head = f"POST /api/v1/session HTTP/1.1\r\nHost: h\r\nContent-Length: {len(body)}\r\n\r\n"
+        connection.sendall(head.encode() + body)
+
+    def _answered(self, connection: socket.socket) -> None:
+        try:
+            answer = connection.recv(65_536)
+            if answer.startswith(b"HTTP/1.1 "):
+                self.answers[int(answer[9:12])] += 1
+            if answer:
+                return self._ask(connection)
+        except OSError:
+            self.answers[0] += 1
+        self._selector.unregister(connection)
+        connection.close()
+        return self._connect()
+
+    def end(self) -> None:
+        self._over.set()
+
+    def close(self) -> None:
+        for key in list(self._selector.get_map().values()):
+            key.fileobj.close()  # type: ignore[union-attr]
+        self._selector.close()
+
+
+@contextlib.contextmanager
+def flooded(host: str, port: int, connections: int) -> Iterator[Flood]:
+    flood = Flood(host, port, connections)
+    thread = threading.Thread(target=flood.run)
+    thread.start()
+    try:
+        yield flood
+    finally:
+        flood.end()
+        thread.join()
+        flood.close()
+
+
+def attempt(host: str, port: int, name: str, password: str, source: str) -> tuple[int, float]:
+    """Try to sign in over a connection of its own; return the status, and how long the answer took."""
+    begin = time.monotonic()
+    connection = http.client.HTTPConnection(host, port, timeout=30, source_address=(source, 0))
+    with contextlib.closing(connection):
+        connection.request("POST", "/api/v1/session", json.dumps({"name": name, "password": password}))
+        answer = connection.getresponse()
+        answer.read()
+    return answer.status, time.monotonic() - begin
+
+
+def throttle(host: str, port: int) -> None:
+    """Type so many wrong passwords from the strangers' address that it has to wait."""
+    judged = 0
+    for number in range(10 * THROTTLING):
+        status, _ = attempt(host, port, f"stranger-{number}", "wrong", STRANGER)
+        assert status in {401, 429, 503}
+        judged += status == 401  # a busy machine answers some with 503, which count for nothing
+        if judged == THROTTLING or status == 429:
+            break
+    assert attempt(host, port, "stranger", "wrong", STRANGER)[0] == 429
+
+
+@pytest.mark.long
+def test_s14_a_flood_of_one_address_keeps_nobody_elsewhere_from_signing_in(tmp_path: Path) -> None:
+    """Eight connections that are judged, then as many that have to wait already, then two hundred of these."""
+    with NodeProcess(tmp_path) as node:
+        host, _, text = node.url.removeprefix("http://").partition(":")
+        port, password = int(text), node.find("password of the account admin .*: (.*)")
+        quiet = sorted(attempt(host, port, "admin", password, HOME)[1] for _ in range(5))
+        for connections, is_throttled, limit_s in (
+            (8, False, SOON_S),
+            (8, True, SOON_S),
+            (200, True, LATE_S),
+        ):
+            if is_throttled:
+                throttle(host, port)
+            with flooded(host, port, connections) as flood:
+                found = [attempt(host, port, "admin", password, HOME) for _ in range(SIGN_INS)]
+            took = sorted(took_s for _, took_s in found)
+            seen = f"{connections}: half within {took[SIGN_INS // 2]:.3f} s, all within {took[-1]:.3f} s"
+            print(f"{seen}; {dict(flood.answers)}; without a flood {quiet[2]:.3f} s")
+            assert [status for status, _ in found] == [201] * SIGN_INS, seen
+            assert took[-1] < max(limit_s, BUSY * quiet[2]), seen
+            assert sum(flood.answers.values()) > SIGN_INS, "there was no flood"

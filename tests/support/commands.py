@@ -1,0 +1,27 @@
+"""All commands that ``xwheel[server]`` has: those of the core, and those of the developers' tools."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import typer.main
+import xwheel_devtools
+
+from xwheel.cli import main
+from xwheel.cli.lazy import LazyCommands
+from xwheel.cli.plugin_commands import CommandPlace
+
+
+@cache
+def every_command() -> Any:
+    """Return ``xwheel`` with all commands in its groups."""
+    root = typer.main.get_command(main.app)
+    for item in xwheel_devtools.COMMANDS:
+        *before, name = item.name.split("/")
+        group: Any = root
+        for word in before:
+            group = group.commands[word]
+            group = getattr(group, "loaded", group)
+        group.commands[name] = LazyCommands(name, CommandPlace(item.module, item.help, item.is_one))
+    return root
