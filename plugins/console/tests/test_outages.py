@@ -14,6 +14,8 @@ from playwright.sync_api import Browser, Page, Route, expect
 from xwheel_devtools.testing import NodeProcess, XwheelProcess
 
 LOST = ("ERR_FAILED", "ERR_CONNECTION_REFUSED", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE")
+# how often the console asks for something before it says that there is no answer
+TRIES = 4
 
 
 class Mortal:
@@ -106,11 +108,33 @@ def test_every_third_answer_is_lost_and_all_pages_work(open_page: Open, site: Si
     for place in ("/", "/jobs", f"/jobs/{job_id}", "/runs", "/nodes", "/executors", "/audit", "/accounts"):
         visit(page, site, place)
         expect(page.locator("main .skeleton")).to_have_count(0)
-        expect(page.locator("main .failure")).to_have_count(0)
+        expect(page.locator("main .failure")).to_have_text([])
     visit(page, site, "/jobs?q=third time")
     page.locator(f"tr[data-id='{job_id}'] [data-action=run]").click()
     expect(page.locator(".note.good")).to_contain_text("third time lucky will run now")
     site.wait_for_runs(job_id, 1)
+
+
+@pytest.mark.parametrize("answer", ["none", "503"])
+def test_a_part_of_a_page_that_failed_is_asked_again(
+    open_page: Open, site: Site, watch: Watch, answer: str
+) -> None:
+    watch.allowed += [*LOST, "503"]
+    page = open_page("/me")
+    lost = itertools.count(1)
+
+    def lose(route: Route) -> None:
+        if next(lost) > TRIES:
+            route.continue_()
+        elif answer == "none":
+            route.abort()
+        else:
+            route.fulfill(status=503, content_type="application/problem+json", body="{}")
+
+    page.route(lambda url: "/reports" in url and "by=day" in url, lose)
+    visit(page, site, "/")
+    expect(page.locator("main .failure")).to_have_count(1, timeout=30_000)
+    expect(page.locator("main .failure")).to_have_count(0, timeout=30_000)
 
 
 def test_half_a_second_of_latency_is_borne(open_page: Open, site: Site) -> None:

@@ -25,6 +25,9 @@ export class ApiError extends Error {
   }
 
   get isNetwork() { return this.code === "network"; }
+
+  /** Whether the same call may get an answer in a while: none came, or the node has too much to do. */
+  get mayPass() { return this.isNetwork || this.status === 503 || this.status === 502; }
 }
 
 export const url = (path, params = {}) => {
@@ -77,8 +80,7 @@ export async function get(path, params, {abort, isText, tries = TRIES_MS} = {}) 
     try {
       return await once("GET", path, {params, abort, isText});
     } catch (error) {
-      const again = error instanceof ApiError && (error.isNetwork || error.status === 503 || error.status === 502);
-      if (!again || turn >= tries.length) throw error;
+      if (!(error instanceof ApiError && error.mayPass) || turn >= tries.length) throw error;
       await sleep(tries[turn], abort);
     }
   }

@@ -129,11 +129,15 @@ export function onChange(listener) {
   return () => listeners.delete(listener);
 }
 
+/** How long after a failure, and after a call that is still under way, it is asked again. */
+const AGAIN_MS = 5000, BUSY_MS = 1500;
+
 /**
  * Load something and keep it fresh: {data, error, isLoading, isStale, reload}.
  *
  * `load(abort)` is called at first, when `deps` change, when an event comes for which `when(event)` is true (at most once
- * in `everyMs`), and when answers come again after none came. What was shown stays while it is loaded anew.
+ * in `everyMs`), when answers come again after none came, and some seconds after a failure that may pass. What was shown
+ * stays while it is loaded again.
  */
 export function useLoad(load, deps, {when = null, everyMs = 1500} = {}) {
   const state = useSignal({data: null, error: null, isLoading: true, atMs: null});
@@ -151,7 +155,10 @@ export function useLoad(load, deps, {when = null, everyMs = 1500} = {}) {
       const data = await self.load(abort.signal);
       if (!abort.signal.aborted) state.value = {data, error: null, isLoading: false, atMs: Date.now()};
     } catch (error) {
-      if (!abort.signal.aborted) state.value = {...state.value, error, isLoading: false};
+      if (!abort.signal.aborted) {
+        state.value = {...state.value, error, isLoading: false};
+        if (error instanceof ApiError && error.mayPass) self.soon?.(AGAIN_MS);
+      }
     }
     if (!abort.signal.aborted) self.isBusy = false;
   };
@@ -162,16 +169,26 @@ export function useLoad(load, deps, {when = null, everyMs = 1500} = {}) {
     return () => latest.current.abort?.abort();
   }, deps);
   useEffect(() => {
-    let due = null, lastMs = 0;
-    // what is under way is not given up for news: where answers take longer than news, none would ever be shown
-    const again = () => { due = latest.current.isBusy ? setTimeout(again, everyMs) : null; if (!due) { lastMs = Date.now(); run.current(false); } };
-    const soon = () => { due ??= setTimeout(again, Math.max(50, lastMs + everyMs - Date.now())); };
+    let due = null, dueMs = Infinity, lastMs = 0;
+    const soon = latest.current.soon = (ms = Math.max(50, lastMs + everyMs - Date.now())) => {
+      if (Date.now() + ms >= dueMs) return;
+      clearTimeout(due);
+      dueMs = Date.now() + ms;
+      due = setTimeout(again, ms);
+    };
+    const again = () => {
+      dueMs = Infinity;
+      // what is under way is not given up for news: where answers take longer than news, none would ever be shown
+      if (latest.current.isBusy) return soon(Math.min(everyMs, BUSY_MS));
+      lastMs = Date.now();
+      run.current(false);
+    };
     const end = onChange((items) => {
       const wanted = latest.current.when;
       if (wanted && (items === null || items.some(wanted))) soon();
     });
     let wasAway = away.value !== null;
-    const watch = away.subscribe((since) => { if (wasAway && since === null) soon(); wasAway = since !== null; });
+    const watch = away.subscribe((since) => { if (wasAway && since === null) soon(state.peek().error ? 50 : undefined); wasAway = since !== null; });
     let wasOut = signedOut.value;
     const watchOut = signedOut.subscribe((out) => { if (wasOut && !out) soon(); wasOut = out; });
     return () => { end(); watch(); watchOut(); clearTimeout(due); };
