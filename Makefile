@@ -161,7 +161,7 @@ NIGHT := not nightly
 test-%: $(VENV)/plugins/%/.ready
 	cd plugins/$* && $(CURDIR)/$(VENV)/plugins/$*/bin/python -m pytest -q $(if $(filter $*,cluster_zookeeper),-m '$(NIGHT)') $(if $(filter $*,$(WIDE)),-n $(SUITE_JOBS) --dist loadfile)
 
-# what the console's libraries were built from: a test builds them anew and compares
+# what the console's libraries were built from: a test builds them again and compares
 $(NPM): plugins/console/vendor/package-lock.json
 	cd plugins/console/vendor && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	touch $@

@@ -147,7 +147,7 @@ def site(
         reroute: Gives the URL under which the node reaches the database.
         more_ports: Where further nodes listen for the executor.
         handlers: Module with the executor's handlers.
-        settings: Sections beside those that every site has, or in place of one.
+        settings: Sections besides those that every site has, or in place of one.
     """
     with (
         tempfile.TemporaryDirectory(prefix="xwheel-bench-") as name,

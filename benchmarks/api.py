@@ -177,7 +177,7 @@ Asking = Callable[[random.Random, int], tuple[str, dict[str, Any]]]
 
 
 def lists(jobs: int, runs_of: Callable[[int], int]) -> dict[str, Asking]:
-    """Return what is asked: each makes a path and a query for a node, anew for every request.
+    """Return what is asked: each makes a path and a query for a node, again for every request.
 
     Args:
         jobs: How many are stored.

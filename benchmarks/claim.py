@@ -93,7 +93,7 @@ class Place:
         self.planned = 0
         config = build_config({})
         clock = WorkClock(NOW)
-        # nobody renews here; a whole day is enough for the measurement
+        # no one renews here; a whole day is enough for the measurement
         self.lease = SqliteLease(self.db, "bench", clock, lease_ms=DAY_MS, renew_ms=DAY_MS)
         self.lease.acquire()
         schedule, kinds, run_ids = config.schedule, load_plugins(config).schedule_types, RunIds(self.db)

@@ -1,4 +1,4 @@
-"""How long commands take, each beside ``python -c pass``: what an operator waits for at a prompt.
+"""How long commands take, each next to ``python -c pass``: what an operator waits for at a prompt.
 
 ``--version``, ``--help``, and calls to a node on the same machine that has one group and no job. Every round runs each
 command once, right after an interpreter that does nothing, so that what else the machine does hits both.

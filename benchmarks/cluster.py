@@ -1,7 +1,7 @@
 """Measure what a master of package nodes needs to give the jobs of a lost node to the others.
 
 10,000 jobs run on 50 nodes, and one node goes. The same loss is worked out by a master that counts each node's jobs
-anew before each choice, as one does who keeps no counts; both in turn. Reading and writing the store is not part of
+again before each choice, as one does who keeps no counts; both in turn. Reading and writing the store is not part of
 it. Run it with ``.venv/plugins/cluster_zookeeper/bin/python -m benchmarks.cluster [--json]``.
 """
 
@@ -130,8 +130,8 @@ def main() -> None:
     report.note(
         "one of 50 nodes lost", f"goal {1000 * LIMIT_S:g}: {'held' if max(quick) < LIMIT_S else 'MISSED'}"
     )
-    report.figure("the same, counted anew for each job", [1000 * item for item in slow], "ms")
-    report.ratio("counted anew / reconcile", slow, quick, goal=GOAL)
+    report.figure("the same, counted again for each job", [1000 * item for item in slow], "ms")
+    report.ratio("counted again / reconcile", slow, quick, goal=GOAL)
     report.finish()
 
 

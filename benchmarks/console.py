@@ -55,7 +55,7 @@ LOG_LINES = 200_000
 TAIL_S, TAIL_LINES = 20, 500
 EMPTY_BOX = """<div class="log"><div class="lines" style="height: 600px; overflow: auto">
   <div style="height: 4000000px; background: linear-gradient(red, blue)"></div></div></div>"""
-"""What the machine can do beside all else: scrolled in the same way."""
+"""What the machine can do next to all else: scrolled in the same way."""
 
 CONSOLES = 50
 LISTS = ["/api/v1/jobs?limit=50", "/api/v1/jobs/recent?job_id=" + ",".join(map(str, range(1, 51)))]
@@ -103,7 +103,7 @@ class Bench:
         print(f"{name}: {', '.join(f'{value:.4g}' for value in values)} {unit}", file=sys.stderr, flush=True)
 
     def limit(self, name: str, samples: Iterable[float], unit: str, most: float, of: str = "median") -> None:
-        """Record a figure beside its limit; ``of`` says which of its samples must keep to it."""
+        """Record a figure next to its limit; ``of`` says which of its samples must keep to it."""
         self.figure(name, samples, unit)
         value = float(self.report.figures[name][of])
         words = "held" if value < most else "MISSED"

@@ -92,7 +92,7 @@ class Reporter:
             await asyncio.sleep(REGISTER_S if is_known else 0.2)
 
     async def report(self) -> None:
-        """Send outcomes over one kept connection; those that nobody took are sent again."""
+        """Send outcomes over one kept connection; those that no one took are sent again."""
         batch: list[dict[str, Any]] = []
         while True:
             with contextlib.suppress(OSError, asyncio.IncompleteReadError):

@@ -2,7 +2,7 @@
 
 The same node, executor and database fire thousands of jobs at once, in turn without a listener, with one that sleeps a
 second at every call, and with one that only counts what it is told. Each is a plugin that the node finds by its entry
-point; the node is started anew in between, since plugins load at start-up.
+point; the node is started again in between, since plugins load at start-up.
 """
 
 from __future__ import annotations

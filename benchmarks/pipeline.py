@@ -170,7 +170,7 @@ def _stop_jobs(conn: Connection, ids: set[int]) -> None:
 
 
 def _fresh_database(place: Site, name: str) -> str:
-    """Return the URL of an empty database beside the node's."""
+    """Return the URL of an empty database next to the node's."""
     url = place.db.engine.url
     if place.db.backend == "sqlite":
         return f"sqlite:///{place.folder / name}.db"

@@ -98,7 +98,7 @@ def _dealt(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
     """Put the tests in the order in which xdist, which gives each worker a part of equal length, does them soonest.
 
     Half of the workers begin with those that mostly wait, for processes and servers, the long ones first; the others
-    compute meanwhile, and help when they have nothing left. The other tests stay beside those of their module, with
+    compute meanwhile, and help when they have nothing left. The other tests stay besides those of their module, with
     which they may share a fixture.
     """
     long_first = sorted(items, key=lambda item: item.get_closest_marker("long") is None)

@@ -22,7 +22,7 @@ PAGES = [
     *sorted((ROOT / "plugins").glob("*/README.md")),
 ]
 DENIAL = re.compile(
-    r"\b(?:no|not|none|nothing|nobody|never|neither|cannot)\b.*\b(?:yet|so far)\b"
+    r"\b(?:no|not|none|nothing|no one|never|neither|cannot)\b.*\b(?:yet|so far)\b"
     r"|\bso far\b"
     r"|\bnot (?:yet )?(?:supported|implemented|possible|available)\b|\bunsupported\b|\bdoes not support\b"
     r"|\bNot there\b|\bThere (?:is|are) (?:no|none|neither|not)\b|\bNo command\b"
@@ -71,7 +71,7 @@ DENIED = {
     "the name does not resolve yet": STATE,
     "nobody may have it yet": STATE,
     "nobody may have it *yet*": STATE,
-    "if nobody got it yet": STATE,
+    "if no one got it yet": STATE,
     "Due runs that may not go yet": STATE,
     "the one that has it is gone or not ready yet": STATE,
     "the cluster has not been told yet": STATE,

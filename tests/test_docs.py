@@ -236,7 +236,7 @@ def has_function(name: str) -> bool:
 def has_imports(module: str, several: str, names: str) -> bool:
     """Return whether a listing may import these names."""
     found = [name.split()[0] for name in (several or names).replace("\n", " ").split(",") if name.strip()]
-    if module.startswith("xwheel_"):  # a plugin's package; it is not installed beside the core's tests
+    if module.startswith("xwheel_"):  # a plugin's package; it is not installed next to the core's tests
         path = module.replace(".", "/")
         is_there = ends(f"{path}/__init__.py") or ends(f"{path}.py")
         return is_there and all(defines("class|def", name) for name in found)

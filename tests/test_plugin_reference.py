@@ -149,7 +149,7 @@ options that belongs to no plugin is a warning.
 
 A plugin that fails later is contained: a router that raises fails that run, a channel that hangs or raises delays no
 other channel, a listener that does so delays nothing, a log store that does so lets lines wait with their
-executors, and an identity provider that does so lets nobody in, while those who are in stay in.
+executors, and an identity provider that does so lets no one in, while those who are in stay in.
 
 ## What plugins may import
 
@@ -176,7 +176,7 @@ process of its own imports it.
 What is in that folder runs in the process. A start refuses a folder or a file that others than its owner can write to,
 one that belongs to another user than root or that of the process, a folder below one which all can write to or which
 belongs to a third user, links, and files over 1 MiB. What was checked is what runs: each file is opened once, and
-compiled files beside it are not read. `xwheel plugins check FILE` tries one file.
+compiled files next to it are not read. `xwheel plugins check FILE` tries one file.
 
 ## A node for tests
 
@@ -202,7 +202,7 @@ installed ones, those that come with xwheel itself are loaded besides. It has
 A plugin describes its table as a subclass of `xwheel.plugin.PluginOptions`, a pydantic model. A hook whose parameter
 `options` is annotated with it gets it checked; without that annotation `options` is the table as it stands there.
 `read_options(config, NAME, Model)` does the same by name. Texts are not taken for numbers. A field of type
-`SecretStr` is never shown; beside `password: SecretStr | None` a field `password_file: Path | None = None` lets
+`SecretStr` is never shown; next to `password: SecretStr | None` a field `password_file: Path | None = None` lets
 operators name a file that holds it. From the environment, all tables together are one JSON document, which then stands
 in place of those of the file:
 

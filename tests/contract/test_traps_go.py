@@ -213,7 +213,7 @@ def test_the_covered_run_that_reports_as_the_newer_one_changes_nothing(api: Api)
     for item in (done, cut):
         assert api.report_in("/api/callback", [item]).json["code"] == 200
     assert (api.run(2).state, api.run(2).message) == (RunState.SUCCEEDED, "held")
-    assert api.run(1).state is RunState.RUNNING  # the checks find out that nobody has it
+    assert api.run(1).state is RunState.RUNNING  # the checks find out that no one has it
 
 
 def test_a_script_that_meets_a_missing_handler_is_refused() -> None:

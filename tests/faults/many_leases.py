@@ -300,7 +300,7 @@ class World:
         yield
 
     def _start_some(self, at_ms: int) -> None:
-        """Start nodes anew for those that are gone, each under a name of its own, as a process has."""
+        """Start nodes again for those that are gone, each under a name of its own, as a process has."""
         # one that is gone is compared with the others for as long as it could believe that it may act
         gone = [node for node in self._nodes if not node.thread.is_alive() and not node.lease.may_act()]
         for _ in gone:

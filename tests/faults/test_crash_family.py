@@ -144,7 +144,7 @@ def test_what_follows_survives_every_statement(
 
 
 def strike_and_check(db: Database, prepared: Snapshot, tmp_path: Path, number: int) -> bool:
-    """Kill one process at a point and let the next one finish the work; False once nobody was killed."""
+    """Kill one process at a point and let the next one finish the work; False once no one was killed."""
     prepared.restore(db)
     db.close()  # the child shares no connection
     journal = Journal(tmp_path / f"{number}.journal")

@@ -84,7 +84,7 @@ def test_nothing_is_lost_and_nothing_is_doubled(
 
 
 def strike_and_check(db: Database, prepared: Snapshot, tmp_path: Path, number: int) -> bool:
-    """Kill one process at a point and let the next one finish the work; False once nobody was killed."""
+    """Kill one process at a point and let the next one finish the work; False once no one was killed."""
     prepared.restore(db)
     db.close()  # the child shares no connection
     journal_path = tmp_path / f"{number}.journal"

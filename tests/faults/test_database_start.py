@@ -62,7 +62,7 @@ def test_a_damaged_file_is_told(xwheel: Refusals, sqlite_db: Database) -> None:
 
 
 def on_small_disk(folder: Path, script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a script of Python beside a disk of one megabyte; its first argument is the disk's folder."""
+    """Run a script of Python next to a disk of one megabyte; its first argument is the disk's folder."""
     command = unshare(str(folder), 1, [sys.executable, "-c", script, str(folder), *arguments])
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
 

@@ -1,4 +1,4 @@
-"""A connection breaks at COMMIT, where nobody can know: the rows tell, and nothing is lost or doubled."""
+"""A connection breaks at COMMIT, where no one can know: the rows tell, and nothing is lost or doubled."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ def test_fires_survive_connections_that_break_anywhere(cut_off: tuple[Database, 
     for _ in range(seconds * 5):
         sent.update(turn(node, clock.advance(200)))
     proxy.cut_at_random(0)
-    for _ in range(15):  # a fence that nobody could ask about is asked about after its check time
+    for _ in range(15):  # a fence that no one could ask about is asked about after its check time
         sent.update(turn(node, clock.advance(1000)))
     assert proxy.cuts > 10
     assert db.broken > 5

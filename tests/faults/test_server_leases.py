@@ -69,7 +69,7 @@ def frozen(db: Database, hold: Callable[[Connection], object]) -> Iterator[None]
 
 
 def test_r7_a_node_frozen_in_its_renewal_holds_up_nobodys(nodes: Nodes) -> None:
-    """R7: each touches its own row only, and the rows of the dead are deleted by key, rarely, if nobody has them."""
+    """R7: each touches its own row only, and the rows of the dead are deleted by key, rarely, if no one has them."""
     first, second = nodes.join("a"), nodes.join("b")
     nodes.join("gone")
     nodes.clock.advance(62 * LEASE_MS)
@@ -154,7 +154,7 @@ def test_a_node_that_wakes_in_the_middle_of_anothers_hand_over_takes_nothing_tha
         assert len(leases.give_leases(conn, "a", dict.fromkeys(range(8), "b"), held)) == 8
         nodes.pass_time(LEASE_MS + RENEW_MS, other)
         assert sorted(other.epochs) == list(range(8, 64))
-        transaction.commit()  # late, but nobody else had these eight: the epoch rises once
+        transaction.commit()  # late, but no one else had these eight: the epoch rises once
     nodes.pass_time(1000, other)
     assert len(other.epochs) == PARTITIONS
     assert not sleeper.may_act()

@@ -170,7 +170,7 @@ def is_quiet(site: Site, seconds: float) -> bool:
 
 
 def assert_few_lines(caplog: pytest.LogCaptureFixture, site: Site, outages: int) -> None:
-    """Each loop says once that it fails and once that it works again; nobody prints a traceback."""
+    """Each loop says once that it fails and once that it works again; no one prints a traceback."""
     # the executor lives in this process too, and has its own to say
     records = [item for item in caplog.records if not item.name.startswith("xwheel.executor")]
     assert [item.getMessage() for item in records if item.exc_info] == []
@@ -196,7 +196,7 @@ def test_connections_that_are_killed_again_and_again(site: Site) -> None:
     killer = threading.Thread(target=kill)
     killer.start()
     try:
-        # those that nobody used at that moment count for nothing
+        # those that no one used at that moment count for nothing
         db = site.node.scheduler.core.db
         wait_until(lambda: len(site.seen) >= 6 * JOBS and db.broken > 0, PATIENCE_S)
     finally:

@@ -170,7 +170,7 @@ def test_a_client_that_falls_silent_keeps_no_locks(db: Database) -> None:
     def fall_silent() -> None:
         with silent.write() as conn:
             touch(conn, 1)
-            # nobody commits: another waits for the lock only until the server ends the silent one
+            # no one commits: another waits for the lock only until the server ends the silent one
             db.transaction(lambda other: touch(other, 1))
             touch(conn, 2)
 

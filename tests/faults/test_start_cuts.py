@@ -410,7 +410,7 @@ def test_a_process_that_is_to_end_waits_no_longer(site: Site, tmp_path: Path) ->
 def test_a_start_waits_for_a_file_that_another_process_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_first: bool
 ) -> None:
-    """Whenever it is to write: within its transactions it has the lock itself, and whoever writes keeps none out."""
+    """Whenever it is to write: within its transactions it has the lock itself, and the one who writes keeps none out."""
     monkeypatch.setattr("xwheel.storage.database.engine.BUSY_TIMEOUT_S", 0)
     monkeypatch.setattr("xwheel.storage.database.engine.time.sleep", lambda _: None)
     path = tmp_path / "xwheel.db"

@@ -22,7 +22,7 @@ def test_nothing_of_a_test_is_left_for_the_next(backend: str) -> None:
             executors.insert_group(conn, app_name="left", title="", now_ms=1)
             conn.execute(tables.partition_lease.delete())
         stuck = db.engine.connect()
-        stuck.execute(text("UPDATE executor_group SET title = 'locked'"))  # and nobody ever commits
+        stuck.execute(text("UPDATE executor_group SET title = 'locked'"))  # and no one ever commits
 
         assert databases.url(0) == first
         check(Database(first))

@@ -1,4 +1,4 @@
-"""The management API as plain WSGI under three servers, beside a node on the same database that does what it asks."""
+"""The management API as plain WSGI under three servers, next to a node on the same database that does what it asks."""
 
 from __future__ import annotations
 

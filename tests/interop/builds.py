@@ -27,7 +27,7 @@ def build_once(folder: Path, build: Callable[[Path], object]) -> Path:
 
     Args:
         folder: Where it stands in the end; it is there only when complete.
-        build: Gets an empty folder beside it.
+        build: Gets an empty folder next to it.
     """
     if folder.exists():
         return folder

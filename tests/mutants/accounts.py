@@ -21,7 +21,7 @@ MISTAKES: Final = [
         file="xwheel/accounts/tokens.py",
         old="if not may(known) or account_id not in (None, known.account_id):",
         new="if not may(known):",
-        why="Whoever is signed in deletes anybody's token as their own (N25).",
+        why="Anyone who is signed in deletes anybody's token as their own (N25).",
         tests=(f"{SESSION}::test_n25_nobody_deletes_a_token_of_another_account_as_their_own",),
     ),
     Mistake(
@@ -91,7 +91,7 @@ MISTAKES: Final = [
         file="xwheel/accounts/sign_in.py",
         old="        self._refuse_throttled(keys)  # before a place is taken: who has to wait takes none from others\n",
         new="",
-        why="Whoever has to wait takes a place where passwords are judged from others (S14).",
+        why="The one who has to wait takes a place where passwords are judged from others (S14).",
         tests=(PROVIDERS,),
     ),
     Mistake(
@@ -214,7 +214,7 @@ MISTAKES: Final = [
         file="xwheel/accounts/sessions.py",
         old="if session_id not in found:",
         new="if not found:",
-        why="Whoever is signed in ends the sessions of others.",
+        why="Anyone who is signed in ends the sessions of others.",
         tests=(f"{SESSION}::test_nobody_ends_the_sessions_of_others",),
     ),
     Mistake(
@@ -277,7 +277,7 @@ MISTAKES: Final = [
         file="xwheel/api/v1/access/tokens.py",
         old="return actor.grants.allows(Permission.ADMIN, found.group_id)",
         new="return actor.grants.allows(Permission.READ, found.group_id)",
-        why="Whoever reads a group ends its tokens.",
+        why="The one who reads a group ends its tokens.",
         tests=(OWN, f"{API}/test_tokens.py"),
     ),
     Mistake(
@@ -289,8 +289,8 @@ MISTAKES: Final = [
     ),
     Mistake(
         file="xwheel/api/http/auth.py",
-        old="if req.method not in SAFE:\n            set_actor(actor)  # whoever",
-        new='if req.method == "POST":\n            set_actor(actor)  # whoever',
+        old="if req.method not in SAFE:\n            set_actor(actor)  # anyone who",
+        new='if req.method == "POST":\n            set_actor(actor)  # anyone who',
         why="Other sites' pages change and delete things with a session's cookie.",
         tests=(f"{SESSION}::test_a_change_with_the_cookie_alone_is_refused",),
     ),
@@ -312,7 +312,7 @@ MISTAKES: Final = [
         file="xwheel/api/http/permissions.py",
         old='"/audit": {"GET": _ADMIN_SOME},',
         new='"/audit": {"GET": _READ_SOME},',
-        why="Whoever reads a group is let in where what was done is listed.",
+        why="The one who reads a group is let in where what was done is listed.",
         tests=("tests/unit/api/openapi/test_permissions.py",),
     ),
     Mistake(
@@ -361,7 +361,7 @@ MISTAKES: Final = [
         file="xwheel/accounts/tokens.py",
         old='actor.need(Permission.ADMIN, group_id, "group", group_id)',
         new='actor.need(Permission.READ, group_id, "group", group_id)',
-        why="Whoever reads a group makes tokens that act for it.",
+        why="The one who reads a group makes tokens that act for it.",
         tests=(OWN,),
     ),
     Mistake(

@@ -135,7 +135,7 @@ MISTAKES: Final = [
         file="plugins/alarm_email/xwheel_alarm_email/message.py",
         old="filled = self._html.fill(values, html.escape)",
         new="filled = self._html.fill(values)",
-        why="An alarm's text would be HTML of whoever wrote it.",
+        why="An alarm's text would be HTML of the one who wrote it.",
         tests=("plugins/alarm_email/tests/test_message.py",),
     ),
 ]

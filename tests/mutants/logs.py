@@ -108,7 +108,7 @@ MISTAKES: Final = [
             "        answers = store.append(pieces) if pieces else []\n"
             "        self._begin(store, list(new.values()))\n"
         ),
-        why="A crash would leave lines in a store that nobody finds or deletes.",
+        why="A crash would leave lines in a store that no one finds or deletes.",
         tests=("tests/component/scheduler/logs/test_shipped.py",),
     ),
     Mistake(

@@ -119,7 +119,7 @@ MISTAKES: Final = [
         file="plugins/job_package/xwheel_job_package/scan.py",
         old="if any(value is None for value in arguments.kw_defaults) or (skip",
         new="if (skip",
-        why="A function that takes a keyword nobody gives would be a job.",
+        why="A function that takes a keyword no one gives would be a job.",
         tests=("plugins/job_package/tests/test_scan.py",),
     ),
     Mistake(

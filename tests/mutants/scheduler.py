@@ -82,7 +82,7 @@ MISTAKES: Final = [
         file="xwheel/scheduler/plan/adopt.py",
         old="return 0 if unfinished or len(ids) >= BATCH else self._interval_ms",
         new="return 0 if unfinished else self._interval_ms",
-        why="A full batch of rows that nobody adopted is followed by a wait.",
+        why="A full batch of rows that no one adopted is followed by a wait.",
         tests=ADOPT,
     ),
     Mistake(
@@ -201,7 +201,7 @@ MISTAKES: Final = [
         file="xwheel/scheduler/cluster/lease.py",
         old="        self._renewed_ms = sent_ms\n",
         new="        self._renewed_ms = self._clock.monotonic_ms()\n",
-        why="A lease that is taken anew lasts from the answer, and not from when the renewal was sent.",
+        why="A lease that is taken again lasts from the answer, and not from when the renewal was sent.",
         tests=(f"{LEASE}::test_a_lease_that_is_taken_anew_counts_from_when_its_renewal_was_sent",),
     ),
     Mistake(
@@ -236,7 +236,7 @@ MISTAKES: Final = [
         file="xwheel/scheduler/cluster/lease.py",
         old="        fresh = {part: epoch for part, epoch in ready.items() if before.get(part) != epoch}\n",
         new="        fresh = {part: epoch for part, epoch in ready.items() if part not in before}\n",
-        why="Partitions that come back under a new epoch wake nobody.",
+        why="Partitions that come back under a new epoch wake no one.",
         tests=(f"{LEASE}::test_partitions_that_come_back_under_a_new_epoch_are_news",),
     ),
     Mistake(

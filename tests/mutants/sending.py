@@ -95,7 +95,7 @@ MISTAKES: Final = [
         file="xwheel/scheduler/send/results.py",
         old="return Fate.UNKNOWN if delivery.again and _waits(shard, now_ms) else Fate.REFUSED",
         new="return Fate.REFUSED",
-        why="Not yet would refuse a run whose first request may still arrive, and another one would run beside it.",
+        why="Not yet would refuse a run whose first request may still arrive, and another one would run next to it.",
         tests=("tests/component/scheduler/send/test_not_yet.py",),
     ),
     Mistake(

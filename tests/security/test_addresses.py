@@ -30,7 +30,7 @@ LONG_S = 60.0
 
 
 class Trap:
-    """A listener that nobody may call."""
+    """A listener that no one may call."""
 
     def __init__(self) -> None:
         self._socket = socket.create_server(("127.0.0.1", 0))
@@ -130,7 +130,7 @@ def site(sqlite_db: Database, tmp_path: Path) -> Iterator[Site]:
 
 def test_no_call_leads_to_an_address_that_is_not_registered_for_the_group(site: Site) -> None:
     address = site.trap.address
-    site.register("billing", address)  # another group's executor is nobody to this one
+    site.register("billing", address)  # another group's executor is no one to this one
     spellings = [
         address,
         f"{address}/",

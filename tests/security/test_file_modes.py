@@ -253,7 +253,7 @@ def test_s4_a_start_names_files_that_others_can_read(
     assert len(caplog.records) == int(is_open)
     assert not is_open or f"chmod 600 {path}" in caplog.text
     caplog.clear()
-    open_folder.chmod(0o700)  # nobody gets as far as the file
+    open_folder.chmod(0o700)  # no one gets as far as the file
     private_files.warn_if_open("the settings", path)
     private_files.warn_if_open("the settings", open_folder / "missing")
     assert not caplog.records

@@ -64,7 +64,7 @@ def lists(api: Api) -> list[str]:
 def items(answer: Any) -> set[str]:
     """Return what a list shows; the tokens of the callers themselves aside."""
     assert answer.status_code == 200, answer.text
-    # rows of the audit about no group, such as those of accounts, are those of nobody with rights in groups
+    # rows of the audit about no group, such as those of accounts, are those of no one with rights in groups
     found = (item for item in answer.json["items"] if "outcome" not in item or item["group_id"] is not None)
     return {str(item) for item in found if not CALLERS.match(str(item.get("name")))}
 
@@ -175,7 +175,7 @@ def test_a_run_that_stayed_says_nothing_of_its_job_that_moved(
         assert (answer["id"], answer["job_name"], answer["app_name"]) == (run.id, "", "")
     assert callers.call(of("viewer", own), "GET", f"{PREFIX}/jobs/{job_id}").status_code == 404
     assert callers.call(of("viewer", other), "GET", f"{PREFIX}/runs").json["items"] == []
-    # and whoever may run the run's group runs no job of another
+    # and anyone who may run the run's group runs no job of another
     again = callers.call(of("operator", own), "POST", f"{PREFIX}/runs/{run.id}/rerun")
     assert (again.status_code, again.json["detail"]) == (404, f"job {job_id} does not exist")
     assert (

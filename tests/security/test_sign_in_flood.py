@@ -1,4 +1,4 @@
-"""S14: whoever floods the sign-in from one address keeps nobody elsewhere out, throttled or not."""
+"""S14: anyone who floods the sign-in from one address keeps no one elsewhere out, throttled or not."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ class Reader:
         folder: An empty folder.
         words: What to write in place of words of the page. Names of the site's facts in braces, and ``{here}`` for
             the folder, may stand in it.
-        variables: Environment beside the site's, in the same way.
+        variables: Environment besides the site's, in the same way.
     """
 
     def __init__(

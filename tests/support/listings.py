@@ -91,7 +91,7 @@ class Claim:
         page: Their page.
         beginning: How the first line of the one listing begins; empty for all of the page.
         languages: Only listings in these; all if there is none. Those of other products are left out.
-        by: A test that runs them, or why nobody can.
+        by: A test that runs them, or why no one can.
     """
 
     page: str

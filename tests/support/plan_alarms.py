@@ -1,4 +1,4 @@
-"""Many alarms beside the million runs, and a call of every function about alarms that asks a database."""
+"""Many alarms next to the million runs, and a call of every function about alarms that asks a database."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ FILTERS: Final[dict[str, AuditFilter]] = {
 
 SEARCHES: Final[dict[str, AuditFilter]] = {
     "who and what": AuditFilter(actor="alice", action="run.create"),
-    "what nobody did": AuditFilter(actor="alice", action="calendar.edit"),
+    "what no one did": AuditFilter(actor="alice", action="calendar.edit"),
     "what was done": AuditFilter(outcome="done"),
     "a kind": AuditFilter(object_kind="run"),
     "a kind of a group that has none": AuditFilter(object_kind="calendar", group_id=5),

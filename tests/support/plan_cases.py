@@ -234,7 +234,7 @@ def _jobs() -> Iterator[Case]:
         "jobs.find_by_beginning",
         lambda conn: jobs.find_by_beginning(conn, "nothing", look=JOBS // 2),
         JOBS // 2 + ROWS,
-        "looks through names of jobs, of which there are few beside the runs",
+        "looks through names of jobs, of which there are few next to the runs",
     )
     yield Case(
         "jobs.find_by_beginning: some groups",

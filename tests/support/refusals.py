@@ -21,7 +21,7 @@ COMMANDS = [
 
 
 def without_log(err: str) -> str:
-    """Return what stands on standard error beside the lines of the log, with which a node says what starts."""
+    """Return what stands on standard error next to the lines of the log, with which a node says what starts."""
     return LOG_LINE.sub("", err)
 
 

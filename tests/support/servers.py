@@ -38,7 +38,7 @@ RUNNING: dict[int, subprocess.Popen[bytes]] = {}
 """Servers of this process by port; a test that starts one again puts the new process here."""
 
 ENVIRONMENTS: dict[int, Mapping[str, str]] = {}
-"""What the servers' environments have beside our own, by port."""
+"""What the servers' environments have next to our own, by port."""
 
 SMALL_DISK = "tests.support.small_disk"
 START_S = 60

@@ -1,4 +1,4 @@
-"""Run a command beside a small disk: ``python -m tests.support.small_disk FOLDER MEGABYTES COMMAND…``.
+"""Run a command next to a small disk: ``python -m tests.support.small_disk FOLDER MEGABYTES COMMAND…``.
 
 A tmpfs is mounted on the folder, in a mount namespace of its own (``unshare --mount``, with a user namespace unless we
 are root), and is gone with the command. From outside the folder is seen through ``/proc/<pid>/root``.

@@ -1,4 +1,4 @@
-"""A web application for gunicorn that serves an executor beside itself; settings come from the environment."""
+"""A web application for gunicorn that serves an executor next to itself; settings come from the environment."""
 
 from __future__ import annotations
 

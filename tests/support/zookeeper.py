@@ -66,7 +66,7 @@ class Member:
             )
 
     def mode(self) -> str:
-        """Return ``leader``, ``follower`` or ``standalone``; empty while it serves nobody."""
+        """Return ``leader``, ``follower`` or ``standalone``; empty while it serves no one."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=2) as conn:
                 conn.sendall(b"srvr")

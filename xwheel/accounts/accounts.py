@@ -1,4 +1,4 @@
-"""Make, change and end accounts; whoever gives a role has it, and one admin of everything always stays."""
+"""Make, change and end accounts; anyone who gives a role has it, and one admin of everything always stays."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Ended:
 class AccountManager:
     """Changes accounts, by name of who acts on this thread.
 
-    What takes an account from whoever holds its password or a session ends its personal tokens as well: they may have
+    What takes an account from anyone who holds its password or a session ends its personal tokens as well: they may have
     been made by the same hands. ``keep_tokens`` leaves them; tokens of services belong to no account and always stay.
 
     Where a method takes a ``revision``, it is the one that the caller has seen; None overwrites whatever is there.
@@ -140,7 +140,7 @@ class AccountManager:
         Raises:
             NotFoundError: There is no such account.
             RevisionError: It is at another revision.
-            ConflictError: Nobody would be left who may do everything.
+            ConflictError: No one would be left who may do everything.
             ForbiddenError: The grants are more than who acts has, or the account's are.
         """
         if "display_name" in changes:
@@ -305,7 +305,7 @@ class AccountManager:
 
         Raises:
             NotFoundError: There is no such account.
-            ConflictError: Nobody would be left who may do everything.
+            ConflictError: No one would be left who may do everything.
             ForbiddenError: The account may do more than who acts.
         """
 

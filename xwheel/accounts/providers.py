@@ -95,7 +95,7 @@ class CheckedProvider:
         return self._call(lambda: provider.begin(return_url), lambda found: checked_start(self.name, found))
 
     def finish(self, query: Mapping[str, str], state: str, return_url: str) -> Identity | None:
-        """Return who came back from the page elsewhere, None if nobody is let in; raises :class:`IdentityError`."""
+        """Return who came back from the page elsewhere, None if no one is let in; raises :class:`IdentityError`."""
         provider = self._redirecting()
         return self._call(
             lambda: provider.finish(dict(query), state, return_url),
@@ -223,7 +223,7 @@ class IdentityProviders:
             known: Returns what is kept of the name for a provider; called outside of transactions.
 
         Raises:
-            IdentityError: Nobody knows both, and one of them could not be asked.
+            IdentityError: No one knows both, and one of them could not be asked.
         """
         failed: IdentityError | None = None
         for provider in self._chosen.values():

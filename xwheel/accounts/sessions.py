@@ -203,7 +203,7 @@ class SessionStore:
         self.forget()
 
     def forget(self) -> None:
-        """Ask the database anew from now on; for the node that changed something itself."""
+        """Ask the database again from now on; for the node that changed something itself."""
         with self._lock:
             self._forgotten += 1
             self._known.clear()
@@ -282,6 +282,6 @@ class SessionStore:
 
 
 def csrf_token(secret: str) -> str:
-    """Return what a page shows with each change that it asks for, beside its cookie; made of the cookie alone."""
+    """Return what a page shows with each change that it asks for, next to its cookie; made of the cookie alone."""
     made = hmac.digest(secret.encode("utf-8", "surrogateescape"), b"xwheel csrf", "sha256")
     return base64.urlsafe_b64encode(made).rstrip(b"=").decode()

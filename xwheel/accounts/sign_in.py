@@ -42,7 +42,7 @@ WRONG_LINK: Final = (
 
 
 class SignInError(AuthError):
-    """Nobody is signed in: the answer does not say whether the account exists.
+    """No one is signed in: the answer does not say whether the account exists.
 
     Attributes:
         account: Name of the account, for the audit; empty if there is none of the name.
@@ -59,7 +59,7 @@ class SignInError(AuthError):
 
 
 class WrongLinkError(SignInError):
-    """A link signs nobody in; the answer does not say whether it ever did."""
+    """A link signs no one in; the answer does not say whether it ever did."""
 
     credential = "wrong link"
     field = "link"

@@ -65,14 +65,14 @@ def limits_of(name: str, peer: str, *, is_familiar: bool) -> dict[str, Limits]:
     Args:
         name: What somebody signs in as.
         peer: From where, an address or the network that counts as one.
-        is_familiar: The account has a session from there: what strangers elsewhere typed keeps nobody out there.
+        is_familiar: The account has a session from there: what strangers elsewhere typed keeps no one out there.
     """
     found = {f"{pairs_of_name(name)}{_digest(peer)}": OF_PAIR, **limits_of_address(peer)}
     return found if is_familiar else {**found, key_of_name(name): OF_NAME}
 
 
 def limits_of_address(peer: str) -> dict[str, Limits]:
-    """Return what an attempt counts for that names nobody, by key."""
+    """Return what an attempt counts for that names no one, by key."""
     return {f"address:{_digest(peer)}": OF_ADDRESS}
 
 

@@ -68,7 +68,7 @@ class TokenStore:
         return not known.networks or _is_within(address, known.networks)
 
     def forget(self) -> None:
-        """Ask the database anew at the next call; for the process that changed something itself."""
+        """Ask the database again at the next call; for the process that changed something itself."""
         with self._lock:
             self._read_ms = None
 
@@ -105,7 +105,7 @@ class TokenStore:
 
 
 class TokenManager:
-    """Makes and ends tokens; nobody makes one that may do more than they.
+    """Makes and ends tokens; no one makes one that may do more than they.
 
     Args:
         db: The database.
@@ -136,7 +136,7 @@ class TokenManager:
     ) -> KnownToken:
         """Store a token by its digest; the arguments are those of :func:`xwheel.storage.access.tokens.insert_token`.
 
-        ``check`` is called in the transaction, and raises if whoever makes the token may not any more.
+        ``check`` is called in the transaction, and raises if anyone who makes the token may not any more.
 
         Raises:
             ForbiddenError: It would open more than who acts may do.

@@ -6,7 +6,7 @@
 
 Messages and views are :mod:`msgspec` structs; records of the domain never leave as they are. ``openapi`` makes the
 description of the API from routes, messages and views. A node serves both applications; ``wsgi`` makes one of the
-management API for any WSGI server, beside the nodes.
+management API for any WSGI server, next to the nodes.
 """
 
 from __future__ import annotations

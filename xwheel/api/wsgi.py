@@ -1,4 +1,4 @@
-"""The management API as a plain WSGI application beside the nodes: no loops, no leases, no sending.
+"""The management API as a plain WSGI application next to the nodes: no loops, no leases, no sending.
 
 What it is asked to do becomes rows: a run by hand is a planned row that the holder of its partition adopts, a kill is
 a mark that this node sends on. What loops keep fresh in a node is read here before a call, at most once a second.
@@ -49,7 +49,7 @@ StartResponse = Callable[..., Any]
 class ManagementApp:
     """The management API as a WSGI application that may be loaded before its server forks.
 
-    Nothing that a process has opened is used in another one: after a fork the first call opens the database anew, and
+    Nothing that a process has opened is used in another one: after a fork the first call opens the database again, and
     what was copied is left alone.
 
     Thread-safety: any thread may call it.

@@ -154,7 +154,7 @@ def _widths(heads: Sequence[Column], cells: Sequence[Sequence[str]]) -> list[int
 def _fitting(heads: Sequence[Column], natural: Sequence[int], room: int) -> list[int]:
     """Return how wide each column becomes, 0 for those that are left out.
 
-    Texts are cut first, the longest first; then the least important column goes, and all others are looked at anew.
+    Texts are cut first, the longest first; then the least important column goes, and all others are looked at again.
     What went comes back where there is room in the end.
     """
     here = set(range(len(heads)))

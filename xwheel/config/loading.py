@@ -60,7 +60,7 @@ _KNOWN_WORDS: Final = (
 MIN_SECRET: Final = 16
 MIN_DIFFERENT: Final = 6
 MIN_OWN: Final = 8
-"""Letters and digits that a secret must have beside well-known words."""
+"""Letters and digits that a secret must have besides well-known words."""
 
 
 class Config(BaseSettings):

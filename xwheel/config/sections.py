@@ -220,12 +220,12 @@ class ExecutorSection(Section):
     labels: dict[str, str] = Field(default_factory=dict, description="Labels for people and routers.")
     allowed_glue_types: list[str] = Field(
         default_factory=list,
-        description="Glue types beside BEAN that this executor runs, such as GLUE_SHELL. Scripts are programs of "
+        description="Glue types besides BEAN that this executor runs, such as GLUE_SHELL. Scripts are programs of "
         "everyone who may edit jobs: none runs unless it is named here.",
     )
     script_environment: list[Annotated[str, AfterValidator(_variable)]] = Field(
         default_factory=list,
-        description="Variables of the executor's environment that scripts get, such as `JAVA_HOME` or `PIP_*`, beside "
+        description="Variables of the executor's environment that scripts get, such as `JAVA_HOME` or `PIP_*`, besides "
         "PATH, HOME, USER, LOGNAME, SHELL, TERM, LANG, LANGUAGE, LC_*, TZ, TMPDIR and LD_LIBRARY_PATH. None that "
         "begins with `XWHEEL_` is ever passed on.",
     )
@@ -359,7 +359,7 @@ class SecuritySection(Section):
     )
     executor_networks: list[str] = Field(
         default_factory=list,
-        description="Networks that executors may be in beside public and private ones, such as `127.0.0.0/8`: loopback "
+        description="Networks that executors may be in besides public and private ones, such as `127.0.0.0/8`: loopback "
         "(while `api.executor_host` is not), link-local and other special addresses must be named. A cloud's metadata "
         "service must be named by its one address.",
     )
@@ -453,7 +453,7 @@ class EgressSection(Section):
         default_factory=list, description="If not empty, no other hosts may be called; written as above."
     )
     ca_file: Path | None = Field(
-        None, description="Certificates (PEM) of authorities that are trusted beside the public ones."
+        None, description="Certificates (PEM) of authorities that are trusted besides the public ones."
     )
 
 

@@ -1,4 +1,4 @@
-"""What the leading process has: the node, the executor beside it, and the order in which they begin and end."""
+"""What the leading process has: the node, the executor next to it, and the order in which they begin and end."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Permission(StrEnum):
     """Change jobs, rules and calendars."""
 
     SCRIPT = "script"
-    """Change what scripts run, beside ``edit``."""
+    """Change what scripts run, besides ``edit``."""
 
     ADMIN = "admin"
     """Change groups, secrets, accounts and tokens."""
@@ -164,7 +164,7 @@ class ActorKind(StrEnum):
     """A command that works on the database itself."""
 
     NODE = "node"
-    """xwheel itself: nobody asked."""
+    """xwheel itself: no one asked."""
 
     UNKNOWN = "unknown"
     """Not known who."""

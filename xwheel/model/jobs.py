@@ -186,7 +186,7 @@ DECLARABLE: Final = tuple(
     and name
     not in {"name", "group_id", "glue_type", "handler", "anchor_ms", "schedule_type", "schedule_conf"}
 )
-"""Fields that code may set for a job that it declares, beside those that follow from the declaration."""
+"""Fields that code may set for a job that it declares, besides those that follow from the declaration."""
 
 
 def draft_job(values: Mapping[str, Any], now_ms: int) -> Job:

@@ -15,7 +15,7 @@ UNIX_CRON_FIELDS: Final = 5
 NO_SCHEDULE: Final = "NONE"
 
 SHORT_NAMES: Final = {"retries": "max_retries"}
-"""What code may call fields of jobs, beside their names of the management API."""
+"""What code may call fields of jobs, besides their names of the management API."""
 
 
 def schedule_fields(schedule: Mapping[str, object]) -> dict[str, str]:

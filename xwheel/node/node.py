@@ -51,7 +51,7 @@ class Node:
         config: The settings.
         announce: Told secrets that were made just now; they are never shown again.
         given: Further plugins by name, as files, modules or other objects with hooks; for tests.
-        has_accounts: Make the first account if there is none; not where nobody could be told its password.
+        has_accounts: Make the first account if there is none; not where no one could be told its password.
         pause: Waits so many seconds for a database that is away; returns whether the process is to end meanwhile.
 
     Raises:
@@ -282,6 +282,6 @@ def warn_of_weak_audit(db: Database, audit: AuditTrail) -> None:
     """Say that the key that signs the audit is in the database; SQLite's file is the node's own, as a key file is."""
     if audit.keys.first.is_kept_beside and db.backend != "sqlite":
         logger.warning(
-            "the audit is signed with a key in the database, which whoever can change its rows can read: set "
+            "the audit is signed with a key in the database, which anyone who can change its rows can read: set "
             "security.key_file on all nodes"
         )

@@ -1,6 +1,6 @@
 """The stages of a node and what each is given: five subsystems on what they share, each complete once constructed.
 
-Later stages come first, so that earlier ones hold them: finishing, sending, routing, planning; management beside them.
+Later stages come first, so that earlier ones hold them: finishing, sending, routing, planning; management next to them.
 What goes back is a row, an event of :class:`~xwheel.scheduler.wakeups.Wakeups`, or a callback.
 """
 

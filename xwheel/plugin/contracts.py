@@ -450,7 +450,7 @@ class RunChange(msgspec.Struct, frozen=True, gc=False):
 
 
 class RunListener(Protocol):
-    """Gets the changes of runs, beside the pipeline and without a hold on it.
+    """Gets the changes of runs, next to the pipeline and without a hold on it.
 
     Each node gives its own listeners what it wrote itself, each change at most once: what a crash takes from memory,
     and the oldest of what waits when a listener is too slow, is dropped. The scheduler counts what it drops.
@@ -542,7 +542,7 @@ class LogStore(Protocol):
 
         A chunk is kept if it begins with that line, and whole or not at all. One that was kept before changes nothing,
         and neither does one that begins later, for lines between are missing; of one that begins earlier and ends
-        later, nothing or just the new lines are kept. Whoever sent it goes on with the line that is answered, so the
+        later, nothing or just the new lines are kept. The one who sent it goes on with the line that is answered, so the
         answer is from 1 to the chunk's ``next_line`` or, if more is there already, beyond it. Up to 500 chunks with
         four megabytes of text come in one call; those of one log are in their order.
 

@@ -1,7 +1,7 @@
 """Plugins of one file each, from a folder into which only root and the user of this process can write.
 
 A file is opened once, judged by its descriptor and read through it, so what was judged is what runs. It is compiled
-from what was read: a compiled file beside it counts for nothing.
+from what was read: a compiled file next to it counts for nothing.
 """
 
 from __future__ import annotations

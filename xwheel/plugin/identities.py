@@ -51,7 +51,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Who somebody is.
 
     Attributes:
-        subject: By what the provider knows the person for ever: it stays when the name changes, and nobody else ever
+        subject: By what the provider knows the person for ever: it stays when the name changes, and no one else ever
             gets it. 1 to 255 characters.
         name: What the account is called here; 1 to 64 characters without blanks.
         display_name: The person's name, to show; at most 128 characters.
@@ -95,7 +95,7 @@ class IdentityProvider(Protocol):
     It signs in by name and password (:class:`SignsInByPassword`), by a page of its own (:class:`SignsInByRedirect`), or
     both. Each call is made on a thread of its own, outside of any transaction, and counts as failed after the setting
     ``accounts.provider_timeout_s``; while four calls of a provider hang, it is not called. What it raises says that it
-    cannot answer now: nobody is let in because of that, and sessions that are there go on until they end by themselves.
+    cannot answer now: no one is let in because of that, and sessions that are there go on until they end by themselves.
     A message must hold no secret.
 
     Attributes:
@@ -183,7 +183,7 @@ class SignsOut(Protocol):
 
 
 def checked_identity(provider: str, found: object, subject: str | None = None) -> Identity | None:
-    """Return what an identity provider answered, with its name; None if it let nobody in.
+    """Return what an identity provider answered, with its name; None if it let no one in.
 
     Args:
         provider: Its name.

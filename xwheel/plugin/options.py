@@ -42,7 +42,7 @@ _WORDS: Final = {
 class PluginOptions(BaseModel):
     """Base of a plugin's options; frozen, unknown keys and other types than the stated ones refused.
 
-    Fields are pydantic's, each with a description. A secret is a ``SecretStr``; beside ``password: SecretStr | None``
+    Fields are pydantic's, each with a description. A secret is a ``SecretStr``; next to ``password: SecretStr | None``
     a field ``password_file: Path | None = None`` lets operators name a file that holds it, which is read into
     ``password``. A nested table is another subclass of this.
 

@@ -38,7 +38,7 @@ SHIPPED: Final[Mapping[str, Mapping[str, str]]] = {
     "alarm channel": {"email": "xwheel-alarm-email", "sms": "xwheel-alarm-sms"},
     "log store": {"s3": "xwheel-log-s3", "sql": "xwheel-log-sql"},
 }
-"""Kind to the names that distributions of ours bring beside the core, and which brings each."""
+"""Kind to the names that distributions of ours bring next to the core, and which brings each."""
 
 XXL: Final = frozenset({"xwheel-alarm-email", "xwheel-glue-script", "xwheel-router-extra"})
 """What the extra ``xxl`` brings."""
@@ -50,7 +50,7 @@ def where_it_comes_from(kind: str, name: str) -> str:
     if found is None:
         return ""
     wanted = "'xwheel[xxl]'" if found in XXL else found
-    return f"{name} comes with {found}: pip install {wanted} beside each node" + (
+    return f"{name} comes with {found}: pip install {wanted} next to each node" + (
         " and each executor that runs it" if kind == "glue type" else ""
     )
 

@@ -28,7 +28,7 @@ MIN_LENGTH: Final = 15
 
 MAX_LENGTH: Final = 256
 MIN_OWN: Final = 8
-"""Letters and digits that a password must have beside words that are known."""
+"""Letters and digits that a password must have besides words that are known."""
 
 MEMORY_KIB: Final = 19 * 1024
 """Memory, passes and lanes as the OWASP Password Storage Cheat Sheet says: about 25 ms on a core of 2023."""
@@ -75,7 +75,7 @@ def verify_password(stored: str | None, text: str) -> bool:
 
 
 def needs_rehash(stored: str) -> bool:
-    """Return whether a hash was made with other parameters than new ones are: hash the password anew at a sign-in."""
+    """Return whether a hash was made with other parameters than new ones are: hash the password again at a sign-in."""
     from argon2.exceptions import InvalidHashError
 
     try:
@@ -145,7 +145,7 @@ def _weakness_of_parts(bare: str) -> str:
 
 
 def _is_little(rest: str) -> bool:
-    """Return whether what a password has beside known words is guessed soon."""
+    """Return whether what a password has besides known words is guessed soon."""
     return sum(char.isalnum() for char in rest) < MIN_OWN or bool(easy_pattern(rest)) or is_walk(rest)
 
 

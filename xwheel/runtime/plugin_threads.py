@@ -18,7 +18,7 @@ R = TypeVar("R")
 
 MOST_HANGING: Final = 4
 SLICES: Final = 20
-"""Waits that make up a time limit. They are counted, not timed: a process that was frozen starts its limits anew."""
+"""Waits that make up a time limit. They are counted, not timed: a process that was frozen starts its limits again."""
 
 IDLE_S: Final = 10.0
 """A worker's thread ends after this long without work."""

@@ -103,7 +103,7 @@ def read_first_line(path: Path, setting: str, what: str) -> str:
 
 
 def prepare_sqlite(path: str) -> None:
-    """Make the file of a database before SQLite does, which takes the umask and gives its mode to the files beside it.
+    """Make the file of a database before SQLite does, which takes the umask and gives its mode to the files next to it.
 
     What cannot be made or changed is left for SQLite to complain about.
     """

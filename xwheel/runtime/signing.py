@@ -1,4 +1,4 @@
-"""Keys that sign: derived from the key file's, or kept beside what they sign, which shows less."""
+"""Keys that sign: derived from the key file's, or kept next to what they sign, which shows less."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class SigningKey:
     Args:
         name: Its fingerprint.
         secret: Its bytes.
-        is_kept_beside: It lies where what it signs lies, so that whoever can change that can sign, too.
+        is_kept_beside: It lies where what it signs lies, so that anyone who can change that can sign, too.
     """
 
     __slots__ = ("_secret", "is_kept_beside", "name")
@@ -54,7 +54,7 @@ class SigningKeys:
 
     @property
     def beside(self) -> SigningKey | None:
-        """Return the key that is kept beside what it signs although there is a better one, which signs now."""
+        """Return the key that is kept next to what it signs although there is a better one, which signs now."""
         if self.first.is_kept_beside:
             return None
         return next((key for key in self._keys.values() if key.is_kept_beside), None)

@@ -1,4 +1,4 @@
-"""Give run listeners the changes of runs: a bounded queue and a thread for each, beside the pipeline.
+"""Give run listeners the changes of runs: a bounded queue and a thread for each, next to the pipeline.
 
 What commits a change appends it and goes on; see :mod:`xwheel.storage.database.changes`. A listener that sleeps, hangs
 or raises misses what its queue cannot hold, and delays nothing else.

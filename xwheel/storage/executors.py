@@ -29,7 +29,7 @@ REGISTERED: Final = (
     "group_id", "address", "registered_as", "kind", "generation", "instance", "boot", "seen_ms", "secret_id", "by_hand",
     "release", "declared",
 )  # fmt: skip
-"""Columns of an executor's row that hold what it registered with, beside its labels."""
+"""Columns of an executor's row that hold what it registered with, besides its labels."""
 
 MAX_ADDRESSES: Final = 2000
 """Each address that people entered is asked every ten seconds, by one node."""

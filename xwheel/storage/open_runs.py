@@ -259,7 +259,7 @@ def list_open(conn: Connection, job_ids: Collection[int]) -> list[SentRun]:
 
 
 def request_kills(conn: Connection, run_ids: Sequence[int], now_ms: int) -> int:
-    """Ask for the end of runs that are still open, and let them be checked now; return how many are asked anew."""
+    """Ask for the end of runs that are still open, and let them be checked now; return how many are asked again."""
     changed = 0
     for part in chunks(sorted(run_ids), IN_LIMIT):
         ids = conn.execute(

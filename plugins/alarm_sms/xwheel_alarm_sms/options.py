@@ -15,7 +15,7 @@ PLUGIN: Final = "alarm_sms"
 EXTRA: Final = ("message", "number", "digits", "secret")
 MAX_RECEIVERS: Final = 50
 MAX_BODY_DEPTH: Final = 5
-# what a header may hold beside plain text; an alarm's words could end it and begin another one
+# what a header may hold besides plain text; an alarm's words could end it and begin another one
 _IN_HEADERS: Final = {"id", "number", "digits", "secret"}
 _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 

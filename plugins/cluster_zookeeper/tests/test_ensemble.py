@@ -12,7 +12,7 @@ from xwheel_devtools.testing import wait_until
 from xwheel_cluster_zookeeper.backend import Link
 
 SESSION_S = 8.0
-"""Long enough for an election beside other tests."""
+"""Long enough for an election next to other tests."""
 
 MOST_ATTEMPTS = 16
 

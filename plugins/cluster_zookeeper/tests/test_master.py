@@ -315,7 +315,7 @@ def test_a_job_that_ran_at_its_second_attempt_begins_anew() -> None:
 
 
 def test_a_permanent_failure_is_not_tried_again() -> None:
-    """OPS-7: the assignment goes, the state stays as it was, and only a newer operation begins anew."""
+    """OPS-7: the assignment goes, the state stays as it was, and only a newer operation begins again."""
     made = running(1, "n1", "n2")
     made.order("00000")
     made.step()

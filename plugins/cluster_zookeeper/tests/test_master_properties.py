@@ -150,7 +150,7 @@ def test_jobs_stay_where_they_are_when_nodes_join(events: list[tuple], count: in
 def test_loads_are_even_where_every_node_may_have_every_job(
     nodes: int, jobs: int, lost: list[int], later: int
 ) -> None:
-    """CLU-15, CLU-16: what is placed anew fills the emptiest; a rebalance makes loads differ by one at most."""
+    """CLU-15, CLU-16: what is placed again fills the emptiest; a rebalance makes loads differ by one at most."""
     made = Cluster()
     made.join(*[f"n{number}" for number in range(nodes)])
     made.order(*keys(jobs))

@@ -23,7 +23,7 @@ def test_nodes_join_elect_one_and_the_next_when_it_is_killed(
     with ClusterSite(tmp_path, server, root) as site:
         site.add("anna", "bert", "carl")
 
-        # another one is elected for a frozen master, which joins anew when it thaws and changes nothing
+        # another one is elected for a frozen master, which joins again when it thaws and changes nothing
         frozen = wait_until(site.master)
         epoch = site.state.epoch.value.number
         site.nodes[frozen].freeze()
@@ -44,7 +44,7 @@ def test_nodes_join_elect_one_and_the_next_when_it_is_killed(
         node = site.nodes.pop(left)
         node.signal(signal.SIGTERM)
         assert node._child.wait(60) == 0
-        # it took its registration away before it ended: nobody waits for the end of its session
+        # it took its registration away before it ended: no one waits for the end of its session
         assert left not in {item.node_id for item in site.state.nodes.values()}
 
 

@@ -50,7 +50,7 @@ def test_the_contract_holds() -> None:
 
 
 def test_a_run_goes_to_the_node_that_has_the_job() -> None:
-    """CLU-15: the executor whose address the assigned node registered gets the run, whoever else is there."""
+    """CLU-15: the executor whose address the assigned node registered gets the run, no matter who else is there."""
     assert choose(router()) == [EXECUTORS[1].address]
     elsewhere = {KEY: Stored(assignment(1, PATHS[2], node_id="n2"), 1)}
     owners = {KEY: Owner(key=KEY, node_id="n2", epoch=1)}

@@ -91,7 +91,7 @@ class World:
         return [self.members[name] for name in names]
 
     def kill(self, name: str) -> Member:
-        """End a node as SIGKILL does: nobody steps it any more, and its session ends."""
+        """End a node as SIGKILL does: no one steps it any more, and its session ends."""
         gone = self.members.pop(name)
         gone.backend.lose()
         return gone

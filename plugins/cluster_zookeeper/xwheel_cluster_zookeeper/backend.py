@@ -128,7 +128,7 @@ class ClusterBackend(Protocol):
         ...
 
     def update_node(self, node: NodeRecord) -> None:
-        """Write this session's node anew, such as with another role."""
+        """Write this session's node again, such as with another role."""
         ...
 
     def leave(self) -> None:

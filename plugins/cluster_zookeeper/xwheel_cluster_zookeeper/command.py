@@ -40,7 +40,7 @@ app = typer.Typer(add_completion=False)
 
 
 class Membership:
-    """A node's thread in its cluster, beside the executor.
+    """A node's thread in its cluster, next to the executor.
 
     Args:
         options: The plugin's options.

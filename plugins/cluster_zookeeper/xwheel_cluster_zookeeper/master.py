@@ -164,7 +164,7 @@ class _Reconciliation:
         self.present: dict[str, Assignment] = {}
 
     def look_at(self, key: str) -> None:
-        """Decide whether a job's assignment stays, goes or is made anew."""
+        """Decide whether a job's assignment stays, goes or is made again."""
         stored = self._state.jobs.get(key)
         before = self._state.assignments.get(key)
         if stored is None:
@@ -251,7 +251,7 @@ class _Reconciliation:
         )
 
     def _released(self, job: JobRecord, before: Stored[Assignment]) -> _Open:
-        """Row 12. A job that ran begins anew, one that was being prepared is retried; losses never end it."""
+        """Row 12. A job that ran begins again, one that was being prepared is retried; losses never end it."""
         item, status = before.value, self._status(job.key)
         if status is None or status.op_seq < item.op_seq:
             is_begun = is_done = False

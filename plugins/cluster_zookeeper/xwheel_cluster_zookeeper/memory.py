@@ -194,7 +194,7 @@ class MemoryBackend:
             return joined
 
     def update_node(self, node: NodeRecord) -> None:
-        """Write this session's node anew."""
+        """Write this session's node again."""
         with self._used() as store:
             if store.nodes.get(node.path, (None, None))[1] is not self._session:
                 raise SessionLost(f"{node.path} is gone")

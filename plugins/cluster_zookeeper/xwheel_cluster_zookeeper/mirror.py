@@ -145,7 +145,7 @@ class Mirror:
         """Let a node's jobs go to others, and give it none until :meth:`resume`.
 
         Raises:
-            NotFoundError: Nobody knows the node.
+            NotFoundError: No one knows the node.
             Disconnected: The store does not answer, or :class:`SessionLost`.
         """
         if not self._view.knows(node_id):
@@ -156,7 +156,7 @@ class Mirror:
         """Let a node have jobs again.
 
         Raises:
-            NotFoundError: Nobody knows the node, and it is not drained.
+            NotFoundError: No one knows the node, and it is not drained.
             Disconnected: The store does not answer, or :class:`SessionLost`.
         """
         if not self._view.knows(node_id) and node_id not in self._view.state.drained():
@@ -190,7 +190,7 @@ class Mirror:
         return STEP_MS
 
     def _begin_session(self) -> None:
-        """Look at everything anew after a session was lost."""
+        """Look at everything again after a session was lost."""
         session = self._backend.connection().session
         if session != self._session:
             self._session = session
@@ -335,7 +335,7 @@ class Mirror:
                     self._seen = -1
 
     def _settle(self, operation: Row, row: Row | None, now_ms: int) -> None:
-        """Close an operation whose result is known, or that nobody answers."""
+        """Close an operation whose result is known, or that no one answers."""
         number, version = operation["id"], operation["version"]
         if row is None:
             self._operations.settle(number, "Failed", "job_deleted", "the job was deleted before it was done")

@@ -122,7 +122,7 @@ class Assignment:
 
     Attributes:
         node_id: The node.
-        node_path: Its znode: a node that joined again has to be asked anew.
+        node_path: Its znode: a node that joined again has to be asked again.
         epoch: Of the master that decided.
         op_seq: Which operation it is for.
         attempt: 1 for the first, one more for each retry of the same operation.

@@ -1,6 +1,6 @@
 """A node of a cluster: it joins, stands for election, decides while it is master, and has the jobs it was given.
 
-Everything is compared anew in each :meth:`ClusterNode.step`; nothing counts events. What is known ends with the
+Everything is compared again in each :meth:`ClusterNode.step`; nothing counts events. What is known ends with the
 session: before anything else, the node takes no run any more.
 """
 
@@ -82,7 +82,7 @@ class ClusterNode:
     Args:
         backend: The cluster's store.
         settings: What the node is.
-        preparations: Fetch packages and build environments, beside the steps.
+        preparations: Fetch packages and build environments, next to the steps.
         monotonic_ms: The clock that ``Connection.since_ms`` is of.
         on_lost: Called when the session was lost, once what the node had is forgotten.
     """
@@ -200,7 +200,7 @@ class ClusterNode:
         self._forget(self._backend.connection())
 
     def _forget(self, connection: Connection) -> None:
-        """Have no job and lead nobody any more; what runs goes on."""
+        """Have no job and lead no one any more; what runs goes on."""
         was_member = self._me is not None
         self._by_id, self._had, self._elsewhere = {}, {}, None
         self._me = self._epoch = None
@@ -244,7 +244,7 @@ class ClusterNode:
         try:
             self._compare(self._backend.read(), now_ms)
         except Conflict as error:  # of one job: no reason to lead no more
-            logger.info("%s: compared anew", error)
+            logger.info("%s: compared again", error)
 
     @property
     def _follower(self) -> Role:
@@ -294,7 +294,7 @@ class ClusterNode:
         if plan.changes:
             left = self._backend.commit(self._epoch, plan.changes)
             logger.info(
-                "%d decisions written, %d met a change and are made anew", len(plan.changes), len(left)
+                "%d decisions written, %d met a change and are made again", len(plan.changes), len(left)
             )
 
     def _hands_over(self, state: ClusterState) -> bool:

@@ -1,4 +1,4 @@
-"""Fetching packages and building environments ahead, beside the node's steps: a few at a time, each once."""
+"""Fetching packages and building environments ahead, next to the node's steps: a few at a time, each once."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _TAG: Final = re.compile(r"(tag=[A-Za-z0-9][A-Za-z0-9._-]{0,63})?")
 
 
 class Assigned:
-    """The executor whose address the job's node has registered; asks nobody.
+    """The executor whose address the job's node has registered; asks no one.
 
     Args:
         view: What this scheduler node knows of the cluster.

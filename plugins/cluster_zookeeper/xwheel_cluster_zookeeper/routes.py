@@ -1,4 +1,4 @@
-"""The cluster's calls below ``/api/v1/package-cluster``, and the scheduler node's part that works beside them."""
+"""The cluster's calls below ``/api/v1/package-cluster``, and the scheduler node's part that works next to them."""
 
 from __future__ import annotations
 

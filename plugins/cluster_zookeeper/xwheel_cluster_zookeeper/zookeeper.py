@@ -1,7 +1,7 @@
 """The store of a cluster in ZooKeeper.
 
-The state is kept beside the connection: watches only note which znodes changed, :meth:`ZooKeeperBackend.read` reads
-those anew. A change of one job of thousands is one answer. Whoever writes says which version it replaces.
+The state is kept next to the connection: watches only note which znodes changed, :meth:`ZooKeeperBackend.read` reads
+those again. A change of one job of thousands is one answer. The one who writes says which version it replaces.
 """
 
 from __future__ import annotations
@@ -251,7 +251,7 @@ class ZooKeeperBackend:
         for path in (self._paths.tree, *(self._paths.of(name) for name in (*FOLDERS, EPOCH, INIT_LOCK))):
             with suppress(NoNodeError):
                 self._close([path], mine)
-        for folder in FOLDERS:  # whose parents nobody else writes to from now on
+        for folder in FOLDERS:  # whose parents no one else writes to from now on
             names = sorted(_answer(self._client.get_children_async(self._paths.of(folder))))
             for start in range(0, len(names), BATCH):
                 self._close([self._paths.of(folder, name) for name in names[start : start + BATCH]], mine)
@@ -281,7 +281,7 @@ class ZooKeeperBackend:
     # -- reading
 
     def read(self) -> ClusterState:
-        """Return the state; what changed since the last time is read anew."""
+        """Return the state; what changed since the last time is read again."""
         with self._reading, self._asking():
             with self._changed:
                 children, values = self._seen.children, self._seen.values
@@ -340,7 +340,7 @@ class ZooKeeperBackend:
                 else:
                     self._tables[kind][name] = Stored(decode(KINDS[kind], data, name), stat.version)
             except BadZnodeError as error:
-                # whoever wrote it is asked to mend it; what was known before goes on
+                # the one who wrote it is asked to mend it; what was known before goes on
                 logger.warning("%s is left out: %s", self._paths.of(kind, name), error)
 
     def _children_watch(self, kind: str) -> Callable[[object], None]:
@@ -360,7 +360,7 @@ class ZooKeeperBackend:
         return changed
 
     def _mark(self, *items: tuple[str, str]) -> None:
-        """Have znodes read anew that were written here: their watches may come after the answer to the write."""
+        """Have znodes read again that were written here: their watches may come after the answer to the write."""
         with self._changed:
             self._seen.children |= {kind for kind, name in items if name}
             self._seen.values |= {
@@ -430,7 +430,7 @@ class ZooKeeperBackend:
         return replace(node, path=name)
 
     def update_node(self, node: NodeRecord) -> None:
-        """Write this session's node anew."""
+        """Write this session's node again."""
         with self._asking() as client:
             if node.path != self._node:
                 raise SessionLost(f"{node.path} is of an earlier session")
@@ -620,7 +620,7 @@ def _monotonic_ms() -> int:
 
 
 def _answer(asked: Any) -> Any:
-    """Return an answer of ZooKeeper's, or raise what it is; nobody waits for ever."""
+    """Return an answer of ZooKeeper's, or raise what it is; no one waits for ever."""
     return asked.get(timeout=ANSWER_S)
 
 

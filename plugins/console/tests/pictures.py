@@ -28,7 +28,7 @@ JOBS: Final = (
     ("price import", "fail", "0 10 * * * ?", "The supplier's file, once an hour"),
     ("newsletter", "hello", "0 0 9 ? * MON", "To all who asked for it"),
     ("clean up sessions", "hello", "0 30 3 * * ?", ""),
-    ("search index", "talk", "0 0 */4 * * ?", "Builds it anew"),
+    ("search index", "talk", "0 0 */4 * * ?", "Builds it again"),
 )
 LINES: Final = (
     *("INFO month 2026-11, 31 stores", "INFO reading orders", "INFO 48,211 orders in 3.2 s"),

@@ -1,4 +1,4 @@
-"""The cluster and what stands beside jobs: nodes, executors, calendars, alarms, the audit and the system."""
+"""The cluster and what stands next to jobs: nodes, executors, calendars, alarms, the audit and the system."""
 
 from __future__ import annotations
 

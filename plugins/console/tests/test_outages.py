@@ -85,7 +85,7 @@ def test_a_killed_node_loses_nothing_that_was_typed_and_lists_say_how_old_they_a
         expect(banner).to_have_count(0, timeout=30_000)
         save(page)
         expect(page.locator("[data-page=job] h1")).to_contain_text("typed before the end")
-        assert page.evaluate("globalThis.stays"), "the page was loaded anew"
+        assert page.evaluate("globalThis.stays"), "the page was loaded again"
     jobs = requests.get(
         f"{mortal.url}/api/v1/jobs", headers={"Authorization": f"Bearer {mortal.token}"}, timeout=30
     ).json()["items"]

@@ -76,7 +76,7 @@ FAST = """([job, group]) => {
   let heard = 0, wanted = 0, tell = null, gained = 0, from = null;
   globalThis.setTimeout = (run, ms = 0, ...rest) => later(run, ms / rate, ...rest);
   globalThis.setInterval = (run, ms = 0, ...rest) => each(run, ms / rate, ...rest);
-  // while nobody waits for news, the clock goes as it does, so that no minute passes while a page is loaded
+  // while no one waits for news, the clock goes as it does, so that no minute passes while a page is loaded
   const more = () => (from === null ? 0 : (rate - 1) * (now() - from));
   Date.now = () => Math.round(now() + gained + more());
   globalThis.hear = count => new Promise(done => {

@@ -89,7 +89,7 @@ def test_answers_that_are_lost_lose_no_line_and_repeat_none(
     def lose(route: Route) -> None:
         asked[0] += 1
         if asked[0] % 3 == 0:
-            route.fetch()  # the node answers, and nobody hears it
+            route.fetch()  # the node answers, and no one hears it
             route.abort()
         else:
             route.continue_()

@@ -13,7 +13,7 @@ def link_of(site: Site, name: str) -> str:
 
 
 def follow(page: Page, site: Site, place: str) -> None:
-    """Open a link as from an e-mail: the page is loaded anew."""
+    """Open a link as from an e-mail: the page is loaded again."""
     page.goto("about:blank")
     page.goto(f"{site.url}/#{place}")
     page.locator("#app[data-ready]").wait_for()
@@ -52,7 +52,7 @@ def test_a_link_names_its_account_and_waits_for_a_click(open_page: Open, site: S
 def test_who_is_signed_in_chooses_whether_to_become_somebody_else(open_page: Open, site: Site) -> None:
     page = open_page("/jobs", "viewer")
     place = link_of(site, "editor")
-    # the console is open: the page is not loaded anew
+    # the console is open: the page is not loaded again
     page.evaluate("place => { location.hash = place }", place)
     asked = page.locator("[data-link-of=editor]")
     expect(asked).to_contain_text("You are signed in as viewer. That session ends then.")
@@ -75,7 +75,7 @@ def test_other_tabs_say_that_the_browser_is_somebody_else_now(open_page: Open, s
     expect(other.locator("nav.side")).to_be_visible()
     banner = page.locator("[data-banner=who]")
     expect(banner).to_contain_text("In another tab of this browser you signed in as operator")
-    banner.get_by_role("button", name="Load anew").click()
+    banner.get_by_role("button", name="Load again").click()
     expect(page.locator("[data-page=jobs]")).to_be_visible()
     expect(page.get_by_role("button", name="Menu of operator")).to_be_visible()
     expect(banner).to_have_count(0)

@@ -1,4 +1,4 @@
-"""What operators do most, as a person does it: clicks and keys are counted, beside those of XXL-JOB's console.
+"""What operators do most, as a person does it: clicks and keys are counted, besides those of XXL-JOB's console.
 
 ``docs/howto/console.md`` shows the counts; ``../../.venv/plugins/console/bin/python tests/test_tasks.py``, in the
 folder of the plugin, writes them there.
@@ -240,7 +240,7 @@ def test_a_task_takes_the_steps_that_the_page_says(
     watch.allowed.append("422")  # a form asks about a schedule while it is typed: half of one is refused
     hand = Hand(open_page("/jobs"))
     task.do(hand, site)
-    assert line(task, hand.steps) in section(), "write the page anew: see this file's first lines"
+    assert line(task, hand.steps) in section(), "write the page again: see this file's first lines"
 
 
 def test_the_page_has_these_tasks_and_no_others() -> None:

@@ -137,7 +137,7 @@ def test_events_that_were_lost_let_pages_ask_again(open_page: Open, site: Site) 
     page.route("**/api/v1/events*", lose)
     with page.expect_response("**/api/v1/events*"):
         pass
-    job_id = site.job("made while nobody listened")
+    job_id = site.job("made while no one listened")
     page.wait_for_timeout(2500)
     expect(page.locator(f"tr[data-id='{job_id}']")).to_have_count(0)
     is_lost = True

@@ -17,7 +17,7 @@ from xwheel_egress import Answer, EgressClient, EgressError, EgressPolicy, Egres
 
 LONG_S = 60.0
 PIECES = 1000
-"""What a server says that nobody stops: 20 seconds of it."""
+"""What a server says that no one stops: 20 seconds of it."""
 SECRET = "s3cret-part-of-the-url"
 
 

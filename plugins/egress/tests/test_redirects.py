@@ -1,4 +1,4 @@
-"""Redirects of the egress client: followed only if asked for, and each checked anew (rule R8, test T11)."""
+"""Redirects of the egress client: followed only if asked for, and each checked again (rule R8, test T11)."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ themselves. So such calls go through one policy, which an operator sets once, in
 - http and https, to public addresses and the ports 80 and 443, and to what the section names.
 - A name is resolved once, every address is checked, and the connection goes to a checked one, while TLS still proves
   the name: an answer of DNS that changes later changes nothing.
-- Redirects are not followed, or each is checked anew. No proxy, cookie or password file of the environment is used.
+- Redirects are not followed, or each is checked again. No proxy, cookie or password file of the environment is used.
 - The time of the whole call and the size of the answer are bounded. Errors never hold more of a URL than its origin.
 
 A plugin makes its client in its hook, with no I/O, and calls it from any thread::

@@ -37,7 +37,7 @@ class Document(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         body: Text of the body; may hold placeholders.
         json: In place of ``body``: any JSON, whose texts may hold placeholders.
         timeout_s: Limit of the whole call, in seconds.
-        redirects: How many redirects are followed; each is checked anew.
+        redirects: How many redirects are followed; each is checked again.
         expect_status: Which statuses are success: numbers and ranges such as ``"200-299"``.
         expect_body: What the answer's body must hold, where the executor's secrets are taken out of it.
         refuse_body: What it must not hold, likewise.

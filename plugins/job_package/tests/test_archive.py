@@ -385,7 +385,7 @@ def test_names_of_files(name: str) -> None:
 
 
 def test_the_name_in_the_store_is_made_of_what_was_checked() -> None:
-    """PKG-9: it is spelled anew from project, version and tag."""
+    """PKG-9: it is spelled again from project, version and tag."""
     found = parse_file_name("Acme.Jobs-1.02-py3-none-any.whl")
     assert (found.project, found.version, found.file) == (
         "acme-jobs",

@@ -25,7 +25,7 @@ SHARED = "a-secret-that-all-executors-share"
 TOKEN_HEADER = "XXL-JOB-ACCESS-TOKEN"
 APP_HEADER = "XXL-JOB-APPNAME"
 OURS = "ours"
-"""A team whose packages nobody else may see; its executors have a secret of their own."""
+"""A team whose packages no one else may see; its executors have a secret of their own."""
 
 THEIRS = "theirs"
 """Another team, from which the attacks come."""
@@ -399,7 +399,7 @@ def test_a_job_is_of_a_package_of_its_group(site: Site, package: Any, tmp_path: 
             status, refused = site.ask("POST", f"/jobs/{job_id}/operations", body)
             assert (status, refused["reason"]) == (422, "not_of_group"), refused
         assert site.ask("GET", f"/jobs/{job_id}/versions", token=site.people["ours"])[1]["items"] == []
-        # what belongs to nobody is for those who have their rights everywhere
+        # what belongs to no one is for those who have their rights everywhere
         with closing(sqlite3.connect(site.folder / "node" / "node.db", timeout=30)) as conn, conn:
             conn.execute("DELETE FROM job_package_owner WHERE project = ?", (PROJECT,))
         assert site.ask("GET", f"/{newer['id']}", token=site.people["both"])[0] == 404

@@ -153,7 +153,7 @@ def parse_file_name(name: str) -> PackageName:
     try:
         if name.endswith(".whl"):
             project, version, build, tags = parse_wheel_filename(name)
-            # the tag is taken as it stands; everything else is spelled anew
+            # the tag is taken as it stands; everything else is spelled again
             tag = "-".join(name[:-4].split("-")[-3:])
             number = f"-{build[0]}{build[1]}" if build else ""
             del tags
@@ -465,7 +465,7 @@ def _check_record(archive: _Counter, about: str) -> None:
         if hashed != wanted or (size and size != str(member.size)):
             raise PackageError(
                 "bad_wheel_record",
-                f"{path[:200]!a} has other content: build the wheel anew",
+                f"{path[:200]!a} has other content: build the wheel again",
                 file=record,
                 line=number,
             )

@@ -29,7 +29,7 @@ MAX_NESTING: Final = 50
 """Brackets in one another in a manifest."""
 
 HEADER: Final = 46
-"""Bytes of a member in a zip's directory, beside its name, its extra fields and its comment."""
+"""Bytes of a member in a zip's directory, besides its name, its extra fields and its comment."""
 
 MAX_HEADER: Final = 1024
 """Bytes of a member in a zip's directory, of all members on an average."""

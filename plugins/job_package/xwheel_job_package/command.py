@@ -132,7 +132,7 @@ def sign_package(
     project: Project = "",
     version: Version = "",
 ) -> None:
-    """Sign a package: the signature is written beside it, and upload sends it along."""
+    """Sign a package: the signature is written next to it, and upload sends it along."""
     try:
         private = key_file.read_text("ascii")
         info = open_package(file, file.name, project=project, version=version).info

@@ -91,7 +91,7 @@ class PackageCache:
         for home in self._homes():
             lock = try_take(home.with_suffix(".lock"))
             if lock is None:
-                continue  # being fetched; whoever does that checks it
+                continue  # being fetched; the one who does that checks it
             with lock:
                 files = [path for path in home.iterdir() if path.suffix != ".part"]
                 if any(not self._is_good(path, home.name) for path in files):

@@ -91,7 +91,7 @@ class Environments:
     """The environments of a node. Thread-safety: any thread, and any process that shares the folder.
 
     Args:
-        folder: Where they are, with a folder for wheels and one for the installer's cache beside them.
+        folder: Where they are, with a folder for wheels and one for the installer's cache next to them.
         options: The node's options.
         variables: The installer's environment.
         account: Ids of the user and the group that build; None for this process's own.
@@ -164,7 +164,7 @@ class Environments:
                     os.utime(home / READY)
                     return Environment(key, home / "bin" / "python", self._site(home), contents, lock)
                 lock.release()
-            # not waited for: whoever built it meanwhile keeps it locked for as long as it is used
+            # not waited for: the one who built it meanwhile keeps it locked for as long as it is used
             lock = try_take(lock_file)
             if lock is None:
                 cancel.pause(AGAIN_S)
@@ -356,7 +356,7 @@ class Environments:
         return home / "lib" / f"python{self._version()}" / "site-packages"
 
     def _unpack_wheels(self, package: Path, contents: PackageContents) -> list[Path]:
-        """Put the wheels of a package beside those of others, each once by its hash; return their folders."""
+        """Put the wheels of a package next to those of others, each once by its hash; return their folders."""
         if contents.kind == "sdist":
             return []
         houses = []

@@ -191,7 +191,7 @@ class PackageHost:
             raise
 
     def _check(self, reference: PackageReference) -> None:
-        """Refuse a package that nobody signed who is trusted here, if somebody has to."""
+        """Refuse a package that no one signed who is trusted here, if somebody has to."""
         try:
             self._trusted.check(reference.signature, reference.package, reference.version, reference.sha256)
         except SignatureError as error:

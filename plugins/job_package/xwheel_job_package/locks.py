@@ -33,7 +33,7 @@ class HeldLock:
 
 
 def take(path: Path, cancel: Cancel, *, shared: bool = False) -> HeldLock:
-    """Wait for a lock and take it; whoever holds it for work has a time limit of its own.
+    """Wait for a lock and take it; anyone who holds it for work has a time limit of its own.
 
     Raises:
         PackageRunError: The run was asked to end meanwhile.

@@ -46,7 +46,7 @@ class NodeOptions(PluginOptions):
     python: str = Field("", description="Python of the environments, a path; by default the executor's own.")
     index: Literal["none", "default"] | Annotated[str, Field(pattern="^https?://")] = Field(
         "none",
-        description="Where dependencies may come from beside the package and `wheelhouses`: `none`, `default` for the "
+        description="Where dependencies may come from besides the package and `wheelhouses`: `none`, `default` for the "
         "installer's own setting, or an index's URL. With `none` the installer makes no connection.",
     )
     wheelhouses: tuple[str, ...] = Field((), description="Folders with wheels that packages may depend on.")

@@ -155,7 +155,7 @@ class JobOperations:
             return bool(conn.scalar(query) == "Failed")
 
     def _accept(self, number: int) -> dict[str, str]:
-        """Let nodes do their part of an operation, or end it if there is nobody to bring it to them."""
+        """Let nodes do their part of an operation, or end it if there is no one to bring it to them."""
         distribution = present_distribution()
         if distribution is None:
             self._end(number, "Success", "", "")

@@ -71,7 +71,7 @@ class Outbox:
         return {row["job_id"]: {**row, "open_id": last.get(row["job_id"])} for row in rows}
 
     def unanswered(self) -> list[int]:
-        """Return the operations of the last day that were closed by a timeout and that nobody has answered since."""
+        """Return the operations of the last day that were closed by a timeout and that no one has answered since."""
         query = select(OPERATION.c.id).where(
             OPERATION.c.reason == "timeout",
             OPERATION.c.begun_ms > self._site.now_ms() - KEEP_LATE_MS,

@@ -1,4 +1,4 @@
-"""Whose packages are: each project belongs to executor groups, or to all; whoever has none of them knows nothing of it.
+"""Whose packages are: each project belongs to executor groups, or to all; anyone who has none of them knows nothing of it.
 
 What belongs to no group is for those alone who have their rights everywhere.
 """
@@ -85,7 +85,7 @@ def read_owned(conn: Any, project: str, *, lock: bool = False) -> Owned | None:
     Args:
         conn: A connection.
         project: The project's name.
-        lock: Whether nobody else changes it until the transaction ends.
+        lock: Whether no one else changes it until the transaction ends.
     """
     query = select(PROJECT.c.everywhere).where(PROJECT.c.project == project)
     everywhere = conn.scalar(query.with_for_update() if lock else query)

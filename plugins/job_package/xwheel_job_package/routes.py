@@ -2,7 +2,7 @@
 
 A package belongs to groups (:mod:`xwheel_job_package.owners`), and to those who have none of them it is not there.
 ``package:upload``, ``package:delete`` and ``package:force_delete`` are the permission ``admin`` in all of its groups,
-since whoever may upload may run code on their nodes, ``package:download`` in one of them; ``package:list`` and
+since anyone who may upload may run code on their nodes, ``package:download`` in one of them; ``package:list`` and
 ``job:view`` are ``read``, ``job:operate`` and ``job:kill`` are ``run``, and ``job:edit`` is ``edit`` with ``script``,
 which xwheel checks where a job changes.
 """

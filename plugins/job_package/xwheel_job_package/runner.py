@@ -1,6 +1,6 @@
 """The process in which jobs of a package run: one file, run with ``-I`` by the Python of the package's environment.
 
-It imports the standard library alone, beside the package and the author's module ``xwheel_package``. The executor
+It imports the standard library alone, next to the package and the author's module ``xwheel_package``. The executor
 (:mod:`xwheel_job_package.workers`) hands it the descriptor of a socket, on which messages are JSON objects behind their
 length in four bytes; what it prints is the run's log. It divides first: one process runs jobs, the other one supervises
 it and ends with it whatever it started (:mod:`xwheel.executor.running.supervisor`).

@@ -524,7 +524,7 @@ def schedule_of(cron: str, misfire: str, time_zone: str) -> dict[str, Any]:
 
 
 def _import_scan(options: StoreOptions) -> ImportScan | None:
-    """Return what imports packages here, if that is wanted; nobody else needs what it loads."""
+    """Return what imports packages here, if that is wanted; no one else needs what it loads."""
     if options.scan_confirm != "console":
         return None
     from xwheel_job_package.confirm import ImportScan

@@ -202,7 +202,7 @@ def test_nodes_that_take_turns_lose_nothing(bucket: str, make: Make) -> None:
 def test_nodes_that_write_the_same_log_to_its_end(
     server: Server, bucket: str, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Small objects, so that there is much to write anew, to put together and to delete, while another node reads."""
+    """Small objects, so that there is much to write again, to put together and to delete, while another node reads."""
     monkeypatch.setattr("xwheel_log_s3.store.TAIL", 600)
     monkeypatch.setattr("xwheel_log_s3.parts.PART", 2500)
     lines, failures = lines_of(120), list[BaseException]()

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from xwheel.plugin import LogChunk, LogEnd, LogKey
 
 TAIL: Final = 64 * 1024
-"""Bytes of text up to which the last object of a log is written anew with what comes next."""
+"""Bytes of text up to which the last object of a log is written again with what comes next."""
 
 PART: Final = 512 * 1024
 """Bytes of text at which objects are cut, behind the line."""

@@ -42,7 +42,7 @@ class S3Logs:
     """Keeps logs in a bucket; see :class:`~xwheel.plugin.LogStore` and :mod:`xwheel_log_s3.parts`.
 
     A chunk of a log is one request, and one more where this node does not know the log. The last object of a log is
-    written anew while it is short, and what a log left in many objects is put together when it ends.
+    written again while it is short, and what a log left in many objects is put together when it ends.
 
     Args:
         options: The plugin's options.

@@ -205,7 +205,7 @@ class Connections:
 
 
 def _arguments(url: URL, options: Options) -> dict[str, Any]:
-    """Return the driver's options beside the URL."""
+    """Return the driver's options besides the URL."""
     match url.get_backend_name():
         case "sqlite":
             return {"check_same_thread": False, "timeout": min(BUSY_S, options.timeout_s / 2)}
@@ -246,7 +246,7 @@ def _place(url: URL) -> str:
 
 
 def _make_private(_dialect: object, _record: object, arguments: Sequence[Any], _options: object) -> None:
-    """Make the file for this user alone before the driver opens it; the files beside it get its mode."""
+    """Make the file for this user alone before the driver opens it; the files next to it get its mode."""
     path = str(arguments[0])
     if not path.startswith("file:") and not Path(path).exists():
         Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)

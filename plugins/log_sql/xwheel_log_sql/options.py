@@ -38,7 +38,7 @@ class Options(PluginOptions):
     """Where logs are kept, and how long a call may take."""
 
     url: SecretStr | None = None
-    """SQLAlchemy URL of the database. If not given, the node's own database; beside an SQLite file, a second file."""
+    """SQLAlchemy URL of the database. If not given, the node's own database; next to an SQLite file, a second file."""
     password: SecretStr | None = None
     """Password of the URL's user, where the URL holds none."""
     password_file: Path | None = None

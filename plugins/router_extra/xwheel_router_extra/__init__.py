@@ -1,4 +1,4 @@
-"""Routers beside the built-in ones; ``README.md`` describes each."""
+"""Routers besides the built-in ones; ``README.md`` describes each."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def test_what_others_change_counts_after_a_second(
     monkeypatch.setattr(clock, "monotonic_ms", lambda: began_ms + READ_MS, raising=False)
     (item,) = call(app, "/api/v1/executors").json["items"]
     assert item["address"] == make_executor().address
-    # one whose beats nobody wrote for two minutes is gone, however seldom this process looks
+    # one whose beats no one wrote for two minutes is gone, however seldom this process looks
     db.transaction(lambda conn: executors.update_beats(conn, [(item["id"], wall_ms() - 120_000)]))
     monkeypatch.setattr(clock, "monotonic_ms", lambda: began_ms + 2 * READ_MS, raising=False)
     assert call(app, "/api/v1/executors").json["items"] == []

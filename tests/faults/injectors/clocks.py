@@ -8,7 +8,7 @@ A deadline on the wall clock is put right when a wait begins; a wait that is und
 a real one would end earlier or later. Times of files are the real ones. Programs that do not use the C library, as
 those of Go, are not reached.
 
-This is ``wall_clock.c`` beside this module, not libfaketime (0.9.10 in Debian 12). There, with a faked monotonic clock
+This is ``wall_clock.c`` next to this module, not libfaketime (0.9.10 in Debian 12). There, with a faked monotonic clock
 Python's waits hang (it waits by ``sem_clockwait``, which is passed on unchanged), and without one ``time.sleep`` fails
 with EINVAL. It reads its file at most once a second, by each process for itself, or at each look at the clock, which
 takes 5 µs and memory from the heap: also in signal handlers, as PostgreSQL's. A kill leaves its shared memory behind,
@@ -45,7 +45,7 @@ class WallClock:
     Thread-safety: steps from several threads add up.
 
     Attributes:
-        environment: What the environment of a process must have, beside the rest.
+        environment: What the environment of a process must have, next to the rest.
 
     Args:
         offset_ms: How far it is ahead of the machine's at first; negative if behind.

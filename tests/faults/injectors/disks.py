@@ -42,7 +42,7 @@ class SmallDisk:
         self.path = Path(f"/proc/{self._holder.pid}/root{folder}")
 
     def command(self, words: Sequence[str], *, cwd: Path | None = None) -> list[str]:
-        """Return the command that runs words beside the disk; the pid is theirs in the end."""
+        """Return the command that runs words next to the disk; the pid is theirs in the end."""
         user = ["--user", "--preserve-credentials"] if os.geteuid() else []
         # entering leaves the working directory, which may have another look from inside
         there = ["/bin/sh", "-c", 'cd "$0" && exec "$@"', str(cwd or Path.cwd())]

@@ -1,7 +1,7 @@
 """A plugin of each kind that goes wrong when a file says so, and works well else.
 
 Not imported by tests: :mod:`tests.faults.injectors.plugins` installs it as a distribution of its own. It knows nothing
-but what plugins may know, and finds its file, ``commands.json``, beside itself: how each kind goes wrong, by its name.
+but what plugins may know, and finds its file, ``commands.json``, next to itself: how each kind goes wrong, by its name.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def note(kind: str, text: str) -> None:
 
 
 class Endless(list[RegisteredExecutor]):
-    """An answer that nobody can read: its code leaves the process."""
+    """An answer that no one can read: its code leaves the process."""
 
     def __iter__(self) -> Iterator[RegisteredExecutor]:
         raise SystemExit(4)

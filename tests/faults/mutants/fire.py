@@ -35,7 +35,7 @@ class _HeldLease:
 
 
 def no_fence(patches: Patches) -> None:
-    """What is due is sent as it was routed: nobody asks whether it is planned, whose it is, or whether its job changed.
+    """What is due is sent as it was routed: no one asks whether it is planned, whose it is, or whether its job changed.
 
     The rows are written as ever, whatever state they have meanwhile, so that answers and checks go on. Limits of groups
     and cluster-wide block strategies still hold, and what was adopted is still read, planned or not, before it is
@@ -57,7 +57,7 @@ def epoch_unchecked(patches: Patches) -> None:
     """No transaction compares epoch or owner of a partition with its lease row, nor locks that row.
 
     The fence lets pass what is planned in any partition, under any epoch. A claim writes under the epochs that it
-    planned with, an adoption under those that memory knows, whoever holds the partitions meanwhile.
+    planned with, an adoption under those that memory knows, no matter who holds the partitions meanwhile.
     """
     _Routed(patches, epochs_too=True)
 

@@ -1,4 +1,4 @@
-"""Mutants of planning: rows that are written too late, or that nobody looks for."""
+"""Mutants of planning: rows that are written too late, or that no one looks for."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def plan_outside_transaction(patches: Patches) -> None:
     """A claim commits the next fires of its jobs; their run rows follow with its next step, in another transaction.
 
     What ends the process, or keeps it from the database, between the two loses these fires; what takes a partition away
-    meanwhile leaves rows in it that nobody looks for. The other order would lose nothing: the key of the rows would
+    meanwhile leaves rows in it that no one looks for. The other order would lose nothing: the key of the rows would
     refuse the second plan. With both transactions in one step, a kill would have to fall into a few milliseconds.
     """
     late = _LateRows()
@@ -124,7 +124,7 @@ def no_adopt(patches: Patches) -> None:
 
 
 def forgetful_handover(patches: Patches) -> None:
-    """Whoever gets a partition does not look for what its former holder had planned and not yet sent.
+    """Anyone who gets a partition does not look for what its former holder had planned and not yet sent.
 
     Such rows keep their older epoch, under which no fence sends them: after a hand-over, a takeover or a restart they
     stay planned for ever. Rows without any epoch, such as retries, are adopted as ever.

@@ -62,7 +62,7 @@ def _plan_again(conn: Connection, ids: Sequence[int]) -> None:
 
 
 def no_check(patches: Patches) -> None:
-    """Nobody asks about open runs: not when they are due for it, nor because their executor left or restarted.
+    """No one asks about open runs: not when they are due for it, nor because their executor left or restarted.
 
     Kills travel as checks, so runs that were sent are not killed either. Sends without an answer are asked again.
     """

@@ -79,7 +79,7 @@ class Cluster:
     Args:
         url: The database, empty and at this version's schema.
         folder: Gets logs, pid files and the handlers' files.
-        seen_url: The same database for this process, where it is another name; nodes may stand beside a disk.
+        seen_url: The same database for this process, where it is another name; nodes may stand next to a disk.
     """
 
     def __init__(self, url: str, folder: Path, plan: Plan, *, seen_url: str = "") -> None:

@@ -75,7 +75,7 @@ Draw = Callable[[random.Random, str], Found]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """What a seed has beside processes, for its faults.
+    """What a seed has next to processes, for its faults.
 
     Attributes:
         clocks: Wall clocks, by the name of the node, or ``database``.

@@ -102,7 +102,7 @@ def _once(url: str, folder: Path, movement: str, options: argparse.Namespace) ->
 
 
 def _write(result: Result) -> None:
-    """Leave everything that was found beside the logs."""
+    """Leave everything that was found next to the logs."""
     lines = [f"{item.kind} (invariant {item.invariant}): {item.text}" for item in result.verdict.findings]
     (result.folder / "findings.txt").write_text("\n".join([*result.problems, *result.late, *lines, ""]))
     (result.folder / "result.json").write_text(json.dumps(result.facts(), indent=1))

@@ -150,7 +150,7 @@ def takes_no_code(self: Directory, query: Mapping[str, str], state: str, return_
         ({"begin": splits_headers}, "url must be an address of printable ASCII"),
         ({"begin": huge_state}, "state must have at most 2048 characters"),
         ({"finish": takes_any_state}, "finish lets in with the query of another browser"),
-        ({"finish": takes_no_code}, "finish lets in with what nobody sent"),
+        ({"finish": takes_no_code}, "finish lets in with what no one sent"),
         ({"sign_out": lambda self, identity, return_url: "//evil"}, "sign_out must be an absolute address"),
         ({"sign_out": lambda self, identity, return_url: 1 / 0}, "sign_out raised ZeroDivisionError"),
         ({"refresh": lambda self, identity, known: None}, "refresh ends the session of alice"),

@@ -60,7 +60,7 @@ def test_u2_the_end_is_the_end_of_all() -> None:
 
 
 def test_u2_a_list_that_is_short_of_a_follow_up_is_read_again() -> None:
-    """Keys and rows of a page are read one after the other: a retry may be missing beside the run that it follows."""
+    """Keys and rows of a page are read one after the other: a retry may be missing next to the run that it follows."""
     runs, said, _ = follow(
         [run(1, "failed")],
         [run(1, "failed"), run(2, "succeeded", **RETRY)],

@@ -21,7 +21,7 @@ FENCE = re.compile(r"^ *```.*?^ *```$", re.DOTALL | re.MULTILINE)
 
 @cache
 def of_plugins() -> dict[str, set[str]]:
-    """Return the commands of our plugins, which are not installed beside the core's tests, with those below them."""
+    """Return the commands of our plugins, which are not installed next to the core's tests, with those below them."""
     found: dict[str, set[str]] = {}
     for path in ROOT.glob("plugins/*/xwheel_*/__init__.py"):
         for node in ast.parse(path.read_text("utf-8")).body:

@@ -1,4 +1,4 @@
-"""Plugins of one file each come from a folder that nobody else can write to, and are never trusted."""
+"""Plugins of one file each come from a folder that no one else can write to, and are never trusted."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ class RefusalLog:
         key = (who, actor.credential, f"{listener} {route}")
         is_new = key not in self._known
         if is_new and self._pairs[who] >= MOST_OF_ACTOR:
-            # of its own still, so that who is refused everywhere hides nobody else's refusals
+            # of its own still, so that who is refused everywhere hides no one else's refusals
             key = (who, "", f"{listener} {OTHERS}")
             self._known.setdefault(key, _Known(actor, at_ms, at_ms))
             _count(self._known[key].routes, route, MOST_ADDRESSES)

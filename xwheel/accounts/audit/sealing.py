@@ -1,7 +1,7 @@
 """Chain committed rows of the audit each second, write heads out, and delete rows that are old.
 
 The holder of partition 0 does it. The lease is no safety: the head's row is locked by each transaction, so that two
-that seal at once make one chain. Writers of rows lock nothing and wait for nobody.
+that seal at once make one chain. Writers of rows lock nothing and wait for no one.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class SealLoop:
         self._batch = batch
         self._sweep_at_ms = 0
         self._told: dict[str, int] = {}
-        # what is kept beside the rows although there is a key file, and whether it was seen to sign no more
+        # what is kept next to the rows although there is a key file, and whether it was seen to sign no more
         self._beside = keys.beside
         self._is_switched = False
 
@@ -159,7 +159,7 @@ class SealLoop:
             return audit_chain.find_head(conn)
 
     def _switch(self, head: AuditHead, now_ms: int) -> tuple[AuditHead, int] | None:
-        """Sign a chain anew that the key in the database began.
+        """Sign a chain again that the key in the database began.
 
         Returns:
             Its head, and how many rows were sealed; None if another node went on meanwhile.

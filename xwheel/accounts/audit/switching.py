@@ -1,6 +1,6 @@
-"""Go on with a chain that the key in the database began, once there is a key file: it is signed anew, once.
+"""Go on with a chain that the key in the database began, once there is a key file: it is signed again, once.
 
-Whoever can change rows can read the key in the database, so its signature counts only for as long as no key of a key
+Anyone who can change rows can read the key in the database, so its signature counts only for as long as no key of a key
 file made a link. Rows that wait at that moment are sealed with it, too; later ones of it are not sealed at all.
 """
 

@@ -82,9 +82,9 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
         findings: The first of them, in the order of the chain.
         total: How many there are.
         sealed: Sealed rows that were read.
-        unsealed: Rows that are not sealed yet: nobody can prove that none was removed.
+        unsealed: Rows that are not sealed yet: no one can prove that none was removed.
         oldest_unsealed_ms: When the oldest of these was written; None for none.
-        kept_beside: Rows signed with the key in the database, which whoever can change rows can read.
+        kept_beside: Rows signed with the key in the database, which anyone who can change rows can read.
         base_position: Rows up to this one were deleted as old.
         position: The last sealed row.
         link: Its link.
@@ -378,7 +378,7 @@ class Verifier:
             self._find(
                 AuditFindingKind.ANCHOR,
                 row,
-                "is not what its anchor says: the chain was written anew up to here or before",
+                "is not what its anchor says: the chain was written again up to here or before",
             )
 
     def _check_anchors_behind(self) -> None:

@@ -169,7 +169,7 @@ class Gate(_CountingGate):
             raise AuthError("Cookie: this session has ended: sign in again")
         actor = known.actor(address)
         if req.method not in SAFE:
-            set_actor(actor)  # whoever is refused is named in the audit
+            set_actor(actor)  # anyone who is refused is named in the audit
             self._browsers.check_page(req, secret)
         return actor
 

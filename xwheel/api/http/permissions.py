@@ -20,7 +20,7 @@ class Of(StrEnum):
     """The route is public."""
 
     CALLER = "caller"
-    """Whoever is known may call, about themselves."""
+    """Anyone who is known may call, about themselves."""
 
     SOME = "some group"
     """In one group at least; the route shows and changes nothing of others."""

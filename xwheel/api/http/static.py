@@ -22,7 +22,7 @@ SMALLEST_BYTES: Final = 1000
 
 
 class _Body(NamedTuple):
-    """A file as it is sent; asked for anew when it has changed."""
+    """A file as it is sent; asked for again when it has changed."""
 
     stamp: tuple[int, int]
     data: bytes

@@ -1,4 +1,4 @@
-"""What a responder takes and answers, said once beside it: the OpenAPI document is made of this."""
+"""What a responder takes and answers, said once next to it: the OpenAPI document is made of this."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Operation:
         is_body_optional: An empty body counts as a message without fields.
         query: The message of the query; None if there is none.
         headers: Names of the request's headers that matter, of those in ``openapi.HEADERS``.
-        problems: Kinds of failure beside those that every route shares.
+        problems: Kinds of failure besides those that every route shares.
         media: Content type of good answers.
         is_open: A plugin answers: with any good status, and with failures of its own.
     """

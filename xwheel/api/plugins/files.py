@@ -62,7 +62,7 @@ class FilePart:
 
 
 def wanted_range(text: str | None, size: int) -> ByteRange | None:
-    """Return the range that a caller wants; None for the whole file, which may be sent to whoever asks for several.
+    """Return the range that a caller wants; None for the whole file, which may be sent to those who ask for several.
 
     Raises:
         falcon.HTTPRangeNotSatisfiable: The file has no byte of it.

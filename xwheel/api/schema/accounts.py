@@ -44,7 +44,7 @@ class SignInInput(Input, frozen=True, kw_only=True):
 
 
 class LinkInput(Input, frozen=True, kw_only=True):
-    """A link that nobody has signed in with yet."""
+    """A link that no one has signed in with yet."""
 
     link: LinkSecret
 

@@ -143,7 +143,7 @@ class JobCalls:
         return Response(code=contract.OK, message=_note(wanted, self._mails.keep(job_id, wanted.alarm_email)))
 
     def _edit(self, caller: Caller, job_id: int, wanted: JobDefinition) -> None:
-        """Change a job if nobody else changes it meanwhile.
+        """Change a job if no one else changes it meanwhile.
 
         Raises:
             ConflictError: Somebody does.

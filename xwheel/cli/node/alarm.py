@@ -229,7 +229,7 @@ def edit(
     fields: SetOption = None,
     revision: RevisionOption = None,
 ) -> None:
-    """Change fields of a rule, if nobody else changes it meanwhile; --to gives all receivers anew."""
+    """Change fields of a rule, if no one else changes it meanwhile; --to gives all receivers again."""
     from xwheel.api.schema.alarms import AlarmRuleChange
 
     values = set_values(AlarmRuleChange, fields or [], {**TAKEN, "revision": "--revision"})

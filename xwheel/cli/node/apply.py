@@ -189,7 +189,7 @@ def _export(node: NodeApi, app_name: str | None, sink: TextSink) -> None:
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[TextSink]:
-    """Write beside a file and put it in place at the end, so that a failure leaves what was there."""
+    """Write next to a file and put it in place at the end, so that a failure leaves what was there."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with beside.open("w", encoding="utf-8", newline="\n") as stream:

@@ -199,7 +199,7 @@ def edit(
     fields: SetOption = None,
     revision: Annotated[int | None, typer.Option(min=1, help="Only if the job is at this revision.")] = None,
 ) -> None:
-    """Change fields of a job, if nobody else changes it meanwhile."""
+    """Change fields of a job, if no one else changes it meanwhile."""
     from xwheel.api.schema.messages import JobChange
 
     said = _said(handler, param, cron, every, delay, at)

@@ -73,7 +73,7 @@ class Endpoints:
     Args:
         token: What callers must show.
         glue_types: Glue types by name.
-        allowed: Glue types beside BEAN that may run here.
+        allowed: Glue types besides BEAN that may run here.
     """
 
     def __init__(

@@ -204,7 +204,7 @@ class Registration:
     """Keeps the executor registered; knows since when no scheduler has confirmed it.
 
     Args:
-        request: Makes the message anew for each beat.
+        request: Makes the message again for each beat.
         beat_ms: Time between beats; a failed one is repeated after a second, two, four, and then five.
         on_logs_wanted: Told after each beat whether the scheduler that took it wants run logs.
     """

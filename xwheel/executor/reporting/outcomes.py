@@ -41,7 +41,7 @@ class OutcomeDelivery:
     """The loop that delivers outcomes; :meth:`step` belongs to one thread.
 
     An outcome survives every transport error. One that a scheduler refuses is set aside: for a minute and then longer
-    if the scheduler took others beside it, otherwise for seconds, since then the scheduler itself may be in trouble.
+    if the scheduler took others next to it, otherwise for seconds, since then the scheduler itself may be in trouble.
     Outcomes that were never refused go first, so that refused ones delay no other. Only an xwheel scheduler's refusal
     of a single outcome ends the attempts.
     """

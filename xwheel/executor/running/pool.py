@@ -70,7 +70,7 @@ class ThreadPool:
         self._tasks.put(task)
 
     def _dismiss(self) -> None:
-        """Dismiss as many threads as were idle since the last time, and count anew; under the lock."""
+        """Dismiss as many threads as were idle since the last time, and count again; under the lock."""
         self._idle -= self._least_idle
         for _ in range(self._least_idle):
             self._tasks.put(None)

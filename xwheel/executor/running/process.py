@@ -99,7 +99,7 @@ def run_in_process(
         context: What the handler is told.
         log: Takes what it prints.
         clock: Where time comes from.
-        passed: Names of the environment that a program gets beside :data:`PASSED`; ``*`` ends a beginning.
+        passed: Names of the environment that a program gets besides :data:`PASSED`; ``*`` ends a beginning.
     """
     read_end, write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     try:

@@ -186,7 +186,7 @@ class Backoff:
         return int(min(self._first_ms << min(tries, 20), self._longest_ms))
 
     def forget(self, key: Hashable) -> None:
-        """Begin anew at the next try."""
+        """Begin again at the next try."""
         self._tries.pop(key, None)
 
 

@@ -75,7 +75,7 @@ class ClusterLease:
     Who has too much hands partitions to a named node, a few at a time: they leave :attr:`epochs` first, so that the
     stages of this node lock them no more, and change hands under a new epoch as soon as no transaction holds them.
     A lease that ran out before it was renewed is lost, even if no other took it: its partitions get new epochs before
-    this node acts again. What a former holder planned is found by its older epoch and adopted anew.
+    this node acts again. What a former holder planned is found by its older epoch and adopted again.
 
     Thread-safety: :attr:`epochs` is replaced, never changed; :meth:`step` belongs to one thread.
 
@@ -227,7 +227,7 @@ class ClusterLease:
         if late_ms >= 0:
             if self._mine:
                 logger.warning(
-                    "node %s could not renew its lease, which ended %d ms ago: it takes %d partitions anew",
+                    "node %s could not renew its lease, which ended %d ms ago: it takes %d partitions again",
                     self.owner,
                     late_ms,
                     len(self._mine),
@@ -320,7 +320,7 @@ class ClusterLease:
         return seen if seen.renewal == row.renewal else _Seen(row.renewal, seen_ms, moved=True)
 
     def _take(self, rows: Sequence[LeaseRow], moves: Moves, peers: _Peers) -> dict[int, int]:
-        """Take our share of what is free, and anew what we held under a lease that ran out."""
+        """Take our share of what is free, and again what we held under a lease that ran out."""
         holders = {row.partition: row.owner for row in rows}
         wanted = {part: holders[part] for part in moves.take}
         wanted |= dict.fromkeys(self._stale, self.owner)

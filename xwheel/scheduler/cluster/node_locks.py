@@ -111,7 +111,7 @@ def default_lock_dir() -> Path:
 
 
 def _refuse_shared(folder: Path) -> None:
-    """Raise an error unless a folder belongs to this user and nobody else may write there."""
+    """Raise an error unless a folder belongs to this user and no one else may write there."""
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
         raise PermissionError(f"{folder} is not a folder that only this user may write to")

@@ -86,7 +86,7 @@ class AddressChecks:
         if not (self._lease.may_act() and 0 in self._lease.epochs):
             self._read_ms = None
             if not asked:
-                self._states.clear()  # the next holder begins anew
+                self._states.clear()  # the next holder begins again
             return READ_MS if not asked else 0
         if self._read_ms is None or not 0 <= now_ms - self._read_ms < READ_MS:
             self._read()
@@ -175,7 +175,7 @@ class AddressChecks:
 
 
 def follow(states: Mapping[Key, _State], found: Mapping[Key, EnteredAddress]) -> dict[Key, _State]:
-    """Return the state of each address that is entered now: a new one, or one with another secret, begins anew."""
+    """Return the state of each address that is entered now: a new one, or one with another secret, begins again."""
     followed = {}
     for key, entered in found.items():
         state = states.get(key)

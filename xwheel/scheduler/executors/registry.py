@@ -37,7 +37,7 @@ DOUBT_MS = 30_000
 """So long an executor that somebody saw die has to answer about its runs at once."""
 
 ENTERED_GENERATION = 3
-"""Of the wire, where nobody said: all that XXL-JOB has released knows its path."""
+"""Of the wire, where no one said: all that XXL-JOB has released knows its path."""
 
 KNOWN_DEPARTURES = 10_000
 KNOWN_NEWS = 10_000
@@ -279,7 +279,7 @@ class ExecutorRegistry:
             return [key for key, row in self._rows.items() if row.by_hand]
 
     def suspect(self, address: str, now_ms: int) -> None:
-        """Note that a send to this address failed: others come first for a while, until it beats anew."""
+        """Note that a send to this address failed: others come first for a while, until it beats again."""
         with self._lock:
             self._suspects[address] = now_ms + SUSPECT_MS
 
@@ -329,7 +329,7 @@ class ExecutorRegistry:
 
     @property
     def listens_since_ms(self) -> int:
-        """Since when beats can be taken: the start, or the end of the last gap; before, nobody was missing."""
+        """Since when beats can be taken: the start, or the end of the last gap; before, no one was missing."""
         return self._listens_since_ms
 
     def _heard_until(self, now_ms: int) -> int:
@@ -396,7 +396,7 @@ class ExecutorRegistry:
         """Return since when an executor that is not live has been missing: its last beat, or its farewell.
 
         One that this node never knew has been missing since it was first asked for. Nothing counts of what was before
-        the last gap: while a node cannot take beats, nobody is missing.
+        the last gap: while a node cannot take beats, no one is missing.
         """
         with self._lock:
             since_ms = max(self._departures.setdefault(_name(holder), now_ms), self._listens_since_ms)

@@ -1,7 +1,7 @@
 """Due runs that may not go yet: they leave the waiting line and are tried again from time to time.
 
 What waits for the same thing stands in one line, oldest first, and only the head of a line is tried: if the head may
-not go, nothing behind it may. A try is an ordinary fire, so it reads rows and jobs anew, a batch at a time.
+not go, nothing behind it may. A try is an ordinary fire, so it reads rows and jobs again, a batch at a time.
 """
 
 from __future__ import annotations

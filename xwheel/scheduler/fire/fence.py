@@ -29,7 +29,7 @@ class Fence:
     """Writes who gets which run.
 
     Stopped, edited and taken-over runs fall out here. A run for several executors becomes shard 0, and the other
-    shards are inserted beside it. A connection that breaks at COMMIT leaves open whether it took effect: the rows are
+    shards are inserted next to it. A connection that breaks at COMMIT leaves open whether it took effect: the rows are
     read, and what is there is sent, once.
 
     Args:

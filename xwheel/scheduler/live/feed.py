@@ -116,7 +116,7 @@ class News(NamedTuple):
 class EventFeed:
     """Events in their order, numbered; old ones are forgotten.
 
-    A cursor names this feed and the number of the last event that its holder knows. After a gap the feed begins anew,
+    A cursor names this feed and the number of the last event that its holder knows. After a gap the feed begins again,
     and no cursor of before is known.
 
     Thread-safety: every method may be called by any thread.

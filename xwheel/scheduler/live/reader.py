@@ -37,7 +37,7 @@ from xwheel.storage.reports import DAY_MS
 
 READ_MS: Final = 1000
 ASKED_MS: Final = 10_000
-"""Nothing is read once nobody has asked for so long."""
+"""Nothing is read once no one has asked for so long."""
 
 FORGET_MS: Final = 60_000
 """After a longer time without a look, what happened meanwhile is not looked for."""

@@ -24,7 +24,7 @@ MAX_PARTS: Final = 500
 class ShippedLogs:
     """Hands shipped lines to the log store.
 
-    A log is taken from the executor instance that has the run, and from nobody else. Its row is there before its first
+    A log is taken from the executor instance that has the run, and from no one else. Its row is there before its first
     line is: what is in a store can always be found, and deleted.
 
     Thread-safety: any thread.

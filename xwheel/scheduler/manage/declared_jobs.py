@@ -76,7 +76,7 @@ SHOWN: Final = 8
 
 SCHEDULE: Final = frozenset({"schedule_type", "schedule_conf"})
 NOTED_MS: Final = 5000
-"""How old the sign of life of an owner's executor gets before it is written anew."""
+"""How old the sign of life of an owner's executor gets before it is written again."""
 
 
 class DeclarationManager:
@@ -247,7 +247,7 @@ class DeclarationManager:
             wanted = {*fields, *SCHEDULE} if not SCHEDULE.isdisjoint(fields) else set(fields)
             made = released(known, wanted, undo=undo, now_ms=now_ms)
             records.save_declared(conn, made)
-            # who has seen the job as it was must see it anew, and so must a sync under way
+            # who has seen the job as it was must see it again, and so must a sync under way
             now = jobs.update_job(conn, job_id, {"revision": job.revision + 1, "updated_ms": now_ms})
             self._history.record(conn, JobAction.RELEASE, [JobStep(job, now)], now_ms)
             if undo:

@@ -107,7 +107,7 @@ def decide(
         now_ms: The shared time.
         is_executor: Whether the caller is a live executor; a person's command is none.
         gone_ms: So long a release keeps its jobs once its executors are gone.
-        listens_since_ms: Since when beats can be heard: nobody is missing for longer.
+        listens_since_ms: Since when beats can be heard: no one is missing for longer.
     """
     others = {item: 0 for item in _known(live) if item != caller}
     if owner.declared is not None and owner.declared not in (caller, *others) and owner.seen_ms is not None:

@@ -1,7 +1,7 @@
 """What management works with: all that is known of executors, schedules and scripts, and what changes jobs and runs.
 
 Nothing here plans, fires or sends, and nothing has a loop: a node adds these, and a process that only serves the
-management API reads anew what others changed when it is called.
+management API reads again what others changed when it is called.
 """
 
 from __future__ import annotations

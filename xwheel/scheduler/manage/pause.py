@@ -110,7 +110,7 @@ class ScheduleManager:
         return was_paused
 
     def save_calendar(self, name: str, definition: Mapping[str, object]) -> None:
-        """Write a calendar and work out anew when the jobs that use it fire.
+        """Write a calendar and work out again when the jobs that use it fire.
 
         Raises:
             ScheduleError: The definition cannot be understood, or leaves a started job without any fire; nothing is

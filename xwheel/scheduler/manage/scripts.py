@@ -194,7 +194,7 @@ class Scripts:
         return scripts.insert_version(conn, job.id, job.glue_type, new, now_ms, keep=self._keep)
 
     def source_back(self, conn: Connection, job: Job, glue_type: str, wanted: JobVersion) -> NewSource | None:
-        """Return the source that a job had at an earlier revision, to be saved anew; None if it had none, or has it.
+        """Return the source that a job had at an earlier revision, to be saved again; None if it had none, or has it.
 
         Args:
             conn: Connection; the job's row is locked.

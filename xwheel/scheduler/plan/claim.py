@@ -2,7 +2,7 @@
 
 What they are is decided before it, on copies of the job rows, since schedule types are asked for that. The transaction
 locks the leases and the rows, compares, and writes. If a job was changed meanwhile it is done again without that one,
-which is planned anew.
+which is planned again.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class ReportLoop:
     def step(self, now_ms: int) -> int:
         """Count one hour; return how long to wait in milliseconds."""
         if not (self._lease.may_act() and 0 in self._lease.epochs):
-            self._older = None  # the next holder looks back anew
+            self._older = None  # the next holder looks back again
             return LONGEST_NAP_MS
         with self._db.limited(statement_ms=LONG_MS):
             return self._rest.left_ms() or self._rest.after(lambda: self._count_next(now_ms), self._pause_ms)

@@ -26,7 +26,7 @@ def find_head(conn: Connection, *, lock: bool = False) -> AuditHead | None:
 
     Args:
         conn: Connection.
-        lock: Hold it until the transaction ends: whoever has it seals.
+        lock: Hold it until the transaction ends: the one who has it seals.
     """
     query = select(*_HEAD).where(audit_head.c.id == THE_HEAD)
     row = conn.execute(query.with_for_update() if lock else query).one_or_none()
@@ -46,7 +46,7 @@ def insert_head(conn: Connection, head: AuditHead) -> None:
 
 
 def update_head(conn: Connection, head: AuditHead) -> None:
-    """Write the head anew; its row is locked."""
+    """Write the head again; its row is locked."""
     conn.execute(update(audit_head).where(audit_head.c.id == THE_HEAD).values(**_values(head)))
 
 

@@ -17,7 +17,7 @@ LOOK: Final = 10_000
 """Jobs that are looked through for those of some groups that fire next."""
 
 ENOUGH: Final = 8
-"""Jobs of each partition that are read first, beside twice its share."""
+"""Jobs of each partition that are read first, besides twice its share."""
 
 NEVER_MS: Final = 2**62
 

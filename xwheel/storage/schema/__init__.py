@@ -3,7 +3,7 @@
 ``tables`` and ``access_tables`` define, ``migrate`` brings up to date by ``migrations``.
 """
 
-# whoever imports the metadata gets all tables of it
+# anyone who imports the metadata gets all tables of it
 from xwheel.storage.schema import tables  # isort: skip
 from xwheel.storage.schema import access_tables  # isort: skip
 

@@ -27,7 +27,7 @@ MIGRATIONS: Final = Path(__file__).parent / "migrations"
 VERSION_TABLE: Final = "alembic_version"
 WAIT_S: Final = 60
 LONGEST_MS: Final = 86_400_000
-"""For one statement of an upgrade: it may have to write a large table anew."""
+"""For one statement of an upgrade: it may have to write a large table again."""
 # of one database, as all advisory locks are; locks of MariaDB are those of the server
 LOCK_KEY: Final = 0x7877_6865_656C
 LOCK_NAME: Final = "CONCAT('xwheel ', MD5(DATABASE()))"

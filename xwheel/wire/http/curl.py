@@ -103,7 +103,7 @@ class _Answer(BytesIO):
         return self.write(data)
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Begin again."""
         self.seek(0)
         self.truncate()
         self.is_full = False
@@ -248,7 +248,7 @@ def new_handle(max_answer: int, tls: TlsFiles) -> pycurl.Curl:
     curl.setopt(pycurl.MAXFILESIZE_LARGE, max_answer)
     curl.setopt(pycurl.CAINFO, tls.ca_file or certifi.where())
     if tls.ca_file:
-        curl.unsetopt(pycurl.CAPATH)  # the system's authorities, beside the file
+        curl.unsetopt(pycurl.CAPATH)  # the system's authorities, next to the file
     if tls.cert_file:
         curl.setopt(pycurl.SSLCERT, tls.cert_file)
         curl.setopt(pycurl.SSLKEY, tls.key_file)

@@ -127,7 +127,7 @@ def refused_kind(
 
     Args:
         address: The address that a connection would go to.
-        allowed: Networks that may be called beside public addresses. A metadata service must be named by itself, and
+        allowed: Networks that may be called besides public addresses. A metadata service must be named by itself, and
             of an address that stands for an IPv4 one, that one must be allowed as well.
         private_too: Whether private networks may be called.
     """
@@ -256,7 +256,7 @@ class PlainUrl:
 
     @property
     def url(self) -> str:
-        """The whole, put together anew; may hold secrets."""
+        """The whole, put together again; may hold secrets."""
         return f"{self.scheme}://{self.authority}{self.path}"
 
     def __repr__(self) -> str:
@@ -289,7 +289,7 @@ class ExecutorNetworks:
     addresses are not, in whatever form, unless a setting names their network.
 
     Attributes:
-        allowed: Networks that are allowed beside public and private ones.
+        allowed: Networks that are allowed besides public and private ones.
     """
 
     allowed: tuple[Network, ...] = ()

@@ -127,7 +127,7 @@ class RestClient:
     ) -> tuple[int, bytes]:
         """Return status and body.
 
-        What changes something has a connection of its own: on a kept one that has ended meanwhile, nobody would know
+        What changes something has a connection of its own: on a kept one that has ended meanwhile, no one would know
         whether it arrived, and curl sends it again.
         """
         answer = BytesIO()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class TlsFiles(NamedTuple):
-    """Paths of PEM files, empty for none; read anew with each connection, so that a renewal needs no restart.
+    """Paths of PEM files, empty for none; read again with each connection, so that a renewal needs no restart.
 
     Attributes:
         ca_file: Certificates of the only authorities that are trusted; without it, the public ones are.

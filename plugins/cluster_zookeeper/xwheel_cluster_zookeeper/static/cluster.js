@@ -10,7 +10,7 @@ export default {
       "state.up": "alive", "state.lost": "lost", seen: "last seen", anyNumber: "any number", none: "No node has joined yet: start one with xwheel node.",
       "role.Master": "master", "role.Slave": "slave", "role.Backup": "backup", rebalance: "Make loads even", rebalanced: "{count} jobs will move",
       drain: "Drain", resume: "Resume", drained: "drained", drainedBy: "by {name}", drains: "{name} gives its jobs to others", resumes: "{name} may have jobs again",
-      drainTitle: "Drain the node {name}?", drainBody: "Its jobs move to other nodes, and it is given none until it is resumed, also after it was started anew. Runs under way end where they began. Where no other node can have a job, it stays.",
+      drainTitle: "Drain the node {name}?", drainBody: "Its jobs move to other nodes, and it is given none until it is resumed, also after it was started again. Runs under way end where they began. Where no other node can have a job, it stays.",
       askTitle: "Make the loads of all nodes even?", askBody: "As few jobs as it takes move to other nodes. Runs under way end where they began.",
     },
     "zh-CN": {

@@ -43,7 +43,7 @@ class Words:
         beside: Whose environment it is installed in.
         options_example: Lines of its table of options.
         usage: How it is named.
-        needs: Distributions of ours that it depends on beside xwheel.
+        needs: Distributions of ours that it depends on besides xwheel.
         libraries: What else it depends on.
     """
 
@@ -71,7 +71,7 @@ WORDS: Final = {
     ),
     Kind.GLUE: Words(
         summary="Jobs of xwheel that write a text into their log",
-        beside="each scheduler node, and beside the executors that are to run such jobs",
+        beside="each scheduler node, and next to the executors that are to run such jobs",
         options_example="max_characters = 1000",
         usage="Name it in jobs, `glue_type = {registered}`, and let executors run it:\n\n"
         '```toml\n[executor]\nallowed_glue_types = ["{registered}"]\n```',
@@ -117,11 +117,11 @@ WORDS: Final = {
         summary="A call of xwheel's management API that says which job a group has under a name",
         beside="each scheduler node",
         options_example="# it has none",
-        usage="`GET /api/v1/{distribution}/groups/1/jobs/nightly` then answers whoever may read group 1.",
+        usage="`GET /api/v1/{distribution}/groups/1/jobs/nightly` then answers anyone who may read group 1.",
     ),
     Kind.COMMANDS: Words(
         summary="A command of xwheel that lists the jobs of a node by name",
-        beside="whoever types it",
+        beside="the one who types it",
         options_example="# it has none",
         usage="`xwheel {distribution} names` then asks the node of this user's login.",
         libraries=("typer>=0.15",),

@@ -50,7 +50,7 @@ def check_identity_provider(
     groups: Sequence[str] | None = None,
     gone: Callable[[], object] | None = None,
 ) -> None:
-    """Check an identity provider: it lets in who may come in and nobody else, and its answers can be kept.
+    """Check an identity provider: it lets in who may come in and no one else, and its answers can be kept.
 
     Args:
         provider: The provider, set up to reach a test's server.
@@ -145,7 +145,7 @@ class _Checks:
             {"a" * 1000: "b" * 8000},
         ]  # fmt: skip
         for query in queries:
-            self._sent_back(provider, query, state, f"what nobody sent: {sorted(query)[:3]}")
+            self._sent_back(provider, query, state, f"what no one sent: {sorted(query)[:3]}")
         for bad_state in ("", "x", state[:-1], state[::-1]):
             self._sent_back(provider, {"code": "x", **echoed}, bad_state, "a state that it did not make")
 
@@ -209,7 +209,7 @@ class _Checks:
         """Come back with what must not let anybody in: None is an answer, and so is an error."""
         try:
             found: Any = provider.finish(dict(query), state, RETURN_URL)
-        except Exception:  # it cannot say who that is, which lets nobody in
+        except Exception:  # it cannot say who that is, which lets no one in
             return
         _demand(found is None, f"{self.what}: finish lets in with {words}")
 

@@ -54,7 +54,7 @@ _times = itertools.count(secrets.randbelow(10**12))
 
 
 def check_log_store(store: LogStore, other: LogStore | None = None) -> None:
-    """Check a log store: what is appended is read back, line by line, whoever appends it and however often.
+    """Check a log store: what is appended is read back, line by line, no matter who appends it and how often.
 
     Args:
         store: The store, set up to reach a test's server or folder. Logs of run ids from 1 on are written and deleted.
@@ -160,8 +160,8 @@ def read_log(store: LogStore, key: LogKey, from_line: int = 1, max_bytes: int = 
 
 def _check_nothing(store: LogStore) -> None:
     key = sample_log_key()
-    _demand(store.find(key) is None, "find knows a log that nobody wrote")
-    _demand(store.read(key, 1, PAGE) == "", "read returns lines of a log that nobody wrote")
+    _demand(store.find(key) is None, "find knows a log that no one wrote")
+    _demand(store.read(key, 1, PAGE) == "", "read returns lines of a log that no one wrote")
     store.delete([key])
     _demand(not list(store.append([])), "append answers what it was not given")
 

@@ -39,7 +39,7 @@ class XwheelProcess:
     Args:
         folder: Where it runs; made if it is not there.
         arguments: The command line after ``xwheel``.
-        settings: Environment variables beside those of the test, such as ``XWHEEL_EXECUTOR__PORT``.
+        settings: Environment variables besides those of the test, such as ``XWHEEL_EXECUTOR__PORT``.
     """
 
     def __init__(self, folder: Path, *arguments: str, **settings: str) -> None:

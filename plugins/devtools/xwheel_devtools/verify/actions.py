@@ -195,7 +195,7 @@ class People:
             time.sleep(ASK_AGAIN_S)
 
     def _burst(self) -> None:
-        """Run all jobs by hand many times at once; whoever asks for many cannot say which calls are the same."""
+        """Run all jobs by hand many times at once; the one who asks for many cannot say which calls are the same."""
         ids = list(self._targets[Did.BURST])
         for _ in range(BURST):
             asked_ms = wall_ms()

@@ -30,7 +30,7 @@ WINDOW_S: Final = (2, 86_398)
 GROUP_LIMIT: Final = 2
 RARELY_EDITED: Final = 4
 RARELY_S: Final = 6
-"""Longer than fires are planned ahead, so that nobody reads a job again between an edit and the fire after it."""
+"""Longer than fires are planned ahead, so that no one reads a job again between an edit and the fire after it."""
 
 WAIT_S: Final = 30
 """How long jobs wait for an executor that have one fire."""

@@ -220,7 +220,7 @@ def _end(
 def _changed(
     jobs: Iterable[int], actions: Sequence[UserAction], weather: Weather, *, pauses: bool = False
 ) -> dict[int, list[Span]]:
-    """Return the times in which due times of each job may have no run; all of time if nobody knows when that was."""
+    """Return the times in which due times of each job may have no run; all of time if no one knows when that was."""
     found = {number: changed_spans(actions, number, weather.slack_ms, pauses=pauses) for number in jobs}
     if weather.clock_moved:
         return {number: [(-NEVER, NEVER)] if spans else [] for number, spans in found.items()}

@@ -305,7 +305,7 @@ def kept(site: Site) -> list[tuple[str, int, str]]:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_no_way_saves_a_source_that_names_something_else(site: Site, way: str) -> None:
-    """S12: each route that takes a source, with each kind of source that would call what nobody signed as a job."""
+    """S12: each route that takes a source, with each kind of source that would call what no one signed as a job."""
     before = kept(site)
     # a command takes a second to start, and sends what another way sends
     for make in [FOREIGN["another module"]] if way == "job file" else FOREIGN.values():

@@ -1,4 +1,4 @@
-"""Refused calls: few rows, whoever calls and however often, and none that is lost."""
+"""Refused calls: few rows, no matter who calls and how often, and none that is lost."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_who_is_refused_everywhere_hides_nobody_else(world: World, log: RefusalL
     routes = said(rest)["routes"]
     assert isinstance(routes, dict)
     assert sum(routes.values()) == said(rest)["calls"]
-    # and counts anew in the next window
+    # and counts again in the next window
     refuse(log)
     log.step(world.clock.now_ms())
     assert rows(world)[-1].object_id == ROUTE

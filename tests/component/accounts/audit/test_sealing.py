@@ -1,4 +1,4 @@
-"""Sealing: one chain whoever seals, whatever the clock does, and nothing after a head that was changed."""
+"""Sealing: one chain, no matter who seals, whatever the clock does, and nothing after a head that was changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the key in the database to a key file: once, and whoever reads the former can sign nothing from then on."""
+"""From the key in the database to a key file: once, and the one who reads the former can sign nothing from then on."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ def test_a_new_token_counts_and_an_old_one_ends_within_a_second(api: Api) -> Non
 
 
 def test_a_new_token_counts_at_once(api: Api) -> None:
-    """Whoever makes one on the database, or on another node, need not wait a second to use it."""
+    """Anyone who makes one on the database, or on another node, need not wait a second to use it."""
     store = TokenStore(api.db, api.clock)
     assert store.find("made elsewhere") is None
     api.db.transaction(lambda conn: tokens.insert_token(conn, "new", "made elsewhere", 1))

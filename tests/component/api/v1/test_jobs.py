@@ -117,7 +117,7 @@ def test_the_calendars_of_a_job_that_do_not_change_cancel_nothing(api: Api) -> N
     )
     same = {"calendar_require": ["open"], "calendar_exclude": [], "param": "new"}
     changed = api.call("PATCH", f"jobs/{made['id']}", same).json
-    # one step for the edit; working out the next fire anew would take another
+    # one step for the edit; working out the next fire again would take another
     assert changed == {**made, "param": "new", "revision": made["revision"] + 1}
     other = api.call(
         "PATCH", f"jobs/{made['id']}", {"calendar_exclude": ["cn-holidays"], "calendar_require": []}

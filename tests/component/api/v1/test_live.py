@@ -69,7 +69,7 @@ def test_events_and_counts_are_those_of_the_callers_groups(api: Api) -> None:
     api.running(6, group_id=groups[1], check_ms=NOW)
     api.running(7, group_id=groups[1], check_ms=NOW)
     api.clock.advance(3000)
-    # whoever asks first, and whatever is kept of the answer
+    # the one who asks first, and whatever is kept of the answer
     for grants, ids in ((ALL, [5, 6, 7]), (mine, [5]), (theirs, [6, 7]), (mine, [5]), (ALL, [5, 6, 7])):
         found = callers.call(grants, "GET", "events", params={"after": first}).json
         assert [item["id"] for item in found["items"] if item["kind"] == "run"] == ids

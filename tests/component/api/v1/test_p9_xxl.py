@@ -14,13 +14,13 @@ from tests.component.api.conftest import Api
             {"route_strategy": "FAILOVER"},
             (
                 "'FAILOVER' is not installed; known: FIRST, LAST, RANDOM, ROUND, SHARDING_BROADCAST; FAILOVER "
-                "comes with xwheel-router-extra: pip install 'xwheel[xxl]' beside each node"
+                "comes with xwheel-router-extra: pip install 'xwheel[xxl]' next to each node"
             ),
         ),
         (
             {"glue_type": "GLUE_SHELL"},
             (
-                "GLUE_SHELL comes with xwheel-glue-script: pip install 'xwheel[xxl]' beside each node and each "
+                "GLUE_SHELL comes with xwheel-glue-script: pip install 'xwheel[xxl]' next to each node and each "
                 "executor that runs it"
             ),
         ),

@@ -225,7 +225,7 @@ def test_a_take_asks_whether_a_holder_that_nobody_saw_is_there(cluster: Cluster)
 
 
 def test_what_falls_to_a_node_that_froze_since_is_taken_by_another(cluster: Cluster) -> None:
-    """A dead node's partitions are shared out; who shall have some of them may be dead too, and nobody knows yet."""
+    """A dead node's partitions are shared out; who shall have some of them may be dead too, and no one knows yet."""
     for name in "abc":
         cluster.join(name)
     cluster.run(4000)
@@ -233,7 +233,7 @@ def test_what_falls_to_a_node_that_froze_since_is_taken_by_another(cluster: Clus
     while cluster.nodes["a"].may_act(500):
         cluster.run(STEP_MS, "a")
     cluster.run(500 + 2000, "a", "b")
-    assert cluster.nodes["b"].may_act()  # its own partitions are nobody else's yet
+    assert cluster.nodes["b"].may_act()  # its own partitions are no one else's yet
     held = cluster.nodes["b"].epochs.keys() | cluster.nodes["c"].epochs.keys()
     assert held == set(range(PARTITIONS))
 
@@ -430,7 +430,7 @@ def test_r7_dead_nodes_are_forgotten_by_key_and_not_in_the_renewal(
 def test_r18_a_node_of_this_machine_that_has_ended_is_taken_over_at_once(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    """R18: whoever starts again, or runs beside it, sees that nobody holds the file any more."""
+    """R18: anyone who starts again, or runs next to it, sees that no one holds the file any more."""
     names = [f"{number:016x}" for number in range(3)]
     folder = tmp_path / "locks"
     locks = [NodeLocks(folder) for _ in names]

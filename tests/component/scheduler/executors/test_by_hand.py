@@ -149,7 +149,7 @@ def test_a_secret_goes_only_where_it_was_named_for(site: Site) -> None:
     site.enter(address=mine, other=NO_SECRET)
     site.step(12_000)
     assert set(site.tokens) == {(ADDRESS, "the-secret-of-the-first-one"), (OTHER, "")}
-    # named anew: the one before is not sent any more, neither by a question nor with a run
+    # named again: the one before is not sent any more, neither by a question nor with a run
     site.tokens.clear()
     site.enter(address=yours, other=NO_SECRET)
     site.node.scheduler.core.registry.step(site.node.clock.now_ms())

@@ -94,7 +94,7 @@ def test_nobody_is_missing_since_before_a_gap_in_which_no_beat_could_be_taken(no
 def test_who_lived_before_a_gap_counts_as_live_until_it_had_time_to_beat_again(
     node: HandNode, has_stepped: bool
 ) -> None:
-    """A shared clock that jumps ten minutes ahead, or a node that stood still, makes nobody dead."""
+    """A shared clock that jumps ten minutes ahead, or a node that stood still, makes no one dead."""
     registry = node.scheduler.core.registry
     for _ in range(3):
         registry.step(node.clock.advance(1000))

@@ -1,4 +1,4 @@
-"""One run of each child for each fire that succeeded, whoever finishes last and however often it is told."""
+"""One run of each child for each fire that succeeded, no matter who finishes last and how often it is told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lost runs and what happens when they were not lost: at most one recovery, and no attempt beside another."""
+"""Lost runs and what happens when they were not lost: at most one recovery, and no attempt next to another."""
 
 from __future__ import annotations
 

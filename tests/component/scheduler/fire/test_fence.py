@@ -21,7 +21,7 @@ def execute(node: HandNode, statement: str) -> None:
 
 @pytest.mark.parametrize("step", [-1, 1])
 def test_n6_a_run_of_another_epoch_is_not_fenced(node: HandNode, step: int) -> None:
-    """N6: its partition went elsewhere and came back; whoever adopted it there may have sent it."""
+    """N6: its partition went elsewhere and came back; the node that adopted it there may have sent it."""
     job = node.job(enabled=False)
     taken = node.scheduler.management.run_now.run(job.id)
     node.adopt()

@@ -135,7 +135,7 @@ def test_a_covering_run_does_not_overtake_older_runs_of_its_group(node: HandNode
     _, second = run_now(node, job, 2)
     node.answer()
     node.run_for(3000)
-    limit(node, 2)  # room that nobody has looked for yet
+    limit(node, 2)  # room that no one has looked for yet
     late = node.scheduler.management.run_now.run(cover.id)
     node.adopt()
     node.tick(1)

@@ -1,4 +1,4 @@
-"""Rows that nobody holds find their way back: after a takeover, a lost memory, a send without an answer."""
+"""Rows that no one holds find their way back: after a takeover, a lost memory, a send without an answer."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def test_when_the_chosen_one_is_gone_at_the_send_the_next_gets_it(sqlite_db: Dat
     assert (first.state, first.reason) == (RunState.REFUSED, "failed_over")
     assert (second.state, second.address, second.attempt) == (RunState.RUNNING, ADDRESSES[1], 2)
     assert second.retries_left == first.retries_left == 0
-    # a router that asks nobody leaves it to the job's retries
+    # a router that asks no one leaves it to the job's retries
     assert [(run.state, run.reason) for run in node.runs(plain.id)] == [(RunState.REFUSED, "unreachable")]
 
 

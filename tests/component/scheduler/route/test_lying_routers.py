@@ -1,4 +1,4 @@
-"""Routers that lie, raise what nobody expects or never come back fail their own runs by name, and stop no other."""
+"""Routers that lie, raise what no one expects or never come back fail their own runs by name, and stop no other."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def test_r4_only_trusted_routers_work_on_the_tick_thread_also_behind_another(sql
         *[ADDRESSES[2]] * 3,
         ADDRESSES[0],
     ]
-    # nobody was asked for, so a refused connection is no reason for another attempt
+    # no one was asked for, so a refused connection is no reason for another attempt
     assert not any(
         sqlite_node.scheduler.routing.async_chooser.has_chosen(run.id) for run in sqlite_node.runs()
     )

@@ -1,4 +1,4 @@
-"""Routers that know nobody yet: the run waits as one without an executor does, and holds up no other job."""
+"""Routers that know no one yet: the run waits as one without an executor does, and holds up no other job."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_one_fire_of_a_schedule_waits_and_others_are_skipped(node: HandNode, lat
 
 
 def test_jobs_wait_each_by_themselves(node: HandNode, later: Later) -> None:
-    """One whose router knows nobody is no reason to hold up those behind it in the same group."""
+    """One whose router knows no one is no reason to hold up those behind it in the same group."""
 
     known: set[int] = set()
 

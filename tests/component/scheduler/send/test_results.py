@@ -38,7 +38,7 @@ def ends(node: HandNode, job: Job) -> list[tuple[str, str]]:
 def test_r2_runs_that_are_asked_about_again_are_not_refused_by_what_is_not_about_them(
     node: HandNode, reply: Any, delivery: DeliveryPolicy
 ) -> None:
-    """R2: no retry goes out beside a run that executed, and its success counts."""
+    """R2: no retry goes out next to a run that executed, and its success counts."""
     job, asked = start(node, 3, delivery=delivery, max_retries=3)
     node.reply(error="timed out")
     node.write_answers()
@@ -273,7 +273,7 @@ def test_whoever_sent_a_run_writes_its_answer_though_its_partition_went_elsewher
 
 
 def test_a_lease_that_is_too_short_sends_nothing_and_suspects_no_executor(node: HandNode) -> None:
-    """The rows stay as they are, to be asked about by whoever holds them then."""
+    """The rows stay as they are, to be asked about by anyone who holds them then."""
     job, (run,) = start(node)
     parcel = node.sent.pop()
     node.line.calls.clear()

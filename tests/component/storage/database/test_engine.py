@@ -204,7 +204,7 @@ def test_the_log_of_writes_shrinks_after_a_long_read(sqlite_db: Database) -> Non
             write(6)
         assert log.stat().st_size > 2 * LOG_BYTES
     for _ in range(3):
-        write(0)  # one empties the log, the next begins it anew
+        write(0)  # one empties the log, the next begins it again
     assert log.stat().st_size <= LOG_BYTES
 
 

@@ -1,4 +1,4 @@
-"""Where a call came from: as trusted proxies say, and nobody else."""
+"""Where a call came from: as trusted proxies say, and no one else."""
 
 from __future__ import annotations
 

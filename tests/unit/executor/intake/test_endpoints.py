@@ -30,7 +30,7 @@ TOKEN = "a-token-for-tests-only"
 
 
 class Place:
-    """One executor without a listener, which can be deployed anew with other handlers."""
+    """One executor without a listener, which can be deployed again with other handlers."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

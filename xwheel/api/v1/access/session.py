@@ -104,7 +104,7 @@ class SessionResource(Resource):
         resp.status = 204
 
     def _judge(self, body: SignInInput, link: str | None, address: str) -> Account:
-        """Return the account of whoever signs in, by link or else by name and password.
+        """Return the account of the one who signs in, by link or else by name and password.
 
         Raises:
             InputError: Neither is there, or both are.

@@ -17,7 +17,7 @@ export const colour = (name) => getComputedStyle(document.documentElement).getPr
 /**
  * A chart.
  *
- * `label`: what it shows, in words, with its figures. `option()`: ECharts' option, made anew when `deps` change.
+ * `label`: what it shows, in words, with its figures. `option()`: ECharts' option, made again when `deps` change.
  * `table`: {heads, rows}, the same as a table and as CSV. `onPick(params)`: a point was clicked.
  */
 export function Chart({label, option, deps, table, height = 260, onPick, name = "chart"}) {

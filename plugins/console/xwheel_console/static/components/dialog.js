@@ -115,7 +115,7 @@ export function wordsOf(error) {
 /**
  * Change something: `work()` calls the API; what came of it is told. Resolves with {value} or {error}.
  *
- * Nothing is tried again by itself, and nothing that was typed is lost: whoever calls keeps it until {value} is there.
+ * Nothing is tried again by itself, and nothing that was typed is lost: the one who calls keeps it until {value} is there.
  */
 export async function act(work, {done, href, quiet = false} = {}) {
   try {

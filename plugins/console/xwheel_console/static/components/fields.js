@@ -45,7 +45,7 @@ export function useForm(initial) {
       for (const name of Object.keys(change)) delete left[name];
       errors.value = left;
     },
-    /** Begin anew with other values. */
+    /** Begin again with other values. */
     reset(next) { values.value = next; errors.value = {}; first.current = JSON.stringify(next); },
     isChanged: () => JSON.stringify(values.peek()) !== first.current,
     take(error) {

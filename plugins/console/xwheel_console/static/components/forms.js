@@ -33,7 +33,7 @@ export function DialogForm({of, close, save, action, done, href, labels, isReady
       <button type="submit" disabled=${!isReady || isBusy.value} aria-busy=${isBusy.value || null}>${action}</button></footer></form>`;
 }
 
-/** Show something that nobody can show again: a password, a token. */
+/** Show something that no one can show again: a password, a token. */
 export const showOnce = ({title, label, secret, words, more = null}) => openDialog((close) => html`<div class="once" ref=${() => { close.ask = () => ({title: t("dialog.once"), action: t("action.close"), keep: t("action.cancel")}); }}>
   <p>${words}</p>
   <label>${label}<input class="mono" readonly autofocus value=${secret} onFocus=${(event) => event.target.select()} data-once /></label>

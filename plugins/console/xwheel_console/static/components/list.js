@@ -22,7 +22,7 @@ function behind(old, fresh) {
 /**
  * A list of the API, page by page: {items, hasMore, more, load, isMoreLoading}. `params` are its filters.
  *
- * Pages that were added stay when the list is loaded anew. A page may be short or empty while the list goes on: what no
+ * Pages that were added stay when the list is loaded again. A page may be short or empty while the list goes on: what no
  * index answers is looked for in a bounded number of rows, and `looked` says back to where.
  */
 export function usePages(path, params, {when, limit = 50, everyMs} = {}) {

@@ -79,7 +79,7 @@ export function useLogView({total, wraps, runId, startsAtEnd}) {
     rows.style.transform = inner ? "none" : `translateY(${Math.round(ratio.value * height.value - above - of.part * own)}px)`;
   });
   const top = Math.floor(ratio.value * Math.max(0, total - height.value / ROW)) + 1;
-  // rows that leave are those that come: to fill them anew takes less than to make and remove sixty in each frame
+  // rows that leave are those that come: to fill them again takes less than to make and remove sixty in each frame
   const pool = Math.ceil(height.value / ROW) + 16;
   return {scroller, rowsOf, of, pool, height: height.value, space, top, follows, onScroll, show, toEnd: () => { follows.value = true; scrollTo(1); }, isInSight};
 }

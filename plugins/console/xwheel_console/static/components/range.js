@@ -14,7 +14,7 @@ const rangeIn = ({range, from, to}, fallback) => (range || from || to ? range : 
 /** {from_ms, to_ms} of the address: `range`, or `from` and `to` as epoch milliseconds. */
 export function rangeOf(query, nowMs, fallback) {
   const whole = (value) => (/^\d{1,15}$/.test(value ?? "") ? Number(value) : undefined);
-  // so that a list is not loaded anew each second
+  // so that a list is not loaded again each second
   const range = rangeIn(query, fallback);
   if (range in RANGES) return {from_ms: Math.floor(nowMs / 60_000) * 60_000 - RANGES[range]};
   return {from_ms: whole(query.from), to_ms: whole(query.to)};

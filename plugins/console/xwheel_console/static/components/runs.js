@@ -35,7 +35,7 @@ export const Outcome = ({run, nowMs}) => {
     ${late !== null && html`<span class="why" data-late>◷ ${t(run.state === "planned" ? "runs.isLate" : "runs.wasLate", {time: duration(late)})}</span>`}`;
 };
 
-/** How long a run took, as a bar beside the longest one shown. */
+/** How long a run took, as a bar next to the longest one shown. */
 export function DurationBar({run, most}) {
   const ms = runMs(run);
   if (ms === null) return html`<span class="faint">–</span>`;

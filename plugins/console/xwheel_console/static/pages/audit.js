@@ -64,7 +64,7 @@ function paramsOf(query, nowMs) {
   const since = SINCE[query.since];
   return {
     actor: query.actor, action: query.action, object_kind: query.kind, object_id: query.kind ? query.object : undefined, outcome: query.outcome, group_id: query.group,
-    // to the minute, so that a list is not asked for anew each second
+    // to the minute, so that a list is not asked for again each second
     from_ms: wholeMs(query.from) ?? (since ? Math.floor(nowMs / 60_000) * 60_000 - since : undefined), to_ms: wholeMs(query.to),
   };
 }

@@ -1,4 +1,4 @@
-// Two runs beside each other: which facts differ, their parameters, results and logs.
+// Two runs next to each other: which facts differ, their parameters, results and logs.
 import {html} from "../vendor/core.js";
 import {get} from "../api.js";
 import {dateTime, duration, t} from "../i18n.js";

@@ -53,7 +53,7 @@ function Form({job, family, groups, choices, query}) {
   const locked = new Set(job?.declared && !job.declared.is_retired && !job.declared.is_released ? job.declared.owned : []);
   useEffect(() => { leaving.ask = () => (form.isChanged() ? t("form.leave") : null); return () => { leaving.ask = null; }; }, []);
 
-  /** Show what somebody else changed beside what is typed here; afterwards the form is about the newest job. */
+  /** Show what somebody else changed next to what is typed here; afterwards the form is about the newest job. */
   const meet = async () => {
     const {value: theirs} = await act(() => get(`jobs/${job.id}`));
     if (!theirs) return;

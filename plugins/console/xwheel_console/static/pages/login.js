@@ -58,12 +58,12 @@ const asked = () => {
 
 const landing = () => go(preferences.value.landing, {}, {replace: true});
 
-/** Who is signed in now in this browser, as GET /session says it; null for nobody. */
+/** Who is signed in now in this browser, as GET /session says it; null for no one. */
 const signedIn = () => (session.value ? Promise.resolve(session.value) : mayBeSignedIn() ? get("session", {}, {tries: []}).catch(() => null) : Promise.resolve(null));
 const isNamed = (who) => (who.display_name ? `${who.display_name} (${who.name})` : who.name);
 
 /**
- * Whose a link is, and one click: nobody becomes somebody else by opening an address.
+ * Whose a link is, and one click: no one becomes somebody else by opening an address.
  *
  * Where the same account is signed in already there is nothing to ask.
  */
@@ -105,7 +105,7 @@ export function Login({enter}) {
   const given = place.value.path === "/login" ? place.value.query.link : null;
   useEffect(() => {
     if (given) { problem.value = null; secret.value = given; setQuery({link: undefined}); }
-    // whoever is signed in and has no link has nothing to do here
+    // anyone who is signed in and has no link has nothing to do here
     else if (session.value && !secret.value) landing();
   }, [given]);
   const failed = (error) => {

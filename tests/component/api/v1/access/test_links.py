@@ -295,7 +295,7 @@ def look(api: Api, secret: str, **options: Any) -> falcon.testing.Result:
 
 
 def test_whose_a_link_is_can_be_asked_before_it_signs_in(api: Api, ann: Account) -> None:
-    """So that nobody is signed in as somebody else unnoticed."""
+    """So that no one is signed in as somebody else unnoticed."""
     secret = link(api, ann)
     answer = look(api, secret)
     assert (answer.status_code, answer.json) == (200, {"name": "ann", "display_name": ann.display_name})

@@ -64,7 +64,7 @@ def test_sessions_in_use_are_read_together(api: Api, ann: Account, monkeypatch: 
         for answer in answers:
             assert browse(api, answer, "GET", "session").status_code == 200
     assert asked == [5, 5, 5]
-    # a cookie that is none, and a session that nobody uses now, make nothing more be read
+    # a cookie that is none, and a session that no one uses now, make nothing more be read
     api.clock.advance(USED_MS)
     wrong = api.management.simulate_get("/api/v1/session", headers={"Cookie": f"{COOKIE}={'x' * 43}"})
     assert wrong.status_code == 401
@@ -73,7 +73,7 @@ def test_sessions_in_use_are_read_together(api: Api, ann: Account, monkeypatch: 
 
 
 def test_a_session_that_was_read_with_another_ends_within_a_second(api: Api, ann: Account) -> None:
-    """It was asked for by nobody since: still no copy of it is older than a second."""
+    """It was asked for by no one since: still no copy of it is older than a second."""
     one, other = sign_in(api), sign_in(api)
     for answer in (one, other):
         assert browse(api, answer, "GET", "session").status_code == 200

@@ -34,7 +34,7 @@ def downgrade() -> None:
 
 
 def _replace(column: "sa.Column[int]", values: str) -> None:
-    """Put a new column in the place of the old one: SQLite alters none, and a new table would count ids anew."""
+    """Put a new column in the place of the old one: SQLite alters none, and a new table would count ids again."""
     op.add_column("job", column)
     op.execute(f"UPDATE job SET {BESIDE} = {values}")  # noqa: S608 - constants
     op.execute(f"ALTER TABLE job DROP COLUMN {COLUMN}")

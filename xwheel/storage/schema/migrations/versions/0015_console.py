@@ -1,7 +1,7 @@
 """What pages keep for accounts, and links that sign in once.
 
 Nodes of the version before go on working: they neither read nor write them. An account that they delete leaves rows
-behind which nobody can ask for, since no account gets its id again.
+behind which no one can ask for, since no account gets its id again.
 """
 
 import sqlalchemy as sa

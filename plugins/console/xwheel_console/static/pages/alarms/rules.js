@@ -13,7 +13,7 @@ import {Channels, openTest, useChannels} from "./channels.js";
 import {KINDS, Kind} from "./words.js";
 import {RuleForm} from "./ruleform.js";
 
-/** A job's rule is its group's; until the job is known nobody is asked to change it. */
+/** A job's rule is its group's; until the job is known no one is asked to change it. */
 const mayEditRule = (rule, jobs) => (rule.job_id === null ? may("edit", rule.group_id) : jobs.has(rule.job_id) && may("edit", jobs.get(rule.job_id).group_id));
 
 export async function removeRule(rule) {

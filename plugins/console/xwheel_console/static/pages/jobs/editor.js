@@ -14,7 +14,7 @@ function languageOf(cm, type) {
 /**
  * An editor of a script; `change(text)` is told what is typed. Escape and then Tab leaves it.
  *
- * What is typed is the editor's own: it takes `value` anew only when `stamp` changes, or a slow page would undo letters.
+ * What is typed is the editor's own: it takes `value` again only when `stamp` changes, or a slow page would undo letters.
  */
 export function Editor({value, stamp, change, type, label, readOnly = false}) {
   const ref = useRef(null), view = useRef(null), tell = useRef(change), wanted = useRef(value);

@@ -61,7 +61,7 @@ export function ScheduleWords({job}) {
 const offsetOf = (local) => /(Z|[+-]\d\d:\d\d)$/.exec(local)?.[0] ?? "";
 const wallOf = (local) => local.slice(0, 19).replace("T", " ");
 
-/** What is to be said of a fire beside the one before it: that clocks change in between, or show the time twice. */
+/** What is to be said of a fire besides the one before it: that clocks change in between, or show the time twice. */
 export function markOf(item, before) {
   if (!before || offsetOf(item.local) === offsetOf(before.local)) return null;
   return wallOf(item.local) === wallOf(before.local) ? t("fires.twice") : t("fires.clocks", {from: offsetOf(before.local), to: offsetOf(item.local)});
