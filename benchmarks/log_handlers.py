@@ -1,4 +1,4 @@
-"""Handlers that write lines: as many as they can, or so many a second."""
+"""Handlers that write lines: as many as they can, or this many a second."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LINE = "a line of a log as handlers write them: order %d was shipped to warehous
 
 @job("writes")
 def writes(context: JobContext) -> float:
-    """Write so many lines, with so much work before each; return for how long, in seconds."""
+    """Write this many lines, with this much work before each; return for how long, in seconds."""
     count, work = map(int, context.param.split())
     began = time.perf_counter()
     for number in range(count):
@@ -22,7 +22,7 @@ def writes(context: JobContext) -> float:
 
 @job("paced", parallel=500)
 def paced(context: JobContext) -> None:
-    """Write so many lines a second for so many seconds."""
+    """Write this many lines a second for this many seconds."""
     seconds, per_second = map(int, context.param.split())
     end = time.monotonic() + seconds
     while time.monotonic() < end:

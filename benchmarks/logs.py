@@ -67,7 +67,7 @@ class Site:
         self.pid = executor.pid
 
     def write(self, lines: int, work: int = 0) -> float:
-        """Return for how long a handler wrote so many lines, in seconds, by its own clock."""
+        """Return for how long a handler wrote this many lines, in seconds, by its own clock."""
         run_id = self.node.start_run(self.jobs["writes"], param=f"{lines} {work}")
         took = float(self.node.wait_for_run(run_id)["message"])
         # what is shipped after its end must not slow down the next one

@@ -90,7 +90,7 @@ def two_nodes(backend: str, delay_ms: float) -> Iterator[tuple[Site, Second]]:
 
 
 def delay(proxy: Proxy, ms: float) -> None:
-    """Let each answer of the database come so much later."""
+    """Let each answer of the database come this much later."""
     proxy.delay(ms, Toward.CLIENT)
 
 

@@ -1,7 +1,7 @@
 """What a request with a session costs more than one with a token: in turn, over one kept connection each, to one node.
 
-The call reads one group by id, which is little next to what a request costs anyway. SQLite; the node is a process of its
-own. Baseline: the same call with a token for everything. The session is read again each second, as always.
+The call reads one group by id, which is little next to what a request costs anyway. SQLite; the node is a process of
+its own. Baseline: the same call with a token for everything. The session is read again each second, as always.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def database(backend: str) -> Iterator[Database]:
 def in_batches(
     db: Database, ids: Sequence[int], size: int, work: Callable[[Connection, Sequence[int]], object]
 ) -> None:
-    """Do the work for so many ids a transaction."""
+    """Do the work for this many ids a transaction."""
     for start in range(0, len(ids), size):
         part = ids[start : start + size]
         db.transaction(lambda conn, part=part: work(conn, part))

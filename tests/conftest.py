@@ -118,7 +118,7 @@ def _dealt(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
 
 
 def _cut(items: list[pytest.Item], count: int) -> list[pytest.Item]:
-    """Take so many from the front."""
+    """Take this many from the front."""
     taken = items[:count]
     del items[:count]
     return taken

@@ -324,7 +324,7 @@ def instants(source: random.Random, zone: ZoneInfo, count: int) -> list[int]:
 
 
 def compare(pairs: int, seed: int, each: int = 10) -> list[str]:
-    """Compare engine and oracle on so many pairs; return what differs, in words."""
+    """Compare engine and oracle on this many pairs; return what differs, in words."""
     source = random.Random(seed)
     zones = {name: ZoneInfo(name) for name in ZONES}
     pools = {name: instants(random.Random(seed), zone, 300) for name, zone in zones.items()}

@@ -200,7 +200,7 @@ cdef class PoolSelector:
 cdef class _Slots:
     """Pairs of a key and a due time in vectors by their due time; who inherits it says which pairs still count.
 
-    A time is a number of units since any moment; a tick is so many units.
+    A time is a number of units since any moment; a tick is this many units.
     """
 
     cdef int _lay_out(self, int64_t start, int64_t tick, Py_ssize_t slots) except -1:

@@ -59,7 +59,7 @@ SAID: Final = {
 """By kind of peer and what the run did: the state that its callback brings, the code, and words of the message."""
 
 REFUSALS: Final = {
-    "java": {"unknown": "job handler [no one] not found.", "discarded": contract.TEXT_DISCARD},
+    "java": {"unknown": "job handler [nobody] not found.", "discarded": contract.TEXT_DISCARD},
     "go": {"unknown": "Task not registered", "discarded": "There are tasks running"},
     "pyxxl": {"unknown": "nobody", "discarded": "already executing"},
 }

@@ -103,7 +103,7 @@ def test_the_time_of_its_callbacks_is_not_the_runs(api: Api) -> None:
 
 
 def test_a_callback_that_must_not_be_sent_again_is_code_200(api: Api) -> None:
-    # it sends a refused one never again, so a 500 would help nobody: what is wrong stands in the message
+    # it sends a refused one never again, so a 500 would help no one: what is wrong stands in the message
     api.running(1)
     items = [{"logId": 404, "handleCode": 200}, {"logId": 1, "handleCode": 200}]
     reply = api.report_in("/api/callback", items).json

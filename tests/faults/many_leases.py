@@ -41,10 +41,10 @@ from xwheel.storage.database.engine import Database
 NODES: Final = 64
 GAP_MS: Final = 2000
 LEAST: Final = 4
-"""So many nodes always work."""
+"""This many nodes always work."""
 
 WAITS: Final = 4
-"""From a node's end to another's beginning there are so many waits for the machine: two wakes, reading and taking."""
+"""From a node's end to another's beginning there are this many waits for the machine: two wakes, reading and taking."""
 
 SWEEP_S: Final = 0.02
 READ_MS: Final = 100
@@ -76,7 +76,7 @@ class EndedError(BaseException):
 
 
 class Fault(NamedTuple):
-    """What befalls a node: it stands still for so long, then ends or goes on."""
+    """What befalls a node: it stands still for this long, then ends or goes on."""
 
     points: int
     freeze_s: float
@@ -236,7 +236,7 @@ class World:
                     self._doubt(part, (other, other.lease.epochs.get(part)), (node, epoch))
 
     def run(self, seconds: float, every_s: float) -> None:
-        """Let faults happen for so long, on average every so often."""
+        """Let faults happen for this long, on average every so often."""
         began_ms = now_ms()
         self._covered = dict.fromkeys(range(PARTITIONS), began_ms)
         self._starts = [began_ms + round(self.rng.uniform(0, 2000)) for _ in range(NODES)]
@@ -435,7 +435,7 @@ def _numbers(values: Any) -> Iterator[int]:
 
 
 def play(url: str, *, seed: int, seconds: float, lease_s: float, renew_s: float, every_s: float) -> World:
-    """Let the nodes of one database come and go for so long."""
+    """Let the nodes of one database come and go for this long."""
     # one for each, as processes have, and one for what reads the rows: of those that one opened all are replaced when
     # one breaks
     idle_s = max(1, int(lease_s - renew_s))

@@ -400,8 +400,8 @@ def test_what_must_catch_each_is_written_down() -> None:
 @pytest.mark.parametrize("name", MUTANTS)
 def test_nothing_is_missing_in_fair_weather(name: str, tmp_path: Path) -> None:
     """What each replaces is reached, and yet its jobs fire and succeed."""
-    weather = fair.run(name, tmp_path)
-    assert weather.ok, str(weather)
+    disturbances = fair.run(name, tmp_path)
+    assert disturbances.ok, str(disturbances)
     assert (
-        weather.states["succeeded"] >= fair.FIRES
+        disturbances.states["succeeded"] >= fair.FIRES
     )  # of more than one job, but a slow machine may start late

@@ -45,7 +45,7 @@ def filler(base: str) -> Path:
 
 
 def use_up_files(db: Database) -> None:
-    """Fill what the files of runs have room for, with runs that are nobody's business."""
+    """Fill what the files of runs have room for, with runs that are no one's business."""
     number = NOBODYS
     for size in (1000, 10):  # MariaDB itself aborts when it takes back a text of its own pages without room
         with contextlib.suppress(DatabaseRefusedError):

@@ -163,7 +163,7 @@ def kill_connections(db: Database) -> None:
 
 
 def is_quiet(site: Site, seconds: float) -> bool:
-    """Tell whether no handler begins for so long; jobs fire every second."""
+    """Tell whether no handler begins for this long; jobs fire every second."""
     count = len(site.seen)
     threading.Event().wait(seconds)
     return len(site.seen) == count

@@ -234,7 +234,7 @@ def statements(asked: Iterable[bytes]) -> set[bytes]:
 
 
 def spread(numbers: Sequence[int], count: int) -> list[int]:
-    """Return so many of some numbers, evenly spread, the first and the last among them."""
+    """Return this many of some numbers, evenly spread, the first and the last among them."""
     step = max(1.0, (len(numbers) - 1) / (count - 1))
     return sorted({numbers[min(len(numbers) - 1, round(place * step))] for place in range(count)})
 
@@ -410,7 +410,7 @@ def test_a_process_that_is_to_end_waits_no_longer(site: Site, tmp_path: Path) ->
 def test_a_start_waits_for_a_file_that_another_process_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_first: bool
 ) -> None:
-    """Whenever it is to write: within its transactions it has the lock itself, and the one who writes keeps none out."""
+    """Whenever it is to write: within its transactions it has the lock itself, and a writer keeps none out."""
     monkeypatch.setattr("xwheel.storage.database.engine.BUSY_TIMEOUT_S", 0)
     monkeypatch.setattr("xwheel.storage.database.engine.time.sleep", lambda _: None)
     path = tmp_path / "xwheel.db"

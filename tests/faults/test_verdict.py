@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from xwheel_devtools.verify.follow_ups import retries
 from xwheel_devtools.verify.load import load_jobs
-from xwheel_devtools.verify.records import Did, Executed, ExpectedJob, FindingKind, UserAction, Weather
+from xwheel_devtools.verify.records import Did, Disturbances, Executed, ExpectedJob, FindingKind, UserAction
 from xwheel_devtools.verify.verdict import judge
 
 from tests.support.verify_world import (
@@ -164,7 +164,7 @@ def test_a_fixed_delay_without_a_next_fire_is_found_unless_the_clock_jumped_over
 ) -> None:
     world.watched.idle.append("job 5 has neither")
     assert world.kinds() == [(FindingKind.DELAY, 8)]
-    assert world.judge(weather=Weather(clock_moved=True)).ok
+    assert world.judge(disturbances=Disturbances(clock_moved=True)).ok
 
 
 def test_what_is_planned_for_later_is_not_judged_with_its_retries_and_children(world: World) -> None:
@@ -265,10 +265,10 @@ def test_an_executor_that_ended_may_lose_runs_but_not_its_journal(
     world.jobs[PLAIN] = replace(world.jobs[PLAIN], recover_lost=True)
     world.change(11, state="lost", reason=reason)
     world.add(60, PLAIN, T + 1000, origin="recovery", origin_key=11, root_id=11, attempt=2)
-    assert world.kinds(weather=Weather(executors_ended=True)) == found
+    assert world.kinds(disturbances=Disturbances(executors_ended=True)) == found
 
 
-STORM = Weather(executors_ended=True, overdue_limit_ms=None, slack_ms=5000)
+STORM = Disturbances(executors_ended=True, overdue_limit_ms=None, slack_ms=5000)
 
 
 def action(did: Did, job_id: int, asked_ms: int, answered_ms: int | None, **values: object) -> UserAction:
@@ -368,26 +368,26 @@ def test_a_join_runs_once_in_each_chain_in_which_all_parents_succeeded(world: Wo
 
 def test_an_interrupted_run_that_was_retried_is_nothing_in_a_storm(world: World) -> None:
     world.change(11, state="failed", reason="interrupted", retries_left=3)
-    assert world.kinds(weather=STORM) == [(FindingKind.OTHER_END, 0), (FindingKind.RETRY, 7)]
+    assert world.kinds(disturbances=STORM) == [(FindingKind.OTHER_END, 0), (FindingKind.RETRY, 7)]
     world.add(60, PLAIN, T + 1000, origin="retry", origin_key=11, root_id=11, attempt=2, retries_left=2)
-    assert world.kinds(weather=STORM) == []
+    assert world.kinds(disturbances=STORM) == []
     assert world.kinds() == [(FindingKind.OTHER_END, 0)]
 
 
 def test_an_at_most_once_job_runs_a_fire_no_second_time(world: World) -> None:
     world.jobs[PLAIN] = replace(JOBS[PLAIN], at_most_once=True)
     world.change(11, state="failed", reason="interrupted")
-    assert world.kinds(weather=STORM) == []
+    assert world.kinds(disturbances=STORM) == []
     world.add(60, PLAIN, T + 1000, origin="recovery", origin_key=11, root_id=11, attempt=2)
-    assert world.kinds(weather=STORM) == [(FindingKind.DOUBLE, 2)]
+    assert world.kinds(disturbances=STORM) == [(FindingKind.DOUBLE, 2)]
 
 
 def test_a_lost_run_has_its_recovery_run_if_its_job_says_so(world: World) -> None:
     world.jobs[PLAIN] = replace(JOBS[PLAIN], recover_lost=True)
     world.change(11, state="lost", reason="instance_gone")
-    assert (FindingKind.RETRY, 7) in world.kinds(weather=STORM)
+    assert (FindingKind.RETRY, 7) in world.kinds(disturbances=STORM)
     world.add(60, PLAIN, T + 1000, origin="recovery", origin_key=11, root_id=11, attempt=2)
-    assert world.kinds(weather=STORM) == []
+    assert world.kinds(disturbances=STORM) == []
 
 
 def test_a_retry_that_a_stop_cancelled_counts_for_nothing(world: World) -> None:

@@ -61,7 +61,7 @@ class Boxes:
 
 
 def send(node: NodeSite, token: str, size: int) -> tuple[int, bytes]:
-    """Send a body of so many bytes, as far as the node takes it."""
+    """Send a body of this many bytes, as far as the node takes it."""
     conn = http.client.HTTPConnection(node.url.removeprefix("http://"), timeout=60)
     conn.putrequest("POST", "/api/v1/boxes")
     conn.putheader("Authorization", f"Bearer {token}")

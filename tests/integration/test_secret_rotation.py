@@ -113,7 +113,7 @@ class Site:
         return Counter(str(run.state) for run in found)
 
     def more(self, count: int) -> None:
-        """Wait until so many more runs succeeded."""
+        """Wait until this many more runs succeeded."""
         until = self.counts()[RunState.SUCCEEDED] + count
         wait_until(lambda: self.counts()[RunState.SUCCEEDED] >= until, LONG_S)
 

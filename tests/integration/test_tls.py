@@ -40,7 +40,7 @@ SCHEDULER, WORKER = "scheduler.example.com", "worker1.example.com"
 
 @job("secretly")
 def secretly(ctx: JobContext) -> str:
-    ctx.log("nobody listens")
+    ctx.log("no one listens")
     return "done"
 
 
@@ -169,7 +169,7 @@ def test_s9_jobs_run_over_tls_in_both_directions(
 
             wait_until(ended)
             management = RestClient(f"http://127.0.0.1:{node.management.port}", _token_in(said))
-            assert "nobody listens" in management.call("GET", f"/api/v1/runs/{run_id}/log")["content"]
+            assert "no one listens" in management.call("GET", f"/api/v1/runs/{run_id}/log")["content"]
             for address in (
                 for_executor["executor"]["address"],
                 *for_executor["executor"]["admin_addresses"],

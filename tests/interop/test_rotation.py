@@ -63,7 +63,7 @@ class Team:
         assert set(self._proven().values()) == {name}
 
     def served(self, more: int) -> None:
-        """Wait until so many more runs succeeded."""
+        """Wait until this many more runs succeeded."""
         until = self.states()["succeeded"] + more
         self.site.wait(lambda: self.states()["succeeded"] >= until, f"{more} more runs of {self.app_name}")
 

@@ -248,10 +248,10 @@ MISTAKES: Final = [
     ),
     Mistake(
         file="plugins/cluster_zookeeper/xwheel_cluster_zookeeper/mirror.py",
-        old="            self._site.executors.doubt(address)\n",
+        old="            self._site.executors.note_death(address)\n",
         new="",
         why="Runs of a node that is gone would wait for the time limit of executors.",
-        tests=("plugins/cluster_zookeeper/tests/test_mirror.py::test_nodes_that_vanish_are_doubted",),
+        tests=("plugins/cluster_zookeeper/tests/test_mirror.py::test_nodes_that_vanish_are_seen_dead",),
     ),
     Mistake(
         file="plugins/cluster_zookeeper/xwheel_cluster_zookeeper/mirror.py",

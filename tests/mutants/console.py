@@ -12,8 +12,8 @@ LIST = ("tests/component/storage/test_run_list.py",)
 MISTAKES = [
     Mistake(
         file="xwheel/scheduler/live/feed.py",
-        old="            return sight.is_admin\n",
-        new="            return sight.groups is None\n",
+        old="            return scope.is_admin\n",
+        new="            return scope.groups is None\n",
         why="Who reads all groups is told of accounts, as only admins are.",
         tests=FEED,
     ),
@@ -103,7 +103,7 @@ MISTAKES = [
     ),
     Mistake(
         file="xwheel/api/v1/live.py",
-        old="    counts = _counts_view(told.counts, told.sight.groups)",
+        old="    counts = _counts_view(answer.counts, answer.scope.groups)",
         new="    counts = _counts_view(told.counts, None)",
         why="Callers are told how much there is in groups that they may not read.",
         tests=EVENTS,

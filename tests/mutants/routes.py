@@ -115,7 +115,7 @@ MISTAKES: Final = [
         file="xwheel/api/http/csv_file.py",
         old=("        with acting(actor):\n            return pages(after, limit)"),
         new="        return pages(after, limit)",
-        why="The later pages of a file would be read with nobody's rights.",
+        why="The later pages of a file would be read with no one's rights.",
         tests=("tests/unit/api/v1/test_csv.py",),
     ),
     Mistake(

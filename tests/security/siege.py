@@ -159,7 +159,7 @@ def wait_for(found: Callable[[], Any], what: str, deadline_s: float = 60) -> Any
 
 
 def lay(folder: Path, seconds: float, *, source: str, per_address: int) -> Siege:
-    """Besiege a node and an executor for so long.
+    """Besiege a node and an executor for this long.
 
     Args:
         folder: For everything that they write.

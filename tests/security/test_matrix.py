@@ -68,7 +68,7 @@ def test_the_management_api_knows_nobody_but_the_right_token(filled: Api, header
     assert len(routes) > 30
     before = filled.rows()
     for path, needs in routes.items():
-        is_public = all(need.of is Of.NOBODY for need in needs.values())
+        is_public = all(need.of is Of.ANYONE for need in needs.values())
         for method in METHODS:
             answer = filled.management.simulate_request(
                 method, path, headers=headers, body=b"{}", params={"token": TOKEN, "access_token": TOKEN}
@@ -77,7 +77,7 @@ def test_the_management_api_knows_nobody_but_the_right_token(filled: Api, header
             if need is not None and need.group_token and re.search("token-of-(orders|billing)", str(headers)):
                 # with a token of a group it tells only what is wrong with the call; tests of its own say more
                 assert answer.status_code == 422, path
-            elif need is not None and need.of is Of.NOBODY and method == "POST":
+            elif need is not None and need.of is Of.ANYONE and method == "POST":
                 assert answer.status_code == 422, path  # signing in, which wants a name
             elif not is_public:
                 assert answer.status_code in (401, 429), (method, path)  # many of them are throttled

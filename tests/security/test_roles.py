@@ -15,7 +15,7 @@ import pytest
 from tests.component.api.conftest import TOKEN, Api
 from tests.support.callers import ROLES, Callers, Person
 from tests.support.job_calls import Tenant
-from tests.support.route_calls import CALLS, NOBODY, UNKNOWN, RouteCall, World
+from tests.support.route_calls import CALLS, UNKNOWN, UNKNOWN_ACTOR, RouteCall, World
 from tests.support.rows import NOW
 from xwheel.accounts.sessions import csrf_token
 from xwheel.api.http.permissions import PERMISSIONS, Methods, Need, Of
@@ -158,7 +158,7 @@ class Matrix:
     def _judge_unseen(self, what: str, call: RouteCall, method: str, grants: Grants, need: Need) -> None:
         assert call.unknown is not None, what
         found = refusal(call, make(self._callers, grants, method, call), call.key)
-        right = refusal(call, make(self._callers, grants, method, call.unknown), UNKNOWN, NOBODY)
+        right = refusal(call, make(self._callers, grants, method, call.unknown), UNKNOWN, UNKNOWN_ACTOR)
         if found != right:
             self.wrong.append(f"{what}: {found}, and {right} for what does not exist")
         if right.status != 404 and (need.of in BY_ID or right.status != 422):
@@ -196,7 +196,7 @@ def bearer(callers: Callers, token: str | None, right: Callable[[str, Need], int
     shown = None if token is None else f"Bearer {token}"
     return Credential(
         lambda method, where, call: callers.show(shown, method, where, call.body, params=dict(call.params)),
-        lambda path, method, need: 200 if need.of is Of.NOBODY else right(path, need),
+        lambda path, method, need: 200 if need.of is Of.ANYONE else right(path, need),
     )
 
 
@@ -206,7 +206,7 @@ def cookie(
     """A session's cookie; a call that changes nothing is answered with ``safe``."""
 
     def judge(path: str, method: str, need: Need) -> int:
-        if need.of is Of.NOBODY and not (always and method != "GET"):
+        if need.of is Of.ANYONE and not (always and method != "GET"):
             return 200
         return safe if method == "GET" else right
 
@@ -312,5 +312,5 @@ def test_a_groups_token_is_about_that_group(api: Api, world: World, callers: Cal
                 shown = f"Bearer {tenant.token}"
                 answer = callers.show(shown, method, url(path), call.body)
                 unknown = callers.show(shown, method, url(path), call.unknown.body)
-                assert refusal(call, answer, call.key) == refusal(call, unknown, NOBODY)
+                assert refusal(call, answer, call.key) == refusal(call, unknown, UNKNOWN_ACTOR)
                 assert answer.status_code == 401

@@ -28,7 +28,7 @@ LATE_S = 10.0
 """Two hundred calls that are refused wait in front of each: some 300 ms, and what a busy machine adds."""
 
 BUSY = 20
-"""Where others keep the machine busy: so many times what a sign-in takes there without a flood."""
+"""Where others keep the machine busy: this many times what a sign-in takes there without a flood."""
 
 THROTTLING = 50
 """Wrong passwords of one address after which it has to wait."""

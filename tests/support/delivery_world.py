@@ -31,8 +31,8 @@ POLICIES: dict[str, dict[str, Any]] = {
 STEP_MS = 5000
 DUE_MS = NOW + 31_000
 AT_ONCE_MS = 30_000  # steps are too coarse to tell less
-SILENCE_MS = 60_000  # an xwheel executor starts nothing after so long without a confirmed beat
-LONG_MS = 180_000  # an executor that is not heard of for so long is gone
+SILENCE_MS = 60_000  # an xwheel executor starts nothing after this long without a confirmed beat
+LONG_MS = 180_000  # an executor that is not heard of for this long is gone
 
 
 @dataclass

@@ -52,7 +52,7 @@ class ExecutorProcess:
     """An executor in a process of its own; see :mod:`tests.support.executor_app`.
 
     Args:
-        disk_mb: Give its data directory a disk of its own, of so many megabytes.
+        disk_mb: Give its data directory a disk of its own, of this many megabytes.
         settings: Settings of the executor.
     """
 

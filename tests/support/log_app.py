@@ -10,7 +10,7 @@ from xwheel.executor import JobContext, job
 
 @job("writes")
 def writes(context: JobContext) -> str:
-    """Write so many lines, as the parameter says, and wait for the file ``go`` in between if it names a folder."""
+    """Write this many lines, as the parameter says, and wait for the file ``go`` in between if it names a folder."""
     count, _, folder = context.param.partition(" ")
     for number in range(1, int(count) + 1):
         context.log(f"number {number}")

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 
 EVERY_S = 5.0
-# a step that takes so long is said once more: something still goes on
+# a step that takes this long is said once more: something still goes on
 AGAIN_S = 60.0
 WIDTH = 60
 # pip indents these; what it does next says more, and takes longer

@@ -28,7 +28,7 @@ from xwheel.wire.messages import LogData
 UNKNOWN: Final = 987_654
 """No object has this id."""
 
-NOBODY: Final = "nobody-has-this-name"
+UNKNOWN_ACTOR: Final = "nobody-has-this-name"
 DIGEST: Final = "a" * 64
 
 
@@ -250,7 +250,9 @@ def _by_name(method: str, path: str, make: Callable[[World, int], str], body: An
             return RouteCall(path=path.replace("{name}", name), body=given)
 
         kind = path.partition("/{name}")[0] + "/{name}"
-        return dataclasses.replace(of(key), group_id=group_id, unknown=of(NOBODY), key=key, refers_to=kind)
+        return dataclasses.replace(
+            of(key), group_id=group_id, unknown=of(UNKNOWN_ACTOR), key=key, refers_to=kind
+        )
 
     CALLS[method, path] = call
 
@@ -440,6 +442,6 @@ _refers(
     "/declarations/sync",
     "/groups/{group_id}",
     lambda world, group_id: world.app_names[group_id],
-    NOBODY,
+    UNKNOWN_ACTOR,
     lambda _, key: {"app_name": key, "release": "1.0", "digest": DIGEST, "jobs": []},
 )

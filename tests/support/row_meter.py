@@ -13,7 +13,7 @@ _STATUS: Final = (
     "SHOW SESSION STATUS WHERE Variable_name LIKE 'Handler\\_read%' OR Variable_name LIKE 'Handler_icp_att%'"
 )
 STEPS: Final = 100
-"""SQLite's virtual machine is looked at once in so many steps."""
+"""SQLite's virtual machine is looked at once in this many steps."""
 
 STEPS_PER_ROW: Final = 50
 PAGES_PER_ROW: Final = 12

@@ -67,7 +67,7 @@ def mariadb(
     Args:
         options: Further ones of mariadbd, such as ``--read-only``.
         durable: The disk has what is committed, as in a benchmark; else commits survive only the death of the server.
-        disk_mb: Give its data directory a disk of its own, of so many megabytes: :func:`disk` tells where it is seen.
+        disk_mb: Give its data directory a disk of its own, of this many megabytes: :func:`disk` tells where it is seen.
         environment: Variables of its own, also when it is started again.
     """
     with folder("mysql") as home:
@@ -117,7 +117,7 @@ def postgresql(
         options: Further settings, such as ``default_transaction_read_only``.
         durable: The disk has what is committed, as in a benchmark; else commits survive only the death of the server.
         standby: It recovers for ever, as a replica whose primary is away.
-        disk_mb: Give its data directory a disk of its own, of so many megabytes: :func:`disk` tells where it is seen.
+        disk_mb: Give its data directory a disk of its own, of this many megabytes: :func:`disk` tells where it is seen.
         environment: Variables of its own, also when it is started again.
     """
     with folder("postgres") as home:

@@ -47,7 +47,7 @@ class Strangers:
         self.readers: list[socket.socket] = []
 
     def half(self, number: int, head: bytes = b"POST /api/callback HTTP/1.1\r\nHost: h\r\n") -> None:
-        """Send the beginning of a request over each of so many connections."""
+        """Send the beginning of a request over each of this many connections."""
         for _ in range(number):
             with contextlib.suppress(OSError):
                 peer = connect(self._port, self._source)
@@ -55,7 +55,7 @@ class Strangers:
                 peer.sendall(head)
 
     def read_nothing(self, number: int, request: bytes, pipelined: int = 1) -> None:
-        """Ask over each of so many connections, again and again, and read no answer."""
+        """Ask over each of this many connections, again and again, and read no answer."""
         for _ in range(number):
             with contextlib.suppress(OSError):
                 peer = connect(self._port, self._source, window=SMALL_WINDOW)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from xwheel_devtools.verify.records import (
     CALM,
+    Disturbances,
     Executed,
     ExpectedJob,
     FindingKind,
@@ -14,7 +15,6 @@ from xwheel_devtools.verify.records import (
     RunRow,
     UserAction,
     Verdict,
-    Weather,
 )
 from xwheel_devtools.verify.verdict import judge
 
@@ -59,14 +59,19 @@ class World:
         self.rows[run_id] = row
         self.executions.append(Executed(run_id, job_id, planned_ms, planned_ms + 30, "executor0"))
 
-    def judge(self, *, actions: Sequence[UserAction] = (), weather: Weather = CALM) -> Verdict:
+    def judge(self, *, actions: Sequence[UserAction] = (), disturbances: Disturbances = CALM) -> Verdict:
         rows = list(self.rows.values())
-        return judge(self.jobs, rows, self.executions, self.watched, actions=actions, weather=weather)
+        return judge(
+            self.jobs, rows, self.executions, self.watched, actions=actions, disturbances=disturbances
+        )
 
     def kinds(
-        self, *, actions: Sequence[UserAction] = (), weather: Weather = CALM
+        self, *, actions: Sequence[UserAction] = (), disturbances: Disturbances = CALM
     ) -> list[tuple[FindingKind, int]]:
-        return [(item.kind, item.invariant) for item in self.judge(actions=actions, weather=weather).findings]
+        return [
+            (item.kind, item.invariant)
+            for item in self.judge(actions=actions, disturbances=disturbances).findings
+        ]
 
 
 def good_world() -> World:

@@ -119,7 +119,7 @@ class Servers:
         return ",".join(f"127.0.0.1:{member.port}" for member in self.members)
 
     def wait(self, count: int = 1) -> None:
-        """Wait until so many members serve."""
+        """Wait until this many members serve."""
         end = time.monotonic() + START_S
         while sum(bool(member.mode()) for member in self.members) < count:
             if time.monotonic() > end:
@@ -133,7 +133,7 @@ class Servers:
 
 @contextmanager
 def zookeeper(members: int = 1) -> Iterator[Servers]:
-    """Run so many servers.
+    """Run this many servers.
 
     Args:
         members: 1, or 3 for an ensemble.

@@ -51,7 +51,7 @@ class Ended:
 class AccountManager:
     """Changes accounts, by name of who acts on this thread.
 
-    What takes an account from anyone who holds its password or a session ends its personal tokens as well: they may have
+    What takes an account from those who hold its password or a session ends its personal tokens as well: they may have
     been made by the same hands. ``keep_tokens`` leaves them; tokens of services belong to no account and always stay.
 
     Where a method takes a ``revision``, it is the one that the caller has seen; None overwrites whatever is there.
@@ -421,7 +421,7 @@ def check_grants(conn: Connection, actor: Actor, grants: Grants, before: Grants 
         FieldError: There is no such group.
     """
     if not present_grants(conn, actor).covers(grants):
-        raise ForbiddenError(Permission.ADMIN, "nobody gives away more than they may do themselves")
+        raise ForbiddenError(Permission.ADMIN, "no one gives away more than they may do themselves")
     missing = set(grants.groups) - set(before.groups) - set(executors.get_groups(conn, grants.groups.keys()))
     if missing:
         raise FieldError("groups", f"group {min(missing)} does not exist")

@@ -28,7 +28,7 @@ class PasswordPlaces:
         total: How many there are.
         waiting: How many callers may wait for one; each holds a thread of the listener meanwhile.
         wait_s: How long each may wait.
-        beside: Other places; an address has one of both at most.
+        partner: Other places; an address has one of both at most.
     """
 
     def __init__(
@@ -37,14 +37,14 @@ class PasswordPlaces:
         waiting: int = 1,
         wait_s: float = WAIT_S,
         *,
-        beside: PasswordPlaces | None = None,
+        partner: PasswordPlaces | None = None,
     ) -> None:
         self._total = self._free = total
         self._most_waiting = waiting
         self._wait_s = wait_s
-        self._lock: threading.Lock = threading.Lock() if beside is None else beside._lock
+        self._lock: threading.Lock = threading.Lock() if partner is None else partner._lock
         self._waiting: deque[threading.Event] = deque()
-        self._peers: set[str] = set() if beside is None else beside._peers
+        self._peers: set[str] = set() if partner is None else partner._peers
 
     @classmethod
     def of_listener(cls, threads: int) -> PasswordPlaces:
@@ -57,7 +57,7 @@ class PasswordPlaces:
 
         What does not answer there for ten seconds keeps only those waiting who sign in by it.
         """
-        return PasswordPlaces(self._total, self._total, self._wait_s, beside=self)
+        return PasswordPlaces(self._total, self._total, self._wait_s, partner=self)
 
     @contextmanager
     def hold(self, address: str) -> Iterator[None]:

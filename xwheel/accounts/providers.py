@@ -167,7 +167,7 @@ class CheckedProvider:
                 self._said_ms = now_ms
             count = self.failures
         if is_news:
-            logger.warning("nobody can sign in by it now (%d failures by now): %s", count, said)
+            logger.warning("no one can sign in by it now (%d failures by now): %s", count, said)
 
     def _worked(self) -> None:
         if not self.failures:

@@ -25,7 +25,7 @@ class Limits:
     Attributes:
         free: Wrong passwords in a row before the next attempt has to wait.
         last_pause_ms: The longest wait; each is twice as long as the one before.
-        forget_ms: After so long without an attempt all is forgotten.
+        forget_ms: After this long without an attempt all is forgotten.
     """
 
     free: int

@@ -188,7 +188,7 @@ class LogFiles:
 
 
 def _behind(text: bytes, lines: int) -> int:
-    """Return where the line behind so many lines begins."""
+    """Return where the line behind this many lines begins."""
     place = 0
     for _ in range(lines):
         place = text.index(b"\n", place) + 1
@@ -207,7 +207,7 @@ def _line_length(file: int, offset: int) -> int:
 
 
 def _read_lines(file: int, offset: int, max_bytes: int) -> str:
-    """Return whole lines from a place on, at most so many bytes, but at least one line if there is one."""
+    """Return whole lines from a place on, at most this many bytes, but at least one line if there is one."""
     data = os.pread(file, max_bytes, offset)
     end = data.rfind(b"\n") + 1
     if not end and data:

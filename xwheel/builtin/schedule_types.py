@@ -85,7 +85,7 @@ class FixRate:
 
 
 class FixDelay:
-    """So long after the end of the last run, whatever that end was; the first fire so long after the start.
+    """So long after the end of the last run, whatever that end was; the first fire this long after the start.
 
     The configuration is written as for ``FIX_RATE``.
     """

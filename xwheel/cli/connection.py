@@ -160,7 +160,7 @@ class NodeApi(Printer):
         return self._client.base_url
 
     def allow(self, answer_s: float) -> None:
-        """Let answers take so many seconds: for calls that do much at once."""
+        """Let answers take this many seconds: for calls that do much at once."""
         self._client.allow(answer_s)
 
     def call(

@@ -115,7 +115,7 @@ def _print_plain(heads: Sequence[Column], cells: Sequence[Sequence[str]]) -> Non
 
 
 def _print_fitting(heads: Sequence[Column], cells: Sequence[Sequence[str]], room: int) -> None:
-    """Print to a terminal of so many cells; 0 for any number."""
+    """Print to a terminal of this many cells; 0 for any number."""
     has_signs, coloured = _has_signs(), has_colours()
     shown = [
         [
@@ -180,7 +180,7 @@ def _fitting(heads: Sequence[Column], natural: Sequence[int], room: int) -> list
 
 
 def _fit(text: str, width: int, cut: str) -> str:
-    """Return a text in exactly so many cells."""
+    """Return a text in exactly this many cells."""
     from rich.cells import cell_len, set_cell_size
 
     return set_cell_size(text, width) if cell_len(text) <= width else set_cell_size(text, width - 1) + cut

@@ -40,7 +40,7 @@ class DatabaseSection(Section):
         15,
         ge=2,
         le=3600,
-        description="A connection whose server does not answer a statement for so long is shut, and the work repeated.",
+        description="A connection whose server answers no statement for this long is shut, and the work repeated.",
     )
     wait_s: int = Field(
         60,
@@ -267,7 +267,7 @@ class ExecutorSection(Section):
     log_retention_days: int = Field(
         30,
         ge=0,
-        description="Run logs to which nothing was written for so many days are deleted; 0 keeps all.",
+        description="Run logs to which nothing was written for this many days are deleted; 0 keeps all.",
     )
     max_body_bytes: int = Field(5 * 1024 * 1024, ge=1024, description="Larger request bodies are refused.")
 
@@ -359,9 +359,9 @@ class SecuritySection(Section):
     )
     executor_networks: list[str] = Field(
         default_factory=list,
-        description="Networks that executors may be in besides public and private ones, such as `127.0.0.0/8`: loopback "
-        "(while `api.executor_host` is not), link-local and other special addresses must be named. A cloud's metadata "
-        "service must be named by its one address.",
+        description="Networks that executors may be in besides public and private ones, such as `127.0.0.0/8`: "
+        "loopback (while `api.executor_host` is not), link-local and other special addresses must be named. A "
+        "cloud's metadata service must be named by its one address.",
     )
     shared_addresses: bool = Field(
         False, description="Let an address be registered in several groups at a time."
@@ -383,10 +383,10 @@ class AccountsSection(Section):
         604_800,
         ge=300,
         le=31_536_000,
-        description="A session ends so long after its sign-in, however much it is used.",
+        description="A session ends this long after its sign-in, however much it is used.",
     )
     session_idle_s: int = Field(
-        43_200, ge=60, le=31_536_000, description="A session ends so long after its last use."
+        43_200, ge=60, le=31_536_000, description="A session ends this long after its last use."
     )
     bind_sessions: bool = Field(
         True,

@@ -36,7 +36,7 @@ class Leader:
         declarations: The jobs of the code.
         settings: Single settings by section.
         loop: Where coroutine handlers run; None for a loop of the executor's own.
-        pause: Waits so many seconds for a database that is locked; returns whether the process is to end meanwhile.
+        pause: Waits this many seconds for a database that is locked; returns whether the process is to end meanwhile.
 
     Raises:
         LockError: A node of its own has the database.

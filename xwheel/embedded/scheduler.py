@@ -57,7 +57,7 @@ class EmbeddedScheduler:
     Args:
         folder: Where database, journal, run logs and tokens are kept; made for this user alone.
         settings: Single settings by section, such as ``{"executor": {"workers": 8}}``; the environment is not read.
-        announce: Told in a line whether this process leads, and where; None for nothing.
+        announce: SharedAnswer in a line whether this process leads, and where; None for nothing.
     """
 
     def __init__(

@@ -208,7 +208,7 @@ class Actor:
 
 
 NODE: Final = Actor(kind=ActorKind.NODE, grants=ALL)
-NOBODY: Final = Actor(kind=ActorKind.UNKNOWN)
+UNKNOWN_ACTOR: Final = Actor(kind=ActorKind.UNKNOWN)
 
 _current: Final = ContextVar("xwheel_actor", default=NODE)
 

@@ -81,7 +81,7 @@ class AlarmRule:
         kinds: What it asks for, sorted.
         when: Each bad end, or only the one after which nothing is tried again.
         targets: Where they are sent; a rule without any keeps them silent.
-        window_s: After a notice further events of the same job and kind are counted for so long, and sent in one
+        window_s: After a notice further events of the same job and kind are counted for this long, and sent in one
             notice at its end; 0 sends each.
         recovery: Send a notice when the job succeeds again after an alarm.
         quiet_from: ``HH:MM``, from when nothing is sent; empty for no quiet hours.

@@ -171,7 +171,7 @@ def detail_of(before: object, after: object) -> str:
 
 
 def clean(text: str, most: int) -> str:
-    """Return a text as every database keeps it: without NUL and halves of pairs, and so long at most."""
+    """Return a text as every database keeps it: without NUL and halves of pairs, and this long at most."""
     return text.replace("\0", "").encode("utf-8", "replace").decode()[:most]
 
 

@@ -104,7 +104,7 @@ class Job(msgspec.Struct, frozen=True, gc=False):
         log_retention_days: Logs in a log store that are older are deleted, with the run at the latest; 0 for the
             node's setting.
         wait_for_executor_s: How long a run waits for an executor to appear, 0 to refuse at once.
-        jitter_ms: Fires are sent up to so much later than planned, 0 for none.
+        jitter_ms: Fires are sent up to this much later than planned, 0 for none.
         calendar_exclude: Calendars in which the job must not fire.
         calendar_require: Calendars outside of which the job must not fire.
         next_fire_ms: Next due time not yet planned; None while stopped or exhausted.

@@ -55,7 +55,7 @@ class Origin(StrEnum):
 
 
 MAX_ADDRESSES_LENGTH: Final = 255
-"""Characters of all addresses that a planned run may name, with a blank between each two: the column has so many."""
+"""Characters of all addresses that a planned run may name, with a blank between each two: the column has this many."""
 
 
 class Run(msgspec.Struct, frozen=True, gc=False):

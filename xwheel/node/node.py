@@ -49,10 +49,10 @@ class Node:
 
     Args:
         config: The settings.
-        announce: Told secrets that were made just now; they are never shown again.
+        announce: SharedAnswer secrets that were made just now; they are never shown again.
         given: Further plugins by name, as files, modules or other objects with hooks; for tests.
         has_accounts: Make the first account if there is none; not where no one could be told its password.
-        pause: Waits so many seconds for a database that is away; returns whether the process is to end meanwhile.
+        pause: Waits this many seconds for a database that is away; returns whether the process is to end meanwhile.
 
     Raises:
         ConfigError: A setting cannot be used.

@@ -73,7 +73,7 @@ LOGS_STALE_MS: Final = 120_000
 LANES: Final = {"fast": ring.FAST, "slow": ring.SLOW}
 
 Transport = Callable[[str, int], HttpClient]
-"""``transport(purpose, most)`` makes a client for so many calls in flight; the purpose is the name of its loop."""
+"""``transport(purpose, most)`` makes a client for this many calls in flight; the purpose is the name of its loop."""
 
 
 class Subsystem:
@@ -283,7 +283,7 @@ class Sending(Subsystem):
 
     def _suspect(self, address: str, now_ms: int) -> None:
         self._registry.suspect(address, now_ms)
-        self._probes.doubt(address)
+        self._probes.discard(address)
 
 
 class Planning(Subsystem):

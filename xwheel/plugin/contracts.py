@@ -542,7 +542,7 @@ class LogStore(Protocol):
 
         A chunk is kept if it begins with that line, and whole or not at all. One that was kept before changes nothing,
         and neither does one that begins later, for lines between are missing; of one that begins earlier and ends
-        later, nothing or just the new lines are kept. The one who sent it goes on with the line that is answered, so the
+        later, nothing or just the new lines are kept. Its sender goes on with the line that is answered, so the
         answer is from 1 to the chunk's ``next_line`` or, if more is there already, beyond it. Up to 500 chunks with
         four megabytes of text come in one call; those of one log are in their order.
 
@@ -554,7 +554,7 @@ class LogStore(Protocol):
     def read(self, key: LogKey, from_line: int, max_bytes: int) -> str:
         """Return whole lines from one on, each with its line feed, or an empty text if there is none.
 
-        At most so many bytes as UTF-8, but one line in any case; more is cut off at the end of a line.
+        At most this many bytes as UTF-8, but one line in any case; more is cut off at the end of a line.
         """
         ...
 

@@ -96,7 +96,7 @@ class CallBody(Protocol):
     length: int | None
 
     def read(self, size: int = PIECE) -> bytes:
-        """Return up to so many bytes more; nothing at the end.
+        """Return up to this many bytes more; nothing at the end.
 
         Raises:
             XwheelError: The body is over the route's limit, or ended before its announced length.
@@ -309,7 +309,7 @@ class PluginExecutors(Protocol):
         """Return all executor groups by id; which of them a caller may know of is for the plugin to decide."""
         ...
 
-    def doubt(self, address: str) -> None:
+    def note_death(self, address: str) -> None:
         """Say that the executor at this address was seen to die, so that it is asked about its runs at once.
 
         If it does not answer, its runs of this node's partitions end as lost within seconds; one that answers, or whose

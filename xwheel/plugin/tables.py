@@ -13,7 +13,7 @@ MOST_MIGRATIONS: Final = 1000
 MOST_TABLES: Final = 100
 MAX_MIGRATION: Final = 64
 MAX_TABLE: Final = 60
-"""Characters of a table's name; every database takes so many, with those of an index's prefix besides."""
+"""Characters of a table's name; every database takes this many, with those of an index's prefix besides."""
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,29}")
 _TABLE: Final = re.compile(r"[a-z][a-z0-9_]*")

@@ -34,7 +34,7 @@ FREE: Final = 20
 FIRST_PAUSE_MS: Final = 1000
 LAST_PAUSE_MS: Final = 60_000
 FORGET_MS: Final = 600_000
-"""After so long without a refused call, an address or token begins again."""
+"""After this long without a refused call, an address or token begins again."""
 WINDOW_MS: Final = 30_000
 MOST_KNOWN: Final = 1000
 """Addresses, and as many tokens, that are remembered; the one that called longest ago is forgotten first."""

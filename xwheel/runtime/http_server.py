@@ -57,10 +57,10 @@ STRANGER_BYTES: Final = 32 * 1024
 """Bodies up to this size are read before the application sees them, from any caller; a hundred outcomes fit in."""
 
 LEAST_BYTES_S: Final = 64 * 1024
-"""A body that may be larger than the listener's others gets a second more for each so many bytes that came."""
+"""A body that may be larger than the listener's others gets a second more for each this many bytes that came."""
 
 OVERHEAD: Final = 2
-"""A chunked body may take so many times the limit on the wire."""
+"""A chunked body may take this many times the limit on the wire."""
 
 
 class Listener:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 FIELD: Final = "password"
 MIN_LENGTH: Final = 15
-"""What NIST SP 800-63B revision 4 asks of a password that no second factor stands beside."""
+"""What NIST SP 800-63B revision 4 asks of a password that no second factor adds to."""
 
 MAX_LENGTH: Final = 256
 MIN_OWN: Final = 8

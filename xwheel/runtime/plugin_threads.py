@@ -278,7 +278,7 @@ class PluginWorker(Generic[T, R]):
         return None
 
     def rest(self, seconds: float) -> None:
-        """Wait until something is put or the worker is closed, at most so long; for ``done``."""
+        """Wait until something is put or the worker is closed, at most this long; for ``done``."""
         with self._lock:
             if not self.is_closed:
                 self._changed.wait(seconds)

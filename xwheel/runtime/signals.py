@@ -73,7 +73,7 @@ class StopSignals:
         self._note(self._heard.get())
 
     def heard(self, timeout_s: float) -> bool:
-        """Wait for a signal so long at most; return whether one has come by now."""
+        """Wait for a signal this long at most; return whether one has come by now."""
         if self.number == 0:
             if self._heard.empty():
                 self._sleep(timeout_s)
@@ -82,7 +82,7 @@ class StopSignals:
         return self._is_to_end
 
     def _sleep(self, timeout_s: float | None) -> None:
-        """Wait until any signal wakes this process, or so long."""
+        """Wait until any signal wakes this process, or this long."""
         assert self._pipe is not None, "signals are heard within the block"  # noqa: S101 - a mistake of ours
         poll = select.poll()
         poll.register(self._pipe[0], select.POLLIN)

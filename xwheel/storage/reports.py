@@ -23,7 +23,7 @@ HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
 MOST_BUCKETS: Final = 1000
 MOST: Final = 10_000
-"""The overview counts no further: this many means at least so many."""
+"""The overview counts no further: this many means at least this many."""
 
 
 class Counts(NamedTuple):
@@ -110,7 +110,7 @@ def count_part(
 
 
 def find_part_end(conn: Connection, from_ms: int, to_ms: int, limit: int) -> int:
-    """Return until when no more than so many runs are due, or one millisecond later if they are due all at once."""
+    """Return until when no more than this many runs are due, or one millisecond later if they are due all at once."""
     query = (
         select(run.c.due_ms)
         .where(run.c.due_ms >= from_ms, run.c.due_ms < to_ms)

@@ -221,7 +221,7 @@ def _walker(
         wanted: Which runs.
         indexed: What the index answers.
         lead: Its first column, where that has one value.
-        parts: So many walkers share what may be read.
+        parts: This many walkers share what may be read.
         only: What all rows of a partial index have; SQLite and PostgreSQL use one only if the query repeats it.
         is_short: The range ends where nothing is found any more.
     """

@@ -77,7 +77,7 @@ def list_versions(conn: Connection, job_id: int, *, before: int, limit: int) -> 
 def load_versions(
     conn: Connection, wanted: Collection[tuple[int, int]], most: int
 ) -> tuple[list[GlueVersion], set[int]]:
-    """Return the versions of ``(job id, number)`` that exist, with their sources, up to so many characters.
+    """Return the versions of ``(job id, number)`` that exist, with their sources, up to this many characters.
 
     Their lengths are asked for first. At least one version comes, however long it is.
 

@@ -155,7 +155,7 @@ class KillRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Read a run's log from a line on; the first line is 1. With ``tail`` (xwheel) so many last lines of it."""
+    """Read a run's log from a line on; the first line is 1. With ``tail`` (xwheel) this many last lines of it."""
 
     run_id: int
     created_ms: int

@@ -11,7 +11,7 @@ MAX_NUMBERS: Final = 10_000
 
 
 class Throttle:
-    """Lets so many messages through to each number in any window; in memory, so a restart begins again.
+    """Lets this many messages through to each number in any window; in memory, so a restart begins again.
 
     *Thread-safety:* all methods may be called from any thread.
 

@@ -47,9 +47,9 @@ class Site:
         metadata.create_all(self._engine)
         self.jobs: Any = Jobs()
         self.now_ms = now_ms
-        self.doubted: list[str] = []
+        self.seen_dead: list[str] = []
         self.executors: Any = SimpleNamespace(
-            doubt=self.doubted.append, groups=lambda: [PluginGroup(1, "package-nodes", False)]
+            note_death=self.seen_dead.append, groups=lambda: [PluginGroup(1, "package-nodes", False)]
         )
         self.database: Any = SimpleNamespace(backend="sqlite", read=self._read, transaction=self._transaction)
         self.operations = JobOperations(self)

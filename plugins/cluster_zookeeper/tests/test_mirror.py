@@ -379,19 +379,21 @@ def test_a_job_without_a_node_says_why(scheduler: Scheduler, site: Site) -> None
     assert last(site) == ("Success", "")
 
 
-def test_nodes_that_vanish_are_doubted(scheduler: Scheduler, site: Site, world: World) -> None:
+def test_nodes_that_vanish_are_seen_dead(scheduler: Scheduler, site: Site, world: World) -> None:
     """CLU-7: the scheduler asks after the runs of a node whose registration is gone, once; its job goes elsewhere."""
     world.add("a", "b")
     site.operate("Start")
     scheduler.run(6)
     world.kill("a")
     scheduler.run(6)
-    assert site.doubted == ["http://127.0.0.1/a"]
+    assert site.seen_dead == ["http://127.0.0.1/a"]
     assert world.where() == {1: "b"}
     assert last(site) == ("Success", "")
 
 
-def test_a_node_that_came_back_at_once_is_not_doubted(scheduler: Scheduler, site: Site, world: World) -> None:
+def test_a_node_that_came_back_at_once_is_not_seen_dead(
+    scheduler: Scheduler, site: Site, world: World
+) -> None:
     """CLU-10: a node that joined again in a new session keeps the runs that it has."""
     (member,) = world.add("a")
     scheduler.run(2)
@@ -399,7 +401,7 @@ def test_a_node_that_came_back_at_once_is_not_doubted(scheduler: Scheduler, site
     member.backend.resume()
     world.run(2)
     scheduler.run(2)
-    assert site.doubted == []
+    assert site.seen_dead == []
     assert [node["is_lost"] for node in scheduler.mirror.summary(world.now_ms)["nodes"]] == [False]
 
 

@@ -115,10 +115,10 @@ def test_a_job_that_is_not_started_runs_anywhere_by_hand() -> None:
 
 
 def test_a_run_by_hand_goes_to_no_suspect_while_others_are_well() -> None:
-    doubted = replace(EXECUTORS[2], suspect_until_ms=2)
-    loads = {EXECUTORS[0].address: 3, EXECUTORS[1].address: 2, doubted.address: 0}
+    suspected = replace(EXECUTORS[2], suspect_until_ms=2)
+    loads = {EXECUTORS[0].address: 3, EXECUTORS[1].address: 2, suspected.address: 0}
     context = sample_route_context(
-        [*EXECUTORS[:2], doubted], sample_job(id=1), load=loads.__getitem__, now_ms=1
+        [*EXECUTORS[:2], suspected], sample_job(id=1), load=loads.__getitem__, now_ms=1
     )
     assert router(jobs={}, assignments={}).route(context) == [EXECUTORS[1]]
 

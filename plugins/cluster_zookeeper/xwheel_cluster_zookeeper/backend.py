@@ -116,7 +116,7 @@ class ClusterBackend(Protocol):
         ...
 
     def init_lock(self, timeout_s: float) -> AbstractContextManager[None]:
-        """Hold the lock of those that join; :class:`Conflict` if others hold it for so long."""
+        """Hold the lock of those that join; :class:`Conflict` if others hold it for this long."""
         ...
 
     def mirror_lock(self) -> bool:

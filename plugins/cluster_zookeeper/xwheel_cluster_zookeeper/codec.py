@@ -86,7 +86,7 @@ def encode(record: NodeRecord | JobRecord | Assignment | JobStatus | Owner | Dra
 
 
 def cut(text: str, most: int = MOST_ERROR_BYTES) -> str:
-    """Return as much of a text's beginning as has so many bytes."""
+    """Return as much of a text's beginning as has this many bytes."""
     return text.encode(errors="replace")[:most].decode(errors="ignore")
 
 

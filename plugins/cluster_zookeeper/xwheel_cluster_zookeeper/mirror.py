@@ -206,7 +206,7 @@ class Mirror:
         self._seen = seen
         for address in self._view.update(state, now_ms):
             logger.warning("the package node at %s is gone: its executor is asked about its runs", address)
-            self._site.executors.doubt(address)
+            self._site.executors.note_death(address)
         return True
 
     def _may_write(self, now_ms: int) -> bool:

@@ -162,7 +162,7 @@ class Site:
         return run_id
 
     def wait_for_runs(self, job_id: int, count: int) -> list[dict[str, Any]]:
-        """Wait until a job has so many runs, and return them, the newest first."""
+        """Wait until a job has this many runs, and return them, the newest first."""
 
         def found() -> Any:
             items = self.node.call("GET", f"runs?job_id={job_id}")["items"]

@@ -44,7 +44,7 @@ def job_run(site: Site, run_id: int) -> dict[str, Any]:
 
 
 def ended(site: Site, job_id: int, count: int) -> dict[str, Any]:
-    """Wait until so many runs of a job have ended; return the newest."""
+    """Wait until this many runs of a job have ended; return the newest."""
     found: list[dict[str, Any]] = []
 
     def are_there() -> bool:

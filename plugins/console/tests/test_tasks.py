@@ -30,7 +30,7 @@ list of jobs shows by itself. Words in *italics* are typed.
 |---|---|---|
 """
 END = """
-Old runs need nobody: they are deleted when [their time](retention.md) is over, and the API deletes none by hand. In
+Old runs need no one: they are deleted when [their time](retention.md) is over, and the API deletes none by hand. In
 XXL-JOB it takes at least three: log page, clean-up, confirm.
 """
 

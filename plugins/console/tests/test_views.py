@@ -122,7 +122,7 @@ def test_a_name_turns_nothing_around_and_hides_nothing(open_page: Open, site: Si
 
 
 def test_events_that_were_lost_let_pages_ask_again(open_page: Open, site: Site) -> None:
-    page = open_page("/jobs?q=made while nobody")
+    page = open_page("/jobs?q=made while no one")
     expect(page.locator("[data-list=jobs]")).to_have_count(0)
     is_lost = False
 

@@ -1,4 +1,4 @@
-"""What people do to jobs, and how often they ask for it."""
+"""What is done to jobs, and how often they ask for it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from xwheel.errors import ConflictError, FieldError, NotFoundError, WireError, XwheelError
 
 from xwheel_devtools.verify import actions
-from xwheel_devtools.verify.actions import People
+from xwheel_devtools.verify.actions import ActionThread
 from xwheel_devtools.verify.records import Did
 
 
@@ -35,8 +35,8 @@ def test_a_node_that_says_no_is_asked_no_more_and_one_that_is_away_is(
 ) -> None:
     monkeypatch.setattr(actions, "ASK_AGAIN_S", 0)
     site: Any = StubSite(*[WireError("no answer")] * silences, refusal)
-    people = People(site, {}, 0)
-    people._ask(Did.START, 7, lambda: site.switch(7, is_on=True))
+    thread = ActionThread(site, {}, 0)
+    thread._ask(Did.START, 7, lambda: site.switch(7, is_on=True))
     assert site.answers == []
-    (action,) = people.actions
+    (action,) = thread.actions
     assert action.answered_ms is not None

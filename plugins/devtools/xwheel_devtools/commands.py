@@ -34,7 +34,7 @@ def new(
 @app.command()
 def quickstart(
     seconds: Annotated[
-        int | None, typer.Option(min=5, max=86_400, help="End by itself after so many seconds of fires.")
+        int | None, typer.Option(min=5, max=86_400, help="End by itself after this many seconds of fires.")
     ] = None,
     as_json: PlainJsonOption = False,
     rate: Annotated[int, typer.Option(min=0, max=500, help="Further fires a second.")] = 0,

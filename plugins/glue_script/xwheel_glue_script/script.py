@@ -22,7 +22,7 @@ from xwheel_glue_script.requirements import read_requirements
 SCRIPTS: Final = "gluesource"
 ENVIRONMENTS: Final = "glueenv"
 UNUSED_S: Final = 86_400
-"""Scripts that did not run for so long are deleted when another one is written."""
+"""Scripts that did not run for this long are deleted when another one is written."""
 
 MAX_ARGUMENT: Final = 128 * 1024 - 1
 """Bytes of one argument that Linux takes."""
@@ -145,13 +145,13 @@ def _write(path: Path, source: str, account: pwd.struct_passwd | None) -> None:
         if path.read_bytes() == data and (account is None or path.stat().st_uid == account.pw_uid):
             os.utime(path)
             return
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
         if account is not None:
             os.fchown(file.fileno(), account.pw_uid, account.pw_gid)
-    beside.replace(path)
+    part.replace(path)
     _sweep(path.parent)
 
 

@@ -268,7 +268,7 @@ def test_a_huge_header_of_a_tar_archive_is_not_read(tmp_path: Path, kind: bytes)
 
 
 def directory_of(count: int) -> bytes:
-    """Return a zip that is nothing but a directory of so many members."""
+    """Return a zip that is nothing but a directory of this many members."""
     member = (
         struct.pack("<4s4B4HL2L5H2L", b"PK\1\2", 20, 0, 20, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0)
         + b"a"

@@ -179,7 +179,7 @@ def slow():
 
 
 def local(folder: Path, seconds: float) -> XwheelProcess:
-    """Start ``xwheel local`` with a job that takes so long, and wait until it runs."""
+    """Start ``xwheel local`` with a job that takes this long, and wait until it runs."""
     (folder / "slow_jobs.py").write_text(SLOW.replace("SECONDS", str(seconds)))
     found = XwheelProcess(folder, "local", "slow_jobs", "--drain", "20")
     found.find("(begun)")

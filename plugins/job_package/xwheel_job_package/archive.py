@@ -224,7 +224,7 @@ class _Counter:
         self.judge(size)
 
     def judge(self, size: int) -> None:
-        """Refuse so many unpacked bytes if they are too many."""
+        """Refuse this many unpacked bytes if they are too many."""
         if size > self.limits.unpacked_bytes:
             raise PackageError(
                 "too_large",

@@ -143,9 +143,9 @@ def sign_package(
     except PackageError as error:
         _refuse([Problem(reason=error.reason, text=error.text, file=error.file, line=error.line)])
         raise typer.Exit(REFUSED) from None
-    beside = _signature_of(file)
-    beside.write_text(f"{sign(private, info.project, info.version, sha256)}\n", "ascii")
-    typer.echo(f"{info.project} {info.version}: {beside}")
+    signature_file = _signature_of(file)
+    signature_file.write_text(f"{sign(private, info.project, info.version, sha256)}\n", "ascii")
+    typer.echo(f"{info.project} {info.version}: {signature_file}")
 
 
 def _signature_of(file: Path) -> Path:
@@ -169,8 +169,8 @@ def upload(
     an admin, or the store's usual one.
     """
     node = _node(context, url, token_file)
-    beside = _signature_of(file)
-    signature = beside.read_text("ascii", "replace").strip() if beside.exists() else None
+    signature_file = _signature_of(file)
+    signature = signature_file.read_text("ascii", "replace").strip() if signature_file.exists() else None
     params = {"file": file.name, "name": project or None, "version": version or None, "signature": signature}
     params["groups"] = ",".join(groups) if groups else None
     found = node.send_file(PATH, file, params=params)

@@ -99,7 +99,7 @@ class PackageCache:
         return damaged
 
     def collect(self, now_s: float, keep_days: float) -> int:
-        """Delete what no run used for so many days; return how many packages that were."""
+        """Delete what no run used for this many days; return how many packages that were."""
         count = 0
         for home in self._homes():
             with contextlib.suppress(OSError):

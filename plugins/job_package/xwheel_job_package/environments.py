@@ -368,9 +368,9 @@ class Environments:
                 path = home / PurePosixPath(name).name
                 if not path.exists() or hash_of(path) != sha256:
                     home.mkdir(mode=0o700, exist_ok=True)
-                    beside = home / f".{os.getpid()}.part"
-                    beside.write_bytes(data)
-                    beside.replace(path)
+                    part = home / f".{os.getpid()}.part"
+                    part.write_bytes(data)
+                    part.replace(path)
                 os.utime(home)
                 if self._account is not None:
                     home.chmod(0o711)

@@ -300,9 +300,9 @@ def _sdk_folder(folder: Path) -> Path:
     home = folder / "sdk"
     home.mkdir(mode=0o700, exist_ok=True)
     source = Path(xwheel_package.__file__)
-    beside = home / f".{os.getpid()}.part"
-    beside.write_bytes(source.read_bytes())
-    beside.replace(home / source.name)
+    part = home / f".{os.getpid()}.part"
+    part.write_bytes(source.read_bytes())
+    part.replace(home / source.name)
     return home
 
 

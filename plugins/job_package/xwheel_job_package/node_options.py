@@ -57,7 +57,7 @@ class NodeOptions(PluginOptions):
         300, gt=0, le=86_400, description="Time limit of an environment's building."
     )
     env_keep_days: float = Field(
-        7, gt=0, le=3650, description="Environments and packages that no run used for so long are deleted."
+        7, gt=0, le=3650, description="Environments and packages that no run used for this long are deleted."
     )
     trusted_keys: tuple[str, ...] = Field(
         (),

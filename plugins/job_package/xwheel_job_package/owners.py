@@ -1,4 +1,4 @@
-"""Whose packages are: each project belongs to executor groups, or to all; anyone who has none of them knows nothing of it.
+"""Whose packages are: each project belongs to executor groups, or to all; who has none of them sees nothing of it.
 
 What belongs to no group is for those alone who have their rights everywhere.
 """

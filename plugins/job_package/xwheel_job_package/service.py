@@ -50,7 +50,7 @@ _log = logging.getLogger(__name__)
 
 MIB: Final = 1024 * 1024
 CUT_OFF_MS: Final = 60_000
-"""After so long without an end, what was begun is taken to be cut off."""
+"""After this long without an end, what was begun is taken to be cut off."""
 MISFIRES: Final = {
     "None": "fire_once",
     "FireAndProceed": "fire_once",

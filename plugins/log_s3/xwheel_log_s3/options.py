@@ -41,7 +41,7 @@ class Options(PluginOptions):
     attempts: int = Field(default=2, ge=1, le=5)
     """How often a request is sent that fails or that the service refuses for now."""
     timeout_s: float = Field(default=8, ge=0.5, le=600)
-    """A call begins no further request after so long; keep it below run_logs.call_timeout_s."""
+    """A call begins no further request after this long; keep it below run_logs.call_timeout_s."""
     parallel: int = Field(default=16, ge=1, le=64)
     """Requests at the same time for one call."""
 

@@ -87,7 +87,7 @@ def cover(parts: Iterable[Part]) -> tuple[list[Part], LogEnd]:
 
 
 def needed(chosen: Sequence[Part], from_line: int, max_bytes: int) -> list[Part]:
-    """Return those of the parts that are wanted for so many bytes from a line on."""
+    """Return those of the parts that are wanted for this many bytes from a line on."""
     found: list[Part] = []
     size = 0
     for part in chosen:
@@ -169,7 +169,7 @@ def cut(first_line: int, text: bytes, *, is_last: bool) -> Iterator[tuple[Part, 
 
 
 def behind(text: bytes, lines: int) -> int:
-    """Return where the line behind so many lines begins; the end of the text if it has no more."""
+    """Return where the line behind this many lines begins; the end of the text if it has no more."""
     place = 0
     for _ in range(lines):
         place = text.find(b"\n", place) + 1
@@ -179,7 +179,7 @@ def behind(text: bytes, lines: int) -> int:
 
 
 def whole_lines(text: bytes, max_bytes: int) -> str:
-    """Return whole lines from the beginning, at most so many bytes, but one line at least."""
+    """Return whole lines from the beginning, at most this many bytes, but one line at least."""
     if len(text) > max_bytes:
         end = text.rfind(b"\n", 0, max_bytes) + 1 or text.find(b"\n") + 1
         text = text[:end]

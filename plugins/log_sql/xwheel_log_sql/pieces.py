@@ -85,7 +85,7 @@ def _cut(text: bytes) -> Iterator[bytes]:
 
 
 def behind(text: bytes, lines: int) -> int:
-    """Return where the line behind so many lines begins; the end of the text if it has no more."""
+    """Return where the line behind this many lines begins; the end of the text if it has no more."""
     place = 0
     for _ in range(lines):
         place = text.find(b"\n", place) + 1
@@ -95,7 +95,7 @@ def behind(text: bytes, lines: int) -> int:
 
 
 def whole_lines(text: bytes, max_bytes: int) -> str:
-    """Return whole lines from the beginning, at most so many bytes, but one line at least."""
+    """Return whole lines from the beginning, at most this many bytes, but one line at least."""
     if len(text) > max_bytes:
         end = text.rfind(b"\n", 0, max_bytes) + 1 or text.find(b"\n") + 1
         text = text[:end]

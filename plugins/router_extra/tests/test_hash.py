@@ -88,10 +88,10 @@ def test_a_suspect_counts_as_gone_and_no_other_job_moves() -> None:
     addresses = [f"http://10.0.0.{n}:9999/" for n in range(10)]
     whole = executors_at(addresses)
     suspect = replace(whole[3], suspect_until_ms=1000)
-    doubted = [*whole[:3], *whole[4:], suspect]
+    suspected = [*whole[:3], *whole[4:], suspect]
     without = [*whole[:3], *whole[4:]]
     for job_id in range(1, 501):
-        assert choose(router, doubted, job_id) == choose(router, without, job_id)
+        assert choose(router, suspected, job_id) == choose(router, without, job_id)
 
 
 def test_rings_are_made_once_for_each_list_and_forgotten_in_the_end() -> None:

@@ -91,7 +91,7 @@ class Labels:
         """Return the executors that fit, in the same order; computed once for each list that the scheduler passes."""
         executors = context.executors
         key = (id(executors), options)
-        # the list is kept beside, so no other one can have its id
+        # the list is kept too, so no other one can have its id
         known = self._fitting.get(key)
         if known is not None and known[0] is executors:
             return known[1]

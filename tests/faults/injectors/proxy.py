@@ -188,7 +188,7 @@ class Proxy:
         self._tell(self._restore)
 
     def delay(self, ms: float, toward: Toward = Toward.BOTH) -> None:
-        """Let each chunk arrive so much later; 5 ms to a database's client are 5 ms a round trip.
+        """Let each chunk arrive this much later; 5 ms to a database's client are 5 ms a round trip.
 
         Chunks follow one another as closely as they came, and connections do not wait for one another. A long delay
         that :meth:`restore` ends keeps everything back and delivers it late.

@@ -36,7 +36,7 @@ HARDER: Final[Sequence[dict[str, Any]]] = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Weather:
+class Disturbances:
     """How a mutant did.
 
     Attributes:
@@ -65,13 +65,13 @@ def check(names: Sequence[str]) -> int:
     wrong = 0
     for name in names:
         with tempfile.TemporaryDirectory(prefix="xwheel-mutant-") as home:
-            weather = run(name, Path(home))
-        print(weather, flush=True)
-        wrong += not weather.ok
+            disturbances = run(name, Path(home))
+        print(disturbances, flush=True)
+        wrong += not disturbances.ok
     return 1 if wrong else 0
 
 
-def run(name: str, folder: Path) -> Weather:
+def run(name: str, folder: Path) -> Disturbances:
     """Let jobs fire on one node and two executors that are mutants."""
     reached = folder / "reached"
     with (
@@ -89,7 +89,7 @@ def run(name: str, folder: Path) -> Weather:
     with mutated(name) as patches:
         wanted = patches.calls.keys() - patches.rare
     found = set(reached.read_text().splitlines()) if reached.exists() else set()
-    return Weather(name=name, missed=sorted(wanted - found), states=states)
+    return Disturbances(name=name, missed=sorted(wanted - found), states=states)
 
 
 def _fire(site: Site, group_id: int) -> Counter[str]:

@@ -51,7 +51,7 @@ class Plan:
         settings: Added to the environment of nodes and executors.
         command: What stands before ``server …`` and ``executor …``.
         environments: Added to the environment of single processes, by name.
-        disks: What single processes stand beside, by name: a disk for their folder.
+        disks: What single processes stand next to, by name: a disk for their folder.
         is_proxied: Everybody calls everybody through a proxy.
         is_one_machine: Nodes find each other's locks, by which a node is known at once to have ended. Else each has
             a runtime folder of its own, as if it ran on another machine.

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from xwheel_devtools.verify.check import Check
-from xwheel_devtools.verify.records import Verdict, Weather
+from xwheel_devtools.verify.records import Disturbances, Verdict
 
 from tests.faults.soak.cluster import EXECUTOR_NAMES, PARTITIONS, Cluster, Plan
 from xwheel.clock import wall_ms
@@ -26,11 +26,11 @@ DOWN_S: Final = 3
 BEFORE_S: Final = 5
 AFTER_S: Final = 3
 EDGE_MS: Final = 1000
-"""The lateness of a movement is that of fires due from so long before it began until so long after it was over."""
+"""The lateness of a movement is that of fires due from this long before it began until this long after it was over."""
 
 SETTLE_S: Final = 60
 HORIZON_S: Final = 80
-"""So long a movement may take, all in all."""
+"""This long a movement may take, all in all."""
 
 HALVES: Final = [PARTITIONS // 2, PARTITIONS // 2]
 ALL: Final = [PARTITIONS]
@@ -217,16 +217,16 @@ def run(
         url: An empty database.
         names: Movements, one after the other; each must begin with the nodes with which the one before ends.
         rate: Fires a second in sum.
-        least_s: Jobs fire for at least so long, and until the movements are over.
-        before_s: Jobs fire for so long before each movement.
-        away_s: The database is away for so long, where it is.
+        least_s: Jobs fire for at least this long, and until the movements are over.
+        before_s: Jobs fire for this long before each movement.
+        away_s: The database is away for this long, where it is.
     """
     movements = [MOVEMENTS[name] for name in names]
     horizon_s = max(least_s, HORIZON_S * len(names)) + 1
     plan = Plan(is_one_machine=movements[0].is_one_machine)
     with (
         Cluster(url, folder, plan) as cluster,
-        Check(cluster.site, folder, rate=rate, sturdy=False, people=False) as check,
+        Check(cluster.site, folder, rate=rate, resilient=False, people=False) as check,
     ):
         stage = Stage(cluster, away_s)
         for name in movements[0].nodes:
@@ -255,7 +255,7 @@ def run(
         check.stop()
         check.settle(SETTLE_S)
         overdue_limit_ms = TAKEN_MS + max(item.idle_ms for item in movements)
-        verdict = check.judge(watcher.seen, Weather(overdue_limit_ms=overdue_limit_ms), cut_ms)
+        verdict = check.judge(watcher.seen, Disturbances(overdue_limit_ms=overdue_limit_ms), cut_ms)
         statuses = cluster.end_all()
     ended = [f"{name} ended with status {status}" for name, status in statuses.items() if status]
     return Result(

@@ -83,7 +83,7 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--keep", action="store_true", help="keep the folders of runs that held, too")
     options = parser.parse_args(arguments)
     if options.rate < 20:
-        parser.error("--rate must be at least 20: jobs of every schedule type need so many")
+        parser.error("--rate must be at least 20: jobs of every schedule type need this many")
     options.backend = options.backend or ["mariadb"]
     names = options.movement or ["all"]
     options.movement = list(FIVE) if "all" in names else names

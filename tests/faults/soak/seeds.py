@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from xwheel_devtools.verify.check import Check
-from xwheel_devtools.verify.records import Verdict, Weather
+from xwheel_devtools.verify.records import Disturbances, Verdict
 
 from tests.faults.injectors import database
 from tests.faults.injectors.clocks import WallClock
@@ -118,7 +118,7 @@ class Ground:
         with ExitStack() as stack:
             cluster, scene = self._build(script, folder, mutant, stack)
             check = stack.enter_context(
-                Check(cluster.site, folder, rate=RATE, sturdy=True, bursts=script.has_bursts, seed=seed)
+                Check(cluster.site, folder, rate=RATE, resilient=True, bursts=script.has_bursts, seed=seed)
             )
             timeline = Timeline(cluster, scene, script.faults)
             verdict, settled = _play(cluster, check, timeline, seconds, moves_clock=script.moves_clock)
@@ -223,7 +223,7 @@ def _play(
             cluster.start(name)
         check.calm_down()
         settled = check.settle(SETTLE_S)
-    weather = Weather(
+    disturbances = Disturbances(
         executors_ended=True, clock_moved=moves_clock, overdue_limit_ms=None, slack_ms=SETTLE_S * 1000
     )
-    return check.judge(watcher.seen, weather), settled
+    return check.judge(watcher.seen, disturbances), settled

@@ -43,7 +43,7 @@ class Caller(threading.Thread):
 
 
 def queued(places: PasswordPlaces, count: int) -> None:
-    """Return once so many callers wait."""
+    """Return once this many callers wait."""
     pause = threading.Event()
     for _ in range(10_000):
         if len(places._waiting) == count:

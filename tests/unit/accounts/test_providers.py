@@ -149,8 +149,8 @@ def test_a_failure_is_said_once_and_so_is_its_end(caplog: pytest.LogCaptureFixtu
     assert provider.sign_in("alice", PASSWORD, None)
     said = [record.getMessage() for record in caplog.records if record.name == "xwheel.accounts.providers"]
     assert [words.partition(":")[0] for words in said] == [
-        "nobody can sign in by it now (1 failures by now)",
-        "nobody can sign in by it now (4 failures by now)",
+        "no one can sign in by it now (1 failures by now)",
+        "no one can sign in by it now (4 failures by now)",
         "identity provider directory works again after 4 failures",
     ]
 

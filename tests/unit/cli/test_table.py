@@ -52,7 +52,7 @@ def test_u5_a_table_fits_and_ids_stay_whole(
     terminal.setenv("COLUMNS", str(width))
     lines, _ = printed(capsys)
     plain = [SGR.sub("", line) for line in lines]
-    room = max(width, 48)  # what is never left out needs so much
+    room = max(width, 48)  # what is never left out needs this much
     assert all(cell_len(line) <= room for line in plain), plain
     assert str(ROW[0]) in plain[-1]
     assert "failed" in plain[-1]

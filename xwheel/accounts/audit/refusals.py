@@ -15,7 +15,7 @@ from typing import Final
 
 from xwheel.clock import Clock
 from xwheel.errors import XwheelError
-from xwheel.model.access import NOBODY, Actor, ActorKind
+from xwheel.model.access import UNKNOWN_ACTOR, Actor, ActorKind
 from xwheel.model.audit import AuditEntry, AuditOutcome
 from xwheel.runtime.http_limits import peer_of
 from xwheel.storage.access.audit import AuditTrail
@@ -193,7 +193,7 @@ class RefusalLog:
         for listener, window in list(self._unknown.items()):
             if _is_over(window.since_ms, now_ms):
                 del self._unknown[listener]
-                self._add(NOBODY, _entry("listener", listener, window.last_ms, _shown(window)))
+                self._add(UNKNOWN_ACTOR, _entry("listener", listener, window.last_ms, _shown(window)))
         for key, known in list(self._known.items()):
             if _is_over(known.since_ms, now_ms):
                 del self._known[key]

@@ -55,7 +55,7 @@ def switch(
         head: The head, whose chain was looked at.
         keys: The keys.
         now_ms: Now.
-        batch: So many rows at once.
+        batch: This many rows at once.
 
     Returns:
         The head, and how many rows were sealed.

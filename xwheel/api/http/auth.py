@@ -25,8 +25,8 @@ from xwheel.clock import Clock
 from xwheel.errors import AuthError, ConfigError, ForbiddenError, HiddenError, NotFoundError, WireError
 from xwheel.model import NO_SECRET, SHARED_SECRET
 from xwheel.model.access import (
-    NOBODY,
     NODE,
+    UNKNOWN_ACTOR,
     Actor,
     ActorKind,
     Permission,
@@ -107,8 +107,8 @@ class Gate(_CountingGate):
             InputError: The reason that the caller gives cannot be read.
         """
         self._refusals.sum_up(self._clock.monotonic_ms())
-        if need.of is Of.NOBODY:
-            set_actor(replace(NOBODY, address=self._proxies.address_of(req)))
+        if need.of is Of.ANYONE:
+            set_actor(replace(UNKNOWN_ACTOR, address=self._proxies.address_of(req)))
             return
         try:
             actor = self.identify(req, may_be_groups=need.group_token)
@@ -204,7 +204,7 @@ class Gate(_CountingGate):
         """Check what a matched route needs; a method that it does not have is refused like a path there is not."""
         del resp, resource
         methods = self.needs[str(req.uri_template)]
-        other = PUBLIC if all(need.of is Of.NOBODY for need in methods.values()) else CALLER
+        other = PUBLIC if all(need.of is Of.ANYONE for need in methods.values()) else CALLER
         self.require(req, methods.get(req.method, other), params)
 
     def process_response(
@@ -330,7 +330,7 @@ class ExecutorGate(_CountingGate):
         try:
             return self.identify(req)
         except UnknownCallerError as error:
-            self.note_refused(req, NOBODY, error)
+            self.note_refused(req, UNKNOWN_ACTOR, error)
             if wait_ms := self._wait_ms(req, contract.TOKEN_HEADER):
                 raise UnknownCallerError(str(ThrottledError(str(error), wait_ms))) from None
             raise

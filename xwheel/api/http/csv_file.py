@@ -40,7 +40,7 @@ def reply_csv(
         resp: The response.
         name: What the file is called, without its ending.
         view: What the items are; their fields are the columns.
-        pages: Returns a page after something, None for the first one, of at most so many items.
+        pages: Returns a page after something, None for the first one, of at most this many items.
     """
     actor = current_actor()
 

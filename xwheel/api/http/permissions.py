@@ -16,7 +16,7 @@ Methods = Mapping[str, "Need"]
 class Of(StrEnum):
     """Where a caller must have the permission."""
 
-    NOBODY = "nobody"
+    ANYONE = "anyone"
     """The route is public."""
 
     CALLER = "caller"
@@ -52,10 +52,10 @@ class Need:
     group_token: bool = False
 
     def __str__(self) -> str:
-        return "public" if self.of is Of.NOBODY else f"{self.permission or 'a session or token'}, {self.of}"
+        return "public" if self.of is Of.ANYONE else f"{self.permission or 'a session or token'}, {self.of}"
 
 
-PUBLIC: Final = Need(None, Of.NOBODY)
+PUBLIC: Final = Need(None, Of.ANYONE)
 CALLER: Final = Need(None, Of.CALLER)
 
 _READ_SOME: Final = Need(Permission.READ, Of.SOME)

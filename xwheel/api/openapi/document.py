@@ -196,7 +196,7 @@ def _operation(item: Described, components: Json) -> Json:
     }
     if rest:
         made["description"] = rest
-    if item.need.of is Of.NOBODY:
+    if item.need.of is Of.ANYONE:
         made["security"] = []
     else:
         made["x-permission"] = str(item.need)
@@ -237,7 +237,7 @@ def _parameters(item: Described, components: Json) -> list[Json]:
 
 def _takes_reason(item: Described) -> bool:
     """Return whether the caller may say why: whatever changes something takes it."""
-    return item.method != "GET" and item.need.of is not Of.NOBODY
+    return item.method != "GET" and item.need.of is not Of.ANYONE
 
 
 def _query_parameter(name: str, schema: Json, required: bool) -> Json:
@@ -292,7 +292,7 @@ def _faults(item: Described) -> dict[int, list[str]]:
     """Return the kinds of failure of an operation by status."""
     noted = item.operation
     slugs = ["internal", *noted.problems]
-    if item.need.of is not Of.NOBODY:
+    if item.need.of is not Of.ANYONE:
         slugs += ["unauthorized", "throttled", "storage"]
     if item.need.permission is not None:
         slugs.append("forbidden")

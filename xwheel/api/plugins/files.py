@@ -39,7 +39,7 @@ class FilePart:
         file.seek(part.start)
 
     def read(self, size: int = -1) -> bytes:
-        """Return up to so many bytes more, or all that are left."""
+        """Return up to this many bytes more, or all that are left."""
         left = self._part.length - self._place
         data = self._file.read(left if size < 0 else min(size, left)) if left > 0 else b""
         self._place += len(data)

@@ -98,7 +98,7 @@ class LimitedBody:
         self._taken = 0
 
     def read(self, size: int = PIECE) -> bytes:
-        """Return up to so many bytes more; nothing at the end."""
+        """Return up to this many bytes more; nothing at the end."""
         if self._stream is None or size == 0:
             return b""
         data: bytes = self._stream.read(size if 0 < size < PIECE else PIECE)

@@ -86,10 +86,10 @@ class SiteExecutors:
             found = executors.list_groups(conn, limit=MOST_GROUPS)
         return [PluginGroup(group.id, group.app_name, group.id in owners) for group in found]
 
-    def doubt(self, address: str) -> None:
+    def note_death(self, address: str) -> None:
         """Say that the executor at this address was seen to die."""
         # executors say where they are with or without it, and are known without
-        self._parts.registry.doubt(address.rstrip("/"), self._parts.clock.now_ms())
+        self._parts.registry.note_death(address.rstrip("/"), self._parts.clock.now_ms())
 
 
 class SiteJobs:

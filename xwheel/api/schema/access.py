@@ -114,7 +114,7 @@ class SecretCreate(Input, frozen=True, kw_only=True):
 
 
 class SecretChange(Input, frozen=True, kw_only=True):
-    """When a secret ends: in so many seconds, 0 for at once, null for never."""
+    """When a secret ends: in this many seconds, 0 for at once, null for never."""
 
     expires_in_s: ExpiresIn | None
 

@@ -11,7 +11,7 @@ from xwheel.api.schema.derived import changes_to, page_of
 from xwheel.api.schema.messages import Input, JobCreate
 from xwheel.model.jobs import DECLARABLE
 from xwheel.scheduler.manage.declared_plan import SyncAction
-from xwheel.scheduler.manage.ownership import MAX_RELEASE, Standing
+from xwheel.scheduler.manage.ownership import MAX_RELEASE, DeclarationState
 
 MAX_JOBS: Final = 1000
 SAID: Final = (*DECLARABLE, "handler", "schedule_type", "schedule_conf")
@@ -123,7 +123,7 @@ class SyncReport(Struct, frozen=True, kw_only=True):
     """
 
     app_name: str
-    standing: Standing
+    standing: DeclarationState
     other: DeclarationKey | None
     until_ms: int | None
     needs_jobs: bool
@@ -137,7 +137,7 @@ class BuildView(Struct, frozen=True, kw_only=True):
 
     release: str
     digest: str
-    standing: Standing
+    standing: DeclarationState
     executors: int
 
 

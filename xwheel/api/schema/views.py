@@ -255,7 +255,7 @@ class ReportView(Struct, frozen=True, kw_only=True):
 
 
 class OverviewView(Struct, frozen=True, kw_only=True):
-    """How much there is; 10000 means at least so many. ``last_day`` comes from the hourly report.
+    """How much there is; 10000 means at least this many. ``last_day`` comes from the hourly report.
 
     ``declaration_conflicts`` counts groups in which live executors of one release declare different jobs.
     """

@@ -23,8 +23,8 @@ from xwheel.api.schema.live import (
     NodeView,
 )
 from xwheel.model.access import current_actor
-from xwheel.scheduler.live.feed import LiveCounts, Sight
-from xwheel.scheduler.live.reader import Told
+from xwheel.scheduler.live.feed import LiveCounts, LiveScope
+from xwheel.scheduler.live.reader import SharedAnswer
 from xwheel.storage import leases
 
 MOST_ENCODED: Final = 64
@@ -41,11 +41,11 @@ class Events(Resource):
         what you show, and go on from ``next``. Of a kind of which very much changed there is one event without an id.
         """
         query = take_query(req, EventQuery)
-        told = self._parts.live.ask(query.after, Sight.of(current_actor().grants))
-        items, counts = _encoded(told)
+        answer = self._parts.live.ask(query.after, LiveScope.of(current_actor().grants))
+        items, counts = _encoded(answer)
         view = EventsView(
-            next=told.news.cursor,
-            reset=told.news.events is None,
+            next=answer.news.cursor,
+            reset=answer.news.events is None,
             now_ms=self._parts.clock.now_ms(),
             items=cast("list[EventView]", items),
             counts=cast(LiveCountsView, counts),
@@ -54,7 +54,7 @@ class Events(Resource):
 
 
 @lru_cache(maxsize=MOST_ENCODED)
-def _encoded(told: Told) -> tuple[msgspec.Raw, msgspec.Raw]:
+def _encoded(answer: SharedAnswer) -> tuple[msgspec.Raw, msgspec.Raw]:
     """Return events and counts as JSON, made once for all who get the same answer; it depends on nothing else."""
     items = [
         EventView(
@@ -65,9 +65,9 @@ def _encoded(told: Told) -> tuple[msgspec.Raw, msgspec.Raw]:
             state=event.state,
             chain_id=event.chain_id,
         )
-        for event in told.news.events or ()
+        for event in answer.news.events or ()
     ]
-    counts = _counts_view(told.counts, told.sight.groups)
+    counts = _counts_view(answer.counts, answer.scope.groups)
     return msgspec.Raw(msgspec.json.encode(items)), msgspec.Raw(msgspec.json.encode(counts))
 
 

@@ -118,7 +118,9 @@ class RunLogResource(Resource):
         """Return a piece of the log; empty while the run was not sent."""
         query = take_query(req, LogQuery)
         if query.tail is not None and query.from_line != 1:
-            raise InputError("tail", "ask for so many last lines, or for those from a line on, not for both")
+            raise InputError(
+                "tail", "ask for this many last lines, or for those from a line on, not for both"
+            )
         run, logs = self._run(run_id), self._parts.logs
         with self._places.hold(run.group_id):
             text = logs.read(run, query.from_line) if query.tail is None else logs.tail(run, query.tail)

@@ -14,8 +14,8 @@ from xwheel.cli.access.roles import (
     ScriptOption,
     grants_given,
     group_names,
+    rights_in_words,
     roles_given,
-    told,
 )
 from xwheel.cli.connection import DatabaseOrNode, ToFileOption, WideOption, connected, given
 from xwheel.cli.lazy import command_group
@@ -95,7 +95,7 @@ def list_them(place: DatabaseOrNode, wide: WideOption = False) -> None:
             _state(item),
             moment(item["signed_in_ms"]),
             item["provider"],
-            told(item, names),
+            rights_in_words(item, names),
         ),
         is_wide=wide,
     )
@@ -295,7 +295,7 @@ def _row(account: Account) -> Row:
 
 
 def _may(place: DatabaseOrNode, item: Row) -> str:
-    return told(item, group_names(place, [item]))
+    return rights_in_words(item, group_names(place, [item]))
 
 
 def _state(item: Row) -> str:

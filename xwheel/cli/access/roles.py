@@ -93,7 +93,7 @@ def group_names(place: DatabaseOrNode, items: Iterable[Row]) -> dict[int, str]:
         return {}
 
 
-def told(item: Row, names: Mapping[int, str]) -> str:
+def rights_in_words(item: Row, names: Mapping[int, str]) -> str:
     """Return in words what the view of an account or token says that it may do.
 
     Args:

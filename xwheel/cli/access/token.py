@@ -15,8 +15,8 @@ from xwheel.cli.access.roles import (
     ScriptOption,
     grants_given,
     group_names,
+    rights_in_words,
     roles_given,
-    told,
 )
 from xwheel.cli.connection import (
     DatabaseOrNode,
@@ -194,4 +194,4 @@ def _opens(token: Row, names: Mapping[int, str]) -> str:
     if token["group_id"] is not None:
         return f"the jobs of group {token['app_name'] or token['group_id']}"
     whose = f" of account {token['account_name']}" if token["account_id"] is not None else ""
-    return ("everything" if token["role"] == "admin" else told(token, names)) + whose
+    return ("everything" if token["role"] == "admin" else rights_in_words(token, names)) + whose

@@ -22,7 +22,7 @@ WHY: Final = {
     "no_source": "the script has no source yet: 'xwheel glue save' stores one",
     "no_glue_type": "the job's glue type is not installed on the node",
     "executor_refused": "the executor did not take it",
-    "deadline": "nobody said in time how it ended",
+    "deadline": "no one said in time how it ended",
     "instance_gone": "its executor was restarted and does not know it any more",
     "killed_by_user": "somebody ended it",
     "late_outcome": "the run before it ended well after all",
@@ -58,7 +58,7 @@ class Follower:
     Args:
         node: Where it runs.
         say: Prints a line; None for silence.
-        pause: Waits so many seconds before the node is asked again.
+        pause: Waits this many seconds before the node is asked again.
     """
 
     def __init__(

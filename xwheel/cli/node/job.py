@@ -290,7 +290,7 @@ def run(
         ),
     ] = None,
     in_span: Annotated[
-        str | None, typer.Option("--in", metavar="SPAN", help="It is due so much later: 30s, 10m, 2h, 1d.")
+        str | None, typer.Option("--in", metavar="SPAN", help="It is due this much later: 30s, 10m, 2h, 1d.")
     ] = None,
     at: Annotated[
         str | None,

@@ -181,7 +181,7 @@ def log(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run has ended.")] = False,
     from_line: Annotated[int, typer.Option(min=1, max=2**31 - 1, help="First line.")] = 1,
     tail: Annotated[
-        int | None, typer.Option("--tail", "-n", min=1, max=10_000, help="Only so many last lines.")
+        int | None, typer.Option("--tail", "-n", min=1, max=10_000, help="Only this many last lines.")
     ] = None,
     search: Annotated[
         str, typer.Option(help="Only lines that hold this text, in upper or lower case, with their numbers.")

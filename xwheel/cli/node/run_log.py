@@ -19,7 +19,7 @@ class LogWish(NamedTuple):
     """What is wanted of a log.
 
     Attributes:
-        tail: Only so many last lines; None for all from ``from_line`` on.
+        tail: Only this many last lines; None for all from ``from_line`` on.
         follow: Go on until the run has ended.
         raw: Every byte as it is, also what a terminal obeys.
     """

@@ -313,7 +313,7 @@ class Journal:
         return self._directory / "journal.reserve"
 
     def _keep_reserve(self, room: int = RESERVE_BYTES) -> bool:
-        """Occupy the reserve; return whether there is so much room."""
+        """Occupy the reserve; return whether there is this much room."""
         try:
             with open(self._reserve_path, "ab", opener=open_file) as file:
                 os.posix_fallocate(file.fileno(), 0, room)

@@ -191,7 +191,7 @@ class RunLogs:
     Args:
         directory: Where the day folders are.
         clock: Where time comes from.
-        begun: Told of each log whose file is opened; called while a lock is held, so it must not wait.
+        begun: SharedAnswer of each log whose file is opened; called while a lock is held, so it must not wait.
     """
 
     def __init__(
@@ -219,7 +219,7 @@ class RunLogs:
         return RunLog(name, self, run_id, created_ms, begins_ms, opening)
 
     def tail(self, run_id: int, created_ms: int, lines: int, *, live: bool) -> LogData | None:
-        """Read so many last lines, at most about a megabyte; see :meth:`read`."""
+        """Read this many last lines, at most about a megabyte; see :meth:`read`."""
         path = self.find(run_id, created_ms)
         if path is None:
             return None
@@ -266,7 +266,7 @@ class RunLogs:
         self._tasks.put(partial(logger.warning, "run log %s: lines are lost: %s", path, error))
 
     def sweep(self, now_ms: int, days: int) -> int:
-        """Delete logs of runs created so many days ago that were not written to for as long.
+        """Delete logs of runs created this many days ago that were not written to for as long.
 
         A run may go on for months: its log stays while it is open.
 
@@ -407,7 +407,7 @@ def read_chunk(path: Path, offset: int, most: int = CHUNK, *, live: bool) -> tup
 
 
 def skip_lines(path: Path, lines: int) -> tuple[int, int]:
-    """Return how many of so many first lines a log has, and where the next one begins."""
+    """Return how many of this many first lines a log has, and where the next one begins."""
     with path.open("rb", buffering=0) as file:
         line, offset = _skip_lines(file.fileno(), 1, 0, lines + 1)
         file.seek(offset)

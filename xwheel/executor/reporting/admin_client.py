@@ -206,7 +206,7 @@ class Registration:
     Args:
         request: Makes the message again for each beat.
         beat_ms: Time between beats; a failed one is repeated after a second, two, four, and then five.
-        on_logs_wanted: Told after each beat whether the scheduler that took it wants run logs.
+        on_logs_wanted: SharedAnswer after each beat whether the scheduler that took it wants run logs.
     """
 
     def __init__(

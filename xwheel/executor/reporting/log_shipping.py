@@ -185,7 +185,7 @@ class LogShipping:
         return 0
 
     def finish(self, timeout_s: float) -> bool:
-        """Ship what is left of logs whose runs are over, for so long at most; return whether these arrived."""
+        """Ship what is left of logs whose runs are over, for this long at most; return whether these arrived."""
         deadline_ms = self._clock.monotonic_ms() + round(timeout_s * 1000)
         pause = threading.Event()
         while self._is_wanted and self._clock.monotonic_ms() < deadline_ms:

@@ -34,7 +34,7 @@ class ThreadPool:
 
     Args:
         name: Threads are called ``xwheel-<name>-<number>``.
-        idle_s: A thread without work for so long ends, in seconds.
+        idle_s: A thread without work for this long ends, in seconds.
     """
 
     def __init__(self, name: str, idle_s: float = IDLE_S) -> None:

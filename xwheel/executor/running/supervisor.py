@@ -18,7 +18,7 @@ from typing import Final
 
 PR_SET_CHILD_SUBREAPER: Final = 36
 SWEEP_S: Final = 10.0
-"""After so long what cannot be killed is left: processes of another user, or ones that hang in the kernel."""
+"""After this long what cannot be killed is left: processes of another user, or ones that hang in the kernel."""
 
 PAUSE_S: Final = 0.002
 

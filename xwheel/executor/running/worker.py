@@ -283,7 +283,7 @@ class Workers:
         self._timers.after(self._grace_ms, partial(self._push, execution, ending, round_number + 1))
 
     def _inject(self, execution: Execution, ending: Ending, tries: int) -> None:
-        """Raise an error inside a thread handler; while it stands at a lock, so many times shortly after."""
+        """Raise an error inside a thread handler; while it stands at a lock, this many times shortly after."""
         if execution.stage is Stage.ENDED or execution.inject(ending.error) or not tries:
             return
         self._timers.after(INJECT_AGAIN_MS, partial(self._inject, execution, ending, tries - 1))

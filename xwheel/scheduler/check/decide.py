@@ -78,7 +78,7 @@ def decide_gone(row: OpenRun, missing_ms: int, now_ms: int, rules: CheckRules) -
     )
 
 
-def decide_doubted(row: OpenRun) -> Decision:
+def decide_known_dead(row: OpenRun) -> Decision:
     """Decide about a run whose executor was seen to die, and does not answer either."""
     text = f"executor {row.address} was lost by its cluster, does not answer, and reported no end"
     return _end(row, RunState.LOST, RunReason.INSTANCE_GONE, text)

@@ -13,9 +13,9 @@ from xwheel.scheduler.check.decide import (
     CheckRules,
     Decision,
     begun_at,
-    decide_doubted,
     decide_gone,
     decide_idle,
+    decide_known_dead,
     decide_marked,
     decide_silent,
     decide_state,
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 BATCH: Final = 1000
 FEW: Final = 3
-"""So many executors are asked for one by one; of thousands that registered hardly any has runs."""
+"""This many executors are asked for one by one; of thousands that registered hardly any has runs."""
 
 FULL: Final = 500
 FULL_ROWS: Final = 2000
@@ -266,12 +266,12 @@ class CheckLoop:
 
     def _states(self, reply: Reply, now_ms: int, again_ms: int) -> Iterable[Decision]:
         address = reply.question.executor.address
-        is_dead = bool(reply.error) and not reply.reached and self._registry.is_doubted(address, now_ms)
+        is_dead = bool(reply.error) and not reply.reached and self._registry.is_known_dead(address, now_ms)
         for row in reply.question.rows:
             answer = reply.states.get(row.id)
             wait_ms = self._wait_ms(row, again_ms)
             if answer is None and is_dead:
-                yield decide_doubted(row)
+                yield decide_known_dead(row)
             elif answer is None:
                 yield decide_silent(row, now_ms, wait_ms, self._rules)
             else:

@@ -123,7 +123,7 @@ class RunQuestions:
         self._waiting.extendleft(reversed(held))
 
     def poll(self, timeout_ms: int, now_ms: int) -> list[Reply]:
-        """Wait for answers at most so long, and return what came and what waited too long for its turn."""
+        """Wait for answers at most this long, and return what came and what waited too long for its turn."""
         replies: list[Reply] = []
         while self._waiting and now_ms - min(self._waiting[0].asked_ms, now_ms) > LINE_MS:
             replies.append(Reply(self._waiting.popleft(), "no turn in time", False, {}, False))

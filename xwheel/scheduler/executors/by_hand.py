@@ -23,7 +23,7 @@ READ_MS: Final = 2000
 ASK_MS: Final = 10_000
 POLL_MS: Final = 200
 MISSES: Final = 3
-"""So many questions in a row without a good answer end an executor; the first one lets others come before it."""
+"""This many questions in a row without a good answer end an executor; the first one lets others come before it."""
 
 ERROR_LENGTH: Final = 255
 SECRET_ENDED: Final = "its secret has ended: name another one of the group's"  # noqa: S105 -- a text
@@ -52,7 +52,7 @@ class AddressChecks:
 
     An address that answers gets an executor's row, which all nodes route to; one that does not answer three times loses
     it, and gets it back with its next answer. An executor that registered itself there is left alone as long as it
-    beats. The loop's thread owns everything here; the one wait is for answers, at most so long as a send may take.
+    beats. The loop's thread owns everything here; the one wait is for answers, at most this long as a send may take.
 
     Args:
         db: The database.

@@ -17,7 +17,7 @@ WANTED_MS: Final = 10_000
 """How long after a router asked the rows are counted again and again."""
 
 REST: Final = 20
-"""A count that takes long rests so many times as long."""
+"""A count that takes long rests this many times as long."""
 
 
 class Loads:

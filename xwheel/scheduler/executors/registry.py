@@ -27,13 +27,13 @@ GAP_MS = 10_000
 heard no beats either."""
 
 RETURN_MS = 40_000
-"""So long after a gap executors need to beat again, and nodes to write it: they count as live if they did before it."""
+"""This long after a gap executors need to beat again, and nodes to write it: who was live before it counts as live."""
 
 SUSPECT_MS = 30_000
 SPARED_MS = 10_000
 """So long after a failed send no run goes to an executor that can wait for it."""
 
-DOUBT_MS = 30_000
+DEATH_MS = 30_000
 """So long an executor that somebody saw die has to answer about its runs at once."""
 
 ENTERED_GENERATION = 3
@@ -84,7 +84,7 @@ class ExecutorRegistry:
         self._recent: dict[tuple[int, str], RegisteredExecutor | None] = {}
         self._beats: dict[tuple[int, str], int] = {}
         self._suspects: dict[str, int] = {}
-        self._doubts: dict[str, int] = {}
+        self._deaths: dict[str, int] = {}
         self._groups: dict[str, int] = {}
         self._names: dict[int, str] = {}
         self._seen_live: dict[tuple[int, str], RegisteredExecutor] | None = None
@@ -112,7 +112,7 @@ class ExecutorRegistry:
             known = self._rows.get(key)
             # beats of a long outage of the database are in memory only
             heard_ms = 0 if known is None else max(known.seen_ms, self._beats.get(key, 0))
-            self._doubts.pop(facts.address, None)
+            self._deaths.pop(facts.address, None)
             if known is not None and _same(known, facts) and heard_ms > now_ms - self._dead_after_ms:
                 self._beats[key] = now_ms
                 return
@@ -283,19 +283,19 @@ class ExecutorRegistry:
         with self._lock:
             self._suspects[address] = now_ms + SUSPECT_MS
 
-    def doubt(self, address: str, now_ms: int) -> None:
+    def note_death(self, address: str, now_ms: int) -> None:
         """Note that somebody saw the executor at this address die: it is asked about its runs at once.
 
-        A beat ends the doubt; until then, one that does not answer has lost its runs.
+        A beat ends that; until then, one that does not answer has lost its runs.
         """
         self.suspect(address, now_ms)
         with self._lock:
-            self._doubts[address] = now_ms + DOUBT_MS
+            self._deaths[address] = now_ms + DEATH_MS
             self._news.extend(_holder(row) for row in self._rows.values() if row.address == address)
 
-    def is_doubted(self, address: str, now_ms: int) -> bool:
+    def is_known_dead(self, address: str, now_ms: int) -> bool:
         """Return whether the executor at this address was seen to die, and no beat came since."""
-        return now_ms < self._doubts.get(address, 0)
+        return now_ms < self._deaths.get(address, 0)
 
     def live(self, group_id: int, now_ms: int) -> list[RegisteredExecutor]:
         """Return the live executors of a group, suspects last, sorted by address within each part."""
@@ -447,7 +447,7 @@ class ExecutorRegistry:
             self._names = {group_id: name for name, group_id in names.items()}
             self._beats = {key: seen_ms for key, seen_ms in self._beats.items() if key in self._rows}
             self._suspects = {address: until for address, until in self._suspects.items() if until > now_ms}
-            self._doubts = {address: until for address, until in self._doubts.items() if until > now_ms}
+            self._deaths = {address: until for address, until in self._deaths.items() if until > now_ms}
 
     def _compare(self, live: dict[tuple[int, str], RegisteredExecutor], now_ms: int) -> None:
         """Find out who left, died, came back or restarted since the last step."""

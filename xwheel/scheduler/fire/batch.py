@@ -42,7 +42,7 @@ class JobCache:
 
     def __init__(self) -> None:
         self.jobs: dict[int, Job] = {}
-        # at most so many: those of a job that is read again count twice until the next cut
+        # at most this many: those of a job that is read again count twice until the next cut
         self._chars = 0
 
     def remember(self, read: Sequence[Job]) -> None:

@@ -49,7 +49,7 @@ class _Queue:
 class DeferredRuns:
     """The lines of deferred runs.
 
-    Thread-safety: :meth:`is_held`, :meth:`is_beyond`, :meth:`ended` and :meth:`arrived` may be called from anywhere:
+    Thread-safety: :meth:`is_held`, :meth:`has_no_room`, :meth:`ended` and :meth:`arrived` may be called from anywhere:
     they ask dicts and append to deques. Everything else belongs to the tick thread.
 
     Args:
@@ -80,7 +80,7 @@ class DeferredRuns:
         """Return whether a run is deferred; from any thread."""
         return run_id in self._entries
 
-    def is_beyond(self, run: QueuedRun) -> bool:
+    def has_no_room(self, run: QueuedRun) -> bool:
         """Return whether a run had no room behind others of its job that still wait; from any thread."""
         if not self._is_crowded or run.job_id not in self._of_job:
             return False

@@ -1,7 +1,7 @@
 """Give runs room in requests before they are fenced, and put what was fenced into them.
 
-A request carries at most so many runs and so many bytes. Bytes are counted as an upper bound, so that no short text is
-encoded twice; a run that is larger than the limit by itself travels alone.
+A request carries at most this many runs and this many bytes. Bytes are counted as an upper bound, so that no short text
+is encoded twice; a run that is larger than the limit by itself travels alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ALONE: Final = 1
 
 
 class BodyLimits:
-    """How many bytes a request may have: as configured, or fewer for an address that refused so many.
+    """How many bytes a request may have: as configured, or fewer for an address that refused this many.
 
     Thread-safety: any thread; a dict of tuples that are replaced whole.
 
@@ -125,7 +125,7 @@ class Placing:
     def admit(self, item: Routed, lane: int) -> bool:
         """Give every shard of a run room in a parcel, or none of them.
 
-        A run for several executors needs room for the first one only: it could wait for ever for so many places.
+        A run for several executors needs room for the first one only: it could wait for ever for this many places.
         """
         opened: list[Parcel] = []
         counted: list[tuple[Parcel, int]] = []

@@ -96,7 +96,7 @@ class WaitingRuns:
             self._count += len(run_ids)
 
     def drop_newest(self, count: int) -> list[int]:
-        """Forget so many runs, from the ends of the longest lines, and return them."""
+        """Forget this many runs, from the ends of the longest lines, and return them."""
         dropped: list[int] = []
         while len(dropped) < count:
             line = max(self._lines.values(), key=len)
@@ -107,7 +107,7 @@ class WaitingRuns:
 
 
 class TickLoop:
-    """Owns the ring; everything but :meth:`is_held` and :meth:`is_beyond` belongs to the tick thread.
+    """Owns the ring; everything but :meth:`is_held` and :meth:`has_no_room` belongs to the tick thread.
 
     Thread-safety: ring, held runs and waiting line belong to the tick thread; the two only ask dicts.
 
@@ -152,9 +152,9 @@ class TickLoop:
         # while a try moves it from one to the other neither may have it: taking it in twice changes nothing
         return run_id in self._held or self._deferred.is_held(run_id)
 
-    def is_beyond(self, run: QueuedRun) -> bool:
+    def has_no_room(self, run: QueuedRun) -> bool:
         """Return whether memory has no room for a run behind others of its job that wait; from any thread."""
-        return self._deferred.is_beyond(run)
+        return self._deferred.has_no_room(run)
 
     def depth(self) -> tuple[int, int]:
         """Return how many runs the ring holds and how many wait for a place or are deferred."""

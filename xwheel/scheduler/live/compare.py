@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from xwheel.model import OPEN_STATES, RegisteredExecutor
 from xwheel.model.audit import AuditOutcome
-from xwheel.scheduler.live.feed import Audience, EventKind, LiveEvent
+from xwheel.scheduler.live.feed import EventKind, LiveEvent, Receivers
 from xwheel.storage.leases import LeaseRow
 from xwheel.storage.live.news import AuditedChange, LiveAlarm, LiveRun
 
@@ -23,9 +23,9 @@ KINDS: Final = {
 """Kind of an object of the audit to the kind of event that tells of it; others are on no page that stays open."""
 
 OF_NO_GROUP: Final = {
-    EventKind.PAUSE: Audience.READERS,
-    EventKind.CALENDAR: Audience.READERS,
-    EventKind.ACCOUNT: Audience.ADMINS,
+    EventKind.PAUSE: Receivers.READERS,
+    EventKind.CALENDAR: Receivers.READERS,
+    EventKind.ACCOUNT: Receivers.ADMINS,
 }
 
 
@@ -59,7 +59,7 @@ def run_events(
         gone: Ids of these; one without a row was deleted.
     """
     if not (before.is_whole and now.is_whole):
-        return [LiveEvent(EventKind.RUN, audience=Audience.READERS)]
+        return [LiveEvent(EventKind.RUN, receivers=Receivers.READERS)]
     rows = [*now.rows.values(), *ended]
     events = [_run_event(row) for row in rows if before.rows.get(row.id) != row]
     deleted = set(gone).difference(row.id for row in ended)
@@ -82,11 +82,11 @@ def audit_events(rows: Collection[AuditedChange], runs: Mapping[int, LiveRun]) -
         if known is not None:
             yield _run_event(known)
             continue
-        audience = Audience.GROUP if row.group_id is not None else OF_NO_GROUP.get(kind, Audience.ALL)
+        receivers = Receivers.GROUP if row.group_id is not None else OF_NO_GROUP.get(kind, Receivers.ALL)
         state = row.action.rpartition(".")[2]
         job_id = number if kind is EventKind.JOB else None
         yield LiveEvent(
-            kind, number, job_id, row.group_id, None if kind is EventKind.RUN else state, audience
+            kind, number, job_id, row.group_id, None if kind is EventKind.RUN else state, receivers
         )
 
 
@@ -94,8 +94,8 @@ def alarm_events(before: Mapping[int, LiveAlarm], rows: Collection[LiveAlarm]) -
     """Give alarms that are new or in another state."""
     for row in rows:
         if before.get(row.id) != row:
-            audience = Audience.ALL if row.group_id is None else Audience.GROUP
-            yield LiveEvent(EventKind.ALARM, row.id, row.job_id, row.group_id, row.state, audience)
+            receivers = Receivers.ALL if row.group_id is None else Receivers.GROUP
+            yield LiveEvent(EventKind.ALARM, row.id, row.job_id, row.group_id, row.state, receivers)
 
 
 def executor_events(
@@ -124,9 +124,9 @@ def node_events(
 ) -> Iterator[LiveEvent]:
     """Give what became of nodes, each by the state that it has now; and whether partitions changed hands."""
     if before.keys() - now.keys():
-        yield LiveEvent(EventKind.NODE, state="gone", audience=Audience.READERS)
+        yield LiveEvent(EventKind.NODE, state="gone", receivers=Receivers.READERS)
     for name, state in now.items():
         if before.get(name) != state:
-            yield LiveEvent(EventKind.NODE, state=state, audience=Audience.READERS)
+            yield LiveEvent(EventKind.NODE, state=state, receivers=Receivers.READERS)
     if list(leases_before) != list(leases):
-        yield LiveEvent(EventKind.NODE, state="partitions", audience=Audience.READERS)
+        yield LiveEvent(EventKind.NODE, state="partitions", receivers=Receivers.READERS)

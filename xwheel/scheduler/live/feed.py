@@ -33,8 +33,8 @@ class EventKind(StrEnum):
     ACCOUNT = "account"
 
 
-class Audience(Enum):
-    """Who is told of an event."""
+class Receivers(Enum):
+    """Who may see an event."""
 
     GROUP = 1
     """Who may read its group."""
@@ -49,20 +49,20 @@ class Audience(Enum):
     """Admins of all groups."""
 
 
-class Sight(NamedTuple):
-    """What of all news somebody is told; callers with the same one get the same answer.
+class LiveScope(NamedTuple):
+    """Which news a caller may see; callers with the same scope get the same answer.
 
     Attributes:
-        groups: Those whose events and counts they are told; None for all.
-        is_admin: They are told what only admins of all groups may know.
+        groups: Those whose events and counts they see; None for all.
+        is_admin: They see what only admins of all groups may know.
     """
 
     groups: frozenset[int] | None
     is_admin: bool
 
     @classmethod
-    def of(cls, grants: Grants) -> Sight:
-        """Return what somebody is told who may do this."""
+    def of(cls, grants: Grants) -> LiveScope:
+        """Return the scope of a caller with these grants."""
         return cls(grants.groups_with(Permission.READ), grants.allows(Permission.ADMIN))
 
 
@@ -77,7 +77,7 @@ class LiveEvent(NamedTuple):
     job_id: int | None = None
     group_id: int | None = None
     state: str | None = None
-    audience: Audience = Audience.GROUP
+    receivers: Receivers = Receivers.GROUP
     chain_id: int | None = None
 
 
@@ -107,7 +107,7 @@ class LiveCounts:
 
 
 class News(NamedTuple):
-    """What is told to a caller: events after a cursor, or None if it is unknown here; and where to go on."""
+    """What a caller gets: events after a cursor, or None if it is unknown here; and where to go on."""
 
     events: Sequence[LiveEvent] | None
     cursor: str
@@ -146,7 +146,7 @@ class EventFeed:
             self._events.extend(events)
             self._last += len(events)
 
-    def after(self, cursor: str | None, sight: Sight) -> News:
+    def after(self, cursor: str | None, scope: LiveScope) -> News:
         """Return what somebody may know of what came after a cursor."""
         name, _, number = (cursor or "").partition("-")
         with self._lock:
@@ -156,20 +156,20 @@ class EventFeed:
             if seen < 0 or not 0 <= missed <= len(self._events):
                 return News(None, following)
             events = list(islice(self._events, len(self._events) - missed, None)) if missed else []
-        return News(_shortened(event for event in events if is_told(event, sight)), following)
+        return News(_shortened(event for event in events if may_see(event, scope)), following)
 
 
-def is_told(event: LiveEvent, sight: Sight) -> bool:
-    """Return whether somebody is told of an event."""
-    match event.audience:
-        case Audience.READERS:
+def may_see(event: LiveEvent, scope: LiveScope) -> bool:
+    """Return whether an event is in a scope."""
+    match event.receivers:
+        case Receivers.READERS:
             return True
-        case Audience.ADMINS:
-            return sight.is_admin
-        case Audience.ALL:
-            return sight.groups is None
+        case Receivers.ADMINS:
+            return scope.is_admin
+        case Receivers.ALL:
+            return scope.groups is None
         case _:
-            return sight.groups is None or event.group_id in sight.groups
+            return scope.groups is None or event.group_id in scope.groups
 
 
 def _shortened(events: Iterable[LiveEvent]) -> list[LiveEvent]:
@@ -186,6 +186,6 @@ def _shortened(events: Iterable[LiveEvent]) -> list[LiveEvent]:
     for event in found:
         counts[event.kind] = counts.get(event.kind, 0) + 1
     many = {kind for kind, count in counts.items() if count > MOST // len(EventKind)}
-    return [LiveEvent(kind, audience=Audience.READERS) for kind in sorted(many)] + [
+    return [LiveEvent(kind, receivers=Receivers.READERS) for kind in sorted(many)] + [
         event for event in found if event.kind not in many
     ]

@@ -20,13 +20,13 @@ from xwheel.scheduler.live.compare import (
     run_events,
 )
 from xwheel.scheduler.live.feed import (
-    Audience,
     EventFeed,
     EventKind,
     LiveCounts,
     LiveEvent,
+    LiveScope,
     News,
-    Sight,
+    Receivers,
 )
 from xwheel.storage import leases, settings
 from xwheel.storage.database.engine import Connection, Database
@@ -37,7 +37,7 @@ from xwheel.storage.reports import DAY_MS
 
 READ_MS: Final = 1000
 ASKED_MS: Final = 10_000
-"""Nothing is read once no one has asked for so long."""
+"""Nothing is read once no one has asked for this long."""
 
 FORGET_MS: Final = 60_000
 """After a longer time without a look, what happened meanwhile is not looked for."""
@@ -47,14 +47,14 @@ OPEN: Final = 2000
 
 RECENT: Final = 2000
 OVERLAP_MS: Final = 3000
-"""A run may be committed so long after it was due and still be seen, though it ended at once."""
+"""A run may be committed this long after it was due and still be seen, though it ended at once."""
 
 GONE: Final = 1000
 NEWS: Final = 1000
 COMMIT_MS: Final = 30_000
 """Rows with smaller ids may be committed so much later than others, and are seen."""
 
-MOST_TOLD: Final = 256
+MOST_ANSWERS: Final = 256
 """Answers that are kept for callers that ask for the same; consoles that are open ask for a handful of them."""
 
 FAILED_MS: Final = 30_000
@@ -65,16 +65,16 @@ R = TypeVar("R", AuditedChange, LiveAlarm)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Told:
-    """What is answered to callers that ask after the same cursor and are told the same; one object until it changes.
+class SharedAnswer:
+    """What is answered to callers that ask after the same cursor and may see the same; one object until it changes.
 
     Attributes:
-        sight: What these callers are told. The counts are those of all groups: show no more of them than this.
+        scope: What these callers may see. The counts are those of all groups: show no more of them than this.
     """
 
     news: News
     counts: LiveCounts
-    sight: Sight
+    scope: LiveScope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,8 +139,8 @@ class LiveReader:
         self._lock = threading.Lock()
         self._feed = EventFeed()
         self._counts = LiveCounts()
-        # answers since the last look, by cursor and sight
-        self._told: dict[tuple[str | None, Sight], Told] = {}
+        # answers since the last look, by cursor and scope
+        self._answers: dict[tuple[str | None, LiveScope], SharedAnswer] = {}
         self._asked_ms: int | None = None
         self._tried_ms: int | None = None
         self._read_ms: int | None = None
@@ -157,8 +157,8 @@ class LiveReader:
             self._refresh(now_ms)
         return READ_MS
 
-    def ask(self, cursor: str | None, sight: Sight) -> Told:
-        """Return what is told of what came after a cursor, and the counts.
+    def ask(self, cursor: str | None, scope: LiveScope) -> SharedAnswer:
+        """Return what may be seen of what came after a cursor, and the counts.
 
         Raises:
             XwheelError: The database did not answer for a while, nor now.
@@ -166,12 +166,14 @@ class LiveReader:
         self._asked_ms = self._clock.monotonic_ms()
         if self._is_older(self._read_ms, self._max_age_ms - 1):
             self._refresh(self._clock.now_ms())
-        told = self._told  # another thread may begin a new one; then what is found now is not kept in that
-        found = told.get((cursor, sight))
+        answers = (
+            self._answers
+        )  # another thread may begin a new one; then what is found now is not kept in that
+        found = answers.get((cursor, scope))
         if found is None:
-            found = Told(self._feed.after(cursor, sight), self._counts, sight)
-            if len(told) < MOST_TOLD:
-                told[cursor, sight] = found
+            found = SharedAnswer(self._feed.after(cursor, scope), self._counts, scope)
+            if len(answers) < MOST_ANSWERS:
+                answers[cursor, scope] = found
         return found
 
     def _is_older(self, at_ms: int | None, age_ms: int) -> bool:
@@ -221,7 +223,7 @@ class LiveReader:
             if is_new or self._is_older(self._failed_ms, FAILED_MS - 1):
                 self._failed = news.count_failed(conn, now_ms - DAY_MS)
                 self._failed_ms = self._clock.monotonic_ms()
-        events += self._news_of_people(audited, runs, now_ms)
+        events += self._news_of_edits(audited, runs, now_ms)
         events += self._news_of_alarms(alarmed, now_ms)
         if before is not None:
             events += executor_events(before.executors, executors)
@@ -231,7 +233,7 @@ class LiveReader:
         else:
             self._feed.put(events)
         self._counts = _count(seen, self._failed, now_ms)
-        self._told = {}
+        self._answers = {}
         self._seen = seen
 
     def _begin(self, conn: Connection, now_ms: int) -> None:
@@ -239,18 +241,18 @@ class LiveReader:
         audited, alarmed = news.find_newest_ids(conn)
         self._audited, self._alarmed = _Newest(audited, now_ms), _Newest(alarmed, now_ms)
 
-    def _news_of_people(self, rows: Sequence[AuditedChange], runs: RunsNow, now_ms: int) -> list[LiveEvent]:
+    def _news_of_edits(self, rows: Sequence[AuditedChange], runs: RunsNow, now_ms: int) -> list[LiveEvent]:
         fresh = [row for row in reversed(rows) if row.id not in self._audited.rows]
         self._audited.note(rows, now_ms)
         if len(rows) >= NEWS and len(fresh) == len(rows):
-            return [LiveEvent(kind, audience=Audience.READERS) for kind in EventKind]
+            return [LiveEvent(kind, receivers=Receivers.READERS) for kind in EventKind]
         return list(audit_events(fresh, runs.rows))
 
     def _news_of_alarms(self, rows: Sequence[LiveAlarm], now_ms: int) -> list[LiveEvent]:
         events = list(alarm_events(self._alarmed.rows, rows[::-1]))
         self._alarmed.note(rows, now_ms)
         if len(rows) >= NEWS and len(events) == len(rows):
-            return [LiveEvent(EventKind.ALARM, audience=Audience.READERS)]
+            return [LiveEvent(EventKind.ALARM, receivers=Receivers.READERS)]
         return events
 
 

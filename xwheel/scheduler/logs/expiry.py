@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 BATCH: Final = 500
 AGAIN_MS: Final = 600_000
-"""A store that could not delete is asked again after so long."""
+"""A store that could not delete is asked again after this long."""
 
 
 class LogExpiry:

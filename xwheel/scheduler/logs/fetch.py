@@ -35,7 +35,7 @@ AGE_SHARE: Final = 10
 
 RETRY_MS: Final = 10_000
 GIVE_UP_MS: Final = 600_000
-"""So long after a run's end its executor may be away; then what is there is all."""
+"""This long after a run's end its executor may be away; then what is there is all."""
 
 POLL_MS: Final = 200
 PAUSE_MS: Final = 1000

@@ -102,7 +102,7 @@ class ExecutorLogs:
         return self._registry.is_live(run.group_id, run.address or "", self._now_ms())
 
     def fetch(self, run: Run, from_line: int, tail: int = 0) -> LogData:
-        """Return a piece of a run's log from a line on, or so many last lines where the executor can tell.
+        """Return a piece of a run's log from a line on, or this many last lines where the executor can tell.
 
         Raises:
             NotFoundError: The run was never sent, so there is no log.
@@ -188,7 +188,7 @@ class LogReader:
         return _piece(data, from_line, is_final)
 
     def tail(self, run: Run, lines: int) -> LogText:
-        """Return so many last lines, or more where an executor cannot tell which they are; raises like :meth:`read`."""
+        """Return this many last lines, or more if an executor cannot tell which they are; raises like :meth:`read`."""
         is_final = run.state in FINAL_STATES
         if run.address is None:
             return LogText(1, 1, "", is_final)

@@ -49,14 +49,14 @@ from xwheel.scheduler.manage.declared_plan import (
 from xwheel.scheduler.manage.jobs import BATCH, JobManager
 from xwheel.scheduler.manage.ownership import (
     Build,
+    DeclarationState,
     Declared,
     Owner,
     OwnershipDecision,
-    Standing,
     check_release,
     conflicts,
     decide,
-    standings,
+    states_of,
 )
 from xwheel.scheduler.manage.versions import JobHistory, JobStep, stopped
 from xwheel.scheduler.plan.timetable import AskedTimetable
@@ -92,7 +92,7 @@ class DeclarationManager:
         registry: What live executors declare.
         audit: Where it is recorded that a release takes a group's jobs.
         wake: Called when something is to be claimed.
-        gone_ms: So long a release keeps its jobs once its executors are gone.
+        gone_ms: This long a release keeps its jobs once its executors are gone.
     """
 
     def __init__(
@@ -133,11 +133,11 @@ class DeclarationManager:
             owner = owners.get_owner(conn, group_id)
         verdict = self._decide(caller, owner, is_executor=True)
         now_ms = self._clock.now_ms()
-        if verdict.standing is Standing.OWNS and _declared(owner) == caller:
+        if verdict.standing is DeclarationState.OWNS and _declared(owner) == caller:
             if _is_stale(owner, now_ms):
                 self._db.transaction(lambda conn: self._note(conn, group_id, caller, now_ms))
             return self._result(verdict, owner, needs_jobs=owner.synced_ms is None)
-        return self._result(verdict, owner, needs_jobs=verdict.standing is Standing.OWNS)
+        return self._result(verdict, owner, needs_jobs=verdict.standing is DeclarationState.OWNS)
 
     def sync(
         self,
@@ -177,7 +177,7 @@ class DeclarationManager:
             verdict = self._decide(caller, owner, is_executor=is_executor)
             return self._result(verdict, owner, steps=steps, problems=[*bad, *problems])
         verdict, owner = self._take(group_id, caller, is_executor=is_executor)
-        if verdict.standing is not Standing.OWNS:
+        if verdict.standing is not DeclarationState.OWNS:
             return self._result(verdict, owner)
         steps, problems = [], list(bad)
         for part in chunks(sorted(wanted, key=lambda one: one.name), BATCH):
@@ -259,7 +259,7 @@ class DeclarationManager:
     def builds(self, group_id: int, owner: DeclarationOwner) -> list[Build]:
         """Return what the live executors of a group declare, the owner first."""
         live = [item for item in self._registry.live(group_id, self._clock.now_ms()) if item.declared]
-        found = standings(_owner(owner), {Declared(item.release or "", item.declared or "") for item in live})
+        found = states_of(_owner(owner), {Declared(item.release or "", item.declared or "") for item in live})
         made = [
             Build(
                 declared=item,
@@ -268,7 +268,7 @@ class DeclarationManager:
             )
             for item, standing in found.items()
         ]
-        return sorted(made, key=lambda build: (build.standing is not Standing.OWNS, build.declared))
+        return sorted(made, key=lambda build: (build.standing is not DeclarationState.OWNS, build.declared))
 
     def conflicting(self, followed: Collection[DeclarationOwner]) -> dict[int, list[Declared]]:
         """Return what live executors declare under their group's release in another way, by group that has some."""
@@ -339,7 +339,7 @@ class DeclarationManager:
         now_ms = self._clock.now_ms()
         before = self._decide(caller, known, is_executor=is_executor)
         is_noted = _declared(known) == caller and not (is_executor and _is_stale(known, now_ms))
-        if before.standing is not Standing.OWNS or is_noted:
+        if before.standing is not DeclarationState.OWNS or is_noted:
             return before, known
         if not is_there:
             try:
@@ -350,7 +350,7 @@ class DeclarationManager:
         def work(conn: Connection) -> tuple[OwnershipDecision, DeclarationOwner]:
             owner = owners.get_owner(conn, group_id, lock=True)
             verdict = self._decide(caller, owner, is_executor=is_executor)
-            if verdict.standing is Standing.OWNS:
+            if verdict.standing is DeclarationState.OWNS:
                 is_new = _declared(owner) != caller
                 values: dict[str, object] = {"release": caller.release, "digest": caller.digest}
                 if is_executor:

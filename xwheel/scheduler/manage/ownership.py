@@ -19,7 +19,7 @@ from xwheel.errors import FieldError
 MAX_RELEASE: Final = 64
 
 
-class Standing(StrEnum):
+class DeclarationState(StrEnum):
     """Where a set of declarations stands in its group."""
 
     OWNS = "owns"
@@ -55,7 +55,7 @@ class Build(NamedTuple):
     """What some live executors declare, and where that stands."""
 
     declared: Declared
-    standing: Standing
+    standing: DeclarationState
     executors: int
 
 
@@ -67,7 +67,7 @@ class OwnershipDecision(NamedTuple):
         is_live: Whether an executor of the other one is live; otherwise it is gone, and kept until ``until_ms``.
     """
 
-    standing: Standing
+    standing: DeclarationState
     other: Declared | None = None
     is_live: bool = False
     until_ms: int = 0
@@ -106,7 +106,7 @@ def decide(
         live: What live executors of the group declare.
         now_ms: The shared time.
         is_executor: Whether the caller is a live executor; a person's command is none.
-        gone_ms: So long a release keeps its jobs once its executors are gone.
+        gone_ms: This long a release keeps its jobs once its executors are gone.
         listens_since_ms: Since when beats can be heard: no one is missing for longer.
     """
     others = {item: 0 for item in _known(live) if item != caller}
@@ -117,35 +117,37 @@ def decide(
     higher = [item for item in others if _rank(item) > _rank(caller)]
     if higher:
         highest = max(higher, key=lambda item: (_rank(item), item == owner.declared, item.digest))
-        return OwnershipDecision(Standing.WAITS, highest, not others[highest], others[highest])
+        return OwnershipDecision(DeclarationState.WAITS, highest, not others[highest], others[highest])
     same = [item for item in others if _rank(item) == _rank(caller)]
     if owner.declared in same:
         until_ms = others[owner.declared]
-        return OwnershipDecision(Standing.CONFLICTS, owner.declared, not until_ms, until_ms)
+        return OwnershipDecision(DeclarationState.CONFLICTS, owner.declared, not until_ms, until_ms)
     if is_executor or caller in live or not others:
-        return OwnershipDecision(Standing.OWNS)
+        return OwnershipDecision(DeclarationState.OWNS)
     # a command speaks for no executor: what is live goes on as it is
     other = max(others, key=lambda item: (_rank(item), item.digest))
-    standing = Standing.CONFLICTS if other in same else Standing.WAITS
+    standing = DeclarationState.CONFLICTS if other in same else DeclarationState.WAITS
     return OwnershipDecision(standing, other, not others[other], others[other])
 
 
-def standings(owner: Owner, live: Iterable[Declared]) -> dict[Declared, Standing]:
+def states_of(owner: Owner, live: Iterable[Declared]) -> dict[Declared, DeclarationState]:
     """Return where each set of declarations of live executors stands."""
-    found: dict[Declared, Standing] = {}
+    found: dict[Declared, DeclarationState] = {}
     for item in _known(live):
         if item == owner.declared:
-            found[item] = Standing.OWNS
+            found[item] = DeclarationState.OWNS
         elif owner.declared is not None and _rank(item) == _rank(owner.declared):
-            found[item] = Standing.CONFLICTS
+            found[item] = DeclarationState.CONFLICTS
         else:
-            found[item] = Standing.WAITS
+            found[item] = DeclarationState.WAITS
     return found
 
 
 def conflicts(owner: Owner, live: Iterable[Declared]) -> list[Declared]:
     """Return what live executors declare under the owner's release in another way than the owner."""
-    return sorted(item for item, found in standings(owner, live).items() if found is Standing.CONFLICTS)
+    return sorted(
+        item for item, found in states_of(owner, live).items() if found is DeclarationState.CONFLICTS
+    )
 
 
 def _known(live: Iterable[Declared]) -> list[Declared]:

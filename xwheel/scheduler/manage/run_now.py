@@ -36,7 +36,7 @@ class When(NamedTuple):
     """When a run by hand is due: at once, unless it says something else.
 
     Attributes:
-        delay_ms: So long after it was asked for.
+        delay_ms: This long after it was asked for.
         at_ms: At this instant; None for after the delay.
     """
 

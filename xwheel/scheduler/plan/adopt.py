@@ -197,7 +197,7 @@ class AdoptLoop:
 
     def _is_missing(self, run: QueuedRun, epochs: Mapping[int, int]) -> bool:
         is_ours = epochs.get(run.partition) == run.epoch
-        return is_ours and not self._is_held(run.id) and not self._tick.is_beyond(run)
+        return is_ours and not self._is_held(run.id) and not self._tick.has_no_room(run)
 
     def _adopt(self, conn: Connection, ids: Sequence[int]) -> list[QueuedRun]:
         epochs = self._lease.lock(conn)

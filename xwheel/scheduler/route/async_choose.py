@@ -148,7 +148,7 @@ class AsyncChooser:
         """Return the choice for a run if it is there; None if the run was taken, none if there is no room for it.
 
         Raises:
-            NoExecutorYetError: The router says that none may have it now, and one may soon; the next call asks it again.
+            NoExecutorYetError: The router says that none may have it now, and one may soon; the next call asks again.
             RouteError: The router failed or chose none.
         """
         with self._lock:

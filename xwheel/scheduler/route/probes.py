@@ -56,7 +56,7 @@ class Probes:
 
     Args:
         calls: Puts the questions.
-        registry: Told addresses that could not be reached.
+        registry: SharedAnswer addresses that could not be reached.
         clock: Where time comes from.
     """
 
@@ -66,7 +66,7 @@ class Probes:
         self._clock = clock
         self._lock = threading.Lock()
         self._known: dict[Probe, _Known] = {}
-        self._doubted: dict[str, int] = {}
+        self._discarded: dict[str, int] = {}
         self._stopped = False
 
     def beat(self, executor: RegisteredExecutor) -> Future[bool]:
@@ -96,16 +96,16 @@ class Probes:
             if known is not None and known.answer.done():
                 self._known[probe] = _Known(answer, now_ms + SPENT_MS, now_ms)
 
-    def doubt(self, address: str) -> None:
-        """Believe nothing that an address said until now: it could not be reached."""
+    def discard(self, address: str) -> None:
+        """Discard what an address answered until now: it could not be reached."""
         now_ms = self._clock.monotonic_ms()
         with self._lock:
-            if len(self._doubted) >= KEPT:
-                self._doubted.clear()
+            if len(self._discarded) >= KEPT:
+                self._discarded.clear()
                 self._known = {
                     probe: known for probe, known in self._known.items() if not known.answer.done()
                 }
-            self._doubted[address] = now_ms
+            self._discarded[address] = now_ms
 
     def step(self, now_ms: int) -> int:
         """Move questions on for a while; return 0: the waiting happens inside."""
@@ -149,7 +149,7 @@ class Probes:
             is_new = (
                 known is None
                 or known.until_ms <= now_ms
-                or known.at_ms <= self._doubted.get(probe.address, -1)
+                or known.at_ms <= self._discarded.get(probe.address, -1)
             )
             if known is None or is_new:
                 known = _Known(Future())

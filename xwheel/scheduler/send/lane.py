@@ -38,7 +38,7 @@ class Lane:
         results: Gets what came back.
         lease: Has to have lasted since a fence, and to outlast a send.
         registry: Knows what each executor is called with.
-        body_limits: Told the size of a request that an address refused for it.
+        body_limits: SharedAnswer the size of a request that an address refused for it.
         timeout_ms: Time limit of a send.
     """
 

@@ -50,7 +50,7 @@ class ResultWriter:
         db: The database.
         pool: The trigger pool.
         finisher: Closes refused runs.
-        suspect: Told addresses that could not be reached, and when.
+        suspect: SharedAnswer addresses that could not be reached, and when.
         has_asked: Returns whether the router of a run asked executors before it chose.
         not_yet: Keeps which executors take no run of a job yet.
         wakeups: Ends this loop's wait, and the tick's once places became free.

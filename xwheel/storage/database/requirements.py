@@ -164,7 +164,7 @@ def closed_postgresql(facts: Mapping[str, Any]) -> str | None:
 
 
 def judge_mariadb(facts: Mapping[str, str], connections: int) -> str | None:
-    """Return what is wrong with a MariaDB or MySQL server for a node with so many connections, None if nothing is.
+    """Return what is wrong with a MariaDB or MySQL server for a node with this many connections, None if nothing is.
 
     The facts are variables of the session; those that the server does not know are missing.
     """
@@ -190,7 +190,7 @@ def judge_mariadb(facts: Mapping[str, str], connections: int) -> str | None:
 
 
 def judge_postgresql(facts: Mapping[str, Any], connections: int) -> str | None:
-    """Return what is wrong with a PostgreSQL server for a node with so many connections, None if nothing is.
+    """Return what is wrong with a PostgreSQL server for a node with this many connections, None if nothing is.
 
     The facts are the columns of :data:`_POSTGRESQL`.
     """

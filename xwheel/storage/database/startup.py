@@ -33,7 +33,7 @@ PASSING: Final = (DatabaseUnreachableError, DatabaseReadOnlyError, RaceLostError
 """What may pass by itself."""
 
 Pause = Callable[[float], object]
-"""Waits so many seconds; returns something true if the process is to end meanwhile."""
+"""Waits this many seconds; returns something true if the process is to end meanwhile."""
 
 
 class DatabaseStart:
@@ -55,7 +55,7 @@ class DatabaseStart:
         tables: Those of plugins that must be there.
         create: Create the tables of an empty SQLite database.
         wait_s: For how long to wait; each try is one line of the log.
-        pause: Waits so many seconds; returns whether the process is to end meanwhile.
+        pause: Waits this many seconds; returns whether the process is to end meanwhile.
         elapsed_s: Gives seconds that only rise.
 
     Raises:
@@ -153,7 +153,7 @@ def start_with(
         create: Create the tables of an empty SQLite database.
         tables: Those of plugins that must be there.
         wait_s: For how long to wait for a database that is away; None for what the settings say.
-        pause: Waits so many seconds; returns whether the process is to end meanwhile.
+        pause: Waits this many seconds; returns whether the process is to end meanwhile.
 
     Raises:
         XwheelError: As :class:`DatabaseStart` says.

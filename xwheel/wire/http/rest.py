@@ -60,7 +60,7 @@ class RestClient:
         self._curl.setopt(pycurl.LOW_SPEED_TIME, max(1, ceil(timeout_s)))
 
     def allow(self, answer_s: float) -> None:
-        """Let each answer take so many seconds from now on, however long connecting may take."""
+        """Let each answer take this many seconds from now on, however long connecting may take."""
         self._curl.setopt(pycurl.LOW_SPEED_TIME, max(1, ceil(answer_s)))
 
     def call(

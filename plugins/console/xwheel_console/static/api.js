@@ -99,7 +99,7 @@ export const patch = change("PATCH");
 export const del = (path, options) => change("DELETE")(path, undefined, options);
 
 /**
- * All items of a list, page by page, at most so many. What no index answers is looked for in a few pages: they may be
+ * All items of a list, page by page, at most this many. What no index answers is looked for in a few pages: they may be
  * short or empty, and a whole table is not gone through for them.
  */
 export async function getAll(path, params = {}, most = 5000, options = {}) {

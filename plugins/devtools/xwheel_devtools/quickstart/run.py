@@ -67,7 +67,7 @@ class Options:
     """What the command line asks for.
 
     Attributes:
-        seconds: End by itself after so many seconds of fires; None to go on until Ctrl-C.
+        seconds: End by itself after this many seconds of fires; None to go on until Ctrl-C.
         as_json: Print one JSON object at the end and nothing else on standard output.
         rate: Further fires a second.
         data_dir: Where everything is kept; None for a temporary folder that is deleted at the end.

@@ -40,7 +40,7 @@ class Words:
 
     Attributes:
         summary: What the plugin does.
-        beside: Whose environment it is installed in.
+        goes_with: Whose environment it is installed in.
         options_example: Lines of its table of options.
         usage: How it is named.
         needs: Distributions of ours that it depends on besides xwheel.
@@ -48,7 +48,7 @@ class Words:
     """
 
     summary: str
-    beside: str
+    goes_with: str
     options_example: str
     usage: str
     needs: tuple[str, ...] = ()
@@ -58,70 +58,70 @@ class Words:
 WORDS: Final = {
     Kind.ALARM: Words(
         summary="Posts xwheel's alarms as JSON to an HTTP address",
-        beside="each scheduler node",
+        goes_with="each scheduler node",
         options_example='url = "https://chat.example.org/hooks/secret"\ntimeout_s = 5',
         usage='Name it in alarm rules: `{{"channel": "{name}"}}`. `xwheel alarm test {name}` sends a test.',
         needs=("xwheel-egress",),
     ),
     Kind.ROUTER: Words(
         summary="Routes xwheel's runs to executors with preferred addresses",
-        beside="each scheduler node",
+        goes_with="each scheduler node",
         options_example='prefix = "http://10.1."',
         usage="Name it in jobs: `route_strategy = {registered}`.",
     ),
     Kind.GLUE: Words(
         summary="Jobs of xwheel that write a text into their log",
-        beside="each scheduler node, and next to the executors that are to run such jobs",
+        goes_with="each scheduler node, and next to the executors that are to run such jobs",
         options_example="max_characters = 1000",
         usage="Name it in jobs, `glue_type = {registered}`, and let executors run it:\n\n"
         '```toml\n[executor]\nallowed_glue_types = ["{registered}"]\n```',
     ),
     Kind.SCHEDULE: Words(
-        summary="Jobs of xwheel that fire every so many minutes",
-        beside="each scheduler node",
+        summary="Jobs of xwheel that fire every few minutes",
+        goes_with="each scheduler node",
         options_example="least_minutes = 5",
         usage="Name it in jobs: `schedule_type = {registered}`, `schedule_conf = 15`.",
     ),
     Kind.LISTENER: Words(
         summary="Writes down how runs of xwheel change their states",
-        beside="each scheduler node",
+        goes_with="each scheduler node",
         options_example='path = "/var/log/xwheel-changes.jsonl"',
         usage="It is told every change of state that its node writes, at most once each.",
     ),
     Kind.LOG: Words(
         summary="Keeps the logs of xwheel's runs in a file of SQLite",
-        beside="each scheduler node",
+        goes_with="each scheduler node",
         options_example='path = "/var/lib/xwheel/logs.db"',
         usage='Choose it in the settings: `[run_logs]`, `store = "{name}"`.',
     ),
     Kind.IDENTITY: Words(
         summary="Signs people in to xwheel by a file that names them",
-        beside="each scheduler node",
+        goes_with="each scheduler node",
         options_example='path = "/etc/xwheel/people.json"',
         usage='Name it in the settings: `[accounts]`, `providers = ["local", "{name}"]`.',
     ),
     Kind.PAGES: Words(
         summary="A page of the xwheel console that shows which executors are there",
-        beside="each scheduler node",
+        goes_with="each scheduler node",
         options_example="# it has none",
         usage="It stands in the menu of the console.",
     ),
     Kind.TABLES: Words(
         summary="A table of xwheel's database for notes about jobs",
-        beside="each scheduler node",
+        goes_with="each scheduler node",
         options_example="# it has none",
         usage="`xwheel db upgrade` makes its table, and a node with SQLite does so when it starts.",
         libraries=("sqlalchemy>=2",),
     ),
     Kind.ROUTES: Words(
         summary="A call of xwheel's management API that says which job a group has under a name",
-        beside="each scheduler node",
+        goes_with="each scheduler node",
         options_example="# it has none",
         usage="`GET /api/v1/{distribution}/groups/1/jobs/nightly` then answers anyone who may read group 1.",
     ),
     Kind.COMMANDS: Words(
         summary="A command of xwheel that lists the jobs of a node by name",
-        beside="the one who types it",
+        goes_with="the one who types it",
         options_example="# it has none",
         usage="`xwheel {distribution} names` then asks the node of this user's login.",
         libraries=("typer>=0.15",),

@@ -184,7 +184,7 @@ def _check_lines(store: LogStore) -> None:
 
 
 def _check_pages(store: LogStore) -> None:
-    """Check that a piece is whole lines of so many bytes, and one line at least."""
+    """Check that a piece is whole lines of this many bytes, and one line at least."""
     key = sample_log_key()
     lines = [f"line {number} \u00e9" for number in range(1, 1001)]
     for start in range(0, 1000, 250):

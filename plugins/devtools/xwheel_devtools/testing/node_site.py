@@ -151,7 +151,7 @@ class NodeSite(NodeCalls):
         )
 
     def wait_for_alarms(self, count: int = 1) -> list[Alarm]:
-        """Wait until so many alarms were captured, and return all."""
+        """Wait until this many alarms were captured, and return all."""
         wait_until(lambda: len(self.alarms) >= count)
         return list(self.alarms)
 

@@ -111,7 +111,7 @@ def _answer(action: UserAction | None) -> int:
     return NEVER if action is None or action.answered_ms is None else action.answered_ms
 
 
-class People:
+class ActionThread:
     """A thread that does one thing after the other to jobs that fire, inside ``with``; it asks until it is answered.
 
     Args:
@@ -130,7 +130,7 @@ class People:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="verify-people", daemon=True)
 
-    def __enter__(self) -> People:
+    def __enter__(self) -> ActionThread:
         self._thread.start()
         return self
 

@@ -11,10 +11,10 @@ from typing import Final
 from xwheel.clock import wall_ms
 from xwheel.errors import XwheelError
 
-from xwheel_devtools.verify.actions import People
+from xwheel_devtools.verify.actions import ActionThread
 from xwheel_devtools.verify.handlers_env import FILE_VARIABLE, NAME_VARIABLE
 from xwheel_devtools.verify.load import EXECUTORS, GROUP_LIMIT, LONG, LoadJob, load_jobs
-from xwheel_devtools.verify.records import CALM, Did, ExpectedJob, Observed, Verdict, Weather
+from xwheel_devtools.verify.records import CALM, Did, Disturbances, ExpectedJob, Observed, Verdict
 from xwheel_devtools.verify.site import Site, executions
 from xwheel_devtools.verify.verdict import judge
 from xwheel_devtools.verify.watch import Watcher
@@ -52,7 +52,7 @@ class Check:
         site: The cluster.
         folder: Where executors write down what they execute.
         rate: Fires a second in sum, of jobs to which nothing is done.
-        sturdy: Jobs are to run whatever breaks: with retries, and however late. Else they have default settings.
+        resilient: Jobs are to run whatever breaks: with retries, and however late. Else they have default settings.
         people: Jobs with limits too, and those to which something is done meanwhile.
         bursts: All jobs are run by hand many times at once now and then.
         seed: What is done to them.
@@ -64,7 +64,7 @@ class Check:
         folder: Path,
         *,
         rate: int,
-        sturdy: bool,
+        resilient: bool,
         people: bool = True,
         bursts: bool = False,
         seed: int = 0,
@@ -73,23 +73,23 @@ class Check:
         self.ids: dict[str, int] = {}
         self._site = site
         self._folder = folder
-        self._rate, self._sturdy, self._has_people, self._seed = rate, sturdy, people, seed
+        self._rate, self._resilient, self._has_people, self._seed = rate, resilient, people, seed
         self._has_bursts = bursts
         self._groups: tuple[int, int] = (0, 0)
         self._load: list[LoadJob] = []
-        self._people: People | None = None
+        self._actions: ActionThread | None = None
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._people is not None:
-            self._people.end()
+        if self._actions is not None:
+            self._actions.end()
 
     def __enter__(self) -> Check:
         return self
 
     def begin(self, seconds: float) -> None:
-        """Make the jobs, which fire for so long from a whole second on, and wait for it.
+        """Make the jobs, which fire for this long from a whole second on, and wait for it.
 
         Raises:
             XwheelError: The cluster does not take them, or not in time.
@@ -115,8 +115,8 @@ class Check:
                 targets[Did.BURST] = [self.ids[item.name] for item in quick if not item.delay_ms][
                     :MOST_AT_ONCE
                 ]
-            self._people = People(self._site, targets, self._seed, self.ids[LONG])
-            self._people.__enter__()
+            self._actions = ActionThread(self._site, targets, self._seed, self.ids[LONG])
+            self._actions.__enter__()
 
     def find_groups(self) -> tuple[int, int]:
         """Return the ids of both groups, which are made if need be."""
@@ -135,7 +135,9 @@ class Check:
         ids: dict[str, int] = {}
         for item in wanted:
             group_id = self._groups[item.limited_group]
-            ids[item.name] = self._site.make(item.definition(group_id, start_ms, end_ms, sturdy=self._sturdy))
+            ids[item.name] = self._site.make(
+                item.definition(group_id, start_ms, end_ms, resilient=self._resilient)
+            )
         for item in wanted:
             if item.children:
                 self._site.link(ids[item.name], [ids[name] for name in item.children])
@@ -156,8 +158,8 @@ class Check:
 
     def calm_down(self) -> None:
         """Let people do nothing further; what they stopped is started again."""
-        if self._people is not None:
-            self._people.end()
+        if self._actions is not None:
+            self._actions.end()
 
     def stop(self) -> None:
         """Let no job fire any more."""
@@ -176,7 +178,7 @@ class Check:
         return False
 
     def judge(
-        self, watched: Observed | None = None, weather: Weather = CALM, until_ms: int | None = None
+        self, watched: Observed | None = None, disturbances: Disturbances = CALM, until_ms: int | None = None
     ) -> Verdict:
         """Compare what was due until an instant, the runs and the executions."""
         ids = list(self.ids.values())
@@ -185,8 +187,8 @@ class Check:
             self._site.rows(self._groups, ids),
             executions(sorted(self._folder.glob("*.executions")), ids),
             watched,
-            actions=[] if self._people is None else self._people.actions,
-            weather=weather,
+            actions=[] if self._actions is None else self._actions.actions,
+            disturbances=disturbances,
             until_ms=2**62 if until_ms is None else until_ms,
         )
 
@@ -194,7 +196,7 @@ class Check:
         """Return what the jobs call for until an instant, by id."""
         end_ms = self.end_ms if until_ms is None else until_ms
         return {
-            self.ids[item.name]: item.calls_for(self.ids, self.start_ms, end_ms, sturdy=self._sturdy)
+            self.ids[item.name]: item.calls_for(self.ids, self.start_ms, end_ms, resilient=self._resilient)
             for item in self._load
         }
 

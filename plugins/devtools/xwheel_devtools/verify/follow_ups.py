@@ -8,12 +8,12 @@ from typing import Final
 
 from xwheel_devtools.verify.records import (
     Did,
+    Disturbances,
     ExpectedJob,
     Finding,
     FindingKind,
     RunRow,
     UserAction,
-    Weather,
     is_delay,
     name_of,
 )
@@ -100,9 +100,11 @@ def _succeeded(rows: Iterable[RunRow]) -> dict[int, RunRow]:
     return found
 
 
-def delays(jobs: Mapping[int, ExpectedJob], rows: Iterable[RunRow], weather: Weather) -> Iterable[Finding]:
+def delays(
+    jobs: Mapping[int, ExpectedJob], rows: Iterable[RunRow], disturbances: Disturbances
+) -> Iterable[Finding]:
     """Find fires of a fixed delay that do not follow on the end of the one before, until the end of the job."""
-    if weather.clock_moved:
+    if disturbances.clock_moved:
         return
     fires: dict[int, list[RunRow]] = defaultdict(list)
     ends: Counter[int] = Counter()
@@ -121,13 +123,15 @@ def delays(jobs: Mapping[int, ExpectedJob], rows: Iterable[RunRow], weather: Wea
                 text = f"run {row.id} of {job.name!r}: is due {off_ms} ms off its predecessor's end and delay"
                 yield Finding(FindingKind.DELAY, 8, text, row.planned_ms)
             wanted = (ends[row.root_id or row.id] or row.planned_ms) + job.delay_ms
-            slack_ms = weather.slack_ms
+            slack_ms = disturbances.slack_ms
         if wanted + slack_ms <= job.end_ms:
             text = f"{job.name!r}, due {wanted}: the fixed delay stopped firing"
             yield Finding(FindingKind.MISSING, 8, text, wanted)
 
 
-def shards(jobs: Mapping[int, ExpectedJob], rows: Iterable[RunRow], weather: Weather) -> Iterable[Finding]:
+def shards(
+    jobs: Mapping[int, ExpectedJob], rows: Iterable[RunRow], disturbances: Disturbances
+) -> Iterable[Finding]:
     """Find fires whose shards are not 0 to N - 1, or have unequal totals."""
     roots: dict[tuple[int, int], list[RunRow]] = defaultdict(list)
     for row in rows:
@@ -138,9 +142,11 @@ def shards(jobs: Mapping[int, ExpectedJob], rows: Iterable[RunRow], weather: Wea
         indexes, totals = sorted(row.shard_index for row in mine), {row.shard_total for row in mine}
         count = max(totals)
         # as many as there were executors then; a shard that was refused has a row that was left out above
-        is_number = count <= most if weather.executors_ended else count == most
+        is_number = count <= most if disturbances.executors_ended else count == most
         is_whole = (
-            set(indexes) <= set(range(count)) if weather.executors_ended else indexes == list(range(count))
+            set(indexes) <= set(range(count))
+            if disturbances.executors_ended
+            else indexes == list(range(count))
         )
         if not is_number or not is_whole or len(totals) > 1 or len(set(indexes)) < len(indexes):
             what = f"root {root_id} of {name_of(jobs, job_id)}"

@@ -14,7 +14,7 @@ SECOND: Final = 1000
 DELAY_MS: Final = 900
 DELAYS: Final = 4
 RARE_S: Final = 2
-"""Sharded, failing and parent jobs fire every so many seconds; so often comes one that fires once."""
+"""Sharded, failing and parent jobs fire every N seconds; so often comes one that fires once."""
 
 OFTEN_S: Final = 40
 """After so long, jobs that fire once come a fifth as often: each of them has to be made before."""
@@ -58,10 +58,10 @@ class LoadJob:
         due: When it must fire, both ends included.
         delay_ms: Of a fixed delay, whose due times follow from its runs.
         shards: Runs of one fire.
-        failures: So many attempts fail on purpose.
+        failures: This many attempts fail on purpose.
         children: Names of the jobs that run after it.
         joins: Names of the parents that must all have succeeded before it runs.
-        limit: Jobs with the same name have at most so many runs at once.
+        limit: Jobs with the same name have at most this many runs at once.
         limited_group: It belongs to the group that has a limit.
         actions: What people may do to it meanwhile.
     """
@@ -78,7 +78,7 @@ class LoadJob:
     limited_group: bool = False
     actions: tuple[Did, ...] = ()
 
-    def calls_for(self, ids: dict[str, int], start_ms: int, end_ms: int, *, sturdy: bool) -> ExpectedJob:
+    def calls_for(self, ids: dict[str, int], start_ms: int, end_ms: int, *, resilient: bool) -> ExpectedJob:
         """Return what the job calls for until an instant."""
         return ExpectedJob(
             name=self.name,
@@ -92,14 +92,14 @@ class LoadJob:
             parents=[ids[name] for name in self.joins],
             limit=self.limit,
             at_most_once=self.fields.get("delivery") == "at_most_once",
-            recover_lost=sturdy and self.fields.get("delivery") != "at_most_once",
+            recover_lost=resilient and self.fields.get("delivery") != "at_most_once",
         )
 
-    def definition(self, group_id: int, start_ms: int, end_ms: int, *, sturdy: bool) -> dict[str, Any]:
-        """Return what is sent to the API; with ``sturdy``, a job that must run whatever breaks."""
-        further = dict(STURDY) if sturdy else {}
+    def definition(self, group_id: int, start_ms: int, end_ms: int, *, resilient: bool) -> dict[str, Any]:
+        """Return what is sent to the API; with ``resilient``, a job that must run whatever breaks."""
+        further = dict(STURDY) if resilient else {}
         if self.fields.get("delivery") == "at_most_once":
-            further |= {"max_retries": 0, "recover_lost": False} if sturdy else {}
+            further |= {"max_retries": 0, "recover_lost": False} if resilient else {}
         return {
             "group_id": group_id,
             "name": self.name,

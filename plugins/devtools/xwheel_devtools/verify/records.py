@@ -83,10 +83,10 @@ class ExpectedJob:
         first_ms: When a fixed delay must fire first.
         end_ms: No fixed delay fires later than this.
         shards: Runs of one fire.
-        failures: So many attempts fail on purpose, and each has a retry.
+        failures: This many attempts fail on purpose, and each has a retry.
         children: Jobs that run after each success.
         parents: Jobs that must all succeed in one chain before it runs; empty unless it joins.
-        limit: Jobs with the same name have at most so many runs at once, on all executors together.
+        limit: Jobs with the same name have at most this many runs at once, on all executors together.
         at_most_once: No run of a fire may follow one that may have run.
         recover_lost: A lost run has one recovery run.
     """
@@ -183,7 +183,7 @@ class Observed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Weather:
+class Disturbances:
     """What had been done to the cluster, which decides what may come of it.
 
     Attributes:
@@ -193,7 +193,7 @@ class Weather:
             different processes can be compared.
         overdue_limit_ms: No run may have been overdue and planned for longer: lease + 2 s, and how long no node could
             send. None not to judge that.
-        slack_ms: So much later than the end plus the delay a fixed delay may plan its next fire: the end is written
+        slack_ms: This much later than the end plus the delay a fixed delay may plan its next fire: the end is written
             in between, and how long that takes depends on what is broken.
     """
 
@@ -203,7 +203,7 @@ class Weather:
     slack_ms: int = 1000
 
 
-CALM = Weather()
+CALM = Disturbances()
 """Nothing was done to executors or clocks."""
 
 

@@ -19,7 +19,7 @@ from xwheel.runtime.signals import StopSignals
 
 from xwheel_devtools.quickstart.processes import Child
 from xwheel_devtools.verify.check import HANDLERS, Check, executor_settings
-from xwheel_devtools.verify.records import Verdict, Weather
+from xwheel_devtools.verify.records import Disturbances, Verdict
 from xwheel_devtools.verify.site import Site
 
 SHOWN: Final = 20
@@ -81,7 +81,7 @@ def _conduct(site: Site, options: VerifyOptions, folder: Path, seed: int, consol
         signals.be_up()
         children = _start_executors(folder, stack)
         check = stack.enter_context(
-            Check(site, folder, rate=options.rate, sturdy=True, people=True, seed=seed)
+            Check(site, folder, rate=options.rate, resilient=True, people=True, seed=seed)
         )
         _wait_for_executors(check, children, signals)
         check.begin(options.seconds)
@@ -98,8 +98,10 @@ def _conduct(site: Site, options: VerifyOptions, folder: Path, seed: int, consol
         for child in children:
             child.revive()
         check.settle(options.settle_s)
-        weather = Weather(executors_ended=True, overdue_limit_ms=None, slack_ms=options.settle_s * 1000)
-        return check.judge(watcher.seen if watcher else None, weather)
+        disturbances = Disturbances(
+            executors_ended=True, overdue_limit_ms=None, slack_ms=options.settle_s * 1000
+        )
+        return check.judge(watcher.seen if watcher else None, disturbances)
 
 
 def _start_executors(folder: Path, stack: ExitStack) -> list[Child]:

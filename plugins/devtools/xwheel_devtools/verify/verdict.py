@@ -15,6 +15,7 @@ from xwheel_devtools.verify.follow_ups import by_hand, children, delays, retries
 from xwheel_devtools.verify.records import (
     CALM,
     Did,
+    Disturbances,
     Executed,
     ExpectedJob,
     Finding,
@@ -24,7 +25,6 @@ from xwheel_devtools.verify.records import (
     Span,
     UserAction,
     Verdict,
-    Weather,
     is_delay,
     name_of,
 )
@@ -58,7 +58,7 @@ def judge(
     watched: Observed | None = None,
     *,
     actions: Sequence[UserAction] = (),
-    weather: Weather = CALM,
+    disturbances: Disturbances = CALM,
     until_ms: int = 2**62,
 ) -> Verdict:
     """Compare what was due, what the rows say and what was executed.
@@ -69,26 +69,26 @@ def judge(
         executions: All executions.
         watched: What was seen meanwhile.
         actions: What was asked for meanwhile.
-        weather: What had been done to the cluster.
+        disturbances: What had been done to the cluster.
         until_ms: Only fires planned for this instant or earlier are judged, with their retries and child runs: what
             comes later may be there or not once jobs are stopped.
     """
     watched = watched or Observed()
     all_rows, (rows, executions) = rows, _until(until_ms, rows, executions)
     ran = Counter(item.run_id for item in executions)
-    fires = _Fires(jobs, rows, actions, weather)
+    fires = _Fires(jobs, rows, actions, disturbances)
     findings = [
         *fires.findings,
-        *_ends(jobs, rows, actions, weather),
+        *_ends(jobs, rows, actions, disturbances),
         *_executions(jobs, rows, executions),
-        *_editions(jobs, rows, executions, actions, weather),
-        *_together(jobs, executions, weather),
+        *_editions(jobs, rows, executions, actions, disturbances),
+        *_together(jobs, executions, disturbances),
         *retries(jobs, rows, actions),
         *children(jobs, rows),
-        *delays(jobs, rows, weather),
-        *shards(jobs, rows, weather),
+        *delays(jobs, rows, disturbances),
+        *shards(jobs, rows, disturbances),
         *by_hand(jobs, rows, actions),
-        *_seen(watched, {row.id: row.state for row in all_rows}, weather),
+        *_seen(watched, {row.id: row.state for row in all_rows}, disturbances),
     ]
     roots = {row.root_id or row.id for row in rows if ran[row.id]}
     asked = [row for row in rows if row.origin == "api" and row.shard_index == 0]
@@ -116,7 +116,7 @@ class _Fires:
         jobs: Mapping[int, ExpectedJob],
         rows: Sequence[RunRow],
         actions: Sequence[UserAction],
-        weather: Weather,
+        disturbances: Disturbances,
     ) -> None:
         scheduled = [row for row in rows if row.origin == "schedule"]
         self.due = {(number, due) for number, job in jobs.items() for due in job.due}
@@ -124,8 +124,8 @@ class _Fires:
         self.due |= {(row.job_id, row.planned_ms) for row in scheduled if is_delay(jobs, row)}
         self.found: dict[tuple[int, int], list[RunRow]] = defaultdict(list)
         self.findings: list[Finding] = []
-        self._weather = weather
-        self._changed = _changed(jobs, actions, weather)
+        self._weather = disturbances
+        self._changed = _changed(jobs, actions, disturbances)
         skips: dict[int, list[RunRow]] = defaultdict(list)
         killed = _killed(actions)
         for row in scheduled:
@@ -168,19 +168,22 @@ class _Fires:
 
 
 def _ends(
-    jobs: Mapping[int, ExpectedJob], rows: Iterable[RunRow], actions: Sequence[UserAction], weather: Weather
+    jobs: Mapping[int, ExpectedJob],
+    rows: Iterable[RunRow],
+    actions: Sequence[UserAction],
+    disturbances: Disturbances,
 ) -> Iterable[Finding]:
     """Find shards whose last attempt did not succeed, and attempts that failed for a reason that nothing gives."""
     killed = _killed(actions)
     chains: dict[tuple[int, int], list[RunRow]] = defaultdict(list)
     for row in rows:
         chains[row.root_id or row.id, row.shard_index].append(row)
-    changed = _changed(jobs, actions, weather, pauses=True)
+    changed = _changed(jobs, actions, disturbances, pauses=True)
     for _, mine in sorted(chains.items()):
         mine.sort(key=lambda row: (row.attempt, row.id))
         may_end = any(row.kill_requested or row.id in killed for row in mine)
         for row in mine:
-            yield from _end(jobs, row, row is mine[-1], may_end, changed.get(row.job_id, ()), weather)
+            yield from _end(jobs, row, row is mine[-1], may_end, changed.get(row.job_id, ()), disturbances)
 
 
 def _end(
@@ -189,7 +192,7 @@ def _end(
     is_last: bool,
     was_killed: bool,
     changed: Sequence[tuple[int, int]],
-    weather: Weather,
+    disturbances: Disturbances,
 ) -> Iterable[Finding]:
     job = jobs.get(row.job_id)
     failures, once = (job.failures, job.at_most_once) if job else (0, False)
@@ -205,11 +208,15 @@ def _end(
     )
     is_fine = (
         row.state == "succeeded"
-        or (row.state == "skipped" and (row.skip_last_ms is not None or weather.clock_moved))
+        or (row.state == "skipped" and (row.skip_last_ms is not None or disturbances.clock_moved))
         or (row.state == "cancelled" and (was_changed or was_killed or row.reason == "late_outcome"))
         or (row.kill_requested and row.state in ("killed", "lost", "failed"))
         or (on_purpose and (not is_last or was_changed))
-        or (by_executor and weather.executors_ended and (not is_last or once or was_killed or was_changed))
+        or (
+            by_executor
+            and disturbances.executors_ended
+            and (not is_last or once or was_killed or was_changed)
+        )
     )
     if not is_fine:
         why = f"{row.reason} {row.message[:80]}".strip()
@@ -218,11 +225,11 @@ def _end(
 
 
 def _changed(
-    jobs: Iterable[int], actions: Sequence[UserAction], weather: Weather, *, pauses: bool = False
+    jobs: Iterable[int], actions: Sequence[UserAction], disturbances: Disturbances, *, pauses: bool = False
 ) -> dict[int, list[Span]]:
     """Return the times in which due times of each job may have no run; all of time if no one knows when that was."""
-    found = {number: changed_spans(actions, number, weather.slack_ms, pauses=pauses) for number in jobs}
-    if weather.clock_moved:
+    found = {number: changed_spans(actions, number, disturbances.slack_ms, pauses=pauses) for number in jobs}
+    if disturbances.clock_moved:
         return {number: [(-NEVER, NEVER)] if spans else [] for number, spans in found.items()}
     return found
 
@@ -287,10 +294,10 @@ def _editions(
     rows: Sequence[RunRow],
     executions: Iterable[Executed],
     actions: Sequence[UserAction],
-    weather: Weather,
+    disturbances: Disturbances,
 ) -> Iterable[Finding]:
     """Find what was sent as it was before an edit that had been answered, or while its job was stopped."""
-    if weather.clock_moved:
+    if disturbances.clock_moved:
         return
     said = {item.run_id: item for item in executions}
     spans = {number: stopped_spans(actions, number) for number in jobs}
@@ -311,10 +318,10 @@ def _editions(
 
 
 def _together(
-    jobs: Mapping[int, ExpectedJob], executions: Iterable[Executed], weather: Weather
+    jobs: Mapping[int, ExpectedJob], executions: Iterable[Executed], disturbances: Disturbances
 ) -> Iterable[Finding]:
     """Find runs of jobs that share a limit which were executed at once with too many others."""
-    limits = {number: job.limit for number, job in jobs.items() if job.limit and not weather.clock_moved}
+    limits = {number: job.limit for number, job in jobs.items() if job.limit and not disturbances.clock_moved}
     moments: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
     most = dict(limits.values())
     for item in executions:
@@ -336,7 +343,7 @@ def _together(
                 yield Finding(FindingKind.TOGETHER, 0, text, at_ms)
 
 
-def _seen(watched: Observed, last: Mapping[int, str], weather: Weather) -> Iterable[Finding]:
+def _seen(watched: Observed, last: Mapping[int, str], disturbances: Disturbances) -> Iterable[Finding]:
     for run_id, states in sorted(watched.states.items()):
         path = [*states, last.get(run_id, "gone")]
         for before, after in pairwise(path):
@@ -346,13 +353,13 @@ def _seen(watched: Observed, last: Mapping[int, str], weather: Weather) -> Itera
         yield Finding(FindingKind.EPOCH, 5, text)
     for text in watched.unwritten:
         yield Finding(FindingKind.UNWRITTEN, 9, text)
-    limit_ms = weather.overdue_limit_ms
+    limit_ms = disturbances.overdue_limit_ms
     for run_id, late_ms in sorted(watched.overdue.items()):
         if limit_ms is not None and late_ms > limit_ms:
             text = f"run {run_id}: was overdue and planned for {late_ms} ms, {limit_ms} ms allowed"
             yield Finding(FindingKind.OVERDUE, 4, text)
     # by a clock that jumped forward a job's last fire is over earlier
-    for text in [*watched.delays, *([] if weather.clock_moved else watched.idle)]:
+    for text in [*watched.delays, *([] if disturbances.clock_moved else watched.idle)]:
         yield Finding(FindingKind.DELAY, 8, text)
 
 

@@ -63,7 +63,7 @@ class World:
         )
 
     def write(self, count: int) -> None:
-        """Record so many changes, one a millisecond."""
+        """Record this many changes, one a millisecond."""
         for number in range(count):
             self.clock.advance(1)
             entry = AuditEntry(

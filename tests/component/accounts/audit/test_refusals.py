@@ -17,7 +17,7 @@ from xwheel.accounts.audit.refusals import (
     RefusalLog,
 )
 from xwheel.errors import DatabaseUnreachableError
-from xwheel.model.access import NOBODY, Actor, ActorKind
+from xwheel.model.access import UNKNOWN_ACTOR, Actor, ActorKind
 from xwheel.model.audit import AuditRow
 from xwheel.storage.schema.access_tables import audit
 
@@ -56,7 +56,7 @@ def test_the_first_refusal_of_an_actor_and_route_is_a_row_at_once(world: World, 
 def test_ten_thousand_refused_calls_are_a_handful_of_rows(world: World, log: RefusalLog) -> None:
     for number in range(5000):
         refuse(log, path=f"/api/v1/jobs/{number}")
-        log.note("api", NOBODY, f"198.51.100.{number % 250}", f"GET /x{number}", f"/x{number}", "who?")
+        log.note("api", UNKNOWN_ACTOR, f"198.51.100.{number % 250}", f"GET /x{number}", f"/x{number}", "who?")
         world.clock.advance(1)
     log.step(world.clock.now_ms())
     world.clock.advance(WINDOW_MS)
@@ -143,13 +143,13 @@ def test_each_window_begins_anew(world: World, log: RefusalLog) -> None:
 
 
 def test_a_clock_that_goes_back_ends_a_window(world: World, log: RefusalLog) -> None:
-    log.note("api", NOBODY, "192.0.2.1", "GET /", "/", "who?")
+    log.note("api", UNKNOWN_ACTOR, "192.0.2.1", "GET /", "/", "who?")
     log.step(NOW - 10_000_000)
     assert len(rows(world)) == 1
 
 
 def test_what_is_under_way_is_written_at_the_end(world: World, log: RefusalLog) -> None:
-    log.note("executor-api", NOBODY, "192.0.2.1", "POST /api/registry", "/api/registry", "who?")
+    log.note("executor-api", UNKNOWN_ACTOR, "192.0.2.1", "POST /api/registry", "/api/registry", "who?")
     log.end()
     (row,) = rows(world)
     assert row.object_id == "executor-api"

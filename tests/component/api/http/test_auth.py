@@ -187,7 +187,7 @@ def test_only_health_and_documents_are_public(api: Api) -> None:
         (method, path)
         for path, methods in app.needs.items()
         for method, need in methods.items()
-        if need.of is Of.NOBODY
+        if need.of is Of.ANYONE
     }
     assert found == PUBLIC
 

@@ -177,7 +177,7 @@ def test_unknown_executors_are_counted(api: Api) -> None:
 
 
 UNRECORDED = {"/me/settings/{setting}", "/session/link"}
-"""What pages keep for an account changes nothing that anybody else sees, and nobody's rights; whose a sign-in link is
+"""What pages keep for an account changes nothing that anybody else sees, and no one's rights; whose a sign-in link is
 only is asked by POST so that the link stands in no address."""
 
 

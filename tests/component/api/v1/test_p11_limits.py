@@ -21,7 +21,7 @@ API_SETTINGS: Mapping[str, int] = {}
 
 
 def long_texts(size: int) -> list[str]:
-    """Texts of so many bytes, which is no more than three times as many characters."""
+    """Texts of this many bytes, which is no more than three times as many characters."""
     return ["x" * size, HAN * (size // 3) + "x" * (size % 3)]
 
 

@@ -42,7 +42,7 @@ WRONG: dict[str, dict[str, str]] = {
     "no app name": {TOKEN_HEADER: "token-of-orders"},
     "empty app name": {TOKEN_HEADER: "token-of-orders", APP_NAME_HEADER: " "},
     "other group's name": {TOKEN_HEADER: "token-of-orders", APP_NAME_HEADER: "billing"},
-    "nobody's name": {TOKEN_HEADER: "token-of-orders", APP_NAME_HEADER: "nobody"},
+    "no one's name": {TOKEN_HEADER: "token-of-orders", APP_NAME_HEADER: "nobody"},
     "other case": {TOKEN_HEADER: "token-of-orders", APP_NAME_HEADER: "Orders"},
     "token of the other group": {TOKEN_HEADER: "token-of-billing", APP_NAME_HEADER: "orders"},
     "longer": {TOKEN_HEADER: "token-of-orders!", APP_NAME_HEADER: "orders"},

@@ -18,7 +18,7 @@ ADDRESS = "http://127.0.0.1:9001"
 
 
 def start(node: HandNode, count: int = 1, **changes: Any) -> tuple[Job, list[int]]:
-    """Create a job and bring so many runs of it to an executor; return their ids."""
+    """Create a job and bring this many runs of it to an executor; return their ids."""
     job = node.job(enabled=False, **changes)
     ids = [node.scheduler.management.run_now.run(job.id).id for _ in range(count)]
     node.run_for(300)
@@ -117,7 +117,7 @@ def test_runs_of_an_executor_that_was_seen_to_die_are_lost_once_it_does_not_answ
     network = attach(node, lambda *_: None)
     pass_time(node, 3000)
     assert network.paths() == []
-    node.scheduler.core.registry.doubt(ADDRESS, node.clock.now_ms())
+    node.scheduler.core.registry.note_death(ADDRESS, node.clock.now_ms())
     for _ in range(3):
         check(node, 1000)
     assert network.paths() == ["/runState"]
@@ -131,7 +131,7 @@ def test_an_executor_that_was_taken_for_dead_and_lives_keeps_its_runs(node: Hand
     _, (run_id,) = start(node)
     answers = {"answers": states({run_id: "started"}), "beats": lambda *_: None, "errs": lambda *_: 500}
     attach(node, answers[how])
-    node.scheduler.core.registry.doubt(ADDRESS, node.clock.now_ms())
+    node.scheduler.core.registry.note_death(ADDRESS, node.clock.now_ms())
     if how == "beats":
         beat(node)
     for _ in range(5):
@@ -139,11 +139,11 @@ def test_an_executor_that_was_taken_for_dead_and_lives_keeps_its_runs(node: Hand
     assert load(node, run_id).state is RunState.RUNNING
 
 
-def test_nobody_is_doubted_for_longer_than_half_a_minute(node: HandNode) -> None:
+def test_nobody_is_known_dead_for_longer_than_half_a_minute(node: HandNode) -> None:
     registry = node.scheduler.core.registry
-    registry.doubt(ADDRESS, node.clock.now_ms())
-    assert registry.is_doubted(ADDRESS, node.clock.advance(29_000))
-    assert not registry.is_doubted(ADDRESS, node.clock.advance(1000))
+    registry.note_death(ADDRESS, node.clock.now_ms())
+    assert registry.is_known_dead(ADDRESS, node.clock.advance(29_000))
+    assert not registry.is_known_dead(ADDRESS, node.clock.advance(1000))
 
 
 @pytest.mark.servers_get(3)

@@ -129,7 +129,7 @@ def test_r1_a_leave_hands_everything_over_before_it_stops(cluster: Cluster) -> N
     assert not leaving.is_drained()
     for _ in range(30):
         cluster.run(STEP_MS)
-        assert {row.owner for row in cluster.rows()} <= {"a", "b"}  # never nobody's
+        assert {row.owner for row in cluster.rows()} <= {"a", "b"}  # never no one's
     assert leaving.is_drained()
     assert cluster.sizes() == {"a": 0, "b": 64}
     assert leaving.may_act(1000)  # what it has fenced it may still send

@@ -19,8 +19,8 @@ from xwheel.model.alarms import AlarmKind
 from xwheel.model.audit import AuditEntry, AuditOutcome
 from xwheel.runtime.sealing import KeyRing
 from xwheel.scheduler.live import reader as module
-from xwheel.scheduler.live.feed import EventKind, LiveCounts, LiveEvent, Sight
-from xwheel.scheduler.live.reader import ASKED_MS, COMMIT_MS, FORGET_MS, MOST_TOLD, LiveReader
+from xwheel.scheduler.live.feed import EventKind, LiveCounts, LiveEvent, LiveScope
+from xwheel.scheduler.live.reader import ASKED_MS, COMMIT_MS, FORGET_MS, MOST_ANSWERS, LiveReader
 from xwheel.storage import leases, reports, runs, settings
 from xwheel.storage.access.audit import AuditTrail, signing_keys
 from xwheel.storage.alarms import alarms
@@ -54,12 +54,12 @@ class Live:
         return self.ask(grants)
 
     def ask(self, grants: Grants = ALL) -> list[LiveEvent] | None:
-        told = self.reader.ask(self.cursor, Sight.of(grants))
+        told = self.reader.ask(self.cursor, LiveScope.of(grants))
         self.cursor = told.news.cursor
         return None if told.news.events is None else list(told.news.events)
 
     def counts(self) -> LiveCounts:
-        return self.reader.ask(self.cursor, Sight.of(ALL)).counts
+        return self.reader.ask(self.cursor, LiveScope.of(ALL)).counts
 
     def insert(self, *made: Run) -> None:
         self.db.transaction(lambda conn: runs.insert_runs(conn, made))
@@ -133,7 +133,7 @@ def test_runs_that_were_there_before_are_no_news(db: Database) -> None:
 def test_more_runs_than_are_compared_are_one_event(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "OPEN", 3)
     live.insert(*(sent(number, due_ms=1) for number in range(1, 5)))
-    many = [LiveEvent(EventKind.RUN, audience=module.Audience.READERS)]
+    many = [LiveEvent(EventKind.RUN, receivers=module.Receivers.READERS)]
     assert live.news() == many
     live.change(1, state="failed", check_ms=None)
     # it is not known what the first look missed
@@ -182,7 +182,7 @@ def test_what_was_refused_changed_nothing(live: Live) -> None:
     assert live.news() == []
 
 
-def test_a_row_of_the_audit_that_commits_late_is_told(live: Live) -> None:
+def test_a_row_of_the_audit_that_commits_late_may_see(live: Live) -> None:
     def write(number: int, at: int) -> None:
         live.record("job.edit", "job", number, 1)
         query = update(audit).where(audit.c.object_id == str(number)).values(id=at)
@@ -328,26 +328,28 @@ def test_without_a_loop_who_asks_reads_once_a_second(db: Database) -> None:
 
 
 def test_who_may_know_the_same_gets_one_answer_and_nobody_else_does(live: Live) -> None:
-    start = live.reader.ask(None, Sight.of(ALL)).news.cursor
+    start = live.reader.ask(None, LiveScope.of(ALL)).news.cursor
     live.insert(make_run(5, group_id=1), make_run(6, group_id=2))
     live.news()
     wide = [ALL, Grants(Grant(Role.ADMIN, script=True))]
     viewers = [Grants(Grant(Role.VIEWER)), Grants(Grant(Role.EDITOR), {1: Grant(Role.ADMIN)})]
     of_one = [Grants(groups={1: Grant(Role.ADMIN)}), Grants(groups={1: Grant(Role.VIEWER)})]
-    told = [[live.reader.ask(start, Sight.of(grants)) for grants in same] for same in (wide, viewers, of_one)]
+    told = [
+        [live.reader.ask(start, LiveScope.of(grants)) for grants in same] for same in (wide, viewers, of_one)
+    ]
     assert all(one is other for one, other in told)
     assert len({id(one) for one, _ in told}) == 3
     assert [event.id for event in told[2][0].news.events or ()] == [5]
-    assert live.reader.ask(told[0][0].news.cursor, Sight.of(ALL)).news.events == []
+    assert live.reader.ask(told[0][0].news.cursor, LiveScope.of(ALL)).news.events == []
     # what others ask for does not stay in memory, and an answer lasts until the next look
-    for number in range(2 * MOST_TOLD):
-        live.reader.ask(f"x-{number}", Sight.of(ALL))
-    assert len(live.reader._told) == MOST_TOLD
+    for number in range(2 * MOST_ANSWERS):
+        live.reader.ask(f"x-{number}", LiveScope.of(ALL))
+    assert len(live.reader._told) == MOST_ANSWERS
     live.news()
     assert not [key for key, kept in live.reader._told.items() if kept in told[0]]
 
 
-def test_an_outage_is_told_and_is_asked_once_a_second(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_outage_may_see_and_is_asked_once_a_second(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     tries = 0
 
     @contextmanager

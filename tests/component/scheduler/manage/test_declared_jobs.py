@@ -24,7 +24,7 @@ from xwheel.scheduler.manage.declared_plan import (
     WantedJob,
 )
 from xwheel.scheduler.manage.jobs import BulkAction
-from xwheel.scheduler.manage.ownership import Declared, Standing
+from xwheel.scheduler.manage.ownership import DeclarationState, Declared
 from xwheel.storage import job_versions, jobs
 from xwheel.storage.declarations import owners, records
 from xwheel.storage.declarations.records import DeclaredJob
@@ -83,7 +83,7 @@ def actions(result: SyncResult) -> list[tuple[str, str]]:
 
 def test_jobs_are_created_started_and_owned(node: HandNode) -> None:
     result = sync(node, wanted(max_retries=3), wanted("clean", schedule_type="NONE", schedule_conf=""))
-    assert (result.verdict.standing, result.problems) == (Standing.OWNS, ())
+    assert (result.verdict.standing, result.problems) == (DeclarationState.OWNS, ())
     assert actions(result) == [("create", "clean"), ("create", "report")]
     made = by_name(node)
     assert (made["report"].enabled, made["report"].max_retries, made["report"].next_fire_ms) == (
@@ -298,15 +298,15 @@ def test_the_higher_release_owns_and_the_lower_takes_over_after_90_s(node: HandN
     beat(node, 9102, TWO)
     sync(node, wanted(max_retries=2), caller=TWO)
     refused = sync(node, wanted())
-    assert (refused.verdict.standing, refused.verdict.other) == (Standing.WAITS, TWO)
+    assert (refused.verdict.standing, refused.verdict.other) == (DeclarationState.WAITS, TWO)
     assert by_name(node)["report"].max_retries == 2
     node.scheduler.core.registry.remove("demo", "http://127.0.0.1:9102")
     node.clock.advance(89_000)
     beat(node, 9101, ONE)
-    assert manager_of(node).note(GROUP, ONE).verdict == (Standing.WAITS, TWO, False, NOW + 90_000)
+    assert manager_of(node).note(GROUP, ONE).verdict == (DeclarationState.WAITS, TWO, False, NOW + 90_000)
     node.clock.advance(1000)
     note = manager_of(node).note(GROUP, ONE)
-    assert (note.verdict.standing, note.needs_jobs) == (Standing.OWNS, True)
+    assert (note.verdict.standing, note.needs_jobs) == (DeclarationState.OWNS, True)
     sync(node, wanted(max_retries=0))
     assert by_name(node)["report"].max_retries == 0
 
@@ -316,10 +316,10 @@ def test_a_node_that_was_down_hands_nothing_to_the_executor_that_calls_first(nod
     node.clock.advance(3_600_000)
     later = node.successor()
     refused = sync(later, wanted())
-    assert (refused.verdict.standing, refused.verdict.other) == (Standing.WAITS, TWO)
+    assert (refused.verdict.standing, refused.verdict.other) == (DeclarationState.WAITS, TWO)
     assert by_name(later)["report"].max_retries == 2
     later.clock.advance(90_000)
-    assert sync(later, wanted()).verdict.standing is Standing.OWNS
+    assert sync(later, wanted()).verdict.standing is DeclarationState.OWNS
 
 
 def test_a_conflict_changes_nothing_and_is_seen_by_both(node: HandNode) -> None:
@@ -328,17 +328,17 @@ def test_a_conflict_changes_nothing_and_is_seen_by_both(node: HandNode) -> None:
     beat(node, 9102, OTHER)
     before = by_name(node)
     refused = sync(node, wanted(max_retries=9), caller=OTHER)
-    assert (refused.verdict.standing, refused.verdict.other) == (Standing.CONFLICTS, ONE)
+    assert (refused.verdict.standing, refused.verdict.other) == (DeclarationState.CONFLICTS, ONE)
     for _ in range(3):
-        assert manager_of(node).note(GROUP, OTHER).verdict.standing is Standing.CONFLICTS
+        assert manager_of(node).note(GROUP, OTHER).verdict.standing is DeclarationState.CONFLICTS
         assert manager_of(node).note(GROUP, ONE).conflicts == (OTHER,)
     assert by_name(node) == before
     with node.db.read() as conn:
         owner = owners.get_owner(conn, GROUP)
     builds = manager_of(node).builds(GROUP, owner)
     assert [(build.declared, build.standing, build.executors) for build in builds] == [
-        (ONE, Standing.OWNS, 1),
-        (OTHER, Standing.CONFLICTS, 1),
+        (ONE, DeclarationState.OWNS, 1),
+        (OTHER, DeclarationState.CONFLICTS, 1),
     ]
 
 
@@ -428,7 +428,7 @@ def test_two_nodes_that_sync_the_same_at_once_make_each_job_once(node: HandNode)
     if other is not None:
         other.close()
     assert len(results) == 2
-    assert all(result.verdict.standing is Standing.OWNS and not result.problems for result in results)
+    assert all(result.verdict.standing is DeclarationState.OWNS and not result.problems for result in results)
     assert sorted(action for result in results for action in actions(result)) == [
         ("create", "clean"),
         ("create", "other"),

@@ -214,7 +214,7 @@ def test_what_is_refused_leaves_no_version(node: HandNode) -> None:
     job = make(node)
     manager = node.scheduler.management.jobs
     with pytest.raises(FieldError):
-        manager.edit(job.id, {"schedule_type": "NOBODY"})
+        manager.edit(job.id, {"schedule_type": "UNKNOWN_ACTOR"})
     with pytest.raises(RevisionError):
         manager.edit(job.id, {"param": "x"}, revision=9)
     with pytest.raises(ForbiddenError), acting(alice(role=Role.VIEWER)):

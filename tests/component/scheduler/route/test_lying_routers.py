@@ -133,7 +133,7 @@ def one_of_each(node: HandNode, *names: str) -> list[int]:
 
 
 def settle(node: HandNode, count: int) -> None:
-    """Fire until so many runs are no longer planned."""
+    """Fire until this many runs are no longer planned."""
 
     def is_done() -> bool:
         node.adopt()

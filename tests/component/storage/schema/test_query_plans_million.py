@@ -90,7 +90,7 @@ def long_answers(db: Database) -> Iterator[None]:
 def test_no_question_reads_more_than_it_is_about(db: Database) -> None:
     _fill(db, million.MILLION, plan_audit.ROWS)
     every = _every_case()
-    # right after so many rows came, the tables are not analyzed
+    # right after this many rows came, the tables are not analyzed
     found = _too_long(db, [case for case in every if case.name.startswith(AT_ONCE)])
     million.analyze(db)
     plan_alarms.analyze(db)

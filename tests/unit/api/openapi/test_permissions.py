@@ -52,7 +52,7 @@ def row(*cells: str) -> str:
 
 def words(need: Need) -> tuple[str, str, str]:
     """Return what a route needs: the permission, where, and whether a group's token does."""
-    if need.of is Of.NOBODY:
+    if need.of is Of.ANYONE:
         return "none, it is public", "", ""
     if need.permission is None:
         return "a session or token", "", ""
@@ -65,7 +65,7 @@ def test_the_page_is_what_the_table_says() -> None:
 
 def test_every_place_is_explained() -> None:
     explained, _, _ = PAGE.read_text(encoding="utf-8").partition("## Routes")
-    for place in {item.need.of for item in OPERATIONS} - {Of.NOBODY, Of.CALLER}:
+    for place in {item.need.of for item in OPERATIONS} - {Of.ANYONE, Of.CALLER}:
         assert str(place).partition(",")[0] in explained, place
 
 

@@ -30,7 +30,7 @@ def house(tmp_path: Path) -> Iterator[House]:
 
 
 class Hosted:
-    """A run that works until it was asked to end so many times.
+    """A run that works until it was asked to end this many times.
 
     Attributes:
         asked: What ``end`` was called with.

@@ -12,7 +12,7 @@ BURST = 8
 
 
 def _burst(pool: ThreadPool, count: int) -> None:
-    """Keep so many threads busy at once."""
+    """Keep this many threads busy at once."""
     together = threading.Barrier(count + 1)
     for _ in range(count):
         pool.submit(lambda: together.wait(LIMIT_S) and None)

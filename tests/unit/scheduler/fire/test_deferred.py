@@ -77,8 +77,8 @@ def test_what_a_full_memory_forgets_is_the_newest_and_is_known_to_be_missing() -
     assert len(lines) == 100
     assert lines.overflowed == 100
     assert all(lines.is_held(number) for number in range(1, 101))
-    assert lines.is_beyond(queued(150, due_ms=NOW + 150))
-    assert not lines.is_beyond(queued(50, due_ms=NOW + 50))
-    assert not lines.is_beyond(queued(500, due_ms=NOW + 150, job_id=2))
+    assert lines.has_no_room(queued(150, due_ms=NOW + 150))
+    assert not lines.has_no_room(queued(50, due_ms=NOW + 50))
+    assert not lines.has_no_room(queued(500, due_ms=NOW + 150, job_id=2))
     lines.forget(range(1, 27))
-    assert not lines.is_beyond(queued(150, due_ms=NOW + 150))  # there is room again
+    assert not lines.has_no_room(queued(150, due_ms=NOW + 150))  # there is room again

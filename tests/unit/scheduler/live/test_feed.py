@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 
 from xwheel.model.access import ALL, Grant, Grants, Role
-from xwheel.scheduler.live.feed import MOST, Audience, EventFeed, EventKind, LiveEvent, Sight
+from xwheel.scheduler.live.feed import MOST, EventFeed, EventKind, LiveEvent, LiveScope, Receivers
 
 VIEWER = Grants(Grant(Role.VIEWER))
 OF_ONE = Grants(groups={1: Grant(Role.ADMIN)})
-EVERYTHING = Sight.of(ALL)
+EVERYTHING = LiveScope.of(ALL)
 
 
 def run(number: int, group_id: int = 1, state: str = "running") -> LiveEvent:
     return LiveEvent(EventKind.RUN, number, 7, group_id, state)
 
 
-def test_each_event_is_told_once_and_in_order() -> None:
+def test_each_event_may_see_once_and_in_order() -> None:
     feed = EventFeed()
     start = feed.after(None, EVERYTHING)
     assert start.events is None
@@ -29,7 +29,7 @@ def test_each_event_is_told_once_and_in_order() -> None:
     assert feed.after(start.cursor, EVERYTHING).events == [run(1), run(2), run(3)]
 
 
-def test_a_cursor_that_is_unknown_or_too_old_is_told() -> None:
+def test_a_cursor_that_is_unknown_or_too_old_may_see() -> None:
     feed, other = EventFeed(size=3), EventFeed()
     start = feed.after(None, EVERYTHING).cursor
     feed.put([run(1), run(2), run(3)])
@@ -61,41 +61,44 @@ def test_a_cursor_that_is_unknown_or_too_old_is_told() -> None:
     [
         (run(1, group_id=1), [ALL, VIEWER, OF_ONE]),
         (run(1, group_id=2), [ALL, VIEWER]),
-        (LiveEvent(EventKind.PAUSE, audience=Audience.READERS), [ALL, VIEWER, OF_ONE]),
-        (LiveEvent(EventKind.RULE, 5, audience=Audience.ALL), [ALL, VIEWER]),
-        (LiveEvent(EventKind.ACCOUNT, audience=Audience.ADMINS), [ALL]),
+        (LiveEvent(EventKind.PAUSE, receivers=Receivers.READERS), [ALL, VIEWER, OF_ONE]),
+        (LiveEvent(EventKind.RULE, 5, receivers=Receivers.ALL), [ALL, VIEWER]),
+        (LiveEvent(EventKind.ACCOUNT, receivers=Receivers.ADMINS), [ALL]),
     ],
 )
-def test_an_event_is_told_to_those_who_may_read_it(event: LiveEvent, seen: list[Grants]) -> None:
+def test_an_event_may_see_to_those_who_may_read_it(event: LiveEvent, seen: list[Grants]) -> None:
     feed = EventFeed()
     start = feed.after(None, EVERYTHING).cursor
     feed.put([event])
     for grants in (ALL, VIEWER, OF_ONE):
-        assert feed.after(start, Sight.of(grants)).events == ([event] if grants in seen else []), grants
+        assert feed.after(start, LiveScope.of(grants)).events == ([event] if grants in seen else []), grants
 
 
-def test_of_what_changed_several_times_the_last_is_told() -> None:
+def test_of_what_changed_several_times_the_last_may_see() -> None:
     feed = EventFeed()
     start = feed.after(None, EVERYTHING).cursor
     feed.put([run(1, state="dispatching"), run(2), run(1), run(1, state="failed")])
     assert feed.after(start, EVERYTHING).events == [run(2), run(1, state="failed")]
 
 
-def test_what_happened_to_several_things_without_an_id_is_told_of_each() -> None:
+def test_what_happened_to_several_things_without_an_id_may_see_of_each() -> None:
     feed = EventFeed()
     start = feed.after(None, EVERYTHING).cursor
     away, gone = (
-        LiveEvent(EventKind.NODE, state=state, audience=Audience.READERS) for state in ("away", "gone")
+        LiveEvent(EventKind.NODE, state=state, receivers=Receivers.READERS) for state in ("away", "gone")
     )
     feed.put([away, gone, away])
     assert feed.after(start, EVERYTHING).events == [gone, away]
 
 
-def test_of_very_many_it_is_told_that_there_are_many() -> None:
+def test_of_very_many_it_may_see_that_there_are_many() -> None:
     feed = EventFeed()
     start = feed.after(None, EVERYTHING).cursor
     job = LiveEvent(EventKind.JOB, 1, 1, 1, "edit")
     feed.put([*(run(number) for number in range(1, MOST)), job])
     assert len(feed.after(start, EVERYTHING).events or ()) == MOST
     feed.put([run(MOST)])
-    assert feed.after(start, EVERYTHING).events == [LiveEvent(EventKind.RUN, audience=Audience.READERS), job]
+    assert feed.after(start, EVERYTHING).events == [
+        LiveEvent(EventKind.RUN, receivers=Receivers.READERS),
+        job,
+    ]

@@ -10,26 +10,26 @@ from hypothesis import strategies as st
 
 from xwheel.errors import FieldError
 from xwheel.scheduler.manage.ownership import (
+    DeclarationState,
     Declared,
     Owner,
     OwnershipDecision,
-    Standing,
     check_release,
     conflicts,
     decide,
-    standings,
+    states_of,
 )
 
 NOW = 1_000_000
 GONE_MS = 90_000
 ONE, TWO = Declared("1.0", "a"), Declared("2.0", "b")
 OTHER = Declared("2.0", "c")
-NOBODY = Owner()
+UNKNOWN_ACTOR = Owner()
 
 
 def judge(
     caller: Declared,
-    owner: Owner = NOBODY,
+    owner: Owner = UNKNOWN_ACTOR,
     live: Collection[Declared] = (),
     *,
     now_ms: int = NOW,
@@ -52,21 +52,26 @@ def test_what_cannot_be_compared_is_refused_with_the_way_out(text: str) -> None:
 
 
 def test_the_highest_live_release_owns() -> None:
-    assert judge(ONE).standing is Standing.OWNS
-    assert judge(TWO, Owner(ONE, NOW), [ONE]).standing is Standing.OWNS
-    assert judge(ONE, Owner(TWO, NOW), [ONE, TWO]) == (Standing.WAITS, TWO, True, 0)
+    assert judge(ONE).standing is DeclarationState.OWNS
+    assert judge(TWO, Owner(ONE, NOW), [ONE]).standing is DeclarationState.OWNS
+    assert judge(ONE, Owner(TWO, NOW), [ONE, TWO]) == (DeclarationState.WAITS, TWO, True, 0)
     # numbers, not letters
     assert judge(
         Declared("1.9", "a"), Owner(Declared("1.10", "b"), NOW), [Declared("1.10", "b")]
-    ).standing is (Standing.WAITS)
+    ).standing is (DeclarationState.WAITS)
 
 
 def test_a_lower_one_takes_over_once_the_higher_one_is_gone_for_long_enough() -> None:
     owner = Owner(TWO, NOW)
-    assert judge(ONE, owner, [ONE], now_ms=NOW + GONE_MS - 1) == (Standing.WAITS, TWO, False, NOW + GONE_MS)
-    assert judge(ONE, owner, [ONE], now_ms=NOW + GONE_MS).standing is Standing.OWNS
+    assert judge(ONE, owner, [ONE], now_ms=NOW + GONE_MS - 1) == (
+        DeclarationState.WAITS,
+        TWO,
+        False,
+        NOW + GONE_MS,
+    )
+    assert judge(ONE, owner, [ONE], now_ms=NOW + GONE_MS).standing is DeclarationState.OWNS
     # its last sync is long ago, and one of its executors beats on
-    assert judge(ONE, owner, [ONE, TWO], now_ms=NOW + 10 * GONE_MS).standing is Standing.WAITS
+    assert judge(ONE, owner, [ONE, TWO], now_ms=NOW + 10 * GONE_MS).standing is DeclarationState.WAITS
 
 
 def test_nobody_is_missing_while_no_node_can_hear_them() -> None:
@@ -75,42 +80,42 @@ def test_nobody_is_missing_while_no_node_can_hear_them() -> None:
     def after_an_outage(now_ms: int) -> OwnershipDecision:
         return decide(ONE, owner, [ONE], now_ms, is_executor=True, gone_ms=GONE_MS, listens_since_ms=began_ms)
 
-    assert after_an_outage(NOW) == (Standing.WAITS, TWO, False, began_ms + GONE_MS)
-    assert after_an_outage(began_ms + GONE_MS).standing is Standing.OWNS
+    assert after_an_outage(NOW) == (DeclarationState.WAITS, TWO, False, began_ms + GONE_MS)
+    assert after_an_outage(began_ms + GONE_MS).standing is DeclarationState.OWNS
 
 
 def test_the_same_release_with_other_jobs_is_a_conflict_that_the_first_one_wins() -> None:
-    assert judge(OTHER, Owner(TWO, NOW), [TWO, OTHER]) == (Standing.CONFLICTS, TWO, True, 0)
-    assert judge(TWO, Owner(TWO, NOW), [TWO, OTHER]).standing is Standing.OWNS
-    assert standings(Owner(TWO, NOW), [TWO, OTHER, ONE]) == {
-        TWO: Standing.OWNS,
-        OTHER: Standing.CONFLICTS,
-        ONE: Standing.WAITS,
+    assert judge(OTHER, Owner(TWO, NOW), [TWO, OTHER]) == (DeclarationState.CONFLICTS, TWO, True, 0)
+    assert judge(TWO, Owner(TWO, NOW), [TWO, OTHER]).standing is DeclarationState.OWNS
+    assert states_of(Owner(TWO, NOW), [TWO, OTHER, ONE]) == {
+        TWO: DeclarationState.OWNS,
+        OTHER: DeclarationState.CONFLICTS,
+        ONE: DeclarationState.WAITS,
     }
     assert conflicts(Owner(TWO, NOW), [TWO, OTHER, ONE]) == [OTHER]
     # the first one is gone, for long enough
-    assert judge(OTHER, Owner(TWO, NOW), [OTHER], now_ms=NOW + 1).standing is Standing.CONFLICTS
-    assert judge(OTHER, Owner(TWO, NOW), [OTHER], now_ms=NOW + GONE_MS).standing is Standing.OWNS
+    assert judge(OTHER, Owner(TWO, NOW), [OTHER], now_ms=NOW + 1).standing is DeclarationState.CONFLICTS
+    assert judge(OTHER, Owner(TWO, NOW), [OTHER], now_ms=NOW + GONE_MS).standing is DeclarationState.OWNS
 
 
 def test_versions_that_mean_the_same_are_the_same_release() -> None:
     alike = Declared("2.0.0+build7", "x")
-    assert judge(alike, Owner(TWO, NOW), [TWO]).standing is Standing.CONFLICTS
+    assert judge(alike, Owner(TWO, NOW), [TWO]).standing is DeclarationState.CONFLICTS
 
 
 def test_a_command_writes_only_where_no_other_executor_lives() -> None:
-    assert judge(ONE, is_executor=False).standing is Standing.OWNS
-    assert judge(TWO, Owner(ONE, NOW), [ONE], is_executor=False) == (Standing.WAITS, ONE, True, 0)
-    assert judge(OTHER, Owner(TWO, NOW), [TWO], is_executor=False).standing is Standing.CONFLICTS
-    assert judge(TWO, Owner(TWO, NOW), [TWO, ONE], is_executor=False).standing is Standing.OWNS
+    assert judge(ONE, is_executor=False).standing is DeclarationState.OWNS
+    assert judge(TWO, Owner(ONE, NOW), [ONE], is_executor=False) == (DeclarationState.WAITS, ONE, True, 0)
+    assert judge(OTHER, Owner(TWO, NOW), [TWO], is_executor=False).standing is DeclarationState.CONFLICTS
+    assert judge(TWO, Owner(TWO, NOW), [TWO, ONE], is_executor=False).standing is DeclarationState.OWNS
     # what another command wrote before is no executor
-    assert judge(ONE, Owner(TWO, None), is_executor=False).standing is Standing.OWNS
-    assert judge(OTHER, Owner(TWO, None), is_executor=False).standing is Standing.OWNS
+    assert judge(ONE, Owner(TWO, None), is_executor=False).standing is DeclarationState.OWNS
+    assert judge(OTHER, Owner(TWO, None), is_executor=False).standing is DeclarationState.OWNS
 
 
 def test_what_an_old_or_broken_executor_says_keeps_nobody_away() -> None:
-    assert judge(ONE, Owner(), [Declared("main", "x")]).standing is Standing.OWNS
-    assert standings(Owner(ONE, NOW), [Declared("main", "x")]) == {}
+    assert judge(ONE, Owner(), [Declared("main", "x")]).standing is DeclarationState.OWNS
+    assert states_of(Owner(ONE, NOW), [Declared("main", "x")]) == {}
 
 
 releases = st.sampled_from(["1", "1.0", "1.1", "2.0rc1", "2.0"])
@@ -125,17 +130,17 @@ def test_whoever_calls_in_whatever_order_the_owner_changes_only_upwards(
     for number, turn in enumerate([*turns, *range(len(live))]):
         caller = live[turn % len(live)]
         verdict = judge(caller, owner, live, now_ms=NOW + number)
-        if verdict.standing is Standing.OWNS:
+        if verdict.standing is DeclarationState.OWNS:
             if owner.declared is not None and owner.declared != caller:
                 # never from one to another of the same release, and never down
-                assert judge(owner.declared, Owner(caller, NOW), live).standing is Standing.WAITS
+                assert judge(owner.declared, Owner(caller, NOW), live).standing is DeclarationState.WAITS
             owner = Owner(caller, NOW + number)
         else:
             assert verdict.other in live
     assert owner.declared in live
-    assert judge(owner.declared, owner, live).standing is Standing.OWNS
+    assert judge(owner.declared, owner, live).standing is DeclarationState.OWNS
     for item in live:
-        assert (judge(item, owner, live).standing is Standing.OWNS) == (item == owner.declared)
+        assert (judge(item, owner, live).standing is DeclarationState.OWNS) == (item == owner.declared)
 
 
 @given(
@@ -148,5 +153,5 @@ def test_a_command_is_never_let_in_where_an_executor_would_not_be(
     owner: Declared, live: list[Declared], caller: Declared, age: int
 ) -> None:
     known = Owner(owner, NOW - age)
-    if judge(caller, known, live, is_executor=False).standing is Standing.OWNS:
-        assert judge(caller, known, live).standing is Standing.OWNS
+    if judge(caller, known, live, is_executor=False).standing is DeclarationState.OWNS:
+        assert judge(caller, known, live).standing is DeclarationState.OWNS

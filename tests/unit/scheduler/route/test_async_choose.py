@@ -46,7 +46,7 @@ class RoutingNode:
         return self.chooser.choose(run, job, self.executors, self.clock.now_ms())
 
     def settle(self, count: int) -> None:
-        """Let executors answer until so many runs are back."""
+        """Let executors answer until this many runs are back."""
         wait_for(lambda: self.probes.step(NOW) == 0 and len(self.back) >= count)
 
     def chosen(self, run: Run, job: Job) -> str:
@@ -93,7 +93,7 @@ def test_what_an_address_said_is_forgotten_once_it_cannot_be_reached() -> None:
     node.choose(run, job)
     node.settle(1)
     node.wire.says[ADDRESSES[0]] = None
-    node.probes.doubt(ADDRESSES[0])
+    node.probes.discard(ADDRESSES[0])
     node.clock.advance(1)
     node.choose(other, job)
     node.settle(2)

@@ -150,7 +150,7 @@ def test_what_the_answer_of_a_foreign_executor_means(reply: Reply, fate: Fate) -
 
 
 def by_size(line: Line, lane: Lane, most: int) -> list[int]:
-    """Answer like an executor that takes so many bytes; return the sizes of what it was sent."""
+    """Answer like an executor that takes this many bytes; return the sizes of what it was sent."""
     sizes = []
     while line.calls:
         call, parcel = line.calls[0], line.sent[0]

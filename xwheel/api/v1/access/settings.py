@@ -1,6 +1,6 @@
 """Settings of an account: what pages keep for it, such as preferences and saved views.
 
-They mean nothing to xwheel and change nobody's rights, so the audit has no rows of them.
+They mean nothing to xwheel and change no one's rights, so the audit has no rows of them.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ function Strip({held, isAlive}) {
   return html`<svg class="strip" role="img" aria-label=${words} viewBox="0 0 ${PARTITIONS * 5} 14" preserveAspectRatio="none"><title>${words}</title>${Array.from({length: PARTITIONS}, (_, index) => html`<rect key=${index} class=${mine.has(index) ? (isAlive ? "good" : "bad") : "none"} x=${index * 5} y="0" width="4" height="14" />`)}</svg>`;
 }
 
-/** Nodes with what changed lately: `change` is up, away or left for ten seconds; one that left is shown so long. */
+/** Nodes with what changed lately: `change` is up, away or left for ten seconds; one that left is shown this long. */
 function useTransitions(items, isLoaded) {
   const known = useRef(null), changes = useRef(new Map());
   const at = now.value;
