@@ -19,6 +19,7 @@ CODE = [
 ]
 PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "plugins").glob("*/xwheel_*/**/*.txt")),
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
 ]
 

@@ -71,7 +71,7 @@ WORDS: Final = {
     ),
     Kind.GLUE: Words(
         summary="Jobs of xwheel that write a text into their log",
-        goes_with="each scheduler node, and next to the executors that are to run such jobs",
+        goes_with="each scheduler node, and the executors that are to run such jobs",
         options_example="max_characters = 1000",
         usage="Name it in jobs, `glue_type = {registered}`, and let executors run it:\n\n"
         '```toml\n[executor]\nallowed_glue_types = ["{registered}"]\n```',
@@ -121,7 +121,7 @@ WORDS: Final = {
     ),
     Kind.COMMANDS: Words(
         summary="A command of xwheel that lists the jobs of a node by name",
-        goes_with="the one who types it",
+        goes_with="the command line of those who type it",
         options_example="# it has none",
         usage="`xwheel {distribution} names` then asks the node of this user's login.",
         libraries=("typer>=0.15",),
