@@ -66,7 +66,7 @@ twin: $(READY)
 
 # pages and documents that are made from the code; tests compare them
 generated: $(READY)
-	for module in tests.test_docs tests.test_plugin_reference tests.unit.cli.test_reference tests.unit.api.openapi.test_document \
+	for module in tests.test_docs tests.test_plugin_reference tests.unit.cli.test_reference \
 		tests.unit.api.openapi.test_permissions; do $(BIN)/python -m $$module || exit 1; done
 
 # seeds of random faults, shared by the three databases, and the seconds of each

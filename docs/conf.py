@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import runpy
 import sys
+from pathlib import Path
 from typing import Any
 
 import xwheel
@@ -37,5 +39,6 @@ def keep_colons(_app: Any, what: str, _name: str, _item: Any, _options: Any, lin
 
 
 def setup(app: Any) -> None:
-    """Add what this site needs besides; Sphinx calls it."""
+    """Add what this site needs besides, and write the pages that are made of the code; Sphinx calls it."""
+    runpy.run_path(str(Path(__file__).parent / "generated.py"))["write_all"]()
     app.connect("autodoc-process-docstring", keep_colons, priority=0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.integration.test_cli_apply import Shell, xwheel
-from tests.support.paths import DOCS
+from tests.support.bare_app import DOCUMENT
 from xwheel.wire.http.rest import RestClient
 
 __all__ = ["xwheel"]  # the fixture of the neighbour
@@ -104,7 +103,7 @@ REFUSED = (
 
 def parameters() -> set[tuple[str, str]]:
     """Return what each operation with a command may be asked, but for what needs no option."""
-    paths = json.loads((DOCS / "reference" / "openapi.json").read_text("utf-8"))["paths"]
+    paths = DOCUMENT["paths"]
     return {
         (f"{method.upper()} {path}", parameter["name"])
         for path, methods in paths.items()
@@ -118,7 +117,7 @@ def parameters() -> set[tuple[str, str]]:
 
 def operations() -> dict[str, re.Pattern[str]]:
     """Return every operation of the document, with what its paths look like; those without a parameter first."""
-    paths = json.loads((DOCS / "reference" / "openapi.json").read_text("utf-8"))["paths"]
+    paths = DOCUMENT["paths"]
     return {
         f"{method.upper()} {path}": re.compile(
             f"{method.upper()} " + re.sub(r"\\{\w+\\}", "[^/]+", re.escape(path))

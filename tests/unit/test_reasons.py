@@ -9,8 +9,8 @@ from typing import Any, get_type_hints
 
 import pytest
 
+from tests.support.bare_app import DOCUMENT
 from tests.support.paths import DOCS, ROOT
-from tests.unit.api.openapi.test_document import DOCUMENT
 from xwheel.model.reasons import MARKS, REPORTED, SENTENCES, RunReason, read_report, words_of
 from xwheel.scheduler.check import decide
 from xwheel.scheduler.plan import rules

@@ -7,7 +7,7 @@ import json
 from html.parser import HTMLParser
 
 from tests.component.api.conftest import Api
-from tests.unit.api.openapi.test_document import OPERATIONS, SCHEMAS, copy_of_the_document
+from tests.support.bare_app import DOCUMENT, OPERATIONS
 from xwheel.api.openapi.pages import CSP
 
 
@@ -22,7 +22,7 @@ def test_the_page_says_what_each_route_needs(api: Api) -> None:
 
 def test_the_document_is_served_to_everybody(api: Api) -> None:
     answer = api.management.simulate_get("/api/v1/openapi.json")
-    assert (answer.status_code, answer.json) == (200, json.loads(copy_of_the_document()))
+    assert (answer.status_code, answer.json) == (200, json.loads(json.dumps(DOCUMENT)))
 
 
 class Page(HTMLParser):
@@ -54,7 +54,7 @@ def test_the_page_shows_every_operation_and_needs_no_other_server(api: Api) -> N
     assert page.tags.isdisjoint({"script", "style", "iframe", "img", "form", "object", "base"})
     ids = {value for _, name, value in page.attributes if name == "id"}
     assert {item.id for item in OPERATIONS} <= ids
-    assert {f"schema-{name}" for name in SCHEMAS} <= ids
+    assert {f"schema-{name}" for name in DOCUMENT["components"]["schemas"]} <= ids
     for _, name, value in page.attributes:
         assert not name.startswith("on")
         assert name != "style"

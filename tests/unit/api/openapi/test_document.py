@@ -1,59 +1,31 @@
-"""The OpenAPI document covers every route and says what the types say; the page shows it and nothing from elsewhere.
-
-``python -m tests.unit.api.openapi.test_document`` writes the copy in ``docs/reference/openapi.json``.
-"""
+"""The OpenAPI document covers every route and says what the types say; the page shows it and nothing from elsewhere."""
 
 from __future__ import annotations
 
 import json
 import re
-from types import SimpleNamespace
 from typing import Any
 
 import falcon.inspect
 import msgspec
 import pytest
 
+from tests.support.bare_app import APP, DOCUMENT, OPERATIONS
 from tests.support.paths import DOCS
 from tests.support.routes import PUBLIC, SIGN_IN
-from xwheel.api.app import build_management_app
 from xwheel.api.http.body import rules_of
 from xwheel.api.http.errors import TABLE
 from xwheel.api.http.permissions import CALLER
-from xwheel.api.openapi.document import NUL_FREE, DescribedRoute, build_document, operations
+from xwheel.api.openapi.document import NUL_FREE, DescribedRoute, build_document
 from xwheel.api.openapi.words import EXAMPLES
 from xwheel.api.schema import messages
-from xwheel.config.sections import AccountsSection, ApiSection
-from xwheel.plugin.registries import Registry
 
-COPY = DOCS / "reference" / "openapi.json"
 PAGE = DOCS / "reference" / "api.md"
 ANY_ROUTE = {"401", "403", "405", "413", "429", "500", "503"}
 METHODS = {"get", "post", "put", "patch", "delete"}
 
 
-def bare_app() -> Any:
-    access = SimpleNamespace(tokens=None, sessions=None, config=AccountsSection())
-    parts: Any = SimpleNamespace(
-        config=ApiSection(),
-        db=None,
-        clock=None,
-        health=None,
-        access=access,
-        refusals=None,
-        plugins=SimpleNamespace(pages={}, routes=Registry("set of routes", {}, {})),
-    )
-    return build_management_app(parts)
-
-
-APP = bare_app()
-DOCUMENT = build_document([DescribedRoute(*route, APP.needs[route[0]]) for route in APP.routes])
 SCHEMAS = DOCUMENT["components"]["schemas"]
-OPERATIONS = list(operations([DescribedRoute(*route, APP.needs[route[0]]) for route in APP.routes]))
-
-
-def copy_of_the_document() -> str:
-    return json.dumps(DOCUMENT, indent=1, ensure_ascii=False) + "\n"
 
 
 def test_the_document_has_every_route_and_no_other() -> None:
@@ -184,13 +156,3 @@ def test_examples_are_acceptable(name: str) -> None:
     if kind is not None:
         msgspec.convert(EXAMPLES[name], kind)
     assert SCHEMAS[name]["examples"] == [EXAMPLES[name]]
-
-
-def test_the_copy_in_the_docs_is_the_document() -> None:
-    assert COPY.read_text(encoding="utf-8") == copy_of_the_document(), (
-        "python -m tests.unit.api.openapi.test_document"
-    )
-
-
-if __name__ == "__main__":
-    COPY.write_text(copy_of_the_document(), encoding="utf-8")

@@ -1,0 +1,31 @@
+"""The management API of a node without plugins, as far as its routes and their document go: it serves no call."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from xwheel.api.app import build_management_app
+from xwheel.api.openapi.document import DescribedRoute, build_document, operations
+from xwheel.config.sections import AccountsSection, ApiSection
+from xwheel.plugin.registries import Registry
+
+
+def _bare_app() -> Any:
+    access = SimpleNamespace(tokens=None, sessions=None, config=AccountsSection())
+    parts: Any = SimpleNamespace(
+        config=ApiSection(),
+        db=None,
+        clock=None,
+        health=None,
+        access=access,
+        refusals=None,
+        plugins=SimpleNamespace(pages={}, routes=Registry("set of routes", {}, {})),
+    )
+    return build_management_app(parts)
+
+
+APP = _bare_app()
+_ROUTES = [DescribedRoute(*route, APP.needs[route[0]]) for route in APP.routes]
+DOCUMENT = build_document(_ROUTES)
+OPERATIONS = list(operations(_ROUTES))
