@@ -22,7 +22,7 @@ from xwheel.errors import ConfigError
 from xwheel.executor.journal.journal import Journal
 from xwheel.executor.logs.run_log import RunLogs
 from xwheel.node.node import write_ports
-from xwheel.runtime import private_files
+from xwheel import private_files
 from xwheel.scheduler.cluster.node_locks import NodeLocks
 from xwheel.storage.database.engine import Database
 

@@ -24,7 +24,7 @@ from xwheel.plugin.identities import (
 )
 from xwheel.plugin.registries import Registry
 from xwheel.plugin.validation import TEXT_LENGTH, words_of
-from xwheel.runtime.plugin_threads import PluginThreads
+from xwheel.runtime.foreign import PluginThreads
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from xwheel.model.reasons import RunReason
 from xwheel.scheduler.finish.child_runs import Family, family_of, plan_children
 from xwheel.scheduler.finish.retry import decide_retry
 from xwheel.scheduler.observer import AlarmObserver
-from xwheel.scheduler.plan.timetable import Timetable
+from xwheel.scheduler.timetable import Timetable
 from xwheel.scheduler.records import Outcome
 from xwheel.storage import jobs, runs
 from xwheel.storage.alarms.alarms import NewAlarm

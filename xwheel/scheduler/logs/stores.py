@@ -13,7 +13,7 @@ from xwheel.errors import ConfigError, LogStoreError, PluginError
 from xwheel.plugin.contracts import ChecksSetup, LogChunk, LogEnd, LogKey, LogStore
 from xwheel.plugin.registries import Registry
 from xwheel.plugin.validation import guarded
-from xwheel.runtime.plugin_threads import PluginThreads
+from xwheel.runtime.foreign import PluginThreads
 from xwheel.storage.reports import DAY_MS
 from xwheel.storage.run_logs import FOR_EVER
 

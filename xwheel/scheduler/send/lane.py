@@ -11,7 +11,7 @@ from xwheel.model import BlockStrategy, GlueVersion
 from xwheel.scheduler.cluster.contract import Lease
 from xwheel.scheduler.executors.loads import Loads
 from xwheel.scheduler.executors.registry import ExecutorRegistry
-from xwheel.scheduler.fire.parcels import BodyLimits
+from xwheel.scheduler.send.parcels import BodyLimits
 from xwheel.scheduler.records import Answer, Delivery, Fate, Parcel, Shard
 from xwheel.scheduler.send.results import ResultWriter
 from xwheel.wire import codec, contract

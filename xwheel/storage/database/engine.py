@@ -21,7 +21,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from xwheel.errors import ConfigError, DatabaseUnreachableError, OutageError, StorageError
 from xwheel.plugin.contracts import RunChange
-from xwheel.runtime import private_files
+from xwheel import private_files
 from xwheel.runtime.loops import Service
 from xwheel.storage.database import address, changes, outage
 from xwheel.storage.database.deadline import Deadlines

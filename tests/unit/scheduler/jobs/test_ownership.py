@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xwheel.errors import FieldError
-from xwheel.scheduler.manage.ownership import (
+from xwheel.scheduler.jobs.ownership import (
     Declared,
     Owner,
     OwnershipDecision,
