@@ -26,6 +26,8 @@ LAYERS = {
         "calendars",
         "cron",
         "extras",
+        "guessing",
+        "private_files",
         "ring",
         "_ring",
         "_ring_py",

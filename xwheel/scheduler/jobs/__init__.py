@@ -1,6 +1,7 @@
-"""What people and scripts change.
+"""Jobs as people and code change them.
 
-``jobs`` changes one job or many, after ``validate``; ``run_now`` plans runs by hand, ``kill`` ends them;
-``dependencies`` says which job runs after which, ``scripts`` keeps sources, ``pause`` stops all schedules and changes
-calendars. Each call is one transaction that locks what it changes.
+``jobs`` changes one job or many, after ``validate`` and where ``rights`` allow it; ``versions`` keeps how each job was;
+``dependencies`` says which job runs after which; ``pause`` stops all schedules and changes calendars. What code declares
+goes through ``declared_jobs``, which ``declared_plan`` compares with what is there and ``ownership`` allows (both are
+pure). Each call is one transaction that locks what it changes.
 """
