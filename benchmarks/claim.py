@@ -24,14 +24,14 @@ from tests.support.rows import NOW, job_values
 from tests.support.upkeep import GivenLease
 from xwheel.config import build_config
 from xwheel.plugin.discovery import load_plugins
-from xwheel.runtime.plugin_threads import PluginThreads
+from xwheel.runtime.foreign import PluginThreads
 from xwheel.scheduler.cluster.sqlite_lease import SqliteLease
-from xwheel.scheduler.fire.batch import JobCache
 from xwheel.scheduler.fire.tick import Inbox
+from xwheel.scheduler.job_cache import JobCache
 from xwheel.scheduler.observer import NO_ALARMS
 from xwheel.scheduler.plan.batches import BatchPlanner
 from xwheel.scheduler.plan.claim import ClaimLoop
-from xwheel.scheduler.plan.timetable import Timetable
+from xwheel.scheduler.timetable import Timetable
 from xwheel.scheduler.upkeep.hourly_report import ReportLoop
 from xwheel.scheduler.upkeep.retention import RetentionLoop
 from xwheel.storage import jobs

@@ -26,6 +26,8 @@ LAYERS = {
         "calendars",
         "cron",
         "extras",
+        "guessing",
+        "private_files",
         "ring",
         "_ring",
         "_ring_py",
@@ -53,7 +55,7 @@ HOMES = {
     "argon2": ("runtime/passwords.py",),
     "cryptography": ("runtime/sealing.py",),
     "pluggy": ("plugin/",),
-    "packaging": ("plugin/", "scheduler/manage/ownership.py"),
+    "packaging": ("plugin/", "scheduler/jobs/ownership.py"),
     "pycurl": ("wire/http/",),
     "certifi": ("wire/http/",),
     "holidays": ("calendars.py",),
@@ -89,6 +91,13 @@ def imports(path: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
+STAGES = ("plan", "route", "fire", "send", "check", "finish", "upkeep")
+"""Folders of the scheduler that a fire passes through, in this order, after ``cluster``."""
+
+NEXT_TO_STAGES = {"jobs", "runs", "scripts", "live"}
+"""Folders of the scheduler that know of stages, and of which no stage knows."""
+
+
 def own_rooms(path: Path) -> set[str]:
     rooms = {name.split(".")[1] for name in imports(path) if name.startswith("xwheel.")}
     return {room for room in rooms if room in LAYER_OF}
@@ -107,6 +116,41 @@ def test_imports_point_down() -> None:
             if room == "builtin":
                 wrong.append(f"{where(path)}: builtin plugins are discovered, never imported")
     assert wrong == []
+
+
+def test_the_stages_of_a_fire_import_forward() -> None:
+    wrong = []
+    for path in MODULES:
+        stage = scheduler_folder(name_of(path))
+        if stage not in STAGES and stage != "cluster":
+            continue
+        earlier = set(STAGES if stage == "cluster" else STAGES[: STAGES.index(stage)])
+        wrong += sorted(
+            {
+                f"{where(path)}: {stage} imports {folder}"
+                for folder in map(scheduler_folder, imports(path))
+                if folder in earlier | NEXT_TO_STAGES
+            }
+        )
+    assert wrong == []
+
+
+def scheduler_folder(module: str) -> str:
+    """Return the folder of the scheduler that a module is in, or an empty text."""
+    parts = module.split(".")
+    is_there = parts[:2] == ["xwheel", "scheduler"] and len(parts) > 2
+    return parts[2] if is_there and (PACKAGE / "scheduler" / parts[2]).is_dir() else ""
+
+
+def test_settings_know_no_process() -> None:
+    """The settings are read before there is one, and by programs that need no more of xwheel."""
+    allowed = LAYERS[0] | {"config"}
+    assert [
+        f"{where(path)}: config imports {room}"
+        for path in MODULES
+        if room_of(path) == "config"
+        for room in own_rooms(path) - allowed
+    ] == []
 
 
 def test_libraries_stay_at_home() -> None:

@@ -17,7 +17,7 @@ from xwheel.model import PARTITIONS, Origin, RegisteredExecutor, Run, RunState
 from xwheel.runtime.sealing import KeyRing
 from xwheel.scheduler.executors.registry import ExecutorRegistry
 from xwheel.scheduler.executors.secrets import ExecutorSecrets
-from xwheel.scheduler.manage import run_now
+from xwheel.scheduler.runs import run_now
 from xwheel.storage import executors, runs
 from xwheel.storage.database import outage
 from xwheel.storage.database.bulk import insert_many

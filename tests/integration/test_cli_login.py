@@ -14,7 +14,7 @@ from xwheel_devtools.testing.web import WebServer, web_reply
 from tests.integration.test_cli_apply import Shell, xwheel
 from xwheel.cli import main
 from xwheel.cli.access.files import logins_file
-from xwheel.runtime.private_files import write_text
+from xwheel.private_files import write_text
 
 __all__ = ["xwheel"]  # the fixture of the neighbour
 

@@ -39,14 +39,14 @@ MISTAKES: Final = [
         tests=(f"{OWN}::test_n34_versions_show_no_children_of_other_groups",),
     ),
     Mistake(
-        file="xwheel/scheduler/manage/rights.py",
+        file="xwheel/scheduler/jobs/rights.py",
         old='current_actor().need(Permission.SCRIPT, merged.group_id, "job", job.id)',
         new='current_actor().need(Permission.SCRIPT, job.group_id, "job", job.id)',
         why="The script right is asked in the group that the job leaves (N34).",
         tests=(f"{OWN}::test_n34_what_a_script_runs_in_another_group_takes_the_script_right_there",),
     ),
     Mistake(
-        file="xwheel/scheduler/manage/rights.py",
+        file="xwheel/scheduler/jobs/rights.py",
         old=" or merged.group_id != job.group_id\n",
         new="\n",
         why="A job brings its script to the executors of a group where the caller may change none.",

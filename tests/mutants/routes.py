@@ -184,7 +184,7 @@ MISTAKES: Final = [
         tests=("tests/component/api/v1/test_run_actions.py",),
     ),
     Mistake(
-        file="xwheel/scheduler/manage/run_now.py",
+        file="xwheel/scheduler/runs/run_now.py",
         old="origin_key = run_id if idempotency_key is None else _hash_key(idempotency_key)",
         new='origin_key = _hash_key(idempotency_key or "")',
         why="Of two runs by hand without a key only the first would be made.",

@@ -18,7 +18,7 @@ LEASE: Final = f"{HERE}/cluster/test_lease.py"
 CLOCK: Final = (f"{HERE}/cluster/test_clock_sync.py",)
 SWEEP: Final = (f"{HERE}/upkeep/test_retention.py",)
 LIMITS: Final = (f"{HERE}/fire/test_limits.py",)
-KILL: Final = (f"{HERE}/manage/test_kill.py",)
+KILL: Final = (f"{HERE}/runs/test_kill.py",)
 CALENDARS: Final = ("tests/unit/test_calendars.py", "tests/unit/builtin/test_schedule_types.py")
 
 MISTAKES: Final = [
@@ -170,7 +170,7 @@ MISTAKES: Final = [
         tests=TICK,
     ),
     Mistake(
-        file="xwheel/scheduler/fire/pool.py",
+        file="xwheel/scheduler/send/pool.py",
         old="self._by_address[lane, address] >= limit",
         new="self._by_address[lane, address] > limit",
         why="One address gets a request more than its share of a lane.",
@@ -345,14 +345,14 @@ MISTAKES: Final = [
         tests=CHILDREN,
     ),
     Mistake(
-        file="xwheel/scheduler/manage/kill.py",
+        file="xwheel/scheduler/runs/kill.py",
         old="            if run.state is not RunState.PLANNED:\n                self._wake()\n",
         new="            if run.state is not RunState.PLANNED:\n",
         why="A kill waits for the next look of the checks.",
         tests=KILL,
     ),
     Mistake(
-        file="xwheel/scheduler/manage/kill.py",
+        file="xwheel/scheduler/runs/kill.py",
         old="        for _ in range(ATTEMPTS):\n",
         new="        for _ in range(1):\n",
         why="A kill of a run that is sent in between fails.",

@@ -99,7 +99,7 @@ MISTAKES: Final = [
         tests=("tests/component/scheduler/send/test_not_yet.py",),
     ),
     Mistake(
-        file="xwheel/scheduler/fire/batch.py",
+        file="xwheel/scheduler/route/due.py",
         old="if now_ms < said.until_ms or may_wait:",
         new="if now_ms < said.until_ms:",
         why="Each fire of a job would ask an executor that takes none yet, and not the oldest alone.",

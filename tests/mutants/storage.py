@@ -35,7 +35,7 @@ MISTAKES: Final = [
         old='case((run.c.kill_requested.is_(True), bindparam("now_ms")), else_=bindparam("later_ms"))',
         new='bindparam("later_ms")',
         why="A kill that came before the executor's answer waits for the usual check.",
-        tests=(f"{SCHEDULER}/send/test_results.py", f"{SCHEDULER}/manage/test_kill.py"),
+        tests=(f"{SCHEDULER}/send/test_results.py", f"{SCHEDULER}/runs/test_kill.py"),
     ),
     Mistake(
         file="xwheel/storage/runs.py",
@@ -56,7 +56,7 @@ MISTAKES: Final = [
         old="reason, now_ms, None, -item)",
         new="reason, now_ms, None, 0)",
         why="A job can have one cancelled run, and the next edit fails.",
-        tests=(f"{SCHEDULER}/manage/test_edits.py",),
+        tests=(f"{SCHEDULER}/jobs/test_edits.py",),
     ),
     Mistake(
         file="xwheel/storage/runs.py",

@@ -184,7 +184,7 @@ SOME: Final[Mapping[str, Sequence[str]]] = {
         "test_one_slow_executor_does_not_hold_up_the_others",
     ),
     f"{SCHEDULER}/logs/test_shipped.py": ("test_two_nodes_that_get_the_same_lines_at_once",),
-    f"{SCHEDULER}/manage/test_declared_jobs.py": (
+    f"{SCHEDULER}/jobs/test_declared_jobs.py": (
         "test_jobs_are_created_started_and_owned",
         "test_what_is_not_declared_any_more_is_stopped_and_comes_back",
         "test_an_edit_meanwhile_wins_no_race_and_loses_nothing",
@@ -192,7 +192,7 @@ SOME: Final[Mapping[str, Sequence[str]]] = {
         "test_a_higher_release_that_comes_meanwhile_keeps_what_it_wrote",
         "test_two_nodes_that_sync_the_same_at_once_make_each_job_once",
     ),
-    f"{SCHEDULER}/manage/test_edits.py": (
+    f"{SCHEDULER}/jobs/test_edits.py": (
         "test_an_edit_between_routing_and_fence_is_routed_again",
         "test_planned_runs_follow_their_job_into_its_new_group",
         "test_a_run_that_was_written_beside_the_delete_of_its_job_is_never_sent",
@@ -200,16 +200,16 @@ SOME: Final[Mapping[str, Sequence[str]]] = {
         "test_a_stale_revision_is_refused_and_writes_nothing",
         "test_n29_an_edit_while_an_end_is_being_written_sets_the_next_fire_by_the_new_schedule",
     ),
-    f"{SCHEDULER}/manage/test_kill.py": (
+    f"{SCHEDULER}/runs/test_kill.py": (
         "test_a_run_that_is_sent_while_it_is_cancelled_is_marked",
         "test_a_kill_that_comes_while_a_question_is_open_is_not_put_off",
     ),
-    f"{SCHEDULER}/manage/test_pause.py": (
+    f"{SCHEDULER}/jobs/test_pause.py": (
         "test_n30_a_job_that_is_stopped_gets_no_next_fire_from_a_pause",
         "test_a_crash_in_the_middle_of_pausing_plans_nothing_more",
         "test_every_batch_of_jobs_is_given_back",
     ),
-    f"{SCHEDULER}/manage/test_versions.py": (
+    f"{SCHEDULER}/jobs/test_versions.py": (
         "test_what_a_node_of_an_older_version_changed_is_found_later",
         "test_many_jobs_are_written_down_in_bulk",
         "test_what_is_gone_meanwhile_refuses_it_and_changes_nothing",

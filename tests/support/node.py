@@ -96,7 +96,7 @@ class HandNode:
         routing = self.scheduler.routing
         routing.async_chooser._routers = known
         chooser = Chooser(known, routing.async_chooser, self.scheduler.core.loads, names)
-        routing.chooser = self.scheduler.planning.firing._chooser = chooser
+        routing.chooser = routing.due._chooser = chooser
 
     def group(self, app_name: str = "demo") -> int:
         return self.db.transaction(

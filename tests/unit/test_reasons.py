@@ -13,8 +13,7 @@ from tests.support.bare_app import DOCUMENT
 from tests.support.paths import DOCS, ROOT
 from xwheel.model.reasons import MARKS, REPORTED, SENTENCES, RunReason, read_report, words_of
 from xwheel.scheduler.check import decide
-from xwheel.scheduler.plan import rules
-from xwheel.scheduler.records import Batch, Outcome, reported
+from xwheel.scheduler.records import Batch, Outcome, new_run, reported
 from xwheel.storage import runs
 from xwheel.storage.schema.tables import run
 
@@ -34,7 +33,7 @@ def test_each_reason_has_a_sentence_and_fits_its_column() -> None:
 
 
 @pytest.mark.parametrize(
-    "write", [Batch.close, runs.cancel_runs, rules.new_run, decide._end, decide._outcome, Outcome]
+    "write", [Batch.close, runs.cancel_runs, new_run, decide._end, decide._outcome, Outcome]
 )
 def test_who_writes_a_reason_takes_no_other_word(write: Any) -> None:
     """What is passed on is checked by mypy."""
@@ -60,7 +59,7 @@ def test_no_reason_is_spelled_out_where_it_is_written() -> None:
         and node.arg == "reason"
         and isinstance(node.value, ast.Constant)
         # that of a version of a job is what its editor says
-        and name != "xwheel/scheduler/manage/versions.py"
+        and name != "xwheel/scheduler/jobs/versions.py"
     ]
     assert found == []
 

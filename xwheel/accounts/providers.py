@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
@@ -24,19 +23,18 @@ from xwheel.plugin.identities import (
 )
 from xwheel.plugin.registries import Registry
 from xwheel.plugin.validation import TEXT_LENGTH, words_of
-from xwheel.runtime.plugin_threads import PluginThreads
+from xwheel.runtime.foreign import CountedCalls, PluginThreads
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-REMIND_MS: Final = 600_000
 LEAST_HIDDEN: Final = 4
 """A shorter text is not taken out of messages: it stands in words by chance, and opens nothing."""
 
 
-class CheckedProvider:
-    """One identity provider; each failure is an :class:`IdentityError`, and the first of several a line in the log.
+class CheckedProvider(CountedCalls):
+    """One identity provider; each failure is an :class:`IdentityError`.
 
     Thread-safety: any thread, outside of transactions.
 
@@ -45,8 +43,6 @@ class CheckedProvider:
         title: What people see where they sign in.
         by_password: It takes names and passwords.
         by_redirect: It sends browsers to a page elsewhere.
-        failures: How many of the last calls failed, one after the other.
-        last_error: What the last of all failures was.
 
     Args:
         name: Its name.
@@ -56,21 +52,12 @@ class CheckedProvider:
     """
 
     def __init__(self, name: str, provider: IdentityProvider, threads: PluginThreads, clock: Clock) -> None:
+        super().__init__(f"identity provider {name}", "no one can sign in by it now", threads, clock, logger)
         self.name = name
         self.title = str.__str__(provider.title) or name
         self.by_password = isinstance(provider, SignsInByPassword)
         self.by_redirect = isinstance(provider, SignsInByRedirect)
-        self.failures = 0
-        self.last_error = ""
         self._provider = provider
-        self._threads = threads
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._said_ms: int | None = None
-
-    def hanging(self) -> int:
-        """Return how many calls were left behind and have not come back."""
-        return self._threads.hanging()[self._what]
 
     def sign_in(self, name: str, password: str, known: KnownAccount | None) -> Identity | None:
         """Return whose name and password that is, None if they are wrong.
@@ -125,10 +112,6 @@ class CheckedProvider:
         except IdentityError:
             return None
 
-    @property
-    def _what(self) -> str:
-        return f"identity provider {self.name}"
-
     def _redirecting(self) -> SignsInByRedirect:
         if not isinstance(self._provider, SignsInByRedirect):
             raise IdentityError(f"{self._what} has no page elsewhere")
@@ -138,13 +121,10 @@ class CheckedProvider:
         self, call: Callable[[], object], check: Callable[[object], T], *, secrets: Sequence[str] = ()
     ) -> T:
         try:
-            answer = self._threads.call(self._what, lambda _: check(self._guarded(call, secrets)))
+            return self._counted(lambda: check(self._guarded(call, secrets)))
         except PluginError as error:
-            self._failed(str(error))
             # what raised it may hold what somebody typed
             raise IdentityError(str(error)) from None
-        self._worked()
-        return answer
 
     def _guarded(self, call: Callable[[], object], secrets: Sequence[str]) -> object:
         try:
@@ -156,27 +136,6 @@ class CheckedProvider:
                     words = words.replace(secret, "***")
             text = f"{self._what} failed: {type(error).__name__}: {words}"
             raise PluginError(text[:TEXT_LENGTH]) from None
-
-    def _failed(self, said: str) -> None:
-        now_ms = self._clock.monotonic_ms()
-        with self._lock:
-            self.failures += 1
-            self.last_error = said
-            is_news = self._said_ms is None or now_ms - self._said_ms >= REMIND_MS
-            if is_news:
-                self._said_ms = now_ms
-            count = self.failures
-        if is_news:
-            logger.warning("no one can sign in by it now (%d failures by now): %s", count, said)
-
-    def _worked(self) -> None:
-        if not self.failures:
-            return
-        with self._lock:
-            count, self.failures = self.failures, 0
-            self._said_ms = None
-        if count:
-            logger.info("%s works again after %d failures", self._what, count)
 
 
 class IdentityProviders:

@@ -15,7 +15,7 @@ from xwheel.errors import AlarmRetryLater, ConflictError
 from xwheel.model.alarms import AlarmAttempt
 from xwheel.plugin import Alarm, AlarmChannel
 from xwheel.plugin.validation import seconds, words_of
-from xwheel.runtime.plugin_threads import PluginThreads, PluginWorker
+from xwheel.runtime.foreign import PluginThreads, PluginWorker
 
 MOST_HANGING: Final = 3
 """Sends of one channel that may hang; then nothing is sent through it until one of them comes back."""

@@ -45,7 +45,7 @@ from xwheel.api.v1.schedule import Pause, Preview, Upcoming
 from xwheel.api.v1.versions import GlueVersionResource, GlueVersions, JobVersionResource, JobVersions
 from xwheel.api.xxl import executor_calls
 from xwheel.model import MAX_ID
-from xwheel.scheduler.manage.jobs import BulkAction
+from xwheel.scheduler.jobs.jobs import BulkAction
 
 ROUTES: Final[dict[str, type[Resource]]] = {
     "/groups": Groups,

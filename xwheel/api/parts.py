@@ -12,7 +12,7 @@ from xwheel.api.http.resource import ApiParts
 from xwheel.api.schema.health import HealthReport
 from xwheel.scheduler.finish.finish import Finisher
 from xwheel.scheduler.live.reader import LiveReader
-from xwheel.scheduler.manage.parts import ManagementParts, SharedParts
+from xwheel.scheduler.parts import ManagementParts, SharedParts
 
 
 def parts_of(

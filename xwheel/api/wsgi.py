@@ -32,7 +32,7 @@ from xwheel.scheduler.cluster.clock_sync import ClockSync
 from xwheel.scheduler.executors.secrets import find_executor_token
 from xwheel.scheduler.finish.finish import Finisher
 from xwheel.scheduler.live.reader import LiveReader
-from xwheel.scheduler.manage.parts import ManagementParts, SharedParts
+from xwheel.scheduler.parts import ManagementParts, SharedParts
 from xwheel.storage.access import executor_secrets
 from xwheel.storage.database.engine import Database
 from xwheel.storage.database.startup import start_with

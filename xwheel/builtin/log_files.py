@@ -18,7 +18,7 @@ from pydantic import Field
 from xwheel.config import Config
 from xwheel.errors import ConfigError
 from xwheel.plugin import LogChunk, LogEnd, LogKey, LogStore, PluginOptions, hookimpl
-from xwheel.runtime.private_files import make_folder, open_file
+from xwheel.private_files import make_folder, open_file
 
 PIECE: Final = 256 * 1024
 REMEMBERED: Final = 4096

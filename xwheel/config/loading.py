@@ -41,8 +41,8 @@ from xwheel.config.sections import (
     UpkeepSection,
 )
 from xwheel.errors import ConfigError
-from xwheel.runtime.guessing import easy_pattern, is_walk, without_phrases
-from xwheel.runtime.private_files import warn_if_open
+from xwheel.guessing import easy_pattern, is_walk, without_phrases
+from xwheel.private_files import warn_if_open
 
 ENV_PREFIX: Final = "XWHEEL_"
 SPECIAL_ENV: Final = frozenset(

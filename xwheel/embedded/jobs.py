@@ -15,7 +15,7 @@ from xwheel.executor.declarations import Declaration
 from xwheel.model import Job
 from xwheel.model.shorthand import NO_SCHEDULE
 from xwheel.node.node import Node
-from xwheel.scheduler.manage.declared_plan import WantedJob, plan_job
+from xwheel.scheduler.jobs.declared_plan import WantedJob, plan_job
 from xwheel.storage import executors
 from xwheel.storage.database.engine import Connection
 from xwheel.storage.database.startup import PASSING

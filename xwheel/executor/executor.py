@@ -22,7 +22,7 @@ from xwheel.executor.parts import Parts
 from xwheel.plugin.contracts import GlueType
 from xwheel.plugin.discovery import load_glue_types
 from xwheel.plugin.registries import where_it_comes_from
-from xwheel.runtime.private_files import read_first_line
+from xwheel.private_files import read_first_line
 from xwheel.runtime.signals import StopSignals
 
 logger = logging.getLogger(__name__)

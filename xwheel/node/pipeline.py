@@ -35,28 +35,30 @@ from xwheel.scheduler.executors.calls import ExecutorClient
 from xwheel.scheduler.executors.loads import Loads
 from xwheel.scheduler.executors.registry import FLUSH_MS
 from xwheel.scheduler.finish.finish import Finisher
-from xwheel.scheduler.fire.batch import Firing, JobCache
+from xwheel.scheduler.fire.batch import Firing
 from xwheel.scheduler.fire.deferred import DeferredRuns
 from xwheel.scheduler.fire.fence import Fence
 from xwheel.scheduler.fire.limits import RunLimits
-from xwheel.scheduler.fire.parcels import BodyLimits
-from xwheel.scheduler.fire.pool import TriggerPool
 from xwheel.scheduler.fire.tick import Inbox, TickLoop
+from xwheel.scheduler.job_cache import JobCache
 from xwheel.scheduler.live.reader import LiveReader
 from xwheel.scheduler.logs.expiry import LogExpiry
 from xwheel.scheduler.logs.fetch import ForeignLogs, LogFetcher
-from xwheel.scheduler.manage.parts import ManagementParts, SharedParts
+from xwheel.scheduler.parts import ManagementParts, SharedParts
 from xwheel.scheduler.plan.adopt import AdoptLoop
 from xwheel.scheduler.plan.batches import BatchPlanner
 from xwheel.scheduler.plan.claim import ClaimLoop
-from xwheel.scheduler.plan.timetable import Timetable
 from xwheel.scheduler.route.async_choose import AsyncChooser
 from xwheel.scheduler.route.choose import Chooser
+from xwheel.scheduler.route.due import DueRouting
 from xwheel.scheduler.route.probes import Probes
 from xwheel.scheduler.send.lane import Lane, Lanes
 from xwheel.scheduler.send.not_yet import NotYet
+from xwheel.scheduler.send.parcels import BodyLimits
+from xwheel.scheduler.send.pool import TriggerPool
 from xwheel.scheduler.send.resend import Resender
 from xwheel.scheduler.send.results import ResultWriter
+from xwheel.scheduler.timetable import Timetable
 from xwheel.scheduler.upkeep.hourly_report import ReportLoop
 from xwheel.scheduler.upkeep.retention import RetentionLoop
 from xwheel.scheduler.wakeups import Wakeups
@@ -211,6 +213,10 @@ class Routing(Subsystem):
         self.probes = Probes(core.calls("beats"), core.registry, core.clock)
         self.async_chooser = AsyncChooser(routers, core.loads, self.probes, inbox.put, core.clock)
         self.chooser = Chooser(routers, self.async_chooser, core.loads, routers.trusted)
+        self.job_cache = JobCache()
+        self.due = DueRouting(
+            core.db, core.registry, self.chooser, core.deferred, self.job_cache, core.not_yet
+        )
         self.addresses = AddressChecks(
             core.db, core.lease, core.calls("addresses"), core.registry, core.secrets
         )
@@ -267,7 +273,7 @@ class Sending(Subsystem):
             self.body_limits,
             self.lanes,
             finishing.finisher,
-            core.scripts,
+            core.sources,
             answer_ms=core.answer_ms,
             gone_ms=trigger.dead_after_s * 1000,
             check_after_ms=check_after_ms,
@@ -293,13 +299,12 @@ class Planning(Subsystem):
         self, core: Core, inbox: Inbox, routing: Routing, sending: Sending, finishing: Finishing
     ) -> None:
         schedule, trigger, wakeups = core.config.schedule, core.config.trigger, core.wakeups
-        finisher, job_cache = finishing.finisher, JobCache()
+        finisher, job_cache = finishing.finisher, routing.job_cache
         limits = RunLimits(core.registry, core.deferred)
         self.firing = Firing(
             core.db,
-            core.registry,
-            routing.chooser,
-            core.scripts,
+            routing.due.route,
+            core.sources,
             sending.pool,
             sending.body_limits,
             limits,
@@ -315,7 +320,6 @@ class Planning(Subsystem):
             sending.lanes,
             finisher,
             job_cache,
-            not_yet=core.not_yet,
         )
         self.tick = TickLoop(
             lambda at_ms: ring.TimeRing(at_ms, schedule.tick_ms),
@@ -332,7 +336,7 @@ class Planning(Subsystem):
             Timetable(kinds, core.calendars.current),
             kinds,
             kinds.trusted,
-            core.plugin_threads,
+            core.foreign,
             core.run_ids,
             pre_read_ms=schedule.pre_read_ms,
             threshold_ms=schedule.misfire_threshold_ms,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Final, Generic, NamedTuple, TypeVar, cast
 
 from xwheel.errors import StorageError
-from xwheel.runtime.plugin_threads import PluginThreads
+from xwheel.runtime.foreign import PluginThreads
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

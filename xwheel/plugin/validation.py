@@ -5,7 +5,7 @@ Their form is checked when they are registered, and not when a run needs it.
 Every call of a schedule type, a router, an alarm channel, a glue type, a run listener, a log store or an identity
 provider goes through here, so that one that returns something else, raises ``SystemExit`` or returns what runs code of
 its own fails its own job, run, send or sign-in, by name. One that may hang is called on a thread of
-:mod:`xwheel.runtime.plugin_threads` besides.
+:mod:`xwheel.runtime.foreign` besides.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What every process of xwheel is made of; nothing here knows jobs.
 
 ``loops`` repeats ``step(now_ms)`` under supervision, ``http_server`` serves WSGI applications within
-``http_limits``, ``plugin_threads`` calls foreign code with a deadline, ``signals`` ends a process in order,
-``private_files`` and ``sealing`` keep secrets, ``passwords`` those of people, ``memory`` gives back what is free.
+``http_limits``, ``foreign`` calls foreign code with a deadline, ``signals`` ends a process in order, ``sealing`` keeps
+secrets, ``passwords`` those of people, ``memory`` gives back what is free.
 """

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from xwheel.errors import LockError
-from xwheel.runtime.private_files import open_file
+from xwheel.private_files import open_file
 
 
 class FileLock:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from xwheel.errors import ConfigError, FieldError
 from xwheel.extras import extra
-from xwheel.runtime.guessing import easy_pattern, is_walk, without_phrases
+from xwheel.guessing import easy_pattern, is_walk, without_phrases
 
 if TYPE_CHECKING:
     from argon2 import PasswordHasher

@@ -1,9 +1,12 @@
 """A fire on its way, a folder for each stage, in this order.
 
 ``cluster`` says which partitions are ours, ``plan`` writes runs for due jobs and adopts rows that no memory holds,
-``fire`` takes due runs from the ring as far as the fence, ``route`` chooses executors, ``send`` carries the
-calls, ``check`` asks about runs that stay open, ``finish`` closes runs and plans what follows. Next to the way:
-``manage`` is what people change, ``upkeep`` deletes and counts, ``listeners`` tells plugins of state changes. A
-stage imports records and pure functions of any stage and holds objects of later ones;
-:mod:`xwheel.node.pipeline` puts them together.
+``route`` chooses executors, ``fire`` takes due runs from the ring and, once they are routed, as far as the fence,
+``send`` carries the calls, ``check`` asks about runs that stay open, ``finish`` closes runs and plans what follows,
+``upkeep`` deletes and counts. A stage imports later ones and what they all share: the modules of this folder, such as
+``records``, and ``executors``, ``logs`` and the lease of ``cluster``. What goes back is a row or a callback.
+
+What people change is next to the way: ``jobs``, ``runs`` and ``scripts``; no stage imports these. ``live`` is for pages
+that are open, and ``listeners`` tells plugins of state changes. ``parts`` puts together what people change,
+:mod:`xwheel.node.pipeline` the stages.
 """

@@ -1,8 +1,8 @@
 """What the stages hand to each other, in the order in which a fire passes through it.
 
-A planned row is :data:`Queued` in the ring, :class:`Routed` once its executors are chosen, a :class:`Shard` for each of
-them behind the fence, part of a :class:`Parcel` in a lane, answered as a :class:`Delivery`; an :class:`Outcome` ends
-it. What may not go yet is :class:`Deferred`. A :class:`Batch` collects what becomes of many.
+A run begins with :func:`new_run`, no matter who wants it. Its planned row is :data:`Queued` in the ring,
+:class:`Routed` once its executors are chosen, a :class:`Shard` for each of them behind the fence, part of a
+:class:`Parcel` in a lane, answered as a :class:`Delivery`; an :class:`Outcome` ends it. What may not go yet is :class:`Deferred`. A :class:`Batch` collects what becomes of many.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from xwheel.model import GlueVersion, Job, RegisteredExecutor, Run, RunState
+from xwheel.model import GlueVersion, Job, Origin, RegisteredExecutor, Run, RunState
 from xwheel.model.reasons import RunReason, read_report
 from xwheel.storage.runs import QueuedRun
 
@@ -24,6 +24,56 @@ Queued = QueuedRun | Run
 
 PARCEL_RUNS: Final = 200
 """Runs that travel in one request, at most."""
+
+
+def new_run(
+    job: Job,
+    *,
+    origin: Origin,
+    origin_key: int,
+    due_ms: int,
+    planned_ms: int,
+    now_ms: int,
+    epoch: int = 0,
+    reason: RunReason = RunReason.PLAIN,
+    param: str | None = None,
+    skipped: tuple[int, int] | None = None,
+    run_id: int = 0,
+) -> Run:
+    """Return a first attempt of a job, planned or, with ``skipped = (last_ms, count)``, as a skip row."""
+    return Run(
+        id=run_id,
+        job_id=job.id,
+        group_id=job.group_id,
+        partition=job.partition,
+        origin=origin,
+        origin_key=origin_key,
+        shard_index=0,
+        shard_total=1,
+        root_id=run_id,
+        chain_id=run_id,
+        chain_depth=0,
+        attempt=1,
+        retries_left=job.max_retries,
+        state=RunState.SKIPPED if skipped else RunState.PLANNED,
+        epoch=0 if skipped else epoch,
+        due_ms=due_ms,
+        planned_ms=planned_ms,
+        created_ms=now_ms,
+        param=param,
+        reason=reason,
+        address=None,
+        instance=None,
+        dispatched_ms=None,
+        accepted_ms=None,
+        finished_ms=now_ms if skipped else None,
+        check_ms=None,
+        kill_requested=False,
+        result_code=None,
+        message="",
+        skip_last_ms=skipped[0] if skipped else None,
+        skip_count=skipped[1] if skipped else 0,
+    )
 
 
 class Routed(msgspec.Struct, frozen=True, kw_only=True, gc=False):

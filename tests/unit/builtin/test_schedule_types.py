@@ -14,7 +14,7 @@ from tests.support.rows import NOW, make_job
 from xwheel.calendars import parse_calendar
 from xwheel.errors import ScheduleError
 from xwheel.plugin import ScheduleSpec
-from xwheel.scheduler.plan.timetable import Timetable
+from xwheel.scheduler.timetable import Timetable
 
 ZONES = ("UTC", "Asia/Shanghai", "America/New_York", "Europe/London", "Australia/Lord_Howe")
 TYPES = plugins().schedule_types

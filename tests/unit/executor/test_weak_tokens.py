@@ -9,7 +9,7 @@ import pytest
 
 from xwheel.errors import ConfigError
 from xwheel.executor import Executor
-from xwheel.runtime.private_files import write_text
+from xwheel.private_files import write_text
 
 WEAK = ("default_token", "short", "aaaaaaaaaaaaaaaaaaaa")
 GOOD = "f3a9c1d8e07b4652"

@@ -16,7 +16,7 @@ from xwheel.clock import has_come
 from xwheel.config.sections import AuditSection
 from xwheel.errors import ConfigError
 from xwheel.model.audit import AuditHead
-from xwheel.runtime.private_files import make_folder_above, open_file
+from xwheel.private_files import make_folder_above, open_file
 
 logger = logging.getLogger(__name__)
 

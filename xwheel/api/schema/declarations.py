@@ -10,8 +10,8 @@ from xwheel.api.schema import fields as limits
 from xwheel.api.schema.derived import changes_to, page_of
 from xwheel.api.schema.messages import Input, JobCreate
 from xwheel.model.jobs import DECLARABLE
-from xwheel.scheduler.manage.declared_plan import SyncAction
-from xwheel.scheduler.manage.ownership import MAX_RELEASE, DeclarationState
+from xwheel.scheduler.jobs.declared_plan import SyncAction
+from xwheel.scheduler.jobs.ownership import MAX_RELEASE, DeclarationState
 
 MAX_JOBS: Final = 1000
 SAID: Final = (*DECLARABLE, "handler", "schedule_type", "schedule_conf")

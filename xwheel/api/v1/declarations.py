@@ -36,8 +36,8 @@ from xwheel.api.v1.jobs import reply_job
 from xwheel.api.v1.schedule import check_calendars
 from xwheel.errors import AuthError, FieldError, NotFoundError
 from xwheel.model.access import ActorKind, Permission, current_actor
-from xwheel.scheduler.manage.declared_plan import BadDeclaration, SyncResult, WantedJob
-from xwheel.scheduler.manage.ownership import Declared
+from xwheel.scheduler.jobs.declared_plan import BadDeclaration, SyncResult, WantedJob
+from xwheel.scheduler.jobs.ownership import Declared
 from xwheel.storage import executors, jobs
 from xwheel.storage.declarations import owners, records
 from xwheel.storage.declarations.owners import DeclarationOwner

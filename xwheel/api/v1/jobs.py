@@ -54,9 +54,9 @@ from xwheel.model import ChildLink, NewSource
 from xwheel.model import Job as JobRecord
 from xwheel.model.access import current_actor
 from xwheel.model.jobs import state_of
-from xwheel.scheduler.manage.jobs import BulkAction, BulkResult
-from xwheel.scheduler.manage.ownership import Declared
-from xwheel.scheduler.manage.run_now import AT_ONCE, When, read_when
+from xwheel.scheduler.jobs.jobs import BulkAction, BulkResult
+from xwheel.scheduler.jobs.ownership import Declared
+from xwheel.scheduler.runs.run_now import AT_ONCE, When, read_when
 from xwheel.storage import jobs, scripts
 from xwheel.storage.database.engine import Connection
 from xwheel.storage.declarations import owners, records

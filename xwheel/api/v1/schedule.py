@@ -20,7 +20,7 @@ from xwheel.api.schema.views import DueView, PauseView, PreviewView, WordsView
 from xwheel.errors import FieldError, ScheduleError, UnknownNameError
 from xwheel.model import Job
 from xwheel.model.jobs import check_period, draft_job
-from xwheel.scheduler.plan.timetable import MAX_SEARCH_MS, CalendarCache, Timetable
+from xwheel.scheduler.timetable import MAX_SEARCH_MS, CalendarCache, Timetable
 from xwheel.storage.database.rows import groups_among
 from xwheel.storage.live.last_and_next import list_next_fires
 

@@ -103,7 +103,7 @@ def write_logins(logins: Logins) -> None:
     Raises:
         ConfigError: They cannot be written.
     """
-    from xwheel.runtime.private_files import make_folder_above, write_text
+    from xwheel.private_files import make_folder_above, write_text
 
     path = logins_file()
     draft = path.with_name(f"{path.name}.{os.getpid()}")
@@ -171,7 +171,7 @@ def keep_secret(
     """
     if file is None:
         return make()
-    from xwheel.runtime.private_files import write_text
+    from xwheel.private_files import write_text
 
     draft = file.with_name(f"{file.name}.{os.getpid()}")
     try:

@@ -40,7 +40,7 @@ from xwheel.executor.journal.statements import (
     start,
 )
 from xwheel.model.reasons import RunReason
-from xwheel.runtime.private_files import make_folder, open_file
+from xwheel.private_files import make_folder, open_file
 from xwheel.wire.messages import CallbackItem, ExecutionState, RunKey, StateAnswer
 
 logger = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from typing import Final
 
 from xwheel.model import RunState
 from xwheel.model.reasons import RunReason
-from xwheel.runtime.private_files import prepare_sqlite
+from xwheel.private_files import prepare_sqlite
 from xwheel.wire.contract import FAIL
 from xwheel.wire.messages import CallbackItem, RunKey
 

@@ -16,7 +16,7 @@ from queue import SimpleQueue
 from typing import Final
 
 from xwheel.clock import Clock
-from xwheel.runtime.private_files import OTHERS, make_folder, open_file, tighten
+from xwheel.private_files import OTHERS, make_folder, open_file, tighten
 from xwheel.wire.messages import LogData
 
 logger = logging.getLogger(__name__)

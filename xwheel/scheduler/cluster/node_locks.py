@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from xwheel.runtime.private_files import FOLDER, make_folder_above
+from xwheel.private_files import FOLDER, make_folder_above
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from xwheel.model import ChildLink, Job, JoinMode, Origin, Run, RunState
 from xwheel.model.reasons import RunReason
 from xwheel.scheduler.finish.template import MAX_DEPTH, Success, TemplateError, render, succeeded
-from xwheel.scheduler.plan.rules import new_run
+from xwheel.scheduler.records import new_run
 from xwheel.storage import jobs, runs
 from xwheel.storage.database.engine import Connection
 from xwheel.storage.jobs import Arrival

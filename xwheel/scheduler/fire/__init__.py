@@ -1,5 +1,5 @@
 """From planned runs that are due to calls that are ready: the tick thread.
 
-``tick`` holds the ring, ``batch`` takes what is due through routing, places (``pool``, ``parcels``), ``limits``
-and the ``fence``; ``deferred`` holds what may not go yet.
+``tick`` holds the ring, ``batch`` takes what is due and routed through places, ``limits`` and the ``fence``;
+``deferred`` holds what may not go yet.
 """

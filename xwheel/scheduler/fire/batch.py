@@ -1,86 +1,24 @@
-"""What the tick thread does with due runs: read, route, place, fence, send."""
+"""What the tick thread does with due runs once they are routed: place, fence, send."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
 
-from xwheel.errors import NoExecutorYetError, PluginError, RouteError
-from xwheel.model import GlueVersion, Job, Origin, RegisteredExecutor, Run, RunState
-from xwheel.model.reasons import RunReason
-from xwheel.scheduler.executors.registry import ExecutorRegistry, is_spared
+from xwheel.model import GlueVersion, RunState
 from xwheel.scheduler.finish.finish import Finisher
 from xwheel.scheduler.fire.deferred import DeferredRuns
 from xwheel.scheduler.fire.fence import Fence
 from xwheel.scheduler.fire.limits import RunLimits
-from xwheel.scheduler.fire.parcels import BodyLimits, Placing
-from xwheel.scheduler.fire.pool import TriggerPool
-from xwheel.scheduler.manage.scripts import Scripts
+from xwheel.scheduler.job_cache import JobCache
 from xwheel.scheduler.records import Batch, Deferred, Line, Queued, Routed
-from xwheel.scheduler.route.choose import Chooser
 from xwheel.scheduler.send.lane import Lanes
-from xwheel.scheduler.send.not_yet import ASKING_MS, NotYet
-from xwheel.storage import jobs, open_runs, runs
-from xwheel.storage.database.engine import Connection, Database
+from xwheel.scheduler.send.parcels import BodyLimits, Placing
+from xwheel.scheduler.send.pool import TriggerPool
+from xwheel.scheduler.sources import Sources
+from xwheel.storage import open_runs
+from xwheel.storage.database.engine import Database
 
-CACHED_JOBS = 20_000
-CACHED_CHARS = 32 * 1024 * 1024
-"""Characters of parameters that are remembered; one may have 65,535."""
-
-PROBE_MS = 2000
-"""So often one run that may wait is sent to an executor that could not be reached lately; the others wait for it."""
-
-KNOWN_PROBES = 10_000
 BEAN = "BEAN"
-
-
-class JobCache:
-    """Jobs as they were last read, so that a fire need not read them again; the fence compares their revision.
-
-    Thread-safety: the mapping is replaced or updated whole; readers take it once.
-    """
-
-    def __init__(self) -> None:
-        self.jobs: dict[int, Job] = {}
-        # at most this many: those of a job that is read again count twice until the next cut
-        self._chars = 0
-
-    def remember(self, read: Sequence[Job]) -> None:
-        """Take jobs that were just read; from any thread."""
-        chars = _chars(read)
-        if len(self.jobs) + len(read) > CACHED_JOBS or self._chars + chars > CACHED_CHARS:
-            self._cut()
-            if self._chars + chars > CACHED_CHARS:  # the others are read once more when they are due
-                read = [job for job in read if len(job.param) <= CACHED_CHARS // CACHED_JOBS]
-                chars = _chars(read)
-        self.jobs.update([(job.id, job) for job in read])
-        self._chars += chars
-
-    def _cut(self) -> None:
-        """Keep the newest jobs, half of what there may be."""
-        kept: list[tuple[int, Job]] = []
-        chars = 0
-        for pair in reversed(list(self.jobs.items())):
-            chars += len(pair[1].param)
-            if chars > CACHED_CHARS // 2 or len(kept) == CACHED_JOBS // 2:
-                chars -= len(pair[1].param)
-                break
-            kept.append(pair)
-        self.jobs, self._chars = dict(reversed(kept)), chars
-
-
-def _chars(read: Sequence[Job]) -> int:
-    return sum([len(job.param) for job in read])
-
-
-class _Absent(NamedTuple):
-    """A due run that no executor may have yet: what it would wait for, and why it is refused if it may not wait."""
-
-    run: Run
-    job: Job
-    line: Line
-    reason: RunReason
-    message: str
 
 
 class Firing:
@@ -88,9 +26,8 @@ class Firing:
 
     Args:
         db: The database.
-        registry: Knows the live executors.
-        chooser: Chooses who gets a run.
-        scripts: Finds the sources of script jobs; never asked about others.
+        route: Reads due runs and chooses who gets them.
+        sources: Finds the sources of script jobs; never asked about others.
         pool: Places for requests.
         body_limits: How many bytes a request may have.
         limits: Knows which runs a limit or a cluster-wide block strategy holds back.
@@ -99,15 +36,13 @@ class Firing:
         lanes: Take parcels that have a place.
         finisher: Closes runs that will never go.
         job_cache: Jobs that need not be read.
-        not_yet: Knows which executors take no run of a job yet.
     """
 
     def __init__(
         self,
         db: Database,
-        registry: ExecutorRegistry,
-        chooser: Chooser,
-        scripts: Scripts,
+        route: Callable[[Sequence[Queued], int], Batch],
+        sources: Sources,
         pool: TriggerPool,
         body_limits: BodyLimits,
         limits: RunLimits,
@@ -116,27 +51,22 @@ class Firing:
         lanes: Lanes,
         finisher: Finisher,
         job_cache: JobCache,
-        *,
-        not_yet: NotYet,
     ) -> None:
         self._db = db
-        self._registry = registry
-        self._chooser = chooser
-        self._scripts = scripts
+        self._route = route
+        self._sources = sources
         self._pool = pool
         self._body_limits = body_limits
         self._limits = limits
         self._deferred = deferred
-        self._not_yet = not_yet
         self._fence = fence
         self._lanes = lanes
         self._finisher = finisher
         self._job_cache = job_cache
-        self._probes: dict[str, int] = {}
 
     def fire(self, queued: Sequence[Queued], now_ms: int) -> set[int]:
         """Send what can be sent now, defer what may not go; return the ids of runs that must wait for a place."""
-        batch = self._route_all(self._read(queued), now_ms)
+        batch = self._route(queued, now_ms)
         placing = Placing(self._pool, self._body_limits, self._load_sources(batch))
         lanes = self._pool.choose({item.job.id for item in batch.routed})
         special = {item.run.id for item in self._limits.concerns(batch.routed)}
@@ -170,11 +100,11 @@ class Firing:
         scripts = {item.job.id: item.job for item in batch.routed if item.job.glue_type != BEAN}
         if not scripts:
             return {}
-        found, left_out = self._scripts.find(scripts.values())
+        found, left_out = self._sources.find(scripts.values())
         refusals = {
             job.id: why
             for job in scripts.values()
-            if job.id not in left_out and (why := self._scripts.refusal(job, found.get(job.id)))
+            if job.id not in left_out and (why := self._sources.refusal(job, found.get(job.id)))
         }
         for item in batch.routed:
             if why := refusals.get(item.job.id):
@@ -217,176 +147,3 @@ class Firing:
         if closed:
             self._deferred.forget(outcome.run_id for outcome in closed)
             self._finisher.finish(closed)
-
-    def _read(self, queued: Sequence[Queued]) -> list[tuple[Run, Job]]:
-        """Return due runs with their jobs, in the order asked for, from memory where it has both.
-
-        Memory may be behind: the fence asks the rows whether the run is still planned and the job still the same.
-        """
-        known = self._job_cache.jobs  # another thread may replace it meanwhile
-        due: dict[int, tuple[Run, Job]] = {}
-        unread: dict[int, int] = {}
-        for item in queued:
-            job = known.get(item.job_id)
-            if job is not None and isinstance(item, Run):
-                due[item.id] = (item, job)
-            else:
-                unread[item.id] = item.epoch
-        if unread:
-            with self._db.read() as conn:
-                # what another node adopted since is no longer ours to decide about
-                found = [
-                    item
-                    for item in runs.load_due(conn, list(unread))
-                    if item.run.epoch == unread[item.run.id]
-                ]
-                owners = self._load_jobs(conn, found)
-            due.update((item.run.id, (item.run, owners[item.run.job_id])) for item in found)
-        return [due[item.id] for item in queued if item.id in due]
-
-    def _load_jobs(self, conn: Connection, due: Sequence[runs.DueRun]) -> dict[int, Job]:
-        """Return the jobs of due runs; those whose revision stood still come from memory."""
-        known = self._job_cache.jobs  # another thread may replace it meanwhile
-        owners: dict[int, Job] = {}
-        stale: set[int] = set()
-        for item in due:
-            job = known.get(item.run.job_id)
-            if job is not None and job.revision == item.job_revision:
-                owners[job.id] = job
-            else:
-                stale.add(item.run.job_id)
-        if stale:
-            found = jobs.get_jobs(conn, stale)
-            self._job_cache.remember(list(found.values()))
-            owners.update(found)
-        return owners
-
-    def _route_all(self, due: Sequence[tuple[Run, Job]], now_ms: int) -> Batch:
-        live: dict[int, Sequence[RegisteredExecutor]] = {}
-        batch = Batch()
-        absent: list[_Absent] = []
-        elsewhere: list[int] = []
-        for run, job in due:
-            if job.group_id not in live:
-                live[job.group_id] = self._registry.live(job.group_id, now_ms)
-            able = _able(run, live[job.group_id])
-            if not able:
-                line = Line("executor", job.group_id, run.address or "")
-                absent.append(_Absent(run, job, line, RunReason.NO_EXECUTOR, _absence(run, job)))
-                continue
-            try:
-                is_settled = run.address is not None and " " not in run.address
-                chosen = able if is_settled else self._chooser.choose(run, job, able, now_ms)
-            except NoExecutorYetError as error:
-                absent.append(_Absent(run, job, _own_line(job), RunReason.NO_ROUTE, str(error)))
-                continue
-            except (RouteError, PluginError) as error:
-                batch.close(run, RunState.REFUSED, RunReason.NO_ROUTE, str(error))
-                continue
-            if chosen:
-                executors = _one_shard(run, chosen)
-                if job.wait_for_executor_s > 0 and (late := self._put_off(run, job, executors, now_ms)):
-                    absent.append(late)
-                else:
-                    batch.routed.append(Routed(run=run, job=job, executors=executors))
-            elif chosen is None:
-                elsewhere.append(run.id)
-            else:
-                batch.waiting.add(run.id)
-        self._deferred.asked_elsewhere(elsewhere, now_ms)
-        if absent:
-            self._await_executors(batch, absent, now_ms)
-        return batch
-
-    def _put_off(
-        self, run: Run, job: Job, executors: Sequence[RegisteredExecutor], now_ms: int
-    ) -> _Absent | None:
-        """Return a run that waits though its executor is there: it could not be reached, or takes none yet."""
-        address = executors[0].address
-        if self._waits_for(run, executors, now_ms):
-            text = f"job {job.id}: {address} could not be reached a moment ago"
-            return _Absent(run, job, _own_line(job), RunReason.UNREACHABLE, text)
-        if why := self._said_not_yet(run, executors, now_ms):
-            return _Absent(run, job, _own_line(job), RunReason.EXECUTOR_REFUSED, f"{address}: {why}")
-        return None
-
-    def _waits_for(self, run: Run, executors: Sequence[RegisteredExecutor], now_ms: int) -> bool:
-        """Return whether the one executor that a run would go to is better not tried again so soon."""
-        executor = executors[0]
-        if len(executors) > 1 or executor.suspect_until_ms <= now_ms or self._chooser.has_asked(run):
-            return False
-        if is_spared(executor, now_ms) or now_ms < self._probes.get(executor.address, 0):
-            return True
-        if self._deferred.older(run, "executor"):  # that one is to find out
-            return True
-        if len(self._probes) >= KNOWN_PROBES:
-            self._probes.clear()
-        self._probes[executor.address] = now_ms + PROBE_MS
-        return False
-
-    def _said_not_yet(self, run: Run, executors: Sequence[RegisteredExecutor], now_ms: int) -> str:
-        """Return what the one executor said that a run would go to, if it takes none of the job yet."""
-        address = executors[0].address
-        said = self._not_yet.find(address, run.job_id)
-        if said is None or len(executors) > 1:
-            return ""
-        # an older one is to ask, but not for long: it may wait for something else
-        may_wait = now_ms < said.until_ms + ASKING_MS and self._deferred.older(run, "executor")
-        if now_ms < said.until_ms or may_wait:
-            return said.message
-        self._not_yet.begin(address, run.job_id, now_ms)
-        return ""
-
-    def _await_executors(self, batch: Batch, absent: list[_Absent], now_ms: int) -> None:
-        """Let runs that no executor may have yet wait if their job says so, one scheduled fire of a job at most."""
-        with self._db.read() as conn:  # one that was cancelled meanwhile must not hold up those behind it
-            planned = {run.id for run in runs.list_planned(conn, [item.run.id for item in absent])}
-        absent.sort(key=lambda item: (item.run.due_ms, item.run.id))
-        waiting: set[int] = set()
-        for run, job, line, reason, message in absent:
-            if run.id not in planned:
-                continue
-            until_ms = run.due_ms + job.wait_for_executor_s * 1000
-            if now_ms >= until_ms:
-                batch.close(run, RunState.REFUSED, reason, _waited(message, run, job, now_ms, reason))
-            elif run.origin is Origin.SCHEDULE and (
-                job.id in waiting or self._deferred.older(run, "executor") or self._chooser.has_older(run)
-            ):
-                text = f"an earlier run of job {job.id} waits for an executor already"
-                batch.close(run, RunState.SKIPPED, RunReason.WAITING_FOR_EXECUTOR, text)
-            else:
-                waiting.add(job.id)
-                batch.deferred.append(Deferred(run, line, until_ms))
-
-
-def _able(run: Run, live: Sequence[RegisteredExecutor]) -> Sequence[RegisteredExecutor]:
-    """Return those of a group's executors that may have a run."""
-    if run.address is None:
-        return live
-    among = run.address.split(" ")
-    return [item for item in live if item.address in among]
-
-
-def _own_line(job: Job) -> Line:
-    return Line("executor", job.group_id, f"job {job.id}")
-
-
-def _absence(run: Run, job: Job) -> str:
-    who = "no live executor"
-    if run.address is not None:
-        among = run.address.split(" ")
-        who = f"none of {', '.join(among)} is live" if len(among) > 1 else f"executor {among[0]} is not live"
-    return f"job {job.id}: {who} in group {job.group_id}"
-
-
-def _waited(message: str, run: Run, job: Job, now_ms: int, reason: RunReason) -> str:
-    if job.wait_for_executor_s <= 0:
-        return message
-    if reason is RunReason.EXECUTOR_REFUSED:
-        return f"{message}; the run has waited {(now_ms - run.due_ms) / 1000:.1f} s since it was due"
-    return f"{message}, and none came in the {(now_ms - run.due_ms) / 1000:.1f} s since it was due"
-
-
-def _one_shard(run: Run, chosen: Sequence[RegisteredExecutor]) -> Sequence[RegisteredExecutor]:
-    """Return the executor of a shard that is tried again; a first attempt keeps all that were chosen."""
-    return [chosen[run.shard_index % len(chosen)]] if run.attempt > 1 else chosen

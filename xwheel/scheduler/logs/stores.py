@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
@@ -13,7 +12,7 @@ from xwheel.errors import ConfigError, LogStoreError, PluginError
 from xwheel.plugin.contracts import ChecksSetup, LogChunk, LogEnd, LogKey, LogStore
 from xwheel.plugin.registries import Registry
 from xwheel.plugin.validation import guarded
-from xwheel.runtime.plugin_threads import PluginThreads
+from xwheel.runtime.foreign import CountedCalls, PluginThreads
 from xwheel.storage.reports import DAY_MS
 from xwheel.storage.run_logs import FOR_EVER
 
@@ -28,17 +27,12 @@ LONGEST_PIECE: Final = 4 * 1024 * 1024
 """Characters that a store may return at most: one line may be longer than a piece."""
 
 MAX_LINE: Final = 2**53
-REMIND_MS: Final = 600_000
 
 
-class CheckedStore:
-    """One log store; each failure is a :class:`LogStoreError`, and the first of several is a line in the log.
+class CheckedStore(CountedCalls):
+    """One log store; each failure is a :class:`LogStoreError`.
 
     Thread-safety: any thread.
-
-    Attributes:
-        failures: How many of the last calls failed, one after the other.
-        last_error: What the last of all failures was.
 
     Args:
         name: What settings call it.
@@ -48,18 +42,10 @@ class CheckedStore:
     """
 
     def __init__(self, name: str, store: LogStore, threads: PluginThreads, clock: Clock) -> None:
+        trouble = "logs wait with their executors, runs go on"
+        super().__init__(f"log store {name}", trouble, threads, clock, logger)
         self.name = name
-        self.failures = 0
-        self.last_error = ""
         self._store = store
-        self._threads = threads
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._said_ms: int | None = None
-
-    def hanging(self) -> int:
-        """Return how many calls were left behind and have not come back."""
-        return self._threads.hanging()[f"log store {self.name}"]
 
     def append(self, chunks: Sequence[LogChunk]) -> list[int]:
         """Keep chunks; return for each the number of the first line that its log lacks then.
@@ -106,37 +92,10 @@ class CheckedStore:
         self._call(lambda: self._store.delete(keys), lambda _: None)
 
     def _call(self, call: Callable[[], object], check: Callable[[object], T]) -> T:
-        what = f"log store {self.name}"
         try:
-            answer = self._threads.call(what, lambda _: check(guarded(what, call)))
+            return self._counted(lambda: check(guarded(self._what, call)))
         except PluginError as error:
-            self._failed(error)
             raise LogStoreError(str(error)) from error
-        self._worked()
-        return answer
-
-    def _failed(self, error: PluginError) -> None:
-        now_ms = self._clock.monotonic_ms()
-        with self._lock:
-            self.failures += 1
-            self.last_error = str(error)
-            is_news = self._said_ms is None or now_ms - self._said_ms >= REMIND_MS
-            if is_news:
-                self._said_ms = now_ms
-            count = self.failures
-        if is_news:
-            logger.warning(
-                "logs wait with their executors, runs go on (%d failures by now): %s", count, error
-            )
-
-    def _worked(self) -> None:
-        if not self.failures:
-            return
-        with self._lock:
-            count, self.failures = self.failures, 0
-            self._said_ms = None
-        if count:
-            logger.info("log store %s works again after %d failures", self.name, count)
 
 
 class LogStores:

@@ -7,9 +7,9 @@ from functools import partial
 
 from xwheel.errors import PluginError
 from xwheel.model import Job
-from xwheel.runtime.plugin_threads import HangingError, PluginThreads
+from xwheel.runtime.foreign import HangingError, PluginThreads
 from xwheel.scheduler.plan.rules import Planned, plan
-from xwheel.scheduler.plan.timetable import Timetable
+from xwheel.scheduler.timetable import Timetable
 from xwheel.storage.run_ids import RunIds
 
 

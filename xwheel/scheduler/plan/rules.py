@@ -15,7 +15,8 @@ from msgspec.structs import replace
 
 from xwheel.model import BlockScope, Job, MisfirePolicy, Origin, Run, RunState
 from xwheel.model.reasons import RunReason
-from xwheel.scheduler.plan.timetable import Timetable
+from xwheel.scheduler.records import new_run
+from xwheel.scheduler.timetable import Timetable
 from xwheel.storage.jobs import JobCursor
 
 logger = logging.getLogger(__name__)
@@ -214,56 +215,6 @@ class _Draft:
             reason=reason,
             skipped=skipped,
         )
-
-
-def new_run(
-    job: Job,
-    *,
-    origin: Origin,
-    origin_key: int,
-    due_ms: int,
-    planned_ms: int,
-    now_ms: int,
-    epoch: int = 0,
-    reason: RunReason = RunReason.PLAIN,
-    param: str | None = None,
-    skipped: tuple[int, int] | None = None,
-    run_id: int = 0,
-) -> Run:
-    """Return a first attempt of a job, planned or, with ``skipped = (last_ms, count)``, as a skip row."""
-    return Run(
-        id=run_id,
-        job_id=job.id,
-        group_id=job.group_id,
-        partition=job.partition,
-        origin=origin,
-        origin_key=origin_key,
-        shard_index=0,
-        shard_total=1,
-        root_id=run_id,
-        chain_id=run_id,
-        chain_depth=0,
-        attempt=1,
-        retries_left=job.max_retries,
-        state=RunState.SKIPPED if skipped else RunState.PLANNED,
-        epoch=0 if skipped else epoch,
-        due_ms=due_ms,
-        planned_ms=planned_ms,
-        created_ms=now_ms,
-        param=param,
-        reason=reason,
-        address=None,
-        instance=None,
-        dispatched_ms=None,
-        accepted_ms=None,
-        finished_ms=now_ms if skipped else None,
-        check_ms=None,
-        kill_requested=False,
-        result_code=None,
-        message="",
-        skip_last_ms=skipped[0] if skipped else None,
-        skip_count=skipped[1] if skipped else 0,
-    )
 
 
 def recheck(

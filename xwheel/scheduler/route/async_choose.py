@@ -17,7 +17,7 @@ from xwheel.errors import NoExecutorYetError, RouteError, XwheelError
 from xwheel.model import Job, RegisteredExecutor, Run
 from xwheel.plugin import Router
 from xwheel.plugin.validation import error_words
-from xwheel.runtime.plugin_threads import PluginCall, PluginThreads
+from xwheel.runtime.foreign import PluginCall, PluginThreads
 from xwheel.scheduler.executors.loads import Loads
 from xwheel.scheduler.route.probes import Probes
 from xwheel.scheduler.route.routers import route

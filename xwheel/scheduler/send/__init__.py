@@ -1,4 +1,5 @@
-"""From fenced runs to answers.
+"""From runs that want a place to answers.
 
-``lane`` sends, ``results`` writes what came of it, ``resend`` asks again about what is unknown.
+``pool`` counts places, ``parcels`` gives runs room in requests; ``lane`` sends what was fenced, ``results`` writes what
+came of it, ``resend`` asks again about what is unknown, ``not_yet`` knows which executors take no run of a job yet.
 """

@@ -13,11 +13,11 @@ from xwheel.ring import FAST
 from xwheel.scheduler.cluster.contract import Lease
 from xwheel.scheduler.executors.registry import ExecutorRegistry
 from xwheel.scheduler.finish.finish import Finisher
-from xwheel.scheduler.fire.parcels import BodyLimits, pack_again
-from xwheel.scheduler.fire.pool import TriggerPool
-from xwheel.scheduler.manage.scripts import Scripts
 from xwheel.scheduler.records import Outcome, Shard
 from xwheel.scheduler.send.lane import Lanes
+from xwheel.scheduler.send.parcels import BodyLimits, pack_again
+from xwheel.scheduler.send.pool import TriggerPool
+from xwheel.scheduler.sources import Sources
 from xwheel.storage import jobs, open_runs, runs
 from xwheel.storage.database import changes
 from xwheel.storage.database.engine import Connection, Database
@@ -40,7 +40,7 @@ class Resender:
         body_limits: How many bytes a request may have.
         lanes: Take parcels that have a place; these go through the fast one.
         finisher: Closes runs whose executor is gone.
-        scripts: Finds the sources of script jobs.
+        sources: Finds the sources of script jobs.
         answer_ms: How long after a send it must have ended.
         gone_ms: How long an instance may be missing before its runs are lost.
         check_after_ms: Age at which a running foreign run is asked about.
@@ -55,7 +55,7 @@ class Resender:
         body_limits: BodyLimits,
         lanes: Lanes,
         finisher: Finisher,
-        scripts: Scripts,
+        sources: Sources,
         *,
         answer_ms: int,
         gone_ms: int,
@@ -69,7 +69,7 @@ class Resender:
         self._body_limits = body_limits
         self._lanes = lanes
         self._finisher = finisher
-        self._scripts = scripts
+        self._sources = sources
         self._answer_ms = answer_ms
         self._gone_ms = gone_ms
         self._check_after_ms = check_after_ms
@@ -132,7 +132,7 @@ class Resender:
             scripts = {shard.job.id: shard.job for shard in shards if shard.job.glue_version}
             sources: Mapping[int, GlueVersion] = {}
             if scripts:
-                sources, left_out = self._scripts.find(scripts.values())
+                sources, left_out = self._sources.find(scripts.values())
                 # at least one source came, so some go now; the others are due for this once more later
                 shards = [shard for shard in shards if shard.job.id not in left_out]
             self._lanes.send(pack_again(FAST, self._body_limits, executor, shards, sources))

@@ -11,7 +11,7 @@ from sqlalchemy.exc import ArgumentError
 
 from xwheel.config.sections import DatabaseSection
 from xwheel.errors import ConfigError
-from xwheel.runtime.private_files import read_first_line
+from xwheel.private_files import read_first_line
 
 FORMS: Final = (
     "sqlite:///FILE, mysql+pymysql://USER:PASSWORD@HOST/DATABASE or "

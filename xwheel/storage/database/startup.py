@@ -12,7 +12,7 @@ from sqlalchemy import text
 from xwheel.config import Config
 from xwheel.errors import DatabaseReadOnlyError, DatabaseUnreachableError, StartEndedError
 from xwheel.plugin.tables import Tables
-from xwheel.runtime.private_files import warn_if_open
+from xwheel.private_files import warn_if_open
 from xwheel.storage.database.address import place_of, with_password
 from xwheel.storage.database.engine import Database, RaceLostError
 from xwheel.storage.database.errors import explain, explained

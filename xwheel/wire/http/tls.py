@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 from xwheel.errors import ConfigError
-from xwheel.runtime.private_files import warn_if_open
+from xwheel.private_files import warn_if_open
 
 if TYPE_CHECKING:
     from xwheel.config.sections import TlsSection

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from xwheel.runtime.private_files import open_file
+from xwheel.private_files import open_file
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from rich.console import Console
 from xwheel.errors import XwheelError
-from xwheel.runtime.private_files import make_folder
+from xwheel.private_files import make_folder
 from xwheel.runtime.signals import StopSignals
 
 from xwheel_devtools.quickstart.processes import Child

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.component.api.conftest import LIMIT, TOKEN, Api
 from xwheel.api.v1.calendars import MAX_CALENDAR_BYTES
 from xwheel.errors import LockError, StorageError
-from xwheel.scheduler.manage.jobs import JobManager
+from xwheel.scheduler.jobs.jobs import JobManager
 
 JOB = {"name": "job", "handler": "demo"}
 BIG = b'{"name": "' + b"x" * LIMIT + b'"}'

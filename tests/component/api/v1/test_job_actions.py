@@ -10,7 +10,7 @@ from tests.component.api.conftest import Api
 from xwheel.api.schema.messages import JobCreate
 from xwheel.errors import ScheduleError, UnknownNameError
 from xwheel.model import Job
-from xwheel.scheduler.manage.jobs import JobManager
+from xwheel.scheduler.jobs.jobs import JobManager
 
 VERBS = ["start", "stop", "run", "delete"]
 

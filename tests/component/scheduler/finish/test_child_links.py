@@ -14,7 +14,7 @@ from tests.support.node import HandNode
 from xwheel.errors import ConflictError, FieldError, NotFoundError
 from xwheel.model import ChildLink
 from xwheel.scheduler.finish import template as templates
-from xwheel.scheduler.manage.dependencies import MAX_CHILDREN, MAX_PARENTS, DependencyManager
+from xwheel.scheduler.jobs.dependencies import MAX_CHILDREN, MAX_PARENTS, DependencyManager
 from xwheel.storage import jobs
 
 

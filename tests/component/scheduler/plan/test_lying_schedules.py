@@ -15,7 +15,7 @@ from tests.support.node import HandNode
 from tests.support.rows import NOW
 from xwheel.model import RunState
 from xwheel.plugin import ScheduleSpec
-from xwheel.scheduler.manage.jobs import BulkAction
+from xwheel.scheduler.jobs.jobs import BulkAction
 from xwheel.storage.database.engine import Database
 
 
@@ -220,7 +220,7 @@ def test_r5_a_schedule_type_that_hangs_stops_the_one_job_and_holds_nobody_up(
         for job in (*jobs[:2], *jobs[3:]):
             assert node.load(job.id).enabled
             assert len(node.runs(job.id)) == 5
-        assert node.scheduler.core.plugin_threads.hanging() == {"schedule type LYING": 1}
+        assert node.scheduler.core.foreign.hanging() == {"schedule type LYING": 1}
     finally:
         go_on.set()
     assert came.acquire(timeout=60)

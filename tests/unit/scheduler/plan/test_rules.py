@@ -21,7 +21,7 @@ from xwheel.scheduler.plan.rules import (
     plan,
     recheck,
 )
-from xwheel.scheduler.plan.timetable import Timetable
+from xwheel.scheduler.timetable import Timetable
 
 
 class Every:

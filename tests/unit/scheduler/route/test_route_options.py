@@ -10,8 +10,8 @@ import pytest
 from tests.support.rows import make_job
 from xwheel.errors import FieldError, RouteError
 from xwheel.plugin.questions import PluginQuestions
-from xwheel.runtime.plugin_threads import PluginThreads
-from xwheel.scheduler.manage.validate import check_job
+from xwheel.runtime.foreign import PluginThreads
+from xwheel.scheduler.jobs.validate import check_job
 
 
 class Plain:

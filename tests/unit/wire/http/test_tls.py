@@ -145,7 +145,7 @@ def test_s9_a_key_that_others_can_read_is_warned_of(
         files(None, (cert, key))
     assert not caplog.records
     key.chmod(0o644)
-    monkeypatch.setattr("xwheel.runtime.private_files._is_reachable", lambda _: True)
+    monkeypatch.setattr("xwheel.private_files._is_reachable", lambda _: True)
     with caplog.at_level(logging.WARNING):
         files(None, (cert, key))
     assert f"chmod 600 {key}" in caplog.text

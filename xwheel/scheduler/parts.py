@@ -12,25 +12,26 @@ from xwheel.clock import Clock
 from xwheel.config import Config
 from xwheel.plugin.discovery import Plugins
 from xwheel.plugin.questions import PluginQuestions
-from xwheel.runtime.plugin_threads import PluginThreads
+from xwheel.runtime.foreign import PluginThreads
 from xwheel.runtime.sealing import KeyRing
 from xwheel.scheduler.executors.registry import ExecutorRegistry
 from xwheel.scheduler.executors.secrets import ExecutorSecrets
 from xwheel.scheduler.finish.finish import Finisher
+from xwheel.scheduler.jobs.declared_jobs import DeclarationManager
+from xwheel.scheduler.jobs.dependencies import DependencyManager
+from xwheel.scheduler.jobs.jobs import JobManager
+from xwheel.scheduler.jobs.pause import ScheduleManager
+from xwheel.scheduler.jobs.validate import TextLimits
+from xwheel.scheduler.jobs.versions import JobHistory
 from xwheel.scheduler.listeners import RunFeed
 from xwheel.scheduler.logs.reading import ExecutorLogs, LogReader
 from xwheel.scheduler.logs.shipped import ShippedLogs
 from xwheel.scheduler.logs.stores import LogStores
-from xwheel.scheduler.manage.declared_jobs import DeclarationManager
-from xwheel.scheduler.manage.dependencies import DependencyManager
-from xwheel.scheduler.manage.jobs import JobManager
-from xwheel.scheduler.manage.kill import RunKiller
-from xwheel.scheduler.manage.pause import ScheduleManager
-from xwheel.scheduler.manage.run_now import RunNow
-from xwheel.scheduler.manage.scripts import Scripts
-from xwheel.scheduler.manage.validate import TextLimits
-from xwheel.scheduler.manage.versions import JobHistory
-from xwheel.scheduler.plan.timetable import AskedTimetable, CalendarCache
+from xwheel.scheduler.runs.kill import RunKiller
+from xwheel.scheduler.runs.run_now import RunNow
+from xwheel.scheduler.scripts.scripts import Scripts
+from xwheel.scheduler.sources import Sources
+from xwheel.scheduler.timetable import AskedTimetable, CalendarCache
 from xwheel.storage.access.audit import AuditTrail, signing_keys
 from xwheel.storage.database.engine import Database
 from xwheel.storage.run_ids import RunIds
@@ -83,15 +84,17 @@ class SharedParts:
         )
         self.log_stores = LogStores(plugins.log_stores, config.run_logs, clock)
         self.calendars = CalendarCache(db)
-        self.plugin_threads = PluginThreads(config.plugins.call_timeout_s)
-        self.questions = PluginQuestions(self.plugin_threads)
+        self.foreign = PluginThreads(config.plugins.call_timeout_s)
+        self.questions = PluginQuestions(self.foreign)
         kinds = plugins.schedule_types
         self.timetable = AskedTimetable(kinds, self.calendars.current, kinds.trusted, self.questions)
         self.history = JobHistory(self.audit)
         self.text_limits = TextLimits(config.api.max_param_bytes, config.api.max_source_bytes)
+        self.sources = Sources(db, clock, plugins.glue_types)
         self.scripts = Scripts(
             db,
             clock,
+            self.sources,
             plugins.glue_types,
             self.questions,
             self.history,

@@ -7,7 +7,7 @@ import pytest
 from tests.support.node import HandNode
 from tests.support.rows import NOW
 from xwheel.model import MisfirePolicy, Origin, Run, RunState
-from xwheel.scheduler.manage import pause
+from xwheel.scheduler.jobs import pause
 from xwheel.storage import jobs
 
 

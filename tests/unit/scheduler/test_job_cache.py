@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.support.rows import make_job
-from xwheel.scheduler.fire import batch
-from xwheel.scheduler.fire.batch import JobCache
+from xwheel.scheduler import job_cache
+from xwheel.scheduler.job_cache import JobCache
 
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch, "CACHED_JOBS", 10)
-    monkeypatch.setattr(batch, "CACHED_CHARS", 1000)
+    monkeypatch.setattr(job_cache, "CACHED_JOBS", 10)
+    monkeypatch.setattr(job_cache, "CACHED_CHARS", 1000)
 
 
 def total(cache: JobCache) -> int:

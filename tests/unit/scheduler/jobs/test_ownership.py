@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xwheel.errors import FieldError
-from xwheel.scheduler.manage.ownership import (
+from xwheel.scheduler.jobs.ownership import (
     DeclarationState,
     Declared,
     Owner,
@@ -24,12 +24,12 @@ NOW = 1_000_000
 GONE_MS = 90_000
 ONE, TWO = Declared("1.0", "a"), Declared("2.0", "b")
 OTHER = Declared("2.0", "c")
-UNKNOWN_ACTOR = Owner()
+NO_OWNER = Owner()
 
 
 def judge(
     caller: Declared,
-    owner: Owner = UNKNOWN_ACTOR,
+    owner: Owner = NO_OWNER,
     live: Collection[Declared] = (),
     *,
     now_ms: int = NOW,

@@ -11,8 +11,8 @@ from xwheel.model import ChildLink, Job
 from xwheel.model.access import Permission, current_actor
 from xwheel.model.versions import JobAction
 from xwheel.scheduler.finish.template import MAX_DEPTH, check_template
-from xwheel.scheduler.manage.validate import DEFAULT_LIMITS, TextLimits
-from xwheel.scheduler.manage.versions import JobHistory, JobStep
+from xwheel.scheduler.jobs.validate import DEFAULT_LIMITS, TextLimits
+from xwheel.scheduler.jobs.versions import JobHistory, JobStep
 from xwheel.storage import jobs, settings
 from xwheel.storage.database.engine import Connection, Database
 

@@ -13,7 +13,7 @@ from xwheel.plugin.discovery import Plugins
 from xwheel.plugin.questions import PluginQuestion, PluginQuestions
 from xwheel.plugin.registries import where_it_comes_from
 from xwheel.plugin.validation import guarded
-from xwheel.scheduler.plan.timetable import Timetable
+from xwheel.scheduler.timetable import Timetable
 
 MOST_BYTES_A_CHARACTER: Final = 4
 

@@ -1,6 +1,6 @@
 """Jobs that code declares: compared with the rows, and written where they differ.
 
-Whose declarations a group follows is decided by :mod:`xwheel.scheduler.manage.ownership`; the group's row is locked by
+Whose declarations a group follows is decided by :mod:`xwheel.scheduler.jobs.ownership`; the group's row is locked by
 each transaction of a sync, so that two at a time write the same. What differs is worked out and checked before, from
 rows that are locked and compared again.
 """
@@ -30,7 +30,7 @@ from xwheel.model.access import Permission, current_actor
 from xwheel.model.versions import JobAction
 from xwheel.plugin.questions import PluginQuestions
 from xwheel.scheduler.executors.registry import ExecutorRegistry
-from xwheel.scheduler.manage.declared_plan import (
+from xwheel.scheduler.jobs.declared_plan import (
     BadDeclaration,
     JobPlan,
     SyncAction,
@@ -46,8 +46,8 @@ from xwheel.scheduler.manage.declared_plan import (
     settled,
     step_of,
 )
-from xwheel.scheduler.manage.jobs import BATCH, JobManager
-from xwheel.scheduler.manage.ownership import (
+from xwheel.scheduler.jobs.jobs import BATCH, JobManager
+from xwheel.scheduler.jobs.ownership import (
     Build,
     DeclarationState,
     Declared,
@@ -58,8 +58,8 @@ from xwheel.scheduler.manage.ownership import (
     decide,
     states_of,
 )
-from xwheel.scheduler.manage.versions import JobHistory, JobStep, stopped
-from xwheel.scheduler.plan.timetable import AskedTimetable
+from xwheel.scheduler.jobs.versions import JobHistory, JobStep, stopped
+from xwheel.scheduler.timetable import AskedTimetable
 from xwheel.storage import jobs
 from xwheel.storage.access.audit import AuditTrail
 from xwheel.storage.database.engine import Connection, Database

@@ -27,7 +27,7 @@ from xwheel.model.versions import JobVersion
 from xwheel.plugin import GlueRequest, HandlerLookup
 from xwheel.plugin.discovery import Plugins
 from xwheel.plugin.registries import Registry
-from xwheel.scheduler.manage.jobs import BulkAction
+from xwheel.scheduler.jobs.jobs import BulkAction
 from xwheel.storage import executors, job_versions, jobs, retention
 from xwheel.storage.database.engine import Connection, Database
 from xwheel.storage.declarations import records
@@ -329,7 +329,7 @@ def test_the_source_comes_back_as_a_new_version_of_it(node: HandNode) -> None:
     with acting(alice("two is wrong")):
         back = manager.restore(job.id, 2)
     assert back.glue_version == 3
-    found = scripts.find([back]).sources[job.id]
+    found = node.scheduler.core.sources.find([back]).sources[job.id]
     assert (found.source, found.author, found.remark) == ("one", "alice", "revision 2 again")
     assert manager.restore(job.id, 4).glue_version == 3  # it is that already
 
@@ -342,7 +342,7 @@ def test_another_glue_type_takes_its_source_along(node: HandNode) -> None:
     assert current(node, job.id).glue_version == 0
     back = manager.restore(job.id, 2)
     assert (back.glue_type, back.handler) == ("SCRIPT", "")
-    assert scripts.find([back]).sources[job.id].source == "one"
+    assert node.scheduler.core.sources.find([back]).sources[job.id].source == "one"
 
 
 def test_a_source_needs_the_right_to_scripts_and_the_rest_the_right_to_edit(node: HandNode) -> None:

@@ -8,7 +8,7 @@ from tests.support.node import HandNode
 from tests.support.rows import NOW, make_run
 from xwheel.errors import FieldError
 from xwheel.model import Run, RunState
-from xwheel.scheduler.manage.run_now import AT_ONCE, MAX_DELAY_MS, PAST_MS, When, read_when
+from xwheel.scheduler.runs.run_now import AT_ONCE, MAX_DELAY_MS, PAST_MS, When, read_when
 from xwheel.storage import runs
 
 MINUTE_MS = 60_000

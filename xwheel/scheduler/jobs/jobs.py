@@ -31,12 +31,12 @@ from xwheel.model.reasons import RunReason
 from xwheel.model.versions import JobAction, changes_back
 from xwheel.plugin.discovery import Plugins
 from xwheel.plugin.questions import PluginQuestions
-from xwheel.scheduler.manage import rights
-from xwheel.scheduler.manage.run_now import AT_ONCE, RunNow, When
-from xwheel.scheduler.manage.scripts import Scripts
-from xwheel.scheduler.manage.validate import DEFAULT_LIMITS, TextLimits, check_job
-from xwheel.scheduler.manage.versions import JobHistory, JobStep, stopped
-from xwheel.scheduler.plan.timetable import AskedTimetable
+from xwheel.scheduler.jobs import rights
+from xwheel.scheduler.jobs.validate import DEFAULT_LIMITS, TextLimits, check_job
+from xwheel.scheduler.jobs.versions import JobHistory, JobStep, stopped
+from xwheel.scheduler.runs.run_now import AT_ONCE, RunNow, When
+from xwheel.scheduler.scripts.scripts import Scripts
+from xwheel.scheduler.timetable import AskedTimetable
 from xwheel.storage import executors, job_versions, jobs, runs
 from xwheel.storage.database import changes
 from xwheel.storage.database.engine import Connection, Database

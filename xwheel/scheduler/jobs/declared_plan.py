@@ -13,7 +13,7 @@ from xwheel.errors import FieldError, PluginError, ScheduleError
 from xwheel.model import Job
 from xwheel.model.jobs import draft_job
 from xwheel.model.shorthand import NO_SCHEDULE
-from xwheel.scheduler.manage.ownership import Declared, OwnershipDecision
+from xwheel.scheduler.jobs.ownership import Declared, OwnershipDecision
 from xwheel.storage.declarations.owners import DeclarationOwner
 from xwheel.storage.declarations.records import MAX_PLACE, MAX_PROBLEM, DeclaredJob
 

@@ -250,29 +250,29 @@ def test_long_sources_travel_in_small_requests(node: HandNode) -> None:
 def test_a_run_of_a_deleted_job_keeps_its_source_until_the_tombstone_goes(node: HandNode) -> None:
     job = script(node)
     node.scheduler.management.jobs.delete(job.id)
-    assert node.scheduler.core.scripts.find([job]).sources[job.id].source == "one"
+    assert node.scheduler.core.sources.find([job]).sources[job.id].source == "one"
     removed = node.db.transaction(lambda conn: retention.delete_tombstones(conn, [job.id]))
     assert removed == 1
-    node.scheduler.core.scripts._known.clear()
-    assert node.scheduler.core.scripts.find([job]).sources == {}
+    node.scheduler.core.sources._known.clear()
+    assert node.scheduler.core.sources.find([job]).sources == {}
 
 
 def test_a_copy_in_memory_is_bounded(node: HandNode, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xwheel.scheduler.manage.scripts.CACHED_CHARS", 25)
+    monkeypatch.setattr("xwheel.scheduler.sources.CACHED_CHARS", 25)
     made = [script(node, "0123456789") for _ in range(4)]
-    found = node.scheduler.core.scripts.find(made)
+    found = node.scheduler.core.sources.find(made)
     assert (len(found.sources), len(found.left_out)) == (2, 2)
     assert found.sources.keys() | found.left_out == {job.id for job in made}
-    again = node.scheduler.core.scripts.find([job for job in made if job.id in found.left_out])
+    again = node.scheduler.core.sources.find([job for job in made if job.id in found.left_out])
     assert (again.sources.keys(), again.left_out) == (found.left_out, set())
-    assert len(node.scheduler.core.scripts._known) == 2
-    assert node.scheduler.core.scripts._chars == 20
+    assert len(node.scheduler.core.sources._known) == 2
+    assert node.scheduler.core.sources._chars == 20
 
 
 def test_p11_sources_that_are_too_much_at_once_go_one_after_the_other(
     node: HandNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("xwheel.scheduler.manage.scripts.CACHED_CHARS", 25)
+    monkeypatch.setattr("xwheel.scheduler.sources.CACHED_CHARS", 25)
     made = {script(node, "0123456789").id for _ in range(5)}
     node.run_for(1000)  # a tick brings two of them
     (parcel,) = node.sent
@@ -300,9 +300,9 @@ def test_p11_sources_asked_again_are_bounded_too(node: HandNode, monkeypatch: py
     for job in made:
         node.scheduler.management.jobs.stop(job.id)
     node.in_lane.clear()
-    monkeypatch.setattr("xwheel.scheduler.manage.scripts.CACHED_CHARS", 25)
-    node.scheduler.core.scripts._known.clear()
-    node.scheduler.core.scripts._chars = 0
+    monkeypatch.setattr("xwheel.scheduler.sources.CACHED_CHARS", 25)
+    node.scheduler.core.sources._known.clear()
+    node.scheduler.core.sources._chars = 0
     again: list[TriggerRequest] = []
     for _ in range(8):
         node.run_for(10_000, step_ms=500)

@@ -1,4 +1,4 @@
-"""Call plugins on threads that can be left behind: the call of one that hangs ends here, though its thread does not."""
+"""Call foreign code on threads that can be left behind: a call that hangs ends here, though its thread does not."""
 
 from __future__ import annotations
 
@@ -22,6 +22,9 @@ SLICES: Final = 20
 
 IDLE_S: Final = 10.0
 """A worker's thread ends after this long without work."""
+
+REMIND_MS: Final = 600_000
+"""A plugin that fails again and again is named in the log this often."""
 
 
 class HangingError(PluginError):
@@ -168,6 +171,73 @@ class PluginThreads:
                 self._hanging[call.name] -= 1
         if call.is_left:
             on_return(call)
+
+
+class CountedCalls:
+    """Calls of one plugin object that counts its failures; the first of several and the end of them are in the log.
+
+    Thread-safety: any thread.
+
+    Attributes:
+        failures: How many of the last calls failed, one after the other.
+        last_error: What the last of all failures was.
+
+    Args:
+        what: Whose code it calls, such as ``log store file``.
+        trouble: What does not happen while it fails, for the log.
+        threads: What it is called on.
+        clock: Measures for how long it fails.
+        log: Where its failures are said.
+    """
+
+    def __init__(
+        self, what: str, trouble: str, threads: PluginThreads, clock: Clock, log: logging.Logger
+    ) -> None:
+        self.failures = 0
+        self.last_error = ""
+        self._what = what
+        self._trouble = trouble
+        self._threads = threads
+        self._clock = clock
+        self._log = log
+        self._lock = threading.Lock()
+        self._said_ms: int | None = None
+
+    def hanging(self) -> int:
+        """Return how many calls were left behind and have not come back."""
+        return self._threads.hanging()[self._what]
+
+    def _counted(self, work: Callable[[], T]) -> T:
+        """Return what ``work`` returns; raises :class:`PluginError` if it does so or does not come back in time."""
+        try:
+            answer = self._threads.call(self._what, lambda _: work())
+        except PluginError as error:
+            self._failed(error)
+            raise
+        self._worked()
+        return answer
+
+    def _failed(self, error: PluginError) -> None:
+        # not the error itself, which holds what was passed to the plugin
+        now_ms, said = self._clock.monotonic_ms(), str(error)
+        with self._lock:
+            self.failures += 1
+            self.last_error = said
+            is_news = self._said_ms is None or now_ms - self._said_ms >= REMIND_MS
+            if is_news:
+                self._said_ms = now_ms
+            count = self.failures
+        if is_news:
+            self._log.warning("%s (%d failures by now): %s", self._trouble, count, said)
+
+    def _worked(self) -> None:
+        if not self.failures:
+            return
+        with self._lock:
+            count, self.failures = self.failures, 0
+            self._said_ms = None
+        if count:
+            self._log.info("%s works again after %d failures", self._what, count)
 
 
 class PluginWorker(Generic[T, R]):

@@ -15,16 +15,16 @@ from tests.support.rows import NOW, job_values, make_executor
 from xwheel.errors import ConflictError, FieldError, OwnedByCodeError, RevisionError
 from xwheel.model import Job, Origin, RunState
 from xwheel.model.access import ALL, Actor, ActorKind, acting
-from xwheel.scheduler.manage.declared_jobs import DeclarationManager
-from xwheel.scheduler.manage.declared_plan import (
+from xwheel.scheduler.jobs.declared_jobs import DeclarationManager
+from xwheel.scheduler.jobs.declared_plan import (
     BadDeclaration,
     FieldChange,
     SyncAction,
     SyncResult,
     WantedJob,
 )
-from xwheel.scheduler.manage.jobs import BulkAction
-from xwheel.scheduler.manage.ownership import DeclarationState, Declared
+from xwheel.scheduler.jobs.jobs import BulkAction
+from xwheel.scheduler.jobs.ownership import DeclarationState, Declared
 from xwheel.storage import job_versions, jobs
 from xwheel.storage.declarations import owners, records
 from xwheel.storage.declarations.records import DeclaredJob
