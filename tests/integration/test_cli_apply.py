@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from xwheel_jobs_as_code import apply, remote
 
 from xwheel.cli import main
-from xwheel.cli.manifest import remote
-from xwheel.cli.node import apply
 from xwheel.config import build_config
 from xwheel.node.node import Node
 from xwheel.wire.http.rest import RestClient

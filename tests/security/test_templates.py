@@ -141,8 +141,8 @@ def test_a_template_gives_what_a_table_of_texts_gives(template: str, result: str
 
 def test_names_of_jobs_in_files_are_names_and_nothing_else() -> None:
     """The same language, as files have it, translates ids and names, and leaves every other text alone."""
-    from xwheel.cli.manifest.state import Ref
-    from xwheel.cli.manifest.templates import named_in, to_ids, to_names
+    from xwheel_jobs_as_code.state import Ref
+    from xwheel_jobs_as_code.templates import named_in, to_ids, to_names
 
     for template in [*REACHING, *HARMLESS]:
         assert to_names(template, lambda _: Ref("demo", "job")) == template

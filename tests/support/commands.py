@@ -1,4 +1,4 @@
-"""All commands that ``xwheel[server]`` has: those of the core, and those of the developers' tools."""
+"""All commands that ``xwheel[server]`` has: those of the core, and those of the plugins that it brings."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import typer.main
 import xwheel_devtools
+import xwheel_jobs_as_code
 
 from xwheel.cli import main
 from xwheel.cli.lazy import LazyCommands
@@ -17,7 +18,7 @@ from xwheel.cli.plugin_commands import CommandPlace
 def every_command() -> Any:
     """Return ``xwheel`` with all commands in its groups."""
     root = typer.main.get_command(main.app)
-    for item in xwheel_devtools.COMMANDS:
+    for item in (*xwheel_devtools.COMMANDS, *xwheel_jobs_as_code.COMMANDS):
         *before, name = item.name.split("/")
         group: Any = root
         for word in before:

@@ -47,7 +47,7 @@ EXIT_FAILED = 1
 EXIT_CONFIG = 2
 EXIT_LOCKED = 3
 EXIT_SCHEMA = 4
-# 5 is that of "job apply --check" and "sync --check"
+# 5 is that of a plugin's commands: "job apply --check" and "sync --check" found a difference
 EXIT_REFUSED = 6
 EXIT_UNREACHABLE = 7
 
@@ -94,11 +94,6 @@ class RootGroup(LazyGroup):
         ),
         "group": CommandPlace("xwheel.cli.node.group", "Groups of executors, on a running node."),
         "job": CommandPlace("xwheel.cli.node.job", "Jobs, on a running node."),
-        "sync": CommandPlace(
-            "xwheel.cli.node.sync",
-            "Make the jobs of a group what code declares; what it declares no more is stopped, and stays.",
-            is_one=True,
-        ),
         "run": CommandPlace("xwheel.cli.node.run", "Runs of jobs, on a running node."),
         "glue": CommandPlace(
             "xwheel.cli.node.glue", "Versions of the sources of script jobs, on a running node."

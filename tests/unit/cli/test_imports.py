@@ -58,7 +58,7 @@ def test_u13_help_loads_no_command() -> None:
     found = loaded("--help")
     assert found & (HEAVY | {"rich"}) <= {"asyncio", "packaging", "pluggy", "pydantic_settings"}
     assert found & {f"xwheel.{room}" for room in ROOMS} == {"xwheel.config", "xwheel.plugin"}
-    assert {"typer", "xwheel_devtools"} <= found
+    assert {"typer", "xwheel_devtools", "xwheel_jobs_as_code"} <= found
     check_light(loaded("job", "list", "--help"))
 
 

@@ -72,7 +72,7 @@ def _definition(path: Path) -> dict[str, Any]:
     Raises:
         ConfigError: It cannot be read, or is no table.
     """
-    from xwheel.cli.manifest.reading import read_documents
+    from xwheel.cli.yaml_files import read_documents
 
     try:
         if path == STDIN:

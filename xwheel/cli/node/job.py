@@ -1,4 +1,4 @@
-"""``xwheel job``: what to run and when, one job at a time; whole files are :mod:`xwheel.cli.node.apply`'s."""
+"""``xwheel job``: what to run and when, one job at a time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from xwheel.cli.connection import (
     set_values,
 )
 from xwheel.cli.lazy import command_group
-from xwheel.cli.node import apply, job_versions
+from xwheel.cli.node import job_versions
 from xwheel.cli.node.run import report_run
 from xwheel.cli.output import instant_ms, print_json, span_ms, utc_instant, visible
 from xwheel.cli.table import ALWAYS, Column, moment, print_table
@@ -26,8 +26,6 @@ from xwheel.errors import FieldError
 from xwheel.model.shorthand import schedule_fields
 
 app = command_group()
-app.command("apply")(apply.apply)
-app.command("export")(apply.export)
 app.command("versions")(job_versions.versions)
 app.command("diff")(job_versions.diff)
 app.command("rollback")(job_versions.rollback)
@@ -367,7 +365,7 @@ def preview(
 ) -> None:
     """Print the next due times of a job's schedule, started or not, in its own zone; or of another one for it."""
     from xwheel.api.schema.messages import JobChange
-    from xwheel.cli.manifest.remote import preview_params
+    from xwheel.cli.node.preview import preview_params
 
     said = _said(None, None, cron, every, delay, at)
     wanted = {**_merged(said), **set_values(JobChange, fields or [], _taken(said))}

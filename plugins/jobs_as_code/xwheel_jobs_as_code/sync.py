@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-
 from xwheel.cli.connection import ConfigOption, NodeApi, connected
 from xwheel.cli.lazy import command_group
-from xwheel.cli.node.apply import EXIT_DRIFT, shown_value
 from xwheel.cli.output import local_time, print_json, visible
 from xwheel.errors import ConfigError, ConflictError
+
+from xwheel_jobs_as_code.apply import EXIT_DRIFT, shown_value
 
 if TYPE_CHECKING:
     from xwheel.executor.declarations import Declaration

@@ -6,11 +6,11 @@ from io import BytesIO
 from typing import Any
 
 import pytest
+from xwheel.cli.yaml_files import YamlFileError, read_documents
 
-from xwheel.cli.manifest.checking import build_state
-from xwheel.cli.manifest.diff import Action, Change, Step, make_plan
-from xwheel.cli.manifest.reading import ManifestError, read_documents
-from xwheel.cli.manifest.state import JOB_DEFAULTS, GroupState, JobState, Ref, State
+from xwheel_jobs_as_code.checking import build_state
+from xwheel_jobs_as_code.diff import Action, Change, Step, make_plan
+from xwheel_jobs_as_code.state import JOB_DEFAULTS, GroupState, JobState, Ref, State
 
 A, B = Ref("g", "a"), Ref("g", "b")
 GROUP = GroupState(app_name="g", title="g", max_running=0)
@@ -109,7 +109,7 @@ def test_only_prune_deletes_and_only_in_groups_of_the_file() -> None:
 def test_references_that_lead_nowhere_are_refused(
     want: JobState, have: State, prune: bool, message: str
 ) -> None:
-    with pytest.raises(ManifestError, match=message):
+    with pytest.raises(YamlFileError, match=message):
         make_plan(state(want), have, prune=prune)
 
 
@@ -131,5 +131,5 @@ def test_glue_types_of_a_group_that_are_left_out_stay() -> None:
     assert plan(", glue_types: [GLUE_GROOVY]") == []
     (step,) = plan(", glue_types: []")
     assert (step.action, step.changes) == (Action.UPDATE_GROUP, (Change("glue_types", ("GLUE_GROOVY",), ()),))
-    with pytest.raises(ManifestError, match="glue_types"):
+    with pytest.raises(YamlFileError, match="glue_types"):
         plan(", glue_types: [a b]")

@@ -11,16 +11,16 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-
 from xwheel.api.schema.fields import VISIBLE
 from xwheel.api.schema.messages import JobCreate
-from xwheel.cli.manifest import writing
-from xwheel.cli.manifest.checking import build_state
-from xwheel.cli.manifest.diff import make_plan
-from xwheel.cli.manifest.reading import read_documents
-from xwheel.cli.manifest.state import JOB_FIELDS, GroupState, JobState, Ref, State
-from xwheel.cli.manifest.templates import named_in, to_ids, to_names
+from xwheel.cli.yaml_files import read_documents
 from xwheel.model import BlockScope, BlockStrategy, DeliveryPolicy, JoinMode, MisfirePolicy, RetryBackoff
+
+from xwheel_jobs_as_code import writing
+from xwheel_jobs_as_code.checking import build_state
+from xwheel_jobs_as_code.diff import make_plan
+from xwheel_jobs_as_code.state import JOB_FIELDS, GroupState, JobState, Ref, State
+from xwheel_jobs_as_code.templates import named_in, to_ids, to_names
 
 NASTY = [
     "yes", "on", "null", "~", "1e3", "0x10", "010", "2026-01-01", "12:30", "<<", "=", "- a", "a: b", "#", "'", '"',

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from xwheel.api.schema.messages import PreviewQuery
 from xwheel.cli.connection import NodeApi, segment
-from xwheel.cli.manifest.diff import Action, Step
-from xwheel.cli.manifest.reading import ManifestError
-from xwheel.cli.manifest.state import JOB_FIELDS, GroupState, JobState, Ref, State
-from xwheel.cli.manifest.templates import named_in, to_ids, to_names
+from xwheel.cli.node.preview import SCHEDULE_FIELDS, preview_params
+from xwheel.cli.yaml_files import YamlFileError
 from xwheel.errors import FieldError, NotFoundError
 
-PREVIEW: Final = tuple(name for name in PreviewQuery.__struct_fields__ if name in JOB_FIELDS)
+from xwheel_jobs_as_code.diff import Action, Step
+from xwheel_jobs_as_code.state import JOB_FIELDS, GroupState, JobState, Ref, State
+from xwheel_jobs_as_code.templates import named_in, to_ids, to_names
+
 NO_SCHEDULE: Final = "NONE"
 
 
@@ -142,25 +142,13 @@ class RemoteJobs:
         return self._refs[job_id]
 
 
-def preview_params(job: Mapping[str, Any], count: int) -> dict[str, Any]:
-    """Return the query that asks when a job's schedule fires."""
-    params: dict[str, Any] = {"count": count}
-    for field in PREVIEW:
-        value = job.get(field)
-        if isinstance(value, list):
-            value = ",".join(value) or None
-        if value is not None:
-            params[field] = value
-    return params
-
-
 def check_schedules(node: NodeApi, steps: Sequence[Step]) -> None:
     """Ask the node about every schedule that would be new, so that nothing is changed before a bad one is found.
 
     Those that use a calendar which the plan saves can only be judged once it is there.
 
     Raises:
-        ManifestError: The node does not take one, or it would never fire.
+        YamlFileError: The node does not take one, or it would never fire.
     """
     saved = {step.name for step in steps if step.action is Action.SAVE_CALENDAR}
     asked: set[str] = set()
@@ -177,13 +165,13 @@ def check_schedules(node: NodeApi, steps: Sequence[Step]) -> None:
         with _naming_the_place(step):
             found = node.call("GET", "/schedule/preview", params=preview_params(values, 1))
         if want.enabled and not found["items"]:
-            raise ManifestError(f"{step.place}: schedule_conf", "would never fire, so it cannot be enabled")
+            raise YamlFileError(f"{step.place}: schedule_conf", "would never fire, so it cannot be enabled")
 
 
 def _is_scheduled_anew(step: Step) -> bool:
     if step.action in (Action.CREATE, Action.START):
         return True
-    return step.action is Action.UPDATE and any(change.field in PREVIEW for change in step.changes)
+    return step.action is Action.UPDATE and any(change.field in SCHEDULE_FIELDS for change in step.changes)
 
 
 @contextmanager
@@ -191,10 +179,10 @@ def _naming_the_place(step: Step) -> Iterator[None]:
     """Name the place in the file when the node refuses a value."""
     try:
         yield
-    except ManifestError:
+    except YamlFileError:
         raise
     except FieldError as error:
-        raise ManifestError(f"{step.place or step.name}: {error.field}", error.reason) from error
+        raise YamlFileError(f"{step.place or step.name}: {error.field}", error.reason) from error
 
 
 class Applier:
@@ -218,7 +206,7 @@ class Applier:
 
         Raises:
             ConflictError: A job was changed since the plan was made.
-            ManifestError: The node refuses a value.
+            YamlFileError: The node refuses a value.
         """
         self._let_go(steps)
         for step in steps:

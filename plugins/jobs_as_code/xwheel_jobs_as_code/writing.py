@@ -1,4 +1,4 @@
-"""Writes jobs as files that :mod:`xwheel.cli.manifest.checking` reads back to the same, in a stable order.
+"""Writes jobs as files that :mod:`xwheel_jobs_as_code.checking` reads back to the same, in a stable order.
 
 Defaults are left out, but for those of lateness: only what a file names changes them for a job that is there.
 """
@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 
 import yaml
 
-from xwheel.cli.manifest.state import JOB_DEFAULTS, JOB_FIELDS, LATENESS_FIELDS, GroupState, JobState, Ref
+from xwheel_jobs_as_code.state import JOB_DEFAULTS, JOB_FIELDS, LATENESS_FIELDS, GroupState, JobState, Ref
 
 UNFOLDED: Final = 2**30
 Dumper: Final[Any] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)

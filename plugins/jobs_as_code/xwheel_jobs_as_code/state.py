@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import msgspec
-
 from xwheel.api.schema.messages import JobCreate
 
 NOT_FIELDS: Final = frozenset({"group_id", "name", "enabled"})

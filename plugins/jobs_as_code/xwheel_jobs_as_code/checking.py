@@ -7,15 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
-
 from xwheel.api.http.body import fields_in, read_fields
 from xwheel.api.schema.fields import MAX_CHILDREN
 from xwheel.api.schema.messages import ChildInput, GroupCreate, JobCreate, NamePath
-from xwheel.cli.manifest.reading import ManifestError, YamlNode
-from xwheel.cli.manifest.state import JOB_FIELDS, LATENESS_FIELDS, GroupState, JobState, Ref, State, values_of
-from xwheel.cli.manifest.templates import refuse_ids
+from xwheel.cli.yaml_files import YamlFileError, YamlNode
 from xwheel.errors import FieldError
 from xwheel.model.jobs import check_fields, draft_job
+
+from xwheel_jobs_as_code.state import JOB_FIELDS, LATENESS_FIELDS, GroupState, JobState, Ref, State, values_of
+from xwheel_jobs_as_code.templates import refuse_ids
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -36,7 +36,7 @@ def build_state(documents: Iterable[tuple[str, YamlNode]]) -> State:
         documents: The file's name and the document.
 
     Raises:
-        ManifestError: Names file, line and field.
+        YamlFileError: Names file, line and field.
     """
     builder = _Builder()
     for file, document in documents:
@@ -74,9 +74,9 @@ class _Builder:
         definition = table.get("definition")
         place = f"{file}:{node.line}: calendar {name}"
         if definition is None or not isinstance(definition.value, dict):
-            raise ManifestError(f"{place}: definition", "is required and must be a table")
+            raise YamlFileError(f"{place}: definition", "is required and must be a table")
         if name in self._calendars:
-            raise ManifestError(place, f"stands twice, first at {self._places[name]}")
+            raise YamlFileError(place, f"stands twice, first at {self._places[name]}")
         self._calendars[name] = definition.plain()
         self._places[name] = place
 
@@ -86,7 +86,7 @@ class _Builder:
         app_name = message.app_name
         place = f"{file}:{node.line}: group {app_name}"
         if app_name in self._groups:
-            raise ManifestError(place, f"stands twice, first at {self._groups[app_name].place}")
+            raise YamlFileError(place, f"stands twice, first at {self._groups[app_name].place}")
         self._groups[app_name] = GroupState(
             app_name=app_name,
             title=message.title if "title" in table else app_name,
@@ -107,14 +107,14 @@ class _Builder:
                 draft_job(fields_in(message), 1)
             )  # as every node will, but before anything is changed
         except FieldError as error:
-            raise ManifestError(
+            raise YamlFileError(
                 f"{file}:{_line(node, table, error.field)}: job {app_name}/{name}: {error.field}",
                 _advised(error, table),
             ) from None
         ref = Ref(app_name, message.name)
         place = f"{file}:{node.line}: job {ref}"
         if ref in self._jobs:
-            raise ManifestError(place, f"stands twice, first at {self._jobs[ref].place}")
+            raise YamlFileError(place, f"stands twice, first at {self._jobs[ref].place}")
         self._jobs[ref] = JobState(
             ref=ref,
             values=values_of(message),
@@ -129,7 +129,7 @@ def _children(file: str, node: YamlNode | None, owner: Ref) -> dict[Ref, str | N
     found: dict[Ref, str | None] = {}
     items = _items(file, node, f"job {owner}: children")
     if len(items) > MAX_CHILDREN and node is not None:
-        raise ManifestError(
+        raise YamlFileError(
             f"{file}:{node.line}: job {owner}: children", f"must be a list of at most {MAX_CHILDREN}"
         )
     for item in items:
@@ -139,7 +139,7 @@ def _children(file: str, node: YamlNode | None, owner: Ref) -> dict[Ref, str | N
             table = _table(file, item, "a child", CHILD_KEYS)
             job = table.get("job")
             if job is None or not isinstance(job.value, str):
-                raise ManifestError(
+                raise YamlFileError(
                     f"{file}:{item.line}: job {owner}: children: job", "is required and must be text"
                 )
             text = job.value
@@ -148,12 +148,12 @@ def _children(file: str, node: YamlNode | None, owner: Ref) -> dict[Ref, str | N
                 param = read_fields(ChildInput, {"child_id": SOME_ID, **given}).param
                 refuse_ids(param)
             except FieldError as error:
-                raise ManifestError(
+                raise YamlFileError(
                     f"{file}:{item.line}: job {owner}: children: {error.field}", _advised(error, table)
                 ) from None
         ref = parse_ref(text, owner.app_name)
         if ref in found:
-            raise ManifestError(f"{file}:{item.line}: job {owner}: children", f"{ref} stands twice")
+            raise YamlFileError(f"{file}:{item.line}: job {owner}: children", f"{ref} stands twice")
         found[ref] = param
     return found
 
@@ -179,7 +179,7 @@ def _refuse_cycles(jobs: Mapping[Ref, JobState]) -> None:
                 done.add(ref)
             elif ref in on_path:
                 ring = " -> ".join(map(str, [*path[path.index(ref) :], ref][:10]))
-                raise ManifestError(f"{jobs[ref].place}: children", f"make a cycle: {ring}")
+                raise YamlFileError(f"{jobs[ref].place}: children", f"make a cycle: {ring}")
             elif ref not in done and ref in jobs:
                 path.append(ref)
                 on_path.add(ref)
@@ -193,21 +193,21 @@ def _message(
     try:
         return read_fields(kind, {key: table[key].plain() for key in keys if key in table})
     except FieldError as error:
-        raise ManifestError(
+        raise YamlFileError(
             f"{file}:{_line(node, table, error.field)}: {error.field}", _advised(error, table)
         ) from None
 
 
 def _table(file: str, node: YamlNode, what: str, known: Sequence[str]) -> dict[str, YamlNode]:
     if not isinstance(node.value, dict):
-        raise ManifestError(f"{file}:{node.line}", f"{what} must be a table with {', '.join(known[:4])}")
+        raise YamlFileError(f"{file}:{node.line}", f"{what} must be a table with {', '.join(known[:4])}")
     table: dict[str, YamlNode] = node.value
     for key, item in table.items():
         if key not in known:
             close = difflib.get_close_matches(key[:MAX_ECHO], known, n=1)
             hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(known)}"
             named = f" {_named(table)[:MAX_ECHO]}" if "name" in table else ""
-            raise ManifestError(
+            raise YamlFileError(
                 f"{file}:{item.line}: {key[:MAX_ECHO]!r}", f"is not a key of {what}{named}; {hint}"
             )
     return table
@@ -217,7 +217,7 @@ def _items(file: str, node: YamlNode | None, what: str) -> list[YamlNode]:
     if node is None or node.value is None:
         return []
     if not isinstance(node.value, list):
-        raise ManifestError(f"{file}:{node.line}: {what}", "must be a list")
+        raise YamlFileError(f"{file}:{node.line}: {what}", "must be a list")
     return node.value
 
 

@@ -5,35 +5,14 @@ from __future__ import annotations
 import io
 
 import pytest
+from xwheel.cli.yaml_files import YamlFileError, read_documents
 
-from xwheel.cli.manifest import reading
-from xwheel.cli.manifest.checking import build_state
-from xwheel.cli.manifest.reading import MAX_BYTES, ManifestError, read_documents
-from xwheel.cli.manifest.state import Ref, State
-
-
-def read(text: str | bytes) -> State:
-    content = text.encode() if isinstance(text, str) else text
-    return build_state([("f", document) for document in read_documents("f", io.BytesIO(content))])
+from xwheel_jobs_as_code.checking import build_state
+from xwheel_jobs_as_code.state import Ref, State
 
 
-class Endless(io.RawIOBase):
-    """A file that never ends, and counts what is read of it."""
-
-    def __init__(self) -> None:
-        self.taken = 0
-
-    def read(self, size: int = -1) -> bytes:
-        assert size > 0
-        self.taken += size
-        return b" " * size
-
-
-def test_too_large_is_refused_before_all_of_it_is_read() -> None:
-    stream = Endless()
-    with pytest.raises(ManifestError, match="f: is too large: at most 32 MiB"):
-        read_documents("f", stream)  # type: ignore[arg-type]
-    assert stream.taken == MAX_BYTES + 1
+def read(text: str) -> State:
+    return build_state([("f", document) for document in read_documents("f", io.BytesIO(text.encode()))])
 
 
 def test_bare_words_are_what_every_reader_agrees_on() -> None:
@@ -66,29 +45,12 @@ def test_aliases_repeat_values_and_documents_add_up() -> None:
     assert list(state.jobs) == [Ref("a", "x"), Ref("b", "x")]
 
 
-LAUGHS = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
-    f"{chr(98 + n)}: &{chr(98 + n)} [{','.join(['*' + chr(97 + n)] * 9)}]\n" for n in range(9)
-)
 JOB = "groups:\n- app_name: g\n  jobs:\n  - name: j\n    handler: h\n    "
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (LAUGHS, "f:6: aliases repeat too much: at most 100000"),
-        ("a: &a [*a]", "f:1: the alias \\*a stands for nothing"),
-        ("[" * 100_000, "f:1: is nested too deeply: at most 32"),
-        ("a:\n" + "".join(" " * n + "- \n" for n in range(1, 50)), "f:33: is nested too deeply"),
-        (b"\xff\xfe\x00\x01", "f:1: is not UTF-8"),
-        (b"groups:\n- \x80", "f:2: is not UTF-8"),
-        (b"a: \x00\x01", "f.*: is not YAML"),
-        ("a: [", "f:.*: is not YAML"),
-        ("a: !!python/object:os.system x", "f:1: tags such as"),
-        ("a: !!set {x}", "f:1: tags such as"),
-        ("? [a]\n: b", "f:1: keys must be text"),
-        ("x: &a 1\n*a : b", "f:2: keys must be text, not aliases"),
-        ("<<: {}", "f:1: merge keys"),
-        ("groups: []\ngroups: []", "f:2: the key 'groups' stands here twice, first in line 1"),
         ("- a", "f:1: the document must be a table"),
         ("groupz: []", "f:1: 'groupz': is not a key of the document; did you mean groups"),
         ("groups: 5", "f:1: groups: must be a list"),
@@ -114,19 +76,13 @@ JOB = "groups:\n- app_name: g\n  jobs:\n  - name: j\n    handler: h\n    "
         ("calendars: [{name: c}]", "f:1: calendar c: definition: is required"),
         ("calendars: [{name: c, definition: {}}, {name: c, definition: {}}]", "stands twice"),
     ],
-    ids=range(38),
+    ids=range(24),
 )
-def test_what_cannot_be_used_is_one_sentence_with_its_place(text: str | bytes, message: str) -> None:
-    with pytest.raises(ManifestError, match=message) as caught:
+def test_what_cannot_be_used_is_one_sentence_with_its_place(text: str, message: str) -> None:
+    with pytest.raises(YamlFileError, match=message) as caught:
         read(text)
     assert len(str(caught.value).splitlines()) == 1
     assert len(str(caught.value)) < 1500
-
-
-def test_too_many_values_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "MAX_NODES", 1000)
-    with pytest.raises(ManifestError, match="f:1: holds too much: at most 1000 values"):
-        read(f"[{','.join('a' * 1001)}]")
 
 
 def test_a_long_chain_costs_no_recursion() -> None:

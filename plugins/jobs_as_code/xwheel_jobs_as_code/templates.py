@@ -10,8 +10,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from xwheel.cli.manifest.state import Ref
 from xwheel.errors import FieldError
+
+from xwheel_jobs_as_code.state import Ref
 
 _TOKEN: Final = re.compile(r"\$(?:\$|\{result\.([^{}$]*?)(:json)?\})")
 _ID: Final = re.compile(r"[1-9][0-9]{0,15}")

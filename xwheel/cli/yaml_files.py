@@ -34,7 +34,7 @@ WORDS: Final[dict[str, bool | None]] = {
 Loader: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class ManifestError(FieldError):
+class YamlFileError(FieldError):
     """A file cannot be used; the field is the file, the line and what stands there."""
 
 
@@ -69,27 +69,27 @@ def read_documents(name: str, stream: IO[bytes]) -> list[YamlNode]:
         stream: Its bytes; never more than the limit is read.
 
     Raises:
-        ManifestError: It is too large, not UTF-8, not YAML, too deep, or uses what is not allowed.
+        YamlFileError: It is too large, not UTF-8, not YAML, too deep, or uses what is not allowed.
     """
     content = stream.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
-        raise ManifestError(name, f"is too large: at most {MAX_BYTES // 1024 // 1024} MiB; split it in files")
+        raise YamlFileError(name, f"is too large: at most {MAX_BYTES // 1024 // 1024} MiB; split it in files")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise ManifestError(f"{name}:{line}", f"is not UTF-8 (byte {error.start})") from None
+        raise YamlFileError(f"{name}:{line}", f"is not UTF-8 (byte {error.start})") from None
     try:
         return _Composer(name).documents(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = name if mark is None else f"{name}:{mark.line + 1}"
         if "nesting depth" in str(error.problem):  # the library's own limit, met while it reads ahead
-            raise ManifestError(place, TOO_DEEP) from None
-        raise ManifestError(place, f"is not YAML: {error.problem or error.context}") from None
+            raise YamlFileError(place, TOO_DEEP) from None
+        raise YamlFileError(place, f"is not YAML: {error.problem or error.context}") from None
     except yaml.YAMLError as error:
         reason = getattr(error, "reason", None) or "it cannot be read"
-        raise ManifestError(name, f"is not YAML: {reason}") from None
+        raise YamlFileError(name, f"is not YAML: {reason}") from None
 
 
 @dataclass(slots=True)
@@ -201,8 +201,8 @@ class _Composer:
         owner.lines[key] = line
         owner.key = key
 
-    def _error(self, line: int, reason: str) -> ManifestError:
-        return ManifestError(f"{self._name}:{line}", reason)
+    def _error(self, line: int, reason: str) -> YamlFileError:
+        return YamlFileError(f"{self._name}:{line}", reason)
 
 
 def _value(text: str) -> Any:

@@ -11,15 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-
 from xwheel.cli.connection import NodeApi, TokenOption, UrlOption, connected
+from xwheel.cli.lazy import command_group
 from xwheel.cli.output import print_json, visible
 from xwheel.errors import ConfigError, ConflictError, FieldError, XwheelError
 
 if TYPE_CHECKING:
-    from xwheel.cli.manifest.diff import Step
-    from xwheel.cli.manifest.state import State
-    from xwheel.cli.manifest.writing import TextSink
+    from xwheel_jobs_as_code.diff import Step
+    from xwheel_jobs_as_code.state import State
+    from xwheel_jobs_as_code.writing import TextSink
+
+app = command_group()
 
 EXIT_DRIFT: Final = 5
 MAX_SHOWN: Final = 200
@@ -27,6 +29,7 @@ STDIN: Final = "-"
 SIGNS: Final = {"create": "+", "create-group": "+", "delete": "-"}
 
 
+@app.command()
 @connected
 def apply(
     node: NodeApi,
@@ -56,6 +59,7 @@ def apply(
         raise typer.Exit(EXIT_DRIFT)
 
 
+@app.command()
 def export(
     group: Annotated[
         str | None, typer.Option(metavar="GROUP", help="App name or id of one group; default: everything.")
@@ -77,8 +81,9 @@ def export(
 
 
 def _read(files: Sequence[str]) -> State:
-    from xwheel.cli.manifest.checking import build_state
-    from xwheel.cli.manifest.reading import read_documents
+    from xwheel.cli.yaml_files import read_documents
+
+    from xwheel_jobs_as_code.checking import build_state
 
     documents = []
     for name in files:
@@ -95,8 +100,8 @@ def _read(files: Sequence[str]) -> State:
 
 
 def _plan(node: NodeApi, desired: State, prune: bool) -> tuple[list[Step], State]:
-    from xwheel.cli.manifest.diff import make_plan
-    from xwheel.cli.manifest.remote import RemoteJobs, check_schedules
+    from xwheel_jobs_as_code.diff import make_plan
+    from xwheel_jobs_as_code.remote import RemoteJobs, check_schedules
 
     actual = RemoteJobs(node).state_for(desired)
     steps = make_plan(desired, actual, prune=prune)
@@ -110,7 +115,7 @@ def _apply(node: NodeApi, desired: State, actual: State, steps: list[Step], prun
     Returns:
         What was done.
     """
-    from xwheel.cli.manifest.remote import Applier
+    from xwheel_jobs_as_code.remote import Applier
 
     done: list[Step] = []
     for is_last in (False, True):
@@ -162,8 +167,8 @@ def shown_value(value: Any) -> str:
 
 
 def _export(node: NodeApi, app_name: str | None, sink: TextSink) -> None:
-    from xwheel.cli.manifest import writing
-    from xwheel.cli.manifest.remote import RemoteJobs
+    from xwheel_jobs_as_code import writing
+    from xwheel_jobs_as_code.remote import RemoteJobs
 
     remote = RemoteJobs(node)
     groups = [group for group in remote.groups().values() if app_name in (None, group.app_name)]

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from xwheel.cli.manifest.reading import ManifestError
-from xwheel.cli.manifest.state import JOB_DEFAULTS, JOB_FIELDS, GroupState, JobState, Ref, State
-from xwheel.cli.manifest.templates import named_in
+from xwheel.cli.yaml_files import YamlFileError
+
+from xwheel_jobs_as_code.state import JOB_DEFAULTS, JOB_FIELDS, GroupState, JobState, Ref, State
+from xwheel_jobs_as_code.templates import named_in
 
 CALENDAR_FIELDS: Final = ("calendar_exclude", "calendar_require")
 KEPT_FIELDS: Final = ("anchor_ms", "glue_source")
@@ -68,7 +69,7 @@ def make_plan(desired: State, actual: State, *, prune: bool = False) -> list[Ste
         prune: Delete jobs of the files' groups that the files do not have.
 
     Raises:
-        ManifestError: A file refers to what is nowhere, or to one of several jobs of the same name.
+        YamlFileError: A file refers to what is nowhere, or to one of several jobs of the same name.
     """
     _check_references(desired, actual, prune)
     steps = [*_calendar_steps(desired, actual), *_group_steps(desired, actual)]
@@ -152,7 +153,7 @@ def _check_references(desired: State, actual: State, prune: bool) -> None:
         for field in CALENDAR_FIELDS:
             for name in job.values[field]:
                 if name not in calendars:
-                    raise ManifestError(
+                    raise YamlFileError(
                         f"{job.place}: {field}", f"no calendar is called {name}{_nearest(name, calendars)}"
                     )
         _refuse_duplicates(job.place, job.ref, actual)
@@ -168,18 +169,18 @@ def _check_child(job: JobState, child: Ref, desired: State, actual: State, prune
         return
     if child in actual.jobs:
         if prune:
-            raise ManifestError(place, f"job {child} is in no file, so --prune would delete it")
+            raise YamlFileError(place, f"job {child} is in no file, so --prune would delete it")
         return
     known = {str(ref) for ref in (*desired.jobs, *actual.jobs, *actual.others)}
     hint = _nearest(str(child), known)
-    raise ManifestError(place, f"there is no job {child}{hint}; a name with a slash is written app_name/name")
+    raise YamlFileError(place, f"there is no job {child}{hint}; a name with a slash is written app_name/name")
 
 
 def _refuse_duplicates(place: str, ref: Ref, actual: State) -> None:
     ids = actual.duplicates.get(ref)
     if ids:
         some = ", ".join(map(str, ids[:SHOWN_DUPLICATES]))
-        raise ManifestError(place, f"{len(ids)} jobs of the node are called {ref} (ids {some}): rename them")
+        raise YamlFileError(place, f"{len(ids)} jobs of the node are called {ref} (ids {some}): rename them")
 
 
 def _nearest(word: str, known: Iterable[str]) -> str:
