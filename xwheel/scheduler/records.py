@@ -2,7 +2,8 @@
 
 A run begins with :func:`new_run`, no matter who wants it. Its planned row is :data:`Queued` in the ring,
 :class:`Routed` once its executors are chosen, a :class:`Shard` for each of them behind the fence, part of a
-:class:`Parcel` in a lane, answered as a :class:`Delivery`; an :class:`Outcome` ends it. What may not go yet is :class:`Deferred`. A :class:`Batch` collects what becomes of many.
+:class:`Parcel` in a lane, answered as a :class:`Delivery`; an :class:`Outcome` ends it.
+What may not go yet is :class:`Deferred`. A :class:`Batch` collects what becomes of many.
 """
 
 from __future__ import annotations
