@@ -26,8 +26,8 @@ from xwheel.config import build_config
 from xwheel.plugin.discovery import load_plugins
 from xwheel.runtime.foreign import PluginThreads
 from xwheel.scheduler.cluster.sqlite_lease import SqliteLease
-from xwheel.scheduler.job_cache import JobCache
 from xwheel.scheduler.fire.tick import Inbox
+from xwheel.scheduler.job_cache import JobCache
 from xwheel.scheduler.observer import NO_ALARMS
 from xwheel.scheduler.plan.batches import BatchPlanner
 from xwheel.scheduler.plan.claim import ClaimLoop

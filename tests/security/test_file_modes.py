@@ -18,11 +18,11 @@ from xwheel_devtools.quickstart.run import EXECUTIONS_FILE
 from xwheel_devtools.testing import ManualClock
 
 from tests.integration.test_quickstart import has_lines, wait_for
+from xwheel import private_files
 from xwheel.errors import ConfigError
 from xwheel.executor.journal.journal import Journal
 from xwheel.executor.logs.run_log import RunLogs
 from xwheel.node.node import write_ports
-from xwheel import private_files
 from xwheel.scheduler.cluster.node_locks import NodeLocks
 from xwheel.storage.database.engine import Database
 

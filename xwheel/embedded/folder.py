@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from xwheel.errors import ConfigError
+from xwheel.private_files import make_folder, write_text
 from xwheel.runtime.file_lock import FileLock
 from xwheel.runtime.ports import free_port
-from xwheel.private_files import make_folder, write_text
 
 if TYPE_CHECKING:
     from xwheel.config import Config

@@ -28,8 +28,8 @@ from xwheel.node.first_secrets import (
 from xwheel.node.loops import Scheduler
 from xwheel.node.pipeline import Core
 from xwheel.plugin.discovery import load_plugins
-from xwheel.runtime.http_server import Listener
 from xwheel.private_files import write_text
+from xwheel.runtime.http_server import Listener
 from xwheel.runtime.sealing import is_plain, read_keys
 from xwheel.storage.access import executor_secrets
 from xwheel.storage.access.audit import AuditTrail

@@ -39,8 +39,6 @@ from xwheel.scheduler.fire.batch import Firing
 from xwheel.scheduler.fire.deferred import DeferredRuns
 from xwheel.scheduler.fire.fence import Fence
 from xwheel.scheduler.fire.limits import RunLimits
-from xwheel.scheduler.send.parcels import BodyLimits
-from xwheel.scheduler.send.pool import TriggerPool
 from xwheel.scheduler.fire.tick import Inbox, TickLoop
 from xwheel.scheduler.job_cache import JobCache
 from xwheel.scheduler.live.reader import LiveReader
@@ -50,15 +48,17 @@ from xwheel.scheduler.parts import ManagementParts, SharedParts
 from xwheel.scheduler.plan.adopt import AdoptLoop
 from xwheel.scheduler.plan.batches import BatchPlanner
 from xwheel.scheduler.plan.claim import ClaimLoop
-from xwheel.scheduler.timetable import Timetable
 from xwheel.scheduler.route.async_choose import AsyncChooser
 from xwheel.scheduler.route.choose import Chooser
 from xwheel.scheduler.route.due import DueRouting
 from xwheel.scheduler.route.probes import Probes
 from xwheel.scheduler.send.lane import Lane, Lanes
 from xwheel.scheduler.send.not_yet import NotYet
+from xwheel.scheduler.send.parcels import BodyLimits
+from xwheel.scheduler.send.pool import TriggerPool
 from xwheel.scheduler.send.resend import Resender
 from xwheel.scheduler.send.results import ResultWriter
+from xwheel.scheduler.timetable import Timetable
 from xwheel.scheduler.upkeep.hourly_report import ReportLoop
 from xwheel.scheduler.upkeep.retention import RetentionLoop
 from xwheel.scheduler.wakeups import Wakeups

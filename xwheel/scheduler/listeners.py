@@ -17,8 +17,8 @@ from xwheel.clock import Clock
 from xwheel.errors import PluginError
 from xwheel.plugin.contracts import RunChange, RunListener
 from xwheel.plugin.validation import error_words
-from xwheel.runtime.loops import FIRST_PAUSE_MS, LONGEST_PAUSE_MS, FailureLog
 from xwheel.runtime.foreign import PluginThreads, PluginWorker
+from xwheel.runtime.loops import FIRST_PAUSE_MS, LONGEST_PAUSE_MS, FailureLog
 
 logger = logging.getLogger(__name__)
 

@@ -17,19 +17,19 @@ from xwheel.runtime.sealing import KeyRing
 from xwheel.scheduler.executors.registry import ExecutorRegistry
 from xwheel.scheduler.executors.secrets import ExecutorSecrets
 from xwheel.scheduler.finish.finish import Finisher
+from xwheel.scheduler.jobs.declared_jobs import DeclarationManager
+from xwheel.scheduler.jobs.dependencies import DependencyManager
+from xwheel.scheduler.jobs.jobs import JobManager
+from xwheel.scheduler.jobs.pause import ScheduleManager
+from xwheel.scheduler.jobs.validate import TextLimits
+from xwheel.scheduler.jobs.versions import JobHistory
 from xwheel.scheduler.listeners import RunFeed
 from xwheel.scheduler.logs.reading import ExecutorLogs, LogReader
 from xwheel.scheduler.logs.shipped import ShippedLogs
 from xwheel.scheduler.logs.stores import LogStores
-from xwheel.scheduler.jobs.declared_jobs import DeclarationManager
-from xwheel.scheduler.jobs.dependencies import DependencyManager
-from xwheel.scheduler.jobs.jobs import JobManager
 from xwheel.scheduler.runs.kill import RunKiller
-from xwheel.scheduler.jobs.pause import ScheduleManager
 from xwheel.scheduler.runs.run_now import RunNow
 from xwheel.scheduler.scripts.scripts import Scripts
-from xwheel.scheduler.jobs.validate import TextLimits
-from xwheel.scheduler.jobs.versions import JobHistory
 from xwheel.scheduler.sources import Sources
 from xwheel.scheduler.timetable import AskedTimetable, CalendarCache
 from xwheel.storage.access.audit import AuditTrail, signing_keys

@@ -20,8 +20,8 @@ from xwheel.node.loops import Scheduler
 from xwheel.node.pipeline import Core
 from xwheel.plugin import RunChange
 from xwheel.plugin.registries import Registry
-from xwheel.scheduler.listeners import BATCH, ListenerQueue, RunFeed
 from xwheel.scheduler.jobs.jobs import BulkAction
+from xwheel.scheduler.listeners import BATCH, ListenerQueue, RunFeed
 from xwheel.scheduler.records import Fate
 from xwheel.storage import runs
 from xwheel.storage.database import changes

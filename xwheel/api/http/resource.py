@@ -29,15 +29,15 @@ from xwheel.plugin.discovery import Plugins
 from xwheel.scheduler.executors.registry import ExecutorRegistry
 from xwheel.scheduler.executors.secrets import ExecutorSecrets
 from xwheel.scheduler.finish.finish import Finisher
+from xwheel.scheduler.jobs.declared_jobs import DeclarationManager
+from xwheel.scheduler.jobs.dependencies import DependencyManager
+from xwheel.scheduler.jobs.jobs import JobManager
+from xwheel.scheduler.jobs.pause import ScheduleManager
 from xwheel.scheduler.listeners import ListenerHealth
 from xwheel.scheduler.live.reader import LiveReader
 from xwheel.scheduler.logs.reading import LogReader
 from xwheel.scheduler.logs.shipped import ShippedLogs
 from xwheel.scheduler.logs.stores import LogStores
-from xwheel.scheduler.jobs.declared_jobs import DeclarationManager
-from xwheel.scheduler.jobs.dependencies import DependencyManager
-from xwheel.scheduler.jobs.jobs import JobManager
-from xwheel.scheduler.jobs.pause import ScheduleManager
 from xwheel.scheduler.runs.run_now import AT_ONCE, RunNow, When
 from xwheel.scheduler.scripts.scripts import Scripts
 from xwheel.scheduler.timetable import CalendarCache, Timetable

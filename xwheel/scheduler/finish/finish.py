@@ -17,8 +17,8 @@ from xwheel.model.reasons import RunReason
 from xwheel.scheduler.finish.child_runs import Family, family_of, plan_children
 from xwheel.scheduler.finish.retry import decide_retry
 from xwheel.scheduler.observer import AlarmObserver
-from xwheel.scheduler.timetable import Timetable
 from xwheel.scheduler.records import Outcome
+from xwheel.scheduler.timetable import Timetable
 from xwheel.storage import jobs, runs
 from xwheel.storage.alarms.alarms import NewAlarm
 from xwheel.storage.database import changes

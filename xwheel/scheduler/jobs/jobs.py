@@ -32,10 +32,10 @@ from xwheel.model.versions import JobAction, changes_back
 from xwheel.plugin.discovery import Plugins
 from xwheel.plugin.questions import PluginQuestions
 from xwheel.scheduler.jobs import rights
-from xwheel.scheduler.runs.run_now import AT_ONCE, RunNow, When
-from xwheel.scheduler.scripts.scripts import Scripts
 from xwheel.scheduler.jobs.validate import DEFAULT_LIMITS, TextLimits, check_job
 from xwheel.scheduler.jobs.versions import JobHistory, JobStep, stopped
+from xwheel.scheduler.runs.run_now import AT_ONCE, RunNow, When
+from xwheel.scheduler.scripts.scripts import Scripts
 from xwheel.scheduler.timetable import AskedTimetable
 from xwheel.storage import executors, job_versions, jobs, runs
 from xwheel.storage.database import changes

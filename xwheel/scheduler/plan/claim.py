@@ -18,8 +18,8 @@ from xwheel.clock import Clock
 from xwheel.errors import DuplicateError
 from xwheel.model import Job, RunState
 from xwheel.scheduler.cluster.contract import Lease
-from xwheel.scheduler.job_cache import JobCache
 from xwheel.scheduler.fire.tick import Inbox
+from xwheel.scheduler.job_cache import JobCache
 from xwheel.scheduler.observer import AlarmObserver
 from xwheel.scheduler.plan.batches import BatchPlanner
 from xwheel.scheduler.plan.rules import Planned

@@ -16,9 +16,9 @@ from xwheel.model.access import Permission, current_actor
 from xwheel.model.audit import AuditEntry
 from xwheel.model.runs import MAX_ADDRESSES_LENGTH
 from xwheel.scheduler.jobs.rights import permitted
-from xwheel.scheduler.scripts.scripts import Scripts
 from xwheel.scheduler.jobs.validate import DEFAULT_LIMITS, TextLimits
 from xwheel.scheduler.records import new_run
+from xwheel.scheduler.scripts.scripts import Scripts
 from xwheel.storage import jobs, runs
 from xwheel.storage.access.audit import AuditTrail
 from xwheel.storage.database.engine import Connection, Database

@@ -11,8 +11,8 @@ from xwheel.model import BlockStrategy, GlueVersion
 from xwheel.scheduler.cluster.contract import Lease
 from xwheel.scheduler.executors.loads import Loads
 from xwheel.scheduler.executors.registry import ExecutorRegistry
-from xwheel.scheduler.send.parcels import BodyLimits
 from xwheel.scheduler.records import Answer, Delivery, Fate, Parcel, Shard
+from xwheel.scheduler.send.parcels import BodyLimits
 from xwheel.scheduler.send.results import ResultWriter
 from xwheel.wire import codec, contract
 from xwheel.wire.codec.batch import encode_batch, read_batch_reply

@@ -11,8 +11,8 @@ from typing import Final
 
 from xwheel.clock import Clock
 from xwheel.model import GlueVersion, Job, RegisteredExecutor, Run
-from xwheel.scheduler.send.pool import TriggerPool
 from xwheel.scheduler.records import Parcel, Routed, Shard
+from xwheel.scheduler.send.pool import TriggerPool
 from xwheel.wire.codec.fields import text_bytes
 from xwheel.wire.codec.runs import trigger_bytes
 

@@ -13,11 +13,11 @@ from xwheel.ring import FAST
 from xwheel.scheduler.cluster.contract import Lease
 from xwheel.scheduler.executors.registry import ExecutorRegistry
 from xwheel.scheduler.finish.finish import Finisher
+from xwheel.scheduler.records import Outcome, Shard
+from xwheel.scheduler.send.lane import Lanes
 from xwheel.scheduler.send.parcels import BodyLimits, pack_again
 from xwheel.scheduler.send.pool import TriggerPool
 from xwheel.scheduler.sources import Sources
-from xwheel.scheduler.records import Outcome, Shard
-from xwheel.scheduler.send.lane import Lanes
 from xwheel.storage import jobs, open_runs, runs
 from xwheel.storage.database import changes
 from xwheel.storage.database.engine import Connection, Database

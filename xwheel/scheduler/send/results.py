@@ -14,9 +14,9 @@ from xwheel.runtime.repeats import Repeats
 from xwheel.scheduler.check.decide import first_check_ms
 from xwheel.scheduler.finish.finish import Finisher
 from xwheel.scheduler.finish.retry import MOST_OVER
-from xwheel.scheduler.send.pool import TriggerPool
 from xwheel.scheduler.records import Answer, Delivery, Fate, Outcome, Shard
 from xwheel.scheduler.send.not_yet import NotYet, pause_ms
+from xwheel.scheduler.send.pool import TriggerPool
 from xwheel.scheduler.wakeups import Wakeups
 from xwheel.storage import runs
 from xwheel.storage.database import changes

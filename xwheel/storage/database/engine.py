@@ -19,9 +19,9 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from xwheel import private_files
 from xwheel.errors import ConfigError, DatabaseUnreachableError, OutageError, StorageError
 from xwheel.plugin.contracts import RunChange
-from xwheel import private_files
 from xwheel.runtime.loops import Service
 from xwheel.storage.database import address, changes, outage
 from xwheel.storage.database.deadline import Deadlines

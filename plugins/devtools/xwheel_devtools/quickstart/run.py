@@ -26,8 +26,8 @@ from xwheel.errors import XwheelError
 from xwheel.model.access import acting
 from xwheel.node.first_secrets import FirstPassword
 from xwheel.plugin.discovery import Plugins, load_plugins
-from xwheel.runtime.ports import free_port
 from xwheel.private_files import make_folder, write_text
+from xwheel.runtime.ports import free_port
 from xwheel.runtime.sealing import KeyRing
 from xwheel.runtime.signals import StopSignals
 from xwheel.storage.access import accounts, tokens

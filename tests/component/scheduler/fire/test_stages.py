@@ -10,8 +10,8 @@ from tests.support.rows import NOW, make_executor, make_job
 from xwheel import ring
 from xwheel.errors import LockError, RouteError, UnknownNameError
 from xwheel.model import RunState
-from xwheel.scheduler.send.pool import TriggerPool
 from xwheel.scheduler.route.routers import route
+from xwheel.scheduler.send.pool import TriggerPool
 from xwheel.storage import leases
 from xwheel.storage.database.engine import Database
 

@@ -12,9 +12,9 @@ from tests.support.lines import Line, batch_body
 from tests.support.rows import NOW, make_executor, make_job, make_run
 from tests.support.stubs import StubLease, StubLimits, StubRegistry, StubResults
 from xwheel.model import GlueVersion
-from xwheel.scheduler.send.parcels import Sizes
 from xwheel.scheduler.records import Delivery, Fate, Parcel, Shard
 from xwheel.scheduler.send.lane import Lane, trigger_request
+from xwheel.scheduler.send.parcels import Sizes
 from xwheel.wire.codec import encode_response, encode_trigger
 from xwheel.wire.contract import FAIL, TEXT_TOKEN
 from xwheel.wire.messages import Response
