@@ -52,9 +52,7 @@ class CheckedProvider(CountedCalls):
     """
 
     def __init__(self, name: str, provider: IdentityProvider, threads: PluginThreads, clock: Clock) -> None:
-        super().__init__(
-            f"identity provider {name}", "nobody can sign in by it now", threads, clock, logger
-        )
+        super().__init__(f"identity provider {name}", "nobody can sign in by it now", threads, clock, logger)
         self.name = name
         self.title = str.__str__(provider.title) or name
         self.by_password = isinstance(provider, SignsInByPassword)

@@ -1,8 +1,9 @@
 """What the stages hand to each other, in the order in which a fire passes through it.
 
-A run begins with :func:`new_run`, whoever wants it. Its planned row is :data:`Queued` in the ring, :class:`Routed` once its executors are chosen, a :class:`Shard` for each of
-them behind the fence, part of a :class:`Parcel` in a lane, answered as a :class:`Delivery`; an :class:`Outcome` ends
-it. What may not go yet is :class:`Deferred`. A :class:`Batch` collects what becomes of many.
+A run begins with :func:`new_run`, whoever wants it. Its planned row is :data:`Queued` in the ring, :class:`Routed` once
+its executors are chosen, a :class:`Shard` for each of them behind the fence, part of a :class:`Parcel` in a lane,
+answered as a :class:`Delivery`; an :class:`Outcome` ends it. What may not go yet is :class:`Deferred`. A :class:`Batch`
+collects what becomes of many.
 """
 
 from __future__ import annotations
