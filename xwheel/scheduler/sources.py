@@ -115,19 +115,29 @@ class Sources:
     def _learn(self, wanted: Collection[Job]) -> None:
         """Read which glue types groups list, for jobs of such that no plugin has; what was read stands for a second."""
         others = [job for job in wanted if job.glue_type not in self._glue_types]
-        if not others or all(self._is_listed(job) for job in others):
+        if not others:
             return
-        now_ms, group_ids = self._clock.monotonic_ms(), {job.group_id for job in others}
-        with self._db.read() as conn:
-            groups = executors.get_groups(conn, group_ids).values()
-        self._listed = {
-            **self._listed,
-            **{group.id: (frozenset(group.glue_types), now_ms) for group in groups},
+        now_ms = self._clock.monotonic_ms()
+        old = {
+            job.group_id
+            for job in others
+            if not self._is_listed(job) or now_ms - self._listed[job.group_id][1] >= LISTED_MS
         }
+        if old:
+            with self._db.read() as conn:
+                groups = executors.get_groups(conn, old)
+            nothing: frozenset[str] = frozenset()
+            self._listed = {
+                **self._listed,
+                **{
+                    key: (frozenset(groups[key].glue_types) if key in groups else nothing, now_ms)
+                    for key in old
+                },
+            }
 
     def _is_listed(self, job: Job) -> bool:
-        names, read_ms = self._listed.get(job.group_id, (frozenset(), 0))
-        return job.glue_type in names and self._clock.monotonic_ms() - read_ms < LISTED_MS
+        """Return whether a job's group listed its glue type when :meth:`find` last asked, however long that is ago."""
+        return job.group_id in self._listed and job.glue_type in self._listed[job.group_id][0]
 
     def _remember(self, versions: Collection[GlueVersion]) -> None:
         with self._lock:

@@ -8,6 +8,7 @@ from tests.support.node import HandNode
 from tests.support.rows import job_values
 from xwheel.errors import FieldError
 from xwheel.model import Job, NewSource, RunState
+from xwheel.scheduler.sources import LISTED_MS
 from xwheel.scheduler.send.lane import encode_parcel
 from xwheel.storage import executors
 from xwheel.wire.codec import decode_trigger
@@ -118,3 +119,25 @@ def test_one_question_a_second_asks_for_all_of_them(site: HandNode, monkeypatch:
     site.run_for(500)
     assert len(sent(site)) == 20
     assert asked == [{1}]
+
+
+def test_what_was_read_just_in_time_still_counts_when_the_run_is_judged(
+    site: HandNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listing(site, GROOVY)
+    job = make(site)
+    sources = site.scheduler.core.sources
+    sources.find([job])
+    read_ms = site.clock.monotonic_ms()
+    real = sources.find
+
+    def slow(wanted: list[Job]) -> object:
+        found = real(wanted)
+        if site.clock.monotonic_ms() - read_ms < LISTED_MS:
+            site.clock.advance(LISTED_MS)  # the thread waited for the processor meanwhile
+        return found
+
+    monkeypatch.setattr(sources, "find", slow)
+    site.scheduler.management.run_now.run(job.id)
+    site.run_for(500)
+    assert len(sent(site)) == 1
