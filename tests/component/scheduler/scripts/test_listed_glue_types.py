@@ -8,8 +8,8 @@ from tests.support.node import HandNode
 from tests.support.rows import job_values
 from xwheel.errors import FieldError
 from xwheel.model import Job, NewSource, RunState
-from xwheel.scheduler.sources import LISTED_MS
 from xwheel.scheduler.send.lane import encode_parcel
+from xwheel.scheduler.sources import LISTED_MS
 from xwheel.storage import executors
 from xwheel.wire.codec import decode_trigger
 from xwheel.wire.messages import TriggerRequest
