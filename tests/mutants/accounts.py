@@ -429,7 +429,7 @@ MISTAKES: Final = [
     ),
     Mistake(
         file="xwheel/accounts/places.py",
-        old="else beside._peers",
+        old="else partner._peers",
         new="else set()",
         why="An address has one place here and one more elsewhere.",
         tests=(PLACES,),

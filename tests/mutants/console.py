@@ -82,7 +82,7 @@ MISTAKES = [
     ),
     Mistake(
         file="xwheel/scheduler/live/reader.py",
-        old="        self._told = {}\n        self._seen = seen",
+        old="        self._answers = {}\n        self._seen = seen",
         new="        self._seen = seen",
         why="An answer is given again after what it says changed.",
         tests=READER,
