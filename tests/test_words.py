@@ -24,7 +24,9 @@ PAGES = [
 ]
 
 # the word, and what says the same: again, no one, next to or besides, anyone who, this many
-WORDS = re.compile(r"\b(?P<word>[Aa]new|[Nn]obody|[Ww]hoever|[Bb]eside|[Ss]o (?:many|long|much) [a-z]+ as)\b")
+WORDS = re.compile(
+    r"\b(?P<word>anew|Anew|nobody|Nobody|whoever|Whoever|beside|Beside|[Ss]o (?:many|long|much) [a-z]+ as)\b"
+)
 # names that only who wrote them understands
 NAMES = re.compile(
     r"^(?:Told|Sight|Audience|Weather|Standing|people?|doubt|doubted|is_beyond|sturdy|nobody|anew|whoever)$",
