@@ -71,3 +71,31 @@ def test_u13_a_call_to_a_node_loads_neither_node_nor_settings(command: str) -> N
         assert {request.method for request in node.requests} == {"GET"}
     check_light(found)
     assert "pycurl" in found
+
+
+WITHOUT_A_SERVER = """
+import importlib, sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {"alembic", "argon2", "cryptography", "croniter", "sqlalchemy", "waitress"}:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Absent())
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+"""
+
+
+@pytest.mark.processes
+def test_commands_about_jobs_check_fields_without_the_libraries_of_a_server() -> None:
+    """`xwheel[cli]` alone has none of them, and `job create` and `job apply` check before they ask a node."""
+    modules = [
+        *("xwheel.api.http.body", "xwheel.api.schema.messages", "xwheel.api.schema.alarms"),
+        *(f"xwheel.cli.node.{name}" for name in ("job", "job_versions", "alarm", "run", "group", "calendar")),
+        *("xwheel_jobs_as_code.apply", "xwheel_jobs_as_code.checking", "xwheel_jobs_as_code.sync"),
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_A_SERVER, *modules], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")

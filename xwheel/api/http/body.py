@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -17,8 +18,7 @@ import falcon
 import msgspec
 from msgspec import UNSET, inspect
 
-from xwheel.api.http.errors import BodyTooLargeError, InputError, MalformedBodyError
-from xwheel.errors import FieldError
+from xwheel.errors import FieldError, XwheelError
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -27,6 +27,34 @@ MAX_ECHO: Final = 64
 BODY: Final = "body"
 OR_NULL: Final = ", or null"
 WHOLE: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")
+
+
+class BodyTooLargeError(XwheelError):
+    """The request's body is over the limit.
+
+    Attributes:
+        limit: Bytes that are allowed.
+    """
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"the request body may have at most {limit} bytes")
+        self.limit = limit
+
+
+class MalformedBodyError(XwheelError):
+    """The request's body is not JSON."""
+
+
+class InputError(FieldError):
+    """A field breaks its stated limit.
+
+    Attributes:
+        limit: The limit as data, such as ``{"max_length": 128}``; empty if there is none to state.
+    """
+
+    def __init__(self, field: str, reason: str, limit: Mapping[str, object] | None = None) -> None:
+        super().__init__(field, reason)
+        self.limit = dict(limit or {})
 
 
 class FieldRule(NamedTuple):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
 
@@ -14,6 +13,7 @@ from msgspec import UNSET, UnsetType
 
 from xwheel.accounts.places import PasswordsBusyError
 from xwheel.accounts.sign_in import SignInError, SignInThrottledError
+from xwheel.api.http.body import BodyTooLargeError, InputError, MalformedBodyError
 from xwheel.errors import (
     AuthError,
     ConflictError,
@@ -51,36 +51,8 @@ class ThrottledError(AuthError):
         self.wait_ms = wait_ms
 
 
-class BodyTooLargeError(XwheelError):
-    """The request's body is over the limit.
-
-    Attributes:
-        limit: Bytes that are allowed.
-    """
-
-    def __init__(self, limit: int) -> None:
-        super().__init__(f"the request body may have at most {limit} bytes")
-        self.limit = limit
-
-
-class MalformedBodyError(XwheelError):
-    """The request's body is not JSON."""
-
-
 class BusyError(XwheelError):
     """Too many calls of this kind are under way; the same call may succeed a moment later."""
-
-
-class InputError(FieldError):
-    """A field breaks its stated limit.
-
-    Attributes:
-        limit: The limit as data, such as ``{"max_length": 128}``; empty if there is none to state.
-    """
-
-    def __init__(self, field: str, reason: str, limit: Mapping[str, object] | None = None) -> None:
-        super().__init__(field, reason)
-        self.limit = dict(limit or {})
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):

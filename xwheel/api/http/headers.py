@@ -8,7 +8,7 @@ from urllib.parse import unquote_to_bytes
 
 import falcon
 
-from xwheel.api.http.errors import InputError
+from xwheel.api.http.body import InputError
 
 MATCH_HEADER: Final = "If-Match"
 MATCH: Final = r'(\*|"[1-9][0-9]{0,15}")'

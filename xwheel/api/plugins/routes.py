@@ -13,16 +13,8 @@ import falcon
 import msgspec
 
 from xwheel.api.http.auth import Caller, ExecutorGate, GuardedApp, UnknownCallerError, actor_of_caller
-from xwheel.api.http.body import PIECE
-from xwheel.api.http.errors import (
-    TYPE_PREFIX,
-    BodyTooLargeError,
-    Problem,
-    on_error,
-    on_http_error,
-    problem_of,
-    write_problem,
-)
+from xwheel.api.http.body import PIECE, BodyTooLargeError
+from xwheel.api.http.errors import TYPE_PREFIX, Problem, on_error, on_http_error, problem_of, write_problem
 from xwheel.api.http.permissions import Need, Of
 from xwheel.api.http.places import Places
 from xwheel.api.http.resource import ApiParts

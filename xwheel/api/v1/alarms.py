@@ -9,8 +9,8 @@ from typing import Any
 
 import falcon
 
-from xwheel.api.http.body import fields_in, take_body, take_changes, take_query
-from xwheel.api.http.errors import BusyError, InputError
+from xwheel.api.http.body import InputError, fields_in, take_body, take_changes, take_query
+from xwheel.api.http.errors import BusyError
 from xwheel.api.http.headers import MATCH_HEADER, wanted_revision
 from xwheel.api.http.resource import (
     ApiParts,

@@ -9,8 +9,7 @@ import falcon
 from msgspec import UNSET
 
 from xwheel import cron
-from xwheel.api.http.body import fields_in, read_fields, take_body, take_query, take_table
-from xwheel.api.http.errors import InputError
+from xwheel.api.http.body import InputError, fields_in, read_fields, take_body, take_query, take_table
 from xwheel.api.http.headers import MATCH_HEADER, wanted_revision
 from xwheel.api.http.resource import ApiParts, Resource, readable_groups, reply, view_of
 from xwheel.api.openapi.operation import Operation

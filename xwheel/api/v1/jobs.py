@@ -10,9 +10,9 @@ import falcon
 import msgspec
 
 from xwheel import cron
-from xwheel.api.http.body import fields_in, take_body, take_changes, take_query
+from xwheel.api.http.body import InputError, fields_in, take_body, take_changes, take_query
 from xwheel.api.http.csv_file import MEDIA, CsvPage, reply_csv
-from xwheel.api.http.errors import InputError, problem_of
+from xwheel.api.http.errors import problem_of
 from xwheel.api.http.headers import KEY_HEADER, MATCH_HEADER, idempotency_key, wanted_revision
 from xwheel.api.http.resource import (
     ApiParts,

@@ -6,9 +6,8 @@ from typing import Final
 
 import falcon
 
-from xwheel.api.http.body import take_body, take_query
+from xwheel.api.http.body import InputError, take_body, take_query
 from xwheel.api.http.csv_file import MEDIA, CsvPage, reply_csv
-from xwheel.api.http.errors import InputError
 from xwheel.api.http.headers import KEY_HEADER, idempotency_key
 from xwheel.api.http.places import Places
 from xwheel.api.http.resource import ApiParts, Resource, plan_run, readable_groups, reply, run_views

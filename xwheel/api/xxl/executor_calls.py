@@ -10,8 +10,8 @@ from typing import Final
 import falcon
 
 from xwheel.api.http.auth import Caller, ExecutorGate, UnknownCallerError, actor_of_caller
-from xwheel.api.http.body import read_body
-from xwheel.api.http.errors import RETRY_AFTER_S, BodyTooLargeError, BusyError, new_incident
+from xwheel.api.http.body import BodyTooLargeError, read_body
+from xwheel.api.http.errors import RETRY_AFTER_S, BusyError, new_incident
 from xwheel.api.http.places import Places
 from xwheel.api.http.resource import ApiParts
 from xwheel.api.xxl.job_calls import JobCalls

@@ -9,8 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from xwheel.api.http.body import FieldRule, read_fields, rules_of
-from xwheel.api.http.errors import InputError
+from xwheel.api.http.body import FieldRule, InputError, read_fields, rules_of
 from xwheel.api.schema import fields, messages
 from xwheel.storage.jobs import LIST_COLUMNS
 from xwheel.storage.schema import tables

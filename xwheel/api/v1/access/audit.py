@@ -5,9 +5,8 @@ from __future__ import annotations
 import falcon
 import msgspec
 
-from xwheel.api.http.body import take_query
+from xwheel.api.http.body import InputError, take_query
 from xwheel.api.http.csv_file import MEDIA, CsvPage, reply_csv
-from xwheel.api.http.errors import InputError
 from xwheel.api.http.resource import Resource, reply, view_of
 from xwheel.api.openapi.operation import Operation
 from xwheel.api.schema.audit import AuditPage, AuditQuery, AuditSearch, AuditView

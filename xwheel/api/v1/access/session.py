@@ -9,10 +9,9 @@ import falcon
 from msgspec import UNSET
 
 from xwheel.accounts.sessions import SessionElsewhereError, csrf_token
-from xwheel.api.http.body import rules_of, take_body, take_query
+from xwheel.api.http.body import InputError, rules_of, take_body, take_query
 from xwheel.api.http.browsers import Browsers
 from xwheel.api.http.client import TrustedProxies
-from xwheel.api.http.errors import InputError
 from xwheel.api.http.resource import ApiParts, Resource, by_name, named, reply, reply_page, view_of
 from xwheel.api.openapi.operation import Operation
 from xwheel.api.schema.access import (

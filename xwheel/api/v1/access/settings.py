@@ -10,8 +10,7 @@ from typing import Any
 import falcon
 import msgspec
 
-from xwheel.api.http.body import MAX_ECHO, read_fields, rules_of, take_table
-from xwheel.api.http.errors import InputError
+from xwheel.api.http.body import MAX_ECHO, InputError, read_fields, rules_of, take_table
 from xwheel.api.http.resource import Resource, reply
 from xwheel.api.openapi.operation import Operation
 from xwheel.api.schema.accounts import MAX_DEPTH, MAX_SETTING, SettingInput, SettingPath, SettingsView
