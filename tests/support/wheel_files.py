@@ -14,7 +14,9 @@ from zipfile import ZipFile
 from tests.support.paths import ROOT
 
 PLUGINS = ROOT / "plugins"
-SOURCES = {"xwheel": ROOT} | {f"xwheel_{name}": PLUGINS / name for name in ("console", "devtools", "jobs_as_code")}
+SOURCES = {"xwheel": ROOT} | {
+    f"xwheel_{name}": PLUGINS / name for name in ("console", "devtools", "jobs_as_code")
+}
 COMPILED = {"xwheel": ("xwheel/_ring", "xwheel/_timer")}
 
 
