@@ -15,12 +15,10 @@ import pytest
 from pydantic import SecretStr
 from pydantic_core import PydanticUndefined
 
-from tests.support.paths import ROOT
+from tests.support.paths import DOCS, DOCS_PAGES, MADE_WITH_THE_SITE, ROOT
 from xwheel import errors
 from xwheel.config import Config
 from xwheel.config.sections import Section
-
-DOCS = ROOT / "docs"
 
 
 def config_page() -> str:
@@ -100,8 +98,7 @@ def test_u15_the_page_on_speed_names_the_benchmarks_that_make_bench_leaves_out()
     } == programs - made
 
 
-MADE_WITH_THE_SITE = {"modules.md", "openapi.json"}  # by docs/generated.py
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *DOCS_PAGES]
 
 
 def test_links_lead_somewhere() -> None:

@@ -11,14 +11,15 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.support.paths import DOCS_PAGES, ROOT
+
 CODE = [
     path
     for folder in (ROOT / "xwheel", *(ROOT / "plugins").glob("*/xwheel_*"))
     for path in sorted(folder.rglob("*.py"))
 ]
 PAGES = [
-    *sorted((ROOT / "docs").rglob("*.md")),
+    *DOCS_PAGES,
     *sorted((ROOT / "plugins").glob("*/xwheel_*/**/*.txt")),
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
 ]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final, TypeVar
 
-from tests.support.paths import DOCS, ROOT
+from tests.support.paths import DOCS_PAGES, ROOT
 
 HISTORY: Final = "CHANGELOG.md"
 THEIRS: Final = "theirs"
@@ -50,7 +50,7 @@ class Listing:
 @cache
 def all_listings() -> tuple[Listing, ...]:
     """Return the listings of all pages, in the order in which they stand there."""
-    pages = [*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *ROOT.glob("plugins/*/README.md")]
+    pages = [*ROOT.glob("*.md"), *DOCS_PAGES, *ROOT.glob("plugins/*/README.md")]
     return tuple(
         listing
         for path in sorted(pages)

@@ -63,6 +63,10 @@ class Server:
             conn.execute(text(f"CREATE DATABASE {name}"))
         return self._base + name
 
+    def administer(self, statement: str) -> None:
+        with self._admin.connect() as conn:
+            conn.execute(text(statement))
+
     def waits_for_a_lock(self) -> bool:
         """Return whether a transaction waits for a lock that another one holds."""
         question = (

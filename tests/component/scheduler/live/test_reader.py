@@ -182,7 +182,7 @@ def test_what_was_refused_changed_nothing(live: Live) -> None:
     assert live.news() == []
 
 
-def test_a_row_of_the_audit_that_commits_late_may_see(live: Live) -> None:
+def test_a_row_of_the_audit_that_commits_late_is_told(live: Live) -> None:
     def write(number: int, at: int) -> None:
         live.record("job.edit", "job", number, 1)
         query = update(audit).where(audit.c.object_id == str(number)).values(id=at)
@@ -344,12 +344,12 @@ def test_who_may_know_the_same_gets_one_answer_and_nobody_else_does(live: Live) 
     # what others ask for does not stay in memory, and an answer lasts until the next look
     for number in range(2 * MOST_ANSWERS):
         live.reader.ask(f"x-{number}", LiveScope.of(ALL))
-    assert len(live.reader._told) == MOST_ANSWERS
+    assert len(live.reader._answers) == MOST_ANSWERS
     live.news()
-    assert not [key for key, kept in live.reader._told.items() if kept in told[0]]
+    assert not [key for key, kept in live.reader._answers.items() if kept in told[0]]
 
 
-def test_an_outage_may_see_and_is_asked_once_a_second(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_outage_is_said_and_is_asked_once_a_second(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     tries = 0
 
     @contextmanager

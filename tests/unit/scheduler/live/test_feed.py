@@ -16,7 +16,7 @@ def run(number: int, group_id: int = 1, state: str = "running") -> LiveEvent:
     return LiveEvent(EventKind.RUN, number, 7, group_id, state)
 
 
-def test_each_event_may_see_once_and_in_order() -> None:
+def test_each_event_is_given_once_and_in_order() -> None:
     feed = EventFeed()
     start = feed.after(None, EVERYTHING)
     assert start.events is None
@@ -29,7 +29,7 @@ def test_each_event_may_see_once_and_in_order() -> None:
     assert feed.after(start.cursor, EVERYTHING).events == [run(1), run(2), run(3)]
 
 
-def test_a_cursor_that_is_unknown_or_too_old_may_see() -> None:
+def test_a_cursor_that_is_unknown_or_too_old_is_said_to_be() -> None:
     feed, other = EventFeed(size=3), EventFeed()
     start = feed.after(None, EVERYTHING).cursor
     feed.put([run(1), run(2), run(3)])
@@ -66,7 +66,7 @@ def test_a_cursor_that_is_unknown_or_too_old_may_see() -> None:
         (LiveEvent(EventKind.ACCOUNT, receivers=Receivers.ADMINS), [ALL]),
     ],
 )
-def test_an_event_may_see_to_those_who_may_read_it(event: LiveEvent, seen: list[Grants]) -> None:
+def test_an_event_is_given_to_those_who_may_read_it(event: LiveEvent, seen: list[Grants]) -> None:
     feed = EventFeed()
     start = feed.after(None, EVERYTHING).cursor
     feed.put([event])
@@ -74,14 +74,14 @@ def test_an_event_may_see_to_those_who_may_read_it(event: LiveEvent, seen: list[
         assert feed.after(start, LiveScope.of(grants)).events == ([event] if grants in seen else []), grants
 
 
-def test_of_what_changed_several_times_the_last_may_see() -> None:
+def test_of_what_changed_several_times_the_last_is_given() -> None:
     feed = EventFeed()
     start = feed.after(None, EVERYTHING).cursor
     feed.put([run(1, state="dispatching"), run(2), run(1), run(1, state="failed")])
     assert feed.after(start, EVERYTHING).events == [run(2), run(1, state="failed")]
 
 
-def test_what_happened_to_several_things_without_an_id_may_see_of_each() -> None:
+def test_what_happened_to_several_things_without_an_id_is_given_of_each() -> None:
     feed = EventFeed()
     start = feed.after(None, EVERYTHING).cursor
     away, gone = (
@@ -91,7 +91,7 @@ def test_what_happened_to_several_things_without_an_id_may_see_of_each() -> None
     assert feed.after(start, EVERYTHING).events == [gone, away]
 
 
-def test_of_very_many_it_may_see_that_there_are_many() -> None:
+def test_of_very_many_it_is_said_that_there_are_many() -> None:
     feed = EventFeed()
     start = feed.after(None, EVERYTHING).cursor
     job = LiveEvent(EventKind.JOB, 1, 1, 1, "edit")
