@@ -73,7 +73,7 @@ def test_what_is_public_can_be_imported_and_loads_nothing_of_a_server(environmen
         "python", "-W", "error", "-c", "import sys; from xwheel.executor import *; print(*sys.modules)"
     )
     assert {name.split(".")[1] for name in loaded.split() if name.startswith("xwheel.")} == {
-        "clock", "config", "errors", "executor", "model", "plugin", "runtime", "wire",
+        "clock", "config", "errors", "executor", "guessing", "model", "plugin", "private_files", "runtime", "wire",
     }  # fmt: skip
 
 
