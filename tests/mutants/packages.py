@@ -176,4 +176,13 @@ MISTAKES: Final = [
             "plugins/job_package/tests/test_distribution.py::test_a_newer_operation_stays_when_an_older_fails",
         ),
     ),
+    Mistake(
+        file="plugins/job_package/xwheel_job_package/installation.py",
+        old='words = ["--no-index"] if index == "none" else []',
+        new="words: list[str] = []",
+        why="An installer would ask the public index though the node allows none (S13).",
+        tests=(
+            "plugins/job_package/tests/test_resolution.py::test_each_command_names_the_index_that_the_node_allows",
+        ),
+    ),
 ]

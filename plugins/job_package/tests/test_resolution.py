@@ -16,6 +16,8 @@ from wheels import make_wheel, sha256_of
 from xwheel_devtools.testing import WebRequest, WebServer, web_reply
 
 from xwheel_job_package.archive import open_package
+from xwheel_job_package.installation import Installer
+from xwheel_job_package.node_options import NodeOptions
 from xwheel_job_package.report import PackageError
 
 DIRECT = (
@@ -169,6 +171,24 @@ def test_settings_of_the_machine_add_no_index(
         environment.release()
         assert index.web.requests
     assert web.requests == []
+
+
+@INSTALLERS
+@pytest.mark.parametrize("index", ["none", "https://packages.example/simple"])
+def test_each_command_names_the_index_that_the_node_allows(
+    tmp_path: Path, installer: str, index: str
+) -> None:
+    """Of pip nothing else shows: it goes straight to the public index, and asks no proxy of the machine."""
+    options = NodeOptions(index=index, installer=installer, allow_sdist_build=True)
+    made = Installer(options, tmp_path, {})
+    looking = [
+        made.build(tmp_path, tmp_path, tmp_path, tmp_path),
+        made.resolve(tmp_path, tmp_path, tmp_path, tmp_path),
+    ]
+    installing = made.install(tmp_path, tmp_path, tmp_path, is_local=True)
+    for command in looking:
+        assert ("--no-index" in command, index in command) == (index == "none", index != "none"), command
+    assert "--no-index" in installing
 
 
 class Index:
