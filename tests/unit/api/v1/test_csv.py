@@ -9,6 +9,7 @@ import pytest
 
 from xwheel.api.http import csv_file
 from xwheel.api.http.csv_file import CsvPage, cell
+from xwheel.model.access import Actor, ActorKind, acting, current_actor
 
 
 @pytest.mark.parametrize("text", ["=1", "+1", "-1", "@a", "\ta", "\ra", "=", "-"])
@@ -48,3 +49,21 @@ def test_a_file_ends_with_ten_thousand_rows_or_many_empty_pages(monkeypatch: pyt
         text = b"".join(sink.stream).decode("utf-8-sig")
         assert text.splitlines() == ["id", *map(str, range(count))]
         assert [limit for _, limit in asked] == calls
+
+
+def test_each_page_is_read_with_the_rights_of_the_caller() -> None:
+    class Sink:
+        stream: Any = ()
+
+    who: list[str] = []
+
+    def pages(after: Any, limit: int) -> CsvPage:
+        del limit
+        who.append(current_actor().name)
+        return CsvPage([_Row(id=len(who))], None if after == 2 else len(who))
+
+    sink: Any = Sink()
+    with acting(Actor(kind=ActorKind.ACCOUNT, name="ann")):
+        csv_file.reply_csv(sink, "x", _Row, pages)
+    list(sink.stream)  # as the server does it, after the call
+    assert who == ["ann"] * 3
