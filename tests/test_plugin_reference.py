@@ -61,6 +61,7 @@ from xwheel.plugin.identities import (
 )
 from xwheel.plugin.options import PluginOptions
 from xwheel.plugin.pages import Pages
+from xwheel.plugin.resources import Need, Of, OfObject, Operation, ResourceRoute, Resources
 from xwheel.plugin.routes import (
     CallBody,
     PluginDatabase,
@@ -73,6 +74,7 @@ from xwheel.plugin.routes import (
     RouteReply,
     Routes,
     RouteScope,
+    WokenUp,
     WorksAlong,
 )
 from xwheel.plugin.tables import Migration, Tables
@@ -105,6 +107,7 @@ PARTS: dict[type[Any], list[type[Any]]] = {
     IdentityProvider: [SignsInByPassword, SignsInByRedirect, SignsOut, KnownAccount, Identity, SignInStart],
     Pages: [],
     Tables: [Migration],
+    Resources: [ResourceRoute, Need, Of, OfObject, Operation],
     Routes: [
         Route,
         RouteScope,
@@ -117,6 +120,7 @@ PARTS: dict[type[Any], list[type[Any]]] = {
         PluginJobs,
         PluginExecutors,
         WorksAlong,
+        WokenUp,
     ],
     Commands: [CommandSite, ManagementCalls],
 }

@@ -15,8 +15,8 @@ import pytest
 
 from tests.component.api.conftest import EXECUTOR_TOKEN, TOKEN, Api
 from tests.support.job_calls import Tenant
-from xwheel.api.http.permissions import Methods, Of
 from xwheel.executor.intake.endpoints import Endpoints
+from xwheel.plugin.resources import Methods, Of
 from xwheel.storage.access import tokens
 from xwheel.wire.contract import APP_NAME_HEADER, TEXT_TOKEN, TOKEN_HEADER
 

@@ -13,10 +13,11 @@ from tests.support.callers import ROLES, Callers
 from tests.support.job_calls import Tenant
 from tests.support.route_calls import UNKNOWN, World
 from tests.support.rows import NOW
-from xwheel.api.http.permissions import PERMISSIONS, Of
+from xwheel.api.http.permissions import PERMISSIONS
 from xwheel.api.openapi.document import Described, DescribedRoute, operations
 from xwheel.model import NewSource, RunState
 from xwheel.model.access import NODE, Actor, ActorKind, Grants, Permission, acting, current_actor
+from xwheel.plugin.resources import Of
 from xwheel.storage import jobs
 from xwheel.storage.alarms import rules
 from xwheel.storage.database.engine import Database

@@ -18,8 +18,9 @@ from tests.support.job_calls import Tenant
 from tests.support.route_calls import CALLS, UNKNOWN, UNKNOWN_ACTOR, RouteCall, World
 from tests.support.rows import NOW
 from xwheel.accounts.sessions import csrf_token
-from xwheel.api.http.permissions import PERMISSIONS, Methods, Need, Of
+from xwheel.api.http.permissions import PERMISSIONS
 from xwheel.model.access import ALL, NOTHING, Grants, Permission
+from xwheel.plugin.resources import Methods, Need, Of
 from xwheel.storage.access import accounts, sessions
 
 PREFIX = "/api/v1"

@@ -1,4 +1,4 @@
-"""The management API of a node without plugins, as far as its routes and their document go: it serves no call."""
+"""The management API with the resources of the installed plugins, for its routes and their document: it serves no call."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any
 
 from xwheel.api.app import build_management_app
 from xwheel.api.openapi.document import DescribedRoute, build_document, operations
+from xwheel.config import Config
 from xwheel.config.sections import AccountsSection, ApiSection
+from xwheel.plugin.discovery import load_plugins
 from xwheel.plugin.registries import Registry
 
 
@@ -20,7 +22,9 @@ def _bare_app() -> Any:
         health=None,
         access=access,
         refusals=None,
-        plugins=SimpleNamespace(pages={}, routes=Registry("set of routes", {}, {})),
+        plugins=SimpleNamespace(
+            pages={}, routes=Registry("set of routes", {}, {}), resources=load_plugins(Config()).resources
+        ),
     )
     return build_management_app(parts)
 

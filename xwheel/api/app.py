@@ -12,11 +12,12 @@ import falcon.routing
 from xwheel.api.http import errors
 from xwheel.api.http.auth import Gate, GuardedApp
 from xwheel.api.http.client import TrustedProxies
-from xwheel.api.http.permissions import CALLER, PERMISSIONS, PUBLIC
+from xwheel.api.http.permissions import PERMISSIONS
 from xwheel.api.http.resource import ApiParts, Resource
 from xwheel.api.openapi.document import DescribedRoute
 from xwheel.api.openapi.pages import Documents, OpenApiDocument, ReferencePage, ReferenceStyle
-from xwheel.api.plugins.routes import PREFIX, PluginRoutes
+from xwheel.api.openapi.words import TAGS
+from xwheel.api.plugins.routes import PREFIX, PluginResources, PluginRoutes
 from xwheel.api.v1.access.accounts import AccountResource, Accounts, AccountSessions
 from xwheel.api.v1.access.audit import Audit
 from xwheel.api.v1.access.secrets import Secret, Secrets
@@ -45,6 +46,7 @@ from xwheel.api.v1.schedule import Pause, Preview, Upcoming
 from xwheel.api.v1.versions import GlueVersionResource, GlueVersions, JobVersionResource, JobVersions
 from xwheel.api.xxl import executor_calls
 from xwheel.model import MAX_ID
+from xwheel.plugin.resources import CALLER, PUBLIC
 from xwheel.scheduler.jobs.jobs import BulkAction
 
 ROUTES: Final[dict[str, type[Resource]]] = {
@@ -197,8 +199,13 @@ def build_management_app(
         suffix = action if is_own else None
         needs = PERMISSIONS.get(path.replace(":id}", "}"))
         app.add_route(PREFIX + path, resources[kind], suffix=suffix, needs=needs)
+    of_plugins = PluginResources(parts)
+    of_plugins.add_to(app)
     further.add_to_management(app)
-    documents = Documents(lambda: [DescribedRoute(*route, app.needs[route[0]]) for route in app.routes])
+    documents = Documents(
+        lambda: [DescribedRoute(*route, app.needs[route[0]]) for route in app.routes],
+        {**of_plugins.chapters, **TAGS},
+    )
     app.add_route(f"{PREFIX}/openapi.json", OpenApiDocument(documents), needs=PERMISSIONS["/openapi.json"])
     app.add_route("/docs", ReferencePage(documents), needs=public)
     app.add_route("/docs/reference.css", ReferenceStyle(documents), needs=public)

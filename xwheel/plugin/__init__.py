@@ -69,6 +69,16 @@ from xwheel.plugin.identities import (
 )
 from xwheel.plugin.options import PluginOptions, read_options
 from xwheel.plugin.pages import Pages
+from xwheel.plugin.resources import (
+    CALLER,
+    PUBLIC,
+    Need,
+    Of,
+    OfObject,
+    Operation,
+    ResourceRoute,
+    Resources,
+)
 from xwheel.plugin.routes import (
     CallBody,
     PluginDatabase,
@@ -82,6 +92,7 @@ from xwheel.plugin.routes import (
     RouteReply,
     Routes,
     RouteScope,
+    WokenUp,
     WorksAlong,
 )
 from xwheel.plugin.tables import Migration, Tables
@@ -89,6 +100,8 @@ from xwheel.wire.http.networks import AddressKind, PlainUrl, refused_kind
 
 __all__ = [
     "ALARM_PLACEHOLDERS",
+    "CALLER",
+    "PUBLIC",
     "Actor",
     "AddressKind",
     "Alarm",
@@ -125,9 +138,13 @@ __all__ = [
     "ManagementCalls",
     "Migration",
     "NameTakenError",
+    "Need",
     "NoExecutorYetError",
     "NotFoundError",
     "NotYetError",
+    "Of",
+    "OfObject",
+    "Operation",
     "Pages",
     "Permission",
     "PlainUrl",
@@ -138,6 +155,8 @@ __all__ = [
     "PluginOptions",
     "PluginSite",
     "RegisteredExecutor",
+    "ResourceRoute",
+    "Resources",
     "RevisionError",
     "Route",
     "RouteCall",
@@ -163,6 +182,7 @@ __all__ = [
     "SignsOut",
     "Tables",
     "TakesOptions",
+    "WokenUp",
     "WorksAlong",
     "XwheelError",
     "alarm_values",

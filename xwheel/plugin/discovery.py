@@ -40,6 +40,7 @@ from xwheel.plugin.identities import IdentityProvider
 from xwheel.plugin.options import PluginOptions, noting_options, read_options, shown_options
 from xwheel.plugin.pages import Pages
 from xwheel.plugin.registries import Registry
+from xwheel.plugin.resources import Resources
 from xwheel.plugin.routes import Routes
 from xwheel.plugin.tables import Tables
 from xwheel.plugin.validation import check_object, guarded, words_of
@@ -57,6 +58,7 @@ CONTRACTS: Final[Mapping[str, tuple[str, type[Any]]]] = {
     "xwheel_register_pages": ("set of pages", Pages),
     "xwheel_register_tables": ("set of tables", Tables),
     "xwheel_register_routes": ("set of routes", Routes),
+    "xwheel_register_resources": ("set of resources", Resources),
     "xwheel_register_commands": ("set of commands", Commands),
 }
 """Hook to the kind of object that it registers, and the contract of that kind."""
@@ -140,6 +142,7 @@ class Plugins:
     pages: Registry[Pages] = field(default_factory=lambda: Registry("set of pages", {}, {}))
     tables: Registry[Tables] = field(default_factory=lambda: Registry("set of tables", {}, {}))
     routes: Registry[Routes] = field(default_factory=lambda: Registry("set of routes", {}, {}))
+    resources: Registry[Resources] = field(default_factory=lambda: Registry("set of resources", {}, {}))
     commands: Registry[Commands] = field(default_factory=lambda: Registry("set of commands", {}, {}))
     installed: Sequence[PluginInfo] = ()
     missing: Mapping[str, str] = field(default_factory=dict)
@@ -226,6 +229,7 @@ def survey_plugins(
         pages=registries["xwheel_register_pages"],
         tables=registries["xwheel_register_tables"],
         routes=registries["xwheel_register_routes"],
+        resources=registries["xwheel_register_resources"],
         commands=registries["xwheel_register_commands"],
         installed=sorted(infos, key=lambda info: info.origin.name),
         missing=missing,

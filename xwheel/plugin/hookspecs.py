@@ -22,6 +22,7 @@ from xwheel.plugin.contracts import (
 )
 from xwheel.plugin.identities import IdentityProvider
 from xwheel.plugin.pages import Pages
+from xwheel.plugin.resources import Resources
 from xwheel.plugin.routes import Routes
 from xwheel.plugin.tables import Tables
 
@@ -82,6 +83,11 @@ def xwheel_register_tables(config: Config, options: Options) -> Iterable[Tables]
 @hookspec
 def xwheel_register_routes(config: Config, options: Options) -> Iterable[Routes]:  # type: ignore[empty-body]
     """Return routes: resources of the management API below ``/api/v1/NAME``."""
+
+
+@hookspec
+def xwheel_register_resources(config: Config, options: Options) -> Iterable[Resources]:  # type: ignore[empty-body]
+    """Return resources of the management API, written for Falcon and described in the OpenAPI document."""
 
 
 @hookspec

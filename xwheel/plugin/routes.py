@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -405,6 +406,17 @@ class WorksAlong(Protocol):
     def end(self) -> None:
         """Let go of what it keeps; called once, when no step is called any more, and given five seconds."""
         ...
+
+
+@runtime_checkable
+class WokenUp(Protocol):
+    """A plugin that works along and is not to wait for the end of what its last step returned.
+
+    Attributes:
+        wakeup: Set by the plugin, from any thread, to begin the next step at once; xwheel clears it before each step.
+    """
+
+    wakeup: threading.Event
 
 
 def check_routes_name(name: str) -> None:

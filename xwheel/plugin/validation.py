@@ -60,7 +60,7 @@ OPTIONAL: Final[Mapping[str, Sequence[type[Any]]]] = {
 }
 """Kind to what its objects may do besides; one that has such a method must have it in the right form."""
 
-_TYPES: Final[dict[str, type]] = {"str": str, "bool": bool}
+_TYPES: Final[dict[str, type]] = {"str": str, "bool": bool, "Mapping[str, str]": Mapping}
 
 
 def check_object(kind: str, contract: type[Any], item: object) -> None:

@@ -20,7 +20,6 @@ from xwheel.api.http.client import TrustedProxies
 from xwheel.api.http.errors import ThrottledError
 from xwheel.api.http.headers import reason_of
 from xwheel.api.http.packing import Packing
-from xwheel.api.http.permissions import CALLER, PUBLIC, Methods, Need, Of
 from xwheel.clock import Clock
 from xwheel.errors import AuthError, ConfigError, ForbiddenError, HiddenError, NotFoundError, WireError
 from xwheel.model import NO_SECRET, SHARED_SECRET
@@ -33,6 +32,7 @@ from xwheel.model.access import (
     current_actor,
     set_actor,
 )
+from xwheel.plugin.resources import CALLER, PUBLIC, Methods, Need, Of, OfObject
 from xwheel.runtime.http_limits import Refusals, route_of
 from xwheel.scheduler.executors.secrets import ExecutorSecrets
 from xwheel.storage import jobs, runs
@@ -123,7 +123,9 @@ class Gate(_CountingGate):
         if need.permission is not None and actor.kind is not ActorKind.GROUP:
             self._check(actor, need.permission, need.of, params)
 
-    def _check(self, actor: Actor, permission: Permission, of: Of, params: Mapping[str, Any]) -> None:
+    def _check(
+        self, actor: Actor, permission: Permission, of: Of | OfObject, params: Mapping[str, Any]
+    ) -> None:
         grants = actor.grants
         if grants.allows(permission):
             return
@@ -132,7 +134,8 @@ class Gate(_CountingGate):
         if of is Of.SOME:
             return
         with self._db.read() as conn:
-            kind, key, group_id = _GROUPS[of](conn, params)
+            find = of.find if isinstance(of, OfObject) else _GROUPS[of]
+            kind, key, group_id = find(conn, params)
         actor.need(permission, group_id, kind, key)
 
     def identify(self, req: falcon.Request, *, may_be_groups: bool = False) -> Actor:

@@ -3,60 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
 from xwheel.model.access import Permission
-
-Methods = Mapping[str, "Need"]
-"""HTTP method to what it needs."""
-
-
-class Of(StrEnum):
-    """Where a caller must have the permission."""
-
-    ANYONE = "anyone"
-    """The route is public."""
-
-    CALLER = "caller"
-    """Anyone who is known may call, about themselves."""
-
-    SOME = "some group"
-    """In one group at least; the route shows and changes nothing of others."""
-
-    ALL = "all groups"
-    """In all groups: what belongs to no group, or to all."""
-
-    GROUP = "the group"
-    """In the group that the path names."""
-
-    JOB = "the job's group"
-    RUN = "the run's group"
-    RULE = "the rule's group, or all groups for a rule of all"
-    ALARM = "the alarm's group"
-
-
-@dataclass(frozen=True, slots=True)
-class Need:
-    """What a method of a route needs.
-
-    Attributes:
-        permission: What it takes; None for nothing.
-        of: Where.
-        group_token: A token of a group opens it too; the route checks that it is about that group.
-    """
-
-    permission: Permission | None
-    of: Of
-    group_token: bool = False
-
-    def __str__(self) -> str:
-        return "public" if self.of is Of.ANYONE else f"{self.permission or 'a session or token'}, {self.of}"
-
-
-PUBLIC: Final = Need(None, Of.ANYONE)
-CALLER: Final = Need(None, Of.CALLER)
+from xwheel.plugin.resources import CALLER, PUBLIC, Methods, Need, Of
 
 _READ_SOME: Final = Need(Permission.READ, Of.SOME)
 _RUN_SOME: Final = Need(Permission.RUN, Of.SOME)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
@@ -17,13 +17,12 @@ from falcon.routing import map_http_methods
 from xwheel.api.http.body import rules_of
 from xwheel.api.http.errors import PROBLEM_TYPE, TABLE, Problem
 from xwheel.api.http.headers import REASON_HEADER
-from xwheel.api.http.permissions import Methods, Need, Of
-from xwheel.api.openapi.operation import Operation, find_operation
 from xwheel.api.openapi.words import CALENDAR, EXAMPLES, HEADERS, INTRODUCTION, LINKS, PATH_FIELDS, TAGS
 from xwheel.api.schema import messages
 from xwheel.api.schema.accounts import SignInInput
 from xwheel.api.schema.alarms import AlarmRuleChange
 from xwheel.api.schema.fields import VISIBLE
+from xwheel.plugin.resources import OPERATION, Methods, Need, Of, Operation
 
 Json = dict[str, Any]
 
@@ -39,10 +38,9 @@ FAULTS: Final = {
 }
 NUL_FREE: Final = r"^[^\u0000]*$"
 NOT_BLANK: Final = rf"^[^\u0000]*{VISIBLE}[^\u0000]*$"
-_EITHER: Final = {SignInInput: (("name", "password"), ("link",))}
+_EITHER: Final[Mapping[type[Any], Sequence[Sequence[str]]]] = {SignInInput: (("name", "password"), ("link",))}
 """Messages of which one of several sets of fields is needed, and no field of another."""
 
-_ANY: Final[Json] = {}
 _CHANGES: Final = (messages.JobChange, messages.GroupChange, AlarmRuleChange)
 
 
@@ -63,6 +61,8 @@ class Described(NamedTuple):
     need: Need
     summary: str
     operation: Operation
+    ids: frozenset[str]
+    """Those fields of the path that are ids."""
 
     @property
     def id(self) -> str:
@@ -71,10 +71,13 @@ class Described(NamedTuple):
         return "_".join([self.method.lower(), *words])
 
     @property
-    def tag(self) -> str:
-        """The chapter to which it belongs."""
-        first = self.path.removeprefix("/api/v1").split("/")[1]
-        return first if first in TAGS else "service"
+    def first(self) -> str:
+        """The first part of the path."""
+        return self.path.removeprefix("/api/v1").split("/")[1]
+
+    def tag(self, chapters: Mapping[str, str]) -> str:
+        """Return the chapter to which it belongs."""
+        return self.first if self.first in chapters else "service"
 
 
 def operations(routes: Iterable[DescribedRoute]) -> Iterator[Described]:
@@ -89,26 +92,32 @@ def operations(routes: Iterable[DescribedRoute]) -> Iterator[Described]:
             if method not in found:
                 continue
             responder = found[method]
-            noted = find_operation(responder)
+            noted = getattr(responder, OPERATION, None)
             summary = inspect.getdoc(responder)
-            if noted is None or not summary:
+            if not isinstance(noted, Operation) or not summary:
                 raise TypeError(f"{method} {route.template} does not say what it takes and answers")
             path = re.sub(r"\{(\w+):[^}]*\}", r"{\1}", route.template)
-            yield Described(method, path, route.needs[method], summary, noted)
+            ids = frozenset(re.findall(r"\{(\w+):id\}", route.template))
+            yield Described(method, path, route.needs[method], summary, noted, ids)
 
 
-def build_document(routes: Iterable[DescribedRoute]) -> Json:
-    """Return the document of all routes."""
+def build_document(routes: Iterable[DescribedRoute], chapters: Mapping[str, str] = TAGS) -> Json:
+    """Return the document of all routes.
+
+    Args:
+        routes: The routes.
+        chapters: First part of a path to what is said of its operations together.
+    """
     found = list(operations(routes))
     components = _components(found)
     paths: Json = {}
     for item in found:
-        paths.setdefault(item.path, {})[item.method.lower()] = _operation(item, components)
+        paths.setdefault(item.path, {})[item.method.lower()] = _operation(item, components, chapters)
     _link(found, paths)
     queries = {item.operation.query for item in found if item.operation.query is not None}
     for query in queries:
         components.pop(query.__name__)
-    used = {item.tag for item in found}
+    used = {item.tag(chapters) for item in found}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -119,7 +128,7 @@ def build_document(routes: Iterable[DescribedRoute]) -> Json:
         },
         "servers": [{"url": "/"}],
         "security": [{"token": []}],
-        "tags": [{"name": name, "description": words} for name, words in TAGS.items() if name in used],
+        "tags": [{"name": name, "description": words} for name, words in chapters.items() if name in used],
         "paths": paths,
         "components": {
             "schemas": dict(sorted(components.items())),
@@ -154,19 +163,21 @@ def _explain(kind: type[messages.Input], schema: Json) -> None:
     """Add to a message's schema what its types do not say."""
     for name, rule in rules_of(kind).items():
         schema["properties"][name]["description"] = f"{rule.words[:1].upper()}{rule.words[1:]}."
-    if kind in _CHANGES:
+    if kind in _CHANGES or getattr(kind, "IS_CHANGE", False):
         # a revision alone changes nothing
         schema["anyOf"] = [{"required": [name]} for name in rules_of(kind) if name != "revision"]
-    if kind in _EITHER:
+    either: Sequence[Sequence[str]] = _EITHER.get(kind, getattr(kind, "EITHER", ()))
+    if either:
         schema["oneOf"] = [
             {
                 "required": list(names),
                 "not": {"anyOf": [{"required": [name]} for name in rules_of(kind) if name not in names]},
             }
-            for names in _EITHER[kind]
+            for names in either
         ]
-    if kind.__name__ in EXAMPLES:
-        schema["examples"] = [EXAMPLES[kind.__name__]]
+    example = EXAMPLES.get(kind.__name__, getattr(kind, "EXAMPLE", None))
+    if example is not None:
+        schema["examples"] = [example]
 
 
 def _clean(schema: Any) -> Any:
@@ -184,13 +195,13 @@ def _clean(schema: Any) -> Any:
     return made
 
 
-def _operation(item: Described, components: Json) -> Json:
+def _operation(item: Described, components: Json, chapters: Mapping[str, str]) -> Json:
     noted = item.operation
     first, _, rest = item.summary.partition("\n\n")
     made: Json = {
         "operationId": item.id,
         "summary": first.rstrip("."),
-        "tags": [item.tag],
+        "tags": [item.tag(chapters)],
         "parameters": _parameters(item, components),
         "responses": _responses(item),
     }
@@ -219,7 +230,9 @@ def _parameters(item: Described, components: Json) -> list[Json]:
             "name": name,
             "in": "path",
             "required": True,
-            "schema": _clean(PATH_FIELDS.get(name, PATH_FIELDS["name"])),
+            "schema": _clean(
+                PATH_FIELDS["id" if name in item.ids else name if name in PATH_FIELDS else "name"]
+            ),
         }
         for name in _fields_of(item.path)
     ]
@@ -300,7 +313,7 @@ def _faults(item: Described) -> dict[int, list[str]]:
         slugs += ["bad-request", "malformed-body", "body-too-large"]
     if noted.body is not None or noted.query is not None or noted.headers or _takes_reason(item):
         slugs.append("invalid-field")
-    if any(PATH_FIELDS.get(name, _ANY).get("type") == "integer" for name in _fields_of(item.path)):
+    if item.ids:
         slugs.append("unknown-route")  # what is no id is no route
     found: dict[int, list[str]] = {}
     for slug in dict.fromkeys(slugs):
@@ -314,9 +327,10 @@ def _link(found: Sequence[Described], paths: Json) -> None:
     """Tell what can be done with an object that was just made or shown."""
     for item in found:
         for status, kind in item.operation.answers.items():
-            if kind is None or kind.__name__ not in LINKS or status not in (200, 201):
+            link = LINKS.get(kind.__name__) or getattr(kind, "LINK", None) if kind is not None else None
+            if link is None or status not in (200, 201):
                 continue
-            field, parameter = LINKS[kind.__name__]
+            field, parameter = link
             if status == HTTPStatus.OK and item.method != "GET":
                 continue
             links = {
@@ -327,6 +341,6 @@ def _link(found: Sequence[Described], paths: Json) -> None:
                 for other in found
                 if f"{{{parameter}}}" in other.path
                 and other.id != item.id
-                and (parameter != "name" or other.tag == item.tag)
+                and (parameter != "name" or other.first == item.first)
             }
             paths[item.path][item.method.lower()]["responses"][str(status)]["links"] = links

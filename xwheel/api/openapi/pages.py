@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from html import escape
 from importlib import resources
@@ -14,7 +14,8 @@ import falcon
 import msgspec
 
 from xwheel.api.openapi.document import DescribedRoute, Json, build_document
-from xwheel.api.openapi.operation import Operation
+from xwheel.api.openapi.words import TAGS
+from xwheel.plugin.resources import Operation
 
 HTML: Final = "text/html; charset=utf-8"
 CSS: Final = "text/css; charset=utf-8"
@@ -28,15 +29,18 @@ class Documents:
 
     Args:
         routes: All routes of the application, also those that are added later.
+        chapters: First part of a path to what is said of its operations together.
     """
 
-    def __init__(self, routes: Callable[[], Sequence[DescribedRoute]]) -> None:
-        self._routes = routes
+    def __init__(
+        self, routes: Callable[[], Sequence[DescribedRoute]], chapters: Mapping[str, str] = TAGS
+    ) -> None:
+        self._routes, self._chapters = routes, chapters
 
     @cached_property
     def document(self) -> Json:
         """The OpenAPI document."""
-        return build_document(self._routes())
+        return build_document(self._routes(), self._chapters)
 
     @cached_property
     def json(self) -> bytes:

@@ -43,15 +43,7 @@ _NAME: Final[dict[str, Any]] = {
     "pattern": r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
 }
 PATH_FIELDS: Final[dict[str, dict[str, Any]]] = {
-    "group_id": _ID,
-    "job_id": _ID,
-    "run_id": _ID,
-    "number": _ID,
-    "revision": _ID,
-    "rule_id": _ID,
-    "alarm_id": _ID,
-    "account_id": _ID,
-    "session_id": _ID,
+    "id": _ID,
     "name": _NAME,
     "setting": {**_NAME, "pattern": r"^[a-z0-9][a-z0-9._-]*$"},
 }

@@ -15,14 +15,13 @@ import msgspec
 from xwheel.api.http.auth import Caller, ExecutorGate, GuardedApp, UnknownCallerError, actor_of_caller
 from xwheel.api.http.body import PIECE, BodyTooLargeError
 from xwheel.api.http.errors import TYPE_PREFIX, Problem, on_error, on_http_error, problem_of, write_problem
-from xwheel.api.http.permissions import Need, Of
 from xwheel.api.http.places import Places
 from xwheel.api.http.resource import ApiParts
-from xwheel.api.openapi.operation import Operation
 from xwheel.api.plugins.files import send_file
 from xwheel.api.plugins.site import RouteSite, has_recorded
-from xwheel.errors import PluginError, XwheelError
+from xwheel.errors import ConfigError, PluginError, XwheelError
 from xwheel.model.access import Actor, acting, current_actor
+from xwheel.plugin.resources import Need, Of, Operation, ResourceRoute, read_resources
 from xwheel.plugin.routes import (
     READS,
     Route,
@@ -194,14 +193,14 @@ class PluginRoutes:
         for template, known in _by_template(self._known, for_executors=False).items():
             resource = _Resource({one.route.method: self._responder(one) for one in known})
             needs = {one.route.method: Need(one.route.permission, _OF[one.route.scope]) for one in known}
-            _add(known, lambda: app.add_route(template, resource, needs=needs))  # noqa: B023 - called at once
+            _add(known[0].owner, template, lambda: app.add_route(template, resource, needs=needs))  # noqa: B023 - called at once
 
     def add_to_executors(self, app: falcon.App[Any, Any], gate: ExecutorGate) -> None:
         """Add the routes of executors."""
         for template, known in _by_template(self._known, for_executors=True).items():
             methods = {one.route.method: self._executor_responder(one, gate) for one in known}
             resource = _Resource(methods)
-            _add(known, lambda: app.add_route(template, resource))  # noqa: B023 - called at once
+            _add(known[0].owner, template, lambda: app.add_route(template, resource))  # noqa: B023 - called at once
 
     def _responder(self, known: _Known) -> Callable[..., None]:
         def respond(req: falcon.Request, resp: falcon.Response, **path: Any) -> None:
@@ -322,6 +321,53 @@ class PluginRoutes:
             write_problem(resp, _failure(known, req, error))
 
 
+class PluginResources:
+    """The resources of all plugins, for the management API.
+
+    Attributes:
+        chapters: First part of a path to the sentence that the OpenAPI document says of it.
+
+    Args:
+        parts: What the applications work with.
+
+    Raises:
+        PluginError: A plugin's resources cannot be served; the message names it.
+    """
+
+    def __init__(self, parts: ApiParts) -> None:
+        self.chapters: dict[str, str] = {}
+        self._known: list[tuple[str, ResourceRoute]] = []
+        registry = parts.plugins.resources
+        for name, item in sorted(registry.items()):
+            owner = registry.owners[name]
+            try:
+                found = guarded(
+                    f"resources {name}",
+                    lambda: read_resources(item, RouteSite(parts)),  # noqa: B023 - called at once
+                    allowed=PluginError,
+                )
+            except PluginError as error:
+                raise PluginError(f"{owner}: {error}") from error
+            self._known += [(owner, route) for route in found]
+            self.chapters.update(item.chapters)
+
+    def add_to(self, app: GuardedApp) -> None:
+        """Add them; a path that is there already is refused.
+
+        Raises:
+            PluginError: The message names the plugin.
+        """
+        for owner, route in self._known:
+            template = PREFIX + route.path
+            if any(template == known for known, *_ in app.routes):
+                raise PluginError(f"{owner}: {template} cannot be added: it is there already")
+            _add(
+                owner,
+                template,
+                lambda: app.add_route(template, route.resource, suffix=route.suffix, needs=route.needs),  # noqa: B023
+            )
+
+
 class _Resource:
     """What Falcon asks for the responders of a path."""
 
@@ -338,13 +384,12 @@ def _by_template(known: Sequence[_Known], *, for_executors: bool) -> dict[str, l
     return found
 
 
-def _add(known: Sequence[_Known], add: Callable[[], None]) -> None:
+def _add(owner: str, template: str, add: Callable[[], None]) -> None:
     """Add a route, and name its plugin if that cannot be done."""
     try:
         add()
-    except (ValueError, TypeError) as error:
-        first = known[0]
-        raise PluginError(f"{first.owner}: {first.template} cannot be added: {error}") from error
+    except (ValueError, TypeError, ConfigError) as error:
+        raise PluginError(f"{owner}: {template} cannot be added: {error}") from error
 
 
 def _failure(known: _Known, req: falcon.Request, error: BaseException) -> Problem:

@@ -10,7 +10,7 @@ from typing import Final
 from xwheel.api.http.resource import ApiParts
 from xwheel.errors import OutageError, PluginError
 from xwheel.model.access import ALL, Actor, ActorKind, acting
-from xwheel.plugin.routes import WorksAlong
+from xwheel.plugin.routes import WokenUp, WorksAlong
 from xwheel.plugin.validation import guarded
 from xwheel.runtime.loops import Service
 
@@ -31,12 +31,20 @@ class PluginWork:
     """
 
     def __init__(self, parts: ApiParts) -> None:
-        registry = parts.plugins.routes
+        plugins = parts.plugins
         self._workers = {
-            name: item for name, item in sorted(registry.items()) if isinstance(item, WorksAlong)
+            name: item
+            for name, item in sorted({**plugins.routes, **plugins.resources}.items())
+            if isinstance(item, WorksAlong)
         }
         self.services = [
-            Service(f"work-{name}", _checked(name, item), parts.clock, stale_ms=STALE_MS)
+            Service(
+                f"work-{name}",
+                _checked(name, item),
+                parts.clock,
+                wakeup=item.wakeup if isinstance(item, WokenUp) else None,
+                stale_ms=STALE_MS,
+            )
             for name, item in self._workers.items()
         ]
 

@@ -21,7 +21,6 @@ from xwheel.api.http.resource import (
     reply_page,
     view_of,
 )
-from xwheel.api.openapi.operation import Operation
 from xwheel.api.schema.alarms import (
     MAX_RECEIVER_CHARACTERS,
     AlarmPage,
@@ -39,6 +38,7 @@ from xwheel.api.schema.alarms import (
 )
 from xwheel.model.alarms import AlarmKind, AlarmTarget
 from xwheel.model.alarms import AlarmRule as RuleRecord
+from xwheel.plugin.resources import Operation
 from xwheel.storage.alarms.lists import AlarmFilter
 from xwheel.storage.alarms.rules import RuleFilter
 

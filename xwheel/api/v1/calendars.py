@@ -10,10 +10,10 @@ import falcon
 
 from xwheel.api.http.body import BODY, take_query, take_table
 from xwheel.api.http.resource import ApiParts, Resource, by_name, named, reply, reply_page
-from xwheel.api.openapi.operation import Operation
 from xwheel.api.schema.messages import CalendarQuery
 from xwheel.api.schema.views import CalendarItem, CalendarPage, CalendarView
 from xwheel.errors import FieldError, NotFoundError, ScheduleError
+from xwheel.plugin.resources import Operation
 from xwheel.storage import settings
 from xwheel.storage.database.engine import Connection
 

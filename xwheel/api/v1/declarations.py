@@ -12,7 +12,6 @@ from xwheel import cron
 from xwheel.api.http.body import InputError, fields_in, read_fields, take_body, take_query, take_table
 from xwheel.api.http.headers import MATCH_HEADER, wanted_revision
 from xwheel.api.http.resource import ApiParts, Resource, readable_groups, reply, view_of
-from xwheel.api.openapi.operation import Operation
 from xwheel.api.schema.declarations import (
     MAX_JOBS,
     SAID,
@@ -35,6 +34,7 @@ from xwheel.api.v1.jobs import reply_job
 from xwheel.api.v1.schedule import check_calendars
 from xwheel.errors import AuthError, FieldError, NotFoundError
 from xwheel.model.access import ActorKind, Permission, current_actor
+from xwheel.plugin.resources import Operation
 from xwheel.scheduler.jobs.declared_plan import BadDeclaration, SyncResult, WantedJob
 from xwheel.scheduler.jobs.ownership import Declared
 from xwheel.storage import executors, jobs

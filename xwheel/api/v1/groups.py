@@ -10,11 +10,11 @@ import msgspec
 
 from xwheel.api.http.body import take_body, take_changes, take_query
 from xwheel.api.http.resource import ApiParts, Resource, readable_groups, reply, reply_page, view_of
-from xwheel.api.openapi.operation import Operation
 from xwheel.api.schema.messages import AddressInput, ExecutorQuery, GroupChange, GroupCreate, GroupQuery
 from xwheel.api.schema.views import AddressView, ExecutorPage, ExecutorView, GroupPage, GroupView
 from xwheel.errors import ConflictError, FieldError, WireError
 from xwheel.model import NO_SECRET, ExecutorGroup, RegisteredExecutor
+from xwheel.plugin.resources import Operation
 from xwheel.storage import executors, jobs
 from xwheel.storage.access import executor_secrets
 from xwheel.storage.database.engine import Connection

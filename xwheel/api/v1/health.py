@@ -12,7 +12,6 @@ import falcon
 import msgspec
 from msgspec import UNSET
 
-from xwheel.api.openapi.operation import Operation
 from xwheel.api.schema.health import (
     HealthCountsView,
     HealthReport,
@@ -21,6 +20,7 @@ from xwheel.api.schema.health import (
     NodeHealthView,
 )
 from xwheel.clock import Clock
+from xwheel.plugin.resources import Operation
 from xwheel.storage.database.engine import Database
 from xwheel.storage.schema import migrate
 

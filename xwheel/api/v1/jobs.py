@@ -23,7 +23,6 @@ from xwheel.api.http.resource import (
     reply,
     view_of,
 )
-from xwheel.api.openapi.operation import Operation
 from xwheel.api.schema.live import RecentItem, RecentQuery, RecentRun, RecentView
 from xwheel.api.schema.messages import (
     Bulk,
@@ -54,6 +53,7 @@ from xwheel.model import ChildLink, NewSource
 from xwheel.model import Job as JobRecord
 from xwheel.model.access import current_actor
 from xwheel.model.jobs import state_of
+from xwheel.plugin.resources import Operation
 from xwheel.scheduler.jobs.jobs import BulkAction, BulkResult
 from xwheel.scheduler.jobs.ownership import Declared
 from xwheel.scheduler.runs.run_now import AT_ONCE, When, read_when

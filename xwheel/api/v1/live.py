@@ -13,7 +13,6 @@ import msgspec
 from xwheel import __version__
 from xwheel.api.http.body import take_query
 from xwheel.api.http.resource import Resource, reply
-from xwheel.api.openapi.operation import Operation
 from xwheel.api.schema.live import (
     EventQuery,
     EventsView,
@@ -23,6 +22,7 @@ from xwheel.api.schema.live import (
     NodeView,
 )
 from xwheel.model.access import current_actor
+from xwheel.plugin.resources import Operation
 from xwheel.scheduler.live.feed import LiveCounts, LiveScope
 from xwheel.scheduler.live.reader import SharedAnswer
 from xwheel.storage import leases

@@ -11,10 +11,10 @@ import falcon
 from xwheel import __version__
 from xwheel.api.http.resource import Resource, reply
 from xwheel.api.http.static import StaticFiles
-from xwheel.api.openapi.operation import Operation
 from xwheel.api.schema.views import ManifestView, PageModuleView
 from xwheel.errors import PluginError
 from xwheel.plugin.pages import Pages, find_files
+from xwheel.plugin.resources import Operation
 
 BELOW: Final = "plugins"
 _BELOW: Final = re.compile(rf"/{BELOW}/(?P<name>[a-z][a-z0-9-]*)/(?P<path>.*)")

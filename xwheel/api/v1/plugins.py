@@ -9,7 +9,7 @@ import falcon
 import msgspec
 
 from xwheel.api.http.resource import Resource, reply, view_of
-from xwheel.api.openapi.operation import Operation
+from xwheel.plugin.resources import Operation
 
 HANGING_MS: Final = 60_000
 """A listener that takes longer for one call counts as hanging."""

@@ -8,10 +8,10 @@ import falcon
 
 from xwheel.api.http.body import take_query
 from xwheel.api.http.resource import Resource, readable_groups, reply
-from xwheel.api.openapi.operation import Operation
 from xwheel.api.schema.messages import ReportBy, ReportQuery
 from xwheel.api.schema.views import BucketView, CountsView, OverviewView, ReportView
 from xwheel.errors import FieldError
+from xwheel.plugin.resources import Operation
 from xwheel.storage import reports
 from xwheel.storage.declarations import owners
 

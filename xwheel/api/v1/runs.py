@@ -11,10 +11,10 @@ from xwheel.api.http.csv_file import MEDIA, CsvPage, reply_csv
 from xwheel.api.http.headers import KEY_HEADER, idempotency_key
 from xwheel.api.http.places import Places
 from xwheel.api.http.resource import ApiParts, Resource, plan_run, readable_groups, reply, run_views
-from xwheel.api.openapi.operation import Operation
 from xwheel.api.schema.messages import LogQuery, LogSearch, Nothing, Rerun, RunQuery, RunSearch
 from xwheel.api.schema.views import LogMatch, LogMatches, LogView, RunPage, RunView
 from xwheel.model import Run as RunRecord
+from xwheel.plugin.resources import Operation
 from xwheel.storage import runs
 from xwheel.storage.jobs import find_by_beginning
 from xwheel.storage.run_list import Key, RunFilter, page_runs

@@ -7,7 +7,6 @@ import falcon
 from xwheel.api.http.body import take_body, take_query
 from xwheel.api.http.headers import MATCH_HEADER, wanted_revision
 from xwheel.api.http.resource import Resource, readable_groups, reply, reply_page, view_of
-from xwheel.api.openapi.operation import Operation
 from xwheel.api.schema.messages import DiffQuery, GlueRestore, GlueSave, JobRevision, PageQuery
 from xwheel.api.schema.versions import (
     FieldDifferenceView,
@@ -32,6 +31,7 @@ from xwheel.model.versions import (
     differences,
     source_difference,
 )
+from xwheel.plugin.resources import Operation
 from xwheel.storage import job_versions, jobs, scripts
 from xwheel.storage.database.engine import Connection
 

@@ -15,8 +15,9 @@ from tests.support.routes import PUBLIC, ROUTES, SIGN_IN
 from xwheel.accounts.tokens import MOST_LOOKS, TokenStore
 from xwheel.api.http.auth import Gate, GuardedApp
 from xwheel.api.http.client import TrustedProxies
-from xwheel.api.http.permissions import CALLER, PERMISSIONS, Of
+from xwheel.api.http.permissions import PERMISSIONS
 from xwheel.errors import ConfigError
+from xwheel.plugin.resources import CALLER, Of
 from xwheel.runtime.sealing import KeyRing
 from xwheel.scheduler.executors.secrets import ExecutorSecrets
 from xwheel.storage.access import tokens

@@ -39,7 +39,7 @@ def mine(tmp_path: Path) -> dict[str, Mine]:
 def get(api: Api, mine: dict[str, Mine]) -> Callable[..., Any]:
     """Add the pages to the application, as a node with those plugins does."""
     from xwheel.api.app import refuse_unknown
-    from xwheel.api.http.permissions import CALLER, PUBLIC
+    from xwheel.plugin.resources import CALLER, PUBLIC
 
     app: Any = api.management.app
     for prefix, sink in page_sinks(mine).items():

@@ -15,10 +15,10 @@ from tests.support.paths import DOCS
 from tests.support.routes import PUBLIC, SIGN_IN
 from xwheel.api.http.body import rules_of
 from xwheel.api.http.errors import TABLE
-from xwheel.api.http.permissions import CALLER
 from xwheel.api.openapi.document import NUL_FREE, DescribedRoute, build_document
 from xwheel.api.openapi.words import EXAMPLES
 from xwheel.api.schema import messages
+from xwheel.plugin.resources import CALLER
 
 PAGE = DOCS / "reference" / "api.md"
 ANY_ROUTE = {"401", "403", "405", "413", "429", "500", "503"}

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from tests.support.paths import DOCS
 from tests.unit.api.openapi.test_document import OPERATIONS
-from xwheel.api.http.permissions import Need, Of
 from xwheel.model.access import Grant, Permission, Role
+from xwheel.plugin.resources import Need, Of
 
 PAGE = DOCS / "reference" / "permissions.md"
 

@@ -11,7 +11,6 @@ from xwheel.accounts.accounts import Ended
 from xwheel.api.http.body import take_body, take_changes, take_query
 from xwheel.api.http.headers import MATCH_HEADER, wanted_revision
 from xwheel.api.http.resource import Resource, reply, reply_page, view_of
-from xwheel.api.openapi.operation import Operation
 from xwheel.api.schema.access import GroupRole, GroupRoleView
 from xwheel.api.schema.accounts import (
     AccountChange,
@@ -31,6 +30,7 @@ from xwheel.api.schema.accounts import (
 )
 from xwheel.errors import FieldError
 from xwheel.model.access import Grant, Grants, Role
+from xwheel.plugin.resources import Operation
 from xwheel.storage.access import accounts, sessions
 from xwheel.storage.access.accounts import Account
 

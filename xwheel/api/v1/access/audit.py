@@ -8,10 +8,10 @@ import msgspec
 from xwheel.api.http.body import InputError, take_query
 from xwheel.api.http.csv_file import MEDIA, CsvPage, reply_csv
 from xwheel.api.http.resource import Resource, reply, view_of
-from xwheel.api.openapi.operation import Operation
 from xwheel.api.schema.audit import AuditPage, AuditQuery, AuditSearch, AuditView
 from xwheel.model.access import Permission, current_actor
 from xwheel.model.audit import AuditRow
+from xwheel.plugin.resources import Operation
 from xwheel.storage.access.audit_list import AuditFilter, AuditKey, page_audit
 
 

@@ -10,7 +10,6 @@ import falcon
 
 from xwheel.api.http.body import take_body, take_query
 from xwheel.api.http.resource import ApiParts, Resource, by_name, named, naming, reply, reply_page, view_of
-from xwheel.api.openapi.operation import Operation
 from xwheel.api.schema.access import (
     SECRET_BYTES,
     NewSecretView,
@@ -23,6 +22,7 @@ from xwheel.api.schema.access import (
 )
 from xwheel.errors import HiddenError
 from xwheel.model.access import Permission, current_actor
+from xwheel.plugin.resources import Operation
 from xwheel.runtime.sealing import is_plain
 from xwheel.storage.access import executor_secrets
 from xwheel.storage.access.executor_secrets import StoredSecret

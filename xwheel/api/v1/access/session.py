@@ -13,7 +13,6 @@ from xwheel.api.http.body import InputError, rules_of, take_body, take_query
 from xwheel.api.http.browsers import Browsers
 from xwheel.api.http.client import TrustedProxies
 from xwheel.api.http.resource import ApiParts, Resource, by_name, named, reply, reply_page, view_of
-from xwheel.api.openapi.operation import Operation
 from xwheel.api.schema.access import (
     SECRET_BYTES,
     NewTokenView,
@@ -35,6 +34,7 @@ from xwheel.api.v1.access.accounts import read_grants, roles_of
 from xwheel.api.v1.access.tokens import make_token, new_token_view, token_view
 from xwheel.errors import ForbiddenError, NotFoundError
 from xwheel.model.access import Actor, ActorKind, Permission, acting, current_actor
+from xwheel.plugin.resources import Operation
 from xwheel.storage.access import accounts, sessions, tokens
 from xwheel.storage.access.accounts import Account
 

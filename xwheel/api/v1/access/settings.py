@@ -12,10 +12,10 @@ import msgspec
 
 from xwheel.api.http.body import MAX_ECHO, InputError, read_fields, rules_of, take_table
 from xwheel.api.http.resource import Resource, reply
-from xwheel.api.openapi.operation import Operation
 from xwheel.api.schema.accounts import MAX_DEPTH, MAX_SETTING, SettingInput, SettingPath, SettingsView
 from xwheel.api.v1.access.session import own_account
 from xwheel.model.access import current_actor
+from xwheel.plugin.resources import Operation
 from xwheel.storage.access import accounts, settings
 from xwheel.storage.database.engine import Connection
 

@@ -11,7 +11,6 @@ import falcon
 from xwheel.accounts.tokens import check_networks
 from xwheel.api.http.body import take_body, take_query
 from xwheel.api.http.resource import ApiParts, Resource, by_name, named, naming, reply, reply_page, view_of
-from xwheel.api.openapi.operation import Operation
 from xwheel.api.schema.access import (
     SECRET_BYTES,
     GroupRoleView,
@@ -25,6 +24,7 @@ from xwheel.api.schema.access import (
 from xwheel.api.v1.access.accounts import read_grants, roles_of
 from xwheel.errors import NotFoundError
 from xwheel.model.access import ALL, Actor, Grants, Permission, Role, current_actor
+from xwheel.plugin.resources import Operation
 from xwheel.storage.access import tokens
 from xwheel.storage.access.tokens import KnownToken
 from xwheel.storage.database.engine import Connection

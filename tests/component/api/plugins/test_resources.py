@@ -1,0 +1,125 @@
+"""Resources of plugins: their paths, who passes, what the OpenAPI document says of them, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import falcon
+import msgspec
+import pytest
+
+from tests.component.api.conftest import TOKEN, Api, DeclaredAnswers
+from tests.component.api.plugins.test_routes import OWNER, viewer_of
+from xwheel.api.app import build_management_app
+from xwheel.errors import NotFoundError, PluginError
+from xwheel.plugin import (
+    CALLER,
+    Need,
+    OfObject,
+    Operation,
+    Permission,
+    PluginSite,
+    ResourceRoute,
+)
+from xwheel.plugin.registries import Registry
+
+
+class ToyView(msgspec.Struct):
+    LINK = ("toy_id", "toy_id")
+    toy_id: int
+
+
+class Toy:
+    @Operation({200: ToyView})
+    def on_get(self, req: falcon.Request, resp: falcon.Response, toy_id: int) -> None:
+        """Return a toy."""
+        resp.data = msgspec.json.encode(ToyView(toy_id))
+
+    @Operation({204: None})
+    def on_delete(self, req: falcon.Request, resp: falcon.Response, toy_id: int) -> None:
+        """Throw a toy away."""
+        resp.status = 204
+
+
+class Owned:
+    """Toys 1 and 2 belong to the groups of these ids, toy 3 to all."""
+
+    def __init__(self, groups: Mapping[int, int | None]) -> None:
+        self.groups = groups
+
+    def find(self, conn: Any, fields: Mapping[str, Any]) -> tuple[str, object, int | None]:
+        toy_id = fields["toy_id"]
+        if toy_id not in self.groups:
+            raise NotFoundError("toy", toy_id)
+        return "toy", toy_id, self.groups[toy_id]
+
+
+class Toys:
+    name = "toys"
+    chapters: Mapping[str, str] = {"toys": "What is played with."}
+
+    def __init__(self, *routes: ResourceRoute) -> None:
+        self._routes = routes
+
+    def resources(self, site: PluginSite) -> Sequence[ResourceRoute]:
+        return self._routes
+
+
+def app_with(api: Api, *routes: ResourceRoute) -> DeclaredAnswers:
+    registry = Registry("set of resources", {"toys": Toys(*routes)}, {"toys": OWNER})
+    plugins = dataclasses.replace(api.parts.plugins, resources=registry)
+    return DeclaredAnswers(build_management_app(dataclasses.replace(api.parts, plugins=plugins)))
+
+
+def needs_of(owned: Owned) -> dict[str, Need]:
+    of = OfObject("the toy's group", owned.find)
+    return {"GET": Need(Permission.READ, of), "DELETE": Need(Permission.EDIT, of)}
+
+
+def test_the_group_of_a_plugins_object_decides_who_passes(api: Api) -> None:
+    mine = api.group("mine")
+    other = api.group("other")
+    needs = needs_of(Owned({1: mine, 2: other, 3: None}))
+    app = app_with(api, ResourceRoute("/toys/{toy_id:id}", Toy(), needs))
+    token = viewer_of(api, mine)
+
+    def status(method: str, toy: object, shown: str = token) -> int:
+        headers = {"Authorization": f"Bearer {shown}"}
+        return int(app.simulate_request(method, f"/api/v1/toys/{toy}", headers=headers).status_code)
+
+    assert status("GET", 1) == 200
+    assert status("DELETE", 1) == 403
+    assert status("GET", 2) == status("GET", 4) == 404  # whether it exists is not said
+    assert status("DELETE", 3) == 404
+    assert status("GET", "x") == 404
+    assert status("DELETE", 3, TOKEN) == 204
+    assert status("GET", 1, "wrong") == 401
+
+
+def test_the_document_describes_them(api: Api) -> None:
+    app = app_with(api, ResourceRoute("/toys/{toy_id:id}", Toy(), needs_of(Owned({}))))
+    document = app.simulate_get("/api/v1/openapi.json").json
+    found = document["paths"]["/api/v1/toys/{toy_id}"]["get"]
+    assert found["tags"] == ["toys"]
+    assert {"name": "toys", "description": "What is played with."} in document["tags"]
+    assert found["x-permission"] == "read, the toy's group"
+    assert found["parameters"][0]["schema"]["type"] == "integer"
+    assert found["responses"]["200"]["content"]["application/json"]["schema"]["$ref"].endswith("/ToyView")
+
+
+@pytest.mark.parametrize(
+    ("route", "words"),
+    [
+        (ResourceRoute("/jobs/{job_id:id}", Toy(), {"GET": CALLER, "DELETE": CALLER}), "it is there already"),
+        (ResourceRoute("/toys", Toy(), {"GET": CALLER}), "must say what each of DELETE, GET needs"),
+        (ResourceRoute("toys", Toy(), {"GET": CALLER, "DELETE": CALLER}), "is no path"),
+        (ResourceRoute("/toys", Toy(), {"GET": "anyone", "DELETE": CALLER}), "as a Need"),  # type: ignore[dict-item]
+        ("/toys", "must return objects of ResourceRoute"),
+    ],
+)
+def test_what_cannot_be_served_is_refused_with_the_plugins_name(api: Api, route: Any, words: str) -> None:
+    with pytest.raises(PluginError, match=words) as refused:
+        app_with(api, route)
+    assert OWNER in str(refused.value)

@@ -1,0 +1,191 @@
+"""Falcon resources that plugins add to the management API: checked and described as those of the core."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, Final, Protocol, TypeVar, runtime_checkable
+
+import msgspec
+
+from xwheel.errors import PluginError
+from xwheel.model.access import Permission
+from xwheel.plugin.routes import PluginSite
+
+F = TypeVar("F", bound=Callable[..., None])
+
+MOST_RESOURCES: Final = 200
+OPERATION: Final = "operation"
+"""Under which attribute of a responder its :class:`Operation` is."""
+
+_PATH: Final = re.compile(r"(/([a-z0-9][a-z0-9._-]*|\{[a-z][a-z0-9_]*(:id)?\}))+")
+
+Methods = Mapping[str, "Need"]
+"""HTTP method to what it needs."""
+
+
+class Of(StrEnum):
+    """Where a caller must have the permission."""
+
+    ANYONE = "anyone"
+    """The route is public."""
+
+    CALLER = "caller"
+    """Anyone who is known may call, about themselves."""
+
+    SOME = "some group"
+    """In one group at least; the route shows and changes nothing of others."""
+
+    ALL = "all groups"
+    """In all groups: what belongs to no group, or to all."""
+
+    GROUP = "the group"
+    """In the group that the path names."""
+
+    JOB = "the job's group"
+    RUN = "the run's group"
+    RULE = "the rule's group, or all groups for a rule of all"
+    ALARM = "the alarm's group"
+
+
+@dataclass(frozen=True, slots=True)
+class OfObject:
+    """In the group of an object of the plugin's that the path names.
+
+    Attributes:
+        words: What the OpenAPI document says: ``the rule's group``.
+        find: Called with a connection for reading and the fields of the path; returns the kind of object, its key, both
+            for messages, and its group's id (None for all groups), or raises ``NotFoundError``.
+    """
+
+    words: str
+    find: Callable[[Any, Mapping[str, Any]], tuple[str, object, int | None]] = field(compare=False)
+
+    def __str__(self) -> str:
+        return self.words
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a method of a route needs.
+
+    Attributes:
+        permission: What it takes; None for nothing.
+        of: Where.
+        group_token: A token of a group opens it too; the route checks that it is about that group.
+    """
+
+    permission: Permission | None
+    of: Of | OfObject
+    group_token: bool = False
+
+    def __str__(self) -> str:
+        return "public" if self.of is Of.ANYONE else f"{self.permission or 'a session or token'}, {self.of}"
+
+
+PUBLIC: Final = Need(None, Of.ANYONE)
+CALLER: Final = Need(None, Of.CALLER)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What the OpenAPI document says of a method of a route; stands as a decorator on its responder.
+
+    A message may say more of itself in class variables: ``EXAMPLE``, a JSON value; ``EITHER``, sets of fields of which
+    one is needed, and no field of another; ``IS_CHANGE``, that one field besides ``revision`` is needed. A view says in
+    ``LINK`` which field of it is which field of paths.
+
+    Attributes:
+        answers: The message of each good answer by its status; None for an empty one.
+        body: The message that is sent; ``dict`` for a table whose keys are checked elsewhere, None for no body.
+        is_body_optional: An empty body counts as a message without fields.
+        query: The message of the query; None if there is none.
+        headers: Names of the request's headers that matter: ``If-Match``, ``Idempotency-Key``.
+        problems: Kinds of failure besides those that every route shares.
+        media: Content type of good answers.
+        is_open: It may answer with any good status, and with failures of its own.
+    """
+
+    answers: Mapping[int, type[msgspec.Struct] | None]
+    _: KW_ONLY
+    body: type[Any] | None = None
+    is_body_optional: bool = False
+    query: type[msgspec.Struct] | None = None
+    headers: Sequence[str] = ()
+    problems: Sequence[str] = ()
+    media: str = "application/json"
+    is_open: bool = False
+
+    def __call__(self, responder: F) -> F:
+        """Note this on a responder."""
+        setattr(responder, OPERATION, self)
+        return responder
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceRoute:
+    """A resource at a path.
+
+    Attributes:
+        path: Below ``/api/v1``: ``/alarms/rules/{rule_id:id}``. A field takes one part of a path; with ``:id`` only a
+            whole number from 1 on.
+        resource: A resource of Falcon. Each responder has an :class:`Operation` and a docstring, of which the OpenAPI
+            document is made.
+        needs: What each of its methods needs; a method that is missing here, or that the resource lacks, is refused.
+        suffix: Falcon's, for responders such as ``on_get_csv``.
+    """
+
+    path: str
+    resource: object
+    needs: Methods
+    suffix: str | None = None
+
+
+@runtime_checkable
+class Resources(Protocol):
+    """Resources of the management API.
+
+    They can do what :class:`Routes` cannot: describe bodies and views in the OpenAPI document, have paths of several
+    first parts, answer piece by piece. xwheel signs callers in and checks what each method needs before a responder is
+    entered. What a responder raises is answered as from a resource of the core.
+
+    Attributes:
+        name: Unique among plugins' resources; by it loops are named.
+        chapters: First part of a path to the sentence that the OpenAPI document says of it; for those that the core
+            does not describe.
+    """
+
+    name: str
+    chapters: Mapping[str, str] = MappingProxyType({})
+
+    def resources(self, site: PluginSite) -> Sequence[ResourceRoute]:
+        """Return the resources; called once when a process starts, with what they work with. It does no I/O."""
+        ...
+
+
+def read_resources(item: Resources, site: PluginSite) -> Sequence[ResourceRoute]:
+    """Return the resources of a plugin, once they are known to be such.
+
+    Raises:
+        PluginError: One is none, or its path cannot be used.
+    """
+    found = tuple(item.resources(site))
+    if not 0 < len(found) <= MOST_RESOURCES:
+        raise PluginError(
+            f"resources {item.name}: {len(found)} paths; from 1 to {MOST_RESOURCES} are allowed"
+        )
+    for route in found:
+        if not isinstance(route, ResourceRoute):
+            raise PluginError(f"resources {item.name}: resources() must return objects of ResourceRoute")
+        if not isinstance(route.path, str) or not _PATH.fullmatch(route.path):
+            raise PluginError(
+                f"resources {item.name}: {str(route.path)[:80]!r} is no path: write such as /things/{{thing_id:id}}"
+            )
+        if not all(isinstance(need, Need) for need in route.needs.values()):
+            raise PluginError(
+                f"resources {item.name}: {route.path} must say by method what it needs, as a Need"
+            )
+    return found
