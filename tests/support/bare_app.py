@@ -1,4 +1,4 @@
-"""The management API with the resources of the installed plugins, for its routes and their document: it serves no call."""
+"""The management API with the resources of installed plugins, for its routes and their document: it serves no call."""
 
 from __future__ import annotations
 
