@@ -19,7 +19,7 @@ from importlib.metadata import Distribution, EntryPoint, PackageNotFoundError, d
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Final, NamedTuple, cast, get_type_hints
+from typing import Any, Final, NamedTuple, TypeVar, cast, get_type_hints
 
 import pluggy
 
@@ -46,6 +46,8 @@ from xwheel.plugin.tables import Tables
 from xwheel.plugin.validation import check_object, guarded, words_of
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 CONTRACTS: Final[Mapping[str, tuple[str, type[Any]]]] = {
     "xwheel_register_schedule_types": ("schedule type", ScheduleType),
@@ -146,6 +148,15 @@ class Plugins:
     commands: Registry[Commands] = field(default_factory=lambda: Registry("set of commands", {}, {}))
     installed: Sequence[PluginInfo] = ()
     missing: Mapping[str, str] = field(default_factory=dict)
+
+    def offering(self, contract: type[T]) -> list[T]:
+        """Return the routes and resources of plugins that can do what a contract says, too, by name.
+
+        Args:
+            contract: A protocol that can be checked at run time.
+        """
+        found = {**self.routes, **self.resources}
+        return [item for _, item in sorted(found.items()) if isinstance(item, contract)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

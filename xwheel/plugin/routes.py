@@ -341,6 +341,15 @@ class PluginSite(Protocol):
         """Return what time it is, as all nodes count it."""
         ...
 
+    def offering(self, contract: type[T]) -> Sequence[T]:
+        """Return the routes and resources of plugins, this one's too, that can do what a contract says, by name.
+
+        Args:
+            contract: A protocol that can be checked at run time; what there is is known once all plugins are loaded, so
+                ask when a call is answered or in a step.
+        """
+        ...
+
     def record(
         self,
         conn: Any,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -23,6 +23,8 @@ from xwheel.storage import executors, jobs
 from xwheel.storage.access import executor_secrets
 from xwheel.storage.jobs import JobFilter, page_jobs
 from xwheel.storage.run_list import RunFilter, page_runs
+
+T = TypeVar("T")
 
 MOST_RUNS: Final = 100
 MOST_GROUPS: Final = 100_000
@@ -46,6 +48,10 @@ class RouteSite:
     def now_ms(self) -> int:
         """Return what time it is."""
         return self._parts.clock.now_ms()
+
+    def offering(self, contract: type[T]) -> Sequence[T]:
+        """Return what plugins bring that can do what a contract says."""
+        return self._parts.plugins.offering(contract)
 
     def record(
         self,
