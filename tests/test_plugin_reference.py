@@ -59,6 +59,7 @@ from xwheel.plugin.identities import (
     SignsInByRedirect,
     SignsOut,
 )
+from xwheel.plugin.observers import Changes, Observer, RunEnd
 from xwheel.plugin.options import PluginOptions
 from xwheel.plugin.pages import Pages
 from xwheel.plugin.resources import Need, Of, OfObject, Operation, ResourceRoute, Resources
@@ -107,6 +108,7 @@ PARTS: dict[type[Any], list[type[Any]]] = {
     IdentityProvider: [SignsInByPassword, SignsInByRedirect, SignsOut, KnownAccount, Identity, SignInStart],
     Pages: [],
     Tables: [Migration],
+    Observer: [Changes, RunEnd],
     Resources: [ResourceRoute, Need, Of, OfObject, Operation],
     Routes: [
         Route,

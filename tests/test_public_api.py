@@ -34,6 +34,10 @@ PUBLIC = {
     xwheel.plugin: {
         "ALARM_PLACEHOLDERS",
         "CALLER",
+        "Changes",
+        "Observer",
+        "Rows",
+        "RunEnd",
         "Need",
         "Of",
         "OfObject",

@@ -5,18 +5,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from xwheel.model import Job, Run, RunState
 from xwheel.model.alarms import AlarmKind, AlarmRule, AlarmWhen
-from xwheel.scheduler.observer import AlarmObserver
-from xwheel.scheduler.records import Outcome
+from xwheel.plugin.observers import Changes, Rows, RunEnd
+from xwheel.plugin.routes import PluginDatabase
 from xwheel.storage.alarms import alarms as alarm_rows
 from xwheel.storage.alarms import rules as alarm_rules
 from xwheel.storage.alarms.alarms import NewAlarm
 from xwheel.storage.alarms.rules import RuleFilter, RuleVersion
 from xwheel.storage.alarms.watch import WatchedJob
-from xwheel.storage.database.engine import Connection, Database
+from xwheel.storage.database.engine import Database
 
 KINDS: Final = {
     RunState.FAILED: AlarmKind.FAILED,
@@ -110,20 +110,21 @@ class RuleIndex:
         """Return a job's open alarms by rule id; mostly none."""
         return self._open.get(job_id, {})
 
-    def note(self, alarms: Iterable[NewAlarm]) -> None:
-        """Note what was written: alarms that are open now, and recoveries, which close them."""
+    def note(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Note rows of alarms that were written: those that are open now, and recoveries, which close them."""
         with self._lock:
-            for item in alarms:
-                known = self._open.get(item.job_id, {})
-                if item.kind is AlarmKind.RECOVERED:
-                    left = {key: value for key, value in known.items() if key != item.rule_id}
+            for row in rows:
+                job_id, rule_id = row["job_id"], row["rule_id"]
+                known = self._open.get(job_id, {})
+                if row["kind"] == AlarmKind.RECOVERED:
+                    left = {key: value for key, value in known.items() if key != rule_id}
                     if left:
-                        self._open[item.job_id] = left
+                        self._open[job_id] = left
                     else:
-                        self._open.pop(item.job_id, None)
+                        self._open.pop(job_id, None)
                 elif len(self._open) < alarm_rows.HINTS:
-                    opened = OpenAlarm(item.root_id, item.shard_index, item.at_ms)
-                    self._open[item.job_id] = {**known, item.rule_id: opened}
+                    opened = OpenAlarm(row["root_id"], row["shard_index"], row["at_ms"])
+                    self._open[job_id] = {**known, rule_id: opened}
 
     def step(self, now_ms: int) -> None:
         """Read what other processes changed, at most once a second."""
@@ -186,7 +187,7 @@ class RuleIndex:
         return found
 
 
-class AlarmMatcher(AlarmObserver):
+class AlarmMatcher:
     """Writes the alarms that rules ask for.
 
     Args:
@@ -194,28 +195,30 @@ class AlarmMatcher(AlarmObserver):
         wake: Called when something was written.
     """
 
+    name = "alarm"
+
     def __init__(self, index: RuleIndex, wake: Callable[[], None]) -> None:
         self._index = index
         self._wake = wake
 
-    def record(
-        self,
-        conn: Connection,
-        now_ms: int,
-        *,
-        ended: Iterable[tuple[Run, Outcome]] = (),
-        retried: Collection[int] = (),
-        inserted: Iterable[Run] = (),
-        stopped: Iterable[tuple[Job, str]] = (),
-    ) -> Sequence[NewAlarm]:
-        """Write the alarms that rules ask for, and return them."""
-        kinds = self._index.kinds
-        if not kinds:
-            return ()
+    def refresh(self, database: PluginDatabase, now_ms: int) -> None:
+        """Read what others changed of the rules."""
+        del database
+        self._index.step(now_ms)
+
+    def rows(self, changes: Changes) -> Rows:
+        """Return the alarms that rules ask for."""
+        if not self._index.kinds:
+            return {}
+        return {"alarm": alarm_rows.rows_of(self.find(changes))}
+
+    def find(self, changes: Changes) -> list[NewAlarm]:
+        """Return the alarms that rules ask for."""
+        kinds, now_ms = self._index.kinds, changes.now_ms
         found: list[NewAlarm] = []
-        for run, end in ended:
+        for run, end in changes.ended:
             if end.state is not RunState.SUCCEEDED:
-                found += self._of_bad_end(run, end, retried, now_ms)
+                found += self._of_bad_end(run, end, changes.retried, now_ms)
             elif known := self._index.open_alarms(run.job_id):
                 found += [
                     _of_run(run, rule_id, AlarmKind.RECOVERED, now_ms)
@@ -225,28 +228,29 @@ class AlarmMatcher(AlarmObserver):
         if AlarmKind.SKIPPED in kinds:
             found += [
                 _of_run(run, rule.id, AlarmKind.SKIPPED, now_ms, run.reason, run.message)
-                for run in inserted
+                for run in changes.inserted
                 if run.state is RunState.SKIPPED
                 for rule in self._index.rules_for(AlarmKind.SKIPPED, run.job_id, run.group_id)
             ]
         if AlarmKind.SCHEDULE_ERROR in kinds:
             found += [
                 of_job(job, rule, AlarmKind.SCHEDULE_ERROR, now_ms, error)
-                for job, error in stopped
+                for job, error in changes.stopped
                 for rule in self._index.rules_for(AlarmKind.SCHEDULE_ERROR, job.id, job.group_id)
             ]
-        alarm_rows.insert_alarms(conn, found)
         return found
 
-    def committed(self, alarms: Sequence[NewAlarm]) -> None:
+    def committed(self, rows: Rows) -> None:
         """Note the open alarms, and have them grouped."""
-        if alarms:
-            self._index.note(alarms)
-            self._wake()
+        self._index.note(rows["alarm"])
+        self._wake()
 
-    def _of_bad_end(
-        self, run: Run, end: Outcome, retried: Collection[int], now_ms: int
-    ) -> Iterator[NewAlarm]:
+    def written(self, alarms: Sequence[NewAlarm]) -> None:
+        """Note alarms that were written by the watch, and have them grouped."""
+        if alarms:
+            self.committed({"alarm": alarm_rows.rows_of(alarms)})
+
+    def _of_bad_end(self, run: Run, end: RunEnd, retried: Collection[int], now_ms: int) -> Iterator[NewAlarm]:
         kind = KINDS.get(end.state)
         # what a person wanted to end did not fail
         if kind is None or (end.state is RunState.KILLED and run.kill_requested):

@@ -64,7 +64,7 @@ class AlarmService:
         )
         self.manager = AlarmManager(db, clock, self.channels, audit, lambda: index.refresh(clock.now_ms()))
         watch = AlarmWatch(
-            db, lease, index, self.observer.committed, interval_ms=settings.watch_interval_s * 1000
+            db, lease, index, self.observer.written, interval_ms=settings.watch_interval_s * 1000
         )
         self._delivery = AlarmDelivery(db, lease, index, self.channels, settings, watch.step)
         self.step = self._delivery.step

@@ -32,6 +32,7 @@ from xwheel.scheduler.cluster.clock_sync import ClockSync
 from xwheel.scheduler.executors.secrets import find_executor_token
 from xwheel.scheduler.finish.finish import Finisher
 from xwheel.scheduler.live.reader import LiveReader
+from xwheel.scheduler.observers import Observers
 from xwheel.scheduler.parts import ManagementParts, SharedParts
 from xwheel.storage.access import executor_secrets
 from xwheel.storage.database.engine import Database
@@ -156,7 +157,7 @@ class ManagementProcess:
             shared.run_ids,
             clock,
             shared.timetable,
-            AlarmMatcher(self._rules, _nothing),
+            Observers({**plugins.observers, "alarm": AlarmMatcher(self._rules, _nothing)}),
             _nothing,
             lambda _: None,
             max_param_bytes=config.api.max_param_bytes,

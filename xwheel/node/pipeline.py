@@ -44,6 +44,7 @@ from xwheel.scheduler.job_cache import JobCache
 from xwheel.scheduler.live.reader import LiveReader
 from xwheel.scheduler.logs.expiry import LogExpiry
 from xwheel.scheduler.logs.fetch import ForeignLogs, LogFetcher
+from xwheel.scheduler.observers import Observers
 from xwheel.scheduler.parts import ManagementParts, SharedParts
 from xwheel.scheduler.plan.adopt import AdoptLoop
 from xwheel.scheduler.plan.batches import BatchPlanner
@@ -173,12 +174,13 @@ class Finishing(Subsystem):
             core.audit,
             wakeups.alarms.set,
         )
+        self.observers = Observers({**core.plugins.observers, "alarm": self.alarms.observer})
         self.finisher = Finisher(
             core.db,
             core.run_ids,
             core.clock,
             core.timetable,
-            self.alarms.observer,
+            self.observers,
             wakeups.plan,
             core.deferred.ended,
             max_param_bytes=config.api.max_param_bytes,
@@ -349,7 +351,7 @@ class Planning(Subsystem):
             inbox,
             job_cache,
             core.clock,
-            finishing.alarms.observer,
+            finishing.observers,
             pre_read_ms=schedule.pre_read_ms,
             batch=schedule.claim_batch,
             behind_ms=schedule.misfire_threshold_ms,

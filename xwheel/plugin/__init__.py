@@ -67,6 +67,7 @@ from xwheel.plugin.identities import (
     SignsInByRedirect,
     SignsOut,
 )
+from xwheel.plugin.observers import Changes, Observer, Rows, RunEnd
 from xwheel.plugin.options import PluginOptions, read_options
 from xwheel.plugin.pages import Pages
 from xwheel.plugin.resources import (
@@ -111,6 +112,7 @@ __all__ = [
     "AlarmRetryLater",
     "AlarmTemplate",
     "CallBody",
+    "Changes",
     "ChecksSavedSource",
     "ChecksSetup",
     "ChecksSource",
@@ -142,6 +144,7 @@ __all__ = [
     "NoExecutorYetError",
     "NotFoundError",
     "NotYetError",
+    "Observer",
     "Of",
     "OfObject",
     "Operation",
@@ -167,8 +170,10 @@ __all__ = [
     "RouteScope",
     "Router",
     "Routes",
+    "Rows",
     "RunChange",
     "RunContext",
+    "RunEnd",
     "RunListener",
     "RunState",
     "SavedSource",

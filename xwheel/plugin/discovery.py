@@ -37,6 +37,7 @@ from xwheel.plugin.contracts import (
 )
 from xwheel.plugin.folder import PluginFile, list_files, one_file, warning_above
 from xwheel.plugin.identities import IdentityProvider
+from xwheel.plugin.observers import Observer
 from xwheel.plugin.options import PluginOptions, noting_options, read_options, shown_options
 from xwheel.plugin.pages import Pages
 from xwheel.plugin.registries import Registry
@@ -61,9 +62,13 @@ CONTRACTS: Final[Mapping[str, tuple[str, type[Any]]]] = {
     "xwheel_register_tables": ("set of tables", Tables),
     "xwheel_register_routes": ("set of routes", Routes),
     "xwheel_register_resources": ("set of resources", Resources),
+    "xwheel_register_observers": ("observer", Observer),
     "xwheel_register_commands": ("set of commands", Commands),
 }
 """Hook to the kind of object that it registers, and the contract of that kind."""
+
+OF_TABLES: Final = (Tables, Observer)
+"""What has the plugin's own name, with which the names of its tables begin."""
 
 ENTRY_POINT_GROUP: Final = "xwheel"
 HOOK_PREFIX: Final = "xwheel_"
@@ -145,6 +150,7 @@ class Plugins:
     tables: Registry[Tables] = field(default_factory=lambda: Registry("set of tables", {}, {}))
     routes: Registry[Routes] = field(default_factory=lambda: Registry("set of routes", {}, {}))
     resources: Registry[Resources] = field(default_factory=lambda: Registry("set of resources", {}, {}))
+    observers: Registry[Observer] = field(default_factory=lambda: Registry("observer", {}, {}))
     commands: Registry[Commands] = field(default_factory=lambda: Registry("set of commands", {}, {}))
     installed: Sequence[PluginInfo] = ()
     missing: Mapping[str, str] = field(default_factory=dict)
@@ -241,6 +247,7 @@ def survey_plugins(
         tables=registries["xwheel_register_tables"],
         routes=registries["xwheel_register_routes"],
         resources=registries["xwheel_register_resources"],
+        observers=registries["xwheel_register_observers"],
         commands=registries["xwheel_register_commands"],
         installed=sorted(infos, key=lambda info: info.origin.name),
         missing=missing,
@@ -471,8 +478,8 @@ def _take(hook: str, kind: str, contract: type[Any], item: Any, origin: PluginOr
             lambda: check_object(kind, contract, item),
             allowed=PluginError,
         )
-        if contract is Tables and item.name != origin.name:
-            raise PluginError(f"the tables of plugin {origin.name} must have its name, not {item.name[:40]}")
+        if contract in OF_TABLES and item.name != origin.name:
+            raise PluginError(f"the {kind} of plugin {origin.name} must have its name, not {item.name[:40]}")
         return str.__str__(item.name)
     except PluginError as error:
         raise PluginError(f"{origin}, {hook}: {error}{_place_of(item)}") from None

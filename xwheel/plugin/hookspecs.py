@@ -21,6 +21,7 @@ from xwheel.plugin.contracts import (
     ScheduleType,
 )
 from xwheel.plugin.identities import IdentityProvider
+from xwheel.plugin.observers import Observer
 from xwheel.plugin.pages import Pages
 from xwheel.plugin.resources import Resources
 from xwheel.plugin.routes import Routes
@@ -88,6 +89,11 @@ def xwheel_register_routes(config: Config, options: Options) -> Iterable[Routes]
 @hookspec
 def xwheel_register_resources(config: Config, options: Options) -> Iterable[Resources]:  # type: ignore[empty-body]
     """Return resources of the management API, written for Falcon and described in the OpenAPI document."""
+
+
+@hookspec
+def xwheel_register_observers(config: Config, options: Options) -> Iterable[Observer]:  # type: ignore[empty-body]
+    """Return observers, which write rows in the transactions that end runs, skip fires and stop jobs."""
 
 
 @hookspec

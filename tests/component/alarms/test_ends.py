@@ -13,7 +13,7 @@ from xwheel.model import MisfirePolicy, RunState
 from xwheel.model.alarms import AlarmKind, AlarmState, AlarmWhen, AttemptState
 from xwheel.scheduler.records import Fate
 from xwheel.storage import jobs
-from xwheel.storage.alarms.alarms import NewAlarm
+from xwheel.storage.alarms.alarms import NewAlarm, rows_of
 
 
 def test_a_failure_is_told_with_its_run_and_job(node: HandNode, pager: Recorder) -> None:
@@ -217,9 +217,9 @@ def _failure(root_id: int) -> NewAlarm:
 
 def test_a_success_of_a_later_fire_ends_the_alarm_in_memory_too(node: HandNode) -> None:
     index = RuleIndex(node.db)
-    index.note([_failure(7)])
+    index.note(rows_of([_failure(7)]))
     assert index.open_alarms(7)
-    index.note([replace(_failure(8), kind=AlarmKind.RECOVERED)])
+    index.note(rows_of([replace(_failure(8), kind=AlarmKind.RECOVERED)]))
     assert index.open_alarms(7) == {}
 
 
@@ -227,7 +227,7 @@ def test_an_alarm_that_was_noted_just_now_outlasts_the_reading_of_all(node: Hand
     """The database may not show it, as its transaction commits later than its time says."""
     rule(node, "failed")
     index = RuleIndex(node.db)
-    index.note([_failure(7)])
+    index.note(rows_of([_failure(7)]))
     index.refresh(NOW + 1)
     assert index.open_alarms(7)
     index.refresh(NOW + READ_ALL_MS + 1)

@@ -16,11 +16,10 @@ from xwheel.model.jobs import MAX_PARAM_BYTES
 from xwheel.model.reasons import RunReason
 from xwheel.scheduler.finish.child_runs import Family, family_of, plan_children
 from xwheel.scheduler.finish.retry import decide_retry
-from xwheel.scheduler.observer import AlarmObserver
+from xwheel.scheduler.observers import Noted, Observers
 from xwheel.scheduler.records import Outcome
 from xwheel.scheduler.timetable import Timetable
 from xwheel.storage import jobs, runs
-from xwheel.storage.alarms.alarms import NewAlarm
 from xwheel.storage.database import changes
 from xwheel.storage.database.engine import CommitUnknownError, Connection, Database
 from xwheel.storage.database.rows import chunks
@@ -49,18 +48,18 @@ class OutcomeStatus(StrEnum):
 
 
 class _Done(NamedTuple):
-    """What a transaction did: what became of its outcomes, how much it planned, and the alarms that it wrote."""
+    """What a transaction did: what became of its outcomes, how much it planned, and whose rows it wrote."""
 
     statuses: dict[int, OutcomeStatus]
     planned: int
-    alarms: Sequence[NewAlarm]
+    noted: Noted
 
     def and_then(self, other: _Done) -> _Done:
         """Return both together."""
         return _Done(
             {**self.statuses, **other.statuses},
             self.planned + other.planned,
-            [*self.alarms, *other.alarms],
+            [*self.noted, *other.noted],
         )
 
 
@@ -96,7 +95,7 @@ class Finisher:
         run_ids: Source of run ids for what follows.
         clock: Where time comes from.
         timetable: When jobs fire next whose fires wait for the end of the last one.
-        alarms: Writes the alarms that rules ask for.
+        observers: Write rows of plugins with it.
         wake: Called when something was planned, so that it is adopted at once.
         on_finished: Gets the ids of runs once their ends are committed.
         max_param_bytes: What the parameter of a child run may have, as UTF-8.
@@ -108,7 +107,7 @@ class Finisher:
         run_ids: RunIds,
         clock: Clock,
         timetable: Timetable,
-        alarms: AlarmObserver,
+        observers: Observers,
         wake: Callable[[], None],
         on_finished: Callable[[Iterable[int]], None],
         *,
@@ -118,7 +117,7 @@ class Finisher:
         self._run_ids = run_ids
         self._clock = clock
         self._timetable = timetable
-        self._alarms = alarms
+        self._observers = observers
         self._wake = wake
         self._on_finished = on_finished
         self._max_param_bytes = max_param_bytes
@@ -148,7 +147,7 @@ class Finisher:
             statuses.update(done.statuses)
             if done.planned:
                 self._wake()
-            self._alarms.committed(done.alarms)
+            self._observers.committed(done.noted)
         self._on_finished(statuses)
         return statuses
 
@@ -251,7 +250,7 @@ class Finisher:
         unasked = [job for job in ended if job.id not in asked or asked[job.id].revision != job.revision]
         if unasked:
             raise _UnaskedError(unasked)
-        raised = self._alarms.record(
+        noted = self._observers.record(
             conn,
             now_ms,
             ended=closing,
@@ -261,7 +260,7 @@ class Finisher:
         )
         if also is not None:
             also(conn, [run for run, _ in closing])
-        return _Done(statuses, len(retries) + len(children) + len(awaiting), raised)
+        return _Done(statuses, len(retries) + len(children) + len(awaiting), noted)
 
     def _retries(self, conn: Connection, closing: Sequence[tuple[Run, Outcome]], now_ms: int) -> list[Run]:
         candidates = [

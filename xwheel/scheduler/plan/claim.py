@@ -20,11 +20,10 @@ from xwheel.model import Job, RunState
 from xwheel.scheduler.cluster.contract import Lease
 from xwheel.scheduler.fire.tick import Inbox
 from xwheel.scheduler.job_cache import JobCache
-from xwheel.scheduler.observer import AlarmObserver
+from xwheel.scheduler.observers import Noted, Observers
 from xwheel.scheduler.plan.batches import BatchPlanner
 from xwheel.scheduler.plan.rules import Planned
 from xwheel.storage import jobs, runs, settings
-from xwheel.storage.alarms.alarms import NewAlarm
 from xwheel.storage.database.engine import Connection, Database
 from xwheel.storage.run_ids import RunIds
 
@@ -143,7 +142,7 @@ class ClaimLoop:
         inbox: Gets the planned runs once they are committed.
         job_cache: Gets the jobs as they were claimed, so that the tick need not read them again soon.
         clock: Measures the transactions.
-        alarms: Writes the alarms that rules ask for.
+        observers: Write rows of plugins with it.
         pre_read_ms: How far ahead fires are planned.
         batch: Jobs in one transaction, at most; fewer where it would take long.
         behind_ms: Jobs that are later than this are claimed after the others.
@@ -158,7 +157,7 @@ class ClaimLoop:
         inbox: Inbox,
         job_cache: JobCache,
         clock: Clock,
-        alarms: AlarmObserver,
+        observers: Observers,
         *,
         pre_read_ms: int,
         batch: int,
@@ -173,8 +172,8 @@ class ClaimLoop:
         self._job_cache = job_cache
         self._clock = clock
         self._behind_ms = behind_ms
-        self._alarms = alarms
-        self._raised: Sequence[NewAlarm] = ()
+        self._observers = observers
+        self._noted: Noted = ()
         self._pre_read_ms = pre_read_ms
         self._on_time = _Share(BatchLimit(batch))
         self._behind = _Share(BatchLimit(batch))
@@ -242,7 +241,7 @@ class ClaimLoop:
                 # these fires were planned before: a restored backup, or a cursor set back by hand
                 known = True
         self._job_cache.remember(claimed)
-        self._alarms.committed(self._raised)
+        self._observers.committed(self._noted)
         is_full = plan.unfinished
         took_ms = planning_ms + self._clock.monotonic_ms() - self._began_ms
         chars = sum([len(job.param) for job in found])
@@ -270,7 +269,7 @@ class ClaimLoop:
             _ChangedError: Some are not, and without ``recheck`` nothing says which.
         """
         self._began_ms = self._clock.monotonic_ms()  # not before: waiting for our turn is no cost of ours
-        self._raised = ()
+        self._noted = ()
         epochs = self._lease.lock(conn)
         asked_ms = self._clock.monotonic_ms()
         paused = settings.find_setting(conn, settings.PAUSED)
@@ -301,14 +300,14 @@ class ClaimLoop:
         elif not jobs.update_seen_fires(conn, cursors, {job.id: job for job in same}):
             raise _ChangedError
         runs.insert_runs(conn, plan.runs)
-        self._raise(conn, plan, same, now_ms)
+        self._note(conn, plan, same, now_ms)
         return plan, same
 
-    def _raise(self, conn: Connection, plan: Planned, claimed: Sequence[Job], now_ms: int) -> None:
-        """Write what rules ask for of fires that are skipped and of jobs that are stopped."""
+    def _note(self, conn: Connection, plan: Planned, claimed: Sequence[Job], now_ms: int) -> None:
+        """Let plugins write of fires that are skipped and of jobs that are stopped."""
         broken = {cursor.id: cursor.schedule_error for cursor in plan.job_updates if cursor.schedule_error}
         stops = [(job, broken[job.id]) for job in claimed if job.id in broken] if broken else []
-        self._raised = self._alarms.record(conn, now_ms, inserted=plan.runs, stopped=stops)
+        self._noted = self._observers.record(conn, now_ms, inserted=plan.runs, stopped=stops)
 
     def _drop_known(self, conn: Connection, plan: Planned, now_ms: int) -> None:
         """Take out what has a row already; a fixed delay that would await a dropped run goes on from now."""

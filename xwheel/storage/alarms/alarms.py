@@ -102,25 +102,26 @@ class AlarmChange(Struct, frozen=True, gc=False):
 
 def insert_alarms(conn: Connection, alarms: Sequence[NewAlarm]) -> None:
     """Write what just happened; it is due to be grouped at once."""
-    if not alarms:
-        return
-    conn.execute(
-        insert(alarm),
-        [
-            {
-                **{name: getattr(item, name) for name in NewAlarm.__struct_fields__},
-                "kind": str(item.kind),
-                "reason": storable(item.reason, REASON_LENGTH),
-                "message": storable(item.message, MESSAGE_LENGTH),
-                "state": str(AlarmState.NEW),
-                "last_ms": item.at_ms,
-                "due_ms": item.at_ms,
-                "notice_id": None,
-                "note": "",
-            }
-            for item in alarms
-        ],
-    )
+    if alarms:
+        conn.execute(insert(alarm), rows_of(alarms))
+
+
+def rows_of(alarms: Sequence[NewAlarm]) -> list[dict[str, Any]]:
+    """Return the rows of what just happened."""
+    return [
+        {
+            **{name: getattr(item, name) for name in NewAlarm.__struct_fields__},
+            "kind": str(item.kind),
+            "reason": storable(item.reason, REASON_LENGTH),
+            "message": storable(item.message, MESSAGE_LENGTH),
+            "state": str(AlarmState.NEW),
+            "last_ms": item.at_ms,
+            "due_ms": item.at_ms,
+            "notice_id": None,
+            "note": "",
+        }
+        for item in alarms
+    ]
 
 
 def insert_test(conn: Connection, now_ms: int) -> int:

@@ -1,0 +1,121 @@
+"""Observers of what ends, is skipped or is stopped: they answer with rows, which are written with it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol, runtime_checkable
+
+from xwheel.errors import PluginError
+from xwheel.model import Job, Run, RunState
+from xwheel.plugin.routes import PluginDatabase
+
+MOST_ROWS: Final = 10_000
+"""Rows that an observer may have for one transaction."""
+
+_COLUMN: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
+_VALUES: Final = (str, int, float, bytes, type(None))
+
+Rows = Mapping[str, Sequence[Mapping[str, object]]]
+"""Table of the plugin's to rows: column to text, number, boolean, bytes or None, the same columns in all its rows."""
+
+
+class RunEnd(Protocol):
+    """How a run ends.
+
+    Attributes:
+        state: The final state.
+        reason: Short word for the cause; empty if the state says it all.
+        code: Result code, or None.
+        message: What the handler or the scheduler said.
+    """
+
+    @property
+    def state(self) -> RunState: ...  # noqa: D102 - told by the class
+    @property
+    def reason(self) -> str: ...  # noqa: D102
+    @property
+    def code(self) -> int | None: ...  # noqa: D102
+    @property
+    def message(self) -> str: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What one transaction of the scheduler changes.
+
+    Attributes:
+        now_ms: The time, as all nodes count it.
+        ended: Runs that end now, as they were before, and how they end.
+        retried: Ids of those of them that get another attempt.
+        inserted: Runs that are inserted now, among them those that are skipped.
+        stopped: Jobs that are stopped since their schedule fails, with the error.
+    """
+
+    now_ms: int
+    ended: Sequence[tuple[Run, RunEnd]] = ()
+    retried: Collection[int] = frozenset()
+    inserted: Sequence[Run] = ()
+    stopped: Sequence[tuple[Job, str]] = ()
+
+
+@runtime_checkable
+class Observer(Protocol):
+    """Writes rows of the plugin's tables in the transactions that end runs, skip fires and stop jobs.
+
+    It is asked while rows of runs are locked, on several threads at once: it answers from memory, in microseconds, and
+    calls nothing. If it raises, or the database refuses its rows, the log names it, and the change is written without
+    them.
+
+    Attributes:
+        name: The plugin's own name, with which the names of its tables begin.
+    """
+
+    name: str
+
+    def refresh(self, database: PluginDatabase, now_ms: int) -> None:
+        """Read what it must know before it is asked: before the first change of a process, then once a second."""
+        ...
+
+    def rows(self, changes: Changes) -> Rows:
+        """Return the rows that are to be written with these changes; mostly none.
+
+        The transaction may be repeated, or fail: nothing is known to have happened before :meth:`committed`.
+        """
+        ...
+
+    def committed(self, rows: Rows) -> None:
+        """Note that these rows, which it returned, are in the database; not called for none."""
+        ...
+
+
+def check_rows(plugin: str, rows: object) -> Rows:
+    """Return what a plugin wants to be written, once it is known to be rows of its own tables.
+
+    Args:
+        plugin: The plugin's name.
+        rows: What it returned.
+
+    Raises:
+        PluginError: It says what is wrong.
+    """
+    if not isinstance(rows, Mapping):
+        raise PluginError(f"{plugin}: rows must be a mapping of table to rows, not {type(rows).__name__}")
+    left = MOST_ROWS
+    for table, items in rows.items():
+        if not isinstance(table, str) or not (table == plugin or table.startswith(f"{plugin}_")):
+            raise PluginError(f"{plugin}: {str(table)[:60]!r} is none of its own tables")
+        left -= len(items)
+        if left < 0:
+            raise PluginError(f"{plugin}: more than {MOST_ROWS} rows for one transaction")
+        for item in items:
+            if item.keys() != items[0].keys():
+                raise PluginError(f"{plugin}: rows of {table} have different columns")
+            for column, value in item.items():
+                if not _COLUMN.fullmatch(column) or not isinstance(value, _VALUES):
+                    raise PluginError(
+                        f"{plugin}: {table}.{str(column)[:60]} must be a text, a number, bytes or None, not "
+                        f"{type(value).__name__}"
+                    )
+    return rows

@@ -1,0 +1,79 @@
+"""What plugins write in the transactions that end runs, skip fires and stop jobs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from xwheel.errors import PluginError
+from xwheel.model import Job, Run
+from xwheel.plugin.observers import Changes, Observer, Rows, check_rows
+from xwheel.plugin.validation import guarded
+from xwheel.scheduler.records import Outcome
+from xwheel.storage.database.engine import Connection, Database
+from xwheel.storage.plugin_rows import insert_rows
+
+logger = logging.getLogger(__name__)
+
+Noted = Sequence[tuple[Observer, Rows]]
+"""Whose rows a transaction wrote."""
+
+
+class Observers:
+    """Asks the observers of plugins, and writes what they answer. Any thread may call it.
+
+    Args:
+        observers: By name.
+    """
+
+    def __init__(self, observers: Mapping[str, Observer]) -> None:
+        self._observers = [item for _, item in sorted(observers.items())]
+
+    def refresh(self, db: Database, now_ms: int) -> None:
+        """Let each read what it must know; one that fails is asked without it."""
+        for item in self._observers:
+            try:
+                guarded(f"observer {item.name}", lambda: item.refresh(db, now_ms))  # noqa: B023 - called at once
+            except PluginError as error:
+                logger.warning("%s", error)
+
+    def record(
+        self,
+        conn: Connection,
+        now_ms: int,
+        *,
+        ended: Sequence[tuple[Run, Outcome]] = (),
+        retried: Collection[int] = frozenset(),
+        inserted: Sequence[Run] = (),
+        stopped: Sequence[tuple[Job, str]] = (),
+    ) -> Noted:
+        """Write the rows that observers have for what the caller's transaction changes; return what was written.
+
+        An observer that fails costs its own rows and nothing else: what the database refuses of them is undone up to
+        the point before. The arguments are those of :class:`~xwheel.plugin.observers.Changes`.
+        """
+        if not self._observers:
+            return ()
+        changes = Changes(now_ms=now_ms, ended=ended, retried=retried, inserted=inserted, stopped=stopped)
+        noted = []
+        for item in self._observers:
+            try:
+                rows = check_rows(item.name, guarded(f"observer {item.name}", lambda: item.rows(changes)))  # noqa: B023
+                if any(rows.values()):
+                    insert_rows(conn, item.name, rows)
+                    noted.append((item, rows))
+            except PluginError as error:
+                logger.error("what it was asked about is written without its rows: %s", error)
+        return noted
+
+    def committed(self, noted: Noted) -> None:
+        """Tell observers that their rows are in the database."""
+        for item, rows in noted:
+            try:
+                guarded(f"observer {item.name}", lambda: item.committed(rows))  # noqa: B023 - called at once
+            except PluginError as error:
+                logger.error("%s", error)
+
+
+NO_OBSERVERS: Final = Observers({})

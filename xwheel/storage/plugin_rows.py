@@ -1,0 +1,52 @@
+"""Rows that plugins have written in transactions of the scheduler."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from sqlalchemy import Connection, column, insert, table
+from sqlalchemy.exc import DatabaseError, DataError, IntegrityError, ProgrammingError
+from sqlalchemy.sql.dml import Insert
+
+from xwheel.errors import PluginError
+from xwheel.plugin.observers import Rows
+
+_REFUSALS: Final = frozenset({1048, 1054, 1146, 1264, 1364, 1366, 1406, 4025})
+"""Errors of MariaDB about a row, a column or a table, which its driver calls operational as it does a deadlock."""
+
+_WORDS: Final = ("no such table", "has no column")
+
+
+def insert_rows(conn: Connection, plugin: str, rows: Rows) -> None:
+    """Insert checked rows of a plugin, one statement a table; or none of them.
+
+    Raises:
+        PluginError: The database refuses these rows, and the transaction goes on without them. What it cannot do just
+            now, such as after a deadlock, is raised as it is.
+    """
+    point = conn.begin_nested()
+    try:
+        for name, items in rows.items():
+            if items:
+                conn.execute(_insert(name, tuple(items[0])), list(items))
+    except DatabaseError as error:
+        if not _is_refused(error):
+            raise
+        point.rollback()
+        raise PluginError(f"rows of {plugin}: {' '.join(str(error.orig).split())[:300]}") from error
+    point.commit()
+
+
+@lru_cache(maxsize=256)
+def _insert(name: str, columns: tuple[str, ...]) -> Insert:
+    return insert(table(name, *map(column, columns)))
+
+
+def _is_refused(error: DatabaseError) -> bool:
+    """Return whether a database refuses a statement as it is; otherwise it could not do it now."""
+    if isinstance(error, IntegrityError | DataError | ProgrammingError):
+        return not error.connection_invalidated
+    said = str(error.orig)
+    number = error.orig.args[0] if error.orig is not None and error.orig.args else None
+    return number in _REFUSALS or any(words in said for words in _WORDS)
