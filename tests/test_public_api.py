@@ -34,6 +34,10 @@ PUBLIC = {
     xwheel.plugin: {
         "ALARM_PLACEHOLDERS",
         "CALLER",
+        "KeepsMails",
+        "PartHealth",
+        "PluginPartitions",
+        "ReportsHealth",
         "Changes",
         "Observer",
         "Rows",

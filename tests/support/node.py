@@ -60,8 +60,16 @@ class HandNode:
         kinds = {**ours, **{item.name: item for item in types}}
         known = Registry("schedule type", kinds, {}, kinds if trusted else ours.trusted)
         logs = Registry("log store", {item.name: item for item in stores}, {})
-        installed = dataclasses.replace(
-            plugins(), alarm_channels=named, schedule_types=known, log_stores=logs
+        installed = self.installed(
+            dataclasses.replace(
+                plugins(),
+                alarm_channels=named,
+                schedule_types=known,
+                log_stores=logs,
+                # they keep what they know of one database
+                resources=Registry("set of resources", {}, {}),
+                observers=Registry("observer", {}, {}),
+            )
         )
         self.line = Line()
         self.plugs = {purpose: Plug() for purpose in ("check", "beats", "addresses", "logs")}
@@ -83,7 +91,15 @@ class HandNode:
         self.scheduler.core.lease.acquire()
         self.scheduler.core.registry.step(clock.now_ms())
         self.scheduler.core.calendars.step(clock.now_ms())
-        self.scheduler.finishing.alarms.begin()
+        self.begin()
+
+    def installed(self, known: Plugins) -> Plugins:
+        """Return the plugins with those that a test adds."""
+        return known
+
+    def begin(self) -> None:
+        """Do what a node does before its first step."""
+        self.scheduler.core.observers.step(self.clock.now_ms())
 
     def _client(self, purpose: str) -> Line | Plug:
         """Return the one line for both lanes; checks and beats have plugs, behind which a test puts a network."""

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from xwheel.accounts.audit.refusals import RefusalLog
 from xwheel.accounts.parts import AccessParts
 from xwheel.accounts.providers import IdentityProviders
-from xwheel.alarms.rules import AlarmManager
 from xwheel.api.http.resource import ApiParts
 from xwheel.api.schema.health import HealthReport
+from xwheel.scheduler.cluster.contract import Lease
 from xwheel.scheduler.finish.finish import Finisher
 from xwheel.scheduler.live.reader import LiveReader
 from xwheel.scheduler.parts import ManagementParts, SharedParts
@@ -19,12 +19,12 @@ def parts_of(
     shared: SharedParts,
     management: ManagementParts,
     finisher: Finisher,
-    alarms: AlarmManager,
     refusals: RefusalLog,
     live: LiveReader,
     *,
     health: Callable[[], HealthReport],
     node_id: str | None = None,
+    lease: Lease | None = None,
 ) -> ApiParts:
     """Return what the applications work with.
 
@@ -32,11 +32,11 @@ def parts_of(
         shared: What is known of executors, schedules and scripts.
         management: What changes jobs and runs.
         finisher: Takes outcomes.
-        alarms: Changes alarm rules and shows alarms.
         refusals: Takes refused calls for the audit.
         live: Knows what changed lately.
         health: The state of the process; must not wait for anything.
         node_id: The node that this is; None for a process that is none.
+        lease: Its partitions, likewise.
 
     Raises:
         ConfigError: The settings name an identity provider that is not there.
@@ -60,7 +60,6 @@ def parts_of(
         calendars=shared.calendars,
         secrets=shared.secrets,
         health=health,
-        alarms=alarms,
         plugins=shared.plugins,
         listener_health=shared.listeners.health,
         logs=management.logs,
@@ -71,5 +70,6 @@ def parts_of(
         refusals=refusals,
         live=live,
         node_id=node_id,
+        lease=lease,
         lease_ms=shared.config.schedule.lease_s * 1000,
     )

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import msgspec
 
 from xwheel.model import ExecutorGroup, Job, RegisteredExecutor, Run, RunState
-from xwheel.model.alarms import AlarmKind
 
 if TYPE_CHECKING:
     from xwheel.config import Config
@@ -372,6 +372,20 @@ class ChecksSavedSource(Protocol):
         ...
 
 
+class AlarmKind(StrEnum):
+    """What an alarm is about."""
+
+    FAILED = "failed"
+    LOST = "lost"
+    REFUSED = "refused"
+    SKIPPED = "skipped"
+    NOT_RUN = "not_run"
+    STILL_RUNNING = "still_running"
+    SCHEDULE_ERROR = "schedule_error"
+    RECOVERED = "recovered"
+    TEST = "test"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
     """What a channel is asked to send.
@@ -422,6 +436,54 @@ class AlarmChannel(Protocol):
             AlarmRetryLater: The other side wants to be asked later.
             Exception: Anything else is a failed attempt, too; its message is kept and must hold no secret.
         """
+        ...
+
+
+@runtime_checkable
+class KeepsMails(Protocol):
+    """A plugin that mails alarms of a job to the addresses that the job itself names, as XXL-JOB's jobs do."""
+
+    def keep_mails(self, job_id: int, addresses: str) -> str:
+        """Let a job's alarms be mailed to addresses, or no longer; return what to tell the caller, or an empty text.
+
+        Args:
+            job_id: The job.
+            addresses: With commas between them; empty for none.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartHealth:
+    """How something that is registered by name fares on this node.
+
+    Attributes:
+        kind: What it is, as registered: ``alarm channel``.
+        name: Its name.
+        ok: Whether it is well.
+        queued: Calls that wait.
+        failures: Those in a row.
+        hanging: Calls that were given up since they did not come back.
+        last_ms: When the last call ended; None before the first.
+        last_answer: What it answered, or the error.
+    """
+
+    kind: str
+    name: str
+    ok: bool
+    queued: int = 0
+    failures: int = 0
+    hanging: int = 0
+    last_ms: int | None = None
+    last_answer: str = ""
+
+
+@runtime_checkable
+class ReportsHealth(Protocol):
+    """A plugin that calls what others register, and knows how they fare."""
+
+    def health(self) -> Sequence[PartHealth]:
+        """Return how each of them fares, from memory."""
         ...
 
 

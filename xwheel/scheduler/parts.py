@@ -11,6 +11,7 @@ from collections.abc import Callable
 from xwheel.clock import Clock
 from xwheel.config import Config
 from xwheel.plugin.discovery import Plugins
+from xwheel.plugin.observers import Observer
 from xwheel.plugin.questions import PluginQuestions
 from xwheel.runtime.foreign import PluginThreads
 from xwheel.runtime.sealing import KeyRing
@@ -27,6 +28,7 @@ from xwheel.scheduler.listeners import RunFeed
 from xwheel.scheduler.logs.reading import ExecutorLogs, LogReader
 from xwheel.scheduler.logs.shipped import ShippedLogs
 from xwheel.scheduler.logs.stores import LogStores
+from xwheel.scheduler.observers import Observers
 from xwheel.scheduler.runs.kill import RunKiller
 from xwheel.scheduler.runs.run_now import RunNow
 from xwheel.scheduler.scripts.scripts import Scripts
@@ -72,6 +74,7 @@ class SharedParts:
         self.run_ids = RunIds(db)
         self.listeners = RunFeed(plugins.run_listeners, clock, limit=config.plugins.listener_queue)
         db.listen(self.listeners.put if plugins.run_listeners else None)
+        self.observers = Observers(plugins.offering(Observer), db)
         self.networks = ExecutorNetworks.from_config(config)
         self.secrets = ExecutorSecrets(db, clock, executor_token, keys)
         self.registry = ExecutorRegistry(

@@ -91,7 +91,7 @@ for name in sys.argv[1:]:
 def test_commands_about_jobs_check_fields_without_the_libraries_of_a_server() -> None:
     """`xwheel[cli]` alone has none of them, and `job create` and `job apply` check before they ask a node."""
     modules = [
-        *("xwheel.api.http.body", "xwheel.api.schema.messages", "xwheel.api.schema.alarms"),
+        *("xwheel.api.http.body", "xwheel.api.schema.messages", "xwheel_alarms.messages"),
         *(f"xwheel.cli.node.{name}" for name in ("job", "job_versions", "alarm", "run", "group", "calendar")),
         *("xwheel_jobs_as_code.apply", "xwheel_jobs_as_code.checking", "xwheel_jobs_as_code.sync"),
     ]

@@ -14,7 +14,6 @@ import msgspec
 
 from xwheel.accounts.audit.refusals import RefusalLog
 from xwheel.accounts.parts import AccessParts
-from xwheel.alarms.rules import AlarmManager
 from xwheel.api.http.body import read_fields
 from xwheel.api.http.headers import KEY_HEADER
 from xwheel.api.schema.health import HealthReport
@@ -26,6 +25,7 @@ from xwheel.errors import ConflictError, FieldError, NotFoundError
 from xwheel.model import Run
 from xwheel.model.access import Permission, current_actor
 from xwheel.plugin.discovery import Plugins
+from xwheel.scheduler.cluster.contract import Lease
 from xwheel.scheduler.executors.registry import ExecutorRegistry
 from xwheel.scheduler.executors.secrets import ExecutorSecrets
 from xwheel.scheduler.finish.finish import Finisher
@@ -68,6 +68,7 @@ class ApiParts:
         refusals: Where it is recorded who might not do what.
         live: Knows what changed lately.
         node_id: The node that this is; None for a process that is none.
+        lease: Its partitions, likewise.
         lease_ms: How long a node's lease lasts.
     """
 
@@ -87,7 +88,6 @@ class ApiParts:
     calendars: CalendarCache
     secrets: ExecutorSecrets
     health: Callable[[], HealthReport]
-    alarms: AlarmManager
     plugins: Plugins
     listener_health: Callable[[], Sequence[ListenerHealth]]
     logs: LogReader
@@ -98,6 +98,7 @@ class ApiParts:
     refusals: RefusalLog
     live: LiveReader
     node_id: str | None
+    lease: Lease | None
     lease_ms: int
 
     def is_live(self, group_id: int, address: str) -> bool:
