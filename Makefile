@@ -18,6 +18,8 @@ needs = $(filter-out $1,$(filter $(PLUGINS),$(subst -,_,$(shell grep -o '"xwheel
 HOMES := $(PLUGINS:%=$(VENV)/plugins/%/.ready)
 # sees what the core and all plugins import, for the type checker
 ALL := $(VENV)/all/.ready
+# the core and what it needs by itself, without a distribution of ours
+CORE := $(VENV)/core/.ready
 # most tests wait for processes and servers more than they compute
 JOBS ?= 4
 NPM := plugins/console/vendor/node_modules/.package-lock.json
@@ -37,7 +39,13 @@ TWIN := tests/ring tests/unit/scheduler/fire/test_tick.py tests/component/schedu
 INSTALLED := tests/ring tests/unit/builtin/test_contracts.py tests/unit/plugin/test_discovery.py \
 	tests/component/storage/schema tests/unit/cli/test_reference.py tests/unit/api/openapi/test_document.py
 
-.PHONY: run check test collect homes twin generated gate nightly lint types stubs plugins console console-itself wheel docs long soak soak-mutants \
+# what could need a plugin and must not: discovery, registries, the API's description, commands, the start of a node. Files
+# that name our distributions, all commands or benchmarks, test those too
+ALONE = tests/test_core_alone.py $(shell grep -rLE --include='test_*.py' 'xwheel_(devtools|jobs_as_code)|support.commands|from benchmarks' \
+	tests/ring tests/unit tests/component/cli tests/component/node tests/component/api/openapi tests/component/api/plugins \
+	tests/component/api/v1/test_plugins.py)
+
+.PHONY: run check test collect homes twin generated core gate nightly lint types stubs plugins console console-itself wheel docs long soak soak-mutants \
 	mutants bench clean
 
 # stages that run at once; the output of each is shown when it ends
@@ -65,6 +73,10 @@ collect: $(READY)
 twin: $(READY)
 	XWHEEL_NO_EXTENSIONS=1 $(PYTEST) -n $(SUITE_JOBS) -m 'not long' $(TWIN)
 
+# the core by itself, as 'xwheel[core-server]' installs it
+core: $(CORE)
+	CORE_ALONE=1 $(VENV)/core/bin/python -m pytest -q -n $(SUITE_JOBS) --dist worksteal -m 'not long' $(ALONE)
+
 # pages and documents that are made from the code; tests compare them
 generated: $(READY)
 	for module in tests.test_docs tests.test_plugin_reference tests.unit.cli.test_reference \
@@ -80,7 +92,7 @@ MISTAKES ?= 10
 # killed nodes, sieges, random faults, pages; what computes is run at the side of what waits
 gate: $(READY)
 	+$(SIDE_BY_SIDE) 3 homes $(NPM)
-	+$(SIDE_BY_SIDE) 3 plugins on-postgresql on-mariadb docs wheel stubs
+	+$(SIDE_BY_SIDE) 3 plugins on-postgresql on-mariadb docs wheel stubs core
 	+$(SIDE_BY_SIDE) 3 console soak mutants SAMPLE=$(MISTAKES)
 	+$(SIDE_BY_SIDE) 2 long on-postgresql on-mariadb MARK='long and not nightly'
 
@@ -228,6 +240,10 @@ $(HOMES): $(VENV)/plugins/%/.ready: $(PROJECTS) $(READY)
 	$(call sees,$(VENV) $(patsubst %,$(VENV)/plugins/%,$(call needs,$*)))
 	PYTHONWARNINGS=ignore $(BIN)/python -m pip --python $(@D)/bin/python install --quiet --disable-pip-version-check \
 		--no-build-isolation --editable 'plugins/$*[dev]'
+	touch $@
+
+$(CORE): $(READY) tests/support/fresh_env.py
+	$(BIN)/python -m tests.support.fresh_env $(@D)
 	touch $@
 
 $(ALL): $(HOMES)

@@ -7,12 +7,11 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from xwheel_devtools.testing import ManualClock
-
 from tests.support.alarms import alarms_of, attempts_of, rule, send, settle, wait_until
 from tests.support.crashes import Snapshot, bury_nodes, die_at
 from tests.support.node import HandNode
 from tests.support.rows import NOW
+from xwheel.clock import ManualClock
 from xwheel.model import Run, RunState
 from xwheel.model.alarms import AlarmState, AttemptState
 from xwheel.plugin import Alarm

@@ -7,12 +7,12 @@ import threading
 from typing import Any
 
 import pytest
-from xwheel_devtools.testing import ManualClock
 
 from tests.support.alarms import Recorder, Stuck, alarms_of, attempts_of, rule, settle, wait_until
 from tests.support.node import HandNode
 from tests.support.rows import NOW, make_run
 from xwheel.alarms.channels import MOST_HANGING
+from xwheel.clock import ManualClock
 from xwheel.errors import AlarmRetryLater, ConflictError, FieldError
 from xwheel.model.alarms import AlarmKind, AttemptState
 from xwheel.plugin import Alarm, AlarmChannel

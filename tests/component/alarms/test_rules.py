@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from xwheel_devtools.testing import ManualClock
 
 from tests.support.alarms import Recorder, alarms_of, attempts_of, rule, run_once, settle
 from tests.support.node import HandNode
@@ -13,6 +12,7 @@ from tests.support.rows import NOW
 from xwheel.alarms import rules as alarm_rules
 from xwheel.alarms.matching import RuleIndex
 from xwheel.alarms.rules import AlarmManager
+from xwheel.clock import ManualClock
 from xwheel.errors import ConflictError, FieldError, NotFoundError, RevisionError
 from xwheel.model.alarms import AlarmKind, AlarmTarget, AlarmWhen
 from xwheel.scheduler.upkeep.retention import RetentionLoop

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
-from xwheel_devtools.testing import check_commands
 
 from xwheel.cli.main import app
 from xwheel.errors import PluginError
@@ -119,35 +118,6 @@ def test_our_own_commands_load_no_plugin(home: Path) -> None:
     done = CliRunner().invoke(app, ["toys"])
     assert done.exit_code == 2
     assert "plugin toys" in done.output
-
-
-class Toys:
-    """Sample commands."""
-
-    name = "toys"
-    help = "Toys of a node."
-    module = "toys_of_a_test"
-    is_one = False
-
-
-def test_the_suite_finds_what_is_wrong(home: Path) -> None:
-    check_commands(Toys())
-    wrong = Toys()
-    for field, value, words in (
-        ("name", "job", "xwheel itself has 'xwheel job'"),
-        ("name", "calendar/list", "xwheel itself has 'xwheel calendar list'"),
-        ("name", "toy/find", "no group of commands 'xwheel toy'"),
-        ("name", "job/a/b", "one / if it is a command of a group"),
-        ("name", "A b", "small letters|no blanks"),
-        ("module", "no.such.module", "cannot be loaded"),
-        ("module", "json", "must be a typer.Typer"),
-        ("help", " ", "help must be one sentence"),
-        ("is_one", True, "has no command toys"),
-    ):
-        setattr(wrong, field, value)
-        with pytest.raises(AssertionError, match=words):
-            check_commands(wrong)
-        setattr(wrong, field, getattr(Toys, field))
 
 
 def test_what_commands_get_is_what_is_promised() -> None:

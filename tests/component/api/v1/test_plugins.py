@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import falcon.testing
 import pytest
-from xwheel_devtools.testing import sample_log_key
 
 from tests.component.api.conftest import TOKEN, Api
 from tests.support.log_stores import MemoryStore, fails, stores_of
@@ -14,6 +13,7 @@ from tests.support.rows import NOW
 from xwheel.alarms.channels import ChannelHealth
 from xwheel.api.app import build_management_app
 from xwheel.errors import LogStoreError
+from xwheel.plugin import LogKey
 from xwheel.plugin.discovery import PluginInfo, PluginOrigin
 from xwheel.scheduler.listeners import ListenerHealth
 
@@ -40,7 +40,7 @@ def test_plugins_are_listed_with_what_they_register_and_how_it_fares(api: Api) -
     stores = stores_of(store, MemoryStore("spare"))
     assert stores.chosen is not None
     with pytest.raises(LogStoreError):
-        stores.chosen.find(sample_log_key())
+        stores.chosen.find(LogKey(1, NOW))
     parts = replace(api.parts, plugins=replace(api.parts.plugins, installed=installed), log_stores=stores)
     api.channels.told = [
         ChannelHealth(
