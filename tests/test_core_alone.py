@@ -75,6 +75,11 @@ def test_nothing_of_ours_can_be_imported_there(python: Path) -> None:
     assert run(python, "-I", "-c", code, *OURS).split() == ["xwheel"]
 
 
+def test_a_name_of_a_plugin_is_refused_there_without_a_hint(python: Path) -> None:
+    code = "from xwheel.plugin.registries import *; print(repr(where_it_comes_from('router', 'FAILOVER')))"
+    assert run(python, "-c", code) == "''\n"
+
+
 @contextmanager
 def running(python: Path, folder: Path, *words: str, **settings: str) -> Iterator[Callable[[str], str]]:
     """Run Python, and end it as an operator does; yield what waits for a line of its output."""

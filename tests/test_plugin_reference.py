@@ -178,6 +178,14 @@ one that belongs to another user than root or that of the process, a folder belo
 belongs to a third user, links, and files over 1 MiB. What was checked is what runs: each file is opened once, and
 compiled files next to it are not read. `xwheel plugins check FILE` tries one file.
 
+## Hints for what is not installed
+
+A refusal of a name that no plugin has can say what brings it. The entry-point group `xwheel.hints` of a distribution
+names a mapping for that: kind of object to its names, and each to a text, such as `{"router": {"NEARBY": "NEARBY comes
+with acme-routers: pip install acme-routers next to each node"}}`. Kinds are `router`, `glue type`, `schedule type`,
+`alarm channel` and `log store`. It is read when the first such name is refused. `xwheel-devtools`, which
+`xwheel[server]` brings, has the names of our own plugins; without it the refusal lists the known names alone.
+
 ## A node for tests
 
 `pytest_plugins = ["xwheel_devtools.testing.fixtures"]` in `conftest.py` brings the fixture `xwheel_node`: a function
