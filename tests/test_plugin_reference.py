@@ -178,6 +178,20 @@ one that belongs to another user than root or that of the process, a folder belo
 belongs to a third user, links, and files over 1 MiB. What was checked is what runs: each file is opened once, and
 compiled files next to it are not read. `xwheel plugins check FILE` tries one file.
 
+## Commands that begin quickly
+
+A distribution can also say where its commands are, in the entry-point group `xwheel.commands`: each name as the hook
+registers it, and its module, or `MODULE:app` if the command is all of the module's Typer. Then a command that is typed
+loads that module and no plugin; the help of the Typer stands for `help` of the contract. Name what is registered with
+any settings, as no hook is asked. Help that lists commands still loads all plugins, and so does a command where
+`plugins.disabled` names any plugin, or where two distributions name the same.
+
+```toml
+[project.entry-points."xwheel.commands"]
+toys = "acme_toys.commands:app"        # xwheel toys ...
+"job/paint" = "acme_toys.painting"     # xwheel job paint
+```
+
 ## Hints for what is not installed
 
 A refusal of a name that no plugin has can say what brings it. The entry-point group `xwheel.hints` of a distribution
