@@ -45,7 +45,7 @@ ALONE = tests/test_core_alone.py $(shell grep -rLE --include='test_*.py' 'xwheel
 	tests/ring tests/unit tests/component/cli tests/component/node tests/component/api/openapi tests/component/api/plugins \
 	tests/component/api/v1/test_plugins.py)
 
-.PHONY: run check test collect homes twin generated core gate nightly lint types stubs plugins console console-itself wheel docs long soak soak-mutants \
+.PHONY: run check test collect homes twin sizes generated core gate nightly lint types stubs plugins console console-itself wheel docs long soak soak-mutants \
 	mutants bench clean
 
 # stages that run at once; the output of each is shown when it ends
@@ -76,6 +76,11 @@ twin: $(READY)
 # the core by itself, as 'xwheel[core-server]' installs it
 core: $(CORE)
 	CORE_ALONE=1 $(VENV)/core/bin/python -m pytest -q -n $(SUITE_JOBS) --dist worksteal -m 'not long' $(ALONE)
+
+# lines of the core by room, to look at: no test depends on them
+sizes:
+	@find xwheel -name '*.py' -o -name '*.pyx' | xargs awk '{split(FILENAME, path, "/"); lines[path[2]]++} \
+		END {for (room in lines) {print lines[room], room; all += lines[room]} print all, "xwheel"}' | sort -rn
 
 # pages and documents that are made from the code; tests compare them
 generated: $(READY)
