@@ -115,7 +115,7 @@ class Place:
             self.inbox,
             JobCache(),
             clock,
-            Observers((), db),
+            Observers((), self.db),
             pre_read_ms=schedule.pre_read_ms,
             batch=schedule.claim_batch,
             behind_ms=schedule.misfire_threshold_ms,

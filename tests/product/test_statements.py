@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Connection, event, text
-from xwheel_devtools.testing import ManualClock
 
 from tests.product.alarms.support import AlarmNode, Recorder, rule, settle
 from tests.support import million
 from tests.support.row_meter import metered
 from tests.support.rows import NOW, make_run
+from xwheel.clock import ManualClock
 from xwheel.model import RunState
 from xwheel.scheduler.records import Fate
 from xwheel.storage import jobs, runs

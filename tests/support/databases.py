@@ -77,7 +77,7 @@ TAKEN_OVER = ("alarm", "alarm_attempt", "alarm_episode", "alarm_rule")
 
 
 def differences(conn: Connection, wanted: MetaData) -> Sequence[object]:
-    """Return how the tables of a database differ from those that are wanted; those that plugins took over do not count."""
+    """Return how a database's tables differ from those that are wanted; those that plugins took over do not count."""
     left = {*TAKEN_OVER, "alembic_version"} - wanted.tables.keys()
 
     def include(name: str | None, kind: str, _parents: object) -> bool:

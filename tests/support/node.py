@@ -6,10 +6,9 @@ import dataclasses
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from xwheel_devtools.testing import ManualClock
-
 from tests.support.lines import Line, Plug, bodies_of
 from tests.support.rows import job_values, make_executor
+from xwheel.clock import ManualClock
 from xwheel.config import Config, build_config
 from xwheel.model import Job, RegisteredExecutor, Run, RunState
 from xwheel.node.loops import Scheduler

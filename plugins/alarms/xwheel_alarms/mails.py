@@ -70,4 +70,6 @@ class AlarmMails:
                 )
         except (FieldError, ConflictError) as error:
             return f"{KEPT}: {error}"
-        return "" if is_installed else f"{KEPT}: {where_it_comes_from('alarm channel', CHANNEL)}"
+        if is_installed:
+            return ""
+        return f"{KEPT}: {where_it_comes_from('alarm channel', CHANNEL) or f'no alarm channel is called {CHANNEL}'}"

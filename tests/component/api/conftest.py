@@ -13,7 +13,6 @@ from urllib.parse import unquote
 import falcon.testing
 import pytest
 from sqlalchemy import inspect, select, table, text
-from xwheel_devtools.testing import ManualClock
 
 from tests.support.job_calls import Tenant
 from tests.support.lines import Line
@@ -25,6 +24,7 @@ from xwheel.api.schema.health import HealthReport
 from xwheel.builtin import daily_interval, routers, schedule_types
 from xwheel.builtin.glue_bean import BeanGlue
 from xwheel.builtin.local_accounts import LocalAccounts
+from xwheel.clock import ManualClock
 from xwheel.config import build_config
 from xwheel.model import Run, RunState
 from xwheel.node.loops import Scheduler

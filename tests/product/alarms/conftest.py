@@ -10,12 +10,11 @@ import pytest
 from xwheel_alarms.channels import AlarmChannels, Sent
 from xwheel_alarms.records import AlarmAttempt
 from xwheel_alarms.service import Alarms
-from xwheel_devtools.testing import ManualClock
 
 from tests.component.api.conftest import LIMIT, Api, make_api
 from tests.product.alarms.support import AlarmNode, Recorder
 from tests.support.rows import NOW
-from xwheel.clock import Clock
+from xwheel.clock import Clock, ManualClock
 from xwheel.config import build_config
 from xwheel.plugin import Alarm, PartHealth, PluginSite, ResourceRoute
 from xwheel.plugin.registries import Registry

@@ -11,11 +11,11 @@ from xwheel_alarms.channels import MOST_HANGING
 from xwheel_alarms.records import AlarmKind, AttemptState
 from xwheel_alarms.storage import alarms
 from xwheel_alarms.storage.alarms import NewAlarm
-from xwheel_devtools.testing import ManualClock
 
 from tests.product.alarms.support import AlarmNode, Recorder, Stuck, alarms_of, attempts_of, rule, settle
 from tests.support.rows import NOW, make_run
 from tests.support.waiting import wait_until
+from xwheel.clock import ManualClock
 from xwheel.errors import AlarmRetryLater, ConflictError, FieldError
 from xwheel.plugin import Alarm, AlarmChannel
 from xwheel.storage.database.engine import Database

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from xwheel_alarms.records import AlarmState, AttemptState
-from xwheel_devtools.testing import ManualClock
 
 from tests.product.alarms.support import AlarmNode, alarms_of, attempts_of, rule, send, settle
 from tests.support.crashes import Snapshot, bury_nodes, die_at
 from tests.support.rows import NOW
 from tests.support.waiting import wait_until
+from xwheel.clock import ManualClock
 from xwheel.model import Run, RunState
 from xwheel.plugin import Alarm
 from xwheel.storage.database.engine import Database

@@ -11,10 +11,10 @@ from xwheel_alarms.records import AlarmKind, AlarmTarget, AlarmWhen
 from xwheel_alarms.rules import AlarmManager
 from xwheel_alarms.storage.lists import AlarmFilter
 from xwheel_alarms.storage.rules import RuleFilter
-from xwheel_devtools.testing import ManualClock
 
 from tests.product.alarms.support import AlarmNode, Recorder, alarms_of, attempts_of, rule, run_once, settle
 from tests.support.rows import NOW
+from xwheel.clock import ManualClock
 from xwheel.errors import ConflictError, FieldError, NotFoundError, RevisionError
 from xwheel.scheduler.upkeep.retention import RetentionLoop
 from xwheel.storage import executors, jobs

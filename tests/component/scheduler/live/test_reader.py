@@ -11,9 +11,9 @@ import pytest
 from sqlalchemy import event, update
 from xwheel_alarms.records import AlarmKind
 from xwheel_alarms.storage import alarms
-from xwheel_devtools.testing import ManualClock
 
 from tests.support.rows import NOW, make_executor, make_run
+from xwheel.clock import ManualClock
 from xwheel.errors import DatabaseUnreachableError, StorageError
 from xwheel.model import RegisteredExecutor, Run, RunState
 from xwheel.model.access import ALL, Grant, Grants, Role

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from xwheel_devtools.testing import ManualClock, sample_log_chunk
+from xwheel_devtools.testing import sample_log_chunk
 
 from tests.support.log_stores import MemoryStore, fails
 from tests.support.node import HandNode
 from tests.support.rows import NOW, make_run
+from xwheel.clock import ManualClock
 from xwheel.model import RunState
 from xwheel.plugin import LogKey
 from xwheel.storage import run_logs, runs

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from xwheel_devtools.testing import ManualClock
 
 from tests.support.log_stores import MemoryStore, fails
 from tests.support.network import Network
 from tests.support.node import HandNode
 from tests.support.rows import NOW
+from xwheel.clock import ManualClock
 from xwheel.model import Run, RunState
 from xwheel.plugin import LogChunk, LogKey
 from xwheel.scheduler.logs.fetch import FIRST_MS, GIVE_UP_MS, LONGEST_MS, usable_lines

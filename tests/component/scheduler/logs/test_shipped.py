@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from xwheel_devtools.testing import ManualClock
 
 from tests.support.log_stores import MemoryStore, fails
 from tests.support.node import HandNode
 from tests.support.rows import NOW
+from xwheel.clock import ManualClock
 from xwheel.errors import DuplicateError, LogStoreError
 from xwheel.model import Run
 from xwheel.plugin import LogKey

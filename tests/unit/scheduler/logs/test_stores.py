@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from xwheel_devtools.testing import ManualClock, check_log_store, sample_log_chunk, sample_log_key, wait_until
+from xwheel_devtools.testing import check_log_store, sample_log_chunk, sample_log_key, wait_until
 
 from tests.support.log_stores import MemoryStore, fails, stores_of
+from xwheel.clock import ManualClock
 from xwheel.errors import ConfigError, LogStoreError
 from xwheel.plugin import LogChunk, LogEnd, LogKey
 from xwheel.scheduler.logs.stores import CheckedStore
