@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from xwheel.storage.live import last_and_next, news
+
 from tests.support.million import BUSY_GROUP, BUSY_JOB, QUIET_JOB, SENT, WAITING
 from tests.support.plan_audit import ROWS as AUDITED
 from tests.support.plan_cases import FEW_GROUPS, MANY, PAST, Case
 from tests.support.rows import NOW
 from xwheel.model import PARTITIONS
 from xwheel.storage.jobs import JobFilter
-from xwheel.storage.live import last_and_next, news
 from xwheel.storage.reports import DAY_MS
 
 EACH: Final = 20

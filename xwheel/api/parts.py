@@ -11,7 +11,6 @@ from xwheel.alarms.rules import AlarmManager
 from xwheel.api.http.resource import ApiParts
 from xwheel.api.schema.health import HealthReport
 from xwheel.scheduler.finish.finish import Finisher
-from xwheel.scheduler.live.reader import LiveReader
 from xwheel.scheduler.parts import ManagementParts, SharedParts
 
 
@@ -21,7 +20,6 @@ def parts_of(
     finisher: Finisher,
     alarms: AlarmManager,
     refusals: RefusalLog,
-    live: LiveReader,
     *,
     health: Callable[[], HealthReport],
     node_id: str | None = None,
@@ -34,7 +32,6 @@ def parts_of(
         finisher: Takes outcomes.
         alarms: Changes alarm rules and shows alarms.
         refusals: Takes refused calls for the audit.
-        live: Knows what changed lately.
         health: The state of the process; must not wait for anything.
         node_id: The node that this is; None for a process that is none.
 
@@ -69,7 +66,6 @@ def parts_of(
         kill=management.killer.kill,
         audit=shared.audit,
         refusals=refusals,
-        live=live,
         node_id=node_id,
         lease_ms=shared.config.schedule.lease_s * 1000,
     )

@@ -31,7 +31,6 @@ from xwheel.runtime.sealing import KeyRing, read_keys
 from xwheel.scheduler.cluster.clock_sync import ClockSync
 from xwheel.scheduler.executors.secrets import find_executor_token
 from xwheel.scheduler.finish.finish import Finisher
-from xwheel.scheduler.live.reader import LiveReader
 from xwheel.scheduler.observers import Observers
 from xwheel.scheduler.parts import ManagementParts, SharedParts
 from xwheel.storage.access import executor_secrets
@@ -168,8 +167,6 @@ class ManagementProcess:
             finisher,
             AlarmManager(db, clock, channels, shared.audit, lambda: self._rules.refresh(clock.now_ms())),
             RefusalLog(db, shared.audit, clock, writes_at_once=True),
-            # no loop reads: who asks does, at most once a second
-            LiveReader(db, clock, shared.registry.all, max_age_ms=READ_MS),
             health=self.health,
         )
         self._lock = threading.Lock()

@@ -252,7 +252,6 @@ def api_parts(scheduler: Scheduler, health: Callable[[], HealthReport]) -> ApiPa
         finishing.finisher,
         finishing.alarms.manager,
         scheduler.auditing.refusals,
-        scheduler.management.live,
         health=health,
         node_id=scheduler.core.lease.owner,
     )

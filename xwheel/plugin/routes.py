@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 import msgspec
 
 from xwheel.errors import FieldError, PluginError, XwheelError
+from xwheel.model import RegisteredExecutor
 from xwheel.model.access import Actor, Permission
 
 T = TypeVar("T")
@@ -306,6 +307,10 @@ class PluginGroup:
 class PluginExecutors(Protocol):
     """Executors and their groups, as a plugin may ask about them and speak of them."""
 
+    def live(self) -> Sequence[RegisteredExecutor]:
+        """Return all live executors, from memory; which of them a caller may know of is for the plugin to decide."""
+        ...
+
     def groups(self) -> Sequence[PluginGroup]:
         """Return all executor groups by id; which of them a caller may know of is for the plugin to decide."""
         ...
@@ -339,6 +344,10 @@ class PluginSite(Protocol):
 
     def now_ms(self) -> int:
         """Return what time it is, as all nodes count it."""
+        ...
+
+    def monotonic_ms(self) -> int:
+        """Return milliseconds from an arbitrary start; unlike the time they never step, so ages are counted in them."""
         ...
 
     def offering(self, contract: type[T]) -> Sequence[T]:

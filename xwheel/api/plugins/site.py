@@ -9,13 +9,15 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from xwheel import cron
+from xwheel.accounts.audit.news import AuditNews
+from xwheel.alarms.news import AlarmNews
 from xwheel.api.http.body import fields_in, read_fields
 from xwheel.api.http.resource import ApiParts, naming, run_views
 from xwheel.api.schema.messages import JobChange, JobCreate
 from xwheel.api.v1.jobs import job_views, new_source
 from xwheel.api.v1.schedule import check_calendars, naming_schedule_fields
 from xwheel.errors import FieldError
-from xwheel.model import Job
+from xwheel.model import Job, RegisteredExecutor
 from xwheel.model.access import Permission, current_actor
 from xwheel.model.runs import OPEN_STATES
 from xwheel.plugin.routes import PluginGroup
@@ -28,6 +30,8 @@ T = TypeVar("T")
 
 MOST_RUNS: Final = 100
 MOST_GROUPS: Final = 100_000
+# what plugins will bring once audit and alarms are plugins themselves; then this goes
+OF_THE_CORE: Final[Sequence[object]] = (AuditNews(), AlarmNews())
 has_recorded: Final = ContextVar("xwheel_plugin_recorded", default=False)
 """Whether the plugin that answers on this thread recorded something in the audit."""
 
@@ -49,9 +53,14 @@ class RouteSite:
         """Return what time it is."""
         return self._parts.clock.now_ms()
 
+    def monotonic_ms(self) -> int:
+        """Return milliseconds that never step."""
+        return self._parts.clock.monotonic_ms()
+
     def offering(self, contract: type[T]) -> Sequence[T]:
         """Return what plugins bring that can do what a contract says."""
-        return self._parts.plugins.offering(contract)
+        ours = [item for item in OF_THE_CORE if isinstance(item, contract)]
+        return [*ours, *self._parts.plugins.offering(contract)]
 
     def record(
         self,
@@ -84,6 +93,10 @@ class SiteExecutors:
 
     def __init__(self, parts: ApiParts) -> None:
         self._parts = parts
+
+    def live(self) -> list[RegisteredExecutor]:
+        """Return all live executors."""
+        return self._parts.registry.all(self._parts.clock.now_ms())
 
     def groups(self) -> list[PluginGroup]:
         """Return all executor groups by id."""
