@@ -300,7 +300,6 @@ for _path in (
         "/declarations",
         "/openapi.json",
         "/audit",
-        "/events",
         "/nodes",
         "/schedule/upcoming",
         "/console/manifest",

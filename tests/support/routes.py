@@ -17,7 +17,6 @@ ROUTES = {
     ("GET", "/api/v1/health"),
     ("GET", "/api/v1/audit"),
     ("GET", "/api/v1/audit/csv"),
-    ("GET", "/api/v1/events"),
     ("GET", "/api/v1/nodes"),
     ("GET", "/api/v1/jobs/recent"),
     ("GET", "/api/v1/jobs/csv"),

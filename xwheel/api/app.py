@@ -203,7 +203,7 @@ def build_management_app(
     further.add_to_management(app)
     documents = Documents(
         lambda: [DescribedRoute(*route, app.needs[route[0]]) for route in app.routes],
-        {**of_plugins.chapters, **TAGS},
+        {**TAGS, **of_plugins.chapters, **TAGS},
     )
     app.add_route(f"{PREFIX}/openapi.json", OpenApiDocument(documents), needs=PERMISSIONS["/openapi.json"])
     app.add_route("/docs", ReferencePage(documents), needs=public)

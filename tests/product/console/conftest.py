@@ -7,10 +7,12 @@ import dataclasses
 import pytest
 from xwheel_console.live.resources import LiveNews
 
-from tests.component.api.conftest import LIMIT, Api, DeclaredAnswers, make_api
+from tests.component.api.conftest import LIMIT, Api, DeclaredAnswers, billing, make_api, orders
 from xwheel.api.app import build_management_app
 from xwheel.plugin.registries import Registry
 from xwheel.storage.database.engine import Database
+
+__all__ = ["api", "billing", "orders"]
 
 
 @pytest.fixture
