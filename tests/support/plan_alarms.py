@@ -12,7 +12,7 @@ from tests.support.plan_cases import ALL, FEW_GROUPS, MANY, OPEN, PAST, SOME_JOB
 from tests.support.rows import NOW
 from xwheel.model.alarms import AlarmKind, AlarmState, AlarmTarget, AlarmWhen, AttemptState
 from xwheel.storage import executors, runs
-from xwheel.storage.alarms import alarms, attempts, lists, rules, watch
+from xwheel.storage.alarms import alarms, attempts, lists, news, rules, watch
 from xwheel.storage.alarms.alarms import AlarmChange, Episode, EpisodeKey, NewAlarm
 from xwheel.storage.alarms.attempts import EndedAttempt, NewAttempt
 from xwheel.storage.alarms.lists import AlarmFilter
@@ -66,6 +66,15 @@ def cases() -> Iterator[Case]:
     yield from _alarms()
     yield from _attempts()
     yield from _watch()
+    yield from _news()
+
+
+def _news() -> Iterator[Case]:
+    for words, after in (("news", ALARMS - MANY), ("many", 5), ("none", ALARMS + 5)):
+        yield Case(
+            f"alarms.news.list_alarmed: {words}", lambda conn, a=after: news.list_alarmed(conn, a, MANY)
+        )
+    yield Case("alarms.news.find_newest_id", news.find_newest_id)
 
 
 def _rules() -> Iterator[Case]:

@@ -67,6 +67,7 @@ from xwheel.plugin.identities import (
     SignsInByRedirect,
     SignsOut,
 )
+from xwheel.plugin.news import BringsNews, NewsItem
 from xwheel.plugin.observers import Changes, Observer, Rows, RunEnd
 from xwheel.plugin.options import PluginOptions, read_options
 from xwheel.plugin.pages import Pages
@@ -111,6 +112,7 @@ __all__ = [
     "AlarmReceipts",
     "AlarmRetryLater",
     "AlarmTemplate",
+    "BringsNews",
     "CallBody",
     "Changes",
     "ChecksSavedSource",
@@ -141,6 +143,7 @@ __all__ = [
     "Migration",
     "NameTakenError",
     "Need",
+    "NewsItem",
     "NoExecutorYetError",
     "NotFoundError",
     "NotYetError",
