@@ -1,4 +1,4 @@
-"""What changed a moment ago, brought by plugins to whoever tells pages of it; and what they must answer."""
+"""What changed a moment ago, as plugins say it to what tells open pages; and what they must answer."""
 
 from __future__ import annotations
 
