@@ -106,7 +106,7 @@ MISTAKES = [
     Mistake(
         file="plugins/console/xwheel_console/live/resources.py",
         old="    counts = _counts_view(answer.counts, answer.scope.groups)",
-        new="    counts = _counts_view(told.counts, None)",
+        new="    counts = _counts_view(answer.counts, None)",
         why="Callers are told how much there is in groups that they may not read.",
         tests=EVENTS,
     ),
