@@ -59,6 +59,7 @@ from xwheel.plugin.identities import (
     SignsInByRedirect,
     SignsOut,
 )
+from xwheel.plugin.news import BringsNews, NewsItem
 from xwheel.plugin.observers import Changes, Observer, RunEnd
 from xwheel.plugin.options import PluginOptions
 from xwheel.plugin.pages import Pages
@@ -123,6 +124,8 @@ PARTS: dict[type[Any], list[type[Any]]] = {
         PluginExecutors,
         WorksAlong,
         WokenUp,
+        BringsNews,
+        NewsItem,
     ],
     Commands: [CommandSite, ManagementCalls],
 }

@@ -33,6 +33,8 @@ PUBLIC = {
     },
     xwheel.plugin: {
         "ALARM_PLACEHOLDERS",
+        "BringsNews",
+        "NewsItem",
         "CALLER",
         "KeepsMails",
         "PartHealth",

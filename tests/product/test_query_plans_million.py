@@ -13,7 +13,14 @@ from sqlalchemy import Connection, text
 from xwheel_alarms import storage as alarm_storage
 
 from tests.product.alarms import plans
-from tests.support import million, plan_access, plan_audit, plan_cases, plan_live, plan_versions
+from tests.support import (
+    million,
+    plan_access,
+    plan_audit,
+    plan_cases,
+    plan_last_and_next,
+    plan_versions,
+)
 from tests.support.plan_cases import Case
 from tests.support.row_meter import metered
 from tests.support.rows import NOW
@@ -37,7 +44,6 @@ AT_ONCE = (
     "open_runs.list_due",
     "runs.list_unanswered",
     *plans.AT_ONCE,
-    *plan_live.AT_ONCE,
 )
 
 
@@ -67,7 +73,7 @@ def test_each_question_is_understood(db: Database) -> None:
 
 def _every_case() -> list[Case]:
     """Return a call of every question."""
-    parts = (plan_cases, plan_access, plans, plan_audit, plan_live, plan_versions)
+    parts = (plan_cases, plan_access, plans, plan_audit, plan_last_and_next, plan_versions)
     return [case for part in parts for case in part.cases()]
 
 

@@ -10,11 +10,11 @@ import pytest
 from xwheel_alarms.storage import rules
 
 from tests.component.api.conftest import Api
+from tests.support.bare_app import NEEDS
 from tests.support.callers import ROLES, Callers
 from tests.support.job_calls import Tenant
 from tests.support.route_calls import UNKNOWN, World
 from tests.support.rows import NOW
-from xwheel.api.http.permissions import PERMISSIONS
 from xwheel.api.openapi.document import Described, DescribedRoute, operations
 from xwheel.model import NewSource, RunState
 from xwheel.model.access import NODE, Actor, ActorKind, Grants, Permission, acting, current_actor
@@ -627,7 +627,7 @@ def test_only_lists_of_what_has_no_group_are_the_same_for_all(
     own, other = world.group(), world.group()
     world.calendar()
     for path in SHARED:
-        assert PERMISSIONS[path]["GET"].of is Of.SOME
+        assert NEEDS[path]["GET"].of is Of.SOME
         answers = [callers.call(of("viewer", group), "GET", PREFIX + path).json for group in (own, other)]
         assert answers[0] == answers[1] == api.call("GET", path[1:]).json
         assert answers[0]["items"] or path == "/plugins"

@@ -70,6 +70,7 @@ from xwheel.plugin.identities import (
     SignsInByRedirect,
     SignsOut,
 )
+from xwheel.plugin.news import BringsNews, NewsItem
 from xwheel.plugin.observers import Changes, Observer, Rows, RunEnd
 from xwheel.plugin.options import PluginOptions, read_options
 from xwheel.plugin.pages import Pages
@@ -115,6 +116,7 @@ __all__ = [
     "AlarmReceipts",
     "AlarmRetryLater",
     "AlarmTemplate",
+    "BringsNews",
     "CallBody",
     "Changes",
     "ChecksSavedSource",
@@ -146,6 +148,7 @@ __all__ = [
     "Migration",
     "NameTakenError",
     "Need",
+    "NewsItem",
     "NoExecutorYetError",
     "NotFoundError",
     "NotYetError",

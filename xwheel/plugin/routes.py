@@ -15,6 +15,7 @@ import msgspec
 
 from xwheel.clock import Clock
 from xwheel.errors import FieldError, PluginError, XwheelError
+from xwheel.model import RegisteredExecutor
 from xwheel.model.access import Actor, Permission
 
 T = TypeVar("T")
@@ -306,6 +307,10 @@ class PluginGroup:
 
 class PluginExecutors(Protocol):
     """Executors and their groups, as a plugin may ask about them and speak of them."""
+
+    def live(self) -> Sequence[RegisteredExecutor]:
+        """Return all live executors, from memory; which of them a caller may know of is for the plugin to decide."""
+        ...
 
     def groups(self) -> Sequence[PluginGroup]:
         """Return all executor groups by id; which of them a caller may know of is for the plugin to decide."""

@@ -34,7 +34,6 @@ from xwheel.scheduler.jobs.dependencies import DependencyManager
 from xwheel.scheduler.jobs.jobs import JobManager
 from xwheel.scheduler.jobs.pause import ScheduleManager
 from xwheel.scheduler.listeners import ListenerHealth
-from xwheel.scheduler.live.reader import LiveReader
 from xwheel.scheduler.logs.reading import LogReader
 from xwheel.scheduler.logs.shipped import ShippedLogs
 from xwheel.scheduler.logs.stores import LogStores
@@ -66,7 +65,6 @@ class ApiParts:
         kill: Ends a run, or begins to.
         audit: Where it is recorded who did what.
         refusals: Where it is recorded who might not do what.
-        live: Knows what changed lately.
         node_id: The node that this is; None for a process that is none.
         lease: Its partitions, likewise.
         lease_ms: How long a node's lease lasts.
@@ -96,7 +94,6 @@ class ApiParts:
     kill: Callable[[int], Run]
     audit: AuditTrail
     refusals: RefusalLog
-    live: LiveReader
     node_id: str | None
     lease: Lease | None
     lease_ms: int

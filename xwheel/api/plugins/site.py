@@ -9,13 +9,14 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from xwheel import cron
+from xwheel.accounts.audit.news import AuditNews
 from xwheel.api.http.body import fields_in, read_fields
 from xwheel.api.http.resource import ApiParts, naming, run_views
 from xwheel.api.schema.messages import JobChange, JobCreate
 from xwheel.api.v1.jobs import job_views, new_source
 from xwheel.api.v1.schedule import check_calendars, naming_schedule_fields
 from xwheel.errors import FieldError
-from xwheel.model import Job
+from xwheel.model import Job, RegisteredExecutor
 from xwheel.model.access import Permission, current_actor
 from xwheel.model.runs import OPEN_STATES
 from xwheel.plugin.routes import PluginGroup
@@ -30,6 +31,8 @@ T = TypeVar("T")
 
 MOST_RUNS: Final = 100
 MOST_GROUPS: Final = 100_000
+# what a plugin will bring once the audit is one; then this goes
+OF_THE_CORE: Final[Sequence[object]] = (AuditNews(),)
 has_recorded: Final = ContextVar("xwheel_plugin_recorded", default=False)
 """Whether the plugin that answers on this thread recorded something in the audit."""
 
@@ -59,7 +62,8 @@ class RouteSite:
 
     def offering(self, contract: type[T]) -> Sequence[T]:
         """Return what plugins bring that can do what a contract says."""
-        return self._parts.plugins.offering(contract)
+        ours = [item for item in OF_THE_CORE if isinstance(item, contract)]
+        return [*ours, *self._parts.plugins.offering(contract)]
 
     def record(
         self,
@@ -113,6 +117,10 @@ class SiteExecutors:
 
     def __init__(self, parts: ApiParts) -> None:
         self._parts = parts
+
+    def live(self) -> list[RegisteredExecutor]:
+        """Return all live executors."""
+        return self._parts.registry.all(self._parts.clock.now_ms())
 
     def groups(self) -> list[PluginGroup]:
         """Return all executor groups by id."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from xwheel_console.live.feed import MOST, EventFeed, EventKind, LiveEvent, LiveScope, Receivers
 
 from xwheel.model.access import ALL, Grant, Grants, Role
-from xwheel.scheduler.live.feed import MOST, EventFeed, EventKind, LiveEvent, LiveScope, Receivers
 
 VIEWER = Grants(Grant(Role.VIEWER))
 OF_ONE = Grants(groups={1: Grant(Role.ADMIN)})

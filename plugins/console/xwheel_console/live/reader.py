@@ -6,36 +6,27 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Final
 
+from sqlalchemy import Connection
 from xwheel.clock import Clock
 from xwheel.errors import StorageError, XwheelError
 from xwheel.model import RegisteredExecutor, RunState
-from xwheel.scheduler.live.compare import (
-    RunsNow,
-    alarm_events,
-    audit_events,
-    executor_events,
-    node_events,
-    run_events,
-)
-from xwheel.scheduler.live.feed import (
-    EventFeed,
-    EventKind,
-    LiveCounts,
-    LiveEvent,
-    LiveScope,
-    News,
-    Receivers,
-)
+from xwheel.plugin import PluginDatabase
+from xwheel.plugin.news import BringsNews
 from xwheel.storage import leases, settings
-from xwheel.storage.database.engine import Connection, Database
 from xwheel.storage.leases import LeaseRow, NodeRow
-from xwheel.storage.live import news
-from xwheel.storage.live.news import AuditedChange, LiveAlarm
 from xwheel.storage.reports import DAY_MS
 
+from xwheel_console.live import queries
+from xwheel_console.live.compare import RunsNow, executor_events, node_events, run_events
+from xwheel_console.live.feed import EventFeed, LiveCounts, LiveEvent, LiveScope, News
+from xwheel_console.live.sources import NewsSource
+
 READ_MS: Final = 1000
+AGE_MS: Final = 3 * READ_MS
+"""Older news are not told where a loop reads them: who asks reads first."""
+
 ASKED_MS: Final = 10_000
 """Nothing is read once no one has asked for this long."""
 
@@ -50,18 +41,12 @@ OVERLAP_MS: Final = 3000
 """A run may be committed this long after it was due and still be seen, though it ended at once."""
 
 GONE: Final = 1000
-NEWS: Final = 1000
-COMMIT_MS: Final = 30_000
-"""Rows with smaller ids may be committed so much later than others, and are seen."""
 
 MOST_ANSWERS: Final = 256
 """Answers that are kept for callers that ask for the same; consoles that are open ask for a handful of them."""
 
 FAILED_MS: Final = 30_000
 LATE_MS: Final = 30_000
-
-
-R = TypeVar("R", AuditedChange, LiveAlarm)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,30 +73,6 @@ class _Seen:
     paused_since_ms: int | None
 
 
-class _Newest(Generic[R]):
-    """Rows of a table by growing id that were seen, and from which id on they are looked for again.
-
-    Args:
-        newest: The greatest id at the beginning; rows that commit late have smaller ones.
-        now_ms: When that was.
-    """
-
-    def __init__(self, newest: int = 0, now_ms: int = 0) -> None:
-        self.before = max(0, newest - NEWS // 2)
-        self.marks = [(now_ms, newest)]
-        self.rows: dict[int, R] = {}
-
-    def note(self, rows: Sequence[R], now_ms: int) -> None:
-        """Note rows, newest first; what is older than transactions last is looked for no more."""
-        self.rows.update((row.id, row) for row in rows)
-        self.marks.append((now_ms, rows[0].id if rows else self.before))
-        while len(self.marks) > 1 and self.marks[1][0] <= now_ms - COMMIT_MS:
-            del self.marks[0]
-        if self.marks[0][0] <= now_ms - COMMIT_MS:
-            self.before = self.marks[0][1]
-        self.rows = {row_id: row for row_id, row in self.rows.items() if row_id > self.before}
-
-
 class LiveReader:
     """Knows what changed lately, for all who ask.
 
@@ -120,22 +81,23 @@ class LiveReader:
     Args:
         db: The database.
         clock: Where time comes from.
-        live_executors: Returns all live executors at a time, from memory.
-        max_age_ms: When somebody asks, older news are read first: by the caller, where no loop did.
+        live_executors: Returns all live executors, from memory.
+        find_bringers: Returns the plugins that bring news; asked at the first reading.
     """
 
     def __init__(
         self,
-        db: Database,
+        db: PluginDatabase,
         clock: Clock,
-        live_executors: Callable[[int], Iterable[RegisteredExecutor]],
-        *,
-        max_age_ms: int = 3 * READ_MS,
+        live_executors: Callable[[], Iterable[RegisteredExecutor]],
+        find_bringers: Callable[[], Iterable[BringsNews]],
     ) -> None:
         self._db = db
         self._clock = clock
         self._live_executors = live_executors
-        self._max_age_ms = max_age_ms
+        self._find_bringers = find_bringers
+        self._sources: Sequence[NewsSource] | None = None
+        self._has_loop = False
         self._lock = threading.Lock()
         self._feed = EventFeed()
         self._counts = LiveCounts()
@@ -146,13 +108,12 @@ class LiveReader:
         self._read_ms: int | None = None
         self._error = ""
         self._seen: _Seen | None = None
-        self._audited: _Newest[AuditedChange] = _Newest()
-        self._alarmed: _Newest[LiveAlarm] = _Newest()
         self._failed: Mapping[int, int] = {}
         self._failed_ms: int | None = None
 
     def step(self, now_ms: int) -> int:
         """Read what changed if somebody asked lately; return how long to wait in milliseconds."""
+        self._has_loop = True
         if not self._is_older(self._asked_ms, ASKED_MS):
             self._refresh(now_ms)
         return READ_MS
@@ -164,7 +125,8 @@ class LiveReader:
             XwheelError: The database did not answer for a while, nor now.
         """
         self._asked_ms = self._clock.monotonic_ms()
-        if self._is_older(self._read_ms, self._max_age_ms - 1):
+        # without a loop, as in a process that only serves the management API, who asks reads
+        if self._is_older(self._read_ms, (AGE_MS if self._has_loop else READ_MS) - 1):
             self._refresh(self._clock.now_ms())
         answers = (
             self._answers
@@ -202,17 +164,13 @@ class LiveReader:
     def _read(self, now_ms: int) -> None:
         gap_ms = 0 if self._read_ms is None else self._clock.monotonic_ms() - self._read_ms
         is_new = self._read_ms is None or gap_ms > FORGET_MS or self._seen is None
-        executors = {item.id: item for item in self._live_executors(now_ms)}
+        executors = {item.id: item for item in self._live_executors()}
+        before = None if is_new else self._seen
+        events: list[LiveEvent] = []
         with self._db.read() as conn:
-            if is_new:
-                self._begin(conn, now_ms)
-            events: list[LiveEvent] = []
             runs = _read_runs(conn, now_ms - gap_ms - OVERLAP_MS, now_ms)
-            before = self._seen
             if before is not None:
                 events += _compare_runs(conn, before.runs, runs)
-            audited = news.list_audited(conn, self._audited.before, NEWS)
-            alarmed = news.list_alarmed(conn, self._alarmed.before, NEWS)
             seen = _Seen(
                 runs=runs,
                 executors=executors,
@@ -221,46 +179,34 @@ class LiveReader:
                 paused_since_ms=_number(settings.find_setting(conn, settings.PAUSED)),
             )
             if is_new or self._is_older(self._failed_ms, FAILED_MS - 1):
-                self._failed = news.count_failed(conn, now_ms - DAY_MS)
+                self._failed = queries.count_failed(conn, now_ms - DAY_MS)
                 self._failed_ms = self._clock.monotonic_ms()
-        events += self._news_of_edits(audited, runs, now_ms)
-        events += self._news_of_alarms(alarmed, now_ms)
-        if before is not None:
+        if before is None:
+            self._begin(now_ms)
+        else:
+            for source in self._sources or ():
+                events += source.events(runs.rows, now_ms)
             events += executor_events(before.executors, executors)
             events += node_events(before.nodes, seen.nodes, before.leases, seen.leases)
-        if is_new:
-            self._feed.begin()
-        else:
             self._feed.put(events)
         self._counts = _count(seen, self._failed, now_ms)
         self._answers = {}
         self._seen = seen
 
-    def _begin(self, conn: Connection, now_ms: int) -> None:
-        self._seen = None
-        audited, alarmed = news.find_newest_ids(conn)
-        self._audited, self._alarmed = _Newest(audited, now_ms), _Newest(alarmed, now_ms)
-
-    def _news_of_edits(self, rows: Sequence[AuditedChange], runs: RunsNow, now_ms: int) -> list[LiveEvent]:
-        fresh = [row for row in reversed(rows) if row.id not in self._audited.rows]
-        self._audited.note(rows, now_ms)
-        if len(rows) >= NEWS and len(fresh) == len(rows):
-            return [LiveEvent(kind, receivers=Receivers.READERS) for kind in EventKind]
-        return list(audit_events(fresh, runs.rows))
-
-    def _news_of_alarms(self, rows: Sequence[LiveAlarm], now_ms: int) -> list[LiveEvent]:
-        events = list(alarm_events(self._alarmed.rows, rows[::-1]))
-        self._alarmed.note(rows, now_ms)
-        if len(rows) >= NEWS and len(events) == len(rows):
-            return [LiveEvent(EventKind.ALARM, receivers=Receivers.READERS)]
-        return events
+    def _begin(self, now_ms: int) -> None:
+        """Forget what was told, and take what plugins know now as known."""
+        if self._sources is None:
+            self._sources = [NewsSource(item, self._db, self._clock) for item in self._find_bringers()]
+        for source in self._sources:
+            source.begin(now_ms)
+        self._feed.begin()
 
 
 def _read_runs(conn: Connection, after_ms: int, now_ms: int) -> RunsNow:
-    waiting = news.list_waiting(conn, OPEN + 1)
+    waiting = queries.list_waiting(conn, OPEN + 1)
     # behind those that wait, so that none is in neither
-    sent = news.list_sent(conn, OPEN + 1)
-    recent = news.list_recent(conn, after_ms, now_ms, RECENT + 1)
+    sent = queries.list_sent(conn, OPEN + 1)
+    recent = queries.list_recent(conn, after_ms, now_ms, RECENT + 1)
     is_whole = len(waiting) <= OPEN and len(sent) <= OPEN and len(recent) <= RECENT
     return RunsNow({row.id: row for rows in (waiting, sent, recent) for row in rows}, is_whole)
 
@@ -269,7 +215,7 @@ def _compare_runs(conn: Connection, before: RunsNow, now: RunsNow) -> list[LiveE
     gone = now.gone(before)
     if len(gone) > GONE:
         before, gone = before._replace(is_whole=False), []
-    return run_events(before, now, news.list_by_id(conn, gone) if gone else [], gone)
+    return run_events(before, now, queries.list_by_id(conn, gone) if gone else [], gone)
 
 
 def _states(nodes: Collection[NodeRow], now_ms: int) -> dict[str, str]:

@@ -1,7 +1,6 @@
-"""What changed lately, asked once a second: a few statements, each bounded and answered from an index.
+"""What became of runs lately, asked once a second: a few statements, each bounded and answered from an index.
 
-Runs are compared with how they were a second ago, so that nothing has to be
-written for it; changes that people make are read from the newest rows of the audit.
+Runs are compared with how they were a second ago, so that nothing has to be written for it.
 """
 
 from __future__ import annotations
@@ -9,14 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Select, bindparam, column, func, select, table
-
+from sqlalchemy import Connection, Select, bindparam, func, select
 from xwheel.model import PARTITIONS, RunState
 from xwheel.storage.database.rows import IN_LIMIT, in_parts
-from xwheel.storage.schema.access_tables import audit
 from xwheel.storage.schema.tables import IS_SENT, hourly_report, run
-
-alarm: Final = table("alarm", *map(column, ("id", "job_id", "group_id", "state")))
 
 
 class LiveRun(NamedTuple):
@@ -30,26 +25,6 @@ class LiveRun(NamedTuple):
     chain_id: int
 
 
-class AuditedChange(NamedTuple):
-    """A row of the audit: what was done to which object."""
-
-    id: int
-    action: str
-    object_kind: str
-    object_id: str
-    group_id: int | None
-    outcome: str
-
-
-class LiveAlarm(NamedTuple):
-    """An alarm, and what became of it."""
-
-    id: int
-    job_id: int | None
-    group_id: int | None
-    state: str
-
-
 # asked every second: to build them takes longer than to ask them of few rows
 _RUN: Final = select(run.c.id, run.c.job_id, run.c.group_id, run.c.state, run.c.due_ms, run.c.chain_id)
 _WAITING: Final = _RUN.where(run.c.open_partition.in_(range(PARTITIONS))).limit(bindparam("most"))
@@ -57,18 +32,6 @@ _SENT: Final = _RUN.where(IS_SENT).limit(bindparam("most"))
 _RECENT: Final = (
     _RUN.where(run.c.due_ms > bindparam("after_ms"), run.c.due_ms <= bindparam("until_ms"))
     .order_by(run.c.due_ms.desc())
-    .limit(bindparam("most"))
-)
-_AUDITED: Final = (
-    select(*(audit.c[name] for name in AuditedChange._fields))
-    .where(audit.c.id > bindparam("after"))
-    .order_by(audit.c.id.desc())
-    .limit(bindparam("most"))
-)
-_ALARMS: Final = (
-    select(*(alarm.c[name] for name in LiveAlarm._fields))
-    .where(alarm.c.id > bindparam("after"))
-    .order_by(alarm.c.id.desc())
     .limit(bindparam("most"))
 )
 
@@ -92,23 +55,6 @@ def list_by_id(conn: Connection, ids: Collection[int]) -> list[LiveRun]:
     """Return the runs of these ids that are there."""
     rows = in_parts(conn, sorted(ids), IN_LIMIT, lambda part: _RUN.where(run.c.id.in_(part)))
     return list(map(_live_run, rows))
-
-
-def list_audited(conn: Connection, after: int, limit: int) -> list[AuditedChange]:
-    """Return at most ``limit`` rows of the audit whose id is greater, newest first."""
-    return [AuditedChange(*row) for row in conn.execute(_AUDITED, {"after": after, "most": limit})]
-
-
-def list_alarmed(conn: Connection, after: int, limit: int) -> list[LiveAlarm]:
-    """Return at most ``limit`` alarms whose id is greater, newest first."""
-    return [LiveAlarm(*row) for row in conn.execute(_ALARMS, {"after": after, "most": limit})]
-
-
-def find_newest_ids(conn: Connection) -> tuple[int, int]:
-    """Return the greatest ids of the audit and of alarms; 0 where there is no row."""
-    newest = (conn.execute(select(func.max(column))).scalar() for column in (audit.c.id, alarm.c.id))
-    audited, alarmed = newest
-    return audited or 0, alarmed or 0
 
 
 def count_failed(conn: Connection, from_ms: int) -> dict[int, int]:

@@ -1,37 +1,64 @@
-"""What is going on now: what changed, and which nodes there are."""
+"""``GET /api/v1/events``: what changed, and how much there is."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final, cast
 
 import falcon
 import msgspec
-
-from xwheel import __version__
 from xwheel.api.http.body import take_query
-from xwheel.api.http.resource import Resource, reply
-from xwheel.api.schema.live import (
-    EventQuery,
-    EventsView,
-    EventView,
-    LiveCountsView,
-    NodesView,
-    NodeView,
-)
+from xwheel.api.http.resource import reply
 from xwheel.model.access import current_actor
-from xwheel.plugin.resources import Operation
-from xwheel.scheduler.live.feed import LiveCounts, LiveScope
-from xwheel.scheduler.live.reader import SharedAnswer
-from xwheel.storage import leases
+from xwheel.plugin import Need, Of, Operation, Permission, PluginSite, ResourceRoute
+from xwheel.plugin.news import BringsNews
+
+from xwheel_console.live.feed import LiveCounts, LiveScope
+from xwheel_console.live.messages import EventQuery, EventsView, EventView, LiveCountsView
+from xwheel_console.live.reader import READ_MS, LiveReader, SharedAnswer
 
 MOST_ENCODED: Final = 64
 
 
-class Events(Resource):
-    """``/events``: answered from memory."""
+class LiveNews:
+    """The events, which a loop of the node reads while somebody asks for them."""
+
+    name = "live"
+    chapters: Mapping[str, str] = {"events": "What changed a moment ago, for pages that stay open."}
+
+    def __init__(self) -> None:
+        self._reader: LiveReader | None = None
+
+    def resources(self, site: PluginSite) -> Sequence[ResourceRoute]:
+        """Return ``/events``."""
+        self._reader = reader = LiveReader(
+            site.database,
+            site.clock,
+            site.executors.live,
+            lambda: site.offering(BringsNews),
+        )
+        return [ResourceRoute("/events", Events(reader, site), {"GET": Need(Permission.READ, Of.SOME)})]
+
+    def step(self, now_ms: int) -> int:
+        """Read what changed, if somebody asked lately."""
+        return READ_MS if self._reader is None else self._reader.step(now_ms)
+
+    def end(self) -> None:
+        """Nothing is held."""
+
+
+class Events:
+    """``/events``: answered from memory.
+
+    Args:
+        reader: Knows what changed lately.
+        site: What the plugin works with.
+    """
+
+    def __init__(self, reader: LiveReader, site: PluginSite) -> None:
+        self._reader = reader
+        self._site = site
 
     @Operation({200: EventsView}, query=EventQuery)
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -41,16 +68,18 @@ class Events(Resource):
         what you show, and go on from ``next``. Of a kind of which very much changed there is one event without an id.
         """
         query = take_query(req, EventQuery)
-        answer = self._parts.live.ask(query.after, LiveScope.of(current_actor().grants))
+        answer = self._reader.ask(query.after, LiveScope.of(current_actor().grants))
         items, counts = _encoded(answer)
         view = EventsView(
             next=answer.news.cursor,
             reset=answer.news.events is None,
-            now_ms=self._parts.clock.now_ms(),
+            now_ms=self._site.now_ms(),
             items=cast("list[EventView]", items),
             counts=cast(LiveCountsView, counts),
         )
         reply(resp, view)
+        # each open page asks once a second: to compress it would take more time than it saves
+        resp.context.as_is = True
 
 
 @lru_cache(maxsize=MOST_ENCODED)
@@ -85,36 +114,3 @@ def _counts_view(counts: LiveCounts, groups: frozenset[int] | None) -> LiveCount
         nodes_away=counts.nodes_away,
         paused_since_ms=counts.paused_since_ms,
     )
-
-
-class Nodes(Resource):
-    """``/nodes``."""
-
-    @Operation({200: NodesView})
-    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """List the nodes, with the partitions that each of them holds."""
-        del req
-        now_ms, parts = self._parts.clock.now_ms(), self._parts
-        with self._db.read() as conn:
-            rows = leases.list_nodes(conn)
-            held = defaultdict(list)
-            for lease in leases.list_leases(conn):
-                held[lease.owner].append(lease.partition)
-        living = {row.id for row in rows if row.until_ms > now_ms}
-        items = [
-            NodeView(
-                id=row.id,
-                name=row.id,
-                address=None,
-                version=__version__ if row.id == parts.node_id else None,
-                partitions=held[row.id],
-                is_me=row.id == parts.node_id,
-                alive=row.id in living,
-                draining=row.draining,
-                last_seen_ms=row.until_ms - parts.lease_ms,
-                since_ms=row.started_ms,
-            )
-            for row in rows
-        ]
-        without = sum(len(found) for owner, found in held.items() if owner not in living)
-        reply(resp, NodesView(items=items, next=None, partitions_without=without))
