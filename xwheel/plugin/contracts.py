@@ -425,6 +425,20 @@ class AlarmChannel(Protocol):
         ...
 
 
+@runtime_checkable
+class KeepsMails(Protocol):
+    """A plugin that mails alarms of a job to the addresses that the job itself names, as XXL-JOB's jobs do."""
+
+    def keep_mails(self, job_id: int, addresses: str) -> str:
+        """Let a job's alarms be mailed to addresses, or no longer; return what to tell the caller, or an empty text.
+
+        Args:
+            job_id: The job.
+            addresses: With commas between them; empty for none.
+        """
+        ...
+
+
 class RunChange(msgspec.Struct, frozen=True, gc=False):
     """That a run came into a state; handed over after it was committed.
 

@@ -30,16 +30,16 @@ class AlarmMails:
     def __init__(self, parts: ApiParts) -> None:
         self._parts = parts
 
-    def keep(self, job_id: int, text: str) -> str:
+    def keep_mails(self, job_id: int, addresses: str) -> str:
         """Let a job's alarms be mailed to addresses, or no longer; return what to tell the caller, or an empty text.
 
         What a person changed in the rule stays, but for the addresses.
 
         Args:
             job_id: The job.
-            text: Addresses, with commas between them; empty for none.
+            addresses: With commas between them; empty for none.
         """
-        receivers = tuple(dict.fromkeys(filter(None, _BETWEEN.split(text))))
+        receivers = tuple(dict.fromkeys(filter(None, _BETWEEN.split(addresses))))
         alarms = self._parts.alarms
         known = [
             rule
