@@ -50,7 +50,7 @@ from xwheel.plugin.contracts import (
     ScheduleType,
     TakesOptions,
 )
-from xwheel.plugin.group_calls import Answer, GroupCall, GroupCalls, GroupReply
+from xwheel.plugin.group_calls import GroupCall, GroupCalls, GroupReply
 from xwheel.plugin.helpers import (
     ALARM_PLACEHOLDERS,
     AlarmReceipts,
@@ -113,7 +113,6 @@ __all__ = [
     "AlarmReceipts",
     "AlarmRetryLater",
     "AlarmTemplate",
-    "Answer",
     "CallBody",
     "Changes",
     "ChecksSavedSource",

@@ -63,9 +63,6 @@ class GroupReply:
             raise ValueError("message must be text")
 
 
-Answer = Callable[[GroupCall], GroupReply]
-
-
 @runtime_checkable
 class GroupCalls(Protocol):
     """Calls on the executor API for programs that act for a group, next to those of xwheel itself.
@@ -82,7 +79,7 @@ class GroupCalls(Protocol):
     name: str
     title: str
 
-    def calls(self, site: PluginSite) -> Mapping[str, Answer]:
+    def calls(self, site: PluginSite) -> Mapping[str, Callable[[GroupCall], GroupReply]]:
         """Return by name what answers each call; called once when a process starts, with what it works with.
 
         A name has letters and digits, and is none of xwheel's own calls nor of another plugin's. Each is called on
@@ -94,7 +91,7 @@ class GroupCalls(Protocol):
         ...
 
 
-def read_group_calls(item: GroupCalls, site: PluginSite) -> Mapping[str, Answer]:
+def read_group_calls(item: GroupCalls, site: PluginSite) -> Mapping[str, Callable[[GroupCall], GroupReply]]:
     """Return the calls of a plugin, once they are known to be such; there may be none.
 
     Raises:

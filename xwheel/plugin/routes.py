@@ -254,15 +254,15 @@ class PluginJobs(Protocol):
         values: Mapping[str, object],
         *,
         unique: bool = True,
-        author: str = "",
-        remark: str = "",
+        author: str | None = None,
+        remark: str | None = None,
     ) -> dict[str, Any]:
         """Create a job from the fields of ``POST /api/v1/jobs``.
 
         Args:
             values: The fields.
             unique: Refuse a name that another job of the group has.
-            author: Who wrote the source, if it has one; empty for the caller.
+            author: Who wrote the source, if it has one; None for the caller.
             remark: A word on the source.
         """
         ...

@@ -6,13 +6,13 @@ a token makes in a second.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from xwheel import cron
 from xwheel.config import Config
 from xwheel.config.sections import ApiSection
 from xwheel.errors import ConfigError, FieldError
-from xwheel.plugin import Answer, PluginSite, hookimpl
+from xwheel.plugin import GroupCall, GroupReply, PluginSite, hookimpl
 
 
 class JobCalls:
@@ -28,7 +28,7 @@ class JobCalls:
     def __init__(self, config: ApiSection) -> None:
         self._config = config
 
-    def calls(self, site: PluginSite) -> Mapping[str, Answer]:
+    def calls(self, site: PluginSite) -> Mapping[str, Callable[[GroupCall], GroupReply]]:
         """Return the six, or none if they are switched off.
 
         Raises:

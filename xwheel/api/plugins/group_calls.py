@@ -12,7 +12,7 @@ from xwheel.api.http.resource import ApiParts
 from xwheel.api.plugins.site import RouteSite
 from xwheel.errors import ConfigError, PluginError, WireError, XwheelError
 from xwheel.model.access import current_actor
-from xwheel.plugin.group_calls import Answer, GroupCall, GroupReply, read_group_calls
+from xwheel.plugin.group_calls import GroupCall, GroupReply, read_group_calls
 from xwheel.plugin.validation import error_words, guarded
 from xwheel.wire import contract
 from xwheel.wire.messages import Response
@@ -32,7 +32,7 @@ class _Known(NamedTuple):
 
     owner: str
     title: str
-    answer: Answer
+    answer: Callable[[GroupCall], GroupReply]
 
 
 class PluginCalls:

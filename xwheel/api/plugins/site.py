@@ -135,14 +135,14 @@ class SiteJobs:
         values: Mapping[str, object],
         *,
         unique: bool = True,
-        author: str = "",
-        remark: str = "",
+        author: str | None = None,
+        remark: str | None = None,
     ) -> dict[str, Any]:
         """Create a job."""
         body = read_fields(JobCreate, dict(values))
         fields = fields_in(body)
         enabled = fields.pop("enabled")
-        source = new_source(fields.pop("glue_source"), author or current_actor().name, remark)
+        source = new_source(fields.pop("glue_source"), author or current_actor().name, remark or "")
         check_calendars(self._parts.calendars, fields)
         with naming("group_id", "group"), naming_schedule_fields():
             cron.zone(body.timezone)
