@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Callable, Mapping
+from itertools import product
 from typing import Any
 
 import falcon
@@ -89,10 +90,9 @@ def test_a_plain_answer_has_the_usual_words(api: Api) -> None:
 
 def test_the_tokens_of_executors_open_none(api: Api) -> None:
     app = app_with(api, Toys(playToy=lambda call: pytest.fail("called")))
-    for headers in ({}, {APP_NAME_HEADER: "orders"}):
-        found = app.simulate_post(
-            "/api/playToy", body=b"{}", headers={TOKEN_HEADER: EXECUTOR_TOKEN, **headers}
-        )
+    secret = api.call("POST", "secrets", {"name": "s", "group_id": api.group("orders")}).json["secret"]
+    for token, headers in product((EXECUTOR_TOKEN, secret), ({}, {APP_NAME_HEADER: "orders"})):
+        found = app.simulate_post("/api/playToy", body=b"{}", headers={TOKEN_HEADER: token, **headers})
         assert (found.status_code, found.json["code"]) == (200, 500)
         assert found.json["msg"].startswith(f"{TOKEN_HEADER}: the token of executors opens no toy calls; ")
     assert "missing or wrong" in app.simulate_post("/api/playToy", body=b"{}").json["msg"]
