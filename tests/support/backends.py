@@ -246,9 +246,7 @@ SOME: Final[Mapping[str, Sequence[str]]] = {
         "test_an_update_replaces_all_but_group_and_glue",
         "test_p5_a_trigger_may_name_several",
     ),
-    "tests/product/xxl_calls/test_own_objects.py": (
-        "TestJobCalls::test_a_job_that_moves_meanwhile_is_out_of_reach",
-    ),
+    "tests/product/xxl_calls/test_own_objects.py": ("test_a_job_that_moves_meanwhile_is_out_of_reach",),
     "tests/product/xxl_calls/test_whole_way.py": ("test_from_the_first_token_to_the_last_call",),
     f"{SCHEDULER}/upkeep/test_hourly_report.py": (
         "test_it_equals_a_recount_after_everything_that_can_still_happen",
