@@ -17,7 +17,13 @@ import pytest
 from tests.support.fresh_env import make_core_alone
 from tests.support.paths import ROOT
 
-BROUGHT = {"xwheel-console", "xwheel-devtools", "xwheel-jobs-as-code"}
+BROUGHT = {
+    "xwheel-alarms",
+    "xwheel-console",
+    "xwheel-devtools",
+    "xwheel-jobs-as-code",
+    "xwheel-xxl-calls",
+}
 """What the extra ``server`` brings of ours."""
 
 OURS = sorted(path.stem for path in ROOT.glob("plugins/*/xwheel_*"))

@@ -275,7 +275,7 @@ PLUGINS = ROOT / "plugins"
 PLUGIN_FILES = sorted(PLUGINS.glob("*/*/*.py"))
 # these go with one version of xwheel alone: the tools start nodes and read their tables, as does what pages are told of
 # changes, and files of jobs are checked as the management API checks jobs
-OF_ONE_VERSION = {"alarms", "console", "devtools", "jobs_as_code"}
+OF_ONE_VERSION = {"alarms", "console", "devtools", "jobs_as_code", "xxl_calls"}
 
 
 def test_plugins_import_only_public_parts_of_the_core() -> None:

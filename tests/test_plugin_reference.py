@@ -33,6 +33,7 @@ from xwheel.plugin.contracts import (
     HandlerLookup,
     HostedRun,
     HostSetup,
+    KeepsMails,
     KeepsThings,
     LogChunk,
     LogEnd,
@@ -50,6 +51,7 @@ from xwheel.plugin.contracts import (
     TakesOptions,
 )
 from xwheel.plugin.discovery import CONTRACTS
+from xwheel.plugin.group_calls import GroupCall, GroupCalls, GroupReply
 from xwheel.plugin.identities import (
     Identity,
     IdentityProvider,
@@ -126,7 +128,9 @@ PARTS: dict[type[Any], list[type[Any]]] = {
         WokenUp,
         BringsNews,
         NewsItem,
+        KeepsMails,
     ],
+    GroupCalls: [GroupCall, GroupReply],
     Commands: [CommandSite, ManagementCalls],
 }
 HEAD = """# Plugins

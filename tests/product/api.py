@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 from tests.component.api.conftest import Api, make_api
@@ -28,6 +27,4 @@ def product_api(db: Database, settings: dict[str, Any]) -> Api:
     # fresh ones: they keep what they know of one database
     found = survey_plugins(config, hooks=("xwheel_register_resources",)).plugins.resources
     channels = Registry("alarm channel", {"mail": Channel()}, {"mail": "tests"})
-    return make_api(
-        db, settings, lambda known: dataclasses.replace(known, resources=found, alarm_channels=channels)
-    )
+    return make_api(db, settings, resources=found, alarm_channels=channels)

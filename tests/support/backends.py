@@ -251,6 +251,13 @@ SOME: Final[Mapping[str, Sequence[str]]] = {
     ),
     "tests/product/console/test_sources.py": ("test_one_that_fails_costs_its_own_news_and_no_other",),
     f"{SCHEDULER}/test_listeners.py": ("test_what_is_rolled_back_is_not_told",),
+    "tests/product/xxl_calls/test_job_calls.py": (
+        "test_an_update_keeps_what_others_write_meanwhile",
+        "test_an_update_replaces_all_but_group_and_glue",
+        "test_p5_a_trigger_may_name_several",
+    ),
+    "tests/product/xxl_calls/test_own_objects.py": ("test_a_job_that_moves_meanwhile_is_out_of_reach",),
+    "tests/product/xxl_calls/test_whole_way.py": ("test_from_the_first_token_to_the_last_call",),
     f"{SCHEDULER}/upkeep/test_hourly_report.py": (
         "test_it_equals_a_recount_after_everything_that_can_still_happen",
         "test_what_did_not_change_is_not_written",

@@ -52,6 +52,7 @@ from xwheel.plugin.contracts import (
     ScheduleType,
     TakesOptions,
 )
+from xwheel.plugin.group_calls import GroupCall, GroupCalls, GroupReply
 from xwheel.plugin.helpers import (
     ALARM_PLACEHOLDERS,
     AlarmReceipts,
@@ -132,6 +133,9 @@ __all__ = [
     "ForbiddenError",
     "GlueRequest",
     "GlueType",
+    "GroupCall",
+    "GroupCalls",
+    "GroupReply",
     "HandlerLookup",
     "HostSetup",
     "HostedRun",

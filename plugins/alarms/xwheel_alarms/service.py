@@ -90,7 +90,7 @@ class Alarms(AlarmNews):
 
     def keep_mails(self, job_id: int, addresses: str) -> str:
         """Let a job's alarms be mailed to addresses, or no longer."""
-        return AlarmMails(self.service.manager, self.service.channels.names).keep(job_id, addresses)
+        return AlarmMails(self.service.manager, self.service.channels.names).keep_mails(job_id, addresses)
 
 
 class AlarmService:

@@ -129,6 +129,10 @@ class SiteExecutors:
             found = executors.list_groups(conn, limit=MOST_GROUPS)
         return [PluginGroup(group.id, group.app_name, group.id in owners) for group in found]
 
+    def is_live(self, group_id: int, address: str) -> bool:
+        """Return whether a live executor of a group is at this address."""
+        return self._parts.is_live(group_id, address)
+
     def note_death(self, address: str) -> None:
         """Say that the executor at this address was seen to die."""
         # executors say where they are with or without it, and are known without
@@ -159,20 +163,32 @@ class SiteJobs:
             found = page_jobs(conn, JobFilter(group_id=group_id, name=name), after_id=0, limit=1).jobs
         return self._view(found[0]) if found else None
 
-    def create(self, values: Mapping[str, object]) -> dict[str, Any]:
+    def create(
+        self,
+        values: Mapping[str, object],
+        *,
+        unique: bool = True,
+        author: str | None = None,
+        remark: str | None = None,
+    ) -> dict[str, Any]:
         """Create a job."""
         body = read_fields(JobCreate, dict(values))
         fields = fields_in(body)
         enabled = fields.pop("enabled")
-        source = new_source(fields.pop("glue_source"), current_actor().name)
+        source = new_source(fields.pop("glue_source"), author or current_actor().name, remark or "")
         check_calendars(self._parts.calendars, fields)
         with naming("group_id", "group"), naming_schedule_fields():
             cron.zone(body.timezone)
-            job = self._parts.jobs.create(fields, enabled=enabled, source=source, unique=True)
+            job = self._parts.jobs.create(fields, enabled=enabled, source=source, unique=unique)
         return self._view(job)
 
     def change(
-        self, job_id: int, values: Mapping[str, object], *, revision: int | None = None
+        self,
+        job_id: int,
+        values: Mapping[str, object],
+        *,
+        revision: int | None = None,
+        unique: bool = True,
     ) -> dict[str, Any]:
         """Change a job."""
         fields = fields_in(read_fields(JobChange, dict(values)))
@@ -182,7 +198,7 @@ class SiteJobs:
         source = new_source(fields.pop("glue_source", None), current_actor().name)
         check_calendars(self._parts.calendars, fields)
         with naming("group_id", "group"), naming_schedule_fields():
-            job = self._parts.jobs.edit(job_id, fields, revision=revision, source=source, unique=True)
+            job = self._parts.jobs.edit(job_id, fields, revision=revision, source=source, unique=unique)
         return self._view(job)
 
     def start(self, job_id: int, *, revision: int | None = None) -> dict[str, Any]:
@@ -201,10 +217,10 @@ class SiteJobs:
         self._need(Permission.EDIT, job_id)
         self._parts.jobs.delete(job_id)
 
-    def run(self, job_id: int, *, param: str | None = None) -> dict[str, Any]:
+    def run(self, job_id: int, *, param: str | None = None, addresses: Sequence[str] = ()) -> dict[str, Any]:
         """Plan a run that is due now."""
         self._need(Permission.RUN, job_id)
-        run = self._parts.run_now.run(job_id, param=param)
+        run = self._parts.run_now.run(job_id, param=param, addresses=addresses)
         with self._parts.db.read() as conn:
             (view,) = run_views(conn, [run])
         return _plain(view)

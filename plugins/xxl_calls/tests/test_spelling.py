@@ -10,14 +10,14 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from xwheel.api.schema.messages import JobCreate
 from xwheel.errors import WireError
 from xwheel.model import MisfirePolicy
-from xwheel.wire.codec import job_calls
-from xwheel.wire.codec.job_calls import JobDefinition, JobTrigger
 
-DATA = Path(__file__).parent / "data" / "wire"
+from xwheel_xxl_calls import spelling
+from xwheel_xxl_calls.spelling import JobDefinition, JobTrigger
+
+DATA = Path(__file__).parent / "data"
 
 NIGHTLY = JobDefinition(
     group_id=1,
@@ -77,24 +77,24 @@ def golden(name: str) -> bytes:
 
 
 def test_jobs_are_read_as_they_are_spelled() -> None:
-    assert job_calls.decode_new_job(golden("job.add.g4")) == NIGHTLY
-    assert job_calls.decode_new_job(golden("job.add.quoted")) == QUOTED
-    assert job_calls.decode_job_update(golden("job.update.g4")) == (1, HOURLY)
+    assert spelling.decode_new_job(golden("job.add.g4")) == NIGHTLY
+    assert spelling.decode_new_job(golden("job.add.quoted")) == QUOTED
+    assert spelling.decode_job_update(golden("job.update.g4")) == (1, HOURLY)
 
 
 def test_triggers_and_ids_are_read_as_they_are_spelled() -> None:
-    assert job_calls.decode_job_id(golden("job.id.g4")) == 1
-    assert job_calls.decode_job_id(b'{"id":"1"}') == 1
-    assert job_calls.decode_job_trigger(golden("job.trigger.g4")) == JobTrigger(
+    assert spelling.decode_job_id(golden("job.id.g4")) == 1
+    assert spelling.decode_job_id(b'{"id":"1"}') == 1
+    assert spelling.decode_job_trigger(golden("job.trigger.g4")) == JobTrigger(
         job_id=1, param="again", addresses=("http://10.0.0.5:9999/", "http://10.0.0.6:9999/")
     )
-    assert job_calls.decode_job_trigger(golden("job.trigger.plain")) == JobTrigger(
+    assert spelling.decode_job_trigger(golden("job.trigger.plain")) == JobTrigger(
         job_id=1, param="", addresses=()
     )
 
 
 def test_the_last_of_two_equal_keys_counts_as_for_gson() -> None:
-    assert job_calls.decode_job_id(b'{"id":1,"id":2}') == 2
+    assert spelling.decode_job_id(b'{"id":1,"id":2}') == 2
 
 
 @pytest.mark.parametrize(
@@ -126,21 +126,21 @@ def test_the_last_of_two_equal_keys_counts_as_for_gson() -> None:
 def test_what_is_no_definition_is_refused_by_name(changes: dict[str, Any], field: str) -> None:
     body = json.loads(golden("job.add.g4")) | changes
     with pytest.raises(WireError) as caught:
-        job_calls.decode_new_job(json.dumps(body).encode())
+        spelling.decode_new_job(json.dumps(body).encode())
     assert str(caught.value).startswith(field)
     assert len(str(caught.value)) < 200
 
 
 @pytest.mark.parametrize("value", [None, 0, -1, 2**53, "x", "", 1.5, True, [], {}])
 def test_what_is_no_id_is_refused(value: Any) -> None:
-    for read in (job_calls.decode_job_id, job_calls.decode_job_trigger, job_calls.decode_job_update):
+    for read in (spelling.decode_job_id, spelling.decode_job_trigger, spelling.decode_job_update):
         with pytest.raises(WireError, match="id: must be a whole number from 1 to"):
             read(json.dumps({"id": value}).encode())
 
 
 def test_every_field_of_ours_that_a_client_sends_has_its_spelling() -> None:
     ours = set(JobDefinition.__struct_fields__) & {field.name for field in msgspec.structs.fields(JobCreate)}
-    spelled = {job_calls.wire_name(name) for name in ours}
+    spelled = {spelling.wire_name(name) for name in ours}
     assert spelled == {
         "jobGroup", "name", "scheduleType", "scheduleConf", "misfireStrategy", "executorRouteStrategy",
         "executorBlockStrategy", "executorHandler", "executorParam", "executorTimeout",
@@ -149,10 +149,10 @@ def test_every_field_of_ours_that_a_client_sends_has_its_spelling() -> None:
 
 
 READERS = [
-    job_calls.decode_new_job,
-    job_calls.decode_job_update,
-    job_calls.decode_job_id,
-    job_calls.decode_job_trigger,
+    spelling.decode_new_job,
+    spelling.decode_job_update,
+    spelling.decode_job_id,
+    spelling.decode_job_trigger,
 ]
 KEYS = sorted({*json.loads(golden("job.add.quoted")), "id", "addressList"})
 numbers = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
@@ -195,8 +195,8 @@ def test_json_of_any_shape(read: Any, message: object) -> None:
         assert name == "request body"
         return
     assert name in {"", *KEYS}
-    needed = {"id"} if read is not job_calls.decode_new_job else set()
-    if read in (job_calls.decode_new_job, job_calls.decode_job_update):
+    needed = {"id"} if read is not spelling.decode_new_job else set()
+    if read in (spelling.decode_new_job, spelling.decode_job_update):
         needed |= {"scheduleType", "misfireStrategy", "executorBlockStrategy"}
     assert refusal or needed <= set(message)
 
@@ -212,13 +212,13 @@ def test_a_good_message_with_anything_in_some_fields(read: Any, changes: dict[st
         return
     plain, found = fields_of(read(json.dumps(good).encode())), fields_of(read(body))
     for name in plain:
-        assert found[name] == plain[name] or changes.keys() & WRITERS.get(name, {job_calls.wire_name(name)})
+        assert found[name] == plain[name] or changes.keys() & WRITERS.get(name, {spelling.wire_name(name)})
 
 
 @given(texts=st.fixed_dictionaries(dict.fromkeys(("name", "scheduleConf", "executorParam"), st.text())))
 def test_texts_come_through_as_they_are(texts: dict[str, str]) -> None:
     body = json.dumps(json.loads(golden("job.add.g4")) | texts).encode()
-    found = job_calls.decode_new_job(body)
+    found = spelling.decode_new_job(body)
     assert found.name == texts["name"]
     assert (found.schedule_conf, found.param) == (texts["scheduleConf"], texts["executorParam"])
 
@@ -238,3 +238,9 @@ def test_deep_nesting(read: Any) -> None:
     for opening, closing in (("[", "]"), ('{"id":', "}")):
         with pytest.raises(WireError, match=r"^request body is nested too deeply$"):
             read((opening * 200_000 + "1" + closing * 200_000).encode())
+
+
+def test_every_golden_file_is_used() -> None:
+    text = Path(__file__).read_text()
+    for path in DATA.glob("*.json"):
+        assert path.stem in text or path.stem.partition(".")[2] in text, path

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,8 +12,6 @@ from tests.component.api.conftest import Api
 from tests.support.job_calls import SUCCESS, Tenant, definition
 from tests.support.paths import DOCS
 from tests.support.rows import make_executor
-from xwheel.api.app import executor_app
-from xwheel.config.sections import ApiSection
 from xwheel.errors import ConfigError
 from xwheel.model import BlockStrategy, MisfirePolicy, Origin, RunState
 from xwheel.storage import runs
@@ -52,10 +50,9 @@ def test_the_group_may_be_left_out(orders: Tenant) -> None:
     assert orders.job(int(answer["data"])).group_id == orders.group_id
 
 
-def test_new_jobs_live_in_the_configured_zone(api: Api) -> None:
-    config = ApiSection(job_openapi_timezone="Asia/Shanghai")
-    app = executor_app(dataclasses.replace(api.parts, config=config))
-    tenant = Tenant(api.db, app, "orders")
+def test_new_jobs_live_in_the_configured_zone(api_with: Callable[..., Api]) -> None:
+    api = api_with(job_openapi_timezone="Asia/Shanghai")
+    tenant = Tenant(api.db, api.executor.app, "orders")
     job_id = tenant.add()
     assert tenant.job(job_id).timezone == "Asia/Shanghai"
     with api.db.write() as conn:
@@ -64,10 +61,10 @@ def test_new_jobs_live_in_the_configured_zone(api: Api) -> None:
     assert tenant.job(job_id).timezone == "Europe/Berlin"
 
 
-def test_an_unknown_zone_stops_the_start(api: Api) -> None:
-    config = ApiSection(job_openapi_timezone="Mars/Olympus")
-    with pytest.raises(ConfigError, match="job_openapi_timezone"):
-        executor_app(dataclasses.replace(api.parts, config=config))
+@pytest.mark.parametrize("job_openapi", [True, False])
+def test_an_unknown_zone_stops_the_start(api_with: Callable[..., Api], job_openapi: bool) -> None:
+    with pytest.raises(ConfigError, match="^api.job_openapi_timezone: "):
+        api_with(job_openapi=job_openapi, job_openapi_timezone="Mars/Olympus")
 
 
 def test_what_has_no_effect_is_told(orders: Tenant) -> None:
@@ -338,9 +335,9 @@ def test_a_dead_executor_gets_nothing(orders: Tenant, api: Api) -> None:
     assert message == f"addressList: {ADDRESS} is no live executor of the job's group"
 
 
-def test_the_calls_can_be_switched_off(api: Api) -> None:
-    app = executor_app(dataclasses.replace(api.parts, config=ApiSection(job_openapi=False)))
-    tenant = Tenant(api.db, app, "orders")
+def test_the_calls_can_be_switched_off(api_with: Callable[..., Api]) -> None:
+    api = api_with(job_openapi=False)
+    tenant = Tenant(api.db, api.executor.app, "orders")
     message = tenant.refused("addJob", definition())
     assert message == "/api/addJob: no such call; known: callback, registry, registryRemove, shipLogs"
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import requests
 
-from tests.component.api.conftest import Api, api
-from tests.component.api.xxl.test_job_calls_security import REFUSED
+from tests.component.api.conftest import Api
+from tests.component.api.xxl.test_group_tokens import REFUSED
 from tests.support.executors import wait_until
 from tests.support.job_calls import SUCCESS, Tenant, definition
 from xwheel.api.app import executor_app
@@ -25,8 +25,6 @@ from xwheel.model.jobs import MAX_PARAM_BYTES
 from xwheel.node.node import Node
 from xwheel.runtime.http_server import Listener
 from xwheel.wire.contract import APP_NAME_HEADER, TOKEN_HEADER
-
-__all__ = ["api"]  # the fixture of the unit tests
 
 EXECUTOR_TOKEN = "token-between-node-and-executors"
 params: list[str] = []

@@ -10,7 +10,6 @@ import re
 from typing import Any, Final
 
 import msgspec
-
 from xwheel.errors import WireError
 from xwheel.model import MAX_ID, BlockStrategy, MisfirePolicy
 from xwheel.wire.codec.fields import MAX_INT, int_in, parse_object, text_in, to_id

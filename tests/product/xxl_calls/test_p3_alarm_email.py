@@ -66,7 +66,7 @@ class Caller:
 
 def test_p3_alarm_email_of_add_job_is_mailed(tmp_path: Path) -> None:
     mails = Mails()
-    with NodeSite(tmp_path, mails) as site:
+    with NodeSite(tmp_path, mails, "xxl_calls") as site:
         caller = Caller(site)
         answer = caller.call("addJob", **JOB, alarmEmail="ops@example.org, dba@example.org")
         assert "alarmEmail" not in (answer["msg"] or "")
@@ -94,7 +94,7 @@ def test_p3_alarm_email_of_add_job_is_mailed(tmp_path: Path) -> None:
 
 
 def test_p3_without_the_plugin_the_answer_says_what_is_missing(tmp_path: Path) -> None:
-    with NodeSite(tmp_path) as site:
+    with NodeSite(tmp_path, "xxl_calls") as site:
         caller = Caller(site)
         answer = caller.call("addJob", **JOB, alarmEmail="ops@example.org")
         assert (

@@ -8,21 +8,15 @@ import logging
 from typing import Any
 
 import pytest
+from xwheel_xxl_calls.answers import PER_SECOND
 
 from tests.component.api.conftest import EXECUTOR_TOKEN, LIMIT, TOKEN, Api
+from tests.component.api.xxl.test_group_tokens import REFUSED, WRONG
 from tests.support.job_calls import SUCCESS, Tenant, definition
-from xwheel.api.http.rate import MAX_CALLERS, RateLimiter
-from xwheel.api.xxl import job_calls
-from xwheel.clock import ManualClock
-from xwheel.model import RunState
 from xwheel.storage.access import tokens
 from xwheel.wire.contract import APP_NAME_HEADER, TOKEN_HEADER
 
 CALLS = ("addJob", "updateJob", "removeJob", "startJob", "stopJob", "triggerJob")
-REFUSED = (
-    "XXL-JOB-ACCESS-TOKEN: missing or wrong; it must be the scheduler's executor token, a secret of the executor's "
-    "group, or a group's token while XXL-JOB-APPNAME names that group"
-)
 
 
 @pytest.fixture
@@ -34,29 +28,7 @@ def body_for(call: str, job_id: int) -> dict[str, Any]:
     return {"addJob": definition(), "updateJob": definition(id=job_id)}.get(call, {"id": job_id})
 
 
-WRONG: dict[str, dict[str, str]] = {
-    "nothing": {},
-    "no token": {APP_NAME_HEADER: "orders"},
-    "empty token": {TOKEN_HEADER: "", APP_NAME_HEADER: "orders"},
-    "wrong token": {TOKEN_HEADER: "wrong", APP_NAME_HEADER: "orders"},
-    "no app name": {TOKEN_HEADER: "token-of-orders"},
-    "empty app name": {TOKEN_HEADER: "token-of-orders", APP_NAME_HEADER: " "},
-    "other group's name": {TOKEN_HEADER: "token-of-orders", APP_NAME_HEADER: "billing"},
-    "no one's name": {TOKEN_HEADER: "token-of-orders", APP_NAME_HEADER: "nobody"},
-    "other case": {TOKEN_HEADER: "token-of-orders", APP_NAME_HEADER: "Orders"},
-    "token of the other group": {TOKEN_HEADER: "token-of-billing", APP_NAME_HEADER: "orders"},
-    "longer": {TOKEN_HEADER: "token-of-orders!", APP_NAME_HEADER: "orders"},
-    "huge token": {TOKEN_HEADER: "x" * 200_000, APP_NAME_HEADER: "orders"},
-    "huge app name": {TOKEN_HEADER: "token-of-orders", APP_NAME_HEADER: "orders" + "x" * 200_000},
-    "not ascii": {TOKEN_HEADER: "\xe9\xff", APP_NAME_HEADER: "\xe9"},
-    "digest": {TOKEN_HEADER: tokens.digest_token("token-of-orders").hex(), APP_NAME_HEADER: "orders"},
-    "management token": {TOKEN_HEADER: TOKEN, APP_NAME_HEADER: "orders"},
-    "bearer": {"Authorization": "Bearer token-of-orders", APP_NAME_HEADER: "orders"},
-    "cookie": {"Cookie": f"{TOKEN_HEADER}=token-of-orders", APP_NAME_HEADER: "orders"},
-}
-
-
-@pytest.mark.parametrize("call", [*CALLS, "registry", "registryRemove", "callback", "none"])
+@pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("headers", WRONG.values(), ids=WRONG)
 def test_only_a_token_with_its_own_group_opens_a_call(
     api: Api, billing: Tenant, orders: Tenant, call: str, headers: dict[str, str]
@@ -148,46 +120,6 @@ def test_a_trigger_does_not_reach_another_groups_executor(api: Api, orders: Tena
     assert foreign == none.replace("http://c:1", "http://b:1")
 
 
-def test_executors_may_use_their_groups_token(api: Api, orders: Tenant) -> None:
-    registration = {"registryGroup": "EXECUTOR", "registryKey": "orders", "registryValue": "http://o:1/"}
-
-    def live() -> list[str]:
-        return [item.address for item in api.parts.registry.live(orders.group_id, api.clock.now_ms())]
-
-    assert orders.call("registry", registration) == SUCCESS
-    assert live() == ["http://o:1"]
-    api.running(1, group_id=orders.group_id)
-    assert orders.call("callback", {"callbackList": [{"logId": 1, "handleCode": 200}]}) == SUCCESS
-    assert api.run(1).state is RunState.SUCCEEDED
-    assert orders.call("registryRemove", registration) == SUCCESS
-    assert live() == []
-
-
-@pytest.mark.parametrize("call", ["registry", "registryRemove"])
-def test_a_registration_in_another_group_is_refused(
-    api: Api, orders: Tenant, billing: Tenant, call: str
-) -> None:
-    registration = {"registryGroup": "EXECUTOR", "registryKey": "orders", "registryValue": "http://o:1/"}
-    assert orders.call("registry", registration) == SUCCESS
-    before = api.rows()
-    foreign = billing.refused(call, registration)
-    none = billing.refused(call, registration | {"registryKey": "nobody"})
-    assert foreign == none.replace("nobody", "orders")
-    assert api.rows() == before
-
-
-def test_outcomes_count_only_for_runs_of_the_group(api: Api, orders: Tenant, billing: Tenant) -> None:
-    api.running(1, group_id=orders.group_id)
-    api.running(2, group_id=billing.group_id)
-    items = [{"logId": run_id, "handleCode": 200} for run_id in (1, 2, 3)]
-    answer = billing.call("callback", items)
-    assert answer["code"] == 200
-    rows = json.loads(answer["data"])
-    assert [row["logId"] for row in rows] == [1, 3]
-    assert rows[0]["msg"] == rows[1]["msg"]
-    assert (api.run(1).state, api.run(2).state) == (RunState.RUNNING, RunState.SUCCEEDED)
-
-
 def test_tokens_are_rotated_without_a_gap_and_end_within_a_second(api: Api, orders: Tenant) -> None:
     job_id = orders.add()
     api.db.transaction(
@@ -240,7 +172,7 @@ def test_every_token_is_compared_in_constant_time(
 
 def test_a_token_may_call_so_often(api: Api, orders: Tenant, billing: Tenant) -> None:
     job_id = orders.add()
-    for _ in range(job_calls.PER_SECOND - 1):
+    for _ in range(PER_SECOND - 1):
         assert orders.call("stopJob", {"id": job_id}) == SUCCESS
     before = api.rows()
     for call in CALLS:
@@ -255,28 +187,6 @@ def test_a_token_may_call_so_often(api: Api, orders: Tenant, billing: Tenant) ->
     api.clock.advance(10)
     assert orders.call("stopJob", {"id": job_id}) == SUCCESS
     assert orders.call("stopJob", {"id": job_id})["code"] == 502
-
-
-def test_a_bucket_fills_up_evenly_and_holds_a_second() -> None:
-    clock = ManualClock(0)
-    limiter = RateLimiter(clock, 100)
-    assert [limiter.allow("a") for _ in range(101)].count(True) == 100
-    for _ in range(300):  # a permit takes 10 ms, in steps that are no multiple of it
-        clock.advance(3)
-        limiter.allow("a")
-    clock.advance(7)
-    assert not all(limiter.allow("a") for _ in range(2))
-    clock.advance(3_600_000)
-    assert [limiter.allow("a") for _ in range(150)].count(True) == 100
-
-
-def test_buckets_are_bounded() -> None:
-    limiter = RateLimiter(ManualClock(0), 1)
-    assert limiter.allow("first")
-    for number in range(MAX_CALLERS):
-        assert limiter.allow(f"caller-{number}")
-    assert not limiter.allow(f"caller-{MAX_CALLERS - 1}")
-    assert len(limiter._buckets) == MAX_CALLERS
 
 
 def test_no_answer_and_no_log_line_has_a_token(
