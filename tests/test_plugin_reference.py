@@ -59,6 +59,8 @@ from xwheel.plugin.identities import (
     SignsInByRedirect,
     SignsOut,
 )
+from xwheel.plugin.job_owners import DeclaredView, OwnsJobs
+from xwheel.plugin.job_writing import JobWriter
 from xwheel.plugin.observers import Changes, Observer, RunEnd
 from xwheel.plugin.options import PluginOptions
 from xwheel.plugin.pages import Pages
@@ -109,7 +111,7 @@ PARTS: dict[type[Any], list[type[Any]]] = {
     Pages: [],
     Tables: [Migration],
     Observer: [Changes, RunEnd],
-    Resources: [ResourceRoute, Need, Of, OfObject, Operation],
+    Resources: [ResourceRoute, Need, Of, OfObject, Operation, OwnsJobs, DeclaredView],
     Routes: [
         Route,
         RouteScope,
@@ -120,6 +122,7 @@ PARTS: dict[type[Any], list[type[Any]]] = {
         PluginSite,
         PluginDatabase,
         PluginJobs,
+        JobWriter,
         PluginExecutors,
         WorksAlong,
         WokenUp,

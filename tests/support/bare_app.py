@@ -7,10 +7,13 @@ from typing import Any
 
 from xwheel.api.app import build_management_app
 from xwheel.api.openapi.document import DescribedRoute, build_document, operations
+from xwheel.api.openapi.words import TAGS
 from xwheel.config import Config
 from xwheel.config.sections import AccountsSection, ApiSection
 from xwheel.plugin.discovery import load_plugins
 from xwheel.plugin.registries import Registry
+
+RESOURCES = load_plugins(Config()).resources
 
 
 def _bare_app() -> Any:
@@ -22,14 +25,14 @@ def _bare_app() -> Any:
         health=None,
         access=access,
         refusals=None,
-        plugins=SimpleNamespace(
-            pages={}, routes=Registry("set of routes", {}, {}), resources=load_plugins(Config()).resources
-        ),
+        job_writer=None,
+        plugins=SimpleNamespace(pages={}, routes=Registry("set of routes", {}, {}), resources=RESOURCES),
     )
     return build_management_app(parts)
 
 
 APP = _bare_app()
 _ROUTES = [DescribedRoute(*route, APP.needs[route[0]]) for route in APP.routes]
-DOCUMENT = build_document(_ROUTES)
+_CHAPTERS = {part: words for item in RESOURCES.values() for part, words in item.chapters.items()}
+DOCUMENT = build_document(_ROUTES, {**_CHAPTERS, **TAGS})
 OPERATIONS = list(operations(_ROUTES))

@@ -12,6 +12,7 @@ from sqlalchemy.exc import OperationalError
 
 from tests.support import servers
 from xwheel.model import PARTITIONS
+from xwheel.plugin.tables import HANDED_OVER
 from xwheel.storage import settings
 from xwheel.storage.database.engine import Database
 from xwheel.storage.schema import migrate, tables
@@ -91,7 +92,7 @@ def break_connections(db: Database) -> None:
 
 def empty(db: Database) -> None:
     """Take all rows out, let ids begin at 1 again, and write the rows that a new database has."""
-    names = [table.name for table in tables.metadata.sorted_tables]
+    names = sorted({*tables.metadata.tables, *HANDED_OVER})
     with db.write() as conn:
         used = conn.execute(
             text("SELECT " + ", ".join(f"EXISTS (SELECT 1 FROM {name}) AS {name}" for name in names))
@@ -137,7 +138,7 @@ def restore_schema(db: Database) -> None:
     """Bring the schema back to this version's; a test may have taken it down or made it another's."""
     with db.read() as conn:
         found = set(inspect(conn).get_table_names())
-        known = {*tables.metadata.tables, "alembic_version"}
+        known = {*tables.metadata.tables, *HANDED_OVER, "alembic_version"}
         revisions = conn.execute(text("SELECT version_num FROM alembic_version")) if known <= found else []
         if found == known and [row[0] for row in revisions] == [migrate.head_revision()]:
             return

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection
+from xwheel.storage.declarations import owners, records
+from xwheel.storage.declarations.records import DeclaredJob
 
 from tests.support.million import (
     BUSY_CHAIN,
@@ -42,8 +44,6 @@ from xwheel.storage import (
 )
 from xwheel.storage.access import executor_secrets, tokens
 from xwheel.storage.database import clock
-from xwheel.storage.declarations import owners, records
-from xwheel.storage.declarations.records import DeclaredJob
 
 ROWS: Final = 1500
 MANY: Final = 50

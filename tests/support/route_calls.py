@@ -10,6 +10,9 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any, Final
 
+from xwheel.storage.declarations import owners, records
+from xwheel.storage.declarations.records import DeclaredJob
+
 from tests.component.api.conftest import Api
 from tests.support.callers import HASHED, PASSWORD, Person
 from tests.support.rows import NOW, make_executor, make_run
@@ -20,8 +23,6 @@ from xwheel.model.alarms import AlarmKind, AlarmTarget, AttemptState
 from xwheel.storage import reports
 from xwheel.storage.access import accounts, executor_secrets, links, tokens
 from xwheel.storage.alarms import alarms, attempts
-from xwheel.storage.declarations import owners, records
-from xwheel.storage.declarations.records import DeclaredJob
 from xwheel.storage.reports import HOUR_MS, Counts, JobHour
 from xwheel.wire.messages import LogData
 

@@ -33,7 +33,6 @@ from xwheel.api.v1.access.settings import OwnSetting, OwnSettings
 from xwheel.api.v1.access.tokens import Token, Tokens
 from xwheel.api.v1.alarms import AlarmResource, AlarmRuleResource, AlarmRules, Alarms, AlarmTests, Attempts
 from xwheel.api.v1.calendars import CalendarResource, Calendars
-from xwheel.api.v1.declarations import Declarations, DeclarationsSync, DeclaredJobResource
 from xwheel.api.v1.groups import Executors, Group, GroupExecutors, Groups
 from xwheel.api.v1.health import Healthz, NodeHealth, Readyz
 from xwheel.api.v1.jobs import BulkJobs, Children, JobResource, Jobs
@@ -62,7 +61,6 @@ ROUTES: Final[dict[str, type[Resource]]] = {
     "/jobs/{job_id:id}/stop": JobResource,
     "/jobs/{job_id:id}/copy": JobResource,
     "/jobs/{job_id:id}/run": JobResource,
-    "/jobs/{job_id:id}/release": DeclaredJobResource,
     "/jobs/{job_id:id}/children": Children,
     "/jobs/{job_id:id}/versions": JobVersions,
     "/jobs/{job_id:id}/versions/{revision:id}": JobVersionResource,
@@ -72,8 +70,6 @@ ROUTES: Final[dict[str, type[Resource]]] = {
     "/jobs/{job_id:id}/glue/{number:id}": GlueVersionResource,
     "/jobs/{job_id:id}/glue/{number:id}/restore": GlueVersionResource,
     **{f"/jobs/bulk/{action}": BulkJobs for action in BulkAction},
-    "/declarations": Declarations,
-    "/declarations/sync": DeclarationsSync,
     "/runs": Runs,
     "/runs/csv": Runs,
     "/runs/{run_id:id}": RunResource,

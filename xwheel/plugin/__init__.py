@@ -67,6 +67,8 @@ from xwheel.plugin.identities import (
     SignsInByRedirect,
     SignsOut,
 )
+from xwheel.plugin.job_owners import DeclaredView, OwnsJobs
+from xwheel.plugin.job_writing import JobWriter
 from xwheel.plugin.observers import Changes, Observer, Rows, RunEnd
 from xwheel.plugin.options import PluginOptions, read_options
 from xwheel.plugin.pages import Pages
@@ -121,6 +123,7 @@ __all__ = [
     "Commands",
     "ConfigError",
     "ConflictError",
+    "DeclaredView",
     "ExecutorError",
     "FieldError",
     "ForbiddenError",
@@ -131,6 +134,7 @@ __all__ = [
     "HostedRun",
     "Identity",
     "IdentityProvider",
+    "JobWriter",
     "KeepsThings",
     "KnownAccount",
     "LogChunk",
@@ -148,6 +152,7 @@ __all__ = [
     "Of",
     "OfObject",
     "Operation",
+    "OwnsJobs",
     "Pages",
     "Permission",
     "PlainUrl",

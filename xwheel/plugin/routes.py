@@ -14,7 +14,9 @@ from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 import msgspec
 
 from xwheel.errors import FieldError, PluginError, XwheelError
+from xwheel.model import RegisteredExecutor
 from xwheel.model.access import Actor, Permission
+from xwheel.plugin.job_writing import JobWriter
 
 T = TypeVar("T")
 
@@ -310,6 +312,14 @@ class PluginExecutors(Protocol):
         """Return all executor groups by id; which of them a caller may know of is for the plugin to decide."""
         ...
 
+    def live(self, group_id: int | None = None) -> Sequence[RegisteredExecutor]:
+        """Return the live executors of a group, or of all, from memory."""
+        ...
+
+    def heard_since_ms(self) -> int:
+        """Return since when this process hears beats, after a start or a gap: no executor is missing for longer."""
+        ...
+
     def note_death(self, address: str) -> None:
         """Say that the executor at this address was seen to die, so that it is asked about its runs at once.
 
@@ -330,6 +340,11 @@ class PluginSite(Protocol):
     @property
     def jobs(self) -> PluginJobs:
         """Jobs and runs, changed as the caller that is being answered."""
+        ...
+
+    @property
+    def job_writer(self) -> JobWriter:
+        """Writes many jobs in a transaction of the plugin's."""
         ...
 
     @property

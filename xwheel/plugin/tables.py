@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final, Protocol, runtime_checkable
 
 from xwheel.errors import PluginError
@@ -15,7 +16,11 @@ MAX_MIGRATION: Final = 64
 MAX_TABLE: Final = 60
 """Characters of a table's name; every database takes this many, with those of an index's prefix besides."""
 
+HANDED_OVER: Final = frozenset({"declaration_owner", "declared_job"})
+"""Tables that xwheel itself had once: a plugin may have one of them under this name, and finds its rows in it."""
+
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,29}")
+_COLUMN: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _TABLE: Final = re.compile(r"[a-z][a-z0-9_]*")
 _MIGRATION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -43,10 +48,15 @@ class Tables(Protocol):
     any other database that lacks one. Texts compare by bytes on every server, as those of xwheel's tables do.
 
     Attributes:
-        name: The plugin's own name; the names of its tables and indexes begin with it and an underscore.
+        name: The plugin's own name; the names of its tables and indexes begin with it and an underscore. A table that
+            an earlier version of xwheel had itself keeps its name: the first migration makes what is not there.
+        of_jobs: Tables to their columns with the id of a job: when the job is deleted, its rows are, too.
+        of_groups: Tables to their columns with the id of a group, likewise.
     """
 
     name: str
+    of_jobs: Mapping[str, str] = MappingProxyType({})
+    of_groups: Mapping[str, str] = MappingProxyType({})
 
     def migrations(self) -> Sequence[Migration]:
         """Return all migrations in their order; new ones come at the end."""
@@ -85,6 +95,12 @@ class KnownTables:
         self.tables = tuple(item.tables())
         self._check_migrations()
         self._check_tables()
+        for field in ("of_jobs", "of_groups"):
+            self._check_columns(field, getattr(item, field))
+
+    def owns(self, table: str) -> bool:
+        """Return whether the plugin may have a table of this name."""
+        return table.startswith(self.prefix) or table in HANDED_OVER
 
     def _check_migrations(self) -> None:
         if not 0 < len(self.migrations) <= MOST_MIGRATIONS:
@@ -109,8 +125,17 @@ class KnownTables:
             raise PluginError(f"tables {self.name}: tables() must return 1 to {MOST_TABLES} different names")
         for one in self.tables:
             fits = isinstance(one, str) and len(one) <= MAX_TABLE and _TABLE.fullmatch(one)
-            if not fits or not one.startswith(self.prefix):
+            if not fits or not self.owns(one):
                 raise PluginError(
                     f"tables {self.name}: a table's name begins with {self.prefix} and has at most {MAX_TABLE} small "
                     f"letters, digits and underscores, not {str(one)[:MAX_TABLE]!r}"
                 )
+
+    def _check_columns(self, field: str, found: Mapping[str, str]) -> None:
+        for table, column in found.items():
+            if table not in self.tables:
+                raise PluginError(
+                    f"tables {self.name}: {field}: {str(table)[:MAX_TABLE]!r} is none of its tables"
+                )
+            if not isinstance(column, str) or not _COLUMN.fullmatch(column):
+                raise PluginError(f"tables {self.name}: {field}: {table} needs the name of a column")

@@ -29,6 +29,7 @@ from xwheel.plugin.contracts import (
     TakesOptions,
 )
 from xwheel.plugin.identities import SignsInByPassword, SignsInByRedirect, SignsOut
+from xwheel.plugin.job_owners import OwnsJobs, check_owner_table
 from xwheel.plugin.pages import Pages, find_files
 from xwheel.plugin.routes import Routes, check_routes_name
 from xwheel.plugin.tables import KnownTables, Tables
@@ -110,6 +111,9 @@ def _check_whole(kind: str, item: object) -> None:
             check_routes_name(item.name)
         case "set of commands", Commands():
             _check_commands(item)
+        case "set of resources", _ if hasattr(item, "owner_table"):
+            check_owner_table(item.owner_table)
+            _check_optional(kind, OwnsJobs, item)
 
 
 def _check_commands(item: Commands) -> None:

@@ -3,15 +3,20 @@
 ``apply`` has the commands for files. ``checking`` makes the wanted ``state`` of what a file says, ``remote`` reads the
 same state from a node, ``diff`` compares both and returns steps, ``remote`` carries them out. ``writing`` turns a state
 into YAML again, and ``templates`` translates the names of jobs in parameters to ids and back. ``sync`` sends what
-modules declare to a node, which compares by itself.
+modules declare to a node, whose part of this package, ``declarations``, compares by itself; ``declared`` has the other
+commands about that. Commands load nothing of that part, which needs the libraries of a node.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from xwheel.plugin import hookimpl
+from xwheel.plugin import Resources, Tables, hookimpl
+
+if TYPE_CHECKING:
+    from xwheel.config import Config
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,16 @@ COMMANDS = (
         "Make the jobs of a group what code declares; what it declares no more is stopped, and stays.",
         "xwheel_jobs_as_code.sync",
     ),
+    JobsTool(
+        "job/release",
+        "Release a job, or fields of it, from the code that declares it, so that people may change it.",
+        "xwheel_jobs_as_code.declared",
+    ),
+    JobsTool(
+        "group/declarations",
+        "List what live executors declare in code, and which release decides the jobs of its group.",
+        "xwheel_jobs_as_code.declared",
+    ),
 )
 
 
@@ -47,3 +62,19 @@ COMMANDS = (
 def xwheel_register_commands() -> Iterable[JobsTool]:
     """Return the commands."""
     return COMMANDS
+
+
+@hookimpl
+def xwheel_register_resources(config: Config) -> Iterable[Resources]:
+    """Return the resources of declared jobs."""
+    from xwheel_jobs_as_code.declarations.plugin import DeclarationResources
+
+    return [DeclarationResources(config)]
+
+
+@hookimpl
+def xwheel_register_tables() -> Iterable[Tables]:
+    """Return the tables of declared jobs."""
+    from xwheel_jobs_as_code.declarations.tables import DeclarationTables
+
+    return [DeclarationTables()]

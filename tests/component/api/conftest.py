@@ -12,6 +12,7 @@ from urllib.parse import unquote
 
 import falcon.testing
 import pytest
+from sqlalchemy import Table
 from xwheel_devtools.testing import ManualClock
 
 from tests.support.job_calls import Tenant
@@ -162,6 +163,7 @@ class Api:
     channels: Channels
     management: falcon.testing.TestClient
     executor: falcon.testing.TestClient
+    tables: Sequence[Table] = tuple(metadata.sorted_tables)
 
     def call(self, method: str, path: str, body: object = None, **options: Any) -> falcon.testing.Result:
         """Call the management API with the right token."""
@@ -210,7 +212,7 @@ class Api:
         with self.db.read() as conn:
             return {
                 table.name: [tuple(row) for row in conn.execute(table.select())]
-                for table in metadata.sorted_tables
+                for table in self.tables
                 if table.name != "run_id_block"
             }
 
@@ -239,15 +241,15 @@ def api_with(db: Database) -> Callable[..., Api]:
     return lambda **settings: make_api(db, settings)
 
 
-def make_api(db: Database, settings: dict[str, Any]) -> Api:
-    """Return both applications over a database."""
+def make_api(db: Database, settings: dict[str, Any], plugins: Plugins | None = None) -> Api:
+    """Return both applications over a database, with what the core ships unless told otherwise."""
     clock = ManualClock(NOW)
     db.transaction(lambda conn: tokens.insert_token(conn, "tests", TOKEN, NOW))
     asked = Asked()
     channels = Channels(clock)
     config = build_config({"api": settings})
     scheduler = Scheduler(
-        Core(config, db, shipped_plugins(), EXECUTOR_TOKEN, clock, transport=lambda *_: Line())
+        Core(config, db, plugins or shipped_plugins(), EXECUTOR_TOKEN, clock, transport=lambda *_: Line())
     )
     parts = dataclasses.replace(
         api_parts(scheduler, asked.health),

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-
 from xwheel.api.schema.declarations import SAID
+
 from xwheel.api.schema.messages import JobCreate
 from xwheel.errors import ConfigError
 from xwheel.executor import job

@@ -15,7 +15,7 @@ from xwheel.api.schema.messages import JobChange, JobCreate
 from xwheel.api.v1.jobs import job_views, new_source
 from xwheel.api.v1.schedule import check_calendars, naming_schedule_fields
 from xwheel.errors import FieldError
-from xwheel.model import Job
+from xwheel.model import Job, RegisteredExecutor
 from xwheel.model.access import Permission, current_actor
 from xwheel.model.runs import OPEN_STATES
 from xwheel.plugin.routes import PluginGroup
@@ -43,6 +43,7 @@ class RouteSite:
         self._parts = parts
         self.database = parts.db
         self.jobs = SiteJobs(parts)
+        self.job_writer = parts.job_writer
         self.executors = SiteExecutors(parts)
 
     def now_ms(self) -> int:
@@ -91,6 +92,15 @@ class SiteExecutors:
             owners = {secret.group_id for secret in executor_secrets.list_secrets(conn)}
             found = executors.list_groups(conn, limit=MOST_GROUPS)
         return [PluginGroup(group.id, group.app_name, group.id in owners) for group in found]
+
+    def live(self, group_id: int | None = None) -> Sequence[RegisteredExecutor]:
+        """Return live executors."""
+        registry, now_ms = self._parts.registry, self._parts.clock.now_ms()
+        return registry.all(now_ms) if group_id is None else registry.live(group_id, now_ms)
+
+    def heard_since_ms(self) -> int:
+        """Return since when beats can be heard."""
+        return self._parts.registry.listens_since_ms
 
     def note_death(self, address: str) -> None:
         """Say that the executor at this address was seen to die."""
@@ -199,8 +209,7 @@ class SiteJobs:
         current_actor().need(permission, job.group_id, "job", job_id)
 
     def _view(self, job: Job) -> dict[str, Any]:
-        with self._parts.db.read() as conn:
-            (view,) = job_views(self._parts, conn, [job])
+        (view,) = job_views(self._parts, [job])
         return _plain(view)
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from sqlalchemy import event, select
+from xwheel.storage.declarations import records
+from xwheel.storage.declarations.records import DeclaredJob
 from xwheel_devtools.testing import ManualClock
 
 from tests.support import node as support
@@ -30,8 +32,6 @@ from xwheel.plugin.registries import Registry
 from xwheel.scheduler.jobs.jobs import BulkAction
 from xwheel.storage import executors, job_versions, jobs, retention
 from xwheel.storage.database.engine import Connection, Database
-from xwheel.storage.declarations import records
-from xwheel.storage.declarations.records import DeclaredJob
 from xwheel.storage.schema.access_tables import audit
 from xwheel.storage.schema.tables import job_version
 

@@ -8,26 +8,26 @@ from typing import Any
 
 import pytest
 from xwheel_devtools.testing import ManualClock
-
-from tests.support.databases import twin_of
-from tests.support.node import HandNode
-from tests.support.rows import NOW, job_values, make_executor
-from xwheel.errors import ConflictError, FieldError, OwnedByCodeError, RevisionError
-from xwheel.model import Job, Origin, RunState
-from xwheel.model.access import ALL, Actor, ActorKind, acting
-from xwheel.scheduler.jobs.declared_jobs import DeclarationManager
-from xwheel.scheduler.jobs.declared_plan import (
+from xwheel_jobs_as_code.declarations import owners, records
+from xwheel_jobs_as_code.declarations.ownership import DeclarationState, Declared
+from xwheel_jobs_as_code.declarations.plan import (
     BadDeclaration,
     FieldChange,
     SyncAction,
     SyncResult,
     WantedJob,
 )
+from xwheel_jobs_as_code.declarations.records import DeclaredJob
+
+from tests.product.jobs_as_code.conftest import manager_of
+from tests.support.databases import twin_of
+from tests.support.node import HandNode
+from tests.support.rows import NOW, job_values, make_executor
+from xwheel.errors import ConflictError, FieldError, OwnedByCodeError, RevisionError
+from xwheel.model import Job, Origin, RunState
+from xwheel.model.access import ALL, Actor, ActorKind, acting
 from xwheel.scheduler.jobs.jobs import BulkAction
-from xwheel.scheduler.jobs.ownership import DeclarationState, Declared
 from xwheel.storage import job_versions, jobs
-from xwheel.storage.declarations import owners, records
-from xwheel.storage.declarations.records import DeclaredJob
 
 ONE, TWO, OTHER = Declared("1.0", "a" * 64), Declared("2.0", "b" * 64), Declared("1.0", "c" * 64)
 GROUP = 1
@@ -43,10 +43,6 @@ def wanted(name: str = "report", **fields: Any) -> WantedJob:
     }
     draft = {key: value for key, value in job_values(**said).items() if key not in {"name", "group_id"}}
     return WantedJob(name=name, place=f"app.jobs:{name}", fields=said, draft=draft)
-
-
-def manager_of(node: HandNode) -> DeclarationManager:
-    return node.scheduler.management.declarations
 
 
 def sync(
