@@ -24,6 +24,7 @@ from tests.support import servers
 ACCESS: Final = "tests/component/api/v1/access"
 ALARMS: Final = "tests/component/alarms"
 AUDIT: Final = "tests/component/accounts/audit"
+DECLARED: Final = "tests/product/jobs_as_code"
 SCHEDULER: Final = "tests/component/scheduler"
 
 WHOLE: Final = (
@@ -38,6 +39,7 @@ WHOLE: Final = (
     f"{SCHEDULER}/upkeep/test_retention.py",
     "tests/integration/test_chain_crash.py",
     "tests/integration/test_databases.py",
+    f"{DECLARED}/test_declaration_rows.py",
 )
 """Folders and files whose subject is the database."""
 
@@ -184,7 +186,7 @@ SOME: Final[Mapping[str, Sequence[str]]] = {
         "test_one_slow_executor_does_not_hold_up_the_others",
     ),
     f"{SCHEDULER}/logs/test_shipped.py": ("test_two_nodes_that_get_the_same_lines_at_once",),
-    f"{SCHEDULER}/jobs/test_declared_jobs.py": (
+    f"{DECLARED}/test_declared_jobs.py": (
         "test_jobs_are_created_started_and_owned",
         "test_what_is_not_declared_any_more_is_stopped_and_comes_back",
         "test_an_edit_meanwhile_wins_no_race_and_loses_nothing",

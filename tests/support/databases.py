@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 
-from sqlalchemy import Connection, insert, inspect, text
+from sqlalchemy import Connection, delete, insert, inspect, text
 from sqlalchemy.exc import OperationalError
 
 from tests.support import servers
+from xwheel.config import build_config
 from xwheel.model import PARTITIONS
+from xwheel.plugin import Tables
+from xwheel.plugin.discovery import load_plugins
 from xwheel.plugin.tables import HANDED_OVER
 from xwheel.storage import settings
 from xwheel.storage.database.engine import Database
-from xwheel.storage.schema import migrate, tables
+from xwheel.storage.schema import migrate, plugin_tables, tables
 
 LARGE = 10_000
+KEPT = tables.plugin_migration
 BACKENDS = {"mariadb": servers.mariadb, "postgresql": servers.postgresql}
 ADMIN = {"mariadb": "mysql", "postgresql": "postgres"}
 
@@ -28,9 +33,27 @@ def server_database(backend: str, name: str = "xwheel_test", *, durable: bool = 
     with BACKENDS[backend](durable=durable) as base:
         create_database(base, backend, name)
         db = Database(base + name)
-        migrate.upgrade(db)
+        upgrade(db)
         db.close()
         yield base + name
+
+
+@cache
+def installed_tables() -> Mapping[str, Tables]:
+    """Return the tables of the plugins of this environment, by plugin."""
+    return dict(load_plugins(build_config({})).tables)
+
+
+def upgrade(db: Database) -> None:
+    """Bring a database to this version's schema, with the tables of installed plugins, as nodes want it."""
+    migrate.upgrade(db)
+    plugin_tables.upgrade(db, installed_tables())
+
+
+def known_tables() -> set[str]:
+    """Return the tables that are there then."""
+    of_plugins = {name for item in installed_tables().values() for name in item.tables()}
+    return {*tables.metadata.tables, *HANDED_OVER, *of_plugins}
 
 
 def create_database(base: str, backend: str, name: str) -> None:
@@ -58,6 +81,7 @@ class CleanDatabases:
         break_connections(db)
         restore_schema(db)
         empty(db)
+        plugin_tables.upgrade(db, plugin_tables.unknown_in(db, installed_tables()))
         return db.engine.url.render_as_string(hide_password=False)
 
     def close(self) -> None:
@@ -92,8 +116,9 @@ def break_connections(db: Database) -> None:
 
 def empty(db: Database) -> None:
     """Take all rows out, let ids begin at 1 again, and write the rows that a new database has."""
-    names = sorted({*tables.metadata.tables, *HANDED_OVER})
+    names = sorted(known_tables() - {KEPT.name})
     with db.write() as conn:
+        conn.execute(delete(KEPT).where(KEPT.c.plugin.not_in(installed_tables())))
         used = conn.execute(
             text("SELECT " + ", ".join(f"EXISTS (SELECT 1 FROM {name}) AS {name}" for name in names))
         ).one()
@@ -138,7 +163,7 @@ def restore_schema(db: Database) -> None:
     """Bring the schema back to this version's; a test may have taken it down or made it another's."""
     with db.read() as conn:
         found = set(inspect(conn).get_table_names())
-        known = {*tables.metadata.tables, *HANDED_OVER, "alembic_version"}
+        known = {*known_tables(), "alembic_version"}
         revisions = conn.execute(text("SELECT version_num FROM alembic_version")) if known <= found else []
         if found == known and [row[0] for row in revisions] == [migrate.head_revision()]:
             return
@@ -146,4 +171,4 @@ def restore_schema(db: Database) -> None:
         quote = conn.dialect.identifier_preparer.quote
         for name in sorted(found):
             conn.execute(text(f"DROP TABLE {quote(name)}"))
-    migrate.upgrade(db)
+    upgrade(db)

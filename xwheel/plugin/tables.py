@@ -96,7 +96,7 @@ class KnownTables:
         self._check_migrations()
         self._check_tables()
         for field in ("of_jobs", "of_groups"):
-            self._check_columns(field, getattr(item, field))
+            self._check_columns(field, getattr(item, field, {}))
 
     def owns(self, table: str) -> bool:
         """Return whether the plugin may have a table of this name."""

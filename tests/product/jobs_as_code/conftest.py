@@ -9,7 +9,7 @@ from xwheel_jobs_as_code.declarations.manager import DeclarationManager
 from xwheel_jobs_as_code.declarations.plugin import DeclarationResources
 from xwheel_jobs_as_code.declarations.tables import DeclarationTables, metadata
 
-from tests.component.api.conftest import LIMIT, Api, make_api, orders, shipped_plugins
+from tests.component.api.conftest import LIMIT, Api, billing, make_api, orders, shipped_plugins
 from tests.component.scheduler.conftest import node
 from tests.support.node import HandNode
 from xwheel.api.plugins.site import RouteSite
@@ -19,7 +19,7 @@ from xwheel.node.node import api_parts
 from xwheel.plugin.registries import Registry
 from xwheel.storage.database.engine import Database
 
-__all__ = ["api", "node", "orders"]
+__all__ = ["api", "billing", "node", "orders"]
 
 
 def manager_of(node: HandNode) -> DeclarationManager:

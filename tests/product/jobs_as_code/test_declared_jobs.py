@@ -466,3 +466,15 @@ def test_each_sync_leaves_one_version_of_each_job_that_it_changed(node: HandNode
     assert actions("clean") == [(by_name(node)["clean"].revision, "sync", "orders")]
     manager_of(node).release(by_name(node)["clean"].id, ())
     assert actions("clean")[-1][1:] == ("release", "")
+
+
+def test_what_code_declares_of_a_job_stays_codes(node: HandNode) -> None:
+    manager = node.scheduler.management.jobs
+    job = node.job(name="report", param="a", timeout_s=1, enabled=False)
+    manager.edit(job.id, {"param": "b"})
+    manager.edit(job.id, {"timeout_s": 2})
+    declared = DeclaredJob(job_id=job.id, group_id=job.group_id, place="app.jobs", fields=("param",))
+    node.db.transaction(lambda conn: records.insert_declared(conn, [declared]))
+    with pytest.raises(OwnedByCodeError, match="param"):
+        manager.restore(job.id, 1)
+    assert manager.restore(job.id, 2).timeout_s == 1
