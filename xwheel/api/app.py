@@ -45,7 +45,7 @@ from xwheel.api.v1.schedule import Pause, Preview, Upcoming
 from xwheel.api.v1.versions import GlueVersionResource, GlueVersions, JobVersionResource, JobVersions
 from xwheel.api.xxl import executor_calls
 from xwheel.model import MAX_ID
-from xwheel.plugin.resources import CALLER, PUBLIC
+from xwheel.plugin.resources import PUBLIC, Need, Of
 from xwheel.scheduler.jobs.jobs import BulkAction
 
 ROUTES: Final[dict[str, type[Resource]]] = {
@@ -207,7 +207,8 @@ def build_management_app(
     app.add_route("/docs/reference.css", ReferenceStyle(documents), needs=public)
     for prefix, sink in page_sinks(parts.plugins.pages).items():
         app.add_sink(sink, prefix, need=PUBLIC)
-    app.add_sink(refuse_unknown, r"/api(/|\Z)", need=CALLER)
+    # a group's token is told, too, that what it is for is not there without a plugin
+    app.add_sink(refuse_unknown, r"/api(/|\Z)", need=Need(None, Of.CALLER, group_token=True))
     return app
 
 
