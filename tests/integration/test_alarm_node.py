@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+from tests.support import databases
 from tests.support.alarms import Recorder, Stuck, wait_until
 from tests.support.node import plugins
 from tests.support.rows import job_values
@@ -17,7 +18,6 @@ from xwheel.plugin.registries import Registry
 from xwheel.storage import executors
 from xwheel.storage.alarms.lists import AlarmFilter
 from xwheel.storage.database.engine import Database
-from xwheel.storage.schema import migrate
 
 RUNS = 10
 
@@ -32,7 +32,7 @@ def test_a_running_node_tells_what_it_must(tmp_path: Path) -> None:
     channels = Registry("alarm channel", {item.name: item for item in (stuck, bad, good)}, {})
     installed = dataclasses.replace(plugins(), alarm_channels=channels)
     db = Database(f"sqlite:///{tmp_path / 'node.db'}")
-    migrate.upgrade(db)
+    databases.upgrade(db)
     node = Scheduler(Core(build_config({}), db, installed, "x" * 32))
     node.start()
     try:

@@ -7,7 +7,10 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
+from typing import Any
 
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, delete, insert, inspect, text
 from sqlalchemy.exc import OperationalError
 
@@ -54,6 +57,17 @@ def known_tables() -> set[str]:
     """Return the tables that are there then."""
     of_plugins = {name for item in installed_tables().values() for name in item.tables()}
     return {*tables.metadata.tables, *HANDED_OVER, *of_plugins}
+
+
+def differences(conn: Connection) -> list[Any]:
+    """Return in what a schema differs from this version's; what is a plugin's today has tests of its own."""
+    of_plugins = known_tables() - set(tables.metadata.tables)
+
+    def is_ours(name: str | None, kind: str, _: object) -> bool:
+        return kind != "table" or name not in of_plugins
+
+    context = MigrationContext.configure(conn, opts={"include_name": is_ours})
+    return list(compare_metadata(context, tables.metadata))
 
 
 def create_database(base: str, backend: str, name: str) -> None:

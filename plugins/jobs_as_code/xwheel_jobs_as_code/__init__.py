@@ -64,9 +64,20 @@ def xwheel_register_commands() -> Iterable[JobsTool]:
     return COMMANDS
 
 
+def _is_for_nodes() -> bool:
+    """Return whether the libraries of a node are here; ``xwheel[cli]`` alone brings none of them."""
+    try:
+        import sqlalchemy  # noqa: F401 - asked for only
+    except ModuleNotFoundError:
+        return False
+    return True
+
+
 @hookimpl
 def xwheel_register_resources(config: Config) -> Iterable[Resources]:
     """Return the resources of declared jobs."""
+    if not _is_for_nodes():
+        return []
     from xwheel_jobs_as_code.declarations.plugin import DeclarationResources
 
     return [DeclarationResources(config)]
@@ -75,6 +86,8 @@ def xwheel_register_resources(config: Config) -> Iterable[Resources]:
 @hookimpl
 def xwheel_register_tables() -> Iterable[Tables]:
     """Return the tables of declared jobs."""
+    if not _is_for_nodes():
+        return []
     from xwheel_jobs_as_code.declarations.tables import DeclarationTables
 
     return [DeclarationTables()]

@@ -7,8 +7,13 @@ import json
 from html.parser import HTMLParser
 
 from tests.component.api.conftest import Api
-from tests.support.bare_app import DOCUMENT, OPERATIONS
+from tests.support.bare_app import bare_app, described
 from xwheel.api.openapi.pages import CSP
+from xwheel.plugin import Resources
+from xwheel.plugin.registries import Registry
+
+NO_PLUGINS: Registry[Resources] = Registry("set of resources", {}, {})
+DOCUMENT, OPERATIONS = described(bare_app(NO_PLUGINS), NO_PLUGINS)
 
 
 def test_the_page_says_what_each_route_needs(api: Api) -> None:
