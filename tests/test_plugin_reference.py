@@ -80,7 +80,7 @@ from xwheel.plugin.routes import (
     WokenUp,
     WorksAlong,
 )
-from xwheel.plugin.tables import Migration, Tables
+from xwheel.plugin.tables import Migration, RowsGoAlong, Tables
 
 PAGE = ROOT / "docs" / "reference" / "plugins.md"
 SHIPPED = sorted(
@@ -109,7 +109,7 @@ PARTS: dict[type[Any], list[type[Any]]] = {
     LogStore: [ChecksSetup, LogKey, LogChunk, LogEnd],
     IdentityProvider: [SignsInByPassword, SignsInByRedirect, SignsOut, KnownAccount, Identity, SignInStart],
     Pages: [],
-    Tables: [Migration],
+    Tables: [Migration, RowsGoAlong],
     Observer: [Changes, RunEnd],
     Resources: [ResourceRoute, Need, Of, OfObject, Operation, OwnsJobs, DeclaredView],
     Routes: [

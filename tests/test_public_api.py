@@ -108,6 +108,7 @@ PUBLIC = {
         "RouteScope",
         "Router",
         "Routes",
+        "RowsGoAlong",
         "RunChange",
         "RunContext",
         "RunListener",

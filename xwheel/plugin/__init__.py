@@ -98,7 +98,7 @@ from xwheel.plugin.routes import (
     WokenUp,
     WorksAlong,
 )
-from xwheel.plugin.tables import Migration, Tables
+from xwheel.plugin.tables import Migration, RowsGoAlong, Tables
 from xwheel.wire.http.networks import AddressKind, PlainUrl, refused_kind
 
 __all__ = [
@@ -176,6 +176,7 @@ __all__ = [
     "Router",
     "Routes",
     "Rows",
+    "RowsGoAlong",
     "RunChange",
     "RunContext",
     "RunEnd",

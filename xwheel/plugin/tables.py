@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Final, Protocol, runtime_checkable
 
 from xwheel.errors import PluginError
@@ -50,13 +49,9 @@ class Tables(Protocol):
     Attributes:
         name: The plugin's own name; the names of its tables and indexes begin with it and an underscore. A table that
             an earlier version of xwheel had itself keeps its name: the first migration makes what is not there.
-        of_jobs: Tables to their columns with the id of a job: when the job is deleted, its rows are, too.
-        of_groups: Tables to their columns with the id of a group, likewise.
     """
 
     name: str
-    of_jobs: Mapping[str, str] = MappingProxyType({})
-    of_groups: Mapping[str, str] = MappingProxyType({})
 
     def migrations(self) -> Sequence[Migration]:
         """Return all migrations in their order; new ones come at the end."""
@@ -65,6 +60,19 @@ class Tables(Protocol):
     def tables(self) -> Sequence[str]:
         """Return the names of the tables that are there after the last migration."""
         ...
+
+
+@runtime_checkable
+class RowsGoAlong(Protocol):
+    """Tables of a plugin with rows that are deleted with a job or a group, in the transaction that deletes that.
+
+    Attributes:
+        of_jobs: Tables to their columns with the id of a job.
+        of_groups: Tables to their columns with the id of a group.
+    """
+
+    of_jobs: Mapping[str, str]
+    of_groups: Mapping[str, str]
 
 
 class KnownTables:
@@ -95,8 +103,9 @@ class KnownTables:
         self.tables = tuple(item.tables())
         self._check_migrations()
         self._check_tables()
-        for field in ("of_jobs", "of_groups"):
-            self._check_columns(field, getattr(item, field, {}))
+        if isinstance(item, RowsGoAlong):
+            self._check_columns("of_jobs", item.of_jobs)
+            self._check_columns("of_groups", item.of_groups)
 
     def owns(self, table: str) -> bool:
         """Return whether the plugin may have a table of this name."""
@@ -132,6 +141,8 @@ class KnownTables:
                 )
 
     def _check_columns(self, field: str, found: Mapping[str, str]) -> None:
+        if not isinstance(found, Mapping):
+            raise PluginError(f"tables {self.name}: {field} must be a mapping of table to column")
         for table, column in found.items():
             if table not in self.tables:
                 raise PluginError(

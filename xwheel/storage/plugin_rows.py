@@ -12,7 +12,7 @@ from sqlalchemy.sql.dml import Insert
 
 from xwheel.errors import PluginError
 from xwheel.plugin.observers import Rows
-from xwheel.plugin.tables import Tables
+from xwheel.plugin.tables import RowsGoAlong, Tables
 from xwheel.storage.database.rows import IN_LIMIT, chunks, in_parts
 
 _REFUSALS: Final = frozenset({1048, 1054, 1146, 1264, 1364, 1366, 1406, 4025})
@@ -52,13 +52,15 @@ def read_rows_of(conn: Connection, name: str, job_ids: Collection[int]) -> tuple
 def delete_of_jobs(conn: Connection, plugins: Mapping[str, Tables], job_ids: Collection[int]) -> None:
     """Delete the rows of plugins that go with jobs."""
     for item in plugins.values():
-        _delete(conn, item.of_jobs, job_ids)
+        if isinstance(item, RowsGoAlong):
+            _delete(conn, item.of_jobs, job_ids)
 
 
 def delete_of_group(conn: Connection, plugins: Mapping[str, Tables], group_id: int) -> None:
     """Delete the rows of plugins that go with a group."""
     for item in plugins.values():
-        _delete(conn, item.of_groups, [group_id])
+        if isinstance(item, RowsGoAlong):
+            _delete(conn, item.of_groups, [group_id])
 
 
 def _delete(conn: Connection, columns: Mapping[str, str], ids: Iterable[int]) -> None:

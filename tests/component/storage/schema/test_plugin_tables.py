@@ -211,6 +211,7 @@ def test_a_prefix_of_our_own_tables_is_refused(db: Database) -> None:
         (Toys(Migration("a b", _make_things)), "a migration's name"),
         (Toys(of_jobs={"toys_other": "job_id"}), "of_jobs: 'toys_other' is none of its tables"),
         (Toys(of_groups={"toys_thing": "id; --"}), "of_groups: toys_thing needs the name of a column"),
+        (Toys(of_groups=["toys_thing"]), "of_groups must be a mapping of table to column"),  # type: ignore[arg-type]
     ],
 )
 def test_what_cannot_be_used_is_refused_at_the_start(item: Toys, words: str) -> None:
