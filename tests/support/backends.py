@@ -40,6 +40,8 @@ WHOLE: Final = (
     "tests/integration/test_chain_crash.py",
     "tests/integration/test_databases.py",
     f"{DECLARED}/test_declaration_rows.py",
+    f"{DECLARED}/test_declaration_tables.py",
+    f"{DECLARED}/test_query_plans.py",
 )
 """Folders and files whose subject is the database."""
 
@@ -206,6 +208,7 @@ SOME: Final[Mapping[str, Sequence[str]]] = {
         "test_a_run_that_is_sent_while_it_is_cancelled_is_marked",
         "test_a_kill_that_comes_while_a_question_is_open_is_not_put_off",
     ),
+    f"{SCHEDULER}/jobs/test_owners.py": ("test_what_it_owns_meanwhile_counts", "test_rows_go_with_their_job"),
     f"{SCHEDULER}/jobs/test_pause.py": (
         "test_n30_a_job_that_is_stopped_gets_no_next_fire_from_a_pause",
         "test_a_crash_in_the_middle_of_pausing_plans_nothing_more",
