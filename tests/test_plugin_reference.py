@@ -61,6 +61,8 @@ from xwheel.plugin.identities import (
     SignsInByRedirect,
     SignsOut,
 )
+from xwheel.plugin.job_owners import DeclaredView, OwnsJobs
+from xwheel.plugin.job_writing import JobWriter
 from xwheel.plugin.news import BringsNews, NewsItem
 from xwheel.plugin.observers import Changes, Observer, RunEnd
 from xwheel.plugin.options import PluginOptions
@@ -81,7 +83,7 @@ from xwheel.plugin.routes import (
     WokenUp,
     WorksAlong,
 )
-from xwheel.plugin.tables import Migration, Tables
+from xwheel.plugin.tables import Migration, RowsGoAlong, Tables
 
 PAGE = ROOT / "docs" / "reference" / "plugins.md"
 SHIPPED = sorted(
@@ -110,9 +112,9 @@ PARTS: dict[type[Any], list[type[Any]]] = {
     LogStore: [ChecksSetup, LogKey, LogChunk, LogEnd],
     IdentityProvider: [SignsInByPassword, SignsInByRedirect, SignsOut, KnownAccount, Identity, SignInStart],
     Pages: [],
-    Tables: [Migration],
+    Tables: [Migration, RowsGoAlong],
     Observer: [Changes, RunEnd],
-    Resources: [ResourceRoute, Need, Of, OfObject, Operation],
+    Resources: [ResourceRoute, Need, Of, OfObject, Operation, OwnsJobs, DeclaredView],
     Routes: [
         Route,
         RouteScope,
@@ -123,6 +125,7 @@ PARTS: dict[type[Any], list[type[Any]]] = {
         PluginSite,
         PluginDatabase,
         PluginJobs,
+        JobWriter,
         PluginExecutors,
         WorksAlong,
         WokenUp,

@@ -25,6 +25,7 @@ def _bare_app() -> Any:
         access=access,
         refusals=None,
         lease=None,
+        job_writer=None,
         plugins=dataclasses.replace(
             load_plugins(Config()),
             pages=Registry("set of pages", {}, {}),

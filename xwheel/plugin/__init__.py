@@ -71,6 +71,8 @@ from xwheel.plugin.identities import (
     SignsInByRedirect,
     SignsOut,
 )
+from xwheel.plugin.job_owners import DeclaredView, OwnsJobs
+from xwheel.plugin.job_writing import JobWriter
 from xwheel.plugin.news import BringsNews, NewsItem
 from xwheel.plugin.observers import Changes, Observer, Rows, RunEnd
 from xwheel.plugin.options import PluginOptions, read_options
@@ -102,7 +104,7 @@ from xwheel.plugin.routes import (
     WokenUp,
     WorksAlong,
 )
-from xwheel.plugin.tables import Migration, Tables
+from xwheel.plugin.tables import Migration, RowsGoAlong, Tables
 from xwheel.wire.http.networks import AddressKind, PlainUrl, refused_kind
 
 __all__ = [
@@ -128,6 +130,7 @@ __all__ = [
     "Commands",
     "ConfigError",
     "ConflictError",
+    "DeclaredView",
     "ExecutorError",
     "FieldError",
     "ForbiddenError",
@@ -141,6 +144,7 @@ __all__ = [
     "HostedRun",
     "Identity",
     "IdentityProvider",
+    "JobWriter",
     "KeepsMails",
     "KeepsThings",
     "KnownAccount",
@@ -160,6 +164,7 @@ __all__ = [
     "Of",
     "OfObject",
     "Operation",
+    "OwnsJobs",
     "Pages",
     "PartHealth",
     "Permission",
@@ -186,6 +191,7 @@ __all__ = [
     "Router",
     "Routes",
     "Rows",
+    "RowsGoAlong",
     "RunChange",
     "RunContext",
     "RunEnd",
