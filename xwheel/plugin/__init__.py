@@ -60,6 +60,7 @@ from xwheel.plugin.helpers import (
     SecretMask,
     alarm_values,
     checked_receivers,
+    has_node_libraries,
 )
 from xwheel.plugin.hookspecs import hookimpl
 from xwheel.plugin.identities import (
@@ -213,6 +214,7 @@ __all__ = [
     "XwheelError",
     "alarm_values",
     "checked_receivers",
+    "has_node_libraries",
     "hookimpl",
     "read_options",
     "refused_kind",

@@ -80,6 +80,18 @@ class AlarmTemplate:
         return "".join(parts)
 
 
+def has_node_libraries() -> bool:
+    """Return whether the libraries of a node are installed; an executor or the command line alone has none of them.
+
+    For hooks of a plugin whose commands work without them: what needs a database is not registered there.
+    """
+    try:
+        import sqlalchemy  # noqa: F401 - asked for only
+    except ModuleNotFoundError:
+        return False
+    return True
+
+
 def alarm_values(alarm: Alarm) -> dict[str, str]:
     """Return the values of :data:`ALARM_PLACEHOLDERS`; every one can be encoded as UTF-8, and is else as it was."""
     try:
