@@ -15,9 +15,11 @@ SOURCES := pyproject.toml setup.py $(SERVER:%=plugins/%/pyproject.toml) \
 	xwheel/_ring.pxd xwheel/_ring.pyx xwheel/_timer.pyx
 PROJECTS := $(wildcard plugins/*/pyproject.toml)
 PLUGINS := $(PROJECTS:plugins/%/pyproject.toml=%)
+# those with tests of their own; what tests/product tests is in the core's environment
+TESTED := $(patsubst plugins/%/tests,%,$(wildcard plugins/*/tests))
 # plugins of ours that the project of one names as dependencies
 needs = $(filter-out $1,$(filter $(PLUGINS),$(subst -,_,$(shell grep -o '"xwheel-[a-z-]*' plugins/$1/pyproject.toml | sed 's/"xwheel-//'))))
-HOMES := $(PLUGINS:%=$(VENV)/plugins/%/.ready)
+HOMES := $(TESTED:%=$(VENV)/plugins/%/.ready)
 # sees what the core and all plugins import, for the type checker
 ALL := $(VENV)/all/.ready
 # the core and what it needs by itself, without a distribution of ours
@@ -163,7 +165,7 @@ wheel: $(READY)
 homes: $(HOMES) $(ALL)
 
 # the longest first
-plugins: test-glue_script $(filter-out test-console,$(PLUGINS:%=test-%))
+plugins: test-glue_script $(filter-out test-console,$(TESTED:%=test-%))
 
 # the console in a real browser, for which its tests wait more than they compute, and at its side the pages of other plugins
 console: console-itself pages-job_package pages-cluster_zookeeper
