@@ -22,6 +22,7 @@ def _bare_app() -> Any:
         health=None,
         access=access,
         refusals=None,
+        lease=None,
         plugins=SimpleNamespace(
             pages={}, routes=Registry("set of routes", {}, {}), resources=load_plugins(Config()).resources
         ),

@@ -425,6 +425,40 @@ class AlarmChannel(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartHealth:
+    """How something that is registered by name fares on this node.
+
+    Attributes:
+        kind: What it is, as registered: ``alarm channel``.
+        name: Its name.
+        ok: Whether it is well.
+        queued: Calls that wait.
+        failures: Those in a row.
+        hanging: Calls that were given up since they did not come back.
+        last_ms: When the last call ended; None before the first.
+        last_answer: What it answered, or the error.
+    """
+
+    kind: str
+    name: str
+    ok: bool
+    queued: int = 0
+    failures: int = 0
+    hanging: int = 0
+    last_ms: int | None = None
+    last_answer: str = ""
+
+
+@runtime_checkable
+class ReportsHealth(Protocol):
+    """A plugin that calls what others register, and knows how they fare."""
+
+    def health(self) -> Sequence[PartHealth]:
+        """Return how each of them fares, from memory."""
+        ...
+
+
 class RunChange(msgspec.Struct, frozen=True, gc=False):
     """That a run came into a state; handed over after it was committed.
 

@@ -43,7 +43,8 @@ class Tables(Protocol):
     any other database that lacks one. Texts compare by bytes on every server, as those of xwheel's tables do.
 
     Attributes:
-        name: The plugin's own name; the names of its tables and indexes begin with it and an underscore.
+        name: The plugin's own name; the names of its tables begin with it and an underscore, or are this name. A first
+            migration takes over what an earlier version of xwheel made under such a name.
     """
 
     name: str
@@ -86,6 +87,10 @@ class KnownTables:
         self._check_migrations()
         self._check_tables()
 
+    def owns(self, table: str) -> bool:
+        """Return whether a table's name is the plugin's own, or begins with it and an underscore."""
+        return table == self.name or table.startswith(self.prefix)
+
     def _check_migrations(self) -> None:
         if not 0 < len(self.migrations) <= MOST_MIGRATIONS:
             raise PluginError(
@@ -109,7 +114,7 @@ class KnownTables:
             raise PluginError(f"tables {self.name}: tables() must return 1 to {MOST_TABLES} different names")
         for one in self.tables:
             fits = isinstance(one, str) and len(one) <= MAX_TABLE and _TABLE.fullmatch(one)
-            if not fits or not one.startswith(self.prefix):
+            if not fits or not self.owns(one):
                 raise PluginError(
                     f"tables {self.name}: a table's name begins with {self.prefix} and has at most {MAX_TABLE} small "
                     f"letters, digits and underscores, not {str(one)[:MAX_TABLE]!r}"

@@ -11,6 +11,7 @@ its own fails its own job, run, send or sign-in, by name. One that may hang is c
 from __future__ import annotations
 
 import inspect
+import logging
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,6 +25,8 @@ from xwheel.plugin.contracts import (
     ChecksSetup,
     ChecksSource,
     Commands,
+    PartHealth,
+    ReportsHealth,
     ScheduleSpec,
     ScheduleType,
     TakesOptions,
@@ -32,6 +35,8 @@ from xwheel.plugin.identities import SignsInByPassword, SignsInByRedirect, Signs
 from xwheel.plugin.pages import Pages, find_files
 from xwheel.plugin.routes import Routes, check_routes_name
 from xwheel.plugin.tables import KnownTables, Tables
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -168,6 +173,19 @@ def guarded(
         raise
     except BaseException as error:
         raise PluginError(f"{what} failed: {error_words(error)}") from error
+
+
+def reported_health(plugin: ReportsHealth) -> Sequence[PartHealth]:
+    """Return what a plugin says of the health of what it calls; nothing if it fails, which the log tells."""
+    name = getattr(plugin, "name", type(plugin).__name__)
+    try:
+        found = guarded(f"{name}: health()", lambda: tuple(plugin.health()))
+        if not all(isinstance(item, PartHealth) for item in found):
+            raise PluginError(f"{name}: health() must return objects of PartHealth")
+    except PluginError as error:
+        logger.warning("%s", error)
+        return ()
+    return found
 
 
 def next_due(name: str, kind: ScheduleType, spec: ScheduleSpec, after_ms: int) -> int | None:

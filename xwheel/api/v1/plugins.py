@@ -9,7 +9,9 @@ import falcon
 import msgspec
 
 from xwheel.api.http.resource import Resource, reply, view_of
+from xwheel.plugin.contracts import ReportsHealth
 from xwheel.plugin.resources import Operation
+from xwheel.plugin.validation import reported_health
 
 HANGING_MS: Final = 60_000
 """A listener that takes longer for one call counts as hanging."""
@@ -92,6 +94,10 @@ class PluginsResource(Resource):
         found = {
             ("alarm channel", item.channel): view_of(PluginHealth, item, ok=item.is_healthy, dropped=0)
             for item in self._parts.alarms.health()
+        } | {
+            (item.kind, item.name): view_of(PluginHealth, item, dropped=0)
+            for plugin in self._parts.plugins.offering(ReportsHealth)
+            for item in reported_health(plugin)
         }
         for listener in self._parts.listener_health():
             is_hanging = listener.busy_ms > HANGING_MS
