@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,8 +24,11 @@ def _bare_app() -> Any:
         access=access,
         refusals=None,
         lease=None,
-        plugins=SimpleNamespace(
-            pages={}, routes=Registry("set of routes", {}, {}), resources=load_plugins(Config()).resources
+        logs=None,
+        plugins=dataclasses.replace(
+            load_plugins(Config()),
+            pages=Registry("set of pages", {}, {}),
+            routes=Registry("set of routes", {}, {}),
         ),
     )
     return build_management_app(parts)

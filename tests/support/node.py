@@ -14,7 +14,7 @@ from xwheel.config import Config, build_config
 from xwheel.model import Job, RegisteredExecutor, Run, RunState
 from xwheel.node.loops import Scheduler
 from xwheel.node.pipeline import Core
-from xwheel.plugin import AlarmChannel, LogStore
+from xwheel.plugin import AlarmChannel, LogStore, Observer
 from xwheel.plugin.discovery import Plugins, load_plugins
 from xwheel.plugin.registries import Registry
 from xwheel.scheduler.cluster.sqlite_lease import SqliteLease
@@ -49,6 +49,7 @@ class HandNode:
         channels: Sequence[AlarmChannel] = (),
         types: Sequence[Any] = (),
         stores: Sequence[LogStore] = (),
+        observers: Sequence[Observer] = (),
         trusted: bool = True,
         **settings: dict[str, Any],
     ) -> None:
@@ -61,7 +62,13 @@ class HandNode:
         known = Registry("schedule type", kinds, {}, kinds if trusted else ours.trusted)
         logs = Registry("log store", {item.name: item for item in stores}, {})
         installed = dataclasses.replace(
-            plugins(), alarm_channels=named, schedule_types=known, log_stores=logs
+            plugins(),
+            alarm_channels=named,
+            schedule_types=known,
+            log_stores=logs,
+            observers=Registry(
+                "observer", {**plugins().observers, **{item.name: item for item in observers}}, {}
+            ),
         )
         self.line = Line()
         self.plugs = {purpose: Plug() for purpose in ("check", "beats", "addresses", "logs")}

@@ -7,6 +7,7 @@ from xwheel.errors import (
     ExecutorError,
     FieldError,
     ForbiddenError,
+    LogStoreError,
     NameTakenError,
     NoExecutorYetError,
     NotFoundError,
@@ -69,7 +70,7 @@ from xwheel.plugin.identities import (
     SignsInByRedirect,
     SignsOut,
 )
-from xwheel.plugin.observers import Changes, Observer, Rows, RunEnd
+from xwheel.plugin.observers import Changes, Observer, Rows, RunEnd, SeesDispatches
 from xwheel.plugin.options import PluginOptions, read_options
 from xwheel.plugin.pages import Pages
 from xwheel.plugin.resources import (
@@ -99,8 +100,10 @@ from xwheel.plugin.routes import (
     WokenUp,
     WorksAlong,
 )
+from xwheel.plugin.run_logs import LogAnswer, LogQuestions, LogText, ReadsLogs, TakesLogs
 from xwheel.plugin.tables import Migration, Tables
 from xwheel.wire.http.networks import AddressKind, PlainUrl, refused_kind
+from xwheel.wire.messages import LogData, LogPart, LogReceipt
 
 __all__ = [
     "ALARM_PLACEHOLDERS",
@@ -136,10 +139,17 @@ __all__ = [
     "IdentityProvider",
     "KeepsThings",
     "KnownAccount",
+    "LogAnswer",
     "LogChunk",
+    "LogData",
     "LogEnd",
     "LogKey",
+    "LogPart",
+    "LogQuestions",
+    "LogReceipt",
     "LogStore",
+    "LogStoreError",
+    "LogText",
     "ManagementCalls",
     "Migration",
     "NameTakenError",
@@ -162,6 +172,7 @@ __all__ = [
     "PluginOptions",
     "PluginPartitions",
     "PluginSite",
+    "ReadsLogs",
     "RegisteredExecutor",
     "ReportsHealth",
     "ResourceRoute",
@@ -187,11 +198,13 @@ __all__ = [
     "ScheduleSpec",
     "ScheduleType",
     "SecretMask",
+    "SeesDispatches",
     "SignInStart",
     "SignsInByPassword",
     "SignsInByRedirect",
     "SignsOut",
     "Tables",
+    "TakesLogs",
     "TakesOptions",
     "WokenUp",
     "WorksAlong",

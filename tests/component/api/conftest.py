@@ -37,7 +37,7 @@ from xwheel.plugin.discovery import Plugins
 from xwheel.plugin.identities import IdentityProvider
 from xwheel.plugin.registries import Registry
 from xwheel.scheduler.listeners import ListenerHealth
-from xwheel.scheduler.logs.reading import ExecutorLogs, LogReader
+from xwheel.scheduler.runs.logs import ExecutorLogs
 from xwheel.storage import executors, runs
 from xwheel.storage.access import tokens
 from xwheel.storage.database.engine import Database
@@ -251,7 +251,7 @@ def make_api(db: Database, settings: dict[str, Any]) -> Api:
     )
     parts = dataclasses.replace(
         api_parts(scheduler, asked.health),
-        logs=LogReader(db, scheduler.core.log_stores, AskedLogs(scheduler.core, asked)),
+        logs=AskedLogs(scheduler.core, asked),
         alarms=AlarmManager(db, clock, channels, scheduler.core.audit, lambda: None),
         listener_health=lambda: asked.listeners,
     )

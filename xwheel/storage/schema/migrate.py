@@ -25,6 +25,9 @@ logger = logging.getLogger(__name__)
 
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
 VERSION_TABLE: Final = "alembic_version"
+HANDED_OVER: Final = frozenset({"run_log"})
+"""Tables that our migrations make and plugins have taken over."""
+
 WAIT_S: Final = 60
 LONGEST_MS: Final = 86_400_000
 """For one statement of an upgrade: it may have to write a large table again."""
@@ -139,7 +142,7 @@ def _find_remains(conn: Connection) -> list[str]:
     """
     tables = _tables(conn)
     ours = tables - {VERSION_TABLE}
-    if VERSION_TABLE not in tables or not ours or not ours <= set(metadata.tables):
+    if VERSION_TABLE not in tables or not ours or not ours <= metadata.tables.keys() | HANDED_OVER:
         return []
     for name in ours & {"executor_group", "job", "run"}:
         if conn.execute(select(literal_column("1")).select_from(metadata.tables[name]).limit(1)).first():

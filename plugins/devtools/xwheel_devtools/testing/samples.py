@@ -18,6 +18,10 @@ SAMPLE_MS: Final = 1_767_225_600_000
 """2026-01-01T00:00:00Z."""
 
 
+PRODUCT: Final = frozenset({CORE, "xwheel-run-logs"})
+"""Distributions whose plugins a node for tests has besides those that are tested, as users of ``xwheel[server]`` do."""
+
+
 def load_plugin(name: str, options: Mapping[str, Any] | None = None) -> Plugins:
     """Load an installed plugin and those of the core, without any other.
 
@@ -38,7 +42,7 @@ def strangers() -> set[str]:
     return {
         entry.name
         for entry in entry_points(group=ENTRY_POINT_GROUP)
-        if entry.dist is not None and entry.dist.name != CORE
+        if entry.dist is not None and entry.dist.name not in PRODUCT
     }
 
 

@@ -6,11 +6,11 @@ import threading
 from collections.abc import Callable, Sequence
 
 from xwheel_devtools.testing import ManualClock
+from xwheel_run_logs.stores import LogStores
 
 from xwheel.config import build_config
 from xwheel.plugin import LogChunk, LogEnd, LogKey
 from xwheel.plugin.registries import Registry
-from xwheel.scheduler.logs.stores import LogStores
 
 
 class MemoryStore:

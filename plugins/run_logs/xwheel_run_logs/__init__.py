@@ -1,0 +1,45 @@
+"""Logs of runs in a log store, where they outlast their executors.
+
+``stores`` calls the plugins that keep them, ``shipped`` takes what xwheel's executors send while they write, ``fetch``
+asks other executors while a run is open and once after its end, ``reading`` reads for people, from the store and behind
+what it has from the executor, and ``expiry`` deletes. Which runs are to be fetched ``dispatched`` notes with the fence.
+The rows are in ``tables`` and ``storage``, the calls in ``resources`` and ``messages``; ``files`` is a store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from xwheel.plugin import Observer, Resources, Tables, hookimpl
+
+if TYPE_CHECKING:
+    from xwheel import Config
+
+# what the hooks return is imported when they are asked: executors load this module, too, and ask none of them
+
+
+@hookimpl
+def xwheel_register_tables() -> Iterable[Tables]:
+    """Return the table."""
+    from xwheel_run_logs.tables import RunLogTables
+
+    return [RunLogTables()]
+
+
+@hookimpl
+def xwheel_register_observers(config: Config) -> Iterable[Observer]:
+    """Return what notes which runs have a log that must be fetched; nothing where none is."""
+    from xwheel_run_logs.dispatched import DispatchedLogs
+
+    settings = config.run_logs
+    return [DispatchedLogs(settings)] if settings.store and settings.fetch else []
+
+
+@hookimpl
+def xwheel_register_resources(config: Config) -> Iterable[Resources]:
+    """Return what answers calls and fetches, and what deletes."""
+    from xwheel_run_logs.service import ExpiringLogs, KeptLogs
+
+    kept = KeptLogs(config)
+    return [kept, ExpiringLogs(kept, config)]
