@@ -9,8 +9,9 @@ BIN := $(VENV)/bin
 NODE := $(VENV)/.node
 TOOLS := $(VENV)/.tools
 READY := $(VENV)/.ready
-SOURCES := pyproject.toml setup.py plugins/console/pyproject.toml plugins/devtools/pyproject.toml plugins/jobs_as_code/pyproject.toml \
-	plugins/run_logs/pyproject.toml \
+# the distributions of ours that xwheel[server] brings
+SERVER := alarms console devtools jobs_as_code run_logs
+SOURCES := pyproject.toml setup.py $(SERVER:%=plugins/%/pyproject.toml) \
 	xwheel/_ring.pxd xwheel/_ring.pyx xwheel/_timer.pyx
 PROJECTS := $(wildcard plugins/*/pyproject.toml)
 PLUGINS := $(PROJECTS:plugins/%/pyproject.toml=%)
@@ -19,6 +20,8 @@ needs = $(filter-out $1,$(filter $(PLUGINS),$(subst -,_,$(shell grep -o '"xwheel
 HOMES := $(PLUGINS:%=$(VENV)/plugins/%/.ready)
 # sees what the core and all plugins import, for the type checker
 ALL := $(VENV)/all/.ready
+# the core and what it needs by itself, without a distribution of ours
+CORE := $(VENV)/core/.ready
 # most tests wait for processes and servers more than they compute
 JOBS ?= 4
 NPM := plugins/console/vendor/node_modules/.package-lock.json
@@ -38,7 +41,13 @@ TWIN := tests/ring tests/unit/scheduler/fire/test_tick.py tests/component/schedu
 INSTALLED := tests/ring tests/unit/builtin/test_contracts.py tests/unit/plugin/test_discovery.py \
 	tests/component/storage/schema tests/unit/cli/test_reference.py tests/unit/api/openapi/test_document.py
 
-.PHONY: run check test collect homes twin generated gate nightly lint types stubs plugins console console-itself wheel docs long soak soak-mutants \
+# what could need a plugin and must not: discovery, registries, the API's description, commands, the start of a node. Files
+# that name our distributions, all commands or benchmarks, test those too
+ALONE = tests/test_core_alone.py $(shell grep -rLE --include='test_*.py' 'xwheel_(devtools|jobs_as_code)|support.commands|from benchmarks' \
+	tests/ring tests/unit tests/component/cli tests/component/node tests/component/api/openapi tests/component/api/plugins \
+	tests/component/api/v1/test_plugins.py)
+
+.PHONY: run check test collect homes twin sizes generated core gate nightly lint types stubs plugins console console-itself wheel docs long soak soak-mutants \
 	mutants bench clean
 
 # stages that run at once; the output of each is shown when it ends
@@ -66,6 +75,15 @@ collect: $(READY)
 twin: $(READY)
 	XWHEEL_NO_EXTENSIONS=1 $(PYTEST) -n $(SUITE_JOBS) -m 'not long' $(TWIN)
 
+# the core by itself, as 'xwheel[core-server]' installs it
+core: $(CORE)
+	CORE_ALONE=1 $(VENV)/core/bin/python -m pytest -q -n $(SUITE_JOBS) --dist worksteal -m 'not long' $(ALONE)
+
+# lines of the core by room, to look at: no test depends on them
+sizes:
+	@find xwheel -name '*.py' -o -name '*.pyx' | xargs awk '{split(FILENAME, path, "/"); lines[path[2]]++} \
+		END {for (room in lines) {print lines[room], room; all += lines[room]} print all, "xwheel"}' | sort -rn
+
 # pages and documents that are made from the code; tests compare them
 generated: $(READY)
 	for module in tests.test_docs tests.test_plugin_reference tests.unit.cli.test_reference \
@@ -81,7 +99,7 @@ MISTAKES ?= 10
 # killed nodes, sieges, random faults, pages; what computes is run at the side of what waits
 gate: $(READY)
 	+$(SIDE_BY_SIDE) 3 homes $(NPM)
-	+$(SIDE_BY_SIDE) 3 plugins on-postgresql on-mariadb docs wheel stubs
+	+$(SIDE_BY_SIDE) 3 plugins on-postgresql on-mariadb docs wheel stubs core
 	+$(SIDE_BY_SIDE) 3 console soak mutants SAMPLE=$(MISTAKES)
 	+$(SIDE_BY_SIDE) 2 long on-postgresql on-mariadb MARK='long and not nightly'
 
@@ -130,7 +148,7 @@ wheel: $(READY)
 	rm -rf build/wheel
 	mkdir -p build/wheel
 	XWHEEL_REQUIRE_EXTENSIONS=1 $(BIN)/python -m build --no-isolation --outdir build/wheel/dist > build/wheel/log 2>&1 || { cat build/wheel/log; exit 1; }
-	for plugin in console devtools jobs_as_code run_logs; do \
+	for plugin in $(SERVER); do \
 		$(BIN)/python -m build --no-isolation --wheel --outdir build/wheel/plugins plugins/$$plugin > build/wheel/log 2>&1 || { cat build/wheel/log; exit 1; }; \
 	done
 	$(BIN)/python -m tests.support.wheel_files build/wheel/dist/*.whl build/wheel/plugins/*.whl
@@ -202,7 +220,7 @@ $(NODE): $(SOURCES)
 	@echo "preparing $(VENV), once: packages are installed and the time ring is compiled, half a minute or more"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "xwheel needs Python 3.11 or newer")'
 	@test -x $(BIN)/python || $(NARRATE) $(PYTHON) -m venv $(VENV)
-	@PYTHONWARNINGS=ignore XWHEEL_REQUIRE_EXTENSIONS=$(if $(shell command -v c++),1,0) $(NARRATE) $(BIN)/python -m pip install --editable '.[server]' --editable plugins/console --editable plugins/devtools --editable plugins/jobs_as_code --editable plugins/run_logs
+	@PYTHONWARNINGS=ignore XWHEEL_REQUIRE_EXTENSIONS=$(if $(shell command -v c++),1,0) $(NARRATE) $(BIN)/python -m pip install --editable '.[server]' $(SERVER:%=--editable plugins/%)
 	@touch $@
 
 # what an extra of pyproject.toml names, and not the core once more, which would be compiled again
@@ -229,6 +247,10 @@ $(HOMES): $(VENV)/plugins/%/.ready: $(PROJECTS) $(READY)
 	$(call sees,$(VENV) $(patsubst %,$(VENV)/plugins/%,$(call needs,$*)))
 	PYTHONWARNINGS=ignore $(BIN)/python -m pip --python $(@D)/bin/python install --quiet --disable-pip-version-check \
 		--no-build-isolation --editable 'plugins/$*[dev]'
+	touch $@
+
+$(CORE): $(READY) tests/support/fresh_env.py
+	$(BIN)/python -m tests.support.fresh_env $(@D)
 	touch $@
 
 $(ALL): $(HOMES)

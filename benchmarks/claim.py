@@ -28,7 +28,7 @@ from xwheel.runtime.foreign import PluginThreads
 from xwheel.scheduler.cluster.sqlite_lease import SqliteLease
 from xwheel.scheduler.fire.tick import Inbox
 from xwheel.scheduler.job_cache import JobCache
-from xwheel.scheduler.observers import NO_OBSERVERS
+from xwheel.scheduler.observers import Observers
 from xwheel.scheduler.plan.batches import BatchPlanner
 from xwheel.scheduler.plan.claim import ClaimLoop
 from xwheel.scheduler.timetable import Timetable
@@ -115,7 +115,7 @@ class Place:
             self.inbox,
             JobCache(),
             clock,
-            NO_OBSERVERS,
+            Observers((), self.db),
             pre_read_ms=schedule.pre_read_ms,
             batch=schedule.claim_batch,
             behind_ms=schedule.misfire_threshold_ms,

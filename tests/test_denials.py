@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import pytest
+from xwheel_alarms.records import RULE_KINDS
 
 from tests.support.paths import DOCS, DOCS_PAGES, ROOT
 from xwheel.config.sections import EgressSection, ExecutorSection
-from xwheel.model.alarms import RULE_KINDS
 
 PAGES = [
     *(page for page in sorted(ROOT.glob("*.md")) if page.name != "CHANGELOG.md"),

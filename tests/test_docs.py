@@ -17,8 +17,10 @@ from pydantic_core import PydanticUndefined
 
 from tests.support.paths import DOCS, DOCS_PAGES, MADE_WITH_THE_SITE, ROOT
 from xwheel import errors
+from xwheel.cli.plugin_commands import INDEX
 from xwheel.config import Config
 from xwheel.config.sections import Section
+from xwheel.plugin.registries import HINTS
 
 
 def config_page() -> str:
@@ -166,7 +168,7 @@ def ends(short: str) -> bool:
 def has_dotted(name: str) -> bool:
     """Return whether this is a module's name, that of something in a module, or a file's."""
     parts = name.split(".")
-    if parts[-1] in FILE_SUFFIXES:
+    if parts[-1] in FILE_SUFFIXES or name in {HINTS, INDEX}:
         return True
     for count in range(len(parts), 0, -1):
         place = ROOT.joinpath(*parts[:count])

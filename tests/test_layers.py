@@ -304,6 +304,19 @@ def test_the_core_imports_no_plugin() -> None:
     ] == []
 
 
+def test_the_core_names_no_plugin() -> None:
+    """Only the default of ``plugins.trusted`` does."""
+    names = {f"xwheel-{path.name.replace('_', '-')}" for path in PLUGINS.glob("*/")}
+    assert {"xwheel-router-extra", "xwheel-devtools"} <= names
+    assert [
+        f"{where(path)} names {name}"
+        for path in MODULES
+        if where(path) != "config/sections.py"
+        for name in sorted(names)
+        if name in path.read_text(encoding="utf-8")
+    ] == []
+
+
 @pytest.mark.processes
 def test_the_sdk_loads_no_scheduler() -> None:
     code = (

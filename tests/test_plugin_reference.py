@@ -190,6 +190,28 @@ one that belongs to another user than root or that of the process, a folder belo
 belongs to a third user, links, and files over 1 MiB. What was checked is what runs: each file is opened once, and
 compiled files next to it are not read. `xwheel plugins check FILE` tries one file.
 
+## Commands that begin quickly
+
+A distribution can also say where its commands are, in the entry-point group `xwheel.commands`: each name as the hook
+registers it, and its module, or `MODULE:app` if the command is all of the module's Typer. Then a command that is typed
+loads that module and no plugin; the help of the Typer stands for `help` of the contract. Name what is registered with
+any settings, as no hook is asked. Help that lists commands still loads all plugins, and so does a command where
+`plugins.disabled` names any plugin, or where two distributions name the same.
+
+```toml
+[project.entry-points."xwheel.commands"]
+toys = "acme_toys.commands:app"        # xwheel toys ...
+"job/paint" = "acme_toys.painting"     # xwheel job paint
+```
+
+## Hints for what is not installed
+
+A refusal of a name that no plugin has can say what brings it. The entry-point group `xwheel.hints` of a distribution
+names a mapping for that: kind of object to its names, and each to a text, such as `{"router": {"NEARBY": "NEARBY comes
+with acme-routers: pip install acme-routers next to each node"}}`. Kinds are `router`, `glue type`, `schedule type`,
+`alarm channel` and `log store`. It is read when the first such name is refused. `xwheel-devtools`, which
+`xwheel[server]` brings, has the names of our own plugins; without it the refusal lists the known names alone.
+
 ## A node for tests
 
 `pytest_plugins = ["xwheel_devtools.testing.fixtures"]` in `conftest.py` brings the fixture `xwheel_node`: a function

@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from xwheel_devtools.testing import ManualClock
 
 from tests.component.api.conftest import EXECUTOR_TOKEN, Api, api
 from tests.contract.test_peer_traffic import Recording, parcel
@@ -14,6 +13,7 @@ from tests.support.network import attach, check
 from tests.support.node import HandNode
 from tests.support.peers import Peer, answer
 from tests.support.rows import NOW
+from xwheel.clock import ManualClock
 from xwheel.errors import ExecutorRefusedError
 from xwheel.model import Run, RunState
 from xwheel.scheduler.records import Fate

@@ -10,13 +10,13 @@ from typing import cast
 import falcon.testing
 import pytest
 from msgspec.structs import replace
-from xwheel_devtools.testing import ManualClock
 
 from tests.contract.test_peer_traffic import PEERS, Recording, parcel
 from tests.contract.test_traps_go import ADDRESS, RUN, load, node
 from tests.support.node import HandNode
 from tests.support.peers import Peer, answer
 from tests.support.rows import NOW, make_run
+from xwheel.clock import ManualClock
 from xwheel.config import build_config
 from xwheel.executor.intake.endpoints import Endpoints
 from xwheel.executor.intake.server import CallsApp

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 from sqlalchemy import event
-from xwheel_devtools.testing import ManualClock
 
 from tests.support.node import HandNode
 from tests.support.rows import NOW
+from xwheel.clock import ManualClock
 from xwheel.model import ChildLink, JoinMode, MisfirePolicy, Run, RunState
 from xwheel.scheduler.records import Fate, Outcome
 from xwheel.storage import jobs

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from xwheel_devtools.testing import ManualClock
 
 from tests.support.crashes import Snapshot, bury_nodes, die_at
 from tests.support.node import HandNode
 from tests.support.rows import NOW
+from xwheel.clock import ManualClock
 from xwheel.model import ChildLink, JoinMode, MisfirePolicy, Run, RunState
 from xwheel.scheduler.records import Outcome
 from xwheel.storage import jobs

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from xwheel_devtools.testing import ManualClock
 
 from tests.support.crashes import Snapshot, bury_nodes, die_at
 from tests.support.node import HandNode
 from tests.support.rows import NOW
+from xwheel.clock import ManualClock
 from xwheel.model import MisfirePolicy, RunState
 from xwheel.scheduler.finish.finish import OutcomeStatus
 from xwheel.scheduler.records import Outcome

@@ -13,7 +13,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from xwheel_devtools.testing import ManualClock
 from xwheel_devtools.verify.records import FindingKind
 
 from tests.faults.mutants import command, fair
@@ -27,7 +26,7 @@ from tests.support.paths import ROOT
 from tests.support.rows import NOW
 from xwheel.api.http.auth import Caller
 from xwheel.api.xxl.executor_calls import ExecutorCalls
-from xwheel.clock import SystemClock
+from xwheel.clock import ManualClock, SystemClock
 from xwheel.errors import DatabaseUnreachableError
 from xwheel.executor.journal.journal import Acceptance, Journal
 from xwheel.model import Run, RunState

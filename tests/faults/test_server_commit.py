@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from xwheel_devtools.testing import ManualClock
 
 from tests.faults.injectors.proxy import Cut, Proxy, before
 from tests.support.node import HandNode
 from tests.support.rows import NOW
+from xwheel.clock import ManualClock
 from xwheel.errors import DatabaseUnreachableError
 from xwheel.model import MisfirePolicy, Origin, RunState
 from xwheel.scheduler.finish.finish import OutcomeStatus

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-from xwheel_devtools.testing import ManualClock
 
+from xwheel.clock import ManualClock
 from xwheel.model import PARTITIONS
 from xwheel.scheduler.cluster.lease import GIVE_LIMIT_MS, ClusterLease
 from xwheel.storage import leases

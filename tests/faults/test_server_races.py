@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from sqlalchemy import select, text, update
-from xwheel_devtools.testing import ManualClock
 
 from tests.support.node import HandNode
 from tests.support.rows import NOW, make_executor, make_run
+from xwheel.clock import ManualClock
 from xwheel.errors import StorageError
 from xwheel.model import PARTITIONS, Origin, RegisteredExecutor, Run, RunState
 from xwheel.runtime.sealing import KeyRing

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 from xwheel_devtools.quickstart.run import EXECUTIONS_FILE
-from xwheel_devtools.testing import ManualClock
 
 from tests.integration.test_quickstart import has_lines, wait_for
 from xwheel import private_files
+from xwheel.clock import ManualClock
 from xwheel.errors import ConfigError
 from xwheel.executor.journal.journal import Journal
 from xwheel.executor.logs.run_log import RunLogs

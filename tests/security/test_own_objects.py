@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from xwheel_alarms.storage import rules
 
 from tests.component.api.conftest import Api
 from tests.support.callers import ROLES, Callers
@@ -19,7 +20,6 @@ from xwheel.model import NewSource, RunState
 from xwheel.model.access import NODE, Actor, ActorKind, Grants, Permission, acting, current_actor
 from xwheel.plugin.resources import Of
 from xwheel.storage import jobs
-from xwheel.storage.alarms import rules
 from xwheel.storage.database.engine import Database
 
 PREFIX = "/api/v1"

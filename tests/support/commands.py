@@ -6,8 +6,8 @@ from functools import cache
 from typing import Any
 
 import typer.main
-import xwheel_devtools
-import xwheel_jobs_as_code
+import xwheel_devtools.hooks
+import xwheel_jobs_as_code.hooks
 
 from xwheel.cli import main
 from xwheel.cli.lazy import LazyCommands
@@ -18,7 +18,7 @@ from xwheel.cli.plugin_commands import CommandPlace
 def every_command() -> Any:
     """Return ``xwheel`` with all commands in its groups."""
     root = typer.main.get_command(main.app)
-    for item in (*xwheel_devtools.COMMANDS, *xwheel_jobs_as_code.COMMANDS):
+    for item in (*xwheel_devtools.hooks.COMMANDS, *xwheel_jobs_as_code.hooks.COMMANDS):
         *before, name = item.name.split("/")
         group: Any = root
         for word in before:

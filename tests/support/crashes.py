@@ -7,11 +7,10 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import event, insert
+from sqlalchemy import MetaData, event, insert
 
 from xwheel.storage import leases
 from xwheel.storage.database.engine import Database
-from xwheel.storage.schema import tables
 
 
 class Snapshot:
@@ -19,9 +18,11 @@ class Snapshot:
 
     def __init__(self, db: Database) -> None:
         with db.read() as conn:
+            found = MetaData()
+            found.reflect(conn)
             self._rows: dict[Any, list[dict[str, Any]]] = {
                 table: [dict(row) for row in conn.execute(table.select()).mappings()]
-                for table in tables.metadata.sorted_tables
+                for table in found.sorted_tables
             }
 
     def restore(self, db: Database) -> None:

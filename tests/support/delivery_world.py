@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
 
-from xwheel_devtools.testing import ManualClock
-
 from tests.support.lines import batch_body
 from tests.support.network import Network, states
 from tests.support.node import HandNode
 from tests.support.rows import NOW
+from xwheel.clock import ManualClock
 from xwheel.errors import DatabaseUnreachableError
 from xwheel.model import FINAL_STATES, DeliveryPolicy, Job, Run, RunState
 from xwheel.scheduler.records import Outcome, Parcel

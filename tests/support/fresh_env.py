@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 
 from tests.support.paths import ROOT
 
-CORE = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "xwheel")
+SOURCES = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "xwheel")
 OFFLINE = {
     "PIP_NO_INDEX": "1",
     "PIP_NO_BUILD_ISOLATION": "false",  # pip's odd spelling of "do not isolate"
@@ -27,6 +27,14 @@ OFFLINE = {
 }
 BUILD_S = 240
 TOOLS = frozenset({"pip", "setuptools"})
+ALONE = (("xwheel", ""), ("xwheel", "core-server"))
+"""The core by itself: distributions with an extra."""
+
+SUITE = (
+    *("holidays", "hypothesis", "psycopg", "psycopg-binary", "pymysql"),
+    *("pytest", "pytest-timeout", "pytest-xdist", "trustme"),
+)
+"""What its tests use besides."""
 
 
 class FreshEnvironment:
@@ -43,10 +51,9 @@ class FreshEnvironment:
     def __init__(self, folder: Path, *extras: str) -> None:
         self.folder = folder
         self._extras = f"[{','.join(extras)}]" if extras else ""
-        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+        site = _make(folder)
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PIP_"))}
         self.variables = {**kept, **OFFLINE, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
-        (site,) = folder.glob("lib/python*/site-packages")
         wanted = [("xwheel", extra) for extra in ("", *extras)] + [(name, "") for name in TOOLS]
         for name in _needed(wanted) - {"xwheel"}:
             _link(name, site)
@@ -58,7 +65,7 @@ class FreshEnvironment:
         """Build the core's wheel of a copy of the sources, since a build writes into them, and install it."""
         copy = work / "core"
         copy.mkdir(parents=True)
-        for name in CORE:
+        for name in SOURCES:
             if (ROOT / name).is_dir():
                 shutil.copytree(
                     ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "*.so", "*.cpp")
@@ -89,6 +96,26 @@ class FreshEnvironment:
         return done.stdout
 
 
+def make_core_alone(folder: Path, *tools: str) -> Path:
+    """Make an environment of the core as it stands in this checkout, with what it needs by itself; return its Python.
+
+    Args:
+        folder: Where to make it.
+        tools: Distributions that are to be there, too.
+    """
+    site = _make(folder)
+    for name in _needed([*ALONE, *((name, "") for name in tools)]):
+        _link(name, site)
+    return folder / "bin" / "python"
+
+
+def _make(folder: Path) -> Path:
+    """Make an empty environment; return where its libraries go."""
+    subprocess.run([sys.executable, "-m", "venv", "--clear", "--without-pip", folder], check=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    return site
+
+
 def _needed(wanted: Iterable[tuple[str, str]]) -> set[str]:
     """Return distributions, each given with an extra, and all that they need, as they declare it."""
     todo = list(wanted)
@@ -112,3 +139,7 @@ def _link(name: str, site: Path) -> None:
         target = Path(str(distribution.locate_file(top)))
         if not (site / top).exists():
             (site / top).symlink_to(target)
+
+
+if __name__ == "__main__":  # for 'make core'
+    make_core_alone(Path(sys.argv[1]), *SUITE)

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, quote, urlsplit
 
-from xwheel_devtools.testing import ManualClock
-
 from xwheel.accounts.providers import IdentityProviders
+from xwheel.clock import ManualClock
 from xwheel.config import build_config
 from xwheel.plugin import Identity, KnownAccount, SignInStart
 from xwheel.plugin.registries import Registry

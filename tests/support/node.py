@@ -6,15 +6,14 @@ import dataclasses
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from xwheel_devtools.testing import ManualClock
-
 from tests.support.lines import Line, Plug, bodies_of
 from tests.support.rows import job_values, make_executor
+from xwheel.clock import ManualClock
 from xwheel.config import Config, build_config
 from xwheel.model import Job, RegisteredExecutor, Run, RunState
 from xwheel.node.loops import Scheduler
 from xwheel.node.pipeline import Core
-from xwheel.plugin import AlarmChannel, LogStore, Observer
+from xwheel.plugin import AlarmChannel, LogStore
 from xwheel.plugin.discovery import Plugins, load_plugins
 from xwheel.plugin.registries import Registry
 from xwheel.scheduler.cluster.sqlite_lease import SqliteLease
@@ -49,7 +48,6 @@ class HandNode:
         channels: Sequence[AlarmChannel] = (),
         types: Sequence[Any] = (),
         stores: Sequence[LogStore] = (),
-        observers: Sequence[Observer] = (),
         trusted: bool = True,
         **settings: dict[str, Any],
     ) -> None:
@@ -61,14 +59,16 @@ class HandNode:
         kinds = {**ours, **{item.name: item for item in types}}
         known = Registry("schedule type", kinds, {}, kinds if trusted else ours.trusted)
         logs = Registry("log store", {item.name: item for item in stores}, {})
-        installed = dataclasses.replace(
-            plugins(),
-            alarm_channels=named,
-            schedule_types=known,
-            log_stores=logs,
-            observers=Registry(
-                "observer", {**plugins().observers, **{item.name: item for item in observers}}, {}
-            ),
+        installed = self.installed(
+            dataclasses.replace(
+                plugins(),
+                alarm_channels=named,
+                schedule_types=known,
+                log_stores=logs,
+                # they keep what they know of one database
+                resources=Registry("set of resources", {}, {}),
+                observers=Registry("observer", {}, {}),
+            )
         )
         self.line = Line()
         self.plugs = {purpose: Plug() for purpose in ("check", "beats", "addresses", "logs")}
@@ -90,7 +90,15 @@ class HandNode:
         self.scheduler.core.lease.acquire()
         self.scheduler.core.registry.step(clock.now_ms())
         self.scheduler.core.calendars.step(clock.now_ms())
-        self.scheduler.finishing.alarms.begin()
+        self.begin()
+
+    def installed(self, known: Plugins) -> Plugins:
+        """Return the plugins with those that a test adds."""
+        return known
+
+    def begin(self) -> None:
+        """Do what a node does before its first step."""
+        self.scheduler.core.observers.step(self.clock.now_ms())
 
     def _client(self, purpose: str) -> Line | Plug:
         """Return the one line for both lanes; checks and beats have plugs, behind which a test puts a network."""

@@ -10,16 +10,17 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any, Final
 
+from xwheel_alarms.records import AlarmKind, AlarmTarget, AttemptState
+from xwheel_alarms.storage import alarms, attempts
+
 from tests.component.api.conftest import Api
 from tests.support.callers import HASHED, PASSWORD, Person
 from tests.support.rows import NOW, make_executor, make_run
 from xwheel.accounts.accounts import LINK_MS
 from xwheel.model import NewSource, Run, RunState
 from xwheel.model.access import Grants
-from xwheel.model.alarms import AlarmKind, AlarmTarget, AttemptState
 from xwheel.storage import reports
 from xwheel.storage.access import accounts, executor_secrets, links, tokens
-from xwheel.storage.alarms import alarms, attempts
 from xwheel.storage.declarations import owners, records
 from xwheel.storage.declarations.records import DeclaredJob
 from xwheel.storage.reports import HOUR_MS, Counts, JobHour

@@ -5,23 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from xwheel_devtools.testing import sample_job, sample_run
-from xwheel_devtools.testing.samples import SAMPLE_MS
+import msgspec
 
-from xwheel.model import Job, RegisteredExecutor, Run, RunState
+from xwheel.api.schema.messages import JobCreate
+from xwheel.model import PARTITIONS, Job, Origin, RegisteredExecutor, Run, RunState
+from xwheel.model.jobs import draft_job
 
-NOW = SAMPLE_MS
+NOW = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 
 
 def make_job(**changes: Any) -> Job:
-    ours = {
-        "name": "job",
-        "schedule_type": "FIX_RATE",
-        "schedule_conf": "1",
-        "handler": "demo",
-        "next_fire_ms": NOW,
-    }
-    return sample_job(**{**ours, **changes})
+    message = JobCreate(
+        group_id=1, name="job", schedule_type="FIX_RATE", schedule_conf="1", handler="demo", enabled=True
+    )
+    values = {"id": 1, "next_fire_ms": NOW, **changes}
+    job = draft_job(msgspec.structs.asdict(message), NOW)
+    return msgspec.structs.replace(job, **{"partition": values["id"] % PARTITIONS, **values})
 
 
 def job_values(**changes: Any) -> dict[str, Any]:
@@ -38,20 +37,41 @@ def job_values(**changes: Any) -> dict[str, Any]:
 
 
 def make_run(run_id: int, **changes: Any) -> Run:
-    planned = {
-        "id": run_id,
-        "origin_key": run_id,
-        "root_id": run_id,
-        "chain_id": changes.get("root_id", run_id),
-        "state": RunState.PLANNED,
-        "address": None,
-        "dispatched_ms": None,
-        "accepted_ms": None,
-        "finished_ms": None,
-        "result_code": None,
-        "message": "",
-    }
-    return sample_run(**{**planned, **changes})
+    """Return a planned run."""
+    run = Run(
+        id=run_id,
+        job_id=1,
+        group_id=1,
+        partition=1,
+        origin=Origin.SCHEDULE,
+        origin_key=run_id,
+        shard_index=0,
+        shard_total=1,
+        root_id=run_id,
+        chain_id=changes.get("root_id", run_id),
+        chain_depth=0,
+        attempt=1,
+        retries_left=0,
+        state=RunState.PLANNED,
+        epoch=0,
+        due_ms=NOW,
+        planned_ms=NOW,
+        created_ms=NOW,
+        param=None,
+        reason="",
+        address=None,
+        instance=None,
+        dispatched_ms=None,
+        accepted_ms=None,
+        finished_ms=None,
+        check_ms=None,
+        kill_requested=False,
+        result_code=None,
+        message="",
+        skip_last_ms=None,
+        skip_count=0,
+    )
+    return msgspec.structs.replace(run, **changes)
 
 
 def make_executor(address: str = "http://127.0.0.1:9999", **changes: Any) -> RegisteredExecutor:

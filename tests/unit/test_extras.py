@@ -76,15 +76,3 @@ def test_the_extra_of_xxl_job_names_our_plugins() -> None:
         tomllib.loads(path.read_text())["project"]["name"] for path in ROOT.glob("plugins/*/pyproject.toml")
     }
     assert set(project["optional-dependencies"]["xxl"]) <= ours
-
-
-@pytest.mark.processes
-def test_tests_of_those_who_only_have_the_executor_need_no_server() -> None:
-    code = (
-        "import sys, xwheel_devtools.testing; "
-        "print(sorted({'alembic', 'requests', 'sqlalchemy'} & set(sys.modules)))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
-    )
-    assert done.stdout.strip() == "[]"

@@ -31,7 +31,6 @@ from xwheel.api.v1.access.session import (
 )
 from xwheel.api.v1.access.settings import OwnSetting, OwnSettings
 from xwheel.api.v1.access.tokens import Token, Tokens
-from xwheel.api.v1.alarms import AlarmResource, AlarmRuleResource, AlarmRules, Alarms, AlarmTests, Attempts
 from xwheel.api.v1.calendars import CalendarResource, Calendars
 from xwheel.api.v1.declarations import Declarations, DeclarationsSync, DeclaredJobResource
 from xwheel.api.v1.groups import Executors, Group, GroupExecutors, Groups
@@ -108,12 +107,6 @@ ROUTES: Final[dict[str, type[Resource]]] = {
     "/accounts/{account_id:id}/sessions": AccountSessions,
     "/calendars": Calendars,
     "/calendars/{name}": CalendarResource,
-    "/alarms": Alarms,
-    "/alarms/{alarm_id:id}": AlarmResource,
-    "/alarms/attempts": Attempts,
-    "/alarms/rules": AlarmRules,
-    "/alarms/rules/{rule_id:id}": AlarmRuleResource,
-    "/alarms/test": AlarmTests,
     "/plugins": PluginsResource,
     "/console/manifest": Manifest,
     "/audit": Audit,

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from xwheel.accounts.audit.refusals import RefusalLog
 from xwheel.accounts.parts import AccessParts
 from xwheel.accounts.providers import IdentityProviders
-from xwheel.alarms.rules import AlarmManager
 from xwheel.api.http.resource import ApiParts
 from xwheel.api.schema.health import HealthReport
 from xwheel.errors import ConfigError
@@ -22,7 +21,6 @@ def parts_of(
     shared: SharedParts,
     management: ManagementParts,
     finisher: Finisher,
-    alarms: AlarmManager,
     refusals: RefusalLog,
     live: LiveReader,
     *,
@@ -36,7 +34,6 @@ def parts_of(
         shared: What is known of executors, schedules and scripts.
         management: What changes jobs and runs.
         finisher: Takes outcomes.
-        alarms: Changes alarm rules and shows alarms.
         refusals: Takes refused calls for the audit.
         live: Knows what changed lately.
         health: The state of the process; must not wait for anything.
@@ -69,7 +66,6 @@ def parts_of(
         calendars=shared.calendars,
         secrets=shared.secrets,
         health=health,
-        alarms=alarms,
         plugins=shared.plugins,
         listener_health=shared.listeners.health,
         logs=management.logs,

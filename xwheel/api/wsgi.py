@@ -16,9 +16,6 @@ from typing import Any, Final
 import msgspec
 
 from xwheel.accounts.audit.refusals import RefusalLog
-from xwheel.alarms.channels import AlarmChannels
-from xwheel.alarms.matching import AlarmMatcher, RuleIndex
-from xwheel.alarms.rules import AlarmManager
 from xwheel.api.app import build_management_app
 from xwheel.api.http.errors import PROBLEM_TYPE, RETRY_AFTER_S, TYPE_PREFIX, Problem
 from xwheel.api.parts import parts_of
@@ -32,7 +29,6 @@ from xwheel.scheduler.cluster.clock_sync import ClockSync
 from xwheel.scheduler.executors.secrets import find_executor_token
 from xwheel.scheduler.finish.finish import Finisher
 from xwheel.scheduler.live.reader import LiveReader
-from xwheel.scheduler.observers import Observers
 from xwheel.scheduler.parts import ManagementParts, SharedParts
 from xwheel.storage.access import executor_secrets
 from xwheel.storage.database.engine import Database
@@ -142,22 +138,12 @@ class ManagementProcess:
         clock = SystemClock()
         self._shared = shared = SharedParts(config, db, plugins, token, clock, keys, tls)
         self._clock_sync = ClockSync(db, clock, OffsetFilter(clock), lambda _: None)
-        self._rules = RuleIndex(db)
-        # tests of channels are sent from here, alarms by the nodes
-        channels = AlarmChannels(
-            plugins.alarm_channels,
-            clock,
-            _nothing,
-            lambda _: False,
-            queue_size=config.alarm.queue_size,
-            timeout_s=config.alarm.send_timeout_s,
-        )
         finisher = Finisher(
             db,
             shared.run_ids,
             clock,
             shared.timetable,
-            Observers({**plugins.observers, "alarm": AlarmMatcher(self._rules, _nothing)}),
+            shared.observers,
             _nothing,
             lambda _: None,
             max_param_bytes=config.api.max_param_bytes,
@@ -166,7 +152,6 @@ class ManagementProcess:
             shared,
             ManagementParts(shared, finisher),
             finisher,
-            AlarmManager(db, clock, channels, shared.audit, lambda: self._rules.refresh(clock.now_ms())),
             RefusalLog(db, shared.audit, clock, writes_at_once=True),
             # no loop reads: who asks does, at most once a second
             LiveReader(db, clock, shared.registry.all, max_age_ms=READ_MS),
@@ -196,7 +181,7 @@ class ManagementProcess:
             now_ms = shared.clock.now_ms()
             shared.registry.look(now_ms)
             shared.calendars.step(now_ms)
-            self._rules.step(now_ms)
+            shared.observers.step(now_ms)
             self._read_ms = began_ms
 
     def _is_fresh(self) -> bool:

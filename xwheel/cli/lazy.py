@@ -11,7 +11,7 @@ from typer import Typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
-from xwheel.cli.plugin_commands import CommandParts, CommandPlace, places_of_plugins, words_of
+from xwheel.cli.plugin_commands import CommandParts, CommandPlace, place_in_index, places_of_plugins, words_of
 from xwheel.errors import PluginError
 
 if TYPE_CHECKING:
@@ -41,15 +41,18 @@ class PlainGroup(TyperGroup):
     """A group of ours: plugins may add commands; its help has the whole first sentence of each."""
 
     def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
-        """Return a command; plugins are loaded for one that is none of ours."""
+        """Return a command; plugins are loaded for one that is none of ours, unless a distribution says where it is."""
         found = super().get_command(ctx, cmd_name)
         if found is not None:
             return found
-        added = places_of_plugins(words_of(ctx), self.commands, quiet=ctx.resilient_parsing, wanted=cmd_name)
-        if cmd_name not in added:
+        words, quiet = words_of(ctx), ctx.resilient_parsing
+        place = place_in_index(words, self.commands, cmd_name) or places_of_plugins(
+            words, self.commands, quiet=quiet, wanted=cmd_name
+        ).get(cmd_name)
+        if place is None:
             return None
         ctx.obj = CommandParts()
-        return LazyCommands(cmd_name, added[cmd_name])
+        return LazyCommands(cmd_name, place)
 
     def list_commands(self, ctx: Context) -> list[str]:
         """Return the names of all commands, ours first: for help, and for a shell that completes them."""
@@ -108,13 +111,15 @@ def _app_of(place: CommandPlace) -> Typer:
     if not place.owner:
         found: Typer = import_module(place.module).app
         return found
-    from xwheel.plugin.validation import error_words  # not for our own commands, which must begin quickly
-
     try:
         app = getattr(import_module(place.module), "app", None)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
+        from xwheel.plugin.validation import (
+            error_words,
+        )  # not for commands that are well: they must begin quickly
+
         words = " ".join(error_words(error).split())
         raise PluginError(f"{place.owner}: commands of {place.module} cannot be loaded: {words}") from error
     if not isinstance(app, Typer):

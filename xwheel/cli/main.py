@@ -99,7 +99,6 @@ class RootGroup(LazyGroup):
             "xwheel.cli.node.glue", "Versions of the sources of script jobs, on a running node."
         ),
         "calendar": CommandPlace("xwheel.cli.node.calendar", "Calendars, on a running node."),
-        "alarm": CommandPlace("xwheel.cli.node.alarm", "Alarms, on a running node."),
         "overview": CommandPlace(
             "xwheel.cli.node.overview",
             "Count groups, executors, jobs and open runs, and what became of the runs of the last 24 hours.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from xwheel.wire.http.rest import RestClient
 
 HOOK = "xwheel_register_commands"
+INDEX = "xwheel.commands"
+"""Entry points that say where a command is: its name as the hook registers it, and the module, or ``MODULE:app`` if the
+command is all of the module's Typer."""
 
 
 class CommandPlace(NamedTuple):
@@ -25,7 +29,7 @@ class CommandPlace(NamedTuple):
 
     Attributes:
         module: The module; its Typer is called ``app``.
-        help: What the help says of them.
+        help: What the help says of them; empty if their module alone knows.
         is_one: Whether it is one command of the module and not a group of all.
         owner: The plugin that brought them; empty for ours.
     """
@@ -59,6 +63,44 @@ def words_of(ctx: Context) -> list[str]:
         words.insert(0, str(ctx.info_name))
         ctx = ctx.parent
     return words
+
+
+def place_in_index(group: Sequence[str], ours: Collection[str], wanted: str) -> CommandPlace | None:
+    """Return where a distribution says that a command is; no plugin is loaded for that.
+
+    Args:
+        group: The words of the group behind ``xwheel``.
+        ours: The words of the group that are xwheel's own.
+        wanted: The word that somebody typed.
+
+    Returns:
+        None if none says it, or if anything may be wrong: two say it, one has a name of ours, or the settings disable
+        plugins. To load all plugins then says what.
+    """
+    from importlib.metadata import entry_points
+
+    found = [entry for entry in entry_points(group=INDEX) if entry.name.split("/")[:-1] == list(group)]
+    names = [entry.name.split("/")[-1] for entry in found]
+    if names.count(wanted) != 1 or not set(ours).isdisjoint(names) or _may_disable_plugins():
+        return None
+    entry = found[names.index(wanted)]
+    owner = f"{entry.dist.name} {entry.dist.version}" if entry.dist else "unknown distribution"
+    return CommandPlace(
+        entry.module, "", not entry.attr, f"{owner} (entry point {entry.name} = {entry.value})"
+    )
+
+
+def _may_disable_plugins() -> bool:
+    """Return whether the settings may disable plugins; to read them all would take as long as the command itself."""
+    import tomllib
+
+    if any(name.upper().startswith("XWHEEL_PLUGINS") for name in os.environ):
+        return True
+    try:
+        path = os.environ.get("XWHEEL_CONFIG")
+        return bool(path and tomllib.loads(Path(path).read_text("utf-8")).get("plugins", {}).get("disabled"))
+    except (OSError, ValueError, AttributeError):  # what is wrong with them is said where they are read
+        return True
 
 
 def places_of_plugins(

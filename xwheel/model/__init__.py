@@ -1,4 +1,4 @@
-"""The records of the domain: jobs, runs, executors and their groups; alarms stand in :mod:`xwheel.model.alarms`."""
+"""The records of the domain: jobs, runs, executors and their groups."""
 
 from __future__ import annotations
 

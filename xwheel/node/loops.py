@@ -83,10 +83,15 @@ class Scheduler:
             core.lease.acquire()
             core.registry.step(core.clock.now_ms())
             core.calendars.step(core.clock.now_ms())
-            self.finishing.alarms.begin()
+            core.observers.step(core.clock.now_ms())
 
-    def stop(self, timeout_s: float = DRAIN_S) -> bool:
+    def stop(self, timeout_s: float = DRAIN_S, *, end_work: Callable[[], bool] = lambda: True) -> bool:
         """Hand the partitions over, then plan and fence nothing more, let sends end, write their answers, leave.
+
+        Args:
+            timeout_s: How long that may take.
+            end_work: Ends what plugins do along with the node, and returns whether that worked; called while the leases
+                still hold, when all that ended is written.
 
         Returns:
             Whether everything ended in time; what did not is in the rows.
@@ -113,12 +118,10 @@ class Scheduler:
         then = [
             *reversed(self.sending.services()),
             *self.routing.services(),
-            self.finishing.alarming,
-            *reversed(core.services()),
-            self._watching,
         ]
         ended = self._end(then, deadline_ms)
-        self.finishing.alarms.close(deadline_ms)
+        ended = end_work() and ended
+        ended = self._end([*reversed(core.services()), self._watching], deadline_ms) and ended
         self._close_clients()
         left = self._leave()
         core.listeners.stop()
@@ -154,7 +157,6 @@ class Scheduler:
 
         def leave() -> None:
             try:
-                self.finishing.alarms.write_ends()
                 self.auditing.refusals.end()
                 core.registry.flush(core.clock.now_ms())
                 core.lease.release()

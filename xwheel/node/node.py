@@ -182,8 +182,7 @@ class Node:
             last: Called when nothing more is sent, while callbacks are taken: to end an executor in this process.
                 Returns whether it ended well.
         """
-        drained = self.work.stop()
-        drained = self.scheduler.stop() and drained
+        drained = self.scheduler.stop(end_work=self.work.stop)
         if last is not None:
             drained = last() and drained
         self.close()
@@ -250,7 +249,6 @@ def api_parts(scheduler: Scheduler, health: Callable[[], HealthReport]) -> ApiPa
         scheduler.core,
         scheduler.management,
         finishing.finisher,
-        finishing.alarms.manager,
         scheduler.auditing.refusals,
         scheduler.management.live,
         health=health,

@@ -14,7 +14,6 @@ from xwheel import ring
 from xwheel.accounts.audit.anchors import Anchors
 from xwheel.accounts.audit.refusals import RefusalLog
 from xwheel.accounts.audit.sealing import SealLoop
-from xwheel.alarms.service import AlarmService
 from xwheel.clock import Clock, OffsetFilter, SystemClock
 from xwheel.config import Config
 from xwheel.config.sections import ScheduleSection, TriggerSection
@@ -41,7 +40,6 @@ from xwheel.scheduler.fire.limits import RunLimits
 from xwheel.scheduler.fire.tick import Inbox, TickLoop
 from xwheel.scheduler.job_cache import JobCache
 from xwheel.scheduler.live.reader import LiveReader
-from xwheel.scheduler.observers import Observers
 from xwheel.scheduler.parts import ManagementParts, SharedParts, Transport
 from xwheel.scheduler.plan.adopt import AdoptLoop
 from xwheel.scheduler.plan.batches import BatchPlanner
@@ -137,6 +135,8 @@ class Core(SharedParts, Subsystem):
             Service("calendars", self.calendars.step, self.clock),
             Service("time", self.clock_sync.step, self.clock, stale_ms=30_000),
         ]
+        if self.observers:
+            self._loops.append(Service("observers", self.observers.step, self.clock, stale_ms=30_000))
 
     def _on_clock_step(self, _jump_ms: int) -> None:
         self.lease.halt()
@@ -144,27 +144,17 @@ class Core(SharedParts, Subsystem):
 
 
 class Finishing(Subsystem):
-    """The ends of runs: outcomes with what follows them, alarms about them, checks of runs that stay open."""
+    """The ends of runs: outcomes with what follows them, checks of runs that stay open."""
 
     def __init__(self, core: Core) -> None:
         config, wakeups = core.config, core.wakeups
         trigger = config.trigger
-        self.alarms = AlarmService(
-            core.db,
-            core.lease,
-            core.clock,
-            core.plugins.alarm_channels,
-            config.alarm,
-            core.audit,
-            wakeups.alarms.set,
-        )
-        self.observers = Observers({**core.plugins.observers, "alarm": self.alarms.observer})
         self.finisher = Finisher(
             core.db,
             core.run_ids,
             core.clock,
             core.timetable,
-            self.observers,
+            core.observers,
             wakeups.plan,
             core.deferred.ended,
             max_param_bytes=config.api.max_param_bytes,
@@ -187,8 +177,7 @@ class Finishing(Subsystem):
             timeout_ms=trigger.send_timeout_ms,
         )
         self.checking = Service("check", self.check.step, core.clock, wakeup=wakeups.check)
-        self.alarming = Service("alarms", self.alarms.step, core.clock, wakeup=wakeups.alarms)
-        self._loops = [self.checking, self.alarming]
+        self._loops = [self.checking]
 
 
 class Routing(Subsystem):
@@ -300,7 +289,7 @@ class Planning(Subsystem):
                 core.lease,
                 limits,
                 core.run_ids,
-                finishing.observers,
+                core.observers,
                 answer_ms=core.answer_ms,
             ),
             sending.lanes,
@@ -335,7 +324,7 @@ class Planning(Subsystem):
             inbox,
             job_cache,
             core.clock,
-            finishing.observers,
+            core.observers,
             pre_read_ms=schedule.pre_read_ms,
             batch=schedule.claim_batch,
             behind_ms=schedule.misfire_threshold_ms,

@@ -19,10 +19,10 @@ from xwheel.errors import (
 )
 from xwheel.model import RegisteredExecutor, RunState
 from xwheel.model.access import Actor, Permission
-from xwheel.model.alarms import AlarmKind
 from xwheel.plugin.contracts import (
     Alarm,
     AlarmChannel,
+    AlarmKind,
     ChecksSavedSource,
     ChecksSetup,
     ChecksSource,
@@ -34,6 +34,7 @@ from xwheel.plugin.contracts import (
     HandlerLookup,
     HostedRun,
     HostSetup,
+    KeepsMails,
     KeepsThings,
     LogChunk,
     LogEnd,
@@ -137,6 +138,7 @@ __all__ = [
     "HostedRun",
     "Identity",
     "IdentityProvider",
+    "KeepsMails",
     "KeepsThings",
     "KnownAccount",
     "LogAnswer",

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import msgspec
 
 from xwheel.model import ExecutorGroup, Job, RegisteredExecutor, Run, RunState
-from xwheel.model.alarms import AlarmKind
 
 if TYPE_CHECKING:
     from xwheel.config import Config
@@ -372,6 +372,20 @@ class ChecksSavedSource(Protocol):
         ...
 
 
+class AlarmKind(StrEnum):
+    """What an alarm is about."""
+
+    FAILED = "failed"
+    LOST = "lost"
+    REFUSED = "refused"
+    SKIPPED = "skipped"
+    NOT_RUN = "not_run"
+    STILL_RUNNING = "still_running"
+    SCHEDULE_ERROR = "schedule_error"
+    RECOVERED = "recovered"
+    TEST = "test"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
     """What a channel is asked to send.
@@ -421,6 +435,20 @@ class AlarmChannel(Protocol):
         Raises:
             AlarmRetryLater: The other side wants to be asked later.
             Exception: Anything else is a failed attempt, too; its message is kept and must hold no secret.
+        """
+        ...
+
+
+@runtime_checkable
+class KeepsMails(Protocol):
+    """A plugin that mails alarms of a job to the addresses that the job itself names, as XXL-JOB's jobs do."""
+
+    def keep_mails(self, job_id: int, addresses: str) -> str:
+        """Let a job's alarms be mailed to addresses, or no longer; return what to tell the caller, or an empty text.
+
+        Args:
+            job_id: The job.
+            addresses: With commas between them; empty for none.
         """
         ...
 

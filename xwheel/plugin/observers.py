@@ -67,6 +67,7 @@ class Changes:
 class Observer(Protocol):
     """Writes rows of the plugin's tables in the transactions that end runs, skip fires and stop jobs.
 
+    Routes or resources of a plugin that can do this are observers, too, without being registered as such.
     It is asked while rows of runs are locked, on several threads at once: it answers from memory, in microseconds, and
     calls nothing. If it raises, or the database refuses its rows, the log names it, and the change is written without
     them.

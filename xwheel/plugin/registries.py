@@ -2,57 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+import logging
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cache
+from importlib.metadata import entry_points
 from typing import Final, Generic, TypeVar
 
+import msgspec
+
 from xwheel.errors import UnknownNameError
+from xwheel.plugin.validation import words_of
 
 T = TypeVar("T")
 
 
-SHIPPED: Final[Mapping[str, Mapping[str, str]]] = {
-    "router": dict.fromkeys(
-        (
-            "BUSYOVER",
-            "CONSISTENT_HASH",
-            "FAILOVER",
-            "LABELS",
-            "LABELS_ASKING",
-            "LEAST_FREQUENTLY_USED",
-            "LEAST_LOADED",
-            "LEAST_RECENTLY_USED",
-            "STICKY",
-            "WEIGHTED",
-        ),
-        "xwheel-router-extra",
-    ),
-    "glue type": {
-        "GLUE_HTTP": "xwheel-glue-http",
-        "GLUE_NODEJS": "xwheel-glue-script",
-        "GLUE_PHP": "xwheel-glue-script",
-        "GLUE_POWERSHELL": "xwheel-glue-script",
-        "GLUE_PYTHON": "xwheel-glue-script",
-        "GLUE_PYTHON2": "xwheel-glue-script",
-        "GLUE_SHELL": "xwheel-glue-script",
-    },
-    "alarm channel": {"email": "xwheel-alarm-email", "sms": "xwheel-alarm-sms"},
-    "log store": {"s3": "xwheel-log-s3", "sql": "xwheel-log-sql"},
-}
-"""Kind to the names that distributions of ours bring next to the core, and which brings each."""
+logger = logging.getLogger(__name__)
 
-XXL: Final = frozenset({"xwheel-alarm-email", "xwheel-glue-script", "xwheel-router-extra"})
-"""What the extra ``xxl`` brings."""
+HINTS: Final = "xwheel.hints"
+"""Entry points that name a mapping: kind of object to its names, and each to how its plugin is installed."""
 
 
 def where_it_comes_from(kind: str, name: str) -> str:
-    """Return how to install what brings a name, or an empty text if it is none of ours."""
-    found = SHIPPED.get(kind, {}).get(name)
-    if found is None:
-        return ""
-    wanted = "'xwheel[xxl]'" if found in XXL else found
-    return f"{name} comes with {found}: pip install {wanted} next to each node" + (
-        " and each executor that runs it" if kind == "glue type" else ""
-    )
+    """Return how to install what brings a name, or an empty text if no distribution here knows."""
+    return next((hints[kind][name] for hints in _all_hints() if name in hints.get(kind, {})), "")
+
+
+@cache
+def _all_hints() -> Sequence[Mapping[str, Mapping[str, str]]]:
+    """Return the hints of all distributions; one that cannot be read is logged once, and has none."""
+    found = []
+    for entry in entry_points(group=HINTS):
+        try:
+            found.append(msgspec.convert(entry.load(), dict[str, dict[str, str]]))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            logger.warning("entry point %s = %s of %s: %s", entry.name, entry.value, HINTS, words_of(error))
+    return found
 
 
 class Registry(Mapping[str, T], Generic[T]):

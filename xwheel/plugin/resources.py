@@ -47,8 +47,6 @@ class Of(StrEnum):
 
     JOB = "the job's group"
     RUN = "the run's group"
-    RULE = "the rule's group, or all groups for a rule of all"
-    ALARM = "the alarm's group"
 
 
 @dataclass(frozen=True, slots=True)

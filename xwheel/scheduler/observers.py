@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
-from xwheel.errors import PluginError
+from xwheel.errors import OutageError, PluginError
 from xwheel.model import Job, Run
 from xwheel.plugin.observers import Changes, Observer, Rows, SeesDispatches, check_rows
 from xwheel.plugin.validation import guarded
@@ -16,6 +16,8 @@ from xwheel.storage.plugin_rows import insert_rows
 
 logger = logging.getLogger(__name__)
 
+REFRESH_MS: Final = 1000
+
 Noted = Sequence[tuple[Observer, Rows]]
 """Whose rows a transaction wrote."""
 
@@ -24,20 +26,34 @@ class Observers:
     """Asks the observers of plugins, and writes what they answer. Any thread may call it.
 
     Args:
-        observers: By name.
+        observers: What plugins registered.
+        db: From which they read what they must know.
     """
 
-    def __init__(self, observers: Mapping[str, Observer]) -> None:
-        self._observers = [item for _, item in sorted(observers.items())]
+    def __init__(self, observers: Sequence[Observer], db: Database) -> None:
+        self._observers = tuple(observers)
         self._of_dispatches = [item for item in self._observers if isinstance(item, SeesDispatches)]
+        self._db = db
 
-    def refresh(self, db: Database, now_ms: int) -> None:
-        """Let each read what it must know; one that fails is asked without it."""
+    def __bool__(self) -> bool:
+        return bool(self._observers)
+
+    def step(self, now_ms: int) -> int:
+        """Let each read what it must know; return how long to wait in milliseconds.
+
+        Raises:
+            OutageError: The database is away; one that fails otherwise is asked with what it knew before.
+        """
         for item in self._observers:
             try:
-                guarded(f"observer {item.name}", lambda: item.refresh(db, now_ms))  # noqa: B023 - called at once
+                guarded(
+                    f"observer {item.name}",
+                    lambda: item.refresh(self._db, now_ms),  # noqa: B023 - called at once
+                    allowed=OutageError,
+                )
             except PluginError as error:
                 logger.warning("%s", error)
+        return REFRESH_MS
 
     def record(
         self,
@@ -86,6 +102,3 @@ def _write(conn: Connection, observers: Sequence[Observer], changes: Changes) ->
         except PluginError as error:
             logger.error("what it was asked about is written without its rows: %s", error)
     return noted
-
-
-NO_OBSERVERS: Final = Observers({})

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from xwheel.clock import Clock
 from xwheel.config import Config
 from xwheel.plugin.discovery import Plugins
+from xwheel.plugin.observers import Observer
 from xwheel.plugin.questions import PluginQuestions
 from xwheel.runtime.foreign import PluginThreads
 from xwheel.runtime.sealing import KeyRing
@@ -26,6 +27,7 @@ from xwheel.scheduler.jobs.pause import ScheduleManager
 from xwheel.scheduler.jobs.validate import TextLimits
 from xwheel.scheduler.jobs.versions import JobHistory
 from xwheel.scheduler.listeners import RunFeed
+from xwheel.scheduler.observers import Observers
 from xwheel.scheduler.runs.kill import RunKiller
 from xwheel.scheduler.runs.logs import ExecutorLogs
 from xwheel.scheduler.runs.run_now import RunNow
@@ -78,6 +80,7 @@ class SharedParts:
         self.run_ids = RunIds(db)
         self.listeners = RunFeed(plugins.run_listeners, clock, limit=config.plugins.listener_queue)
         db.listen(self.listeners.put if plugins.run_listeners else None)
+        self.observers = Observers(plugins.offering(Observer), db)
         self.networks = ExecutorNetworks.from_config(config)
         self.transport: Transport = transport or (
             lambda _, most: MultiClient(max_in_flight=most, tls=tls, guard=self.networks.refusal)

@@ -20,7 +20,6 @@ class Wakeups:
         self.tick = Event()
         self.results = Event()
         self.check = Event()
-        self.alarms = Event()
         self.failures = 0
 
     def plan(self) -> None:

@@ -11,7 +11,6 @@ from sqlalchemy.exc import IntegrityError
 
 from xwheel.errors import ConflictError
 from xwheel.model import NO_SECRET, SHARED_SECRET, EnteredAddress, ExecutorGroup, RegisteredExecutor
-from xwheel.storage.alarms import rules
 from xwheel.storage.database.bulk import fetch_rows, update_many
 from xwheel.storage.database.rows import insert_row, one_row
 from xwheel.storage.schema.access_tables import api_token, executor_secret
@@ -309,7 +308,7 @@ def update_group(conn: Connection, group_id: int, changes: Mapping[str, Any], no
 
 
 def delete_group(conn: Connection, group_id: int) -> None:
-    """Delete a group without jobs, its executors, its tokens and secrets, and its alarm rules.
+    """Delete a group without jobs, its executors, its tokens and secrets.
 
     Raises:
         NotFoundError: It does not exist.
@@ -324,7 +323,6 @@ def delete_group(conn: Connection, group_id: int) -> None:
     conn.execute(delete(api_token).where(api_token.c.group_id == group_id))
     conn.execute(delete(executor_secret).where(executor_secret.c.group_id == group_id))
     conn.execute(delete(declaration_owner).where(declaration_owner.c.group_id == group_id))
-    rules.delete_rules_of(conn, group_id=group_id)
     conn.execute(delete(executor_group).where(executor_group.c.id == group_id))
 
 

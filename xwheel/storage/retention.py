@@ -13,7 +13,6 @@ from sqlalchemy import BigInteger, Connection, Select, cast, delete, exists, sel
 
 from xwheel.model import OPEN_STATES
 from xwheel.storage import job_versions, jobs
-from xwheel.storage.alarms import rules
 from xwheel.storage.database.bulk import tuple_in
 from xwheel.storage.reports import DAY_MS
 from xwheel.storage.schema.tables import child_arrival, glue_version, hourly_report, job, run
@@ -138,7 +137,6 @@ def delete_tombstones(conn: Connection, ids: Iterable[int]) -> int:
         jobs.delete_links(conn, gone)
         conn.execute(delete(glue_version).where(glue_version.c.job_id.in_(gone)))
         job_versions.delete_of(conn, gone)
-        rules.delete_rules_of(conn, jobs=gone)
         conn.execute(delete(job).where(job.c.id.in_(gone)))
     return len(gone)
 

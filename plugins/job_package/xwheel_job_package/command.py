@@ -14,6 +14,7 @@ from urllib.parse import quote
 import typer
 from xwheel.plugin import CommandSite, FieldError, ManagementCalls
 
+from xwheel_job_package import PackageCommands
 from xwheel_job_package.archive import open_package
 from xwheel_job_package.project import build_wheel, make_project
 from xwheel_job_package.report import PackageError, Problem
@@ -25,7 +26,7 @@ LOOK_S: Final = 0.2
 REFUSED: Final = 1
 PAGE: Final = 1000
 
-app = typer.Typer(add_completion=False, no_args_is_help=True)
+app = typer.Typer(help=PackageCommands.help, add_completion=False, no_args_is_help=True)
 
 File = Annotated[
     Path, typer.Argument(metavar="FILE", help="A wheel, a zip of modules, or a source distribution.")

@@ -7,7 +7,7 @@ from xwheel.cli.lazy import load_group
 from xwheel.cli.plugin_commands import CommandPlace
 from xwheel_devtools.testing import check_commands
 
-from xwheel_jobs_as_code import COMMANDS, JobsTool
+from xwheel_jobs_as_code.hooks import COMMANDS, JobsTool
 
 
 def test_they_keep_the_names_that_scripts_have() -> None:

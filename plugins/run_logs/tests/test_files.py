@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from xwheel_devtools.testing import check_log_store, sample_log_chunk, sample_log_key
-from xwheel_run_logs.files import LogFiles, LogFilesOptions
-
 from xwheel.errors import ConfigError
 from xwheel.plugin import LogEnd
+from xwheel_devtools.testing import check_log_store, sample_log_chunk, sample_log_key
+
+from xwheel_run_logs.files import LogFiles, LogFilesOptions
 
 
 def _store(folder: Path, **options: bool) -> LogFiles:

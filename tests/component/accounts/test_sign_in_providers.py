@@ -7,7 +7,6 @@ import threading
 from typing import Any
 
 import pytest
-from xwheel_devtools.testing import ManualClock
 
 from tests.support.identities import PASSWORD, Directory, Person, providers_of
 from tests.support.rows import NOW
@@ -15,6 +14,7 @@ from xwheel.accounts.places import PasswordPlaces, PasswordsBusyError
 from xwheel.accounts.sign_in import SignIn, SignInError, SignInThrottledError, WrongPasswordError
 from xwheel.accounts.throttle import OF_PAIR
 from xwheel.builtin.local_accounts import LocalAccounts
+from xwheel.clock import ManualClock
 from xwheel.errors import IdentityError
 from xwheel.model.access import Grants
 from xwheel.plugin import Identity, KnownAccount

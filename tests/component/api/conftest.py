@@ -5,20 +5,18 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
 import falcon.testing
 import pytest
-from xwheel_devtools.testing import ManualClock
+from sqlalchemy import inspect, select, table, text
 
 from tests.support.job_calls import Tenant
 from tests.support.lines import Line
 from tests.support.rows import NOW, make_run
-from xwheel.alarms.channels import AlarmChannels, ChannelHealth, Sent
-from xwheel.alarms.rules import AlarmManager
 from xwheel.api.app import build_management_app, executor_app
 from xwheel.api.http.resource import ApiParts
 from xwheel.api.openapi.document import DescribedRoute, build_document
@@ -26,13 +24,13 @@ from xwheel.api.schema.health import HealthReport
 from xwheel.builtin import daily_interval, routers, schedule_types
 from xwheel.builtin.glue_bean import BeanGlue
 from xwheel.builtin.local_accounts import LocalAccounts
+from xwheel.clock import ManualClock
 from xwheel.config import build_config
 from xwheel.model import Run, RunState
-from xwheel.model.alarms import AlarmAttempt
 from xwheel.node.loops import Scheduler
 from xwheel.node.node import api_parts
 from xwheel.node.pipeline import Core
-from xwheel.plugin import Alarm, GlueRequest, GlueType, HandlerLookup, Router, ScheduleType
+from xwheel.plugin import GlueRequest, GlueType, HandlerLookup, Router, ScheduleType
 from xwheel.plugin.discovery import Plugins
 from xwheel.plugin.identities import IdentityProvider
 from xwheel.plugin.registries import Registry
@@ -41,7 +39,6 @@ from xwheel.scheduler.runs.logs import ExecutorLogs
 from xwheel.storage import executors, runs
 from xwheel.storage.access import tokens
 from xwheel.storage.database.engine import Database
-from xwheel.storage.schema.tables import metadata
 from xwheel.wire.contract import TOKEN_HEADER
 from xwheel.wire.messages import LogData, LogRequest
 
@@ -64,27 +61,6 @@ class Asked:
     def log(self, run: Run, from_line: int) -> LogData:
         assert self.logs is not None, f"the log of {run.id} should not be read"
         return self.logs(run, from_line)
-
-
-class Channels(AlarmChannels):
-    """The alarm channels ``mail``, which answers, and ``silent``, which does not."""
-
-    def __init__(self, clock: ManualClock) -> None:
-        plugins: dict[str, Any] = {"mail": None, "silent": None}
-        super().__init__(plugins, clock, lambda: None, lambda _: True, queue_size=1, timeout_s=1)
-        self.sent: list[tuple[str, Sequence[str]]] = []
-        self.told: list[ChannelHealth] = []
-        self.failure: Exception | None = None
-
-    def test(self, attempt: AlarmAttempt, alarm: Alarm) -> Sent:
-        if self.failure is not None:
-            raise self.failure
-        self.sent.append((attempt.channel, alarm.receivers))
-        good = attempt.channel == "mail"
-        return Sent(attempt, good, "250 queued" if good else "TimeoutError: no answer in 5 s", NOW, 12)
-
-    def health(self) -> list[ChannelHealth]:
-        return self.told
 
 
 class ScriptGlue:
@@ -159,7 +135,6 @@ class Api:
     clock: ManualClock
     parts: ApiParts
     asked: Asked
-    channels: Channels
     management: falcon.testing.TestClient
     executor: falcon.testing.TestClient
 
@@ -209,9 +184,9 @@ class Api:
         """Everything that is in the database; run id blocks aside, since taking ids writes nothing a user sees."""
         with self.db.read() as conn:
             return {
-                table.name: [tuple(row) for row in conn.execute(table.select())]
-                for table in metadata.sorted_tables
-                if table.name != "run_id_block"
+                name: [tuple(row) for row in conn.execute(select(text("*")).select_from(table(name)))]
+                for name in sorted(inspect(conn).get_table_names())
+                if name not in {"run_id_block", "alembic_version"}
             }
 
 
@@ -239,20 +214,20 @@ def api_with(db: Database) -> Callable[..., Api]:
     return lambda **settings: make_api(db, settings)
 
 
-def make_api(db: Database, settings: dict[str, Any]) -> Api:
-    """Return both applications over a database."""
+def make_api(
+    db: Database, settings: dict[str, Any], install: Callable[[Plugins], Plugins] = lambda it: it
+) -> Api:
+    """Return both applications over a database; ``install`` adds plugins."""
     clock = ManualClock(NOW)
     db.transaction(lambda conn: tokens.insert_token(conn, "tests", TOKEN, NOW))
     asked = Asked()
-    channels = Channels(clock)
     config = build_config({"api": settings})
     scheduler = Scheduler(
-        Core(config, db, shipped_plugins(), EXECUTOR_TOKEN, clock, transport=lambda *_: Line())
+        Core(config, db, install(shipped_plugins()), EXECUTOR_TOKEN, clock, transport=lambda *_: Line())
     )
     parts = dataclasses.replace(
         api_parts(scheduler, asked.health),
         logs=AskedLogs(scheduler.core, asked),
-        alarms=AlarmManager(db, clock, channels, scheduler.core.audit, lambda: None),
         listener_health=lambda: asked.listeners,
     )
     return Api(
@@ -260,7 +235,6 @@ def make_api(db: Database, settings: dict[str, Any]) -> Api:
         clock,
         parts,
         asked,
-        channels,
         DeclaredAnswers(build_management_app(parts)),
         falcon.testing.TestClient(executor_app(parts)),
     )

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from xwheel_devtools.quickstart.run import console_line, has_console
-from xwheel_devtools.testing import ManualClock
 
 from xwheel.accounts.accounts import AccountManager
+from xwheel.clock import ManualClock
 from xwheel.model.access import ALL, Grant, Grants, Role
 from xwheel.runtime.sealing import KeyRing
 from xwheel.storage.access import accounts, links

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from xwheel_devtools.testing import ManualClock
 
 from tests.support.node import HandNode
 from tests.support.rows import NOW
+from xwheel.clock import ManualClock
 from xwheel.storage.database.engine import Database
 
 

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from xwheel_devtools.testing import ManualClock
 
-from tests.support.alarms import wait_until
 from tests.support.node import HandNode, plugins
 from tests.support.rows import NOW
+from tests.support.waiting import wait_until
+from xwheel.clock import ManualClock
 from xwheel.config import build_config
 from xwheel.errors import NotFoundError
 from xwheel.model import MisfirePolicy, Run, RunState

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from sqlalchemy import event
-from xwheel_devtools.testing import ManualClock
 
 from tests.support.network import attach, check, states
 from tests.support.node import HandNode
 from tests.support.rows import NOW, make_run
+from xwheel.clock import ManualClock
 from xwheel.model import PARTITIONS, RunState
 from xwheel.storage import open_runs, runs
 from xwheel.storage.database.engine import Database

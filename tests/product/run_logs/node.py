@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
 from typing import Any, cast
 
-from xwheel_devtools.testing import ManualClock
-from xwheel_run_logs import xwheel_register_observers, xwheel_register_resources
+from xwheel_run_logs.hooks import xwheel_register_observers, xwheel_register_resources
 from xwheel_run_logs.service import ExpiringLogs, KeptLogs
 
 from tests.support.node import HandNode
 from xwheel.api.plugins.site import RouteSite
 from xwheel.api.schema.health import HealthReport
-from xwheel.config import build_config
 from xwheel.node.node import api_parts
-from xwheel.plugin import LogStore
-from xwheel.storage.database.engine import Database
+from xwheel.plugin.discovery import Plugins
+from xwheel.plugin.registries import Registry
 
 
 class LogNode(HandNode):
@@ -26,14 +24,18 @@ class LogNode(HandNode):
         expiring: Deletes them.
     """
 
-    def __init__(
-        self, db: Database, clock: ManualClock, *, stores: Sequence[LogStore] = (), **settings: dict[str, Any]
-    ) -> None:
-        config = build_config(settings)
-        observers = list(xwheel_register_observers(config))
-        super().__init__(db, clock, stores=stores, observers=observers, **settings)
-        made: Any = xwheel_register_resources(config)
+    def installed(self, known: Plugins) -> Plugins:
+        made: Any = xwheel_register_resources(self.config)
         self.kept, self.expiring = cast(tuple[KeptLogs, ExpiringLogs], made)
+        observers = {item.name: item for item in xwheel_register_observers(self.config)}
+        return dataclasses.replace(
+            known,
+            resources=Registry("set of resources", {item.name: item for item in made}, {}),
+            observers=Registry("observer", observers, {}),
+        )
+
+    def begin(self) -> None:
         site = RouteSite(api_parts(self.scheduler, HealthReport))
         for item in (self.expiring, self.kept):
             item.resources(site)
+        super().begin()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
-from xwheel_devtools.testing import ManualClock
 from xwheel_run_logs.stores import LogStores
 
+from xwheel.clock import ManualClock
 from xwheel.config import build_config
 from xwheel.plugin import LogChunk, LogEnd, LogKey
 from xwheel.plugin.registries import Registry

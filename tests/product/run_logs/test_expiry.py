@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from xwheel_devtools.testing import ManualClock, sample_log_chunk
+from xwheel_devtools.testing import sample_log_chunk
 from xwheel_run_logs import storage
 from xwheel_run_logs.storage import RunLogRow
 
 from tests.product.run_logs.node import LogNode
 from tests.product.run_logs.stores import MemoryStore, fails
 from tests.support.rows import NOW, make_run
+from xwheel.clock import ManualClock
 from xwheel.model import RunState
 from xwheel.plugin import LogKey
 from xwheel.storage import runs

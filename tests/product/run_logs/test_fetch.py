@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from xwheel_devtools.testing import ManualClock
 from xwheel_run_logs import storage
 from xwheel_run_logs.dispatched import FIRST_MS
 from xwheel_run_logs.fetch import GIVE_UP_MS, LONGEST_MS, usable_lines
@@ -16,6 +15,7 @@ from tests.product.run_logs.node import LogNode
 from tests.product.run_logs.stores import MemoryStore, fails
 from tests.support.network import Network
 from tests.support.rows import NOW
+from xwheel.clock import ManualClock
 from xwheel.model import Run, RunState
 from xwheel.plugin import LogChunk, LogKey
 from xwheel.scheduler.records import Fate

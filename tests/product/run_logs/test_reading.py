@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from xwheel_devtools.testing import ManualClock
 from xwheel_run_logs import reading
 from xwheel_run_logs.reading import LogReader, Match, Matches
 
 from tests.product.run_logs.node import LogNode
 from tests.product.run_logs.stores import MemoryStore, fails, stores_of
 from tests.support.rows import NOW
+from xwheel.clock import ManualClock
 from xwheel.errors import ExecutorUnreachableError, LogStoreError
 from xwheel.model import Run, RunState
 from xwheel.plugin import LogKey, LogText

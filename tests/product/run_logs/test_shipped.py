@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from xwheel_devtools.testing import ManualClock
 from xwheel_run_logs import storage
 from xwheel_run_logs.shipped import ShippedLogs
 from xwheel_run_logs.storage import FOR_EVER, RunLogRow
@@ -13,6 +12,7 @@ from xwheel_run_logs.storage import FOR_EVER, RunLogRow
 from tests.product.run_logs.node import LogNode
 from tests.product.run_logs.stores import MemoryStore, fails
 from tests.support.rows import NOW
+from xwheel.clock import ManualClock
 from xwheel.errors import DuplicateError, LogStoreError
 from xwheel.model import Run
 from xwheel.plugin import LogKey

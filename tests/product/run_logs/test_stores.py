@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from xwheel_devtools.testing import ManualClock, check_log_store, sample_log_chunk, sample_log_key, wait_until
+from xwheel_devtools.testing import check_log_store, sample_log_chunk, sample_log_key, wait_until
 from xwheel_run_logs.storage import FOR_EVER
 from xwheel_run_logs.stores import CheckedStore
 
 from tests.product.run_logs.stores import MemoryStore, fails, stores_of
+from xwheel.clock import ManualClock
 from xwheel.errors import ConfigError, LogStoreError
 from xwheel.plugin import LogChunk, LogEnd, LogKey
 from xwheel.storage.reports import DAY_MS

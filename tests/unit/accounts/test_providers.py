@@ -7,10 +7,10 @@ import threading
 from typing import Any
 
 import pytest
-from xwheel_devtools.testing import ManualClock
 
 from tests.support.identities import PASSWORD, Directory, Person, providers_of
 from xwheel.accounts.providers import CheckedProvider
+from xwheel.clock import ManualClock
 from xwheel.errors import ConfigError, IdentityError
 from xwheel.plugin import Identity, KnownAccount
 

@@ -63,6 +63,14 @@ def test_u13_help_loads_no_command() -> None:
 
 
 @pytest.mark.processes
+@pytest.mark.parametrize("command", ["job apply", "sync", "quickstart"])
+def test_a_command_of_a_plugin_loads_its_module_alone(command: str) -> None:
+    found = loaded(*command.split(), "--help")
+    check_light(found)
+    assert len({"xwheel_devtools", "xwheel_jobs_as_code", "xwheel_console"} & found) == 1
+
+
+@pytest.mark.processes
 @pytest.mark.parametrize("command", ["run list", "job list", "group list", "job list --json"])
 def test_u13_a_call_to_a_node_loads_neither_node_nor_settings(command: str) -> None:
     group = {"id": 1, "app_name": "shop", "title": "", "max_running": 0}
@@ -91,7 +99,7 @@ for name in sys.argv[1:]:
 def test_commands_about_jobs_check_fields_without_the_libraries_of_a_server() -> None:
     """`xwheel[cli]` alone has none of them, and `job create` and `job apply` check before they ask a node."""
     modules = [
-        *("xwheel.api.http.body", "xwheel.api.schema.messages", "xwheel.api.schema.alarms"),
+        *("xwheel.api.http.body", "xwheel.api.schema.messages", "xwheel_alarms.messages"),
         *(f"xwheel.cli.node.{name}" for name in ("job", "job_versions", "alarm", "run", "group", "calendar")),
         *("xwheel_jobs_as_code.apply", "xwheel_jobs_as_code.checking", "xwheel_jobs_as_code.sync"),
     ]

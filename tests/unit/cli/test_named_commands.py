@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 import shlex
+import sys
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -13,6 +16,7 @@ import pytest
 from tests.support.commands import every_command
 from tests.support.paths import ROOT
 from tests.test_docs import NAMING_PAGES
+from xwheel.cli.plugin_commands import INDEX
 
 SPAN = re.compile(r"`(xwheel [^`\n]+)`")
 SENTENCES = {"xwheel does not speak '…'"}
@@ -96,3 +100,25 @@ def test_commands_in_the_text_exist() -> None:
 )
 def test_a_wrong_word_is_found(command: str, word: str | None) -> None:
     assert unknown_word(command) == word
+
+
+def test_our_distributions_name_each_of_their_commands_in_the_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, with_commands = dict(sys.modules), set()
+    for path in sorted(ROOT.glob("plugins/*/pyproject.toml")):
+        entries = tomllib.loads(path.read_text("utf-8"))["project"].get("entry-points", {})
+        index = entries.get(INDEX, {})
+        if not index and "xwheel_register_commands" not in "".join(
+            file.read_text("utf-8") for file in path.parent.glob("xwheel_*/*.py")
+        ):
+            continue
+        with_commands.add(path.parent.name)
+        monkeypatch.syspath_prepend(str(path.parent))
+        (target,) = entries["xwheel"].values()
+        assert {
+            item.name: item.module if item.is_one else f"{item.module}:app"
+            for item in importlib.import_module(target).xwheel_register_commands()
+        } == index
+    assert with_commands == {"cluster_zookeeper", "devtools", "job_package", "jobs_as_code"}
+    for name in set(sys.modules) - set(before):
+        if name.startswith("xwheel_"):
+            del sys.modules[name]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
-from xwheel_devtools.testing import check_commands
 
 from xwheel.cli.main import app
 from xwheel.errors import PluginError
@@ -121,33 +120,94 @@ def test_our_own_commands_load_no_plugin(home: Path) -> None:
     assert "plugin toys" in done.output
 
 
-class Toys:
-    """Sample commands."""
+@pytest.fixture
+def index(home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Put a distribution on the path that says where commands are; its plugin cannot be loaded."""
 
-    name = "toys"
-    help = "Toys of a node."
-    module = "toys_of_a_test"
-    is_one = False
+    def put(*lines: str, name: str = "acme") -> None:
+        info = home.parent / name / f"{name}-1.2.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.2\n")
+        (info / "entry_points.txt").write_text(
+            "\n".join([f"[xwheel]\n{name} = no_module_of_{name}", "[xwheel.commands]", *lines])
+        )
+        monkeypatch.syspath_prepend(str(info.parent))
+
+    return put
 
 
-def test_the_suite_finds_what_is_wrong(home: Path) -> None:
-    check_commands(Toys())
-    wrong = Toys()
-    for field, value, words in (
-        ("name", "job", "xwheel itself has 'xwheel job'"),
-        ("name", "calendar/list", "xwheel itself has 'xwheel calendar list'"),
-        ("name", "toy/find", "no group of commands 'xwheel toy'"),
-        ("name", "job/a/b", "one / if it is a command of a group"),
-        ("name", "A b", "small letters|no blanks"),
-        ("module", "no.such.module", "cannot be loaded"),
-        ("module", "json", "must be a typer.Typer"),
-        ("help", " ", "help must be one sentence"),
-        ("is_one", True, "has no command toys"),
-    ):
-        setattr(wrong, field, value)
-        with pytest.raises(AssertionError, match=words):
-            check_commands(wrong)
-        setattr(wrong, field, getattr(Toys, field))
+GROUP = "toys = toys_of_a_test:app"
+ONE = "calendar/play = toys_of_a_test"
+
+
+def said(*words: str) -> tuple[int, str]:
+    """Return the exit status and the output of a command, or the text of what it was refused with."""
+    done = CliRunner().invoke(app, words)
+    return done.exit_code, str(done.exception) if isinstance(done.exception, PluginError) else done.output
+
+
+def test_a_command_in_an_index_loads_no_plugin(home: Path, index: Callable[..., None]) -> None:
+    (home / "bad.py").write_text("raise SystemExit('loaded')")
+    index(GROUP, ONE)
+    assert said("toys", "play", "red") == (0, "red CommandParts 8\n")
+    assert said("calendar", "play", "red") == (0, "red CommandParts 8\n")
+    assert "Toys." in said("toys", "--help")[1]
+    # neither in another group nor as a group
+    for words in (("play",), ("group", "play"), ("calendar", "toys")):
+        status, text = said(*words, "red")
+        assert status == 2
+        assert "plugin bad" in text
+
+
+def test_a_module_of_an_index_that_is_broken_is_one_line(home: Path, index: Callable[..., None]) -> None:
+    index(GROUP, "play = toys_of_a_test", "toyz = toys_of_a_test")
+    assert said("toyz")[1] == (
+        "acme 1.2 (entry point toyz = toys_of_a_test): toys_of_a_test.app has no command toyz"
+    )
+    sys.modules.pop("toys_of_a_test")
+    (home.parent / "toys_of_a_test.py").write_text("raise SystemExit('no')")
+    assert said("toys", "play", "red")[1] == (
+        "acme 1.2 (entry point toys = toys_of_a_test:app): commands of toys_of_a_test cannot be loaded: SystemExit: no"
+    )
+
+
+@pytest.mark.parametrize("way", ["file", "environment", "lower case", "not TOML", "no table"])
+def test_an_index_counts_only_where_no_plugin_is_disabled(
+    home: Path, index: Callable[..., None], monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    index(GROUP)
+    settings = home.parent / "xwheel.toml"
+    if way == "file":
+        settings.write_text('[plugins]\ndisabled = ["acme"]\n')
+    elif way in {"not TOML", "no table"}:
+        settings.write_text("plugins = [" if way == "not TOML" else "plugins = 1")
+    else:
+        name = "XWHEEL_PLUGINS__DISABLED"
+        monkeypatch.setenv(name if way == "environment" else name.lower(), '["acme"]')
+    status, text = said("toys", "play", "red")
+    assert status == 2
+    assert "No such command" in text
+    assert ("commands of plugins are not there" in text) == (way in {"not TOML", "no table"})
+
+
+def test_a_command_in_two_indexes_is_looked_for_in_the_plugins(
+    home: Path, index: Callable[..., None]
+) -> None:
+    index(GROUP)
+    index(GROUP, name="other")
+    status, text = said("toys", "play", "red")
+    assert status == 2
+    assert "acme 1.2 (entry point acme = no_module_of_acme) cannot be loaded" in text
+    (home / "toys.py").write_text(PLUGIN.format(name="toys"))
+    assert said("toys", "play", "red") == (0, "red CommandParts 8\n")
+
+
+def test_an_index_with_a_name_of_ours_is_refused_as_the_plugin_is(
+    home: Path, index: Callable[..., None]
+) -> None:
+    index(GROUP, "job = toys_of_a_test:app")
+    (home / "toys.py").write_text(PLUGIN.format(name="job"))
+    assert "xwheel itself has 'xwheel job'" in said("toys", "play", "red")[1]
 
 
 def test_what_commands_get_is_what_is_promised() -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from xwheel_devtools.testing import ManualClock
 
-from tests.support.alarms import wait_until
 from tests.support.paths import DOCS
+from tests.support.waiting import wait_until
+from xwheel.clock import ManualClock
 from xwheel.config import Config, build_config
 from xwheel.model import RunState
 from xwheel.plugin import RunChange

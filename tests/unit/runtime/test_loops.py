@@ -6,9 +6,8 @@ import logging
 import threading
 
 import pytest
-from xwheel_devtools.testing import ManualClock
 
-from xwheel.clock import OffsetFilter, SystemClock
+from xwheel.clock import ManualClock, OffsetFilter, SystemClock
 from xwheel.errors import DatabaseUnreachableError
 from xwheel.runtime.loops import FIRST_PAUSE_MS, LONGEST_PAUSE_MS, FailureLog, Service, StallMonitor
 

@@ -36,7 +36,6 @@ from xwheel.plugin.resources import CALLER, PUBLIC, Methods, Need, Of, OfObject
 from xwheel.runtime.http_limits import Refusals, route_of
 from xwheel.scheduler.executors.secrets import ExecutorSecrets
 from xwheel.storage import jobs, runs
-from xwheel.storage.alarms import lists, rules
 from xwheel.storage.database.engine import Connection, Database
 from xwheel.wire import contract
 
@@ -258,22 +257,10 @@ def _of_run(conn: Connection, params: Mapping[str, Any]) -> tuple[str, object, i
     return "run", params["run_id"], runs.get_run(conn, params["run_id"]).group_id
 
 
-def _of_rule(conn: Connection, params: Mapping[str, Any]) -> tuple[str, object, int | None]:
-    rule = rules.get_rule(conn, params["rule_id"])
-    return "alarm rule", rule.id, rules.group_of(conn, rule)
-
-
-def _of_alarm(conn: Connection, params: Mapping[str, Any]) -> tuple[str, object, int | None]:
-    alarm = lists.get_alarm(conn, params["alarm_id"])
-    return "alarm", alarm.id, alarm.group_id
-
-
 _GROUPS: Final = {
     Of.GROUP: _of_group,
     Of.JOB: _of_job,
     Of.RUN: _of_run,
-    Of.RULE: _of_rule,
-    Of.ALARM: _of_alarm,
 }
 
 

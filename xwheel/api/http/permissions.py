@@ -19,7 +19,6 @@ _SCRIPT_JOB: Final = Need(Permission.SCRIPT, Of.JOB)
 _READ_RUN: Final = Need(Permission.READ, Of.RUN)
 _RUN_RUN: Final = Need(Permission.RUN, Of.RUN)
 _ADMIN_GROUP: Final = Need(Permission.ADMIN, Of.GROUP)
-_EDIT_RULE: Final = Need(Permission.EDIT, Of.RULE)
 _EDIT_ALL: Final = Need(Permission.EDIT, Of.ALL)
 _ADMIN_ALL: Final = Need(Permission.ADMIN, Of.ALL)
 _RUN_ALL: Final = Need(Permission.RUN, Of.ALL)
@@ -76,16 +75,6 @@ PERMISSIONS: Final[Mapping[str, Methods]] = {
     "/secrets/{name}/rotate": {"POST": _ADMIN_SOME},
     "/calendars": {"GET": _READ_SOME},
     "/calendars/{name}": {"GET": _READ_SOME, "PUT": _EDIT_ALL, "DELETE": _EDIT_ALL},
-    "/alarms": {"GET": _READ_SOME},
-    "/alarms/{alarm_id}": {"GET": Need(Permission.READ, Of.ALARM)},
-    "/alarms/attempts": {"GET": _READ_SOME},
-    "/alarms/rules": {"GET": _READ_SOME, "POST": _EDIT_SOME},
-    "/alarms/rules/{rule_id}": {
-        "GET": Need(Permission.READ, Of.RULE),
-        "PATCH": _EDIT_RULE,
-        "DELETE": _EDIT_RULE,
-    },
-    "/alarms/test": {"POST": _EDIT_SOME},
     "/plugins": {"GET": _READ_SOME},
     "/console/manifest": {"GET": CALLER},
     "/audit": {"GET": _ADMIN_SOME},

@@ -14,7 +14,6 @@ import msgspec
 
 from xwheel.accounts.audit.refusals import RefusalLog
 from xwheel.accounts.parts import AccessParts
-from xwheel.alarms.rules import AlarmManager
 from xwheel.api.http.body import read_fields
 from xwheel.api.http.headers import KEY_HEADER
 from xwheel.api.schema.health import HealthReport
@@ -87,7 +86,6 @@ class ApiParts:
     calendars: CalendarCache
     secrets: ExecutorSecrets
     health: Callable[[], HealthReport]
-    alarms: AlarmManager
     plugins: Plugins
     listener_health: Callable[[], Sequence[ListenerHealth]]
     logs: ExecutorLogs

@@ -20,7 +20,6 @@ from xwheel.api.http.headers import REASON_HEADER
 from xwheel.api.openapi.words import CALENDAR, EXAMPLES, HEADERS, INTRODUCTION, LINKS, PATH_FIELDS, TAGS
 from xwheel.api.schema import messages
 from xwheel.api.schema.accounts import SignInInput
-from xwheel.api.schema.alarms import AlarmRuleChange
 from xwheel.api.schema.fields import VISIBLE
 from xwheel.plugin.resources import OPERATION, Methods, Need, Of, Operation
 
@@ -41,7 +40,7 @@ NOT_BLANK: Final = rf"^[^\u0000]*{VISIBLE}[^\u0000]*$"
 _EITHER: Final[Mapping[type[Any], Sequence[Sequence[str]]]] = {SignInInput: (("name", "password"), ("link",))}
 """Messages of which one of several sets of fields is needed, and no field of another."""
 
-_CHANGES: Final = (messages.JobChange, messages.GroupChange, AlarmRuleChange)
+_CHANGES: Final = (messages.JobChange, messages.GroupChange)
 
 
 class DescribedRoute(NamedTuple):

@@ -21,7 +21,6 @@ TAGS: Final = {
     "runs": "What happened and what will.",
     "schedule": "When a schedule would fire, and the pause of all of them.",
     "calendars": "Named days and times that jobs keep out of, or keep to.",
-    "alarms": "What is sent where when runs go wrong, and what became of it.",
     "reports": "What became of runs, hour by hour or day by day.",
     "overview": "Figures for a first look.",
     "events": "What changed a moment ago, for pages that stay open.",
@@ -73,7 +72,6 @@ LINKS: Final = {
     "GroupView": ("id", "group_id"),
     "JobView": ("id", "job_id"),
     "RunView": ("id", "run_id"),
-    "AlarmRuleView": ("id", "rule_id"),
     "CalendarView": ("name", "name"),
     "NewTokenView": ("name", "name"),
     "NewSecretView": ("name", "name"),
@@ -124,19 +122,6 @@ EXAMPLES: Final[dict[str, dict[str, Any]]] = {
     "SecretCreate": {"name": "orders-1", "group_id": 1},
     "SecretChange": {"expires_in_s": 86400},
     "SecretRotate": {"name": "orders-2", "expires_in_s": 86400},
-    "AlarmRuleCreate": {
-        "name": "shop: tell the team",
-        "group_id": 1,
-        "kinds": ["failed", "lost", "not_run"],
-        "targets": [{"channel": "email", "receivers": ["ops@example.com"]}],
-        "not_run_s": 7200,
-        "quiet_from": "22:00",
-        "quiet_to": "07:00",
-        "quiet_timezone": "Asia/Shanghai",
-        "quiet_pass": ["lost"],
-    },
-    "AlarmRuleChange": {"window_s": 900},
-    "AlarmTest": {"channel": "email", "receivers": ["ops@example.com"]},
 }
 _TEXTS: Final[dict[str, Any]] = {"type": "array", "items": {"type": "string"}, "maxItems": MAX_ENTRIES}
 CALENDAR: Final[dict[str, Any]] = {

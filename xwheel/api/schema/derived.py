@@ -49,7 +49,11 @@ def changes_to(
     for name in never_null:
         hints[name] = reduce(or_, (part for part in get_args(hints[name]) if part is not NoneType))
     return _beginning_with(
-        [(name, hint | UnsetType, UNSET) for name, hint in hints.items() if name not in without]
+        [
+            (name, hint | UnsetType, UNSET)
+            for name, hint in hints.items()
+            if name in kind.__struct_fields__ and name not in without
+        ]
     )
 
 
@@ -79,7 +83,10 @@ def _beginning_with(fields: list[Any]) -> Callable[[type[S]], type[S]]:
             ],
             bases=kind.__bases__,
             module=kind.__module__,
-            namespace={"__doc__": kind.__doc__},
+            # what it says of itself to the OpenAPI document
+            namespace={
+                name: value for name, value in vars(kind).items() if name == "__doc__" or name.isupper()
+            },
             frozen=True,
             kw_only=True,
         )

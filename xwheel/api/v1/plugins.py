@@ -92,9 +92,6 @@ class PluginsResource(Resource):
 
     def _health(self) -> Mapping[tuple[str, str], PluginHealth]:
         found = {
-            ("alarm channel", item.channel): view_of(PluginHealth, item, ok=item.is_healthy, dropped=0)
-            for item in self._parts.alarms.health()
-        } | {
             (item.kind, item.name): view_of(PluginHealth, item, dropped=0)
             for plugin in self._parts.plugins.offering(ReportsHealth)
             for item in reported_health(plugin)

@@ -20,7 +20,6 @@ from xwheel.api.http.resource import ApiParts
 from xwheel.api.schema.messages import JobChange, JobCreate, RunRequest
 from xwheel.api.v1.jobs import new_source
 from xwheel.api.v1.schedule import naming_schedule_fields
-from xwheel.api.xxl.alarm_mails import AlarmMails
 from xwheel.errors import (
     ConfigError,
     ConflictError,
@@ -31,6 +30,8 @@ from xwheel.errors import (
     WireError,
 )
 from xwheel.model import Job
+from xwheel.plugin.contracts import KeepsMails
+from xwheel.plugin.validation import guarded
 from xwheel.storage import jobs
 from xwheel.wire import contract
 from xwheel.wire.codec import job_calls
@@ -49,6 +50,7 @@ AUTHOR: Final = "author: "
 ALARM_EMAIL: Final = "alarmEmail: "
 NO_SCHEDULE: Final = "NONE"
 BEAN: Final = "BEAN"
+MAILS_KEPT: Final = "alarmEmail is kept in the job's description, no mail is sent to it"
 
 
 class JobCalls:
@@ -63,7 +65,6 @@ class JobCalls:
 
     def __init__(self, parts: ApiParts) -> None:
         self._parts = parts
-        self._mails = AlarmMails(parts)
         self._limiter = RateLimiter(parts.clock, PER_SECOND)
         self._timezone = parts.config.job_openapi_timezone
         try:
@@ -127,7 +128,7 @@ class JobCalls:
         with naming_schedule_fields():
             job = self._parts.jobs.create(given, source=source)
         _log(caller, contract.ADD_JOB, job.id)
-        note = self._mails.keep(job.id, wanted.alarm_email)
+        note = self._keep_mails(job.id, wanted.alarm_email)
         return Response(code=contract.OK, message=_note(wanted, note, has_script), data=str(job.id))
 
     def _update(self, caller: Caller, body: bytes) -> Response:
@@ -140,7 +141,13 @@ class JobCalls:
                 if not others:
                     raise
         _log(caller, contract.UPDATE_JOB, job_id)
-        return Response(code=contract.OK, message=_note(wanted, self._mails.keep(job_id, wanted.alarm_email)))
+        return Response(code=contract.OK, message=_note(wanted, self._keep_mails(job_id, wanted.alarm_email)))
+
+    def _keep_mails(self, job_id: int, addresses: str) -> str:
+        """Let the first plugin that can mail alarms to addresses; return what to tell the caller, or an empty text."""
+        for keeper in self._parts.plugins.offering(KeepsMails):
+            return guarded("keep_mails()", lambda: keeper.keep_mails(job_id, addresses))  # noqa: B023 - called at once
+        return MAILS_KEPT if addresses.strip() else ""
 
     def _edit(self, caller: Caller, job_id: int, wanted: JobDefinition) -> None:
         """Change a job if no one else changes it meanwhile.

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Select, bindparam, func, select
+from sqlalchemy import Connection, Select, bindparam, column, func, select, table
 
 from xwheel.model import PARTITIONS, RunState
 from xwheel.storage.database.rows import IN_LIMIT, in_parts
 from xwheel.storage.schema.access_tables import audit
-from xwheel.storage.schema.tables import IS_SENT, alarm, hourly_report, run
+from xwheel.storage.schema.tables import IS_SENT, hourly_report, run
+
+alarm: Final = table("alarm", *map(column, ("id", "job_id", "group_id", "state")))
 
 
 class LiveRun(NamedTuple):

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
 VERSION_TABLE: Final = "alembic_version"
-HANDED_OVER: Final = frozenset({"run_log"})
+TAKEN_OVER: Final = frozenset({"alarm", "alarm_attempt", "alarm_episode", "alarm_rule", "run_log"})
 """Tables that our migrations make and plugins have taken over."""
 
 WAIT_S: Final = 60
@@ -142,7 +142,7 @@ def _find_remains(conn: Connection) -> list[str]:
     """
     tables = _tables(conn)
     ours = tables - {VERSION_TABLE}
-    if VERSION_TABLE not in tables or not ours or not ours <= metadata.tables.keys() | HANDED_OVER:
+    if VERSION_TABLE not in tables or not ours or not ours <= metadata.tables.keys() | TAKEN_OVER:
         return []
     for name in ours & {"executor_group", "job", "run"}:
         if conn.execute(select(literal_column("1")).select_from(metadata.tables[name]).limit(1)).first():

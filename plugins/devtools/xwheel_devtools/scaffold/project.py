@@ -182,8 +182,12 @@ def _texts(kind: Kind, name: str, version: str) -> dict[str, str]:
         "version": f"{major}.{minor}",
         "next_version": f"{major}.{int(minor) + 1}",
     }
+    index = (
+        f'\n[project.entry-points."xwheel.commands"]\n{values["distribution"]} = "{package}.commands:app"\n'
+    )
     words = WORDS[kind]
     values |= {
+        "index": index if kind is Kind.COMMANDS else "",
         **asdict(words),
         "usage": words.usage.format(name=name, registered=name.upper(), distribution=values["distribution"]),
         "dependencies": ", ".join(

@@ -6,6 +6,8 @@ a glue type's sources, :class:`NodeSite` is a node with executors, plugins and c
 a node in a process of its own. ``xwheel_devtools.testing.fixtures`` has them as fixtures of pytest.
 """
 
+from xwheel.clock import ManualClock
+
 from xwheel_devtools.testing.executor_site import ExecutorSite, written
 from xwheel_devtools.testing.identity_suite import check_identity_provider
 from xwheel_devtools.testing.log_suite import (
@@ -15,7 +17,6 @@ from xwheel_devtools.testing.log_suite import (
     sample_log_key,
     stored_lines,
 )
-from xwheel_devtools.testing.manual_clock import ManualClock
 from xwheel_devtools.testing.node_site import NodeSite
 from xwheel_devtools.testing.page_suite import check_pages
 from xwheel_devtools.testing.processes import NodeProcess, XwheelProcess, wait_until

@@ -11,14 +11,16 @@ from typing import Any, Final, Self
 
 from xwheel.config import build_config
 from xwheel.executor import Executor, JobContext, job
-from xwheel.model.alarms import RULE_KINDS
-from xwheel.plugin import Alarm, hookimpl
+from xwheel.plugin import Alarm, AlarmKind, hookimpl
 
 from xwheel_devtools.testing.processes import NodeCalls, wait_until
 from xwheel_devtools.testing.samples import strangers
 
 APP_NAME: Final = "demo"
 CAPTURE: Final = "captured"
+NOT_CAPTURED: Final = {AlarmKind.RECOVERED, AlarmKind.TEST, AlarmKind.NOT_RUN, AlarmKind.STILL_RUNNING}
+"""What no rule asks for, and what a rule asks for with a time."""
+
 TOKEN_WORDS: Final = "management token (shown once): "  # noqa: S105 -- what stands before one
 
 
@@ -142,9 +144,8 @@ class NodeSite(NodeCalls):
         self.call(
             "POST",
             "alarms/rules",
-            # rules about time want to know which
             {
-                "kinds": sorted(RULE_KINDS - {"not_run", "still_running"}),
+                "kinds": sorted(set(AlarmKind) - NOT_CAPTURED),
                 "targets": [target],
                 "window_s": 0,
             },

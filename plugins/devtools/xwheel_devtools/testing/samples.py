@@ -18,7 +18,7 @@ SAMPLE_MS: Final = 1_767_225_600_000
 """2026-01-01T00:00:00Z."""
 
 
-PRODUCT: Final = frozenset({CORE, "xwheel-run-logs"})
+PRODUCT: Final = frozenset({CORE, "xwheel-alarms", "xwheel-run-logs"})
 """Distributions whose plugins a node for tests has besides those that are tested, as users of ``xwheel[server]`` do."""
 
 

@@ -19,7 +19,7 @@ from xwheel.errors import (
     RouteError,
 )
 from xwheel.model import Job, RegisteredExecutor, RunState
-from xwheel.model.alarms import AlarmKind
+from xwheel.plugin import AlarmKind
 from xwheel.plugin.contracts import (
     Alarm,
     AlarmChannel,

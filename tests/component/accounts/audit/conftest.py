@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import func, select, text
-from xwheel_devtools.testing import ManualClock
 
 from xwheel.accounts.audit.anchors import Anchors
 from xwheel.accounts.audit.sealing import SealLoop
+from xwheel.clock import ManualClock
 from xwheel.config.sections import AuditSection
 from xwheel.model.audit import AuditEntry
 from xwheel.runtime.sealing import KeyRing, make_key

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+import falcon
 import falcon.testing
 import pytest
 from xwheel_devtools.testing import sample_log_key
@@ -11,10 +13,11 @@ from xwheel_devtools.testing import sample_log_key
 from tests.component.api.conftest import TOKEN, Api
 from tests.support.log_stores import MemoryStore, fails, stores_of
 from tests.support.rows import NOW
-from xwheel.alarms.channels import ChannelHealth
 from xwheel.api.app import build_management_app
 from xwheel.errors import LogStoreError
+from xwheel.plugin import CALLER, Operation, PartHealth, PluginSite, ResourceRoute
 from xwheel.plugin.discovery import PluginInfo, PluginOrigin
+from xwheel.plugin.registries import Registry
 from xwheel.scheduler.listeners import ListenerHealth
 
 
@@ -26,6 +29,30 @@ def info(name: str, *, enabled: bool = True, **registers: list[str]) -> PluginIn
         registers={kind.replace("_", " "): names for kind, names in registers.items()},
         options={"url": "**********", "limit": 5} if enabled else {},
     )
+
+
+class Health:
+    """``GET /quiet``, so that there is a resource."""
+
+    @Operation({204: None})
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Answer nothing."""
+
+
+class Reporting:
+    """Resources that say how something fares."""
+
+    chapters: Mapping[str, str] = {}
+
+    def __init__(self, name: str, health: Callable[[], Sequence[PartHealth]]) -> None:
+        self.name = name
+        self._health = health
+
+    def resources(self, site: PluginSite) -> Sequence[ResourceRoute]:
+        return [ResourceRoute(f"/{self.name}", Health(), {"GET": CALLER})]
+
+    def health(self) -> Sequence[PartHealth]:
+        return self._health()
 
 
 def test_plugins_are_listed_with_what_they_register_and_how_it_fares(api: Api) -> None:
@@ -41,18 +68,23 @@ def test_plugins_are_listed_with_what_they_register_and_how_it_fares(api: Api) -
     assert stores.chosen is not None
     with pytest.raises(LogStoreError):
         stores.chosen.find(sample_log_key())
-    parts = replace(api.parts, plugins=replace(api.parts.plugins, installed=installed), log_stores=stores)
-    api.channels.told = [
-        ChannelHealth(
-            channel="chat",
-            is_healthy=False,
-            failures=3,
-            hanging=1,
-            queued=7,
-            last_ms=NOW,
-            last_answer="HTTP 500",
-        )
-    ]
+    told = PartHealth(
+        kind="alarm channel",
+        name="chat",
+        ok=False,
+        failures=3,
+        hanging=1,
+        queued=7,
+        last_ms=NOW,
+        last_answer="HTTP 500",
+    )
+    resources = Registry(
+        "set of resources",
+        {"alarm": Reporting("alarm", lambda: [told]), "bad": Reporting("bad", fails)},
+        {"alarm": "one", "bad": "another"},
+    )
+    plugins = replace(api.parts.plugins, installed=installed, resources=resources)
+    parts = replace(api.parts, plugins=plugins, log_stores=stores)
     api.asked.listeners = [
         ListenerHealth(
             name="audit",

@@ -8,12 +8,12 @@ import logging
 from typing import Any
 
 import pytest
-from xwheel_devtools.testing import ManualClock
 
 from tests.component.api.conftest import EXECUTOR_TOKEN, LIMIT, TOKEN, Api
 from tests.support.job_calls import SUCCESS, Tenant, definition
 from xwheel.api.http.rate import MAX_CALLERS, RateLimiter
 from xwheel.api.xxl import job_calls
+from xwheel.clock import ManualClock
 from xwheel.model import RunState
 from xwheel.storage.access import tokens
 from xwheel.wire.contract import APP_NAME_HEADER, TOKEN_HEADER

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from xwheel_devtools.testing import ManualClock
 
 from tests.support.network import Network, attach, check
 from tests.support.node import HandNode
 from tests.support.rows import NOW
+from xwheel.clock import ManualClock
 from xwheel.model import Job, Run, RunState
 from xwheel.storage import open_runs, runs
 from xwheel.storage.database.engine import Database

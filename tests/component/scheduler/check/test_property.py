@@ -7,11 +7,11 @@ import random
 from typing import Any
 
 import pytest
-from xwheel_devtools.testing import ManualClock
 
 from tests.support.network import attach, check, states
 from tests.support.node import HandNode
 from tests.support.rows import NOW
+from xwheel.clock import ManualClock
 from xwheel.errors import ConflictError
 from xwheel.model import FINAL_STATES, OPEN_STATES, Run, RunState
 from xwheel.scheduler.records import Fate

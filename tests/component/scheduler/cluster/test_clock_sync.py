@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from xwheel_devtools.testing import ManualClock
 
 from tests.support.node import HandNode
 from tests.support.rows import NOW
-from xwheel.clock import OffsetFilter, SystemClock
+from xwheel.clock import ManualClock, OffsetFilter, SystemClock
 from xwheel.scheduler.cluster import clock_sync
 from xwheel.scheduler.cluster.clock_sync import CONFIRM_MS, INTERVAL_MS, ClockSync
 from xwheel.storage.database.clock import database_now_ms

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from xwheel_devtools.testing import ManualClock
 
 from tests.support.rows import NOW
+from xwheel.clock import ManualClock
 from xwheel.errors import LockError
 from xwheel.model import PARTITIONS
 from xwheel.scheduler.cluster.balance import decide_moves

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 import pytest
 from sqlalchemy import event
-from xwheel_devtools.testing import ManualClock
 
 from tests.support.rows import NOW, make_executor
+from xwheel.clock import ManualClock
 from xwheel.model import RegisteredExecutor
 from xwheel.runtime.sealing import KeyRing
 from xwheel.scheduler.executors.registry import ExecutorRegistry

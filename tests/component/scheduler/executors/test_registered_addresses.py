@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from xwheel_devtools.testing import ManualClock
 
 from tests.support.node import HandNode
+from xwheel.clock import ManualClock
 from xwheel.errors import WireError
 from xwheel.model import NO_SECRET, SHARED_SECRET
 from xwheel.storage.database.engine import Database

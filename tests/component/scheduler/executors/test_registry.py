@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NoReturn
 
 import pytest
-from xwheel_devtools.testing import ManualClock
 
 from tests.support.node import HandNode
 from tests.support.rows import NOW
+from xwheel.clock import ManualClock
 from xwheel.errors import DatabaseUnreachableError, NotFoundError
 from xwheel.scheduler.executors.registry import RETURN_MS
 from xwheel.storage import executors

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from xwheel_devtools.testing import ManualClock
 
 from tests.support.node import HandNode
 from tests.support.rows import NOW, make_run
+from xwheel.clock import ManualClock
 from xwheel.model import ChildLink, JoinMode, Origin, Run, RunState
 from xwheel.scheduler.finish import template as templates
 from xwheel.scheduler.finish.finish import CHILDREN

@@ -14,7 +14,7 @@ from tests.support.rows import NOW, make_run
 from tests.support.stubs import StubTimetable
 from xwheel.model import ChildLink, JoinMode, Origin, Run, RunState
 from xwheel.scheduler.finish.finish import Finisher
-from xwheel.scheduler.observers import NO_OBSERVERS
+from xwheel.scheduler.observers import Observers
 from xwheel.scheduler.records import Outcome
 from xwheel.storage import runs
 from xwheel.storage.database.engine import Database
@@ -25,7 +25,7 @@ ROUNDS = 15
 
 def completer(db: Database, node: HandNode) -> Finisher:
     timetable: Any = StubTimetable(lambda job, now_ms: now_ms + 1)
-    return Finisher(db, RunIds(db), node.clock, timetable, NO_OBSERVERS, lambda: None, lambda _: None)
+    return Finisher(db, RunIds(db), node.clock, timetable, Observers((), db), lambda: None, lambda _: None)
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import pytest
-from xwheel_devtools.testing import ManualClock
 
 from tests.support.node import HandNode
 from tests.support.rows import NOW
+from xwheel.clock import ManualClock
 from xwheel.model import BlockScope, Job, Run, RunState
 from xwheel.storage import executors
 from xwheel.storage.database.engine import Database

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from sqlalchemy import event
-from xwheel_devtools.testing import ManualClock
 
 from tests.support.node import HandNode
 from tests.support.rows import NOW, make_run
+from xwheel.clock import ManualClock
 from xwheel.model import Job, MisfirePolicy, Origin, Run, RunState
 from xwheel.storage import runs
 from xwheel.storage.database.engine import Database

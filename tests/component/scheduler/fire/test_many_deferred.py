@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from sqlalchemy import event
-from xwheel_devtools.testing import ManualClock
 
 from tests.support.node import HandNode
 from tests.support.rows import NOW, make_run
+from xwheel.clock import ManualClock
 from xwheel.model import BlockScope, Job, Origin, RunState
 from xwheel.storage import executors, runs
 from xwheel.storage.database.engine import Database

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from xwheel_devtools.testing import ManualClock
 
 from tests.support.node import HandNode, plugins
 from tests.support.rows import NOW, make_executor, make_job
 from xwheel import ring
+from xwheel.clock import ManualClock
 from xwheel.errors import LockError, RouteError, UnknownNameError
 from xwheel.model import RunState
 from xwheel.scheduler.route.routers import route

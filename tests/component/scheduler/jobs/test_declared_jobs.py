@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from xwheel_devtools.testing import ManualClock
 
 from tests.support.databases import twin_of
 from tests.support.node import HandNode
 from tests.support.rows import NOW, job_values, make_executor
+from xwheel.clock import ManualClock
 from xwheel.errors import ConflictError, FieldError, OwnedByCodeError, RevisionError
 from xwheel.model import Job, Origin, RunState
 from xwheel.model.access import ALL, Actor, ActorKind, acting

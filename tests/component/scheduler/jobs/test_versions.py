@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from sqlalchemy import event, select
-from xwheel_devtools.testing import ManualClock
 
 from tests.support import node as support
 from tests.support.node import HandNode
 from tests.support.rows import NOW, job_values
+from xwheel.clock import ManualClock
 from xwheel.errors import (
     FieldError,
     ForbiddenError,

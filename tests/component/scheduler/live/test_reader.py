@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 from sqlalchemy import event, update
-from xwheel_devtools.testing import ManualClock
+from xwheel_alarms.records import AlarmKind
+from xwheel_alarms.storage import alarms
 
 from tests.support.rows import NOW, make_executor, make_run
+from xwheel.clock import ManualClock
 from xwheel.errors import DatabaseUnreachableError, StorageError
 from xwheel.model import RegisteredExecutor, Run, RunState
 from xwheel.model.access import ALL, Grant, Grants, Role
-from xwheel.model.alarms import AlarmKind
 from xwheel.model.audit import AuditEntry, AuditOutcome
 from xwheel.runtime.sealing import KeyRing
 from xwheel.scheduler.live import reader as module
@@ -23,7 +24,6 @@ from xwheel.scheduler.live.feed import EventKind, LiveCounts, LiveEvent, LiveSco
 from xwheel.scheduler.live.reader import ASKED_MS, COMMIT_MS, FORGET_MS, MOST_ANSWERS, LiveReader
 from xwheel.storage import leases, reports, runs, settings
 from xwheel.storage.access.audit import AuditTrail, signing_keys
-from xwheel.storage.alarms import alarms
 from xwheel.storage.database.engine import Database
 from xwheel.storage.reports import HOUR_MS, Counts, JobHour
 from xwheel.storage.schema.access_tables import audit

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from xwheel_devtools.testing import ManualClock
 
 from tests.support.node import HandNode
 from tests.support.rows import NOW, make_run
+from xwheel.clock import ManualClock
 from xwheel.model import MisfirePolicy, RunState
 from xwheel.scheduler.records import Fate
 from xwheel.storage import runs

@@ -9,10 +9,10 @@ from functools import partial
 from typing import Any
 
 import pytest
-from xwheel_devtools.testing import ManualClock
 
 from tests.support.node import HandNode
 from tests.support.rows import NOW
+from xwheel.clock import ManualClock
 from xwheel.model import RunState
 from xwheel.plugin import ScheduleSpec
 from xwheel.scheduler.jobs.jobs import BulkAction

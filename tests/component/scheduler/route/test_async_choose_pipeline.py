@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from xwheel_devtools.testing import ManualClock
-
 from tests.support.asking import ADDRESSES, FirstAlive, Wire, wait_for
 from tests.support.node import HandNode
 from tests.support.rows import NOW
+from xwheel.clock import ManualClock
 from xwheel.model import Job, RunState
 from xwheel.scheduler.records import Fate
 from xwheel.storage.database.engine import Database

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from xwheel_devtools.testing import ManualClock
 
 from tests.support.asking import wait_for
 from tests.support.node import HandNode
 from tests.support.rows import NOW
+from xwheel.clock import ManualClock
 from xwheel.model import Job, RegisteredExecutor, RunState
 from xwheel.plugin import NoExecutorYetError, RouteContext
 from xwheel.storage.database.engine import Database

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from sqlalchemy import event, text
-from xwheel_devtools.testing import ManualClock
 
 from tests.support import node as support
 from tests.support.node import HandNode
 from tests.support.rows import NOW, job_values
+from xwheel.clock import ManualClock
 from xwheel.errors import FieldError
 from xwheel.model import Job, NewSource, Origin, RunState
 from xwheel.plugin import ExecutorError, GlueRequest, HandlerLookup, SavedSource

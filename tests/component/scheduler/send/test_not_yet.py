@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from xwheel_devtools.testing import ManualClock
 
 from tests.component.scheduler.send.conftest import AWAY, HOME, ends, send
 from tests.support.lines import batch_body
 from tests.support.node import HandNode
 from tests.support.rows import NOW
+from xwheel.clock import ManualClock
 from xwheel.model import Job, Run
 from xwheel.scheduler.finish.retry import MOST_OVER
 from xwheel.scheduler.records import Fate

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from xwheel_devtools.testing import ManualClock
 
 from tests.support.lines import batch_body
 from tests.support.node import HandNode
 from tests.support.rows import NOW
+from xwheel.clock import ManualClock
 from xwheel.errors import DatabaseUnreachableError
 from xwheel.model import DeliveryPolicy, Job, Run, RunState
 from xwheel.storage import leases

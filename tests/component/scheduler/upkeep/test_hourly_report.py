@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 from sqlalchemy import event
-from xwheel_devtools.testing import ManualClock
 
 from tests.support.node import HandNode
 from tests.support.rows import NOW, make_run
 from tests.support.upkeep import DAY_MS, GivenLease, all_runs, insert, job_hours, recount, stored
+from xwheel.clock import ManualClock
 from xwheel.model import FINAL_STATES, OUTCOME_STATES, Origin, Run, RunState
 from xwheel.scheduler.upkeep import hourly_report
 from xwheel.scheduler.upkeep.hourly_report import ReportLoop, compare

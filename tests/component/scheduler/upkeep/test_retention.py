@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from sqlalchemy import insert as insert_into
 from sqlalchemy import select
-from xwheel_devtools.testing import ManualClock
 
 from tests.support.rows import NOW, job_values, make_run
 from tests.support.upkeep import DAY_MS, GivenLease, all_runs, insert
+from xwheel.clock import ManualClock
 from xwheel.model import FINAL_STATES, OPEN_STATES, Run, RunState
 from xwheel.model.versions import JobVersion
 from xwheel.scheduler.upkeep.retention import RetentionLoop

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import pytest
 from sqlalchemy import event, select
-from xwheel_devtools.testing import ManualClock
 
 from tests.support.databases import twin_of
+from xwheel.clock import ManualClock
 from xwheel.model.access import Actor, ActorKind, acting
 from xwheel.model.audit import AuditEntry, AuditOutcome, AuditRow, detail_of
 from xwheel.runtime.sealing import KeyRing, make_key

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from sqlalchemy import Connection, event
-from xwheel_devtools.testing import ManualClock
 
 from tests.support.node import HandNode
 from tests.support.rows import NOW
+from xwheel.clock import ManualClock
 from xwheel.model import RunState
 from xwheel.scheduler.records import Fate
 from xwheel.storage import reports, retention

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 from msgspec import UNSET, Struct
-from xwheel_devtools.testing import sample_group, sample_job
 
+from tests.support.rows import NOW, make_job
 from xwheel.api.http.body import fields_in
 from xwheel.api.http.resource import view_of
 from xwheel.api.schema.derived import changes_to, fields_of
@@ -33,7 +33,8 @@ class Renaming(Input, frozen=True, kw_only=True):
 def test_a_view_has_fields_of_the_record_and_its_own() -> None:
     assert Short.__struct_fields__ == ("title", "id", "running")
     assert Short.__doc__ == "Some fields of a group."
-    assert msgspec.structs.asdict(view_of(Short, sample_group(id=3, title="t"), running=2)) == {
+    group = ExecutorGroup(id=3, app_name="a", title="t", max_running=0, created_ms=NOW, updated_ms=NOW)
+    assert msgspec.structs.asdict(view_of(Short, group, running=2)) == {
         "title": "t", "id": 3, "running": 2,
     }  # fmt: skip
 
@@ -57,5 +58,5 @@ def test_what_a_jobs_author_sets_is_seen_and_can_be_changed() -> None:
     seen = set(JobView.__struct_fields__) - {"state", "declared"}
     assert seen == set(Job.__struct_fields__) - {"partition", "awaits_root"}
     assert set(JobChange.__struct_fields__) == authored - {"group_id", "enabled"} | {"revision"}
-    view = view_of(JobView, sample_job(param="p"), state=ScheduleState.DONE, declared=None)
+    view = view_of(JobView, make_job(param="p"), state=ScheduleState.DONE, declared=None)
     assert view.param == "p"  # type: ignore[attr-defined]

@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Iterator
 
 import pytest
+from xwheel_devtools.shipped import SHIPPED, XXL
 from xwheel_devtools.testing.samples import strangers
 
 from tests.support.paths import ROOT
@@ -15,7 +16,6 @@ from xwheel.config import build_config
 from xwheel.errors import ConfigError, UnknownNameError
 from xwheel.executor import Executor
 from xwheel.plugin.discovery import load_plugins, survey_plugins
-from xwheel.plugin.registries import SHIPPED, XXL
 
 OPTIONS = {
     "alarm_email": {"host": "mail.example.org", "sender": "xwheel@example.org"},

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from xwheel_devtools.testing import ManualClock
 
+from xwheel.clock import ManualClock
 from xwheel.errors import WireError
 from xwheel.executor.logs.run_log import PAGE_BYTES, RunLog, RunLogs
 from xwheel.executor.reporting import log_shipping

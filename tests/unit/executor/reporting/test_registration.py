@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from xwheel_devtools.testing import ManualClock
 from xwheel_devtools.testing.web import WebServer, web_reply
 
+from xwheel.clock import ManualClock
 from xwheel.errors import ConfigError, WireError
 from xwheel.executor import Executor
 from xwheel.executor.reporting.admin_client import AdminClient, Registration

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from xwheel_devtools.testing import ManualClock
-
 from tests.support.rows import NOW, make_executor
+from xwheel.clock import ManualClock
 from xwheel.scheduler.executors.loads import WANTED_MS, Loads
 
 FIRST, SECOND = make_executor("http://127.0.0.1:9001"), make_executor("http://127.0.0.1:9002")

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-from xwheel_devtools.testing import ManualClock
 
 from tests.support.asking import ADDRESSES, PATIENCE_S, FirstAlive, FirstIdle, Hanging, Wire, wait_for
 from tests.support.rows import NOW, make_executor, make_job, make_run
 from tests.support.stubs import StubLoads, StubRegistry
+from xwheel.clock import ManualClock
 from xwheel.errors import RouteError
 from xwheel.model import Job, RegisteredExecutor, Run
 from xwheel.plugin import RouteContext
