@@ -17,7 +17,7 @@ MISTAKES: Final = [
         ),
     ),
     Mistake(
-        file="xwheel/api/v1/alarms.py",
+        file="plugins/alarms/xwheel_alarms/resources.py",
         old=("            alarm_id=query.alarm_id,\n            groups=readable_groups(),"),
         new=("            alarm_id=query.alarm_id,\n            groups=None,"),
         why="Attempts to tell alarms of other groups would be listed.",
@@ -26,7 +26,7 @@ MISTAKES: Final = [
         ),
     ),
     Mistake(
-        file="xwheel/api/v1/alarms.py",
+        file="plugins/alarms/xwheel_alarms/resources.py",
         old=("group_id=query.group_id, groups=readable_groups()),\n            after_id"),
         new=("group_id=query.group_id, groups=None),\n            after_id"),
         why="Alarm rules of other groups would be listed, with their receivers.",
@@ -35,14 +35,14 @@ MISTAKES: Final = [
         ),
     ),
     Mistake(
-        file="xwheel/api/v1/alarms.py",
+        file="plugins/alarms/xwheel_alarms/resources.py",
         old=("        finally:\n            self._places.release()\n"),
         new=("        finally:\n            pass\n"),
         why="After a few tests of channels no further one could be sent.",
-        tests=("tests/component/api/v1/test_alarms.py::test_a_test_that_cannot_be_sent_says_why",),
+        tests=("tests/product/alarms/test_resources.py::test_a_test_that_cannot_be_sent_says_why",),
     ),
     Mistake(
-        file="xwheel/api/v1/alarms.py",
+        file="plugins/alarms/xwheel_alarms/resources.py",
         old=(
             "        changes = _checked(take_changes(req, AlarmRuleChange, self._limit))\n"
             '        revision = wanted_revision(req, changes.pop("revision", None))\n'
@@ -53,7 +53,7 @@ MISTAKES: Final = [
         ),
         why="An edit of a rule would not keep to its If-Match.",
         tests=(
-            "tests/component/api/v1/test_alarms.py::test_a_rule_that_somebody_else_changed_is_a_conflict",
+            "tests/product/alarms/test_resources.py::test_a_rule_that_somebody_else_changed_is_a_conflict",
         ),
     ),
     Mistake(

@@ -71,11 +71,11 @@ MISTAKES: Final = [
         tests=("tests/component/scheduler/check/test_loop.py",),
     ),
     Mistake(
-        file="xwheel/alarms/watch.py",
+        file="plugins/alarms/xwheel_alarms/watch.py",
         old="alarm for alarm in found if alarm.partition in ours and (",
         new="alarm for alarm in found if (",
         why="Two nodes would tell of one run that does not end.",
-        tests=("tests/component/alarms/test_watch.py",),
+        tests=("tests/product/alarms/test_watch.py",),
     ),
     Mistake(
         file="plugins/cluster_zookeeper/xwheel_cluster_zookeeper/node.py",

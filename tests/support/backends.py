@@ -22,7 +22,7 @@ from typing import Final
 from tests.support import servers
 
 ACCESS: Final = "tests/component/api/v1/access"
-ALARMS: Final = "tests/component/alarms"
+ALARMS: Final = "tests/product/alarms"
 AUDIT: Final = "tests/component/accounts/audit"
 SCHEDULER: Final = "tests/component/scheduler"
 RUN_LOGS: Final = "tests/product/run_logs"
@@ -30,12 +30,17 @@ RUN_LOGS: Final = "tests/product/run_logs"
 WHOLE: Final = (
     "tests/component/storage",
     "tests/faults",
+    f"{ALARMS}/test_crashes.py",
     f"{ALARMS}/test_rules.py",
+    f"{ALARMS}/test_tables.py",
+    "tests/product/test_query_plans_million.py",
+    "tests/product/test_statements.py",
     f"{SCHEDULER}/cluster/test_lease.py",
     f"{SCHEDULER}/finish/test_finish_races.py",
     f"{SCHEDULER}/fire/test_fence.py",
     f"{SCHEDULER}/fire/test_stale_nodes.py",
     f"{SCHEDULER}/plan/test_claim_seen.py",
+    f"{SCHEDULER}/test_observers.py",
     f"{SCHEDULER}/upkeep/test_retention.py",
     f"{RUN_LOGS}/test_plans.py",
     f"{RUN_LOGS}/test_tables.py",

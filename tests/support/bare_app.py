@@ -36,5 +36,5 @@ def _bare_app() -> Any:
 
 APP = _bare_app()
 _ROUTES = [DescribedRoute(*route, APP.needs[route[0]]) for route in APP.routes]
-DOCUMENT = build_document(_ROUTES)
+DOCUMENT = build_document(_ROUTES, APP.chapters)
 OPERATIONS = list(operations(_ROUTES))

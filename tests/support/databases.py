@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
@@ -13,10 +14,13 @@ from sqlalchemy import Connection, MetaData, insert, inspect, text
 from sqlalchemy.exc import OperationalError
 
 from tests.support import servers
+from xwheel.config import build_config
 from xwheel.model import PARTITIONS
+from xwheel.plugin.discovery import load_plugins
+from xwheel.plugin.tables import Tables
 from xwheel.storage import settings
 from xwheel.storage.database.engine import Database
-from xwheel.storage.schema import migrate, tables
+from xwheel.storage.schema import migrate, plugin_tables, tables
 
 LARGE = 10_000
 BACKENDS = {"mariadb": servers.mariadb, "postgresql": servers.postgresql}
@@ -29,7 +33,7 @@ def server_database(backend: str, name: str = "xwheel_test", *, durable: bool = 
     with BACKENDS[backend](durable=durable) as base:
         create_database(base, backend, name)
         db = Database(base + name)
-        migrate.upgrade(db)
+        make_schema(db)
         db.close()
         yield base + name
 
@@ -141,7 +145,26 @@ def _counted(conn: Connection, backend: str) -> set[str]:
     return set(conn.execute(text(query)).scalars())
 
 
+@cache
+def installed() -> Mapping[str, Tables]:
+    """Return the tables of the plugins that are installed where the tests run."""
+    return load_plugins(build_config({})).tables
+
+
+def make_schema(db: Database) -> None:
+    """Make this version's tables, and those of plugins, as ``xwheel db upgrade`` does."""
+    migrate.upgrade(db)
+    plugin_tables.upgrade(db, installed())
+
+
 def _seed(conn: Connection) -> None:
+    steps = [
+        {"plugin": name, "name": step.name, "position": position, "applied_ms": 0}
+        for name, item in installed().items()
+        for position, step in enumerate(item.migrations())
+    ]
+    if steps:
+        conn.execute(insert(tables.plugin_migration), steps)
     conn.execute(
         insert(tables.partition_lease),
         [{"partition": number, "epoch": 0} for number in range(PARTITIONS)],
@@ -162,4 +185,4 @@ def restore_schema(db: Database) -> None:
         quote = conn.dialect.identifier_preparer.quote
         for name in sorted(found):
             conn.execute(text(f"DROP TABLE {quote(name)}"))
-    migrate.upgrade(db)
+    make_schema(db)

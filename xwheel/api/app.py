@@ -194,9 +194,12 @@ def build_management_app(
     of_plugins = PluginResources(parts)
     of_plugins.add_to(app)
     further.add_to_management(app)
+    app.chapters = {
+        **TAGS,
+        **{name: words for name, words in of_plugins.chapters.items() if name not in TAGS},
+    }
     documents = Documents(
-        lambda: [DescribedRoute(*route, app.needs[route[0]]) for route in app.routes],
-        {**of_plugins.chapters, **TAGS},
+        lambda: [DescribedRoute(*route, app.needs[route[0]]) for route in app.routes], app.chapters
     )
     app.add_route(f"{PREFIX}/openapi.json", OpenApiDocument(documents), needs=PERMISSIONS["/openapi.json"])
     app.add_route("/docs", ReferencePage(documents), needs=public)

@@ -407,7 +407,8 @@ class PluginSite(Protocol):
     ) -> None:
         """Record in the audit what the caller does to an object, in the transaction that does it.
 
-        A call that changes something and records nothing is recorded with its method and path alone.
+        ``before`` and ``after`` are mappings or records; what differs between them is shown. A call that changes
+        something and records nothing is recorded with its method and path alone.
         """
         ...
 

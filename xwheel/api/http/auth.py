@@ -382,6 +382,7 @@ class GuardedApp(falcon.App[falcon.Request, falcon.Response]):
 
     Attributes:
         routes: Template, resource and suffix of every route.
+        chapters: First part of a path to what the OpenAPI document says of its operations together.
 
     Args:
         gate: Checks what they need.
@@ -399,6 +400,7 @@ class GuardedApp(falcon.App[falcon.Request, falcon.Response]):
         self._gate = gate
         self._refuses_body = refuses_body
         self.routes: list[tuple[str, object, str | None]] = []
+        self.chapters: Mapping[str, str] = {}
 
     @property
     def needs(self) -> Mapping[str, Methods]:
