@@ -273,15 +273,10 @@ def test_forbidden_calls_are_nowhere() -> None:
 
 PLUGINS = ROOT / "plugins"
 PLUGIN_FILES = sorted(PLUGINS.glob("*/*/*.py"))
-<<<<<<< HEAD
 # these go with one version of xwheel alone: the tools start nodes and read their tables, files of jobs are checked as
-# the management API checks jobs, and logs are those of rows of runs
-OF_ONE_VERSION = {"devtools", "jobs_as_code", "run_logs"}
-=======
-# these go with one version of xwheel alone: the tools start nodes and read their tables, and files of jobs are
-# checked as the management API checks jobs
-OF_ONE_VERSION = {"alarms", "devtools", "jobs_as_code"}
->>>>>>> alarms
+# the management API checks jobs, and alarms and logs have
+# rows next to those of runs
+OF_ONE_VERSION = {"alarms", "devtools", "jobs_as_code", "run_logs"}
 
 
 def test_plugins_import_only_public_parts_of_the_core() -> None:
@@ -301,11 +296,7 @@ def test_plugins_import_only_public_parts_of_the_core() -> None:
 
 def test_the_core_imports_no_plugin() -> None:
     packages = {path.name for path in PLUGINS.glob("*/xwheel_*")}
-<<<<<<< HEAD
-    assert {"xwheel_devtools", "xwheel_jobs_as_code", "xwheel_run_logs"} <= packages
-=======
-    assert {"xwheel_alarms", "xwheel_devtools", "xwheel_jobs_as_code"} <= packages
->>>>>>> alarms
+    assert {"xwheel_alarms", "xwheel_devtools", "xwheel_jobs_as_code", "xwheel_run_logs"} <= packages
     assert [
         f"{where(path)} imports {name}"
         for path in MODULES

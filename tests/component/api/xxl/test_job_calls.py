@@ -342,7 +342,7 @@ def test_the_calls_can_be_switched_off(api: Api) -> None:
     app = executor_app(dataclasses.replace(api.parts, config=ApiSection(job_openapi=False)))
     tenant = Tenant(api.db, app, "orders")
     message = tenant.refused("addJob", definition())
-    assert message == "/api/addJob: no such call; known: callback, registry, registryRemove, shipLogs"
+    assert message == "/api/addJob: no such call; known: callback, registry, registryRemove"
 
 
 def test_the_page_tells_every_field_and_its_example_works(orders: Tenant) -> None:
