@@ -61,7 +61,7 @@ from xwheel.plugin.identities import (
     SignsInByRedirect,
     SignsOut,
 )
-from xwheel.plugin.observers import Changes, Observer, RunEnd
+from xwheel.plugin.observers import Changes, Observer, RunEnd, SeesDispatches
 from xwheel.plugin.options import PluginOptions
 from xwheel.plugin.pages import Pages
 from xwheel.plugin.resources import Need, Of, OfObject, Operation, ResourceRoute, Resources
@@ -81,7 +81,9 @@ from xwheel.plugin.routes import (
     WokenUp,
     WorksAlong,
 )
+from xwheel.plugin.run_logs import LogAnswer, LogQuestions, LogText, ReadsLogs, TakesLogs
 from xwheel.plugin.tables import Migration, Tables
+from xwheel.wire.messages import LogData, LogPart, LogReceipt
 
 PAGE = ROOT / "docs" / "reference" / "plugins.md"
 SHIPPED = sorted(
@@ -111,7 +113,7 @@ PARTS: dict[type[Any], list[type[Any]]] = {
     IdentityProvider: [SignsInByPassword, SignsInByRedirect, SignsOut, KnownAccount, Identity, SignInStart],
     Pages: [],
     Tables: [Migration],
-    Observer: [Changes, RunEnd],
+    Observer: [Changes, RunEnd, SeesDispatches],
     Resources: [ResourceRoute, Need, Of, OfObject, Operation],
     Routes: [
         Route,
@@ -129,6 +131,14 @@ PARTS: dict[type[Any], list[type[Any]]] = {
         WokenUp,
         ReportsHealth,
         PartHealth,
+        ReadsLogs,
+        TakesLogs,
+        LogText,
+        LogPart,
+        LogReceipt,
+        LogQuestions,
+        LogAnswer,
+        LogData,
     ],
     Commands: [CommandSite, ManagementCalls],
 }

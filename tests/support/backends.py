@@ -42,7 +42,6 @@ WHOLE: Final = (
     f"{SCHEDULER}/plan/test_claim_seen.py",
     f"{SCHEDULER}/test_observers.py",
     f"{SCHEDULER}/upkeep/test_retention.py",
-    f"{RUN_LOGS}/test_plans.py",
     f"{RUN_LOGS}/test_tables.py",
     "tests/integration/test_chain_crash.py",
     "tests/integration/test_databases.py",
